@@ -1,0 +1,1 @@
+//! Programs that print what Ferretto costs, with its peers beside it.

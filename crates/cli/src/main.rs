@@ -1,0 +1,3 @@
+//! The ferretto command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The client's half of recording a trace: configuring, starting, reading back.

@@ -1,0 +1,1 @@
+//! Frames, method tables, requests and replies, and descriptors in transit over sockets.

@@ -1,0 +1,1 @@
+//! Linux data sources: ftrace, process and system statistics.

@@ -1,0 +1,1 @@
+//! The messages of the Perfetto tracing system: generated types, field numbers, text format.

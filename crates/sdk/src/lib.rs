@@ -1,0 +1,1 @@
+//! Tracing SDK: makes a Rust program visible in Perfetto traces.

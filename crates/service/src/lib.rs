@@ -1,0 +1,1 @@
+//! The tracing service as a state machine without I/O.

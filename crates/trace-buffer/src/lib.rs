@@ -1,0 +1,1 @@
+//! The ring that gives back whole packets, in order, with every loss accounted for.

@@ -1,0 +1,1 @@
+//! Gives the tracing service its sockets, timers, files and signals.

@@ -1,0 +1,64 @@
+//! Traces through upstream's own client library (the crate `perfetto-sdk`) into whatever service listens on the system's
+//! producer socket, so that the interop tests can see how that library gets on with `ferretto traced`.
+//!
+//! Usage: `upstream-client EVENTS SECONDS`: `EVENTS` rounds (a slice with arguments, an instant, a counter each) spread
+//! over `SECONDS`, starting with the moment a session enables the category. Prints `events N` at the end.
+
+use std::time::{Duration, Instant};
+
+use perfetto_sdk::producer::{Backends, Producer, ProducerInitArgsBuilder};
+use perfetto_sdk::track_event::{
+    EventContext, TrackEvent, TrackEventCounter, TrackEventDebugArg, TrackEventTrack,
+};
+use perfetto_sdk::{
+    track_event_begin, track_event_categories, track_event_category_enabled, track_event_counter,
+    track_event_end, track_event_instant,
+};
+
+track_event_categories! {
+    pub mod categories {
+        ( "upstream.client", "Events of upstream's client library", [ "interop" ] ),
+    }
+}
+use categories as perfetto_te_ns;
+
+/// How long to wait for a session that enables the category: the tests start one at once.
+const ENABLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let rounds: u64 = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?.parse()?;
+    let seconds: f64 = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?.parse()?;
+    let pause = Duration::from_secs_f64(seconds / rounds.max(1) as f64);
+
+    Producer::init(ProducerInitArgsBuilder::new().backends(Backends::SYSTEM).build());
+    TrackEvent::init();
+    categories::register()?;
+    let counter =
+        TrackEventTrack::register_counter_track("upstream counter", TrackEventTrack::process_track_uuid())?;
+
+    let start = Instant::now();
+    while !track_event_category_enabled!("upstream.client") {
+        if start.elapsed() > ENABLE_TIMEOUT {
+            return Err("no session enabled the category upstream.client".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for round in 0..rounds {
+        track_event_begin!("upstream.client", "upstream slice", |ctx: &mut EventContext| {
+            ctx.add_debug_arg("round", TrackEventDebugArg::Uint64(round));
+            ctx.add_debug_arg("text", TrackEventDebugArg::String("from upstream"));
+        });
+        track_event_instant!("upstream.client", "upstream instant");
+        track_event_counter!("upstream.client", |ctx: &mut EventContext| {
+            ctx.set_track(&counter);
+            ctx.set_counter(TrackEventCounter::Int64(round as i64));
+        });
+        track_event_end!("upstream.client");
+        std::thread::sleep(pause);
+    }
+    println!("events {rounds}");
+    // The session's last flush collects what is still in this process's chunks.
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(())
+}

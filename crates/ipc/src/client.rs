@@ -1,0 +1,264 @@
+//! A producer's or consumer's end of one connection, without I/O.
+//!
+//! The bind is queued at once; [`Event::Bound`] says that calls can be made. For each receive a driver calls
+//! [`ClientConnection::handle_fd`] if a descriptor came, [`ClientConnection::handle_bytes`], then [`ClientConnection::poll_event`]
+//! until it gives `None` (with [`ClientConnection::take_fd`] for a reply that carries a descriptor), then sends what
+//! [`ClientConnection::poll_transmit`] gives.
+//!
+//! Upstream: `client_impl.cc`.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferretto_protos::ipc_frame::{BindService, BindServiceReply, InvokeMethod, InvokeMethodReply, Msg};
+use ferretto_protos::{IpcFrame, ipc_frame};
+use prost::Message;
+
+use crate::frame::{Decoder, FrameError};
+use crate::outgoing::{Outgoing, QueueError, Transmit};
+
+/// Names a call in its replies: from 1, never used twice on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// A call that could not be made. The connection is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvokeError {
+    /// No [`Event::Bound`] yet, or the bind failed.
+    #[error("cannot call {method}: the service has not accepted the connection yet")]
+    NotBound {
+        /// The method's name.
+        method: String,
+    },
+    /// The service is of an older version.
+    #[error("the service at the other end does not know the method {method}: it is older than this feature")]
+    UnknownMethod {
+        /// The method's name.
+        method: String,
+    },
+    /// The call does not fit into a frame, or the service does not read.
+    #[error("cannot call {method}: {source}")]
+    Queue {
+        /// The method's name.
+        method: String,
+        /// Why.
+        source: QueueError,
+    },
+}
+
+/// What the other end said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Calls can be made now.
+    Bound,
+    /// The host does not have the service. Nothing else will come.
+    BindFailed,
+    /// An answer to a call.
+    Reply {
+        /// The call.
+        request: RequestId,
+        /// More answers to the same call will come.
+        has_more: bool,
+        /// The serialised response; `None` if the call was rejected.
+        body: Option<Bytes>,
+    },
+}
+
+#[derive(Debug)]
+enum State {
+    Binding { request: u64 },
+    Bound { service_id: u32, methods: HashMap<String, u32> },
+    Failed,
+}
+
+/// A client's end of one connection. See the [module](self) for the order of calls.
+#[derive(Debug)]
+pub struct ClientConnection {
+    state: State,
+    next_request: u64,
+    /// Calls that may still get answers; as many as the user made.
+    pending: HashSet<u64>,
+    decoder: Decoder,
+    events: VecDeque<Event>,
+    received_fd: Option<OwnedFd>,
+    outgoing: Outgoing,
+}
+
+impl ClientConnection {
+    /// A connection that binds this service.
+    pub fn new(service: &str) -> Self {
+        let mut connection = Self {
+            state: State::Failed,
+            next_request: 1,
+            pending: HashSet::new(),
+            decoder: Decoder::new(),
+            events: VecDeque::new(),
+            received_fd: None,
+            outgoing: Outgoing::default(),
+        };
+        let bind = BindService { service_name: Some(service.to_owned()) };
+        let request = connection.next_request_id();
+        match connection.send(request, Msg::MsgBindService(bind), None) {
+            Ok(()) => connection.state = State::Binding { request },
+            // Only a name longer than a frame.
+            Err(_) => connection.events.push_back(Event::BindFailed),
+        }
+        connection
+    }
+
+    /// Takes a received descriptor. One that was not taken before is closed: the newest counts.
+    pub fn handle_fd(&mut self, fd: OwnedFd) {
+        self.received_fd = Some(fd);
+    }
+
+    /// Takes received bytes. After an error the connection is to be dropped; events already decoded may still be polled.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
+        self.decoder.push(bytes);
+        while let Some(frame) = self.decoder.next()? {
+            self.handle_frame(frame);
+        }
+        Ok(())
+    }
+
+    /// Rejects all calls that still wait: the connection ended.
+    pub fn handle_disconnect(&mut self) {
+        if matches!(self.state, State::Binding { .. }) {
+            self.events.push_back(Event::BindFailed);
+        }
+        self.state = State::Failed;
+        let mut pending: Vec<u64> = self.pending.drain().collect();
+        pending.sort_unstable();
+        for request in pending {
+            self.events.push_back(Event::Reply { request: RequestId(request), has_more: false, body: None });
+        }
+    }
+
+    /// What happened next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The descriptor received last, if it was not taken yet. Take it when handling a reply that carries one.
+    pub fn take_fd(&mut self) -> Option<OwnedFd> {
+        self.received_fd.take()
+    }
+
+    /// Whether the bind has succeeded.
+    pub fn is_bound(&self) -> bool {
+        matches!(self.state, State::Bound { .. })
+    }
+
+    /// Whether the service has this method. `false` before [`Event::Bound`].
+    pub fn has_method(&self, method: &str) -> bool {
+        matches!(&self.state, State::Bound { methods, .. } if methods.contains_key(method))
+    }
+
+    /// Calls a method. Without `want_reply` no [`Event::Reply`] will come for it (the wire's `drop_reply`).
+    pub fn invoke(
+        &mut self,
+        method: &str,
+        args: &impl Message,
+        fd: Option<Arc<OwnedFd>>,
+        want_reply: bool,
+    ) -> Result<RequestId, InvokeError> {
+        let State::Bound { service_id, methods } = &self.state else {
+            return Err(InvokeError::NotBound { method: method.to_owned() });
+        };
+        let Some(method_id) = methods.get(method) else {
+            return Err(InvokeError::UnknownMethod { method: method.to_owned() });
+        };
+        let invoke = InvokeMethod {
+            service_id: Some(*service_id),
+            method_id: Some(*method_id),
+            args_proto: Some(args.encode_to_vec().into()),
+            drop_reply: Some(!want_reply),
+        };
+        let request = self.next_request_id();
+        self.send(request, Msg::MsgInvokeMethod(invoke), fd)
+            .map_err(|source| InvokeError::Queue { method: method.to_owned(), source })?;
+        if want_reply {
+            self.pending.insert(request);
+        }
+        Ok(RequestId(request))
+    }
+
+    /// Tells a host that cannot ask the kernel (TCP, vsock) who this is. Hosts on Unix sockets ignore it.
+    pub fn set_peer_identity(&mut self, identity: ipc_frame::SetPeerIdentity) -> Result<(), QueueError> {
+        let request = self.next_request_id();
+        self.send(request, Msg::SetPeerIdentity(identity), None)
+    }
+
+    /// What to send next; call [`transmitted`](Self::transmitted) with what the socket took of it.
+    pub fn poll_transmit(&self) -> Option<Transmit<'_>> {
+        self.outgoing.poll_transmit()
+    }
+
+    /// Says that the first `len` bytes of the last [`Transmit`] (and its descriptor, if `len` > 0) were sent.
+    pub fn transmitted(&mut self, len: usize) {
+        self.outgoing.transmitted(len);
+    }
+
+    /// Bytes waiting to be sent.
+    pub fn queued_bytes(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// How many received frames were skipped because they could not be decoded.
+    pub fn undecodable_frames(&self) -> u64 {
+        self.decoder.undecodable_frames()
+    }
+
+    fn handle_frame(&mut self, frame: IpcFrame) {
+        let request = frame.request_id();
+        match frame.msg {
+            Some(Msg::MsgBindServiceReply(reply)) => self.handle_bind_reply(request, reply),
+            Some(Msg::MsgInvokeMethodReply(reply)) => self.handle_invoke_reply(request, reply),
+            Some(Msg::MsgRequestError(error)) => {
+                tracing::debug!(error = error.error(), "the service did not understand a request");
+                self.handle_invoke_reply(request, InvokeMethodReply::default());
+            }
+            _ => tracing::debug!("ignored an IPC frame that is not for a client"),
+        }
+    }
+
+    fn handle_bind_reply(&mut self, request: u64, reply: BindServiceReply) {
+        if !matches!(self.state, State::Binding { request: expected } if expected == request) {
+            return;
+        }
+        if !reply.success() {
+            self.state = State::Failed;
+            self.events.push_back(Event::BindFailed);
+            return;
+        }
+        let service_id = reply.service_id();
+        let methods = reply.methods.into_iter().filter_map(|method| Some((method.name?, method.id?))).collect();
+        self.state = State::Bound { service_id, methods };
+        self.events.push_back(Event::Bound);
+    }
+
+    fn handle_invoke_reply(&mut self, request: u64, reply: InvokeMethodReply) {
+        if !self.pending.contains(&request) {
+            return;
+        }
+        // A rejected call has no later answers, whatever the flag says.
+        let has_more = reply.has_more() && reply.success();
+        if !has_more {
+            self.pending.remove(&request);
+        }
+        let body = reply.success().then(|| reply.reply_proto.unwrap_or_default());
+        self.events.push_back(Event::Reply { request: RequestId(request), has_more, body });
+    }
+
+    fn next_request_id(&mut self) -> u64 {
+        let request = self.next_request;
+        self.next_request = request.wrapping_add(1);
+        request
+    }
+
+    fn send(&mut self, request: u64, msg: Msg, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
+        let frame = IpcFrame { request_id: Some(request), msg: Some(msg), ..Default::default() };
+        self.outgoing.push(&frame, fd)
+    }
+}

@@ -1,0 +1,125 @@
+//! Frames: a little-endian `u32` length and that many bytes of a serialised [`IpcFrame`].
+//!
+//! Upstream: `buffered_frame_deserializer.cc`, `wire_protocol.proto`.
+
+use bytes::{Buf, Bytes, BytesMut};
+use ferretto_protos::IpcFrame;
+use prost::Message;
+
+/// The largest frame, header included: upstream's receive buffer (`kIPCBufferSize`), so a larger one breaks its connection.
+pub const MAX_FRAME_SIZE: usize = 128 * 1024;
+
+/// The bytes of the length that stands before each frame.
+pub const HEADER_SIZE: usize = 4;
+
+/// The largest payload that fits into a frame.
+pub const MAX_PAYLOAD_SIZE: usize = MAX_FRAME_SIZE - HEADER_SIZE;
+
+/// A decoder's buffer above this capacity is given back as soon as it is empty, so that idle connections stay small.
+const KEPT_CAPACITY: usize = 4 * 1024;
+
+/// A frame that no receiver would take, or that a sender should not have sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The frame does not fit into upstream's receive buffer. A connection that receives such a length is to be dropped.
+    #[error("IPC frame of {size} bytes is larger than the protocol's limit of {MAX_FRAME_SIZE} bytes (header included)")]
+    TooLarge {
+        /// The size of the frame, header included.
+        size: usize,
+    },
+}
+
+/// Serialises a frame with its length before it.
+pub fn encode(frame: &IpcFrame) -> Result<Vec<u8>, FrameError> {
+    let payload = frame.encoded_len();
+    let size = payload.saturating_add(HEADER_SIZE);
+    if size > MAX_FRAME_SIZE {
+        return Err(FrameError::TooLarge { size });
+    }
+    let mut bytes = Vec::with_capacity(size);
+    // The check above leaves 18 bits.
+    bytes.extend_from_slice(&(payload as u32).to_le_bytes());
+    frame.encode_raw(&mut bytes);
+    Ok(bytes)
+}
+
+/// Cuts a stream of bytes into frames, however the stream was split.
+///
+/// Empty frames are skipped. A payload that is no `IpcFrame` is skipped and counted: the connection survives it, as with upstream.
+/// A length above the limit is an error, now and at every later call: where the next frame starts cannot be known.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: BytesMut,
+    undecodable: u64,
+    failed: Option<FrameError>,
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds received bytes. Ignored once a frame was too large.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.failed.is_none() {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// The next whole frame; `None` when more bytes are needed.
+    #[expect(clippy::should_implement_trait, reason = "a decoder is refilled after None")]
+    pub fn next(&mut self) -> Result<Option<IpcFrame>, FrameError> {
+        while let Some(payload) = self.next_payload()? {
+            if payload.is_empty() {
+                continue;
+            }
+            match IpcFrame::decode(payload) {
+                Ok(frame) => return Ok(Some(frame)),
+                Err(error) => {
+                    self.undecodable = self.undecodable.saturating_add(1);
+                    tracing::debug!(%error, "skipped an IPC frame that could not be decoded");
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many frames were skipped because their payload could not be decoded.
+    pub fn undecodable_frames(&self) -> u64 {
+        self.undecodable
+    }
+
+    /// Bytes received that are not yet part of a whole frame.
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    fn next_payload(&mut self) -> Result<Option<Bytes>, FrameError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let Some(header) = self.buffer.first_chunk::<HEADER_SIZE>() else {
+            self.give_back();
+            return Ok(None);
+        };
+        let payload = usize::try_from(u32::from_le_bytes(*header)).unwrap_or(usize::MAX);
+        if payload > MAX_PAYLOAD_SIZE {
+            let error = FrameError::TooLarge { size: payload.saturating_add(HEADER_SIZE) };
+            self.buffer = BytesMut::new();
+            self.failed = Some(error.clone());
+            return Err(error);
+        }
+        if self.buffer.len() < HEADER_SIZE + payload {
+            return Ok(None);
+        }
+        self.buffer.advance(HEADER_SIZE);
+        Ok(Some(self.buffer.split_to(payload).freeze()))
+    }
+
+    fn give_back(&mut self) {
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_CAPACITY {
+            self.buffer = BytesMut::new();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Bytes waiting to be sent, and the descriptors that go with the first byte of their frame.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use ferretto_protos::IpcFrame;
+
+use crate::frame::{self, FrameError};
+
+/// The bytes that a connection holds for a peer that does not read. More are refused: such a peer is broken or hostile, since a
+/// driver streams large answers (read-back) only while [`queued_bytes`](crate::host::HostConnection::queued_bytes) is low.
+pub const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
+
+/// An emptied buffer above this capacity is given back, so that idle connections stay small.
+const KEPT_CAPACITY: usize = 4 * 1024;
+
+/// A frame could not be queued.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueueError {
+    /// The peer does not read. The connection is to be dropped.
+    #[error("the peer has not read {queued} bytes: no more are kept for it (limit {MAX_QUEUED_BYTES}); drop the connection")]
+    Full {
+        /// Bytes waiting.
+        queued: usize,
+    },
+    /// The frame is above the protocol's limit. Nothing was queued; the connection is as it was.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+/// What to send next: all of `bytes` at once if the socket takes them, and `fd`, if there is one, with their first byte.
+#[derive(Debug)]
+pub struct Transmit<'a> {
+    /// Never empty.
+    pub bytes: &'a [u8],
+    /// Goes into the same `sendmsg`.
+    pub fd: Option<BorrowedFd<'a>>,
+}
+
+/// The queue of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    buffer: BytesMut,
+    /// Bytes sent since the start of the connection; positions of descriptors count on.
+    sent: u64,
+    /// Descriptors and the positions of the bytes they go with, in order.
+    fds: VecDeque<(u64, Arc<OwnedFd>)>,
+}
+
+impl Outgoing {
+    pub(crate) fn push(&mut self, frame: &IpcFrame, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
+        let bytes = frame::encode(frame)?;
+        if self.buffer.len().saturating_add(bytes.len()) > MAX_QUEUED_BYTES {
+            return Err(QueueError::Full { queued: self.buffer.len() });
+        }
+        if let Some(fd) = fd {
+            self.fds.push_back((self.sent.saturating_add(self.buffer.len() as u64), fd));
+        }
+        self.buffer.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Up to the next descriptor that belongs to later bytes: one `sendmsg` carries one descriptor.
+    pub(crate) fn poll_transmit(&self) -> Option<Transmit<'_>> {
+        if self.buffer.is_empty() {
+            return None;
+        }
+        let mut fds = self.fds.iter().peekable();
+        let fd = fds.next_if(|(position, _)| *position == self.sent).map(|(_, fd)| fd.as_fd());
+        let end = match fds.next() {
+            Some((position, _)) => usize::try_from(position.saturating_sub(self.sent)).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        let bytes = self.buffer.get(..end).unwrap_or(&self.buffer);
+        Some(Transmit { bytes, fd })
+    }
+
+    pub(crate) fn transmitted(&mut self, len: usize) {
+        let len = len.min(self.buffer.len());
+        if len == 0 {
+            return;
+        }
+        self.buffer.advance(len);
+        self.sent = self.sent.saturating_add(len as u64);
+        while self.fds.front().is_some_and(|(position, _)| *position < self.sent) {
+            self.fds.pop_front();
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_CAPACITY {
+            self.buffer = BytesMut::new();
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Non-blocking sockets that carry frames and descriptors.
+//!
+//! Descriptors travel in a control message with the first byte of a frame, at most one a receive; further ones are closed, and a
+//! truncated control message is an error (upstream: `unix_socket.cc`).
+
+use std::fs;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Gid, Mode, chmod, chown};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg,
+    sendmsg, socket_with, socketpair, sockopt,
+};
+
+use crate::address::Address;
+
+/// Connections that wait to be accepted; upstream's value.
+const BACKLOG: i32 = 128;
+
+/// Room for one meaningful descriptor and a few that a confused peer adds; more truncate the message, which is an error.
+const MAX_RECEIVED_FDS: usize = 8;
+
+/// Connecting to another machine must not hang a caller for the minutes that TCP would.
+const TCP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who is at the other end of a Unix socket, as the kernel says: captured when the connection was made, cannot be forged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// The process, or 0 if it lives in a process name space that this process cannot see.
+    pub pid: i32,
+    /// Its effective user.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+}
+
+/// What one receive gave.
+#[derive(Debug)]
+pub struct Received {
+    /// Bytes written to the caller's buffer; 0 means that the peer has closed its end.
+    pub len: usize,
+    /// The first descriptor that came along, close-on-exec.
+    pub fd: Option<OwnedFd>,
+}
+
+/// One connection. Never blocks: [`io::ErrorKind::WouldBlock`] says to poll.
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+    passes_fds: bool,
+}
+
+impl Stream {
+    /// Connects; for a Unix socket this succeeds or fails at once, for TCP it waits up to ten seconds.
+    pub fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Path(_) | Address::Abstract(_) => connect_unix(address),
+            Address::Tcp { host, port } => connect_tcp(host, *port),
+            Address::Vsock { .. } => Err(vsock_unsupported(address)),
+        }
+    }
+
+    /// Two connected ends, for a service in the same process and for tests.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (left, right) = socketpair(AddressFamily::UNIX, SocketType::STREAM, nonblocking_cloexec(), None)?;
+        Ok((Self::unix(left), Self::unix(right)))
+    }
+
+    /// Takes over a connected, non-blocking Unix socket.
+    pub fn from_unix_fd(fd: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Self::unix(fd))
+    }
+
+    fn unix(fd: OwnedFd) -> Self {
+        Self { fd, passes_fds: true }
+    }
+
+    fn tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { fd: stream.into(), passes_fds: false })
+    }
+
+    /// Whether descriptors can be sent (Unix sockets).
+    pub fn passes_fds(&self) -> bool {
+        self.passes_fds
+    }
+
+    /// Sends as much as the socket takes, the descriptor with the first byte. A peer that is gone is an error, never a signal.
+    pub fn send(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<usize> {
+        if fd.is_some() && !self.passes_fds {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "file descriptors cannot be sent over TCP: connect through a Unix socket",
+            ));
+        }
+        let fds = fd.map(|fd| [fd]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if let Some(fds) = &fds
+            && !control.push(SendAncillaryMessage::ScmRights(fds))
+        {
+            return Err(io::Error::other("no room for a descriptor in the control message"));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let sent =
+            rustix::io::retry_on_intr(|| sendmsg(&self.fd, &[IoSlice::new(bytes)], &mut control, flags))?;
+        Ok(sent)
+    }
+
+    /// Receives once.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_RECEIVED_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let message = rustix::io::retry_on_intr(|| {
+            recvmsg(&self.fd, &mut [IoSliceMut::new(buffer)], &mut control, flags)
+        })?;
+        let mut fd = None;
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = part {
+                // All but the first are closed here.
+                fds.for_each(|received| {
+                    fd.get_or_insert(received);
+                });
+            }
+        }
+        if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the peer sent more than {MAX_RECEIVED_FDS} descriptors at once, or none more fit into this process"),
+            ));
+        }
+        Ok(Received { len: message.bytes, fd })
+    }
+
+    /// Who is at the other end; `None` where the kernel does not say (TCP).
+    pub fn peer_credentials(&self) -> io::Result<Option<PeerCredentials>> {
+        if !self.passes_fds {
+            return Ok(None);
+        }
+        let peer = sockopt::socket_peercred(&self.fd)?;
+        Ok(Some(PeerCredentials {
+            pid: peer.pid.as_raw_nonzero().get(),
+            uid: peer.uid.as_raw(),
+            gid: peer.gid.as_raw(),
+        }))
+    }
+
+    /// Ends the connection in both directions; the peer sees the end of the stream.
+    pub fn shutdown(&self) {
+        // An error says that it has ended already.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Accepts connections. A socket file that it made is removed when it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    address: Address,
+    passes_fds: bool,
+    file: Option<SocketFile>,
+}
+
+/// Says which file this listener made, so that a successor's is not removed.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Listener {
+    /// Listens. A socket file that a dead service left behind is removed first; one on which somebody answers, or a file that is no
+    /// socket, is an error ([`io::ErrorKind::AddrInUse`]).
+    pub fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Path(path) => {
+                remove_stale_socket(path)?;
+                let mut listener = listen_unix(address)?;
+                listener.file = SocketFile::of(path);
+                Ok(listener)
+            }
+            Address::Abstract(_) => listen_unix(address),
+            Address::Tcp { host, port } => listen_tcp(address, host, *port),
+            Address::Vsock { .. } => Err(vsock_unsupported(address)),
+        }
+    }
+
+    /// The next waiting connection, or [`io::ErrorKind::WouldBlock`].
+    pub fn accept(&self) -> io::Result<Stream> {
+        let fd = rustix::io::retry_on_intr(|| accept_with(&self.fd, nonblocking_cloexec()))?;
+        if !self.passes_fds {
+            return Stream::tcp(TcpStream::from(fd));
+        }
+        Ok(Stream::unix(fd))
+    }
+
+    /// The address given to [`bind`](Self::bind).
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The address in use, for TCP: differs from [`address`](Self::address) if that has port 0.
+    pub fn local_tcp_address(&self) -> Option<SocketAddr> {
+        if self.passes_fds {
+            return None;
+        }
+        rustix::net::getsockname(&self.fd).ok()?.try_into().ok()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file
+            && SocketFile::of(&file.path).is_some_and(|now| now.inode == file.inode && now.device == file.device)
+        {
+            let _ = fs::remove_file(&file.path);
+        }
+    }
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        let is_socket = metadata.file_type().is_socket();
+        is_socket.then(|| Self { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
+    }
+}
+
+/// Gives a socket file to a group (`None` leaves it) and sets its mode, as `traced --set-socket-permissions` does.
+pub fn set_permissions(path: &Path, group: Option<u32>, mode: u32) -> io::Result<()> {
+    if let Some(group) = group {
+        chown(path, None, Some(Gid::from_raw(group)))?;
+    }
+    chmod(path, Mode::from_raw_mode(mode))?;
+    Ok(())
+}
+
+/// The id of a group, given by name or number.
+pub fn group_id(group: &str) -> io::Result<u32> {
+    if let Ok(id) = group.parse() {
+        return Ok(id);
+    }
+    let groups = fs::read_to_string("/etc/group")?;
+    find_group(&groups, group).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("there is no group {group:?} in /etc/group"))
+    })
+}
+
+fn find_group(groups: &str, wanted: &str) -> Option<u32> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let id = fields.nth(1)?;
+        if name == wanted { id.parse().ok() } else { None }
+    })
+}
+
+fn nonblocking_cloexec() -> SocketFlags {
+    SocketFlags::NONBLOCK | SocketFlags::CLOEXEC
+}
+
+fn unix_address(address: &Address) -> io::Result<SocketAddrUnix> {
+    match address {
+        Address::Path(path) => Ok(SocketAddrUnix::new(path)?),
+        Address::Abstract(name) => Ok(SocketAddrUnix::new_abstract_name(name)?),
+        Address::Tcp { .. } | Address::Vsock { .. } => Err(Errno::AFNOSUPPORT.into()),
+    }
+}
+
+fn connect_unix(address: &Address) -> io::Result<Stream> {
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, nonblocking_cloexec(), None)?;
+    rustix::io::retry_on_intr(|| connect(&fd, &unix_address(address).map_err(to_errno)?))?;
+    Ok(Stream::unix(fd))
+}
+
+fn to_errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
+}
+
+fn listen_unix(address: &Address) -> io::Result<Listener> {
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, nonblocking_cloexec(), None)?;
+    bind(&fd, &unix_address(address)?)?;
+    listen(&fd, BACKLOG)?;
+    Ok(Listener { fd, address: address.clone(), passes_fds: true, file: None })
+}
+
+fn connect_tcp(host: &str, port: u16) -> io::Result<Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    for candidate in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&candidate, TCP_CONNECT_TIMEOUT) {
+            Ok(stream) => return Stream::tcp(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn listen_tcp(address: &Address, host: &str, port: u16) -> io::Result<Listener> {
+    // The standard library sets SO_REUSEADDR on Unix.
+    let listener = TcpListener::bind((host, port))?;
+    listener.set_nonblocking(true)?;
+    Ok(Listener { fd: listener.into(), address: address.clone(), passes_fds: false, file: None })
+}
+
+fn vsock_unsupported(address: &Address) -> io::Error {
+    let message = format!("{address}: vsock sockets are not supported yet; use a Unix socket or host:port");
+    io::Error::new(io::ErrorKind::Unsupported, message)
+}
+
+/// Only a socket on which nobody answers is stale.
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let in_use = |what: &str| {
+        let message = format!("cannot listen on {}: {what}", path.display());
+        Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+    };
+    if !metadata.file_type().is_socket() {
+        return in_use("a file that is no socket is in the way; remove it or choose another name");
+    }
+    match Stream::connect(&Address::Path(path.to_owned())) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => in_use("another service answers there; stop it or choose another name"),
+    }
+}

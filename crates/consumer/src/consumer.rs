@@ -12,12 +12,12 @@ use ferretto_ipc::client::{self, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
 use ferretto_ipc::socket::Stream;
 use ferretto_protos::{
-    AttachRequest, AttachResponse, ChangeTraceConfigRequest, CloneSessionRequest, CloneSessionResponse, DetachRequest,
-    DisableTracingRequest, EnableTracingRequest, EnableTracingResponse, FlushRequest, FreeBuffersRequest,
-    GetTraceStatsRequest, GetTraceStatsResponse, ObservableEvents, ObserveEventsRequest, ObserveEventsResponse,
-    QueryCapabilitiesRequest, QueryCapabilitiesResponse, QueryServiceStateRequest, QueryServiceStateResponse,
-    ReadBuffersRequest, ReadBuffersResponse, StartTracingRequest, TraceStats, TracingServiceCapabilities,
-    TracingServiceState,
+    AttachRequest, AttachResponse, ChangeTraceConfigRequest, CloneSessionRequest, CloneSessionResponse,
+    DetachRequest, DisableTracingRequest, EnableTracingRequest, EnableTracingResponse, FlushRequest,
+    FreeBuffersRequest, GetTraceStatsRequest, GetTraceStatsResponse, ObservableEvents, ObserveEventsRequest,
+    ObserveEventsResponse, QueryCapabilitiesRequest, QueryCapabilitiesResponse, QueryServiceStateRequest,
+    QueryServiceStateResponse, ReadBuffersRequest, ReadBuffersResponse, StartTracingRequest, TraceStats,
+    TracingServiceCapabilities, TracingServiceState,
 };
 use prost::Message;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -214,7 +214,9 @@ impl Consumer {
         loop {
             match consumer.events.pop_front() {
                 Some(Event::Connected) => return Ok(consumer),
-                Some(Event::Disconnected { .. }) if consumer.bind_failed => return Err(ConnectError::Refused),
+                Some(Event::Disconnected { .. }) if consumer.bind_failed => {
+                    return Err(ConnectError::Refused);
+                }
                 Some(Event::Disconnected { reason }) => {
                     return Err(ConnectError::Link(LinkError::Io(io::Error::other(reason))));
                 }
@@ -399,7 +401,13 @@ impl Consumer {
     }
 
     /// Gives the call back if more answers to it are expected.
-    fn handle_body(&mut self, id: RequestId, call: Call, has_more: bool, body: Bytes) -> Result<Option<Call>, String> {
+    fn handle_body(
+        &mut self,
+        id: RequestId,
+        call: Call,
+        has_more: bool,
+        body: Bytes,
+    ) -> Result<Option<Call>, String> {
         match call {
             Call::Enable => {
                 let error = decode::<EnableTracingResponse>(body)?.error.filter(|error| !error.is_empty());
@@ -483,7 +491,11 @@ impl Consumer {
     /// Sets up a session with this serialised `TraceConfig`, and starts it unless the config defers that. The end of the session, and a
     /// config that the service refuses, come as [`Event::TracingDisabled`]. A config with `write_into_file` and without
     /// `output_path` needs the file.
-    pub fn enable_tracing(&mut self, config: impl Into<Bytes>, file: Option<OwnedFd>) -> Result<(), CallError> {
+    pub fn enable_tracing(
+        &mut self,
+        config: impl Into<Bytes>,
+        file: Option<OwnedFd>,
+    ) -> Result<(), CallError> {
         let request = EnableTracingRequest { trace_config: Some(config.into()), ..Default::default() };
         self.call(Call::Enable, &request, file).map(|_| ())
     }
@@ -611,7 +623,10 @@ impl Consumer {
     /// Reads all buffers and hands out each packet (a serialised `TracePacket`). If `sink` fails, the rest is read and thrown away.
     ///
     /// [`write_packet`](crate::write_packet) writes a packet as a trace file holds it.
-    pub fn read_buffers(&mut self, mut sink: impl FnMut(&[u8]) -> io::Result<()>) -> Result<ReadSummary, ReadError> {
+    pub fn read_buffers(
+        &mut self,
+        mut sink: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<ReadSummary, ReadError> {
         let call = self.begin_read_buffers()?;
         let mut result = Ok(());
         let mut deadline = Deadline::after(READ_SILENCE_TIMEOUT);
@@ -731,7 +746,10 @@ impl Consumer {
     }
 
     fn take_answer(&mut self, call: CallId) -> Option<Result<Answer, CallError>> {
-        let index = self.events.iter().position(|event| matches!(event, Event::Answer { call: id, .. } if *id == call))?;
+        let index = self
+            .events
+            .iter()
+            .position(|event| matches!(event, Event::Answer { call: id, .. } if *id == call))?;
         match self.events.remove(index)? {
             Event::Answer { answer, .. } => Some(answer),
             _ => None,

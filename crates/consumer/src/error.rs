@@ -22,7 +22,9 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// Somebody listens who is no tracing service for consumers.
-    #[error("the process that listens there is no tracing service for consumers: it refused ConsumerPort (is this the producer socket?)")]
+    #[error(
+        "the process that listens there is no tracing service for consumers: it refused ConsumerPort (is this the producer socket?)"
+    )]
     Refused,
     /// The connection ended at once.
     #[error(transparent)]

@@ -91,7 +91,10 @@ mod tests {
         assert_eq!(reassembly.take(reply(&[(b"ab", true), (b"c", false)])), [&b"ab"[..]]);
         assert!(reassembly.is_torn());
         assert!(reassembly.take(reply(&[(b"d", false), (b"", false)])).is_empty());
-        assert_eq!(reassembly.take(reply(&[(b"e", true), (b"", true), (b"f", true)])), [&b"cde"[..], b"", b"f"]);
+        assert_eq!(
+            reassembly.take(reply(&[(b"e", true), (b"", true), (b"f", true)])),
+            [&b"cde"[..], b"", b"f"]
+        );
         assert!(!reassembly.is_torn());
     }
 

@@ -61,10 +61,14 @@ pub enum Address {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// No text at all.
-    #[error("the socket address is empty; expected a path, @abstract-name, host:port, [v6]:port or vsock://CID:PORT")]
+    #[error(
+        "the socket address is empty; expected a path, @abstract-name, host:port, [v6]:port or vsock://CID:PORT"
+    )]
     Empty,
     /// Longer than the kernel takes.
-    #[error("the socket name {name:?} has {len} bytes; at most {MAX_UNIX_NAME} fit into a Unix socket address: use a shorter path")]
+    #[error(
+        "the socket name {name:?} has {len} bytes; at most {MAX_UNIX_NAME} fit into a Unix socket address: use a shorter path"
+    )]
     TooLong {
         /// The name.
         name: String,
@@ -102,7 +106,8 @@ impl Address {
     }
 
     fn vsock(text: &str, rest: &str) -> Result<Self, AddressError> {
-        let parsed = rest.split_once(':').and_then(|(cid, port)| Some((cid.parse().ok()?, port.parse().ok()?)));
+        let parsed =
+            rest.split_once(':').and_then(|(cid, port)| Some((cid.parse().ok()?, port.parse().ok()?)));
         match parsed {
             Some((cid, port)) => Ok(Self::Vsock { cid, port }),
             None => Err(AddressError::BadVsock { text: text.to_owned() }),

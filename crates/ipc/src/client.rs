@@ -233,7 +233,8 @@ impl ClientConnection {
             return;
         }
         let service_id = reply.service_id();
-        let methods = reply.methods.into_iter().filter_map(|method| Some((method.name?, method.id?))).collect();
+        let methods =
+            reply.methods.into_iter().filter_map(|method| Some((method.name?, method.id?))).collect();
         self.state = State::Bound { service_id, methods };
         self.events.push_back(Event::Bound);
     }

@@ -22,7 +22,9 @@ const KEPT_CAPACITY: usize = 4 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The frame does not fit into upstream's receive buffer. A connection that receives such a length is to be dropped.
-    #[error("IPC frame of {size} bytes is larger than the protocol's limit of {MAX_FRAME_SIZE} bytes (header included)")]
+    #[error(
+        "IPC frame of {size} bytes is larger than the protocol's limit of {MAX_FRAME_SIZE} bytes (header included)"
+    )]
     TooLarge {
         /// The size of the frame, header included.
         size: usize,

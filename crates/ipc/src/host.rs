@@ -12,7 +12,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferretto_protos::ipc_frame::{BindServiceReply, InvokeMethodReply, Msg, RequestError, SetPeerIdentity, bind_service_reply};
+use ferretto_protos::ipc_frame::{
+    BindServiceReply, InvokeMethodReply, Msg, RequestError, SetPeerIdentity, bind_service_reply,
+};
 use ferretto_protos::{IpcFrame, ipc_frame};
 use prost::Message;
 
@@ -204,7 +206,10 @@ impl HostConnection {
                 service_id: Some(id),
                 methods: (1u32..)
                     .zip(service.methods)
-                    .map(|(id, name)| bind_service_reply::MethodInfo { id: Some(id), name: Some((*name).to_owned()) })
+                    .map(|(id, name)| bind_service_reply::MethodInfo {
+                        id: Some(id),
+                        name: Some((*name).to_owned()),
+                    })
                     .collect(),
             },
             None => BindServiceReply::default(),

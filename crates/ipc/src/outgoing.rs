@@ -20,7 +20,9 @@ const KEPT_CAPACITY: usize = 4 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     /// The peer does not read. The connection is to be dropped.
-    #[error("the peer has not read {queued} bytes: no more are kept for it (limit {MAX_QUEUED_BYTES}); drop the connection")]
+    #[error(
+        "the peer has not read {queued} bytes: no more are kept for it (limit {MAX_QUEUED_BYTES}); drop the connection"
+    )]
     Full {
         /// Bytes waiting.
         queued: usize,

@@ -16,8 +16,8 @@ use rustix::fs::{Gid, Mode, chmod, chown};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg,
-    sendmsg, socket_with, socketpair, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
 
 use crate::address::Address;
@@ -137,7 +137,9 @@ impl Stream {
         if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("the peer sent more than {MAX_RECEIVED_FDS} descriptors at once, or none more fit into this process"),
+                format!(
+                    "the peer sent more than {MAX_RECEIVED_FDS} descriptors at once, or none more fit into this process"
+                ),
             ));
         }
         Ok(Received { len: message.bytes, fd })
@@ -235,7 +237,8 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(file) = &self.file
-            && SocketFile::of(&file.path).is_some_and(|now| now.inode == file.inode && now.device == file.device)
+            && SocketFile::of(&file.path)
+                .is_some_and(|now| now.inode == file.inode && now.device == file.device)
         {
             let _ = fs::remove_file(&file.path);
         }

@@ -1,0 +1,175 @@
+//! Promises of the sockets.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use ferretto_ipc::address::Address;
+use ferretto_ipc::socket::{Listener, Stream, set_permissions};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::{FdFlags, fcntl_getfd};
+
+fn path_address(path: &Path) -> Address {
+    Address::Path(path.to_owned())
+}
+
+fn wait_for(fd: impl AsFd) {
+    let timeout = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap();
+}
+
+fn accept(listener: &Listener) -> Stream {
+    wait_for(listener);
+    listener.accept().unwrap()
+}
+
+fn check_roundtrip(client: &Stream, server: &Stream) {
+    let mut buffer = [0; 16];
+    assert_eq!(server.recv(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(client.send(b"ping", None).unwrap(), 4);
+    wait_for(server);
+    let received = server.recv(&mut buffer).unwrap();
+    assert_eq!((&buffer[..received.len], received.fd.is_none()), (&b"ping"[..], true));
+}
+
+#[test]
+fn unix_sockets_connect_by_path_and_abstract_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = format!("ferretto-test-{}", std::process::id());
+    for address in [path_address(&dir.path().join("s")), Address::Abstract(name.into_bytes())] {
+        let listener = Listener::bind(&address).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        let client = Stream::connect(&address).unwrap();
+        let server = accept(&listener);
+        check_roundtrip(&client, &server);
+        let peer = server.peer_credentials().unwrap().unwrap();
+        assert_eq!(peer.pid, i32::try_from(std::process::id()).unwrap());
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    }
+}
+
+#[test]
+fn tcp_sockets_connect_and_pass_no_descriptors() {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_tcp_address().unwrap().to_string().parse().unwrap();
+    let client = Stream::connect(&address).unwrap();
+    let server = accept(&listener);
+    check_roundtrip(&client, &server);
+    let file: OwnedFd = tempfile::tempfile().unwrap().into();
+    assert_eq!(client.send(b"x", Some(file.as_fd())).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(server.peer_credentials().unwrap(), None);
+}
+
+#[test]
+fn vsock_says_that_it_is_not_supported_yet() {
+    let address = "vsock://2:1".parse().unwrap();
+    assert_eq!(Stream::connect(&address).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(Listener::bind(&address).unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[test]
+fn a_descriptor_arrives_with_its_bytes_and_is_not_inherited() {
+    let (left, right) = Stream::pair().unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"contents").unwrap();
+    left.send(b"plain", None).unwrap();
+    left.send(b"with", Some(file.as_fd())).unwrap();
+    left.send(b"after", None).unwrap();
+
+    let (mut bytes, mut fds) = (Vec::new(), Vec::new());
+    let mut buffer = [0; 64];
+    while bytes.len() < 14 {
+        let received = right.recv(&mut buffer).unwrap();
+        bytes.extend_from_slice(&buffer[..received.len]);
+        fds.extend(received.fd);
+    }
+    assert_eq!(bytes, b"plainwithafter");
+    let [fd] = <[OwnedFd; 1]>::try_from(fds).unwrap();
+    assert!(fcntl_getfd(&fd).unwrap().contains(FdFlags::CLOEXEC));
+    let mut received = File::from(fd);
+    received.rewind().unwrap();
+    let mut text = String::new();
+    received.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "contents");
+}
+
+#[test]
+fn extra_descriptors_are_closed_and_too_many_are_an_error() {
+    for (count, accepted) in [(1, true), (5, true), (100, false)] {
+        let (left, right) = Stream::pair().unwrap();
+        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        let fds = vec![file.as_fd(); count];
+        let mut space = vec![std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(100))];
+        let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));
+        let bytes = [std::io::IoSlice::new(b"x")];
+        rustix::net::sendmsg(&left, &bytes, &mut control, rustix::net::SendFlags::empty()).unwrap();
+        match right.recv(&mut [0; 4]) {
+            Ok(received) => assert!(accepted && received.fd.is_some(), "{count}"),
+            Err(error) => assert!(!accepted && error.kind() == ErrorKind::InvalidData, "{count}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_socket_takes_a_part_and_then_would_block() {
+    let (left, right) = Stream::pair().unwrap();
+    let bytes = vec![7; 64 << 20];
+    let sent = left.send(&bytes, None).unwrap();
+    assert!(sent < bytes.len());
+    let error = std::iter::repeat_with(|| left.send(&bytes, None)).find_map(Result::err).unwrap();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    drop(right);
+    assert_eq!(left.send(&bytes, None).unwrap_err().kind(), ErrorKind::BrokenPipe, "and no signal");
+}
+
+#[test]
+fn a_dead_services_socket_is_replaced_and_removed_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    // The standard library leaves its file behind, as a killed service does.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let listener = Listener::bind(&path_address(&path)).unwrap();
+    Stream::connect(&path_address(&path)).unwrap();
+    drop(listener);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_living_services_socket_and_other_files_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let living = Listener::bind(&path_address(&path)).unwrap();
+    assert_eq!(Listener::bind(&path_address(&path)).unwrap_err().kind(), ErrorKind::AddrInUse);
+    Stream::connect(&path_address(&path)).unwrap();
+    drop(living);
+
+    std::fs::write(&path, "precious").unwrap();
+    assert_eq!(Listener::bind(&path_address(&path)).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn a_successors_socket_is_not_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let first = Listener::bind(&path_address(&path)).unwrap();
+    std::fs::rename(&path, dir.path().join("moved")).unwrap();
+    let second = Listener::bind(&path_address(&path)).unwrap();
+    drop(first);
+    Stream::connect(&path_address(&path)).unwrap();
+    drop(second);
+}
+
+#[test]
+fn permissions_are_set_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let _listener = Listener::bind(&path_address(&path)).unwrap();
+    set_permissions(&path, Some(rustix::process::getegid().as_raw()), 0o620).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
+}

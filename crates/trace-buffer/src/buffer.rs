@@ -1,0 +1,146 @@
+//! The buffer's public type: how it is made, what it consists of, and what it tells about itself.
+
+use crate::drain::Drain;
+use crate::ring::Ring;
+use crate::sequences::Sequences;
+use crate::stats::{Stats, WriterHistogram, WriterHistograms};
+
+/// The service's number for a producer's connection. Never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ProducerId(pub u16);
+
+/// Who is at the other end of a producer's connection, as the kernel says, not as the producer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClientIdentity {
+    /// User id.
+    pub uid: u32,
+    /// Process id.
+    pub pid: i32,
+    /// 0 for this machine, else the relay's id for the other one.
+    pub machine_id: u32,
+}
+
+/// What happens when a buffer is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FillPolicy {
+    /// New chunks overwrite the oldest.
+    Ring,
+    /// The first chunk that does not fit before the end closes the buffer for good, whatever has been read.
+    Discard,
+}
+
+/// Why a buffer (or its clone) could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// Offsets are 32 bits wide.
+    #[error(
+        "a trace buffer of {size_bytes} bytes is too large: the limit is 4 GiB less one page; ask for less in `size_kb`"
+    )]
+    TooLarge {
+        /// The size asked for.
+        size_bytes: usize,
+    },
+    /// The system refused the memory.
+    #[error(
+        "no memory for a trace buffer of {size_bytes} bytes; ask for less in `size_kb`, or for fewer buffers"
+    )]
+    OutOfMemory {
+        /// The size asked for, rounded up to pages.
+        size_bytes: usize,
+    },
+}
+
+/// Holds the chunks of many writers and gives back their packets. See the [crate's](crate) overview.
+///
+/// To read, call [`begin_read`](Self::begin_read), then [`read_next`](Self::read_next) until it returns `None`
+/// or you have enough. Reading consumes. Any call that writes ends the read pass.
+#[derive(Debug)]
+pub struct TraceBuffer {
+    pub(crate) policy: FillPolicy,
+    /// Nothing may be written: this is a clone.
+    pub(crate) read_only: bool,
+    /// A buffer that discards has met a chunk that did not fit.
+    pub(crate) closed: bool,
+    /// A chunk was stored at some time, be it read or compacted away since.
+    pub(crate) has_data: bool,
+    pub(crate) ring: Ring,
+    /// Where the next chunk goes. At most `ring.used()`.
+    pub(crate) write_at: usize,
+    pub(crate) sequences: Sequences,
+    pub(crate) stats: Stats,
+    pub(crate) histograms: WriterHistograms,
+    /// Number of the current or last read pass; 0 before the first.
+    pub(crate) read_generation: u64,
+    pub(crate) read_pass: Option<ReadPass>,
+    /// The ranges of the packet given out last; kept to reuse its memory.
+    pub(crate) packet_ranges: Vec<std::ops::Range<usize>>,
+}
+
+/// How far a read pass has come.
+#[derive(Debug)]
+pub(crate) struct ReadPass {
+    /// The chunk to look at next, in the ring's order.
+    pub(crate) at: usize,
+    /// The walk through the sequence of the chunk at `at`, once begun.
+    pub(crate) drain: Option<Drain>,
+}
+
+impl TraceBuffer {
+    /// Makes an empty buffer of `size_bytes`, rounded up to 4096. The memory becomes resident as it is used.
+    ///
+    /// # Errors
+    /// When the size is 4 GiB or more, or the system refuses the memory.
+    pub fn new(size_bytes: usize, policy: FillPolicy) -> Result<Self, CreateError> {
+        let ring = Ring::new(size_bytes)?;
+        let stats = Stats { buffer_size: ring.size() as u64, ..Stats::default() };
+        Ok(Self {
+            policy,
+            read_only: false,
+            closed: false,
+            has_data: false,
+            ring,
+            write_at: 0,
+            sequences: Sequences::default(),
+            stats,
+            histograms: WriterHistograms::default(),
+            read_generation: 0,
+            read_pass: None,
+            packet_ranges: Vec::new(),
+        })
+    }
+
+    /// Size in bytes, as rounded.
+    pub fn size(&self) -> usize {
+        self.ring.size()
+    }
+
+    /// The bytes from the start that are in use, or were since the last compaction.
+    pub fn used_size(&self) -> usize {
+        self.ring.used()
+    }
+
+    /// Has a chunk ever been stored?
+    pub fn has_data(&self) -> bool {
+        self.has_data
+    }
+
+    /// What happens when the buffer is full.
+    pub fn fill_policy(&self) -> FillPolicy {
+        self.policy
+    }
+
+    /// Is this a clone, which takes no more chunks?
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The chunk sizes of each writer that ever committed to this buffer, in the order of their first chunks.
+    pub fn writer_stats(&self) -> impl Iterator<Item = (ProducerId, u16, &WriterHistogram)> {
+        self.histograms.iter().map(|(key, histogram)| (key.producer(), key.writer(), histogram))
+    }
+}

@@ -1,0 +1,122 @@
+//! Counters of one buffer, and the sizes of chunks each writer commits.
+
+use std::collections::HashMap;
+
+use crate::sequences::{KeyHasher, SequenceKey};
+
+/// What happened in a buffer since it was made; `TraceStats.BufferStats` (trace_stats.proto) field by field.
+///
+/// Bytes are those of the ring: a chunk's payload, its 16-byte header, and the padding to 16 bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Size of the ring.
+    pub buffer_size: u64,
+    /// Bytes of all chunks written, moved ones again.
+    pub bytes_written: u64,
+    /// Bytes of chunks whose unread rest was overwritten.
+    pub bytes_overwritten: u64,
+    /// Bytes of chunks read to their end.
+    pub bytes_read: u64,
+    /// Bytes of gaps made where a new chunk covers only a part of an old one.
+    pub padding_bytes_written: u64,
+    /// Bytes of read chunks and gaps that were written over.
+    pub padding_bytes_cleared: u64,
+    /// Chunks stored.
+    pub chunks_written: u64,
+    /// Chunks that were committed again with more payload, in place.
+    pub chunks_rewritten: u64,
+    /// Chunks overwritten before they were read to their end.
+    pub chunks_overwritten: u64,
+    /// Chunks refused: the buffer was full and keeps what it has, or they had been consumed already.
+    pub chunks_discarded: u64,
+    /// Chunks read to their end.
+    pub chunks_read: u64,
+    /// Chunks that came after one with a later id.
+    pub chunks_committed_out_of_order: u64,
+    /// Scraped and read chunks that grew, and therefore moved to the write cursor.
+    pub chunks_relocated: u64,
+    /// Times the write cursor went back to the start.
+    pub write_wrap_count: u64,
+    /// Patches applied.
+    pub patches_succeeded: u64,
+    /// Patch requests that failed.
+    pub patches_failed: u64,
+    /// Fragmented packets put together.
+    pub readaheads_succeeded: u64,
+    /// Fragmented packets that could not be put together when asked for.
+    pub readaheads_failed: u64,
+    /// Chunks that break the rules of the shared memory ABI.
+    pub abi_violations: u64,
+    /// Times a writer told that it gave up a packet.
+    pub trace_writer_packet_loss: u64,
+    /// Times the live chunks were moved to the front.
+    pub compactions: u64,
+    /// Times they could not be, for live chunks lay on both sides of the write cursor.
+    pub compactions_skipped: u64,
+}
+
+/// Upper bounds (inclusive) of the histogram's buckets in bytes; larger payloads count in one bucket more.
+///
+/// Source: upstream's `TracingServiceImpl` / histogram.h, `TraceStats.chunk_payload_histogram_def`.
+pub const HISTOGRAM_BOUNDS_BYTES: [u64; 10] = [8, 32, 128, 512, 1024, 2048, 4096, 8192, 12288, 16384];
+
+/// Buckets of a [`WriterHistogram`].
+pub const HISTOGRAM_BUCKETS: usize = HISTOGRAM_BOUNDS_BYTES.len() + 1;
+
+/// At most this many writers have a histogram; later ones are not counted.
+///
+/// A producer has at most 65,535 writers and most have a handful; 16 Ki writers cost about 3 MiB.
+pub const MAX_WRITER_HISTOGRAMS: usize = 16 * 1024;
+
+/// The payload sizes of the chunks that one writer committed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriterHistogram {
+    /// Chunks per bucket.
+    pub counts: [u64; HISTOGRAM_BUCKETS],
+    /// Payload bytes per bucket.
+    pub sums_bytes: [u64; HISTOGRAM_BUCKETS],
+}
+
+impl WriterHistogram {
+    fn add(&mut self, payload_size_bytes: u64) {
+        let bucket = HISTOGRAM_BOUNDS_BYTES.partition_point(|&bound| bound < payload_size_bytes);
+        self.counts[bucket] += 1;
+        self.sums_bytes[bucket] += payload_size_bytes;
+    }
+}
+
+/// Where a writer's histogram lies; kept by its sequence so that counting a chunk needs no look-up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HistogramIndex(Option<u32>);
+
+/// The histograms of all writers ever seen. They outlive the writers' sequences.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WriterHistograms {
+    index_of: HashMap<SequenceKey, u32, KeyHasher>,
+    histograms: Vec<(SequenceKey, WriterHistogram)>,
+}
+
+impl WriterHistograms {
+    pub(crate) fn index_of(&mut self, key: SequenceKey) -> HistogramIndex {
+        if let Some(&index) = self.index_of.get(&key) {
+            return HistogramIndex(Some(index));
+        }
+        if self.histograms.len() >= MAX_WRITER_HISTOGRAMS {
+            return HistogramIndex(None);
+        }
+        let index = self.histograms.len() as u32;
+        self.histograms.push((key, WriterHistogram::default()));
+        self.index_of.insert(key, index);
+        HistogramIndex(Some(index))
+    }
+
+    pub(crate) fn add(&mut self, index: HistogramIndex, payload_size_bytes: u64) {
+        if let Some((_, histogram)) = index.0.and_then(|at| self.histograms.get_mut(at as usize)) {
+            histogram.add(payload_size_bytes);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SequenceKey, &WriterHistogram)> {
+        self.histograms.iter().map(|(key, histogram)| (*key, histogram))
+    }
+}

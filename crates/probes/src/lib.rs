@@ -1,1 +1,15 @@
-//! Linux data sources: ftrace, process and system statistics.
+//! The Linux data sources as a producer: ftrace, process and system statistics, system information, batteries.
+//!
+//! [`run`] is the daemon's loop; [`availability()`] says, before anything is recorded, what this user and this kernel allow.
+//! Every data source is a module whose parsers take bytes, so that tests feed them recorded files.
+#![forbid(unsafe_code)]
+
+mod availability;
+mod clock;
+mod daemon;
+pub mod ftrace;
+mod proc_fs;
+
+pub use availability::{Availability, Limitation, availability};
+pub use daemon::{Error, ProbesOptions, run};
+pub use ftrace::reset::{cleanup_after_crash, reset_ftrace};

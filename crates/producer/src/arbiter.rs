@@ -1,0 +1,362 @@
+//! Gives chunks of the shared memory to writers, takes them back, and tells the service.
+//!
+//! Writers on any thread meet here, and only when a chunk is full. The client's thread is woken to send what they leave; a writer that
+//! waits for a chunk sends it itself, so that nobody waits for a thread that waits. Upstream: `shared_memory_arbiter_impl.cc`.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ferretto_protos::{RegisterTraceWriterRequest, UnregisterTraceWriterRequest};
+use ferretto_shm::{ChunkFlags, ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize, ProducerView, ServiceView, SharedMemory};
+
+use crate::commit::{CommitQueue, FinishedChunk, Place};
+use crate::link::{LinkGuard, SharedLink};
+use crate::patch_list::PatchList;
+use crate::policy::ExhaustedPolicy;
+use crate::wake::Waker;
+use crate::writer::TraceWriter;
+
+/// Ids are 15 bits on the wire of the service's buffer (upstream: `kMaxWriterID`).
+const MAX_WRITER_ID: u16 = 32767;
+/// Waits of a stalling writer: about half a minute in all. Upstream aborts the process here.
+const MAX_STALLS: u32 = 300;
+/// The longest of those waits.
+const MAX_STALL: Duration = Duration::from_millis(100);
+/// Bytes of copied chunks that may wait in the socket's queue. While there are more, chunks stay in memory and writers find it full.
+const MAX_QUEUED_COPIES: usize = 1024 * 1024;
+
+pub(crate) struct ArbiterOptions {
+    pub(crate) memory: Arc<SharedMemory>,
+    pub(crate) page_size: PageSize,
+    /// The service cannot see the memory.
+    pub(crate) emulated: bool,
+    pub(crate) direct_patching: bool,
+    pub(crate) batch_duration: Duration,
+    pub(crate) link: Arc<SharedLink>,
+    pub(crate) waker: Arc<Waker>,
+}
+
+/// The meeting point of a connection's writers. Lives as long as one of them, but gives out nothing once the connection has ended.
+#[derive(Debug)]
+pub struct Arbiter {
+    view: ProducerView,
+    /// The service's part, played by this process, if the service cannot see the memory.
+    copier: Option<ServiceView>,
+    /// Pending bytes that are committed without delay: half of the memory (upstream's rule).
+    urgent_bytes: usize,
+    direct_patching: bool,
+    batch_duration: Duration,
+    link: Arc<SharedLink>,
+    waker: Arc<Waker>,
+    is_shut_down: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: CommitQueue,
+    /// When the oldest entry of the queue came.
+    pending_since: Option<Instant>,
+    is_urgent: bool,
+    ids: WriterIds,
+    registered: Vec<(u16, u16)>,
+    unregistered: Vec<u16>,
+}
+
+impl Arbiter {
+    pub(crate) fn new(options: ArbiterOptions) -> Arc<Self> {
+        let ArbiterOptions { memory, page_size, .. } = options;
+        let copier = options.emulated.then(|| ServiceView::new(Arc::clone(&memory), page_size));
+        Arc::new(Self {
+            urgent_bytes: memory.len() / 2,
+            view: ProducerView::new(memory, page_size),
+            copier,
+            direct_patching: options.direct_patching,
+            batch_duration: options.batch_duration,
+            link: options.link,
+            waker: options.waker,
+            is_shut_down: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    /// A writer of a new sequence into this buffer of the service (`DataSourceConfig.target_buffer`). Writes into the void once the
+    /// connection has ended, or if there are 32767 others.
+    pub fn create_writer(self: &Arc<Self>, target_buffer: u16, policy: ExhaustedPolicy) -> TraceWriter {
+        let mut state = self.state();
+        let id = if self.is_shut_down() { None } else { state.ids.allocate() };
+        let Some(id) = id else {
+            return TraceWriter::null();
+        };
+        state.registered.push((id, target_buffer));
+        drop(state);
+        self.waker.wake();
+        TraceWriter::new(Arc::clone(self), id, target_buffer, policy)
+    }
+
+    /// Whether the connection has ended: writers made here write into the void.
+    pub fn is_shut_down(&self) -> bool {
+        self.is_shut_down.load(Ordering::Acquire)
+    }
+
+    /// Sends all finished chunks now, on the calling thread.
+    pub fn commit(&self) {
+        let mut link = self.link.lock();
+        self.commit_to(&mut link);
+        // An error shows up again on the client's thread, which ends the connection.
+        let _ = link.flush();
+        if link.link().wants_write() {
+            self.waker.wake();
+        }
+    }
+
+    /// The size of a chunk's payload.
+    pub fn chunk_capacity(&self) -> usize {
+        self.view.page_size().chunk_size(Self::LAYOUT).saturating_sub(ferretto_shm::CHUNK_HEADER_SIZE)
+    }
+
+    /// One chunk a page, as upstream's clients: fewest commits.
+    const LAYOUT: PageLayout = PageLayout::Div1;
+
+    pub(crate) fn shut_down(&self) {
+        self.is_shut_down.store(true, Ordering::Release);
+        let mut state = self.state();
+        state.queue.clear();
+        state.pending_since = None;
+    }
+
+    /// The next commit, if it need not be now.
+    pub(crate) fn commit_deadline(&self) -> Option<Instant> {
+        let state = self.state();
+        let since = state.pending_since?;
+        Some(if state.is_urgent { since } else { since + self.batch_duration })
+    }
+
+    pub(crate) fn commit_if_due(&self, now: Instant) {
+        let has_registrations = {
+            let state = self.state();
+            !state.registered.is_empty() || !state.unregistered.is_empty()
+        };
+        if has_registrations || self.commit_deadline().is_some_and(|deadline| deadline <= now) {
+            self.commit();
+        }
+    }
+
+    pub(crate) fn acknowledge_flush(&self, request_id: u64) {
+        self.state().queue.acknowledge_flush(request_id);
+        self.commit();
+    }
+
+    /// A free chunk, or `None` if there is none and the policy does not wait (any longer).
+    pub(crate) fn acquire_chunk(&self, new: NewChunk, policy: ExhaustedPolicy) -> Option<ChunkWriter> {
+        let mut pause = Duration::ZERO;
+        for _ in 0..MAX_STALLS {
+            if self.is_shut_down() {
+                return None;
+            }
+            if let Some(chunk) = self.view.try_acquire(Self::LAYOUT, new) {
+                if policy.stalls() && self.state().queue.bytes >= self.urgent_bytes {
+                    self.commit();
+                }
+                return Some(chunk);
+            }
+            if !policy.stalls() {
+                break;
+            }
+            // The chunks that this writer waits for may be in the queue, and the client's thread may be this one.
+            self.commit();
+            std::thread::sleep(pause);
+            pause = next_pause(pause);
+        }
+        self.make_urgent();
+        None
+    }
+
+    /// Takes a chunk from its writer, with what the writer knows about earlier ones.
+    pub(crate) fn return_chunk(
+        &self,
+        chunk: ChunkWriter,
+        writer: WriterIdentity,
+        chunk_id: u32,
+        used: usize,
+        patches: &mut PatchList,
+    ) {
+        let size = chunk.capacity().saturating_add(ferretto_shm::CHUNK_HEADER_SIZE);
+        let needs_patching = patches.has_chunk(chunk_id);
+        if needs_patching {
+            chunk.set_flags(ChunkFlags::NEEDS_PATCHING);
+        }
+        let place = if needs_patching && self.direct_patching {
+            Place::Held(chunk)
+        } else {
+            Place::Complete(chunk.complete())
+        };
+        let WriterIdentity { writer_id, target_buffer } = writer;
+        let mut state = self.state();
+        if self.is_shut_down() {
+            return;
+        }
+        state.queue.push_chunk(FinishedChunk { writer_id, chunk_id, target_buffer, used, place }, size);
+        self.push_patches(&mut state, writer, patches);
+        self.announce(state);
+    }
+
+    /// Takes the patches that can be sent.
+    pub(crate) fn send_patches(&self, writer: WriterIdentity, patches: &mut PatchList) {
+        let mut state = self.state();
+        if self.is_shut_down() {
+            return;
+        }
+        self.push_patches(&mut state, writer, patches);
+        self.announce(state);
+    }
+
+    /// The next commit is not to wait for others.
+    pub(crate) fn make_urgent(&self) {
+        let mut state = self.state();
+        if !state.queue.is_empty() {
+            state.is_urgent = true;
+        }
+        drop(state);
+        self.waker.wake();
+    }
+
+    /// The writer is gone; its id is free once the service knows.
+    pub(crate) fn release_writer(&self, writer_id: u16) {
+        self.state().unregistered.push(writer_id);
+        self.waker.wake();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push_patches(&self, state: &mut State, writer: WriterIdentity, patches: &mut PatchList) {
+        for ready in patches.take_patched() {
+            // The service keeps the sequence unreadable until it has them.
+            state.is_urgent |= state.queue.push_patches(writer.writer_id, writer.target_buffer, ready);
+        }
+    }
+
+    /// Wakes the client's thread if it has something new to do: the first entry starts the time of batching, an urgent one ends it.
+    fn announce(&self, mut state: MutexGuard<'_, State>) {
+        state.is_urgent |= state.queue.bytes >= self.urgent_bytes;
+        let is_first = state.pending_since.is_none() && !state.queue.is_empty();
+        if is_first {
+            state.pending_since = Some(Instant::now());
+        }
+        if is_first || state.is_urgent {
+            drop(state);
+            self.waker.wake();
+        }
+    }
+
+    fn commit_to(&self, link: &mut LinkGuard<'_>) {
+        if self.copier.is_some() && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES {
+            return;
+        }
+        let mut state = self.state();
+        let registered = std::mem::take(&mut state.registered);
+        let unregistered = std::mem::take(&mut state.unregistered);
+        let copier = self.copier.as_ref();
+        let requests = state.queue.take_requests(copier.map(|view| |index, used| copy_out(view, index, used)));
+        state.pending_since = None;
+        state.is_urgent = false;
+        for id in &unregistered {
+            state.ids.release(*id);
+        }
+        drop(state);
+        for (id, target_buffer) in registered {
+            let request = RegisterTraceWriterRequest {
+                trace_writer_id: Some(id.into()),
+                target_buffer: Some(target_buffer.into()),
+            };
+            link.call("RegisterTraceWriter", &request);
+        }
+        for request in requests {
+            link.call("CommitData", &request);
+        }
+        for id in unregistered {
+            let request = UnregisterTraceWriterRequest { trace_writer_id: Some(id.into()) };
+            link.call("UnregisterTraceWriter", &request);
+        }
+    }
+}
+
+/// Whose chunks and patches these are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriterIdentity {
+    pub(crate) writer_id: u16,
+    pub(crate) target_buffer: u16,
+}
+
+/// Ids in use; a free one is looked for behind the one given out last, so that an id is not used again soon.
+#[derive(Debug, Default)]
+struct WriterIds {
+    used: BTreeSet<u16>,
+    last: u16,
+}
+
+impl WriterIds {
+    fn allocate(&mut self) -> Option<u16> {
+        let later = (self.last + 1)..=MAX_WRITER_ID;
+        let earlier = 1..=self.last;
+        let id = later.chain(earlier).find(|id| !self.used.contains(id))?;
+        self.used.insert(id);
+        self.last = id;
+        Some(id)
+    }
+
+    fn release(&mut self, id: u16) {
+        self.used.remove(&id);
+    }
+}
+
+/// Upstream's ladder: 0, 8 µs, then ever longer, each as much as all before and a bit.
+fn next_pause(pause: Duration) -> Duration {
+    ((pause + Duration::from_micros(1)) * 8).min(MAX_STALL)
+}
+
+/// A chunk as it goes over a transport that shares no memory: header and written payload.
+fn copy_out(view: &ServiceView, index: ChunkIndex, used: usize) -> Option<Bytes> {
+    let mut payload = Vec::new();
+    let header = view.read_complete_chunk(index.page, index.chunk, &mut payload).ok()?;
+    payload.truncate(used);
+    let mut bytes = Vec::with_capacity(ferretto_shm::CHUNK_HEADER_SIZE + payload.len());
+    bytes.extend_from_slice(&header.to_bytes());
+    bytes.extend_from_slice(&payload);
+    Some(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writer_ids_are_used_again_only_when_they_must() {
+        let mut ids = WriterIds::default();
+        let all: Vec<u16> = std::iter::from_fn(|| ids.allocate()).collect();
+        assert_eq!(all, (1..=MAX_WRITER_ID).collect::<Vec<_>>());
+        ids.release(7);
+        ids.release(9);
+        assert_eq!(ids.allocate(), Some(7));
+        ids.release(7);
+        assert_eq!(ids.allocate(), Some(9));
+        assert_eq!(ids.allocate(), Some(7));
+        assert_eq!(ids.allocate(), None);
+    }
+
+    #[test]
+    fn a_stall_ends_after_about_half_a_minute() {
+        let mut pause = Duration::ZERO;
+        let mut total = Duration::ZERO;
+        for _ in 0..MAX_STALLS {
+            total += pause;
+            pause = next_pause(pause);
+        }
+        assert!((25..35).contains(&total.as_secs()), "{total:?}");
+    }
+}

@@ -1,0 +1,331 @@
+//! A producer's connection to the service: made, kept, lost and made again.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ferretto_protos::{
+    ActivateTriggersRequest, DataSourceDescriptor, NotifyDataSourceStartedRequest, NotifyDataSourceStoppedRequest,
+    RegisterDataSourceRequest, UnregisterDataSourceRequest, UpdateDataSourceRequest,
+};
+use prost::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::arbiter::Arbiter;
+use crate::backoff::{Backoff, SocketWatch};
+use crate::connection::{Connection, ConnectionLost};
+use crate::endpoint::{Attempt, Endpoint};
+use crate::error::ProducerError;
+use crate::event::{InstanceId, ProducerEvent};
+use crate::instances::Instances;
+use crate::options::ProducerOptions;
+use crate::policy::ExhaustedPolicy;
+use crate::wake::Waker;
+use crate::writer::TraceWriter;
+
+/// A producer: registers data sources and says what the service wants of them.
+///
+/// Used by one thread, which alternates between [`wait`](Self::wait) and [`next_event`](Self::next_event); [`TraceWriter`]s may be used
+/// by others. It never blocks but in `wait` and [`drain`](Self::drain), and connects again for as long as it lives.
+#[derive(Debug)]
+pub struct ProducerClient {
+    options: ProducerOptions,
+    endpoint: Endpoint,
+    instances: Instances,
+    waker: Arc<Waker>,
+    backoff: Backoff,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// No service. `retry_at` is `None` when there is no way to connect again.
+    Waiting { retry_at: Option<Instant>, watch: Option<SocketWatch> },
+    Connected(Box<Connection>),
+}
+
+impl ProducerClient {
+    /// A producer that is not connected yet: the first [`wait`](Self::wait) connects.
+    pub fn new(mut options: ProducerOptions) -> Result<Self, ProducerError> {
+        let endpoint = Endpoint::new(std::mem::take(&mut options.connector))?;
+        let waker = Waker::new().map_err(ProducerError::Wake)?;
+        Ok(Self {
+            options,
+            endpoint,
+            instances: Instances::default(),
+            waker: Arc::new(waker),
+            backoff: Backoff::new(),
+            state: State::Waiting { retry_at: Some(Instant::now()), watch: None },
+        })
+    }
+
+    /// Offers a data source to sessions, now and at every later connection. The same name again updates what is said about it.
+    pub fn register_data_source(&mut self, descriptor: &DataSourceDescriptor) {
+        let is_new = self.instances.register(descriptor);
+        let Some(connection) = self.ready_connection() else {
+            return;
+        };
+        let data_source_descriptor = Some(Bytes::from(descriptor.encode_to_vec()));
+        let mut link = connection.link().lock();
+        if is_new {
+            link.call("RegisterDataSource", &RegisterDataSourceRequest { data_source_descriptor });
+        } else {
+            link.call("UpdateDataSource", &UpdateDataSourceRequest { data_source_descriptor });
+        }
+        // An error ends the connection in the next turn.
+        let _ = link.flush();
+    }
+
+    /// Takes a data source back. Instances that run stay until the service stops them.
+    pub fn unregister_data_source(&mut self, name: &str) {
+        if self.instances.unregister(name) {
+            let request = UnregisterDataSourceRequest { data_source_name: Some(name.to_owned()) };
+            self.call("UnregisterDataSource", &request);
+        }
+    }
+
+    /// Whether the service knows this producer at this moment.
+    pub fn is_connected(&self) -> bool {
+        matches!(&self.state, State::Connected(connection) if connection.is_ready())
+    }
+
+    /// The descriptors to poll, for callers with a poll loop of their own: whenever one is ready, or after [`next_timeout`](
+    /// Self::next_timeout), call [`process`](Self::process). They change from turn to turn.
+    pub fn poll_fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let (socket, watch) = match &self.state {
+            State::Connected(connection) => (Some(connection.poll_fd()), None),
+            State::Waiting { watch, .. } => (None, watch.as_ref().map(|watch| (watch.as_fd(), PollFlags::IN))),
+        };
+        [Some((self.waker.as_fd(), PollFlags::IN)), socket, watch].into_iter().flatten()
+    }
+
+    /// When [`process`](Self::process) is to be called though no descriptor is ready; `None` is never.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        match &self.state {
+            _ if !self.instances.events.is_empty() => Some(Instant::now()),
+            State::Waiting { retry_at, .. } => *retry_at,
+            State::Connected(connection) => connection.arbiter().and_then(|arbiter| arbiter.commit_deadline()),
+        }
+    }
+
+    /// Waits until something happens here or to one of the `extra` descriptors (readable), or the time is over; then does what there
+    /// is to do. Says which of `extra` are ready. Take all events afterwards.
+    pub fn wait(&mut self, timeout: Option<Duration>, extra: &[BorrowedFd<'_>]) -> Result<Vec<bool>, ProducerError> {
+        let own = self.next_timeout().map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = match (timeout, own) {
+            (Some(left), Some(right)) => Some(left.min(right)),
+            (left, right) => left.or(right),
+        };
+        let mut fds: Vec<PollFd<'_>> =
+            extra.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        fds.extend(self.poll_fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            // A signal is a reason for the caller to look around.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(ProducerError::Poll(error.into())),
+        }
+        let ready = fds.iter().take(extra.len()).map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        self.process();
+        Ok(ready)
+    }
+
+    /// Does what there is to do without waiting.
+    pub fn process(&mut self) {
+        self.waker.clear();
+        if let State::Waiting { retry_at, watch } = &mut self.state {
+            let appeared = watch.as_mut().is_some_and(SocketWatch::take_changes);
+            let is_due = retry_at.is_some_and(|at| at <= Instant::now());
+            if appeared {
+                self.backoff.reset();
+            }
+            if appeared || is_due {
+                self.connect();
+            }
+        }
+        if let Err(reason) = self.drive() {
+            self.disconnect(&reason);
+        }
+    }
+
+    /// What happened next.
+    pub fn next_event(&mut self) -> Option<ProducerEvent> {
+        self.instances.events.pop_front()
+    }
+
+    /// Says that an instance writes.
+    pub fn notify_started(&mut self, instance: InstanceId) {
+        if self.instances.started(instance) {
+            let request = NotifyDataSourceStartedRequest { data_source_id: Some(instance) };
+            self.call("NotifyDataSourceStarted", &request);
+        }
+    }
+
+    /// Says that an instance has written everything. What its writers have flushed is committed before.
+    pub fn notify_stopped(&mut self, instance: InstanceId) {
+        let acknowledge = self.instances.stopped(instance);
+        self.commit();
+        if acknowledge {
+            let request = NotifyDataSourceStoppedRequest { data_source_id: Some(instance) };
+            self.call("NotifyDataSourceStopped", &request);
+        }
+    }
+
+    /// Says that this flush, and all earlier ones, are done. What the writers have flushed is committed before.
+    pub fn notify_flush_complete(&mut self, request_id: u64) {
+        if let State::Connected(connection) = &self.state {
+            connection.acknowledge_flush(request_id);
+            let _ = connection.link().lock().flush();
+        }
+    }
+
+    /// Tells the service that something happened for which sessions may wait. `false` if there is no service to tell.
+    pub fn activate_triggers(&mut self, names: &[&str]) -> bool {
+        let request =
+            ActivateTriggersRequest { trigger_names: names.iter().map(|name| (*name).to_owned()).collect() };
+        self.call("ActivateTriggers", &request)
+    }
+
+    /// Commits everything and asks for a [`ProducerEvent::Synced`] once that and all earlier calls have been served. `false` if there is
+    /// no service.
+    pub fn sync(&mut self) -> bool {
+        self.commit();
+        let Some(connection) = self.ready_connection() else {
+            return false;
+        };
+        let asked = connection.sync();
+        // An error ends the connection in the next turn.
+        let _ = connection.link().lock().flush();
+        asked
+    }
+
+    /// Commits everything and waits, at most for `timeout`, until the service has it: for the end of a process. Events that arrive
+    /// meanwhile stay queued. `false` if the service did not answer.
+    pub fn drain(&mut self, timeout: Duration) -> bool {
+        if !self.sync() {
+            return false;
+        }
+        let deadline = Instant::now() + timeout;
+        let mut others = std::mem::take(&mut self.instances.events);
+        let mut synced = false;
+        while !synced && self.is_connected() && Instant::now() < deadline {
+            if self.wait(Some(deadline.saturating_duration_since(Instant::now())), &[]).is_err() {
+                break;
+            }
+            while let Some(event) = self.instances.events.pop_front() {
+                match event {
+                    ProducerEvent::Synced => synced = true,
+                    event => others.push_back(event),
+                }
+            }
+        }
+        self.instances.events = others;
+        synced
+    }
+
+    /// A writer of a new sequence into this buffer of the service ([`DataSourceConfig::target_buffer`](
+    /// ferretto_protos::DataSourceConfig)). Without a connection, or without a free writer id, it writes into the void.
+    pub fn create_writer(&self, target_buffer: u16, policy: ExhaustedPolicy) -> TraceWriter {
+        match self.arbiter() {
+            Some(arbiter) => arbiter.create_writer(target_buffer, policy),
+            None => TraceWriter::null(),
+        }
+    }
+
+    /// Hands out writers on any thread, for as long as this connection lives. There is one once an instance was set up.
+    pub fn arbiter(&self) -> Option<Arc<Arbiter>> {
+        match &self.state {
+            State::Connected(connection) => connection.arbiter().cloned(),
+            State::Waiting { .. } => None,
+        }
+    }
+
+    /// Sends all finished chunks now.
+    pub fn commit(&mut self) {
+        if let Some(arbiter) = self.arbiter() {
+            arbiter.commit();
+        }
+    }
+
+    fn ready_connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.state {
+            State::Connected(connection) if connection.is_ready() => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Makes a call that needs no answer; `false` if there is nobody to call.
+    fn call(&mut self, method: &str, args: &impl Message) -> bool {
+        let Some(connection) = self.ready_connection() else {
+            return false;
+        };
+        let mut link = connection.link().lock();
+        link.call(method, args);
+        // An error ends the connection in the next turn.
+        link.flush().is_ok()
+    }
+
+    /// Tries to connect once.
+    fn connect(&mut self) {
+        let attempt = self.endpoint.connect();
+        self.state = match attempt {
+            Attempt::Connected(stream) => match Connection::new(stream, &self.options, &self.waker) {
+                Ok(connection) => State::Connected(Box::new(connection)),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot use the connection to the tracing service");
+                    self.waiting(None)
+                }
+            },
+            Attempt::Failed(watch) => self.waiting(watch),
+            Attempt::Nowhere => State::Waiting { retry_at: None, watch: None },
+        };
+    }
+
+    fn waiting(&mut self, watch: Option<SocketWatch>) -> State {
+        State::Waiting { retry_at: Some(Instant::now() + self.backoff.next_delay()), watch }
+    }
+
+    fn disconnect(&mut self, reason: &ConnectionLost) {
+        let State::Connected(connection) = &self.state else {
+            return;
+        };
+        tracing::debug!(%reason, "disconnected from the tracing service");
+        if let Some(arbiter) = connection.arbiter() {
+            arbiter.shut_down();
+        }
+        if connection.is_ready() {
+            self.instances.disconnect(reason.to_string());
+            self.backoff.reset();
+        }
+        self.state = match self.endpoint.watch() {
+            Some(watch) => self.waiting(watch),
+            None => State::Waiting { retry_at: None, watch: None },
+        };
+    }
+
+    /// Receives, serves, commits, sends.
+    fn drive(&mut self) -> Result<(), ConnectionLost> {
+        let State::Connected(connection) = &mut self.state else {
+            return Ok(());
+        };
+        // What was queued before goes out first: a new connection has its bind there.
+        connection.link().lock().flush()?;
+        connection.receive(&self.options, &mut self.instances)?;
+        if let Some(arbiter) = connection.arbiter() {
+            arbiter.commit_if_due(Instant::now());
+        }
+        connection.link().lock().flush()?;
+        Ok(())
+    }
+}
+
+impl Drop for ProducerClient {
+    fn drop(&mut self) {
+        if let Some(arbiter) = self.arbiter() {
+            arbiter.commit();
+            arbiter.shut_down();
+        }
+    }
+}

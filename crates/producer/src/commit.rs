@@ -1,0 +1,179 @@
+//! What the service is to be told: chunks that are finished, patches, an acknowledged flush. Collected, then cut into requests that fit
+//! into frames.
+//!
+//! Upstream: `shared_memory_arbiter_impl.cc` (`FlushPendingCommitDataRequests`), `commit_data_request.proto`.
+
+use bytes::Bytes;
+use ferretto_protos::CommitDataRequest;
+use ferretto_protos::commit_data_request::chunk_to_patch::Patch;
+use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_shm::{ChunkFlags, ChunkIndex, ChunkWriter};
+
+use crate::patch_list::ChunkPatches;
+
+/// What a request may take of a frame of 128 KiB; the rest is for the frame itself (upstream's split limit).
+const MAX_REQUEST_SIZE: usize = 128 * 1024 - 512;
+/// Estimates of what one entry adds, on the safe side.
+const CHUNK_SIZE_ESTIMATE: usize = 32;
+/// As above.
+const PATCHES_SIZE_ESTIMATE: usize = 32;
+/// As above, for each patch: its message and its four bytes.
+const PATCH_SIZE_ESTIMATE: usize = 16 + 4;
+/// The service ignores more patches in one entry (upstream: `tracing_service_impl.cc`).
+const MAX_PATCHES_PER_ENTRY: usize = 1024;
+
+/// A chunk that its writer has left.
+#[derive(Debug)]
+pub(crate) struct FinishedChunk {
+    pub(crate) writer_id: u16,
+    pub(crate) chunk_id: u32,
+    pub(crate) target_buffer: u16,
+    /// Bytes of its payload that were written.
+    pub(crate) used: usize,
+    pub(crate) place: Place,
+}
+
+/// Where it is.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Still ours, since patches may come that can be applied right here.
+    Held(ChunkWriter),
+    /// The service may take it any time.
+    Complete(ChunkIndex),
+}
+
+/// The collection.
+#[derive(Debug, Default)]
+pub(crate) struct CommitQueue {
+    chunks: Vec<FinishedChunk>,
+    patches: Vec<ChunkToPatch>,
+    flush_request_id: Option<u64>,
+    /// Bytes of shared memory in `chunks`.
+    pub(crate) bytes: usize,
+}
+
+impl CommitQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.patches.is_empty() && self.flush_request_id.is_none()
+    }
+
+    pub(crate) fn push_chunk(&mut self, chunk: FinishedChunk, size: usize) {
+        self.bytes = self.bytes.saturating_add(size);
+        self.chunks.push(chunk);
+    }
+
+    /// Applies the patches to the chunk, if it is still held, else notes them for the service; `true` if the service is needed.
+    pub(crate) fn push_patches(&mut self, writer_id: u16, target_buffer: u16, patches: ChunkPatches) -> bool {
+        if self.patch_held_chunk(writer_id, &patches) {
+            return false;
+        }
+        let mut rest = patches.patches.as_slice();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(MAX_PATCHES_PER_ENTRY));
+            rest = later;
+            self.patches.push(ChunkToPatch {
+                target_buffer: Some(target_buffer.into()),
+                writer_id: Some(writer_id.into()),
+                chunk_id: Some(patches.chunk_id),
+                patches: now.iter().map(|(offset, value)| patch(*offset, *value)).collect(),
+                has_more_patches: Some(patches.has_more || !later.is_empty()),
+            });
+        }
+        true
+    }
+
+    /// An acknowledgement stands for all flushes before it.
+    pub(crate) fn acknowledge_flush(&mut self, request_id: u64) {
+        self.flush_request_id = self.flush_request_id.max(Some(request_id));
+    }
+
+    /// Takes everything, in requests to be sent in this order: chunks before their patches, and both before the acknowledgement.
+    /// `copy_out` takes the bytes of a complete chunk, for a service that cannot see the memory, and frees it.
+    pub(crate) fn take_requests(
+        &mut self,
+        mut copy_out: Option<impl FnMut(ChunkIndex, usize) -> Option<Bytes>>,
+    ) -> Vec<CommitDataRequest> {
+        let queue = std::mem::take(self);
+        let mut requests = Requests::default();
+        for chunk in queue.chunks {
+            let index = match chunk.place {
+                Place::Held(writer) => writer.complete(),
+                Place::Complete(index) => index,
+            };
+            let data = copy_out.as_mut().map(|copy_out| copy_out(index, chunk.used));
+            // Nothing could be copied only if another process wrote to private memory.
+            if data != Some(None) {
+                requests.push_chunk(index, chunk.target_buffer, data.flatten());
+            }
+        }
+        for patches in queue.patches {
+            requests.push_patches(patches);
+        }
+        if let Some(request_id) = queue.flush_request_id {
+            requests.last(0).flush_request_id = Some(request_id);
+        }
+        requests.requests
+    }
+
+    /// Drops everything: there is nobody to tell.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn patch_held_chunk(&mut self, writer_id: u16, patches: &ChunkPatches) -> bool {
+        let mut newest_first = self.chunks.iter_mut().rev();
+        let found =
+            newest_first.find(|chunk| chunk.writer_id == writer_id && chunk.chunk_id == patches.chunk_id);
+        let Some(FinishedChunk { place: Place::Held(chunk), .. }) = found else {
+            return false;
+        };
+        for (offset, value) in &patches.patches {
+            chunk.write_at(*offset as usize, value);
+        }
+        if !patches.has_more {
+            chunk.clear_flags(ChunkFlags::NEEDS_PATCHING);
+        }
+        true
+    }
+}
+
+/// Requests that are being filled.
+#[derive(Default)]
+struct Requests {
+    requests: Vec<CommitDataRequest>,
+    /// Estimated size of the last one.
+    size: usize,
+}
+
+impl Requests {
+    /// The request that has room for so many bytes more.
+    fn last(&mut self, size: usize) -> &mut CommitDataRequest {
+        if self.requests.is_empty() || self.size.saturating_add(size) > MAX_REQUEST_SIZE {
+            self.requests.push(CommitDataRequest::default());
+            self.size = 0;
+        }
+        self.size = self.size.saturating_add(size);
+        let last = self.requests.len() - 1;
+        &mut self.requests[last]
+    }
+
+    fn push_chunk(&mut self, index: ChunkIndex, target_buffer: u16, data: Option<Bytes>) {
+        let size = CHUNK_SIZE_ESTIMATE + data.as_ref().map_or(0, Bytes::len);
+        self.last(size).chunks_to_move.push(ChunksToMove {
+            page: Some(index.page),
+            chunk: Some(index.chunk),
+            target_buffer: Some(target_buffer.into()),
+            data,
+            ..Default::default()
+        });
+    }
+
+    fn push_patches(&mut self, patches: ChunkToPatch) {
+        let size = PATCHES_SIZE_ESTIMATE + PATCH_SIZE_ESTIMATE * patches.patches.len();
+        self.last(size).chunks_to_patch.push(patches);
+    }
+}
+
+fn patch(offset: u32, value: [u8; 4]) -> Patch {
+    Patch { offset: Some(offset), data: Some(Bytes::copy_from_slice(&value)) }
+}

@@ -1,0 +1,316 @@
+//! One connection to the service, from its socket to its end.
+//!
+//! Bind, InitializeConnection, GetAsyncCommand (a stream of commands), data sources; then whatever the service commands.
+//! Upstream: `producer_ipc_client_impl.cc`.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferretto_ipc::client::{Event, RequestId};
+use ferretto_ipc::link::{ClientLink, LinkError};
+use ferretto_ipc::socket::Stream;
+use ferretto_protos::get_async_command_response::{Cmd, SetupTracing};
+use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
+use ferretto_protos::{
+    CommitDataRequest, GetAsyncCommandRequest, GetAsyncCommandResponse, InitializeConnectionRequest,
+    InitializeConnectionResponse, RegisterDataSourceRequest, SyncRequest, ipc_frame,
+};
+use ferretto_shm::{PageSize, Seals, SharedMemory};
+use prost::Message;
+use rustix::event::PollFlags;
+
+use crate::arbiter::{Arbiter, ArbiterOptions};
+use crate::event::ProducerEvent;
+use crate::instances::Instances;
+use crate::link::SharedLink;
+use crate::options::{ProducerOptions, SharedMemorySource};
+use crate::wake::Waker;
+
+/// The service's own defaults, for memory that this process allocates without a wish (upstream: tracing_service.h).
+const DEFAULT_SHM_SIZE: u32 = 256 * 1024;
+/// As above.
+const DEFAULT_PAGE_SIZE: u32 = 4096;
+/// The private memory of a producer that cannot share it (upstream: `kShmemEmulationSize`).
+const EMULATION_SHM_SIZE: usize = 1024 * 1024;
+/// Receives in one turn, so that a talkative service does not keep the caller from its own work.
+const MAX_RECEIVES_PER_TURN: usize = 16;
+/// Events that wait to be taken; while there are more nothing is received, which makes the service wait.
+const MAX_QUEUED_EVENTS: usize = 4096;
+
+/// Why a connection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionLost {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("the service has no producer port, or refused this producer")]
+    Refused,
+    #[error("the service sent a message that cannot be decoded: {0}")]
+    Decode(#[from] prost::DecodeError),
+    #[error("the shared memory cannot be used: {0}")]
+    SharedMemory(#[from] ferretto_shm::MemoryError),
+    #[error("the service's page size of {kib} KiB does not fit the shared memory: {source}")]
+    PageSize { kib: u32, source: ferretto_shm::PageSizeError },
+    #[error("the service set tracing up without shared memory")]
+    NoSharedMemory,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    link: Arc<SharedLink>,
+    waker: Arc<Waker>,
+    /// The link's socket again, to poll it without the lock.
+    fd: OwnedFd,
+    /// What was offered to the service, if this process allocates.
+    own_memory: Option<Arc<SharedMemory>>,
+    direct_patching: bool,
+    emulated: bool,
+    initialize: Option<RequestId>,
+    commands: Option<RequestId>,
+    syncs: VecDeque<RequestId>,
+    ready: bool,
+    arbiter: Option<Arc<Arbiter>>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: Stream,
+        options: &ProducerOptions,
+        waker: &Arc<Waker>,
+    ) -> Result<Self, ConnectionLost> {
+        let fd = stream.as_fd().try_clone_to_owned().map_err(LinkError::Io)?;
+        let offers_memory = stream.passes_fds() && options.shared_memory == SharedMemorySource::Producer;
+        let own_memory = if offers_memory {
+            let size = or_default(options.shm_size_hint_bytes, DEFAULT_SHM_SIZE);
+            Some(Arc::new(SharedMemory::create(size as usize)?))
+        } else {
+            None
+        };
+        let passes_fds = stream.passes_fds();
+        let mut link = ClientLink::new(stream, "ProducerPort");
+        if !passes_fds {
+            // The service cannot ask the kernel who is at the other end. A full queue is impossible: it is empty.
+            let _ = link.connection().set_peer_identity(peer_identity());
+        }
+        Ok(Self {
+            link: Arc::new(SharedLink::new(link)),
+            waker: Arc::clone(waker),
+            fd,
+            own_memory,
+            direct_patching: false,
+            emulated: !passes_fds,
+            initialize: None,
+            commands: None,
+            syncs: VecDeque::new(),
+            ready: false,
+            arbiter: None,
+        })
+    }
+
+    /// The service knows this producer.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    pub(crate) fn link(&self) -> &SharedLink {
+        &self.link
+    }
+
+    pub(crate) fn arbiter(&self) -> Option<&Arc<Arbiter>> {
+        self.arbiter.as_ref()
+    }
+
+    pub(crate) fn poll_fd(&self) -> (BorrowedFd<'_>, PollFlags) {
+        let flags = if self.link.lock().link().wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        (self.fd.as_fd(), flags)
+    }
+
+    /// Receives and serves what has come. The arbiter's commits are not sent here.
+    pub(crate) fn receive(&mut self, options: &ProducerOptions, instances: &mut Instances) -> Result<(), ConnectionLost> {
+        for _ in 0..MAX_RECEIVES_PER_TURN {
+            if instances.events.len() > MAX_QUEUED_EVENTS || !self.link.lock().link().receive()? {
+                break;
+            }
+            loop {
+                // Not in the loop's condition: the lock would be held while the event is served.
+                let event = self.link.lock().link().connection().poll_event();
+                let Some(event) = event else {
+                    break;
+                };
+                self.handle_event(event, options, instances)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks whether everything before has been served.
+    pub(crate) fn sync(&mut self) -> bool {
+        let request = self.link.lock().ask("Sync", &SyncRequest::default());
+        self.syncs.extend(request);
+        request.is_some()
+    }
+
+    pub(crate) fn acknowledge_flush(&self, request_id: u64) {
+        match &self.arbiter {
+            Some(arbiter) => arbiter.acknowledge_flush(request_id),
+            None => {
+                let request = CommitDataRequest { flush_request_id: Some(request_id), ..Default::default() };
+                self.link.lock().call("CommitData", &request);
+            }
+        }
+    }
+
+    fn handle_event(
+        &mut self,
+        event: Event,
+        options: &ProducerOptions,
+        instances: &mut Instances,
+    ) -> Result<(), ConnectionLost> {
+        match event {
+            Event::Bound => {
+                self.introduce(options);
+                Ok(())
+            }
+            Event::BindFailed => Err(ConnectionLost::Refused),
+            Event::Reply { request, body, has_more } => {
+                if self.initialize == Some(request) {
+                    let body = body.ok_or(ConnectionLost::Refused)?;
+                    self.handle_initialized(&InitializeConnectionResponse::decode(body)?, instances);
+                } else if self.commands == Some(request) {
+                    let body = body.ok_or(ConnectionLost::Refused)?;
+                    self.handle_command(GetAsyncCommandResponse::decode(body)?, options, instances)?;
+                    if !has_more {
+                        // Without commands a producer is of no use to anybody.
+                        return Err(ConnectionLost::Refused);
+                    }
+                } else if self.syncs.front() == Some(&request) {
+                    self.syncs.pop_front();
+                    instances.events.push_back(ProducerEvent::Synced);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn introduce(&mut self, options: &ProducerOptions) {
+        let scraping = if options.scraping {
+            ProducerSmbScrapingMode::SmbScrapingEnabled
+        } else {
+            ProducerSmbScrapingMode::SmbScrapingDisabled
+        };
+        let (size, page_size) = match &self.own_memory {
+            // The service takes offered memory only if the wishes say the same.
+            Some(memory) => (memory.len() as u32, or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE)),
+            None => (options.shm_size_hint_bytes, options.page_size_hint_bytes),
+        };
+        let request = InitializeConnectionRequest {
+            shared_memory_page_size_hint_bytes: Some(page_size),
+            shared_memory_size_hint_bytes: Some(size),
+            producer_name: Some(options.name.clone()),
+            smb_scraping_mode: Some(scraping.into()),
+            producer_provided_shmem: Some(self.own_memory.is_some()),
+            sdk_version: Some(options.sdk_version.clone()),
+            ..Default::default()
+        };
+        let mut guard = self.link.lock();
+        let fd = self.own_memory.as_ref().and_then(|memory| memory.as_fd()?.try_clone_to_owned().ok().map(Arc::new));
+        self.initialize = guard.ask_with_fd("InitializeConnection", &request, fd);
+        self.commands = guard.ask("GetAsyncCommand", &GetAsyncCommandRequest::default());
+    }
+
+    fn handle_initialized(&mut self, response: &InitializeConnectionResponse, instances: &mut Instances) {
+        self.direct_patching = response.direct_smb_patching_supported();
+        self.emulated |= response.use_shmem_emulation();
+        if !response.using_shmem_provided_by_producer() {
+            self.own_memory = None;
+        }
+        self.ready = true;
+        let mut guard = self.link.lock();
+        for source in instances.sources() {
+            let data_source_descriptor = Some(source.descriptor.clone());
+            guard.call("RegisterDataSource", &RegisterDataSourceRequest { data_source_descriptor });
+        }
+        drop(guard);
+        instances.events.push_back(ProducerEvent::Connected);
+    }
+
+    fn handle_command(
+        &mut self,
+        response: GetAsyncCommandResponse,
+        options: &ProducerOptions,
+        instances: &mut Instances,
+    ) -> Result<(), ConnectionLost> {
+        match response.cmd {
+            Some(Cmd::SetupTracing(setup)) => self.set_up_tracing(&setup, options)?,
+            Some(Cmd::SetupDataSource(setup)) => {
+                instances.setup(setup.new_instance_id(), setup.config.unwrap_or_default());
+            }
+            Some(Cmd::StartDataSource(start)) => {
+                instances.start(start.new_instance_id(), start.config.unwrap_or_default());
+            }
+            Some(Cmd::StopDataSource(stop)) => instances.stop(stop.instance_id()),
+            Some(Cmd::Flush(flush)) => {
+                let request_id = flush.request_id();
+                let flags = flush.flags();
+                if !instances.flush(request_id, flush.data_source_ids, flags) {
+                    self.acknowledge_flush(request_id);
+                }
+            }
+            Some(Cmd::ClearIncrementalState(clear)) => instances.clear_incremental_state(clear.data_source_ids),
+            // A command of a newer service.
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the arbiter. The memory is the service's (it comes with a descriptor), the one that this process offered, or private if
+    /// the transport cannot share any.
+    fn set_up_tracing(&mut self, setup: &SetupTracing, options: &ProducerOptions) -> Result<(), ConnectionLost> {
+        let fd = self.link.lock().link().connection().take_fd();
+        if self.arbiter.is_some() {
+            return Ok(());
+        }
+        let hint = or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE);
+        let (memory, page_size) = if self.emulated {
+            (Arc::new(SharedMemory::in_process(EMULATION_SHM_SIZE)?), hint)
+        } else if let Some(memory) = self.own_memory.take() {
+            (memory, hint)
+        } else {
+            let fd = fd.ok_or(ConnectionLost::NoSharedMemory)?;
+            // The service trusts no producer, but a producer trusts its service: no seals wanted (upstream: posix_shared_memory.cc).
+            let memory = SharedMemory::from_fd(fd, Seals::NotRequired)?;
+            (Arc::new(memory), setup.shared_buffer_page_size_kb().saturating_mul(1024))
+        };
+        let page_size = PageSize::new(page_size as usize)
+            .map_err(|source| ConnectionLost::PageSize { kib: page_size / 1024, source })?;
+        self.arbiter = Some(Arbiter::new(ArbiterOptions {
+            memory,
+            page_size,
+            emulated: self.emulated,
+            direct_patching: self.direct_patching,
+            batch_duration: options.batch_commits_duration,
+            link: Arc::clone(&self.link),
+            waker: Arc::clone(&self.waker),
+        }));
+        Ok(())
+    }
+}
+
+fn or_default(hint: u32, default: u32) -> u32 {
+    if hint == 0 { default } else { hint }
+}
+
+fn peer_identity() -> ipc_frame::SetPeerIdentity {
+    let system = rustix::system::uname();
+    let machine_name = std::env::var("PERFETTO_MACHINE_NAME")
+        .unwrap_or_else(|_| system.sysname().to_string_lossy().into_owned());
+    // One id for all processes of a machine until it boots again.
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    ipc_frame::SetPeerIdentity {
+        pid: Some(rustix::process::getpid().as_raw_nonzero().get()),
+        uid: Some(rustix::process::getuid().as_raw().cast_signed()),
+        machine_id_hint: Some(boot_id.trim().to_owned()),
+        machine_name: Some(machine_name),
+    }
+}

@@ -1,0 +1,35 @@
+//! What a writer does when the shared memory is full.
+
+use ferretto_protos::data_source_config::BufferExhaustedPolicy;
+
+/// What a writer does when it needs a chunk and there is none (upstream: `buffer_exhausted_policy.h`).
+///
+/// Nothing here ever aborts the process: where upstream's stalling writers abort after their 300th wait (about half a minute), these
+/// drop data and count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExhaustedPolicy {
+    /// Drop packets until a chunk is free again. Never waits: for trace points of an app.
+    #[default]
+    Drop,
+    /// Wait for the service, about half a minute at most, then drop. For threads whose only work is tracing. A writer that waits sends
+    /// the pending commits itself, so waiting on the client's own thread does not deadlock.
+    Stall,
+    /// As [`Stall`](Self::Stall); while packets are being dropped there is no further wait.
+    StallThenDrop,
+}
+
+impl ExhaustedPolicy {
+    /// What a session's config asks for (`DataSourceConfig.buffer_exhausted_policy`); `default` if it does not say.
+    pub fn from_config(config: &ferretto_protos::DataSourceConfig, default: Self) -> Self {
+        match config.buffer_exhausted_policy() {
+            BufferExhaustedPolicy::BufferExhaustedUnspecified => default,
+            BufferExhaustedPolicy::BufferExhaustedDrop => Self::Drop,
+            BufferExhaustedPolicy::BufferExhaustedStallThenAbort => Self::Stall,
+            BufferExhaustedPolicy::BufferExhaustedStallThenDrop => Self::StallThenDrop,
+        }
+    }
+
+    pub(crate) fn stalls(self) -> bool {
+        self != Self::Drop
+    }
+}

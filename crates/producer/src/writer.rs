@@ -1,0 +1,130 @@
+//! Writes packets of one sequence.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use ferretto_protos::fields::trace_packet;
+use ferretto_protozero::Message;
+
+use crate::arbiter::{Arbiter, WriterIdentity};
+use crate::policy::ExhaustedPolicy;
+use crate::sink::ChunkSink;
+
+/// What the first packet after a loss says: a loss is known, and its cause is the shared memory (upstream:
+/// `TracePacket.previous_packet_dropped`, PRESENT | SMB_FULL).
+const LOST_TO_FULL_SHARED_MEMORY: u64 = 257;
+
+/// Writes the packets of one sequence straight into shared memory.
+///
+/// To be used by one thread at a time. Dropping it hands over what was written.
+///
+/// ```
+/// # use ferretto_producer::TraceWriter;
+/// use ferretto_protos::fields::trace_packet;
+///
+/// # let mut writer = TraceWriter::null();
+/// let mut packet = writer.new_packet();
+/// packet.varint(trace_packet::TIMESTAMP, 1_000);
+/// packet.nested(trace_packet::FOR_TESTING).string(1, "hello");
+/// drop(packet); // The packet ends here.
+/// writer.flush();
+/// ```
+#[derive(Debug)]
+pub struct TraceWriter {
+    sink: ChunkSink,
+    id: u16,
+}
+
+impl TraceWriter {
+    pub(crate) fn new(arbiter: Arc<Arbiter>, writer_id: u16, target_buffer: u16, policy: ExhaustedPolicy) -> Self {
+        let identity = WriterIdentity { writer_id, target_buffer };
+        Self { sink: ChunkSink::new(arbiter, identity, policy), id: writer_id }
+    }
+
+    /// A writer into the void, for those who have nowhere to write.
+    pub fn null() -> Self {
+        Self { sink: ChunkSink::null(), id: 0 }
+    }
+
+    /// Starts a packet. It ends when it is dropped.
+    #[inline]
+    pub fn new_packet(&mut self) -> Packet<'_> {
+        self.sink.begin_packet();
+        let is_written = self.sink.has_chunk();
+        let is_first = is_written && std::mem::take(&mut self.sink.is_first_packet);
+        let has_lost = is_written && std::mem::take(&mut self.sink.has_lost_packets);
+        let mut message = Message::new(&mut self.sink);
+        if is_first {
+            message.bool(trace_packet::FIRST_PACKET_ON_SEQUENCE, true);
+        }
+        if has_lost {
+            message.varint(trace_packet::PREVIOUS_PACKET_DROPPED, LOST_TO_FULL_SHARED_MEMORY);
+        }
+        Packet { message }
+    }
+
+    /// Hands over what was written, so that the service can read it, and has it committed soon.
+    pub fn flush(&mut self) {
+        self.sink.flush();
+    }
+
+    /// Whether what is written now is lost: the shared memory is full, or there is no connection.
+    pub fn is_dropping(&self) -> bool {
+        self.sink.is_null() || self.sink.is_dropping()
+    }
+
+    /// Whether the connection that this writer belongs to is gone for good.
+    pub fn is_null(&self) -> bool {
+        self.sink.is_null()
+    }
+
+    /// How often it began to drop packets.
+    pub fn drop_count(&self) -> u64 {
+        self.sink.drop_count
+    }
+
+    /// Bytes of packets so far, dropped ones included.
+    pub fn written_bytes(&self) -> u64 {
+        self.sink.written()
+    }
+
+    /// The id of the sequence in this process; 0 for a writer into the void.
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+}
+
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        self.sink.close_writer();
+    }
+}
+
+/// A packet being written: a [`Message`] of type `TracePacket` that ends when it is dropped.
+#[derive(Debug)]
+pub struct Packet<'w> {
+    message: Message<'w, ChunkSink>,
+}
+
+impl<'w> Deref for Packet<'w> {
+    type Target = Message<'w, ChunkSink>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.message
+    }
+}
+
+impl DerefMut for Packet<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.message
+    }
+}
+
+impl Drop for Packet<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.message.sink().finish_packet();
+    }
+}

@@ -1,0 +1,281 @@
+//! The state machine of pages and chunks, which both views stand on.
+//!
+//! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on the page's bitmap, with the
+//! orderings of the ABI (upstream: shared_memory_abi.cc).
+
+use std::sync::Arc;
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::layout::{
+    Bitmap, CHUNK_HEADER_LEN, ChunkHeader, ChunkState, PAGE_HEADER_LEN, PageLayout, PageSize,
+};
+use crate::memory::SharedMemory;
+
+/// How often a compare-and-swap is tried before the caller gets an error: every failure means that somebody else changed the page, and
+/// an honest peer has at most 14 chunks to change (upstream: `kRetryAttempts`).
+const MAX_ATTEMPTS: u32 = 64;
+
+/// Fewer packets than this in a chunk that is being written, and a scrape gets nothing out of it: the last one may
+/// be incomplete (upstream: `ForEachScrapableChunk`).
+const MIN_PACKETS_TO_SCRAPE: u16 = 2;
+
+/// Where a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkIndex {
+    /// The page, counted from the start of the memory.
+    pub page: u32,
+    /// The chunk within its page.
+    pub chunk: u32,
+}
+
+/// Memory and page size that do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "shared memory of {len} bytes cannot be divided into pages of {page_size}; use a multiple of the page size"
+)]
+pub struct ViewError {
+    /// The length of the memory in bytes.
+    pub len: usize,
+    /// The size of a page in bytes.
+    pub page_size: usize,
+}
+
+/// Why a chunk cannot be had. Seen by the service, each of these means that the producer broke the ABI; the chunk is left
+/// as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// There is no such page.
+    #[error("page {page} does not exist; the shared memory has {pages}")]
+    NoSuchPage {
+        /// The page asked for.
+        page: u32,
+        /// The number of pages.
+        pages: u32,
+    },
+    /// The page is free, or its layout is one of the reserved values.
+    #[error("page {page} is not divided into chunks (its layout is {layout})")]
+    NotPartitioned {
+        /// The page asked for.
+        page: u32,
+        /// The layout's value: 0 for a free page; 6 and 7 are reserved.
+        layout: u32,
+    },
+    /// The page has fewer chunks.
+    #[error("chunk {chunk} does not exist; page {page} has {chunks}")]
+    NoSuchChunk {
+        /// The page asked for.
+        page: u32,
+        /// The chunk asked for.
+        chunk: u32,
+        /// The number of chunks that the page has.
+        chunks: u32,
+    },
+    /// The chunk is not in the state that the transition starts from.
+    #[error("chunk {chunk} of page {page} is {found:?}, not {expected:?}")]
+    WrongState {
+        /// The page asked for.
+        page: u32,
+        /// The chunk asked for.
+        chunk: u32,
+        /// The state it should be in.
+        expected: ChunkState,
+        /// The state it is in.
+        found: ChunkState,
+    },
+    /// The page's layout changed while the chunk was in use.
+    #[error("the layout of page {page} changed while chunk {chunk} was in use")]
+    LayoutChanged {
+        /// The page asked for.
+        page: u32,
+        /// The chunk asked for.
+        chunk: u32,
+    },
+    /// The page kept changing.
+    #[error("page {page} changed at each of 64 attempts to change the state of chunk {chunk}")]
+    Contended {
+        /// The page asked for.
+        page: u32,
+        /// The chunk asked for.
+        chunk: u32,
+    },
+}
+
+/// The memory as pages and chunks.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    memory: Arc<SharedMemory>,
+    page_size: PageSize,
+    count: u32,
+}
+
+/// A chunk of a page whose layout is known: its bounds are within the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkPlace {
+    pub(crate) index: ChunkIndex,
+    pub(crate) layout: PageLayout,
+    /// Of the header, from the start of the memory.
+    pub(crate) offset: usize,
+    /// With the header.
+    pub(crate) len: usize,
+}
+
+impl Pages {
+    pub(crate) fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
+        let len = memory.len();
+        let error = ViewError { len, page_size: page_size.bytes() };
+        if len == 0 || len % page_size.bytes() != 0 {
+            return Err(error);
+        }
+        let count = u32::try_from(len / page_size.bytes()).map_err(|_| error)?;
+        Ok(Self { memory, page_size, count })
+    }
+
+    #[inline]
+    pub(crate) const fn memory(&self) -> &Arc<SharedMemory> {
+        &self.memory
+    }
+
+    #[inline]
+    pub(crate) const fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    #[inline]
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn bitmap_word(&self, page: u32) -> Result<&AtomicU32, ChunkError> {
+        let no_such_page = ChunkError::NoSuchPage { page, pages: self.count };
+        if page >= self.count {
+            return Err(no_such_page);
+        }
+        self.memory.word(page as usize * self.page_size.bytes()).ok_or(no_such_page)
+    }
+
+    pub(crate) fn bitmap(&self, page: u32, ordering: Ordering) -> Result<Bitmap, ChunkError> {
+        Ok(Bitmap(self.bitmap_word(page)?.load(ordering)))
+    }
+
+    /// Finds a chunk by its page's layout as it is now.
+    pub(crate) fn place(&self, index: ChunkIndex) -> Result<ChunkPlace, ChunkError> {
+        let ChunkIndex { page, chunk } = index;
+        let bitmap = self.bitmap(page, Ordering::Acquire)?;
+        let layout =
+            bitmap.layout().ok_or(ChunkError::NotPartitioned { page, layout: bitmap.layout_bits() })?;
+        if chunk >= layout.chunks() {
+            return Err(ChunkError::NoSuchChunk { page, chunk, chunks: layout.chunks() });
+        }
+        Ok(self.place_in(index, layout))
+    }
+
+    /// Where a chunk is in a page of the given layout. `index.chunk` is below its number of chunks.
+    pub(crate) fn place_in(&self, index: ChunkIndex, layout: PageLayout) -> ChunkPlace {
+        let len = layout.chunk_len(self.page_size);
+        let page_offset = index.page as usize * self.page_size.bytes();
+        let offset = page_offset + PAGE_HEADER_LEN + index.chunk as usize * len;
+        ChunkPlace { index, layout, offset, len }
+    }
+
+    /// Gives a free page a layout; whether that worked.
+    pub(crate) fn try_partition(&self, page: u32, layout: PageLayout) -> bool {
+        self.bitmap_word(page).is_ok_and(|word| {
+            let free = Bitmap::FREE_PAGE.0;
+            word.compare_exchange(free, layout.bitmap(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Moves a chunk from one state to another. A page whose chunks are all free afterwards becomes free itself.
+    pub(crate) fn transition(
+        &self,
+        place: &ChunkPlace,
+        expected: ChunkState,
+        next: ChunkState,
+    ) -> Result<(), ChunkError> {
+        let ChunkIndex { page, chunk } = place.index;
+        let word = self.bitmap_word(page)?;
+        let mut current = Bitmap(word.load(Ordering::Acquire));
+        for _ in 0..MAX_ATTEMPTS {
+            if current.layout() != Some(place.layout) {
+                return Err(ChunkError::LayoutChanged { page, chunk });
+            }
+            let found = current.state(chunk);
+            if found != expected {
+                return Err(ChunkError::WrongState { page, chunk, expected, found });
+            }
+            let mut changed = current.with_state(chunk, next);
+            if next == ChunkState::Free && changed.all_chunks_free() {
+                changed = Bitmap::FREE_PAGE;
+            }
+            match word.compare_exchange_weak(current.0, changed.0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(found) => current = Bitmap(found),
+            }
+        }
+        Err(ChunkError::Contended { page, chunk })
+    }
+
+    /// Moves a chunk to Free, its header cleared first so that a scrape cannot mistake what it said for the next writer's.
+    pub(crate) fn free(&self, place: &ChunkPlace, expected: ChunkState) -> Result<(), ChunkError> {
+        for word in [0, 4].into_iter().filter_map(|at| self.memory.word(place.offset + at)) {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.transition(place, expected, ChunkState::Free)
+    }
+
+    /// Copies a chunk's header. Its packet count was true before what is read after it.
+    pub(crate) fn header(&self, place: &ChunkPlace) -> ChunkHeader {
+        // The second word first, as writers set it last.
+        let packets = self.memory.word(place.offset + 4).map_or(0, |word| word.load(Ordering::Acquire));
+        let chunk_id = self.memory.word(place.offset).map_or(0, |word| word.load(Ordering::Relaxed));
+        ChunkHeader::from_words(chunk_id, packets)
+    }
+
+    /// Appends a copy of a chunk's payload.
+    pub(crate) fn payload(&self, place: &ChunkPlace, out: &mut Vec<u8>) {
+        self.memory.copy_out(place.offset + CHUNK_HEADER_LEN, place.len - CHUNK_HEADER_LEN, out);
+    }
+
+    /// Copies every chunk that is complete or being written, without changing any state.
+    pub(crate) fn scrape(
+        &self,
+        mut wanted: impl FnMut(u16) -> bool,
+        mut each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
+    ) {
+        let mut payload = Vec::new();
+        for page in 0..self.count {
+            let Ok(bitmap) = self.bitmap(page, Ordering::Acquire) else { continue };
+            let Some(layout) = bitmap.layout() else { continue };
+            for chunk in 0..layout.chunks() {
+                let complete = match bitmap.state(chunk) {
+                    ChunkState::Complete => true,
+                    ChunkState::BeingWritten => false,
+                    ChunkState::Free | ChunkState::BeingRead => continue,
+                };
+                let place = self.place_in(ChunkIndex { page, chunk }, layout);
+                let header = self.header(&place);
+                let too_few = !complete && header.packet_count < MIN_PACKETS_TO_SCRAPE;
+                if too_few || !wanted(header.writer_id) {
+                    continue;
+                }
+                payload.clear();
+                self.payload(&place, &mut payload);
+                if self.still_holds(&place, &header) {
+                    each(place.index, header, &payload, complete);
+                }
+            }
+        }
+    }
+
+    /// Whether a chunk is still the one that `header` was read from, so that what was read since belongs to it. Only where the producer frees chunks itself can an
+    /// honest one have been replaced.
+    fn still_holds(&self, place: &ChunkPlace, header: &ChunkHeader) -> bool {
+        fence(Ordering::Acquire);
+        let now = self.header(place);
+        now.chunk_id == header.chunk_id && now.writer_id == header.writer_id
+    }
+}

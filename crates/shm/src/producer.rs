@@ -1,0 +1,294 @@
+//! The producer's half: takes free chunks and hands them to one writer each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::layout::{CHUNK_HEADER_LEN, ChunkFlags, ChunkHeader, ChunkState, MAX_PACKETS_PER_CHUNK};
+use crate::layout::{PageLayout, PageSize};
+use crate::memory::{Piece, SharedMemory};
+use crate::pages::{ChunkError, ChunkIndex, ChunkPlace, Pages, ViewError};
+
+/// The number of bytes that [`ChunkWriter::write_small_at`] takes at once.
+const SMALL_LEN: usize = 16;
+
+/// The producer's view of its shared memory. Any thread may use it; a clone is the same view.
+#[derive(Clone, Debug)]
+pub struct ProducerView {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pages: Pages,
+    /// Where the next search starts: the page that had a free chunk last.
+    next_page: AtomicU32,
+    abandoned: AtomicU64,
+}
+
+/// What a new chunk is labelled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewChunk {
+    /// Counts the writer's chunks, from 0, wrapping.
+    pub chunk_id: u32,
+    /// The writer, 1..=32767.
+    pub writer_id: u16,
+}
+
+impl ProducerView {
+    /// Looks at `memory` as pages of `page_size`.
+    ///
+    /// # Errors
+    ///
+    /// If the length is not a multiple of the page size.
+    pub fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
+        let pages = Pages::new(memory, page_size)?;
+        let shared = Shared { pages, next_page: AtomicU32::new(0), abandoned: AtomicU64::new(0) };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The memory behind the view.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<SharedMemory> {
+        self.shared.pages.memory()
+    }
+
+    /// The size of a page.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.shared.pages.page_size()
+    }
+
+    /// The number of pages.
+    #[must_use]
+    pub fn page_count(&self) -> u32 {
+        self.shared.pages.count()
+    }
+
+    /// Takes a free chunk and labels it; `None` if there is none at this moment.
+    ///
+    /// The search goes round, from the page that had a free chunk last. A free page is divided by `layout`; pages that are already
+    /// divided are used as they are.
+    #[must_use]
+    pub fn try_acquire(&self, layout: PageLayout, new: NewChunk) -> Option<ChunkWriter> {
+        let pages = &self.shared.pages;
+        let start = self.shared.next_page.load(Ordering::Relaxed);
+        for step in 0..pages.count() {
+            let page = (start + step) % pages.count();
+            let Some(place) = self.try_acquire_in(page, layout) else { continue };
+            self.shared.next_page.store(page, Ordering::Relaxed);
+            return ChunkWriter::label(Arc::clone(&self.shared), place, new);
+        }
+        None
+    }
+
+    fn try_acquire_in(&self, page: u32, layout: PageLayout) -> Option<ChunkPlace> {
+        let pages = &self.shared.pages;
+        // The orderings of std and of the model checker are one type.
+        let mut bitmap = pages.bitmap(page, Ordering::Relaxed).ok()?;
+        if bitmap.layout_bits() == 0 && pages.try_partition(page, layout) {
+            bitmap = pages.bitmap(page, Ordering::Relaxed).ok()?;
+        }
+        let layout = bitmap.layout()?;
+        (0..layout.chunks()).filter(|&chunk| bitmap.state(chunk) == ChunkState::Free).find_map(|chunk| {
+            let place = pages.place_in(ChunkIndex { page, chunk }, layout);
+            pages.transition(&place, ChunkState::Free, ChunkState::BeingWritten).ok()?;
+            Some(place)
+        })
+    }
+
+    /// Calls `each` with where it is, header, payload and whether complete, for every chunk that is complete or being written, as
+    /// [`ServiceView::scrape`](crate::ServiceView::scrape) does. For a producer whose memory the service does not
+    /// see (upstream: emulation mode).
+    pub fn scrape(
+        &self,
+        wanted: impl FnMut(u16) -> bool,
+        each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
+    ) {
+        self.shared.pages.scrape(wanted, each);
+    }
+
+    /// Copies a complete chunk's payload into `payload`, replacing what that holds, and frees the chunk. Only for a producer
+    /// whose memory the service does not see and that sends the bytes itself (upstream: emulation mode).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such chunk, or it is not complete.
+    pub fn take_complete(&self, at: ChunkIndex, payload: &mut Vec<u8>) -> Result<ChunkHeader, ChunkError> {
+        payload.clear();
+        let pages = &self.shared.pages;
+        let place = pages.place(at)?;
+        // Nobody else takes complete chunks, so claiming it in the service's place is safe.
+        pages.transition(&place, ChunkState::Complete, ChunkState::BeingRead)?;
+        let header = pages.header(&place);
+        pages.payload(&place, payload);
+        pages.free(&place, ChunkState::BeingRead)?;
+        Ok(header)
+    }
+
+    /// How many chunks were lost to writing because their [`ChunkWriter`] was dropped without being completed.
+    #[must_use]
+    pub fn abandoned_chunks(&self) -> u64 {
+        self.shared.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+/// The sole owner of a chunk that is being written. It can be handed to another thread.
+///
+/// A chunk ends with [`complete`](Self::complete), and then with word to the service. Dropped without that it stays as it is, being written
+/// by nobody: the ABI knows no way back, and completing it would pass half a packet for a whole one. Its finished
+/// packets can still be scraped, the chunk is out of use, and [`ProducerView::abandoned_chunks`] counts it.
+///
+/// A chunk with pending patches need not be completed at once. Whoever holds the `ChunkWriter` may apply them
+/// ([`write_at`](Self::write_at)) and then [`clear_flags`](Self::clear_flags) of [`ChunkFlags::NEEDS_PATCHING`]
+/// (upstream: direct SMB patching).
+///
+/// Offsets count from the start of the payload. What does not fit in the payload is not written, which is a mistake of the caller and
+/// fails in debug builds.
+#[derive(Debug)]
+#[must_use = "a chunk that is not completed is out of use for good"]
+pub struct ChunkWriter {
+    /// The whole chunk, header first.
+    piece: Piece,
+    /// What the header says; we are the only one who changes it.
+    header: ChunkHeader,
+    place: ChunkPlace,
+    shared: Arc<Shared>,
+    done: bool,
+}
+
+impl ChunkWriter {
+    fn label(shared: Arc<Shared>, place: ChunkPlace, new: NewChunk) -> Option<Self> {
+        let piece = shared.pages.memory().piece(place.offset, place.len)?;
+        let header = ChunkHeader {
+            chunk_id: new.chunk_id,
+            writer_id: new.writer_id,
+            packet_count: 0,
+            flags: ChunkFlags::NONE,
+        };
+        if let Some(word) = piece.word(0) {
+            word.store(new.chunk_id, Ordering::Relaxed);
+        }
+        let mut chunk = Self { piece, header, place, shared, done: false };
+        chunk.publish_header();
+        Some(chunk)
+    }
+
+    /// Where the chunk is.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self) -> ChunkIndex {
+        self.place.index
+    }
+
+    /// What the header says now.
+    #[inline]
+    #[must_use]
+    pub const fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// The bytes of the payload.
+    #[inline(always)]
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.piece.len() - CHUNK_HEADER_LEN
+    }
+
+    /// The bytes of the whole chunk, header included: what it takes of the shared memory.
+    #[inline]
+    #[must_use]
+    pub const fn len_with_header(&self) -> usize {
+        self.piece.len()
+    }
+
+    /// Writes `bytes` at `offset`.
+    #[inline]
+    pub fn write_at(&mut self, offset: usize, bytes: &[u8]) {
+        let stored = self.piece.store(offset.saturating_add(CHUNK_HEADER_LEN), bytes);
+        debug_assert!(stored, "{} bytes at {offset} are beyond {}", bytes.len(), self.capacity());
+    }
+
+    /// Writes the first `len` of `bytes` at `offset`. Where there is room for all of them, they are stored all at once, and those
+    /// after `len` have no meaning.
+    #[inline(always)]
+    pub fn write_small_at(&mut self, offset: usize, bytes: [u8; SMALL_LEN], len: usize) {
+        if !self.piece.store_array(offset.saturating_add(CHUNK_HEADER_LEN), bytes) {
+            self.write_at(offset, bytes.get(..len).unwrap_or(&bytes));
+        }
+    }
+
+    /// Reads back what was written at `offset`.
+    #[inline]
+    pub fn read_at(&self, offset: usize, target: &mut [u8]) {
+        let loaded = self.piece.load(offset.saturating_add(CHUNK_HEADER_LEN), target);
+        debug_assert!(loaded, "{} bytes at {offset} are beyond {}", target.len(), self.capacity());
+    }
+
+    /// The number of packets counted so far.
+    #[inline]
+    #[must_use]
+    pub const fn packet_count(&self) -> u16 {
+        self.header.packet_count
+    }
+
+    /// Counts one more packet, which publishes all that was written before it. The count stops at
+    /// [`MAX_PACKETS_PER_CHUNK`], where it fails in debug builds: a writer takes a new chunk before.
+    #[inline]
+    pub fn increment_packet_count(&mut self) {
+        debug_assert!(self.header.packet_count < MAX_PACKETS_PER_CHUNK, "the packet count is full");
+        self.header.packet_count = (self.header.packet_count + 1).min(MAX_PACKETS_PER_CHUNK);
+        self.publish_header();
+    }
+
+    /// Sets `flags` beside those that are set.
+    #[inline]
+    pub fn set_flags(&mut self, flags: ChunkFlags) {
+        self.header.flags = self.header.flags | flags;
+        self.publish_header();
+    }
+
+    /// Clears `flags`.
+    #[inline]
+    pub fn clear_flags(&mut self, flags: ChunkFlags) {
+        self.header.flags = self.header.flags.without(flags);
+        self.publish_header();
+    }
+
+    /// Hands the chunk over to the service, which must be told about it.
+    ///
+    /// # Errors
+    ///
+    /// If the service changed what is the producer's. The chunk is lost then.
+    pub fn complete(mut self) -> Result<ChunkIndex, ChunkError> {
+        self.done = true;
+        self.shared.pages.transition(&self.place, ChunkState::BeingWritten, ChunkState::Complete)?;
+        Ok(self.place.index)
+    }
+
+    /// Frees the chunk, for a producer whose memory the service does not see, once it has sent the bytes (upstream: emulation mode).
+    ///
+    /// # Errors
+    ///
+    /// If the chunk is not being written any more.
+    pub fn complete_emulated(mut self) -> Result<(), ChunkError> {
+        self.done = true;
+        let pages = &self.shared.pages;
+        pages.transition(&self.place, ChunkState::BeingWritten, ChunkState::Complete)?;
+        pages.free(&self.place, ChunkState::Complete)
+    }
+
+    #[inline(always)]
+    fn publish_header(&mut self) {
+        if let Some(word) = self.piece.word(4) {
+            word.store(self.header.packets_word(), Ordering::Release);
+        }
+    }
+}
+
+impl Drop for ChunkWriter {
+    fn drop(&mut self) {
+        if !self.done {
+            self.shared.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The service's half: copies chunks out of memory that its producer may be scribbling over.
+
+use std::sync::Arc;
+
+use crate::layout::{ChunkHeader, ChunkState, PageSize};
+use crate::memory::SharedMemory;
+use crate::pages::{ChunkError, ChunkIndex, Pages, ViewError};
+
+/// The service's view of one producer's shared memory.
+///
+/// Whatever the memory holds, and however it changes meanwhile, calls end and do not panic; they never change the state of a chunk that
+/// is the producer's.
+#[derive(Debug)]
+pub struct ServiceView {
+    pages: Pages,
+}
+
+impl ServiceView {
+    /// Looks at `memory` as pages of `page_size`.
+    ///
+    /// # Errors
+    ///
+    /// If the length is not a multiple of the page size.
+    pub fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
+        Ok(Self { pages: Pages::new(memory, page_size)? })
+    }
+
+    /// The memory behind the view.
+    #[must_use]
+    pub const fn memory(&self) -> &Arc<SharedMemory> {
+        self.pages.memory()
+    }
+
+    /// The size of a page.
+    #[must_use]
+    pub const fn page_size(&self) -> PageSize {
+        self.pages.page_size()
+    }
+
+    /// The number of pages.
+    #[must_use]
+    pub const fn page_count(&self) -> u32 {
+        self.pages.count()
+    }
+
+    /// Takes a chunk that the producer has completed: copies its payload into `payload`, replacing what that holds, and frees
+    /// the chunk. Page and chunk may be any numbers, as they come from the producer.
+    ///
+    /// The whole payload area is copied; how much of it holds fragments, only they tell.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such chunk, if it is not complete, or if the producer interferes meanwhile. `payload` is then empty.
+    pub fn read_complete_chunk(
+        &self,
+        page: u32,
+        chunk: u32,
+        payload: &mut Vec<u8>,
+    ) -> Result<ChunkHeader, ChunkError> {
+        payload.clear();
+        let place = self.pages.place(ChunkIndex { page, chunk })?;
+        self.pages.transition(&place, ChunkState::Complete, ChunkState::BeingRead)?;
+        let header = self.pages.header(&place);
+        self.pages.payload(&place, payload);
+        self.pages.free(&place, ChunkState::BeingRead).inspect_err(|_| payload.clear())?;
+        Ok(header)
+    }
+
+    /// Copies what the producer has not handed over yet: calls `each` with the header and payload of every chunk that is complete or being
+    /// written, and whether it is complete. No state changes; the chunks will be committed once more.
+    ///
+    /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets is left
+    /// out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
+    pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, mut each: impl FnMut(ChunkHeader, &[u8], bool)) {
+        self.pages.scrape(wanted, |_, header, payload, complete| each(header, payload, complete));
+    }
+}

@@ -1,6 +1,6 @@
 //! The buffer's public type: how it is made, what it consists of, and what it tells about itself.
 
-use crate::drain::Drain;
+use crate::drain::{Drain, Part};
 use crate::ring::Ring;
 use crate::sequences::Sequences;
 use crate::stats::{Stats, WriterHistogram, WriterHistograms};
@@ -72,8 +72,10 @@ pub struct TraceBuffer {
     /// Number of the current or last read pass; 0 before the first.
     pub(crate) read_generation: u64,
     pub(crate) read_pass: Option<ReadPass>,
-    /// The ranges of the packet given out last; kept to reuse its memory.
-    pub(crate) packet_ranges: Vec<std::ops::Range<usize>>,
+    /// The packet that was found last; kept to reuse its memory.
+    pub(crate) packet_parts: Vec<Part>,
+    /// The bytes from the ring's start that may be resident, as of the last compaction.
+    pub(crate) resident: usize,
 }
 
 /// How far a read pass has come.
@@ -105,7 +107,8 @@ impl TraceBuffer {
             histograms: WriterHistograms::default(),
             read_generation: 0,
             read_pass: None,
-            packet_ranges: Vec::new(),
+            packet_parts: Vec::new(),
+            resident: 0,
         })
     }
 

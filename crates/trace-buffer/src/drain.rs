@@ -1,3 +1,269 @@
-//! The walk through one sequence, in the order of its chunks.
-#[derive(Debug)]
-pub(crate) struct Drain {}
+//! The walk through one sequence in the order of its chunks, consuming as it goes.
+//!
+//! A drain begins at the sequence's first chunk and ends with a given one, the target: the chunk that the
+//! reader has come to in the ring, or the one that must make room. Only the packet that begins in the target
+//! may need fragments from beyond it. Since consumed chunks leave the sequence, the chunk that a drain is at
+//! is always the sequence's first.
+
+use crate::TraceBuffer;
+use crate::chunk_flags::NEEDS_PATCHING;
+use crate::fragments::{Found, Fragment, Kind, fragment_at};
+use crate::loss::{
+    CHUNK_CORRUPTED, ORPHAN_CONTINUATION, OVERWRITE, READ_GAP, REASSEMBLY_BROKEN_CHAIN, REASSEMBLY_GAP,
+};
+use crate::ring::{HEADER_BYTES, Header, INCOMPLETE};
+
+/// What the chunks are drained for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Packets are given out. A chunk that waits for patches or for its writer stalls the sequence.
+    Read,
+    /// The target must go, whatever it waits for.
+    Evict,
+}
+
+/// One walk, and how far it has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drain {
+    purpose: Purpose,
+    pub(crate) slot: u32,
+    /// The last chunk of the walk.
+    target: usize,
+    /// The chunk the walk is at, and its header as it is in the ring.
+    at: usize,
+    header: Header,
+    id: u32,
+    /// Two chunks of this walk did not have consecutive ids. From then on no packet is put together any more
+    /// in this walk, as upstream has it (trace_buffer_v2.cc, `sequence_gap_detected_`).
+    gap_seen: bool,
+}
+
+/// A part of a packet: where its bytes are, and what to consume with it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// The chunk's offset in the ring.
+    chunk: u32,
+    /// The offset of the bytes in the ring.
+    at: u32,
+    /// How many bytes.
+    size: u16,
+    /// How many they are with the varint before them.
+    size_with_varint: u16,
+}
+
+impl Part {
+    fn new(chunk: usize, header: &Header, fragment: &Fragment) -> Self {
+        Self {
+            chunk: chunk as u32, // the ring is smaller than 4 GiB
+            at: (chunk + HEADER_BYTES + fragment.body_at) as u32,
+            size: fragment.body_size() as u16, // a payload is at most 65,535 bytes
+            size_with_varint: (fragment.end - header.unread_at()) as u16,
+        }
+    }
+
+    pub(crate) fn bytes<'a>(&self, ring: &'a [u8]) -> &'a [u8] {
+        &ring[self.at as usize..][..self.len()]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.size)
+    }
+}
+
+/// What became of a packet that begins here and should go on in the next chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reassembled {
+    Whole,
+    /// Its next fragment has not come, or waits for patches.
+    NotYet,
+    /// It can never be whole, for this reason.
+    Lost(u32),
+}
+
+impl TraceBuffer {
+    /// Starts a walk that ends with the chunk at `target`, which belongs to the sequence in `slot`.
+    pub(crate) fn start_drain(&mut self, slot: u32, target: usize, purpose: Purpose) -> Option<Drain> {
+        let sequence = self.sequences.get_mut(slot);
+        let first = sequence.first()?;
+        if sequence.has_gap_before(first) {
+            sequence.add_loss(READ_GAP);
+        }
+        let header = self.ring.header(first.offset());
+        Some(Drain { purpose, slot, target, at: first.offset(), header, id: first.id, gap_seen: false })
+    }
+
+    /// Consumes up to the next packet that is not empty; its parts are then in `packet_parts`. False when the
+    /// walk is over.
+    pub(crate) fn drain_next(&mut self, drain: &mut Drain) -> bool {
+        let reading = drain.purpose == Purpose::Read;
+        if reading && self.sequences.get(drain.slot).stalled_in == self.read_generation {
+            return false;
+        }
+        loop {
+            let payload = self.ring.payload(drain.at, &drain.header);
+            let fragment = match fragment_at(payload, drain.header.unread_at(), drain.header.flags) {
+                Found::Fragment(fragment) => fragment,
+                Found::Nothing | Found::GivenUp => {
+                    if self.leave_chunk(drain) {
+                        continue;
+                    } else {
+                        return false;
+                    }
+                }
+                Found::Corrupt => {
+                    self.sequences.get_mut(drain.slot).add_loss(CHUNK_CORRUPTED);
+                    if self.leave_chunk(drain) { continue } else { return false }
+                }
+            };
+            match fragment.kind {
+                Kind::Whole => {
+                    let part = Part::new(drain.at, &drain.header, &fragment);
+                    self.consume_at(drain, part.size_with_varint);
+                    // Upstream gives out no empty packets, but counts the loss of a fragmented one.
+                    if part.size > 0 {
+                        self.packet_parts.clear();
+                        self.packet_parts.push(part);
+                        return true;
+                    }
+                }
+                Kind::Continue | Kind::End => {
+                    let part = Part::new(drain.at, &drain.header, &fragment);
+                    self.consume_at(drain, part.size_with_varint);
+                    self.sequences.get_mut(drain.slot).add_loss(ORPHAN_CONTINUATION);
+                }
+                Kind::Begin => match self.reassemble(drain, &fragment) {
+                    Reassembled::Whole => {
+                        self.stats.readaheads_succeeded += 1;
+                        return true;
+                    }
+                    Reassembled::NotYet if reading => {
+                        self.stats.readaheads_failed += 1;
+                        self.sequences.get_mut(drain.slot).stalled_in = self.read_generation;
+                        return false;
+                    }
+                    Reassembled::NotYet => {
+                        self.stats.readaheads_failed += 1;
+                        self.sequences.get_mut(drain.slot).add_loss(OVERWRITE);
+                    }
+                    Reassembled::Lost(reason) => {
+                        self.stats.readaheads_failed += 1;
+                        self.sequences.get_mut(drain.slot).add_loss(reason);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Done with the fragments of the chunk: erases it and goes on to the next. False when the walk is over.
+    fn leave_chunk(&mut self, drain: &mut Drain) -> bool {
+        if drain.header.has(INCOMPLETE) && drain.purpose == Purpose::Read {
+            self.sequences.get_mut(drain.slot).stalled_in = self.read_generation;
+            return false;
+        }
+        self.erase_first(drain.slot);
+        if drain.at == drain.target {
+            return false;
+        }
+        let Some(next) = self.sequences.get(drain.slot).first() else {
+            return false;
+        };
+        drain.gap_seen |= next.id != drain.id.wrapping_add(1);
+        drain.id = next.id;
+        drain.at = next.offset();
+        drain.header = self.ring.header(drain.at);
+        true
+    }
+
+    /// Puts together the packet that begins with `begin`, the last fragment of the chunk the drain is at.
+    ///
+    /// Each of the next chunks has one fragment of it, in the first place; chunks without fragments are passed
+    /// over. The fragments are consumed if the packet is whole, or lost, or must go.
+    fn reassemble(&mut self, drain: &mut Drain, begin: &Fragment) -> Reassembled {
+        self.packet_parts.clear();
+        self.packet_parts.push(Part::new(drain.at, &drain.header, begin));
+        let outcome = self.look_ahead(drain);
+        if outcome != Reassembled::NotYet || drain.purpose == Purpose::Evict {
+            for index in 0..self.packet_parts.len() {
+                let part = self.packet_parts[index];
+                self.consume(drain.purpose, part.chunk as usize, part.size_with_varint);
+            }
+            drain.header = self.ring.header(drain.at);
+        }
+        self.packet_parts.retain(|part| part.size > 0);
+        outcome
+    }
+
+    /// Collects the fragments that continue the one in `packet_parts`.
+    fn look_ahead(&mut self, drain: &Drain) -> Reassembled {
+        if drain.header.has(NEEDS_PATCHING) {
+            return Reassembled::NotYet;
+        }
+        let sequence = self.sequences.get(drain.slot);
+        let mut id = drain.id;
+        for index in 1..sequence.len() {
+            let Some(next) = sequence.get(index) else { break };
+            let header = self.ring.header(next.offset());
+            if header.has(NEEDS_PATCHING) {
+                return Reassembled::NotYet;
+            }
+            if drain.gap_seen || next.id != id.wrapping_add(1) {
+                return Reassembled::Lost(REASSEMBLY_GAP);
+            }
+            id = next.id;
+            let payload = self.ring.payload(next.offset(), &header);
+            match fragment_at(payload, header.unread_at(), header.flags) {
+                Found::Nothing | Found::GivenUp => {}
+                Found::Corrupt => return Reassembled::Lost(CHUNK_CORRUPTED),
+                Found::Fragment(fragment) => {
+                    let part = Part::new(next.offset(), &header, &fragment);
+                    match fragment.kind {
+                        Kind::Continue => self.packet_parts.push(part),
+                        Kind::End => {
+                            self.packet_parts.push(part);
+                            return Reassembled::Whole;
+                        }
+                        Kind::Whole | Kind::Begin => return Reassembled::Lost(REASSEMBLY_BROKEN_CHAIN),
+                    }
+                }
+            }
+        }
+        Reassembled::NotYet
+    }
+
+    /// Consumes the next bytes of the chunk that the drain is at.
+    fn consume_at(&mut self, drain: &mut Drain, size: u16) {
+        drain.header = self.consume(drain.purpose, drain.at, size);
+    }
+
+    /// Consumes the next `size` bytes of the chunk at `at`, and counts the chunk when they were its last.
+    fn consume(&mut self, purpose: Purpose, at: usize, size: u16) -> Header {
+        let mut header = self.ring.header(at);
+        header.unread = header.unread.saturating_sub(size);
+        self.ring.set_header(at, header);
+        if header.unread == 0 {
+            self.count_consumed(purpose, header.outer_size());
+        }
+        header
+    }
+
+    pub(crate) fn count_consumed(&mut self, purpose: Purpose, outer_size: usize) {
+        match purpose {
+            Purpose::Read => {
+                self.stats.chunks_read += 1;
+                self.stats.bytes_read += outer_size as u64;
+            }
+            Purpose::Evict => {
+                self.stats.chunks_overwritten += 1;
+                self.stats.bytes_overwritten += outer_size as u64;
+            }
+        }
+    }
+
+    /// Takes the first chunk out of the sequence and leaves padding in its place.
+    pub(crate) fn erase_first(&mut self, slot: u32) {
+        let Some(first) = self.sequences.get(slot).first() else { return };
+        let header = self.ring.header(first.offset());
+        self.sequences.pop_first_chunk(slot, header.payload_size, header.has(INCOMPLETE));
+        self.ring.set_header(first.offset(), Header::padding(header.size));
+    }
+}

@@ -1,5 +1,9 @@
 //! Filling in sizes that a writer did not know yet when its chunk was full.
 
+use crate::chunk_flags::NEEDS_PATCHING;
+use crate::ring::PLAIN;
+use crate::sequence::Place;
+use crate::sequences::SequenceKey;
 use crate::{ProducerId, TraceBuffer};
 
 /// Four bytes to put at an offset of a chunk's payload.
@@ -15,6 +19,7 @@ impl TraceBuffer {
     /// Applies `patches` in order. Unless `more_pending`, the chunk can be read from then on.
     ///
     /// Returns false if the chunk is gone or a patch lies outside its payload; patches before that one stay.
+    /// Ends the read pass.
     pub fn try_patch(
         &mut self,
         producer: ProducerId,
@@ -23,7 +28,42 @@ impl TraceBuffer {
         patches: &[Patch],
         more_pending: bool,
     ) -> bool {
-        let _ = (producer, writer, chunk_id, patches, more_pending);
-        todo!()
+        if self.read_only {
+            return false;
+        }
+        self.read_pass = None;
+        let patched = self.patch_chunk(SequenceKey::new(producer, writer), chunk_id, patches, more_pending);
+        match patched {
+            Some(()) => self.stats.patches_succeeded += patches.len() as u64,
+            None => self.stats.patches_failed += 1, // one per call, as upstream counts
+        }
+        patched.is_some()
+    }
+
+    fn patch_chunk(
+        &mut self,
+        key: SequenceKey,
+        chunk_id: u32,
+        patches: &[Patch],
+        more_pending: bool,
+    ) -> Option<()> {
+        let slot = self.sequences.find(key)?;
+        let sequence = self.sequences.get(slot);
+        let Place::Taken(index) = sequence.place_of(chunk_id) else { return None };
+        let at = sequence.get(index)?.offset();
+        let mut header = self.ring.header(at);
+        header.flags &= !PLAIN;
+        self.ring.set_header(at, header);
+
+        let payload = self.ring.payload_mut(at, &header);
+        for patch in patches {
+            let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut()?;
+            *target = patch.data;
+        }
+        if !more_pending {
+            header.flags &= !NEEDS_PATCHING;
+            self.ring.set_header(at, header);
+        }
+        Some(())
     }
 }

@@ -1,8 +1,11 @@
 //! Reading back: the walk around the ring, and the packets it gives out.
 
-use std::ops::Range;
-
+use crate::buffer::ReadPass;
+use crate::drain::{Part, Purpose};
 use crate::{ClientIdentity, ProducerId, TraceBuffer};
+
+/// Between passes, memory is kept for packets of this many fragments.
+const KEEP_PARTS_CAPACITY: usize = 1024;
 
 /// A whole packet. Its bytes lie in the buffer, in one or more slices.
 #[derive(Debug, Clone, Copy)]
@@ -15,27 +18,27 @@ pub struct Packet<'a> {
     pub client: ClientIdentity,
     /// What was lost on this sequence since the packet before: bits of [`loss`](crate::loss), 0 for nothing.
     pub loss: u32,
-    bytes: &'a [u8],
-    ranges: &'a [Range<usize>],
+    ring: &'a [u8],
+    parts: &'a [Part],
 }
 
 /// The slices of a [`Packet`], in order.
 #[derive(Debug, Clone)]
 pub struct Slices<'a> {
-    bytes: &'a [u8],
-    ranges: std::slice::Iter<'a, Range<usize>>,
+    ring: &'a [u8],
+    parts: std::slice::Iter<'a, Part>,
 }
 
 impl<'a> Packet<'a> {
     /// The packet's bytes, in order. No slice is empty.
     pub fn slices(&self) -> Slices<'a> {
-        Slices { bytes: self.bytes, ranges: self.ranges.iter() }
+        Slices { ring: self.ring, parts: self.parts.iter() }
     }
 
     /// Size in bytes.
     #[allow(clippy::len_without_is_empty)] // a packet of no bytes can come out of a fragmented one; nobody asks
     pub fn len(&self) -> usize {
-        self.ranges.iter().map(Range::len).sum()
+        self.parts.iter().map(Part::len).sum()
     }
 
     /// The bytes in one piece.
@@ -50,11 +53,11 @@ impl<'a> Iterator for Slices<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        self.ranges.next().map(|range| &self.bytes[range.clone()])
+        self.parts.next().map(|part| part.bytes(self.ring))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.ranges.size_hint()
+        self.parts.size_hint()
     }
 }
 
@@ -63,11 +66,57 @@ impl ExactSizeIterator for Slices<'_> {}
 impl TraceBuffer {
     /// Starts a read pass at the oldest chunk. Sequences that were stalled get another chance.
     pub fn begin_read(&mut self) {
-        todo!()
+        let at = if self.write_at == self.ring.used() { 0 } else { self.write_at };
+        self.read_pass = Some(ReadPass { at, drain: None });
+        self.read_generation += 1;
+        self.packet_parts.clear();
+        self.packet_parts.shrink_to(KEEP_PARTS_CAPACITY);
     }
 
     /// The next packet of the read pass, or `None` when nothing more can be read in it.
     pub fn read_next(&mut self) -> Option<Packet<'_>> {
-        todo!()
+        let mut pass = self.read_pass.take()?;
+        let slot = self.advance(&mut pass)?;
+        self.read_pass = Some(pass);
+
+        let sequence = self.sequences.get_mut(slot);
+        Some(Packet {
+            producer: sequence.key.producer(),
+            writer: sequence.key.writer(),
+            client: sequence.client,
+            loss: sequence.take_loss(),
+            ring: self.ring.bytes(),
+            parts: &self.packet_parts,
+        })
+    }
+
+    /// Goes round the ring, draining at each chunk its sequence up to it, until there is a packet. Gives the
+    /// packet's sequence.
+    fn advance(&mut self, pass: &mut ReadPass) -> Option<u32> {
+        if self.ring.used() == 0 {
+            return None;
+        }
+        loop {
+            if let Some(drain) = &mut pass.drain {
+                if self.drain_next(drain) {
+                    return Some(drain.slot);
+                }
+                pass.drain = None;
+            } else {
+                let slot = self.ring.header(pass.at).slot;
+                pass.drain = slot.and_then(|slot| self.start_drain(slot, pass.at, Purpose::Read));
+                if pass.drain.is_some() {
+                    continue;
+                }
+            }
+            pass.at = self.next_in_ring(pass.at)?;
+        }
+    }
+
+    /// The chunk behind the one at `at`; none when that is where the next write goes, and so the newest.
+    fn next_in_ring(&self, at: usize) -> Option<usize> {
+        let next = at + self.ring.header(at).outer_size();
+        let next_or_start = if next >= self.ring.used() { 0 } else { next };
+        (next != self.write_at && next_or_start != self.write_at).then_some(next_or_start)
     }
 }

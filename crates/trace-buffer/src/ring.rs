@@ -1,15 +1,188 @@
-//! The bytes of the buffer.
+//! The bytes of the buffer: chunks back to back, each a 16-byte header and its payload, padded to 16 bytes.
+//!
+//! The memory is reserved when the buffer is made and becomes resident as it is first written. Headers are
+//! written by this crate only and lie outside every payload's range, so offsets taken from them can be trusted.
+
 use crate::CreateError;
+
+/// Size of a chunk's header, and what chunks are aligned to: a gap always has room for a header of its own.
+///
+/// Equal to the size of both headers in shared memory, so that a chunk needs as much here as there
+/// (upstream: trace_buffer_v2.h, `TBChunk`).
+pub(crate) const HEADER_BYTES: usize = 16;
+
+/// The largest payload that a header can describe.
+pub(crate) const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
+
+/// Buffer sizes are rounded up to this.
+const SIZE_STEP_BYTES: usize = 4096;
+
+/// Set for chunks that were scraped while their writer may still have been writing.
+///
+/// Shares a byte with the ABI's flags, which use the lowest three bits.
+pub(crate) const INCOMPLETE: u8 = 0x80;
+
+/// Set for chunks in which every fragment is a whole packet and at least one is not empty.
+///
+/// Such a chunk can be overwritten without looking at its payload. A change to the payload clears it.
+pub(crate) const PLAIN: u8 = 0x40;
+
+/// What precedes a chunk's payload in the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The sequence's slot; none for padding.
+    pub(crate) slot: Option<u32>,
+    /// Bytes reserved for the payload. Never changes while the chunk is there.
+    pub(crate) size: u16,
+    /// Bytes of valid fragments. At most `size`.
+    pub(crate) payload_size: u16,
+    /// Bytes at the payload's end that are not consumed yet. At most `payload_size`.
+    pub(crate) unread: u16,
+    /// The ABI's flags, [`INCOMPLETE`] and [`PLAIN`].
+    pub(crate) flags: u8,
+}
+
+impl Header {
+    /// A chunk that holds nothing: what is left of a consumed one, or a gap.
+    pub(crate) fn padding(size: u16) -> Self {
+        Self { slot: None, size, payload_size: 0, unread: 0, flags: 0 }
+    }
+
+    /// Offset in the payload of the first fragment that is not consumed.
+    pub(crate) fn unread_at(&self) -> usize {
+        usize::from(self.payload_size - self.unread)
+    }
+
+    /// Bytes from this chunk's start to the next chunk's.
+    pub(crate) fn outer_size(&self) -> usize {
+        outer_size(usize::from(self.size))
+    }
+
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let slot = self.slot.map_or(0, |slot| u128::from(slot) + 1);
+        let word = slot
+            | u128::from(self.size) << 64
+            | u128::from(self.payload_size) << 80
+            | u128::from(self.unread) << 96
+            | u128::from(self.flags) << 112;
+        word.to_le_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; HEADER_BYTES]) -> Self {
+        let word = u128::from_le_bytes(bytes);
+        Self {
+            slot: (word as u64).checked_sub(1).map(|slot| slot as u32),
+            size: (word >> 64) as u16,
+            payload_size: (word >> 80) as u16,
+            unread: (word >> 96) as u16,
+            flags: (word >> 112) as u8,
+        }
+    }
+}
+
+/// Bytes that a chunk with room for `payload_bytes` takes in the ring.
+pub(crate) fn outer_size(payload_bytes: usize) -> usize {
+    (HEADER_BYTES + payload_bytes).next_multiple_of(HEADER_BYTES)
+}
+
+/// The memory. Its length is the part used so far; it never grows beyond what was reserved.
 #[derive(Debug)]
-pub(crate) struct Ring {}
+pub(crate) struct Ring {
+    bytes: Vec<u8>,
+    size: usize,
+}
+
 impl Ring {
-    pub(crate) fn new(_size_bytes: usize) -> Result<Self, CreateError> {
-        todo!()
+    pub(crate) fn new(size_bytes: usize) -> Result<Self, CreateError> {
+        let size = size_bytes
+            .max(1)
+            .checked_next_multiple_of(SIZE_STEP_BYTES)
+            .filter(|&size| u32::try_from(size).is_ok())
+            .ok_or(CreateError::TooLarge { size_bytes })?;
+        Ok(Self { bytes: reserve(size)?, size })
     }
+
+    /// A copy with room for nothing more than what is used.
+    pub(crate) fn copy_used(&self) -> Result<Self, CreateError> {
+        let mut bytes = reserve(self.bytes.len())?;
+        bytes.extend_from_slice(&self.bytes);
+        Ok(Self { bytes, size: self.size })
+    }
+
     pub(crate) fn size(&self) -> usize {
-        todo!()
+        self.size
     }
+
     pub(crate) fn used(&self) -> usize {
-        todo!()
+        self.bytes.len()
     }
+
+    pub(crate) fn header(&self, at: usize) -> Header {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes.copy_from_slice(&self.bytes[at..at + HEADER_BYTES]);
+        Header::from_bytes(bytes)
+    }
+
+    pub(crate) fn set_header(&mut self, at: usize, header: Header) {
+        self.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    }
+
+    /// The valid fragments of the chunk at `at`.
+    pub(crate) fn payload(&self, at: usize, header: &Header) -> &[u8] {
+        &self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
+    }
+
+    pub(crate) fn payload_mut(&mut self, at: usize, header: &Header) -> &mut [u8] {
+        &mut self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
+    }
+
+    /// All bytes in use; packets point into them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Writes a whole chunk at `at`, which is at most `used()`. The chunk fits before the ring's end.
+    pub(crate) fn place(&mut self, at: usize, header: Header, payload: &[u8]) {
+        let end = at + header.outer_size();
+        debug_assert!(end <= self.size && payload.len() == usize::from(header.payload_size));
+        if at == self.bytes.len() {
+            // The first time round, memory is written once: not zeroed before.
+            self.bytes.extend_from_slice(&header.to_bytes());
+            self.bytes.extend_from_slice(payload);
+            self.bytes.resize(end, 0);
+            return;
+        }
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+        self.set_header(at, header);
+        self.payload_mut(at, &header).copy_from_slice(payload);
+    }
+
+    /// Moves the chunk at `from` to `to`, which is not behind it.
+    pub(crate) fn move_chunk(&mut self, from: usize, to: usize) {
+        let end = from + self.header(from).outer_size();
+        self.bytes.copy_within(from..end, to);
+    }
+
+    /// Forgets everything from `used` on. With `release`, its memory goes back to the system, if there is
+    /// memory to move the rest into.
+    pub(crate) fn truncate(&mut self, used: usize, release: bool) {
+        self.bytes.truncate(used);
+        if release && let Ok(mut fresh) = reserve(self.size) {
+            fresh.extend_from_slice(&self.bytes);
+            self.bytes = fresh;
+        }
+    }
+}
+
+/// Memory of `size` bytes that becomes resident when it is written.
+fn reserve(size: usize) -> Result<Vec<u8>, CreateError> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).map_err(|_| CreateError::OutOfMemory { size_bytes: size })?;
+    Ok(bytes)
 }

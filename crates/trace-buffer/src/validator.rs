@@ -23,11 +23,191 @@ pub enum Invalid {
     Truncated,
 }
 
+/// Fields of TracePacket that only the service writes (upstream: trace_packet.proto).
+const RESERVED_FIELDS: [u32; 12] = [
+    3,   // trusted_uid
+    10,  // trusted_packet_sequence_id
+    33,  // trace_config
+    35,  // trace_stats
+    36,  // synchronization_marker
+    50,  // compressed_packets
+    69,  // service_event
+    79,  // trusted_pid
+    98,  // machine_id
+    124, // trace_provenance
+    125, // protovms
+    133, // zstd_compressed_packets
+];
+
+/// The longest length that trace writers can write: a varint of four bytes.
+const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
+
+/// A 64-bit varint has at most ten bytes.
+const MAX_VARINT_BYTES: u32 = 10;
+
 /// Checks a packet given as slices, which may cut fields anywhere. An empty packet is valid.
+///
+/// ```
+/// use ferretto_trace_buffer::validator::{Invalid, is_valid_untrusted_packet};
+///
+/// let timestamp_in_two_slices: [&[u8]; 2] = [&[0x40, 0x80], &[0x01]]; // field 8, a varint
+/// assert_eq!(is_valid_untrusted_packet(timestamp_in_two_slices), Ok(()));
+/// let trusted_uid: [&[u8]; 1] = [&[0x18, 0x00]];
+/// assert_eq!(is_valid_untrusted_packet(trusted_uid), Err(Invalid::ReservedField(3)));
+/// ```
 ///
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn is_valid_untrusted_packet<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Invalid> {
-    let _ = slices.into_iter();
-    todo!()
+    let mut bytes = Bytes { current: &[], slices: slices.into_iter() };
+    while bytes.fill() {
+        skip_field(&mut bytes)?;
+    }
+    Ok(())
+}
+
+fn skip_field<'a>(bytes: &mut Bytes<'a, impl Iterator<Item = &'a [u8]>>) -> Result<(), Invalid> {
+    let tag = bytes.varint()?;
+    let number = (tag >> 3) as u32; // parsers drop the upper bits: so must we, or they would hide a field
+    if RESERVED_FIELDS.contains(&number) {
+        return Err(Invalid::ReservedField(number));
+    }
+    match tag & 7 {
+        0 => bytes.varint().map(drop),
+        1 => bytes.skip(8),
+        2 => match bytes.varint()? {
+            length @ 0..=MAX_FIELD_BYTES => bytes.skip(length as usize),
+            length => Err(Invalid::LongField(length)),
+        },
+        5 => bytes.skip(4),
+        wire_type => Err(Invalid::WireType(wire_type as u8)),
+    }
+}
+
+/// The packet's bytes from where the check has come to.
+struct Bytes<'a, I> {
+    current: &'a [u8],
+    slices: I,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Bytes<'a, I> {
+    /// Goes on to the next slice if this one is used up. False at the end of the packet.
+    fn fill(&mut self) -> bool {
+        while self.current.is_empty() {
+            match self.slices.next() {
+                Some(slice) => self.current = slice,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn byte(&mut self) -> Result<u8, Invalid> {
+        self.fill();
+        let (&byte, rest) = self.current.split_first().ok_or(Invalid::Truncated)?;
+        self.current = rest;
+        Ok(byte)
+    }
+
+    /// The lower 64 bits of a varint.
+    fn varint(&mut self) -> Result<u64, Invalid> {
+        let mut value = 0;
+        for index in 0..MAX_VARINT_BYTES {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Invalid::LongVarint)
+    }
+
+    fn skip(&mut self, mut count: usize) -> Result<(), Invalid> {
+        while count > 0 {
+            if !self.fill() {
+                return Err(Invalid::Truncated);
+            }
+            let here = count.min(self.current.len());
+            self.current = &self.current[here..];
+            count -= here;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(packet: &[u8], expected: Result<(), Invalid>) {
+        assert_eq!(is_valid_untrusted_packet([packet]), expected, "in one slice");
+        for at in 0..packet.len() {
+            let (head, tail) = packet.split_at(at);
+            assert_eq!(is_valid_untrusted_packet([head, &[], tail]), expected, "cut at {at}");
+        }
+        assert_eq!(is_valid_untrusted_packet(packet.chunks(1)), expected, "byte by byte");
+    }
+
+    #[test]
+    fn empty_packets_are_valid() {
+        check(&[], Ok(()));
+        assert_eq!(is_valid_untrusted_packet([]), Ok(()));
+    }
+
+    #[test]
+    fn all_four_wire_types_are_valid_wherever_slices_cut_them() {
+        check(
+            &[0x40, 0xff, 0xff, 0x03, 0x11, 1, 2, 3, 4, 5, 6, 7, 8, 0x0a, 2, 9, 9, 0x0d, 1, 2, 3, 4],
+            Ok(()),
+        );
+        check(&[0x0a, 0x83, 0x00, 1, 2, 3], Ok(())); // a length that is longer than it need be
+    }
+
+    #[test]
+    fn fields_of_the_service_are_refused() {
+        for field in RESERVED_FIELDS {
+            let tag = u64::from(field) << 3;
+            check(&[0x80 | tag as u8, (tag >> 7) as u8, 0], Err(Invalid::ReservedField(field)));
+        }
+        check(&[0x40, 0x01, 0x18, 0x01], Err(Invalid::ReservedField(3)));
+        // The same with a bit set that parsers drop.
+        check(&[0x98, 0x80, 0x80, 0x80, 0x80, 0x01, 0x01], Ok(()));
+        check(&[0x98, 0x80, 0x80, 0x80, 0x80, 0x08, 0x01], Err(Invalid::ReservedField(3)));
+    }
+
+    #[test]
+    fn reserved_numbers_inside_of_messages_are_no_concern() {
+        check(&[0x0a, 2, 0x18, 0x01], Ok(()));
+    }
+
+    #[test]
+    fn groups_and_unknown_wire_types_are_refused() {
+        for wire_type in [3, 4, 6, 7] {
+            check(&[0x08 | wire_type], Err(Invalid::WireType(wire_type)));
+        }
+    }
+
+    #[test]
+    fn packets_that_end_in_a_field_are_refused() {
+        for packet in
+            [&[0x40][..], &[0x40, 0x80], &[0xc0], &[0x0a], &[0x0a, 3, 1, 2], &[0x11, 1, 2, 3], &[0x0d, 1]]
+        {
+            check(packet, Err(Invalid::Truncated));
+        }
+    }
+
+    #[test]
+    fn varints_have_at_most_ten_bytes() {
+        let mut packet = [0x80; 12];
+        packet[0] = 0x40;
+        check(&packet, Err(Invalid::LongVarint));
+        check(&[0x40, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01], Ok(()));
+    }
+
+    #[test]
+    fn fields_have_at_most_256_mib() {
+        check(&[0x0a, 0x80, 0x80, 0x80, 0x80, 0x01], Err(Invalid::LongField(0x1000_0000)));
+        check(&[0x0a, 0xff, 0xff, 0xff, 0x7f], Err(Invalid::Truncated));
+    }
 }

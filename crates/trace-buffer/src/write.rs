@@ -1,6 +1,13 @@
 //! What a commit does to the buffer.
 
-use crate::{ClientIdentity, ProducerId, TraceBuffer};
+use std::cmp::Ordering;
+
+use crate::fragments::{Missing, measure};
+use crate::loss::WRITER_ABORT;
+use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
+use crate::sequence::{ChunkRef, Place, Sequence, compare_ids};
+use crate::sequences::SequenceKey;
+use crate::{ClientIdentity, FillPolicy, ProducerId, TraceBuffer};
 
 /// One chunk as it was found in a producer's shared memory.
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +42,196 @@ pub mod chunk_flags {
     pub const MASK: u8 = 7;
 }
 
+/// A chunk whose fragments were found, and what is to be stored of it.
+struct Accepted<'a> {
+    id: u32,
+    /// The ABI's flags as the buffer takes them, and [`INCOMPLETE`].
+    flags: u8,
+    /// The fragments that are valid.
+    fragments: &'a [u8],
+    plain: bool,
+    /// Bytes to keep room for.
+    reserved: u16,
+}
+
+/// Whether a chunk is to be placed at the write cursor.
+enum Admission {
+    /// Yes; so many bytes at its start were consumed when the buffer had it before.
+    Place { already_consumed: u16 },
+    /// No; everything that there was to do has been done.
+    Done,
+}
+
 impl TraceBuffer {
-    /// Stores a chunk, or what is new in it if the buffer has it already.
+    /// Stores a chunk, or what is new in it if the buffer has it already. Ends the read pass.
+    ///
+    /// Whatever is wrong with the chunk is counted in the [`Stats`](crate::Stats), and what can be saved of
+    /// it is stored.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
-        let _ = chunk;
-        todo!()
+        if self.read_only {
+            return;
+        }
+        self.read_pass = None;
+        if self.closed {
+            self.stats.chunks_discarded += 1;
+            return;
+        }
+        let (num_fragments, flags) = announced(chunk);
+        let measured = measure(chunk.payload, num_fragments, flags);
+        if measured.missing == Some(Missing::Violation) {
+            self.stats.abi_violations += 1;
+        }
+        let reserved = if chunk.complete { measured.size } else { chunk.payload.len() };
+        if reserved > MAX_PAYLOAD_BYTES || outer_size(reserved) > self.ring.size() {
+            self.stats.abi_violations += 1;
+            return;
+        }
+        let accepted = Accepted {
+            id: chunk.chunk_id,
+            flags,
+            fragments: &chunk.payload[..measured.size],
+            plain: measured.plain,
+            reserved: reserved as u16, // at most MAX_PAYLOAD_BYTES
+        };
+        let slot = self.find_or_add_sequence(chunk);
+        self.histograms.add(self.sequences.get(slot).histogram, measured.size as u64);
+        if measured.missing == Some(Missing::GivenUp) {
+            self.stats.trace_writer_packet_loss += 1;
+            self.sequences.get_mut(slot).add_loss(WRITER_ABORT);
+        }
+        self.store(slot, &accepted);
+    }
+
+    fn find_or_add_sequence(&mut self, chunk: &Chunk<'_>) -> u32 {
+        let key = SequenceKey::new(chunk.producer, chunk.writer);
+        self.sequences.find(key).unwrap_or_else(|| {
+            let histogram = self.histograms.index_of(key);
+            self.sequences.add(Sequence::new(key, chunk.client, histogram))
+        })
+    }
+
+    fn store(&mut self, slot: u32, chunk: &Accepted<'_>) {
+        let Admission::Place { already_consumed } = self.admit(slot, chunk) else { return };
+        if self.make_room(outer_size(usize::from(chunk.reserved))).is_err() {
+            self.closed = true;
+            self.stats.chunks_discarded += 1;
+            return;
+        }
+        self.place(slot, chunk, already_consumed);
+        self.sequences.sweep();
+    }
+
+    /// Deals with chunks that the buffer has or had. This must come before room is made: the very chunk that
+    /// is committed again could be evicted by that.
+    fn admit(&mut self, slot: u32, chunk: &Accepted<'_>) -> Admission {
+        let sequence = self.sequences.get(slot);
+        if let Some(last) = sequence.last_consumed {
+            let has_more = last.incomplete && usize::from(last.payload_size) < chunk.fragments.len();
+            match compare_ids(chunk.id, last.id) {
+                Ordering::Equal if has_more => {
+                    // It was evicted while incomplete; what had come of it then is not stored twice.
+                    if let Place::Before(_) = sequence.place_of(chunk.id) {
+                        return Admission::Place { already_consumed: last.payload_size };
+                    }
+                }
+                Ordering::Greater => {}
+                Ordering::Less | Ordering::Equal => {
+                    self.stats.chunks_discarded += 1;
+                    return Admission::Done;
+                }
+            }
+        }
+        match sequence.place_of(chunk.id) {
+            Place::Before(_) => Admission::Place { already_consumed: 0 },
+            Place::Taken(index) => self.commit_again(slot, index, chunk),
+        }
+    }
+
+    /// The buffer has a copy of the chunk, which was scraped. It may only grow.
+    fn commit_again(&mut self, slot: u32, index: usize, chunk: &Accepted<'_>) -> Admission {
+        let Some(copy) = self.sequences.get(slot).get(index) else { return Admission::Done };
+        let header = self.ring.header(copy.offset());
+        let copy_flags = header.flags & chunk_flags::MASK;
+        let size = chunk.fragments.len();
+        if size < usize::from(header.payload_size)
+            || size > usize::from(header.size)
+            || copy_flags & chunk.flags != copy_flags
+        {
+            self.stats.abi_violations += 1;
+            return Admission::Done;
+        }
+        let grows = size > usize::from(header.payload_size);
+        let is_spent = header.has(INCOMPLETE) && header.unread == 0;
+        if grows && is_spent && index == 0 && self.policy == FillPolicy::Ring {
+            // The copy may lie just before the write cursor, and the new packets would be overwritten before
+            // anyone reads them: the chunk moves to the cursor.
+            self.stats.chunks_relocated += 1;
+            self.erase_first(slot);
+            return Admission::Place { already_consumed: header.payload_size };
+        }
+        self.rewrite(copy.offset(), header, chunk);
+        Admission::Done
+    }
+
+    /// Commits again in place. Bytes of it that were consumed stay consumed.
+    fn rewrite(&mut self, at: usize, mut header: Header, chunk: &Accepted<'_>) {
+        let is_complete = chunk.flags & INCOMPLETE == 0;
+        if is_complete {
+            header.flags &= !INCOMPLETE;
+        }
+        let size = chunk.fragments.len() as u16; // at most what the copy has room for
+        if size > header.payload_size {
+            header.unread += size - header.payload_size;
+            header.payload_size = size;
+            header.flags |= chunk.flags;
+            header.flags &= !PLAIN;
+            self.ring.payload_mut(at, &header).copy_from_slice(chunk.fragments);
+            self.stats.chunks_rewritten += 1;
+        }
+        self.ring.set_header(at, header);
+    }
+
+    /// Puts the chunk at the write cursor, where there is room for it, and into its sequence.
+    fn place(&mut self, slot: u32, chunk: &Accepted<'_>, already_consumed: u16) {
+        let payload_size = chunk.fragments.len() as u16; // at most MAX_PAYLOAD_BYTES
+        let header = Header {
+            slot: Some(slot),
+            size: chunk.reserved,
+            payload_size,
+            unread: payload_size.saturating_sub(already_consumed),
+            flags: chunk.flags | if chunk.plain { PLAIN } else { 0 },
+        };
+        let at = self.write_at;
+        self.ring.place(at, header, chunk.fragments);
+        self.write_at = at + header.outer_size();
+
+        // Making room may have taken chunks out of the sequence: only now is it known where this one belongs.
+        let sequence = self.sequences.get(slot);
+        let (Place::Before(index) | Place::Taken(index)) = sequence.place_of(chunk.id);
+        if index < sequence.len() {
+            self.stats.chunks_committed_out_of_order += 1;
+        }
+        self.sequences.insert_chunk(slot, index, ChunkRef { id: chunk.id, at: at as u32 });
+        self.has_data = true;
+        self.stats.chunks_written += 1;
+        self.stats.bytes_written += header.outer_size() as u64;
+    }
+}
+
+/// The fragments to look for, and the flags to store.
+///
+/// The writer may be at work on the last fragment of a scraped chunk. It is left out, and with it the flags that
+/// are about it.
+fn announced(chunk: &Chunk<'_>) -> (u16, u8) {
+    let flags = chunk.flags & chunk_flags::MASK;
+    if chunk.complete {
+        return (chunk.num_fragments, flags);
+    }
+    match chunk.num_fragments.checked_sub(1) {
+        None => (0, flags | INCOMPLETE),
+        Some(without_last) => {
+            let about_last = chunk_flags::LAST_CONTINUES_ON_NEXT | chunk_flags::NEEDS_PATCHING;
+            (without_last, flags & !about_last | INCOMPLETE)
+        }
     }
 }

@@ -1,0 +1,194 @@
+//! The script language in which tests and the replay example drive a buffer: one operation a line.
+//!
+//! | operation | prints |
+//! |---|---|
+//! | `new SIZE ring\|discard` | `new SIZE_AFTER_ROUNDING` |
+//! | `copy PRODUCER WRITER CHUNK NUM_FRAGMENTS FLAGS COMPLETE HEX` | |
+//! | `patch PRODUCER WRITER CHUNK MORE_PENDING OFFSET:HEX4…` | `patch 1` or `patch 0` |
+//! | `begin` | |
+//! | `read MAX` | `packet PRODUCER WRITER LOSS HEX` each, then `end COUNT` |
+//! | `clone` (the buffer becomes its own read-only clone) | `clone` |
+//! | `compact` | |
+//! | `stats` | `stats`, then ` name=value` for each counter that is not 0 |
+//!
+//! Bytes are hex, `-` for none. Lines that are blank or begin with `#` are skipped.
+
+use std::fmt::Write;
+
+use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, Patch, ProducerId, Stats, TraceBuffer};
+
+/// Where and why a script cannot be run.
+pub(crate) type ScriptError = String;
+
+/// Runs a script and gives what it prints.
+pub(crate) fn run(script: &str) -> Result<String, ScriptError> {
+    let mut player = Player::default();
+    for (index, line) in script.lines().enumerate() {
+        let line = line.trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            player.step(line).map_err(|error| format!("line {}: {error}", index + 1))?;
+        }
+    }
+    Ok(player.printed)
+}
+
+#[derive(Default)]
+struct Player {
+    buffer: Option<TraceBuffer>,
+    printed: String,
+}
+
+impl Player {
+    fn step(&mut self, line: &str) -> Result<(), ScriptError> {
+        let mut words = Words(line.split_ascii_whitespace());
+        let operation = words.next()?;
+        if operation == "new" {
+            return self.create(&mut words);
+        }
+        let buffer = self.buffer.as_mut().ok_or("`new` must come first")?;
+        match operation {
+            "copy" => copy(buffer, &mut words)?,
+            "patch" => {
+                let patched = patch(buffer, &mut words)?;
+                self.print(format_args!("patch {}", u8::from(patched)));
+            }
+            "begin" => buffer.begin_read(),
+            "read" => self.read(words.number()?)?,
+            "clone" => {
+                *buffer = buffer.clone_read_only().map_err(|error| error.to_string())?;
+                self.print(format_args!("clone"));
+            }
+            "compact" => buffer.compact(),
+            "stats" => {
+                let line = format_stats(buffer.stats());
+                self.print(format_args!("{line}"));
+            }
+            other => return Err(format!("no such operation: {other}")),
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.printed, "{line}").expect("a String takes everything");
+    }
+
+    fn create(&mut self, words: &mut Words<'_>) -> Result<(), ScriptError> {
+        let size = words.number()?;
+        let policy = match words.next()? {
+            "ring" => FillPolicy::Ring,
+            "discard" => FillPolicy::Discard,
+            other => return Err(format!("no such fill policy: {other}")),
+        };
+        let buffer = TraceBuffer::new(size, policy).map_err(|error| error.to_string())?;
+        self.print(format_args!("new {}", buffer.size()));
+        self.buffer = Some(buffer);
+        Ok(())
+    }
+
+    fn read(&mut self, max: usize) -> Result<(), ScriptError> {
+        let Some(buffer) = &mut self.buffer else { return Ok(()) };
+        let mut count = 0;
+        while count < max
+            && let Some(packet) = buffer.read_next()
+        {
+            let (producer, writer, loss) = (packet.producer.0, packet.writer, packet.loss);
+            writeln!(self.printed, "packet {producer} {writer} {loss} {}", to_hex(packet.slices()))
+                .expect("a String takes everything");
+            count += 1;
+        }
+        self.print(format_args!("end {count}"));
+        Ok(())
+    }
+}
+
+fn copy(buffer: &mut TraceBuffer, words: &mut Words<'_>) -> Result<(), ScriptError> {
+    let chunk = Chunk {
+        producer: ProducerId(words.number()?),
+        client: ClientIdentity::default(),
+        writer: words.number()?,
+        chunk_id: words.number()?,
+        num_fragments: words.number()?,
+        flags: words.number()?,
+        complete: words.number::<u8>()? != 0,
+        payload: &from_hex(words.next()?)?,
+    };
+    buffer.copy_chunk(&chunk);
+    Ok(())
+}
+
+fn patch(buffer: &mut TraceBuffer, words: &mut Words<'_>) -> Result<bool, ScriptError> {
+    let (producer, writer, chunk_id) = (ProducerId(words.number()?), words.number()?, words.number()?);
+    let more_pending = words.number::<u8>()? != 0;
+    let patches: Vec<Patch> = words.0.by_ref().map(parse_patch).collect::<Result<_, _>>()?;
+    Ok(buffer.try_patch(producer, writer, chunk_id, &patches, more_pending))
+}
+
+fn parse_patch(word: &str) -> Result<Patch, ScriptError> {
+    let (offset, data) = word.split_once(':').ok_or_else(|| format!("not OFFSET:HEX4: {word}"))?;
+    let offset = offset.parse().map_err(|_| format!("not an offset: {offset}"))?;
+    let data = from_hex(data)?.try_into().map_err(|_| format!("not four bytes: {data}"))?;
+    Ok(Patch { offset, data })
+}
+
+/// The counters that are not 0, as the language prints them.
+pub(crate) fn format_stats(stats: &Stats) -> String {
+    let counters = [
+        ("buffer_size", stats.buffer_size),
+        ("bytes_written", stats.bytes_written),
+        ("bytes_overwritten", stats.bytes_overwritten),
+        ("bytes_read", stats.bytes_read),
+        ("padding_bytes_written", stats.padding_bytes_written),
+        ("padding_bytes_cleared", stats.padding_bytes_cleared),
+        ("chunks_written", stats.chunks_written),
+        ("chunks_rewritten", stats.chunks_rewritten),
+        ("chunks_overwritten", stats.chunks_overwritten),
+        ("chunks_discarded", stats.chunks_discarded),
+        ("chunks_read", stats.chunks_read),
+        ("chunks_committed_out_of_order", stats.chunks_committed_out_of_order),
+        ("chunks_relocated", stats.chunks_relocated),
+        ("write_wrap_count", stats.write_wrap_count),
+        ("patches_succeeded", stats.patches_succeeded),
+        ("patches_failed", stats.patches_failed),
+        ("readaheads_succeeded", stats.readaheads_succeeded),
+        ("readaheads_failed", stats.readaheads_failed),
+        ("abi_violations", stats.abi_violations),
+        ("trace_writer_packet_loss", stats.trace_writer_packet_loss),
+        ("compactions", stats.compactions),
+        ("compactions_skipped", stats.compactions_skipped),
+    ];
+    let printed =
+        counters.iter().filter(|(_, value)| *value != 0).map(|(name, value)| format!(" {name}={value}"));
+    std::iter::once("stats".to_owned()).chain(printed).collect()
+}
+
+struct Words<'a>(std::str::SplitAsciiWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Result<&'a str, ScriptError> {
+        self.0.next().ok_or_else(|| "the line ends too early".to_owned())
+    }
+
+    fn number<N: std::str::FromStr>(&mut self) -> Result<N, ScriptError> {
+        let word = self.next()?;
+        word.parse().map_err(|_| format!("not a number, or too large: {word}"))
+    }
+}
+
+fn from_hex(word: &str) -> Result<Vec<u8>, ScriptError> {
+    if word == "-" {
+        return Ok(Vec::new());
+    }
+    let (pairs, odd) = word.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    let bytes = odd.is_empty().then(|| pairs.iter().map(byte).collect()).flatten();
+    bytes.ok_or_else(|| format!("not hex: {word}"))
+}
+
+fn to_hex<'a>(slices: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut hex = String::new();
+    for byte in slices.flatten() {
+        write!(hex, "{byte:02x}").expect("a String takes everything");
+    }
+    if hex.is_empty() { "-".to_owned() } else { hex }
+}

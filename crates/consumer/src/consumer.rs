@@ -74,7 +74,7 @@ impl Observe {
     pub const CLONE_TRIGGER_HIT: Self = Self(4);
 
     fn types(self) -> Vec<i32> {
-        [1, 2, 4].into_iter().filter(|kind| self.0 & kind.unsigned_abs() != 0).collect()
+        [1_i32, 2, 4].into_iter().filter(|kind| self.0 & kind.unsigned_abs() != 0).collect()
     }
 }
 

@@ -1,1 +1,195 @@
-//! Tests against real peers.
+//! Tests against real peers: what they share.
+//!
+//! A test asks for what it needs ([`upstream`], [`ferretto`], [`tracefs`], [`trace_query`]) and is skipped, saying so, if that is
+//! not there: `.ci/peers` installs upstream's programs and Trace Processor, `cargo build --release` makes ours. A [`World`] is a
+//! folder with two sockets and the daemons on them, which die with it; any program in it may be [`Maker::Upstream`]'s or
+//! [`Maker::Ferretto`]'s.
+
+#![forbid(unsafe_code)]
+
+mod sql;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub use sql::{Table, TraceQuery, trace_query};
+pub use world::{Daemon, Finished, World};
+
+/// A folder with upstream's programs and the libraries and loader to run them with, as `.ci/peers` makes it.
+const PEERS_DIR_ENV: &str = "FERRETTO_PEERS_DIR";
+/// The `ferretto` binary, if it is not in the release folder of the target directory.
+const FERRETTO_ENV: &str = "FERRETTO_BIN";
+/// The program of tests/upstream-client.
+const UPSTREAM_CLIENT_ENV: &str = "FERRETTO_UPSTREAM_CLIENT";
+
+/// Leaves the test if something that it needs is not there, saying what. The test passes then: what a machine has is not its doing.
+///
+/// The argument is a `Result` with a reason as its error; its value is the value of the macro.
+#[macro_export]
+macro_rules! need {
+    ($what:expr) => {
+        match $what {
+            Ok(found) => found,
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                return;
+            }
+        }
+    };
+}
+
+/// Why a test is skipped.
+pub type Reason = String;
+
+/// Whose program it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// Upstream's, from Debian.
+    Upstream,
+    /// Ours.
+    Ferretto,
+}
+
+/// What a program does; both makers have each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// The service.
+    Traced,
+    /// The Linux data sources.
+    Probes,
+    /// The command line.
+    Perfetto,
+}
+
+/// Programs of both makers.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    upstream: Option<Upstream>,
+    ferretto: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+struct Upstream {
+    root: PathBuf,
+    loader: PathBuf,
+    libraries: String,
+}
+
+/// Upstream's programs only.
+pub fn upstream() -> Result<Peers, Reason> {
+    Ok(Peers { upstream: Some(find_upstream()?), ferretto: None })
+}
+
+/// Ours only.
+pub fn ferretto() -> Result<Peers, Reason> {
+    Ok(Peers { upstream: None, ferretto: Some(find_ferretto()?) })
+}
+
+/// Both.
+pub fn both() -> Result<Peers, Reason> {
+    Ok(Peers { upstream: Some(find_upstream()?), ferretto: Some(find_ferretto()?) })
+}
+
+/// The program of tests/upstream-client: upstream's client library.
+pub fn upstream_client() -> Result<Command, Reason> {
+    let path = std::env::var_os(UPSTREAM_CLIENT_ENV).ok_or_else(|| {
+        format!("{UPSTREAM_CLIENT_ENV} is not set; build tests/upstream-client and name its program there")
+    })?;
+    Ok(Command::new(path))
+}
+
+/// Whether this process may use the kernel's tracing.
+pub fn tracefs() -> Result<(), Reason> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("needs root for tracefs; run it as root".to_owned());
+    }
+    if !Path::new("/sys/kernel/tracing/events").exists() {
+        return Err("needs tracefs; mount -t tracefs nodev /sys/kernel/tracing".to_owned());
+    }
+    Ok(())
+}
+
+impl Peers {
+    /// A command that runs the program; arguments and environment are the caller's.
+    ///
+    /// # Panics
+    ///
+    /// If the maker's programs were not asked for.
+    pub fn command(&self, maker: Maker, program: Program) -> Command {
+        match maker {
+            Maker::Upstream => self.upstream.as_ref().expect("asked for upstream").command(program),
+            Maker::Ferretto => {
+                let mut command = Command::new(self.ferretto.as_ref().expect("asked for ferretto"));
+                command.arg(match program {
+                    Program::Traced => "traced",
+                    Program::Probes => "probes",
+                    Program::Perfetto => "perfetto",
+                });
+                command
+            }
+        }
+    }
+}
+
+impl Upstream {
+    fn command(&self, program: Program) -> Command {
+        let path = match program {
+            Program::Traced => "usr/sbin/traced",
+            Program::Probes => "usr/sbin/traced_probes",
+            Program::Perfetto => "usr/bin/perfetto",
+        };
+        let mut command = Command::new(&self.loader);
+        command.arg("--library-path").arg(&self.libraries).arg(self.root.join(path));
+        command
+    }
+}
+
+fn find_upstream() -> Result<Upstream, Reason> {
+    let root = std::env::var_os(PEERS_DIR_ENV)
+        .ok_or_else(|| format!("{PEERS_DIR_ENV} is not set; run eval \"$(.ci/peers)\" for upstream's programs"))?;
+    let root = PathBuf::from(root);
+    let lib = root.join("usr/lib");
+    let arch = std::fs::read_dir(&lib)
+        .map_err(|error| format!("{}: {error}", lib.display()))?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| find_loader(path).is_some())
+        .ok_or_else(|| format!("{} has no dynamic loader", lib.display()))?;
+    let loader = find_loader(&arch).ok_or("the loader went away")?;
+    let libraries = format!("{}:{}", lib.join("perfetto").display(), arch.display());
+    Ok(Upstream { root, loader, libraries })
+}
+
+fn find_loader(dir: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    entries
+        .filter_map(Result::ok)
+        .find(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with("ld-linux") && name.contains(".so.")
+        })
+        .map(|entry| entry.path())
+}
+
+/// Tests lie in `target/PROFILE/deps`.
+fn find_ferretto() -> Result<PathBuf, Reason> {
+    if let Some(path) = std::env::var_os(FERRETTO_ENV) {
+        return Ok(path.into());
+    }
+    let test = std::env::current_exe().map_err(|error| error.to_string())?;
+    let built = test.ancestors().nth(3).map(|target| target.join("release/ferretto"));
+    built.filter(|path| path.exists()).ok_or_else(|| {
+        format!("there is no release build of ferretto; run cargo build --release, or name one in {FERRETTO_ENV}")
+    })
+}
+
+/// A config, from text to bytes.
+///
+/// # Panics
+///
+/// If it has a mistake.
+pub fn config(text: &str) -> Vec<u8> {
+    ferretto_protos::text::parse_trace_config(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}

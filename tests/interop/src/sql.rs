@@ -1,0 +1,82 @@
+//! SQL on traces, with upstream's Trace Processor.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Reason;
+
+/// A command that takes a trace and queries and prints tables, as trace_query.cjs does.
+const TRACE_QUERY_ENV: &str = "FERRETTO_TRACE_QUERY";
+
+/// Trace Processor.
+#[derive(Debug, Clone)]
+pub struct TraceQuery {
+    words: Vec<String>,
+}
+
+/// The answer to a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Cells as text; NULL is `\N`.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Trace Processor, if there is one.
+pub fn trace_query() -> Result<TraceQuery, Reason> {
+    let command = std::env::var(TRACE_QUERY_ENV)
+        .map_err(|_| format!("{TRACE_QUERY_ENV} is not set; run eval \"$(.ci/peers)\" for Trace Processor"))?;
+    Ok(TraceQuery { words: command.split_whitespace().map(str::to_owned).collect() })
+}
+
+impl TraceQuery {
+    /// The answers to the queries, in order.
+    ///
+    /// # Panics
+    ///
+    /// If the trace cannot be read or a query is wrong.
+    pub fn query(&self, trace: &Path, queries: &[&str]) -> Vec<Table> {
+        let (program, args) = self.words.split_first().expect("a command");
+        let output = Command::new(program).args(args).arg(trace).args(queries).output().expect("the query command runs");
+        assert!(output.status.success(), "{queries:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let tables: Vec<Table> = text.split_terminator("\n\n").map(parse_table).collect();
+        assert_eq!(tables.len(), queries.len(), "{text}");
+        tables
+    }
+
+    /// The one number that a query gives.
+    ///
+    /// # Panics
+    ///
+    /// As [`query`](Self::query), and if the answer is no single number.
+    pub fn number(&self, trace: &Path, query: &str) -> i64 {
+        let table = self.query(trace, &[query]).remove(0);
+        let cell = table.rows.first().and_then(|row| row.first()).unwrap_or_else(|| panic!("{query}: no row"));
+        cell.parse().unwrap_or_else(|_| panic!("{query}: {cell}"))
+    }
+
+    /// The statistics that say that something was lost or is wrong, as `name=value`.
+    pub fn losses(&self, trace: &Path) -> Vec<String> {
+        let query = "select name, idx, value from stats where value > 0 and severity in ('error', 'data_loss')";
+        self.query(trace, &[query]).remove(0).rows.iter().map(|row| row.join(" ")).collect()
+    }
+}
+
+impl Table {
+    /// The first column.
+    pub fn column(&self) -> Vec<&str> {
+        self.rows.iter().filter_map(|row| row.first()).map(String::as_str).collect()
+    }
+}
+
+fn parse_table(text: &str) -> Table {
+    let mut lines = text.lines().map(|line| line.split('\t').map(unescape).collect::<Vec<_>>());
+    Table { columns: lines.next().unwrap_or_default(), rows: lines.collect() }
+}
+
+/// NULL stays `\N`.
+fn unescape(cell: &str) -> String {
+    if cell == "\\N" { cell.to_owned() } else { cell.replace("\\t", "\t").replace("\\n", "\n").replace("\\\\", "\\") }
+}

@@ -21,7 +21,7 @@ const TIME_PER_WORKLOAD: Duration = Duration::from_millis(1500);
 fn main() {
     let wanted = std::env::args().nth(1);
     let templates = make_templates();
-    let workloads: [(&str, fn(&[Template]) -> f64); 3] = [
+    let workloads: [(&str, Workload); 3] = [
         ("write_single", |templates| measure_writing(templates, 1)),
         ("write_1000", |templates| measure_writing(templates, 1000)),
         ("read", measure_reading),
@@ -32,6 +32,9 @@ fn main() {
         }
     }
 }
+
+/// Gives bytes per second.
+type Workload = fn(&[Template]) -> f64;
 
 struct Template {
     payload: Vec<u8>,

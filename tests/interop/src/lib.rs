@@ -146,8 +146,9 @@ impl Upstream {
 }
 
 fn find_upstream() -> Result<Upstream, Reason> {
-    let root = std::env::var_os(PEERS_DIR_ENV)
-        .ok_or_else(|| format!("{PEERS_DIR_ENV} is not set; run eval \"$(.ci/peers)\" for upstream's programs"))?;
+    let root = std::env::var_os(PEERS_DIR_ENV).ok_or_else(|| {
+        format!("{PEERS_DIR_ENV} is not set; run eval \"$(.ci/peers)\" for upstream's programs")
+    })?;
     let root = PathBuf::from(root);
     let lib = root.join("usr/lib");
     let arch = std::fs::read_dir(&lib)
@@ -181,7 +182,9 @@ fn find_ferretto() -> Result<PathBuf, Reason> {
     let test = std::env::current_exe().map_err(|error| error.to_string())?;
     let built = test.ancestors().nth(3).map(|target| target.join("release/ferretto"));
     built.filter(|path| path.exists()).ok_or_else(|| {
-        format!("there is no release build of ferretto; run cargo build --release, or name one in {FERRETTO_ENV}")
+        format!(
+            "there is no release build of ferretto; run cargo build --release, or name one in {FERRETTO_ENV}"
+        )
     })
 }
 

@@ -25,8 +25,9 @@ pub struct Table {
 
 /// Trace Processor, if there is one.
 pub fn trace_query() -> Result<TraceQuery, Reason> {
-    let command = std::env::var(TRACE_QUERY_ENV)
-        .map_err(|_| format!("{TRACE_QUERY_ENV} is not set; run eval \"$(.ci/peers)\" for Trace Processor"))?;
+    let command = std::env::var(TRACE_QUERY_ENV).map_err(|_| {
+        format!("{TRACE_QUERY_ENV} is not set; run eval \"$(.ci/peers)\" for Trace Processor")
+    })?;
     Ok(TraceQuery { words: command.split_whitespace().map(str::to_owned).collect() })
 }
 
@@ -38,7 +39,12 @@ impl TraceQuery {
     /// If the trace cannot be read or a query is wrong.
     pub fn query(&self, trace: &Path, queries: &[&str]) -> Vec<Table> {
         let (program, args) = self.words.split_first().expect("a command");
-        let output = Command::new(program).args(args).arg(trace).args(queries).output().expect("the query command runs");
+        let output = Command::new(program)
+            .args(args)
+            .arg(trace)
+            .args(queries)
+            .output()
+            .expect("the query command runs");
         assert!(output.status.success(), "{queries:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
         let tables: Vec<Table> = text.split_terminator("\n\n").map(parse_table).collect();
@@ -53,13 +59,15 @@ impl TraceQuery {
     /// As [`query`](Self::query), and if the answer is no single number.
     pub fn number(&self, trace: &Path, query: &str) -> i64 {
         let table = self.query(trace, &[query]).remove(0);
-        let cell = table.rows.first().and_then(|row| row.first()).unwrap_or_else(|| panic!("{query}: no row"));
+        let cell =
+            table.rows.first().and_then(|row| row.first()).unwrap_or_else(|| panic!("{query}: no row"));
         cell.parse().unwrap_or_else(|_| panic!("{query}: {cell}"))
     }
 
     /// The statistics that say that something was lost or is wrong, as `name=value`.
     pub fn losses(&self, trace: &Path) -> Vec<String> {
-        let query = "select name, idx, value from stats where value > 0 and severity in ('error', 'data_loss')";
+        let query =
+            "select name, idx, value from stats where value > 0 and severity in ('error', 'data_loss')";
         self.query(trace, &[query]).remove(0).rows.iter().map(|row| row.join(" ")).collect()
     }
 }
@@ -78,5 +86,9 @@ fn parse_table(text: &str) -> Table {
 
 /// NULL stays `\N`.
 fn unescape(cell: &str) -> String {
-    if cell == "\\N" { cell.to_owned() } else { cell.replace("\\t", "\t").replace("\\n", "\n").replace("\\\\", "\\") }
+    if cell == "\\N" {
+        cell.to_owned()
+    } else {
+        cell.replace("\\t", "\t").replace("\\n", "\n").replace("\\\\", "\\")
+    }
 }

@@ -25,8 +25,8 @@ const GRANULE: usize = 4096;
 /// The name that shows up in /proc/PID/maps (upstream: memfd.cc).
 const MEMFD_NAME: &str = "perfetto_shmem";
 
-/// File system types of `statfs`: where the pages of a memfd live, and where those of a memfd of huge pages do.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// The file system that the pages of a memfd live in, unless they are huge (statfs(2)).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// Memory that two processes, or the two ends within one process, share for tracing.
 ///
@@ -191,7 +191,7 @@ impl SharedMemory {
     /// The header word at `offset`: `None` if it is not within the memory or not aligned.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> Option<&AtomicU32> {
-        if offset % 4 != 0 || offset.checked_add(4)? > self.len {
+        if !offset.is_multiple_of(4) || offset.checked_add(4)? > self.len {
             return None;
         }
         // SAFETY: the four bytes are within the mapping, which lives as long as `self`, and aligned, as mappings start at a page. All access to
@@ -204,8 +204,11 @@ impl SharedMemory {
     ///
     /// The copy is what may be validated. The bytes may come from different moments if the other side writes meanwhile.
     pub(crate) fn copy_out(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
-        debug_assert!(offset % 4 == 0 && len % 4 == 0);
-        if offset % 4 != 0 || len % 4 != 0 || offset.checked_add(len).is_none_or(|end| end > self.len) {
+        debug_assert!(offset.is_multiple_of(4) && len.is_multiple_of(4));
+        if !offset.is_multiple_of(4)
+            || !len.is_multiple_of(4)
+            || offset.checked_add(len).is_none_or(|end| end > self.len)
+        {
             return;
         }
         out.reserve(len);
@@ -223,7 +226,7 @@ impl SharedMemory {
     ///
     /// The ABI gives them to one owner at a time, but nothing breaks if it is violated except the bytes.
     pub(crate) fn piece(self: &Arc<Self>, offset: usize, len: usize) -> Option<Piece> {
-        if offset % 4 != 0 || offset.checked_add(len)? > self.len {
+        if !offset.is_multiple_of(4) || offset.checked_add(len)? > self.len {
             return None;
         }
         // SAFETY: `offset` is within the mapping, so the pointer is too and is not null.
@@ -305,7 +308,7 @@ impl Piece {
     /// The header word at `offset`: `None` if it is not within the piece or not aligned.
     #[inline(always)]
     pub(crate) fn word(&self, offset: usize) -> Option<&AtomicU32> {
-        if offset % 4 != 0 || offset > self.len || self.len - offset < 4 {
+        if !offset.is_multiple_of(4) || offset > self.len || self.len - offset < 4 {
             return None;
         }
         // SAFETY: the four bytes are within the piece, whose mapping lives as long as `self`; pieces start at multiples of four.
@@ -322,7 +325,7 @@ unsafe impl Send for Piece {}
 fn check_len(len: u64) -> Result<usize, MemoryError> {
     let bad = MemoryError::BadLength { len };
     match usize::try_from(len) {
-        Ok(len @ 1..=MAX_LEN) if len % GRANULE == 0 => Ok(len),
+        Ok(len @ 1..=MAX_LEN) if len.is_multiple_of(GRANULE) => Ok(len),
         _ => Err(bad),
     }
 }
@@ -336,7 +339,7 @@ fn check_seals(fd: &OwnedFd) -> Result<(), MemoryError> {
     // Files that cannot be sealed answer EINVAL, whatever they are.
     let found = rustix::fs::fcntl_get_seals(fd).map_err(|_| MemoryError::NotMemfd)?;
     let statfs = rustix::fs::fstatfs(fd).map_err(MemoryError::os("look at the descriptor"))?;
-    if i64::from(statfs.f_type) != TMPFS_MAGIC {
+    if statfs.f_type != TMPFS_MAGIC {
         return Err(MemoryError::NotMemfd);
     }
     if found.contains(needed_seals()) {
@@ -361,7 +364,7 @@ unsafe fn copy_words(source: *const u8, target: *mut u8, len: usize) {
     unsafe {
         let load4 = |at: usize| AtomicU32::from_ptr(source.add(at).cast_mut().cast()).load(Ordering::Relaxed);
         let load8 = |at: usize| AtomicU64::from_ptr(source.add(at).cast_mut().cast()).load(Ordering::Relaxed);
-        if source.addr() % 8 != 0 && len >= 4 {
+        if !source.addr().is_multiple_of(8) && len >= 4 {
             target.cast::<u32>().write_unaligned(load4(0));
             done = 4;
         }

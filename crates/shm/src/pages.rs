@@ -127,7 +127,7 @@ impl Pages {
     pub(crate) fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
         let len = memory.len();
         let error = ViewError { len, page_size: page_size.bytes() };
-        if len == 0 || len % page_size.bytes() != 0 {
+        if len == 0 || !len.is_multiple_of(page_size.bytes()) {
             return Err(error);
         }
         let count = u32::try_from(len / page_size.bytes()).map_err(|_| error)?;

@@ -1,0 +1,209 @@
+//! Regenerates everything under `src/generated` from the `.proto` files and compares it with what is checked in, so that users need
+//! neither `protoc` nor a build script. `UPDATE_GENERATED=1 cargo test -p ferretto-protos --test generated` rewrites the files.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use prost::Message as _;
+use prost_types::field_descriptor_proto::Type;
+use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+
+/// The files of ftrace events that get Rust types; the rest is only in the table of known events, which keeps the build small.
+const TYPED_FTRACE_FILES: &[&str] =
+    &["ftrace_event", "ftrace_event_bundle", "ftrace_stats", "ftrace", "generic", "power", "sched", "task"];
+
+const PACKAGE: &str = ".perfetto.protos.";
+
+#[test]
+fn generated_files_are_current() {
+    let files = compile();
+    check("perfetto.protos.rs", &prost_types_source(&files));
+    check("fields.rs", field_constants(&files).as_bytes());
+    check("known_events.rs", known_events(&files).as_bytes());
+    check("descriptors.bin", &reflection_descriptors(&files).encode_to_vec());
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn check(name: &str, expected: &[u8]) {
+    let path = root().join("src/generated").join(name);
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, expected).unwrap();
+        return;
+    }
+    let found = std::fs::read(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "{name} is not what the .proto files say; run UPDATE_GENERATED=1 cargo test -p ferretto-protos --test generated"
+    );
+}
+
+fn proto_files(dir: &Path, into: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            proto_files(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            into.push(path);
+        }
+    }
+}
+
+fn compile() -> FileDescriptorSet {
+    let include = root().join("proto");
+    let mut paths = Vec::new();
+    proto_files(&include, &mut paths);
+    let mut compiler = protox::Compiler::new([&include]).unwrap();
+    compiler.include_source_info(true).include_imports(true).open_files(&paths).unwrap();
+    compiler.file_descriptor_set()
+}
+
+fn is_untyped_ftrace(file_name: &str) -> bool {
+    file_name
+        .strip_prefix("perfetto/trace/ftrace/")
+        .and_then(|name| name.strip_suffix(".proto"))
+        .is_some_and(|stem| !TYPED_FTRACE_FILES.contains(&stem))
+}
+
+/// The files without the ftrace events that have no Rust types.
+fn without_untyped_ftrace(files: &FileDescriptorSet) -> FileDescriptorSet {
+    let mut kept = files.clone();
+    kept.file.retain(|file| !is_untyped_ftrace(file.name()));
+    let known: BTreeSet<String> = kept.file.iter().flat_map(top_level_names).collect();
+    for file in &mut kept.file {
+        file.dependency.retain(|name| !is_untyped_ftrace(name));
+        file.public_dependency.clear();
+        for message in &mut file.message_type {
+            if message.name() == "FtraceEvent" {
+                message.field.retain(|field| match field.r#type() {
+                    Type::Message | Type::Enum => known.contains(field.type_name()),
+                    _ => true,
+                });
+            }
+        }
+    }
+    kept
+}
+
+fn top_level_names(file: &FileDescriptorProto) -> Vec<String> {
+    file.message_type.iter().map(|message| format!("{PACKAGE}{}", message.name())).collect()
+}
+
+fn prost_types_source(files: &FileDescriptorSet) -> Vec<u8> {
+    let out = tempdir();
+    let mut config = prost_build::Config::new();
+    config.bytes(["."]).out_dir(&out).compile_fds(without_untyped_ftrace(files)).unwrap();
+    let source = std::fs::read(out.join("perfetto.protos.rs")).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    source
+}
+
+fn tempdir() -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("ferretto-protos-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// What the text format needs at run time: no comments, no untyped ftrace events.
+fn reflection_descriptors(files: &FileDescriptorSet) -> FileDescriptorSet {
+    let mut kept = without_untyped_ftrace(files);
+    for file in &mut kept.file {
+        file.source_code_info = None;
+    }
+    kept
+}
+
+/// `fields::trace_packet::TIMESTAMP` and so on, for code that encodes by hand.
+fn field_constants(files: &FileDescriptorSet) -> String {
+    let mut out = String::from("// Generated from the .proto files by tests/generated.rs; do not edit.\n");
+    for file in &without_untyped_ftrace(files).file {
+        for message in &file.message_type {
+            field_module(message, "", &mut out);
+        }
+    }
+    out
+}
+
+fn field_module(message: &DescriptorProto, indent: &str, out: &mut String) {
+    if message.field.is_empty() && message.nested_type.is_empty() {
+        return;
+    }
+    let inner = format!("{indent}    ");
+    writeln!(out, "{indent}/// Field numbers of `{}`.", message.name()).unwrap();
+    writeln!(out, "{indent}pub mod {} {{", snake_case(message.name())).unwrap();
+    for field in &message.field {
+        writeln!(out, "{inner}/// `{}.{}`.", message.name(), field.name()).unwrap();
+        writeln!(out, "{inner}pub const {}: u32 = {};", field.name().to_uppercase(), field.number()).unwrap();
+    }
+    for nested in &message.nested_type {
+        field_module(nested, &inner, out);
+    }
+    writeln!(out, "{indent}}}").unwrap();
+}
+
+/// `FtraceEventBundle` to `ftrace_event_bundle`, as prost names its modules.
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    let chars: Vec<char> = name.chars().collect();
+    for (index, &c) in chars.iter().enumerate() {
+        let after_lower = index > 0 && !chars[index - 1].is_uppercase() && chars[index - 1] != '_';
+        let before_lower = chars.get(index + 1).is_some_and(|next| next.is_lowercase());
+        if c.is_uppercase() && index > 0 && chars[index - 1] != '_' && (after_lower || before_lower) {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
+
+/// The table from kernel events to the messages that have a place of their own in `FtraceEvent`.
+fn known_events(files: &FileDescriptorSet) -> String {
+    let messages: std::collections::BTreeMap<String, &DescriptorProto> = files
+        .file
+        .iter()
+        .flat_map(|file| &file.message_type)
+        .map(|message| (format!("{PACKAGE}{}", message.name()), message))
+        .collect();
+    let event = messages[".perfetto.protos.FtraceEvent"];
+    let mut rows: Vec<(String, String)> = event
+        .field
+        .iter()
+        .filter(|field| field.r#type() == Type::Message)
+        .filter_map(|field| Some((field.name().to_owned(), known_event(field, messages.get(field.type_name())?))))
+        .collect();
+    rows.sort();
+    let mut out = String::from("// Generated from the .proto files by tests/generated.rs; do not edit.\n&[\n");
+    for (_, row) in rows {
+        out += &row;
+    }
+    out + "]\n"
+}
+
+fn known_event(field: &prost_types::FieldDescriptorProto, message: &DescriptorProto) -> String {
+    let mut fields = String::new();
+    for inner in &message.field {
+        let repeated = inner.label() == prost_types::field_descriptor_proto::Label::Repeated;
+        if repeated || inner.r#type() == Type::Message {
+            continue;
+        }
+        let kind = format!("{:?}", inner.r#type());
+        write!(
+            fields,
+            "KnownField {{ name: \"{}\", number: {}, kind: FieldKind::{kind} }}, ",
+            inner.name(),
+            inner.number()
+        )
+        .unwrap();
+    }
+    format!(
+        "    KnownEvent {{ name: \"{}\", field_id: {}, fields: &[{}] }},\n",
+        field.name(),
+        field.number(),
+        fields.trim_end_matches(", ")
+    )
+}

@@ -3,14 +3,17 @@
 //! Writers on any thread meet here, and only when a chunk is full. The client's thread is woken to send what they leave; a writer that
 //! waits for a chunk sends it itself, so that nobody waits for a thread that waits. Upstream: `shared_memory_arbiter_impl.cc`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ferretto_protos::{RegisterTraceWriterRequest, UnregisterTraceWriterRequest};
-use ferretto_shm::{ChunkFlags, ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize, ProducerView, ServiceView, SharedMemory};
+use ferretto_shm::{
+    CHUNK_HEADER_LEN, ChunkFlags, ChunkHeader, ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize,
+    ProducerView, SharedMemory, ViewError,
+};
 
 use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
@@ -33,6 +36,8 @@ pub(crate) struct ArbiterOptions {
     pub(crate) page_size: PageSize,
     /// The service cannot see the memory.
     pub(crate) emulated: bool,
+    /// Unfinished chunks are to be sent at a flush, if the service cannot look for them itself.
+    pub(crate) scraping: bool,
     pub(crate) direct_patching: bool,
     pub(crate) batch_duration: Duration,
     pub(crate) link: Arc<SharedLink>,
@@ -43,8 +48,8 @@ pub(crate) struct ArbiterOptions {
 #[derive(Debug)]
 pub struct Arbiter {
     view: ProducerView,
-    /// The service's part, played by this process, if the service cannot see the memory.
-    copier: Option<ServiceView>,
+    emulated: bool,
+    scraping: bool,
     /// Pending bytes that are committed without delay: half of the memory (upstream's rule).
     urgent_bytes: usize,
     direct_patching: bool,
@@ -62,32 +67,32 @@ struct State {
     pending_since: Option<Instant>,
     is_urgent: bool,
     ids: WriterIds,
+    /// Writers that the service does not know yet, and their buffers.
     registered: Vec<(u16, u16)>,
     unregistered: Vec<u16>,
 }
 
 impl Arbiter {
-    pub(crate) fn new(options: ArbiterOptions) -> Arc<Self> {
-        let ArbiterOptions { memory, page_size, .. } = options;
-        let copier = options.emulated.then(|| ServiceView::new(Arc::clone(&memory), page_size));
-        Arc::new(Self {
-            urgent_bytes: memory.len() / 2,
-            view: ProducerView::new(memory, page_size),
-            copier,
+    pub(crate) fn new(options: ArbiterOptions) -> Result<Arc<Self>, ViewError> {
+        Ok(Arc::new(Self {
+            urgent_bytes: options.memory.len() / 2,
+            view: ProducerView::new(options.memory, options.page_size)?,
+            emulated: options.emulated,
+            scraping: options.scraping,
             direct_patching: options.direct_patching,
             batch_duration: options.batch_duration,
             link: options.link,
             waker: options.waker,
             is_shut_down: AtomicBool::new(false),
             state: Mutex::default(),
-        })
+        }))
     }
 
     /// A writer of a new sequence into this buffer of the service (`DataSourceConfig.target_buffer`). Writes into the void once the
     /// connection has ended, or if there are 32767 others.
     pub fn create_writer(self: &Arc<Self>, target_buffer: u16, policy: ExhaustedPolicy) -> TraceWriter {
         let mut state = self.state();
-        let id = if self.is_shut_down() { None } else { state.ids.allocate() };
+        let id = if self.is_shut_down() { None } else { state.ids.allocate(target_buffer) };
         let Some(id) = id else {
             return TraceWriter::null();
         };
@@ -115,7 +120,7 @@ impl Arbiter {
 
     /// The size of a chunk's payload.
     pub fn chunk_capacity(&self) -> usize {
-        self.view.page_size().chunk_size(Self::LAYOUT).saturating_sub(ferretto_shm::CHUNK_HEADER_SIZE)
+        Self::LAYOUT.chunk_len(self.view.page_size()).saturating_sub(CHUNK_HEADER_LEN)
     }
 
     /// One chunk a page, as upstream's clients: fewest commits.
@@ -146,7 +151,12 @@ impl Arbiter {
     }
 
     pub(crate) fn acknowledge_flush(&self, request_id: u64) {
-        self.state().queue.acknowledge_flush(request_id);
+        let mut state = self.state();
+        if self.emulated && self.scraping {
+            self.scrape(&mut state);
+        }
+        state.queue.acknowledge_flush(request_id);
+        drop(state);
         self.commit();
     }
 
@@ -178,13 +188,13 @@ impl Arbiter {
     /// Takes a chunk from its writer, with what the writer knows about earlier ones.
     pub(crate) fn return_chunk(
         &self,
-        chunk: ChunkWriter,
+        mut chunk: ChunkWriter,
         writer: WriterIdentity,
         chunk_id: u32,
         used: usize,
         patches: &mut PatchList,
     ) {
-        let size = chunk.capacity().saturating_add(ferretto_shm::CHUNK_HEADER_SIZE);
+        let size = chunk.len_with_header();
         let needs_patching = patches.has_chunk(chunk_id);
         if needs_patching {
             chunk.set_flags(ChunkFlags::NEEDS_PATCHING);
@@ -192,7 +202,10 @@ impl Arbiter {
         let place = if needs_patching && self.direct_patching {
             Place::Held(chunk)
         } else {
-            Place::Complete(chunk.complete())
+            match chunk.complete() {
+                Ok(index) => Place::Complete(index),
+                Err(error) => return lost_chunk(&error),
+            }
         };
         let WriterIdentity { writer_id, target_buffer } = writer;
         let mut state = self.state();
@@ -254,15 +267,30 @@ impl Arbiter {
         }
     }
 
+    /// Copies what writers have finished in chunks that they still hold; upstream's service leaves such chunks alone if they have fewer
+    /// than two packets, since the last is never taken.
+    fn scrape(&self, state: &mut State) {
+        let State { queue, ids, .. } = state;
+        let targets = &ids.targets;
+        let is_known = |writer: u16| targets.contains_key(&writer);
+        self.view.scrape(is_known, |index, header, payload, is_complete| {
+            if let (false, 2.., Some(target)) =
+                (is_complete, header.packet_count, targets.get(&header.writer_id))
+            {
+                queue.push_unfinished(index, *target, with_header(header, payload));
+            }
+        });
+    }
+
     fn commit_to(&self, link: &mut LinkGuard<'_>) {
-        if self.copier.is_some() && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES {
+        if self.emulated && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES {
             return;
         }
         let mut state = self.state();
         let registered = std::mem::take(&mut state.registered);
         let unregistered = std::mem::take(&mut state.unregistered);
-        let copier = self.copier.as_ref();
-        let requests = state.queue.take_requests(copier.map(|view| |index, used| copy_out(view, index, used)));
+        let view = self.emulated.then_some(&self.view);
+        let requests = state.queue.take_requests(view.map(|view| |index, used| copy_out(view, index, used)));
         state.pending_since = None;
         state.is_urgent = false;
         for id in &unregistered {
@@ -296,22 +324,23 @@ pub(crate) struct WriterIdentity {
 /// Ids in use; a free one is looked for behind the one given out last, so that an id is not used again soon.
 #[derive(Debug, Default)]
 struct WriterIds {
-    used: BTreeSet<u16>,
+    /// The buffers of the writers.
+    targets: BTreeMap<u16, u16>,
     last: u16,
 }
 
 impl WriterIds {
-    fn allocate(&mut self) -> Option<u16> {
+    fn allocate(&mut self, target_buffer: u16) -> Option<u16> {
         let later = (self.last + 1)..=MAX_WRITER_ID;
         let earlier = 1..=self.last;
-        let id = later.chain(earlier).find(|id| !self.used.contains(id))?;
-        self.used.insert(id);
+        let id = later.chain(earlier).find(|id| !self.targets.contains_key(id))?;
+        self.targets.insert(id, target_buffer);
         self.last = id;
         Some(id)
     }
 
     fn release(&mut self, id: u16) {
-        self.used.remove(&id);
+        self.targets.remove(&id);
     }
 }
 
@@ -320,15 +349,21 @@ fn next_pause(pause: Duration) -> Duration {
     ((pause + Duration::from_micros(1)) * 8).min(MAX_STALL)
 }
 
-/// A chunk as it goes over a transport that shares no memory: header and written payload.
-fn copy_out(view: &ServiceView, index: ChunkIndex, used: usize) -> Option<Bytes> {
+/// A complete chunk as it goes over a transport that shares no memory, without what was not written. The chunk is free then.
+fn copy_out(view: &ProducerView, index: ChunkIndex, used: usize) -> Option<Bytes> {
     let mut payload = Vec::new();
-    let header = view.read_complete_chunk(index.page, index.chunk, &mut payload).ok()?;
+    let header = view.take_complete(index, &mut payload).ok()?;
     payload.truncate(used);
-    let mut bytes = Vec::with_capacity(ferretto_shm::CHUNK_HEADER_SIZE + payload.len());
-    bytes.extend_from_slice(&header.to_bytes());
-    bytes.extend_from_slice(&payload);
-    Some(bytes.into())
+    Some(with_header(header, &payload))
+}
+
+fn with_header(header: ChunkHeader, payload: &[u8]) -> Bytes {
+    [&header.to_bytes(), payload].concat().into()
+}
+
+/// The other process, the service, wrote where only this one may.
+fn lost_chunk(error: &ferretto_shm::ChunkError) {
+    tracing::warn!(%error, "lost a chunk of trace data: the shared memory was changed from outside");
 }
 
 #[cfg(test)]
@@ -338,15 +373,15 @@ mod tests {
     #[test]
     fn writer_ids_are_used_again_only_when_they_must() {
         let mut ids = WriterIds::default();
-        let all: Vec<u16> = std::iter::from_fn(|| ids.allocate()).collect();
+        let all: Vec<u16> = std::iter::from_fn(|| ids.allocate(1)).collect();
         assert_eq!(all, (1..=MAX_WRITER_ID).collect::<Vec<_>>());
         ids.release(7);
         ids.release(9);
-        assert_eq!(ids.allocate(), Some(7));
+        assert_eq!(ids.allocate(1), Some(7));
         ids.release(7);
-        assert_eq!(ids.allocate(), Some(9));
-        assert_eq!(ids.allocate(), Some(7));
-        assert_eq!(ids.allocate(), None);
+        assert_eq!(ids.allocate(1), Some(9));
+        assert_eq!(ids.allocate(1), Some(7));
+        assert_eq!(ids.allocate(1), None);
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl SocketWatch {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let inotify = inotify::init(flags).ok()?;
         // A socket is created by bind(), and may be given its permissions (ATTRIB) a moment later.
-        let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ATTRIB;
+        let events =
+            inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ATTRIB;
         for path in socket.ancestors() {
             let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
                 break;
@@ -74,7 +75,8 @@ impl SocketWatch {
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
         let mut changed = false;
         while let Ok(event) = reader.next() {
-            changed |= event.file_name().is_some_and(|name| OsStr::from_bytes(name.to_bytes()) == self.wanted);
+            changed |=
+                event.file_name().is_some_and(|name| OsStr::from_bytes(name.to_bytes()) == self.wanted);
         }
         changed
     }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ferretto_protos::{
-    ActivateTriggersRequest, DataSourceDescriptor, NotifyDataSourceStartedRequest, NotifyDataSourceStoppedRequest,
-    RegisterDataSourceRequest, UnregisterDataSourceRequest, UpdateDataSourceRequest,
+    ActivateTriggersRequest, DataSourceDescriptor, NotifyDataSourceStartedRequest,
+    NotifyDataSourceStoppedRequest, RegisterDataSourceRequest, UnregisterDataSourceRequest,
+    UpdateDataSourceRequest,
 };
 use prost::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,7 +42,10 @@ pub struct ProducerClient {
 #[derive(Debug)]
 enum State {
     /// No service. `retry_at` is `None` when there is no way to connect again.
-    Waiting { retry_at: Option<Instant>, watch: Option<SocketWatch> },
+    Waiting {
+        retry_at: Option<Instant>,
+        watch: Option<SocketWatch>,
+    },
     Connected(Box<Connection>),
 }
 
@@ -95,7 +99,9 @@ impl ProducerClient {
     pub fn poll_fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let (socket, watch) = match &self.state {
             State::Connected(connection) => (Some(connection.poll_fd()), None),
-            State::Waiting { watch, .. } => (None, watch.as_ref().map(|watch| (watch.as_fd(), PollFlags::IN))),
+            State::Waiting { watch, .. } => {
+                (None, watch.as_ref().map(|watch| (watch.as_fd(), PollFlags::IN)))
+            }
         };
         [Some((self.waker.as_fd(), PollFlags::IN)), socket, watch].into_iter().flatten()
     }
@@ -105,13 +111,19 @@ impl ProducerClient {
         match &self.state {
             _ if !self.instances.events.is_empty() => Some(Instant::now()),
             State::Waiting { retry_at, .. } => *retry_at,
-            State::Connected(connection) => connection.arbiter().and_then(|arbiter| arbiter.commit_deadline()),
+            State::Connected(connection) => {
+                connection.arbiter().and_then(|arbiter| arbiter.commit_deadline())
+            }
         }
     }
 
     /// Waits until something happens here or to one of the `extra` descriptors (readable), or the time is over; then does what there
     /// is to do. Says which of `extra` are ready. Take all events afterwards.
-    pub fn wait(&mut self, timeout: Option<Duration>, extra: &[BorrowedFd<'_>]) -> Result<Vec<bool>, ProducerError> {
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        extra: &[BorrowedFd<'_>],
+    ) -> Result<Vec<bool>, ProducerError> {
         let own = self.next_timeout().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = match (timeout, own) {
             (Some(left), Some(right)) => Some(left.min(right)),

@@ -46,6 +46,8 @@ pub(crate) enum Place {
 #[derive(Debug, Default)]
 pub(crate) struct CommitQueue {
     chunks: Vec<FinishedChunk>,
+    /// Copies of chunks that are still being written, and their buffers.
+    unfinished: Vec<(ChunkIndex, u16, Bytes)>,
     patches: Vec<ChunkToPatch>,
     flush_request_id: Option<u64>,
     /// Bytes of shared memory in `chunks`.
@@ -60,6 +62,10 @@ impl CommitQueue {
     pub(crate) fn push_chunk(&mut self, chunk: FinishedChunk, size: usize) {
         self.bytes = self.bytes.saturating_add(size);
         self.chunks.push(chunk);
+    }
+
+    pub(crate) fn push_unfinished(&mut self, index: ChunkIndex, target_buffer: u16, data: Bytes) {
+        self.unfinished.push((index, target_buffer, data));
     }
 
     /// Applies the patches to the chunk, if it is still held, else notes them for the service; `true` if the service is needed.
@@ -98,13 +104,20 @@ impl CommitQueue {
         for chunk in queue.chunks {
             let index = match chunk.place {
                 Place::Held(writer) => writer.complete(),
-                Place::Complete(index) => index,
+                Place::Complete(index) => Ok(index),
+            };
+            // The other process wrote where only this one may.
+            let Ok(index) = index else {
+                continue;
             };
             let data = copy_out.as_mut().map(|copy_out| copy_out(index, chunk.used));
             // Nothing could be copied only if another process wrote to private memory.
             if data != Some(None) {
                 requests.push_chunk(index, chunk.target_buffer, data.flatten());
             }
+        }
+        for (index, target_buffer, data) in queue.unfinished {
+            requests.push_chunk(index, target_buffer, Some(data)).chunk_incomplete = Some(true);
         }
         for patches in queue.patches {
             requests.push_patches(patches);
@@ -157,15 +170,23 @@ impl Requests {
         &mut self.requests[last]
     }
 
-    fn push_chunk(&mut self, index: ChunkIndex, target_buffer: u16, data: Option<Bytes>) {
+    fn push_chunk(
+        &mut self,
+        index: ChunkIndex,
+        target_buffer: u16,
+        data: Option<Bytes>,
+    ) -> &mut ChunksToMove {
         let size = CHUNK_SIZE_ESTIMATE + data.as_ref().map_or(0, Bytes::len);
-        self.last(size).chunks_to_move.push(ChunksToMove {
+        let chunks = &mut self.last(size).chunks_to_move;
+        chunks.push(ChunksToMove {
             page: Some(index.page),
             chunk: Some(index.chunk),
             target_buffer: Some(target_buffer.into()),
             data,
             ..Default::default()
         });
+        let last = chunks.len() - 1;
+        &mut chunks[last]
     }
 
     fn push_patches(&mut self, patches: ChunkToPatch) {

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use ferretto_ipc::client::{Event, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
 use ferretto_ipc::socket::Stream;
@@ -52,6 +51,8 @@ pub(crate) enum ConnectionLost {
     SharedMemory(#[from] ferretto_shm::MemoryError),
     #[error("the service's page size of {kib} KiB does not fit the shared memory: {source}")]
     PageSize { kib: u32, source: ferretto_shm::PageSizeError },
+    #[error("the shared memory cannot be used: {0}")]
+    View(#[from] ferretto_shm::ViewError),
     #[error("the service set tracing up without shared memory")]
     NoSharedMemory,
 }
@@ -122,12 +123,20 @@ impl Connection {
     }
 
     pub(crate) fn poll_fd(&self) -> (BorrowedFd<'_>, PollFlags) {
-        let flags = if self.link.lock().link().wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let flags = if self.link.lock().link().wants_write() {
+            PollFlags::IN | PollFlags::OUT
+        } else {
+            PollFlags::IN
+        };
         (self.fd.as_fd(), flags)
     }
 
     /// Receives and serves what has come. The arbiter's commits are not sent here.
-    pub(crate) fn receive(&mut self, options: &ProducerOptions, instances: &mut Instances) -> Result<(), ConnectionLost> {
+    pub(crate) fn receive(
+        &mut self,
+        options: &ProducerOptions,
+        instances: &mut Instances,
+    ) -> Result<(), ConnectionLost> {
         for _ in 0..MAX_RECEIVES_PER_TURN {
             if instances.events.len() > MAX_QUEUED_EVENTS || !self.link.lock().link().receive()? {
                 break;
@@ -201,7 +210,9 @@ impl Connection {
         };
         let (size, page_size) = match &self.own_memory {
             // The service takes offered memory only if the wishes say the same.
-            Some(memory) => (memory.len() as u32, or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE)),
+            Some(memory) => {
+                (memory.len() as u32, or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE))
+            }
             None => (options.shm_size_hint_bytes, options.page_size_hint_bytes),
         };
         let request = InitializeConnectionRequest {
@@ -214,7 +225,10 @@ impl Connection {
             ..Default::default()
         };
         let mut guard = self.link.lock();
-        let fd = self.own_memory.as_ref().and_then(|memory| memory.as_fd()?.try_clone_to_owned().ok().map(Arc::new));
+        let fd = self
+            .own_memory
+            .as_ref()
+            .and_then(|memory| memory.as_fd()?.try_clone_to_owned().ok().map(Arc::new));
         self.initialize = guard.ask_with_fd("InitializeConnection", &request, fd);
         self.commands = guard.ask("GetAsyncCommand", &GetAsyncCommandRequest::default());
     }
@@ -257,7 +271,9 @@ impl Connection {
                     self.acknowledge_flush(request_id);
                 }
             }
-            Some(Cmd::ClearIncrementalState(clear)) => instances.clear_incremental_state(clear.data_source_ids),
+            Some(Cmd::ClearIncrementalState(clear)) => {
+                instances.clear_incremental_state(clear.data_source_ids)
+            }
             // A command of a newer service.
             None => {}
         }
@@ -266,7 +282,11 @@ impl Connection {
 
     /// Makes the arbiter. The memory is the service's (it comes with a descriptor), the one that this process offered, or private if
     /// the transport cannot share any.
-    fn set_up_tracing(&mut self, setup: &SetupTracing, options: &ProducerOptions) -> Result<(), ConnectionLost> {
+    fn set_up_tracing(
+        &mut self,
+        setup: &SetupTracing,
+        options: &ProducerOptions,
+    ) -> Result<(), ConnectionLost> {
         let fd = self.link.lock().link().connection().take_fd();
         if self.arbiter.is_some() {
             return Ok(());
@@ -282,17 +302,18 @@ impl Connection {
             let memory = SharedMemory::from_fd(fd, Seals::NotRequired)?;
             (Arc::new(memory), setup.shared_buffer_page_size_kb().saturating_mul(1024))
         };
-        let page_size = PageSize::new(page_size as usize)
+        let page_size = PageSize::new(page_size.into())
             .map_err(|source| ConnectionLost::PageSize { kib: page_size / 1024, source })?;
         self.arbiter = Some(Arbiter::new(ArbiterOptions {
             memory,
             page_size,
             emulated: self.emulated,
+            scraping: options.scraping,
             direct_patching: self.direct_patching,
             batch_duration: options.batch_commits_duration,
             link: Arc::clone(&self.link),
             waker: Arc::clone(&self.waker),
-        }));
+        })?);
         Ok(())
     }
 }

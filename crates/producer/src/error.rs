@@ -8,7 +8,9 @@ use ferretto_ipc::address::AddressError;
 #[derive(Debug, thiserror::Error)]
 pub enum ProducerError {
     /// The kernel refused an event descriptor.
-    #[error("cannot create the producer's wake-up descriptor: {0}; is the limit of open files (ulimit -n) reached?")]
+    #[error(
+        "cannot create the producer's wake-up descriptor: {0}; is the limit of open files (ulimit -n) reached?"
+    )]
     Wake(#[source] io::Error),
     /// Waiting failed.
     #[error("cannot wait for the tracing service: {0}")]

@@ -124,7 +124,10 @@ impl Instances {
         }
         let config = decode(raw)?;
         let Some(source) = self.sources.get(config.name()) else {
-            tracing::warn!(name = config.name(), "ignored an instance of a data source that is not registered");
+            tracing::warn!(
+                name = config.name(),
+                "ignored an instance of a data source that is not registered"
+            );
             return None;
         };
         let state = Instance {

@@ -44,7 +44,9 @@ impl PatchList {
     /// The size is known now.
     pub(crate) fn resolve(&mut self, index: PatchIndex, value: [u8; 4]) {
         let position = index.0.wrapping_sub(self.first);
-        if let Some(entry) = usize::try_from(position).ok().and_then(|position| self.entries.get_mut(position)) {
+        if let Some(entry) =
+            usize::try_from(position).ok().and_then(|position| self.entries.get_mut(position))
+        {
             entry.value = Some(value);
         }
     }
@@ -109,6 +111,9 @@ mod tests {
         let first = list.push(7, 0);
         list.push(7, 9);
         list.resolve(first, [5; 4]);
-        assert_eq!(list.take_patched(), [ChunkPatches { chunk_id: 7, patches: vec![(0, [5; 4])], has_more: true }]);
+        assert_eq!(
+            list.take_patched(),
+            [ChunkPatches { chunk_id: 7, patches: vec![(0, [5; 4])], has_more: true }]
+        );
     }
 }

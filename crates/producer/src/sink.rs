@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ferretto_protozero::{LenSlot, MAX_LEN, SMALL_LEN, Sink, varint};
-use ferretto_shm::{ChunkFlags, ChunkWriter, NewChunk};
+use ferretto_shm::{ChunkFlags, ChunkWriter, NewChunk, WRITER_MAX_PACKETS_PER_CHUNK};
 
 use crate::arbiter::{Arbiter, WriterIdentity};
 use crate::patch_list::{PatchIndex, PatchList};
@@ -17,8 +17,6 @@ use crate::policy::ExhaustedPolicy;
 const HEADER_SIZE: usize = 4;
 /// A packet only begins where its header and a few bytes fit, so that no fragment is empty (upstream's value).
 const MIN_ROOM: usize = HEADER_SIZE + 8;
-/// Packets in a chunk: one less than the header can count, because a finished packet is counted together with an empty one behind it.
-const MAX_PACKETS: u16 = 1022;
 /// Sizes below this fit into one byte.
 const ONE_BYTE_LIMIT: usize = 0x80;
 /// A fragment of this size says that its writer gave up (upstream: `kPacketSizeDropPacket`).
@@ -240,7 +238,7 @@ impl ChunkSink {
         };
         if let Some(chunk) = &mut self.chunk {
             chunk.finish_fragment();
-            chunk.writer.set_flags(ChunkFlags::CONTINUES_ON_NEXT);
+            chunk.writer.set_flags(ChunkFlags::LAST_PACKET_CONTINUES_ON_NEXT_CHUNK);
             for open in &mut self.open {
                 if let LenPlace::Here(offset) = open.place {
                     // Chunks are smaller than 64 KiB.
@@ -249,7 +247,7 @@ impl ChunkSink {
             }
         }
         self.return_chunk();
-        next.writer.set_flags(ChunkFlags::CONTINUES_FROM_PREV);
+        next.writer.set_flags(ChunkFlags::FIRST_PACKET_CONTINUES_FROM_PREV_CHUNK);
         next.begin_packet();
         self.chunk = Some(next);
     }
@@ -333,7 +331,14 @@ impl Sink for ChunkSink {
 
     #[inline]
     fn write_small(&mut self, bytes: [u8; SMALL_LEN], len: usize) {
-        self.write(bytes.get(..len).unwrap_or(&bytes));
+        match &mut self.chunk {
+            Some(chunk) if chunk.room() >= SMALL_LEN => {
+                chunk.writer.write_small_at(chunk.position, bytes, len);
+                chunk.position += len;
+                self.written = self.written.wrapping_add(len as u64);
+            }
+            _ => self.write(bytes.get(..len).unwrap_or(&bytes)),
+        }
     }
 
     fn reserve_len(&mut self) -> LenSlot {
@@ -367,7 +372,7 @@ impl Chunk {
     }
 
     fn can_begin_packet(&self) -> bool {
-        self.room() >= MIN_ROOM && self.packets < MAX_PACKETS
+        self.room() >= MIN_ROOM && self.packets < WRITER_MAX_PACKETS_PER_CHUNK
     }
 
     /// Reserves a fragment's size and counts its packet.

@@ -36,7 +36,12 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    pub(crate) fn new(arbiter: Arc<Arbiter>, writer_id: u16, target_buffer: u16, policy: ExhaustedPolicy) -> Self {
+    pub(crate) fn new(
+        arbiter: Arc<Arbiter>,
+        writer_id: u16,
+        target_buffer: u16,
+        policy: ExhaustedPolicy,
+    ) -> Self {
         let identity = WriterIdentity { writer_id, target_buffer };
         Self { sink: ChunkSink::new(arbiter, identity, policy), id: writer_id }
     }

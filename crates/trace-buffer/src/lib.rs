@@ -52,6 +52,8 @@ mod compact;
 mod drain;
 mod evict;
 mod fragments;
+#[cfg(test)]
+mod invariants;
 pub mod loss;
 mod patch;
 mod read;

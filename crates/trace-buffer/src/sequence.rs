@@ -12,7 +12,7 @@ use crate::stats::HistogramIndex;
 ///
 /// Chunks come late by a few places only. When a hostile writer's ids span more than half of their range, no
 /// order exists, and the two ways of searching may disagree; that is its own loss.
-const NEAR_CHUNKS: usize = 256;
+const NEAR_CHUNKS: usize = 64;
 
 /// An emptied queue keeps room for this many chunks, lest every pass of reading allocates anew.
 const KEEP_CHUNKS_CAPACITY: usize = 1024;

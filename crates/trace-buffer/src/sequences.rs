@@ -117,6 +117,17 @@ impl Sequences {
         self.slots.iter_mut().flat_map(Sequence::chunks_mut)
     }
 
+    /// Slot and offset of all chunks.
+    #[cfg(test)]
+    pub(crate) fn all_chunks(&self) -> impl Iterator<Item = (u32, usize)> {
+        let num_empty = self.slots.iter().filter(|sequence| sequence.emptied_as.is_some()).count();
+        assert_eq!(num_empty, self.num_empty);
+        let slots = (0..).zip(&self.slots);
+        slots
+            .flat_map(|(slot, sequence)| (0..sequence.len()).map(move |index| (slot, sequence, index)))
+            .filter_map(|(slot, sequence, index)| sequence.get(index).map(|chunk| (slot, chunk.offset())))
+    }
+
     pub(crate) fn insert_chunk(&mut self, slot: u32, index: usize, chunk: ChunkRef) {
         let sequence = self.get_mut(slot);
         sequence.insert(index, chunk);

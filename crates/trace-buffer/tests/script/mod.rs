@@ -11,7 +11,8 @@
 //! | `compact` | |
 //! | `stats` | `stats`, then ` name=value` for each counter that is not 0 |
 //!
-//! Bytes are hex, `-` for none. Lines that are blank or begin with `#` are skipped.
+//! Bytes are hex, `-` for none; `61*9,00` means nine bytes 61 and a 00. Packets are printed in the same form
+//! without repetitions. Lines that are blank or begin with `#` are skipped.
 
 use std::fmt::Write;
 
@@ -174,15 +175,26 @@ impl<'a> Words<'a> {
     }
 }
 
+/// Hex digits; pieces of them may be separated by commas, and each may be repeated: `9001,61*144`.
 fn from_hex(word: &str) -> Result<Vec<u8>, ScriptError> {
-    if word == "-" {
-        return Ok(Vec::new());
+    let mut bytes = Vec::new();
+    for piece in word.split(',') {
+        let (digits, times) = piece.split_once('*').unwrap_or((piece, "1"));
+        let times = times.parse().map_err(|_| format!("not a number: {times}"))?;
+        let piece = parse_digits(digits).ok_or_else(|| format!("not hex: {digits}"))?;
+        bytes.extend(piece.repeat(times));
     }
-    let (pairs, odd) = word.as_bytes().as_chunks::<2>();
+    Ok(bytes)
+}
+
+fn parse_digits(digits: &str) -> Option<Vec<u8>> {
+    if digits == "-" {
+        return Some(Vec::new());
+    }
+    let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
-    let bytes = odd.is_empty().then(|| pairs.iter().map(byte).collect()).flatten();
-    bytes.ok_or_else(|| format!("not hex: {word}"))
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    odd.is_empty().then(|| bytes.collect()).flatten()
 }
 
 fn to_hex<'a>(slices: impl Iterator<Item = &'a [u8]>) -> String {

@@ -1,0 +1,161 @@
+//! What the buffer promises about sizes, memory and its own state, where a script would be too long.
+
+use ferretto_trace_buffer::{
+    Chunk, ClientIdentity, CreateError, FillPolicy, HISTOGRAM_BUCKETS, ProducerId, TraceBuffer, loss,
+};
+
+fn ring(size_bytes: usize) -> TraceBuffer {
+    TraceBuffer::new(size_bytes, FillPolicy::Ring).expect("a small buffer")
+}
+
+fn copy(buffer: &mut TraceBuffer, writer: u16, chunk_id: u32, num_fragments: u16, payload: &[u8]) {
+    buffer.copy_chunk(&Chunk {
+        producer: ProducerId(1),
+        client: ClientIdentity { uid: 1000, pid: i32::from(writer), machine_id: 0 },
+        writer,
+        chunk_id,
+        num_fragments,
+        flags: 0,
+        complete: true,
+        payload,
+    });
+}
+
+/// Writer and losses of every packet.
+fn read_all(buffer: &mut TraceBuffer) -> Vec<(u16, u32)> {
+    let mut packets = Vec::new();
+    buffer.begin_read();
+    while let Some(packet) = buffer.read_next() {
+        packets.push((packet.writer, packet.loss));
+    }
+    packets
+}
+
+#[test]
+fn sizes_are_rounded_up_to_pages_and_are_below_4_gib() {
+    assert_eq!(ring(0).size(), 4096);
+    assert_eq!(ring(4096).size(), 4096);
+    assert_eq!(ring(4097).size(), 8192);
+    for size_bytes in [(1 << 32) - 1, 1 << 32, usize::MAX] {
+        let made = TraceBuffer::new(size_bytes, FillPolicy::Ring);
+        assert_eq!(made.err(), Some(CreateError::TooLarge { size_bytes }));
+    }
+}
+
+#[test]
+fn memory_is_not_resident_before_it_is_used() {
+    let before = resident_kib();
+    let buffer = ring(1 << 30);
+    let grown = resident_kib().saturating_sub(before);
+    assert!(grown < 16 * 1024, "an empty buffer of 1 GiB took {grown} KiB");
+    assert_eq!(buffer.used_size(), 0);
+}
+
+/// 0 where there is no /proc.
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+#[test]
+fn has_data_stays_true_once_a_chunk_came() {
+    let mut buffer = ring(4096);
+    assert!(!buffer.has_data());
+    copy(&mut buffer, 1, 0, 1, b"\x01a");
+    read_all(&mut buffer);
+    buffer.compact();
+    assert!(buffer.has_data());
+    assert_eq!(buffer.used_size(), 0);
+    assert_eq!(read_all(&mut buffer), []);
+}
+
+#[test]
+fn packets_know_where_they_came_from() {
+    let mut buffer = ring(4096);
+    copy(&mut buffer, 7, 0, 1, b"\x03abc");
+    buffer.begin_read();
+    let packet = buffer.read_next().expect("one packet");
+    assert_eq!((packet.producer, packet.writer), (ProducerId(1), 7));
+    assert_eq!(packet.client, ClientIdentity { uid: 1000, pid: 7, machine_id: 0 });
+    assert_eq!((packet.len(), packet.slices().len()), (3, 1));
+    assert_eq!(packet.to_vec(), b"abc");
+}
+
+#[test]
+fn writing_ends_a_read_pass() {
+    let mut buffer = ring(4096);
+    copy(&mut buffer, 1, 0, 2, b"\x01a\x01b");
+    buffer.begin_read();
+    assert!(buffer.read_next().is_some());
+    copy(&mut buffer, 1, 1, 1, b"\x01c");
+    assert!(buffer.read_next().is_none());
+    assert_eq!(read_all(&mut buffer), [(1, 0), (1, 0)]);
+}
+
+#[test]
+fn reading_without_beginning_gives_nothing() {
+    let mut buffer = ring(4096);
+    copy(&mut buffer, 1, 0, 1, b"\x01a");
+    assert!(buffer.read_next().is_none());
+}
+
+#[test]
+fn gaps_are_known_for_the_1024_writers_that_were_emptied_last() {
+    const WRITERS: u16 = 1153;
+    let mut buffer = ring(1 << 20);
+    (1..=WRITERS).for_each(|writer| copy(&mut buffer, writer, 0, 1, b"\x01a"));
+    assert_eq!(read_all(&mut buffer).len(), usize::from(WRITERS));
+    // One more chunk, and the 129 writers that were emptied first are forgotten.
+    copy(&mut buffer, 20000, 0, 1, b"\x01a");
+    (1..=WRITERS).for_each(|writer| copy(&mut buffer, writer, 2, 1, b"\x01a"));
+
+    let packets = read_all(&mut buffer);
+    let told: Vec<u16> =
+        packets.iter().filter(|(_, losses)| losses & loss::READ_GAP != 0).map(|p| p.0).collect();
+    assert_eq!(told, (130..=WRITERS).collect::<Vec<_>>());
+}
+
+#[test]
+fn up_to_1152_writers_without_chunks_are_all_remembered() {
+    const WRITERS: u16 = 1152;
+    let mut buffer = ring(1 << 20);
+    (1..=WRITERS).for_each(|writer| copy(&mut buffer, writer, 0, 1, b"\x01a"));
+    read_all(&mut buffer);
+    (1..=WRITERS).for_each(|writer| copy(&mut buffer, writer, 2, 1, b"\x01a"));
+    assert!(read_all(&mut buffer).iter().all(|(_, losses)| losses & loss::READ_GAP != 0));
+}
+
+#[test]
+fn histograms_count_payloads_by_size_with_bounds_inclusive() {
+    let mut buffer = ring(1 << 20);
+    copy(&mut buffer, 5, 0, 1, b"\x07aaaaaaa"); // 8 bytes: the first bucket
+    copy(&mut buffer, 5, 1, 1, b"\x08aaaaaaaa"); // 9 bytes: the second
+    copy(&mut buffer, 5, 1, 1, b"\x08aaaaaaaa"); // counted when committed again, too
+    let mut large = vec![0x9f, 0x9c, 0x01]; // 19999 bytes follow; 20002: the last
+    large.resize(20002, 0);
+    copy(&mut buffer, 6, 0, 1, &large);
+
+    let of: Vec<_> =
+        buffer.writer_stats().map(|(producer, writer, histogram)| (producer, writer, *histogram)).collect();
+    assert_eq!((of[0].0, of[0].1), (ProducerId(1), 5));
+    assert_eq!((&of[0].2.counts[..3], &of[0].2.sums_bytes[..3]), (&[1, 2, 0][..], &[8, 18, 0][..]));
+    assert_eq!(of[1].1, 6);
+    assert_eq!(
+        (of[1].2.counts[HISTOGRAM_BUCKETS - 1], of[1].2.sums_bytes[HISTOGRAM_BUCKETS - 1]),
+        (1, 20002)
+    );
+}
+
+/// Chunks in an order that makes every one of them late must not cost a walk over all before it.
+#[test]
+fn late_chunks_and_patches_for_missing_ones_cost_little_in_a_long_sequence() {
+    const CHUNKS: u32 = 100_000;
+    let mut buffer = ring(8 << 20);
+    (0..CHUNKS).for_each(|n| copy(&mut buffer, 1, 2 * CHUNKS - 2 * n, 0, b""));
+    for n in 0..CHUNKS {
+        let patch = ferretto_trace_buffer::Patch { offset: 0, data: [0; 4] };
+        assert!(!buffer.try_patch(ProducerId(1), 1, 2 * n + 1, &[patch], false));
+    }
+    assert_eq!(buffer.stats().chunks_committed_out_of_order, u64::from(CHUNKS) - 1);
+}

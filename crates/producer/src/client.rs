@@ -254,6 +254,11 @@ impl ProducerClient {
         }
     }
 
+    /// Wakes this client's [`wait`](Self::wait) from any thread.
+    pub fn waker(&self) -> ProducerWaker {
+        ProducerWaker { waker: Arc::clone(&self.waker) }
+    }
+
     /// Sends all finished chunks now.
     pub fn commit(&mut self) {
         if let Some(arbiter) = self.arbiter() {
@@ -330,6 +335,19 @@ impl ProducerClient {
         }
         connection.link().lock().flush()?;
         Ok(())
+    }
+}
+
+/// Ends the waiting of a [`ProducerClient`] from any thread.
+#[derive(Debug, Clone)]
+pub struct ProducerWaker {
+    waker: Arc<Waker>,
+}
+
+impl ProducerWaker {
+    /// Makes the current or the next [`wait`](ProducerClient::wait) return at once.
+    pub fn wake(&self) {
+        self.waker.wake();
     }
 }
 

@@ -52,7 +52,7 @@ mod wake;
 mod writer;
 
 pub use arbiter::Arbiter;
-pub use client::ProducerClient;
+pub use client::{ProducerClient, ProducerWaker};
 pub use error::ProducerError;
 pub use event::{InstanceId, ProducerEvent};
 pub use options::{Connector, ProducerOptions, SharedMemorySource};

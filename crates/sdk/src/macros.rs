@@ -1,0 +1,187 @@
+//! Trace points. Each costs one relaxed load while nobody records its category; arguments are not evaluated then.
+
+/// Declares categories with descriptions and tags, and a list of them for [`Builder::categories`](crate::Builder::categories).
+///
+/// ```
+/// ferretto::categories! {
+///     /// All categories of this program.
+///     pub static ALL = {
+///         /// Requests, from the first byte to the last.
+///         NET = "net", "Requests over the network";
+///         DB = "db", "Queries", ["slow"];
+///         MISC = "misc";
+///     }
+/// }
+///
+/// ferretto::instant!(NET, "connected");
+/// assert_eq!(ALL.len(), 3);
+/// assert_eq!(DB.tags(), ["slow"]);
+/// ```
+#[macro_export]
+macro_rules! categories {
+    (
+        $(#[$list_meta:meta])* $list_vis:vis static $list:ident = {
+            $($(#[$meta:meta])* $id:ident = $name:literal $(, $description:literal $(, [$($tag:literal),* $(,)?])?)?;)*
+        }
+    ) => {
+        $(
+            $(#[$meta])*
+            $list_vis static $id: $crate::Category = $crate::Category::new($name)
+                $(.with_description($description) $(.with_tags(&[$($tag),*]))?)?;
+        )*
+        $(#[$list_meta])*
+        $list_vis static $list: &[&$crate::Category] = &[$(&$id),*];
+    };
+}
+
+/// A slice: something that takes from here to the end of the enclosing block.
+///
+/// The category is a text or a declared [`Category`](crate::Category); the name is a text, literal or computed; arguments are
+/// `name = value`.
+///
+/// ```
+/// fn serve(path: &str, body: &[u8]) {
+///     ferretto::slice!("net", "serve", path = path, bytes = body.len());
+///     // … the slice ends with the function.
+/// }
+/// # serve("/", b"");
+/// ```
+#[macro_export]
+macro_rules! slice {
+    ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
+        let _slice = $crate::slice_guard!($category, $name $(, $($arguments)*)?);
+    };
+}
+
+/// A slice as [`slice!`](crate::slice), as an expression: it ends when its value is dropped.
+///
+/// ```
+/// let slice = ferretto::slice_guard!("db", "query", rows = 3);
+/// drop(slice);
+/// ```
+#[macro_export]
+macro_rules! slice_guard {
+    ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
+        $crate::__trace_point!($category, category => {
+            $crate::begin(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
+            $crate::SliceGuard::new(Some(category))
+        } else {
+            $crate::SliceGuard::new(None)
+        })
+    };
+}
+
+/// Something that happens at one moment.
+///
+/// ```
+/// let user = "ann";
+/// ferretto::instant!("app", "login", user = user, attempt = 2, ok = true, load = 0.5);
+/// ferretto::instant!("app", format!("login of {user}"));
+/// ```
+#[macro_export]
+macro_rules! instant {
+    ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
+        $crate::__trace_point!($category, category => {
+            $crate::instant(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
+        } else {})
+    };
+}
+
+/// Begins a slice of this thread that [`end!`](crate::end) ends. Where the two are in one block, [`slice!`](crate::slice) is safer.
+///
+/// ```
+/// ferretto::begin!("app", "frame", number = 7);
+/// ferretto::end!("app");
+/// ```
+#[macro_export]
+macro_rules! begin {
+    ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
+        $crate::__trace_point!($category, category => {
+            $crate::begin(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
+        } else {})
+    };
+}
+
+/// Ends the slice of this thread that was begun last; arguments are added to it.
+#[macro_export]
+macro_rules! end {
+    ($category:tt $(, $($arguments:tt)*)?) => {
+        $crate::__trace_point!($category, category => {
+            $crate::end(category, $crate::__arguments!($($($arguments)*)?));
+        } else {})
+    };
+}
+
+/// Gives a counter a new value, an integer or a float. The counter is a literal name or a [`CounterTrack`](crate::CounterTrack).
+///
+/// ```
+/// use ferretto::{CounterTrack, Unit};
+/// static HEAP: CounterTrack = CounterTrack::new("heap").with_unit(Unit::Bytes);
+/// ferretto::counter!("mem", HEAP, 4096);
+/// ferretto::counter!("mem", "load", 0.25);
+/// ferretto::counter!("mem", "stack", 512, Unit::Bytes);
+/// ```
+#[macro_export]
+macro_rules! counter {
+    ($category:tt, $name:literal, $value:expr $(, $unit:expr)? $(,)?) => {{
+        static TRACK: $crate::CounterTrack = $crate::CounterTrack::new($name)$(.with_unit($unit))?;
+        $crate::counter!($category, TRACK, $value)
+    }};
+    ($category:tt, $track:expr, $value:expr $(,)?) => {
+        $crate::__trace_point!($category, category => {
+            $crate::counter(category, &$track, &$value);
+        } else {})
+    };
+}
+
+/// Whether any session records this category now: for work that is only done for a trace.
+///
+/// ```
+/// if ferretto::enabled!("net") {
+///     // … collect what the trace point says.
+/// }
+/// ```
+#[macro_export]
+macro_rules! enabled {
+    ($category:tt) => {
+        $crate::__trace_point!($category, category => { let _ = category; true } else { false })
+    };
+}
+
+/// A category, literal or declared, and what to do if it is enabled or not.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __trace_point {
+    ($name:literal, $category:ident => $then:block else $otherwise:block) => {{
+        static CATEGORY: $crate::Category = $crate::Category::new($name);
+        let $category = &CATEGORY;
+        if $category.is_enabled() $then else $otherwise
+    }};
+    ($declared:tt, $category:ident => $then:block else $otherwise:block) => {{
+        let $category: &'static $crate::Category = &$declared;
+        if $category.is_enabled() $then else $otherwise
+    }};
+}
+
+/// A name: literals are sent once, others each time.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __name {
+    ($name:literal) => {
+        $crate::Name::Static($name)
+    };
+    ($name:expr) => {
+        $crate::Name::Dynamic(::core::convert::AsRef::<str>::as_ref(&$name))
+    };
+}
+
+/// `name = value` pairs; names are identifiers or literals.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __arguments {
+    (@name $name:ident) => { ::core::stringify!($name) };
+    (@name $name:literal) => { $name };
+    ($($name:tt = $value:expr),* $(,)?) => {
+        &[$(($crate::__arguments!(@name $name), $crate::ToValue::to_value(&$value))),*]
+    };
+}

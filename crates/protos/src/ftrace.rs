@@ -37,8 +37,12 @@ pub struct KnownField {
 /// An ftrace event with a message of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownEvent {
-    /// The kernel's name of the event, without its group.
+    /// The name of its field in `FtraceEvent`: the kernel's name of the event, but for a few groups whose names would collide.
     pub name: &'static str,
+    /// The kernel's group (`sched`).
+    pub group: &'static str,
+    /// The kernel's name of the event within the group (`sched_switch`).
+    pub event: &'static str,
     /// The number of its field in `FtraceEvent`.
     pub field_id: u32,
     /// The scalar fields of its message.
@@ -52,8 +56,37 @@ pub static KNOWN_EVENTS: &[KnownEvent] = include!("generated/known_events.rs");
 ///
 /// ```
 /// let event = ferretto_protos::ftrace::known_event("sched_switch").unwrap();
-/// assert_eq!(event.field_id, 4);
+/// assert_eq!((event.group, event.field_id), ("sched", 4));
 /// ```
 pub fn known_event(name: &str) -> Option<&'static KnownEvent> {
-    KNOWN_EVENTS.binary_search_by(|event| event.name.cmp(name)).ok().map(|index| &KNOWN_EVENTS[index])
+    KNOWN_EVENTS.binary_search_by(|event| event.name.cmp(name)).ok().and_then(|index| KNOWN_EVENTS.get(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_by_name() {
+        assert!(KNOWN_EVENTS.is_sorted_by(|a, b| a.name < b.name));
+        assert!(KNOWN_EVENTS.len() > 500);
+    }
+
+    #[test]
+    fn names_that_would_collide_carry_their_group() {
+        for (name, group, event) in [
+            ("sched_switch", "sched", "sched_switch"),
+            ("sde_tracing_mark_write", "sde", "tracing_mark_write"),
+            ("tracing_mark_write", "mdss", "tracing_mark_write"),
+            ("mali_mali_PM_MCU_ON", "mali", "mali_PM_MCU_ON"),
+            ("hypervisor_hyp_enter", "hypervisor", "hyp_enter"),
+            ("hyp_enter", "hyp", "hyp_enter"),
+            ("kgsl_gpu_frequency", "kgsl", "gpu_frequency"),
+            ("zero", "systrace", "0"),
+        ] {
+            let known = known_event(name).unwrap_or_else(|| panic!("{name} is not in the table"));
+            assert_eq!((known.group, known.event), (group, event), "{name}");
+        }
+        assert!(known_event("generic").is_none());
+    }
 }

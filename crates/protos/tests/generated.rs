@@ -7,13 +7,33 @@ use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 use prost_types::field_descriptor_proto::Type;
-use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
 /// The files of ftrace events that get Rust types; the rest is only in the table of known events, which keeps the build small.
 const TYPED_FTRACE_FILES: &[&str] =
     &["ftrace_event", "ftrace_event_bundle", "ftrace_stats", "ftrace", "generic", "power", "sched", "task"];
 
 const PACKAGE: &str = ".perfetto.protos.";
+
+/// Fields whose Rust type is `bytes` although the schema has a message: what they carry is passed on as it came, so that fields our
+/// schema has not heard of survive. On the wire the two are the same.
+const KEPT_AS_BYTES: &[(&str, &str)] = &[
+    ("AttachResponse", "trace_config"),
+    ("ChangeTraceConfigRequest", "trace_config"),
+    ("EnableTracingRequest", "trace_config"),
+    ("GetAsyncCommandResponse.SetupDataSource", "config"),
+    ("GetAsyncCommandResponse.StartDataSource", "config"),
+    ("RegisterDataSourceRequest", "data_source_descriptor"),
+    ("TracePacket", "trace_config"),
+    ("TracingServiceState.DataSource", "ds_descriptor"),
+    ("UpdateDataSourceRequest", "data_source_descriptor"),
+];
+
+/// Enums of many values that no Rust code names: their fields become plain numbers in Rust.
+const KEPT_AS_NUMBERS: &[&str] = &["AtomId"];
+
+/// Groups whose events carry the group in their name in `FtraceEvent` (upstream: ftrace_proto_gen.cc, EventNameToProtoFieldName).
+const GROUPS_IN_NAMES: &[&str] = &["dpu", "g2d", "hypervisor", "kgsl", "lwis", "mali", "samsung", "sde"];
 
 #[test]
 fn generated_files_are_current() {
@@ -97,10 +117,43 @@ fn top_level_names(file: &FileDescriptorProto) -> Vec<String> {
 fn prost_types_source(files: &FileDescriptorSet) -> Vec<u8> {
     let out = tempdir();
     let mut config = prost_build::Config::new();
-    config.bytes(["."]).out_dir(&out).compile_fds(without_untyped_ftrace(files)).unwrap();
+    config.bytes(["."]).out_dir(&out).compile_fds(as_rust_sees_it(files)).unwrap();
     let source = std::fs::read(out.join("perfetto.protos.rs")).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     source
+}
+
+/// The schema with the substitutions of [`KEPT_AS_BYTES`] and [`KEPT_AS_NUMBERS`].
+fn as_rust_sees_it(files: &FileDescriptorSet) -> FileDescriptorSet {
+    let mut kept = without_untyped_ftrace(files);
+    let mut substituted = 0;
+    for file in &mut kept.file {
+        file.enum_type.retain(|item| !KEPT_AS_NUMBERS.contains(&item.name()));
+        for message in &mut file.message_type {
+            let name = message.name().to_owned();
+            substitute(message, &name, &mut substituted);
+        }
+    }
+    assert_eq!(substituted, KEPT_AS_BYTES.len(), "a field in KEPT_AS_BYTES does not exist");
+    kept
+}
+
+fn substitute(message: &mut DescriptorProto, name: &str, substituted: &mut usize) {
+    for field in &mut message.field {
+        if KEPT_AS_BYTES.contains(&(name, field.name())) {
+            field.set_type(Type::Bytes);
+            field.type_name = None;
+            *substituted += 1;
+        } else if field.type_name().strip_prefix(PACKAGE).is_some_and(|name| KEPT_AS_NUMBERS.contains(&name))
+        {
+            field.set_type(Type::Int32);
+            field.type_name = None;
+        }
+    }
+    for nested in &mut message.nested_type {
+        let name = format!("{name}.{}", nested.name());
+        substitute(nested, &name, substituted);
+    }
 }
 
 fn tempdir() -> PathBuf {
@@ -163,47 +216,58 @@ fn snake_case(name: &str) -> String {
 
 /// The table from kernel events to the messages that have a place of their own in `FtraceEvent`.
 fn known_events(files: &FileDescriptorSet) -> String {
-    let messages: std::collections::BTreeMap<String, &DescriptorProto> = files
-        .file
-        .iter()
-        .flat_map(|file| &file.message_type)
-        .map(|message| (format!("{PACKAGE}{}", message.name()), message))
-        .collect();
-    let event = messages[".perfetto.protos.FtraceEvent"];
-    let mut rows: Vec<(String, String)> = event
-        .field
-        .iter()
-        .filter(|field| field.r#type() == Type::Message)
-        .filter_map(|field| Some((field.name().to_owned(), known_event(field, messages.get(field.type_name())?))))
-        .collect();
-    rows.sort();
-    let mut out = String::from("// Generated from the .proto files by tests/generated.rs; do not edit.\n&[\n");
-    for (_, row) in rows {
-        out += &row;
+    let mut messages = std::collections::BTreeMap::new();
+    for file in &files.file {
+        let stem = file.name().rsplit('/').next().unwrap().strip_suffix(".proto").unwrap();
+        for message in &file.message_type {
+            messages.insert(format!("{PACKAGE}{}", message.name()), (stem, message));
+        }
     }
-    out + "]\n"
+    let (_, event) = messages[".perfetto.protos.FtraceEvent"];
+    let mut rows = std::collections::BTreeMap::new();
+    for field in event.field.iter().filter(|field| field.r#type() == Type::Message) {
+        let (stem, message) = messages[field.type_name()];
+        // The envelopes for events that have no message; not events of the kernel.
+        if stem != "generic" {
+            rows.insert(field.name().to_owned(), known_event(field, stem, message));
+        }
+    }
+    let rows: String = rows.into_values().collect();
+    format!("// Generated from the .proto files by tests/generated.rs; do not edit.\n&[\n{rows}]\n")
 }
 
-fn known_event(field: &prost_types::FieldDescriptorProto, message: &DescriptorProto) -> String {
-    let mut fields = String::new();
-    for inner in &message.field {
-        let repeated = inner.label() == prost_types::field_descriptor_proto::Label::Repeated;
-        if repeated || inner.r#type() == Type::Message {
-            continue;
+/// The kernel's group and name of an event: the events of a group lie in the file named after it.
+fn kernel_names<'a>(field_name: &'a str, stem: &'a str) -> (&'a str, &'a str) {
+    let in_name = GROUPS_IN_NAMES
+        .iter()
+        .find(|group| field_name.strip_prefix(**group).is_some_and(|rest| rest.starts_with('_')));
+    match in_name {
+        Some(group) if stem == *group || (*group == "hypervisor" && stem == "hyp") => {
+            (group, &field_name[group.len() + 1..])
         }
-        let kind = format!("{:?}", inner.r#type());
-        write!(
-            fields,
-            "KnownField {{ name: \"{}\", number: {}, kind: FieldKind::{kind} }}, ",
-            inner.name(),
-            inner.number()
-        )
-        .unwrap();
+        _ if field_name == "zero" => (stem, "0"),
+        _ => (stem, field_name),
     }
+}
+
+fn known_event(field: &FieldDescriptorProto, stem: &str, message: &DescriptorProto) -> String {
+    let fields: Vec<String> = message
+        .field
+        .iter()
+        .map(|inner| {
+            format!(
+                "KnownField {{ name: {:?}, number: {}, kind: FieldKind::{:?} }}",
+                inner.name(),
+                inner.number(),
+                inner.r#type()
+            )
+        })
+        .collect();
+    let (group, event) = kernel_names(field.name(), stem);
     format!(
-        "    KnownEvent {{ name: \"{}\", field_id: {}, fields: &[{}] }},\n",
+        "    KnownEvent {{ name: {:?}, group: {group:?}, event: {event:?}, field_id: {}, fields: &[{}] }},\n",
         field.name(),
         field.number(),
-        fields.trim_end_matches(", ")
+        fields.join(", ")
     )
 }

@@ -218,131 +218,6 @@ pub mod data_source_descriptor {
     /// `DataSourceDescriptor.ftrace_descriptor`.
     pub const FTRACE_DESCRIPTOR: u32 = 8;
 }
-/// Field numbers of `FileDescriptorSet`.
-pub mod file_descriptor_set {
-    /// `FileDescriptorSet.file`.
-    pub const FILE: u32 = 1;
-}
-/// Field numbers of `FileDescriptorProto`.
-pub mod file_descriptor_proto {
-    /// `FileDescriptorProto.name`.
-    pub const NAME: u32 = 1;
-    /// `FileDescriptorProto.package`.
-    pub const PACKAGE: u32 = 2;
-    /// `FileDescriptorProto.dependency`.
-    pub const DEPENDENCY: u32 = 3;
-    /// `FileDescriptorProto.public_dependency`.
-    pub const PUBLIC_DEPENDENCY: u32 = 10;
-    /// `FileDescriptorProto.weak_dependency`.
-    pub const WEAK_DEPENDENCY: u32 = 11;
-    /// `FileDescriptorProto.message_type`.
-    pub const MESSAGE_TYPE: u32 = 4;
-    /// `FileDescriptorProto.enum_type`.
-    pub const ENUM_TYPE: u32 = 5;
-    /// `FileDescriptorProto.extension`.
-    pub const EXTENSION: u32 = 7;
-}
-/// Field numbers of `DescriptorProto`.
-pub mod descriptor_proto {
-    /// `DescriptorProto.name`.
-    pub const NAME: u32 = 1;
-    /// `DescriptorProto.field`.
-    pub const FIELD: u32 = 2;
-    /// `DescriptorProto.extension`.
-    pub const EXTENSION: u32 = 6;
-    /// `DescriptorProto.nested_type`.
-    pub const NESTED_TYPE: u32 = 3;
-    /// `DescriptorProto.enum_type`.
-    pub const ENUM_TYPE: u32 = 4;
-    /// `DescriptorProto.oneof_decl`.
-    pub const ONEOF_DECL: u32 = 8;
-    /// `DescriptorProto.reserved_range`.
-    pub const RESERVED_RANGE: u32 = 9;
-    /// `DescriptorProto.reserved_name`.
-    pub const RESERVED_NAME: u32 = 10;
-    /// Field numbers of `ReservedRange`.
-    pub mod reserved_range {
-        /// `ReservedRange.start`.
-        pub const START: u32 = 1;
-        /// `ReservedRange.end`.
-        pub const END: u32 = 2;
-    }
-}
-/// Field numbers of `UninterpretedOption`.
-pub mod uninterpreted_option {
-    /// `UninterpretedOption.name`.
-    pub const NAME: u32 = 2;
-    /// `UninterpretedOption.identifier_value`.
-    pub const IDENTIFIER_VALUE: u32 = 3;
-    /// `UninterpretedOption.positive_int_value`.
-    pub const POSITIVE_INT_VALUE: u32 = 4;
-    /// `UninterpretedOption.negative_int_value`.
-    pub const NEGATIVE_INT_VALUE: u32 = 5;
-    /// `UninterpretedOption.double_value`.
-    pub const DOUBLE_VALUE: u32 = 6;
-    /// `UninterpretedOption.string_value`.
-    pub const STRING_VALUE: u32 = 7;
-    /// `UninterpretedOption.aggregate_value`.
-    pub const AGGREGATE_VALUE: u32 = 8;
-    /// Field numbers of `NamePart`.
-    pub mod name_part {
-        /// `NamePart.name_part`.
-        pub const NAME_PART: u32 = 1;
-        /// `NamePart.is_extension`.
-        pub const IS_EXTENSION: u32 = 2;
-    }
-}
-/// Field numbers of `FieldOptions`.
-pub mod field_options {
-    /// `FieldOptions.packed`.
-    pub const PACKED: u32 = 2;
-    /// `FieldOptions.uninterpreted_option`.
-    pub const UNINTERPRETED_OPTION: u32 = 999;
-}
-/// Field numbers of `FieldDescriptorProto`.
-pub mod field_descriptor_proto {
-    /// `FieldDescriptorProto.name`.
-    pub const NAME: u32 = 1;
-    /// `FieldDescriptorProto.number`.
-    pub const NUMBER: u32 = 3;
-    /// `FieldDescriptorProto.label`.
-    pub const LABEL: u32 = 4;
-    /// `FieldDescriptorProto.type`.
-    pub const TYPE: u32 = 5;
-    /// `FieldDescriptorProto.type_name`.
-    pub const TYPE_NAME: u32 = 6;
-    /// `FieldDescriptorProto.extendee`.
-    pub const EXTENDEE: u32 = 2;
-    /// `FieldDescriptorProto.default_value`.
-    pub const DEFAULT_VALUE: u32 = 7;
-    /// `FieldDescriptorProto.options`.
-    pub const OPTIONS: u32 = 8;
-    /// `FieldDescriptorProto.oneof_index`.
-    pub const ONEOF_INDEX: u32 = 9;
-}
-/// Field numbers of `OneofDescriptorProto`.
-pub mod oneof_descriptor_proto {
-    /// `OneofDescriptorProto.name`.
-    pub const NAME: u32 = 1;
-    /// `OneofDescriptorProto.options`.
-    pub const OPTIONS: u32 = 2;
-}
-/// Field numbers of `EnumDescriptorProto`.
-pub mod enum_descriptor_proto {
-    /// `EnumDescriptorProto.name`.
-    pub const NAME: u32 = 1;
-    /// `EnumDescriptorProto.value`.
-    pub const VALUE: u32 = 2;
-    /// `EnumDescriptorProto.reserved_name`.
-    pub const RESERVED_NAME: u32 = 5;
-}
-/// Field numbers of `EnumValueDescriptorProto`.
-pub mod enum_value_descriptor_proto {
-    /// `EnumValueDescriptorProto.name`.
-    pub const NAME: u32 = 1;
-    /// `EnumValueDescriptorProto.number`.
-    pub const NUMBER: u32 = 2;
-}
 /// Field numbers of `ObservableEvents`.
 pub mod observable_events {
     /// `ObservableEvents.instance_state_changes`.
@@ -454,6 +329,8 @@ pub mod system_info {
     pub const ANDROID_DEVICE_MANUFACTURER: u32 = 14;
     /// `SystemInfo.android_soc_model`.
     pub const ANDROID_SOC_MODEL: u32 = 9;
+    /// `SystemInfo.device_tree_compatibles`.
+    pub const DEVICE_TREE_COMPATIBLES: u32 = 18;
     /// `SystemInfo.android_guest_soc_model`.
     pub const ANDROID_GUEST_SOC_MODEL: u32 = 13;
     /// `SystemInfo.android_hardware_revision`.
@@ -480,8 +357,6 @@ pub mod system_info {
     pub const SYSTEM_RAM_BYTES: u32 = 16;
     /// `SystemInfo.machine_name`.
     pub const MACHINE_NAME: u32 = 17;
-    /// `SystemInfo.device_tree_compatibles`.
-    pub const DEVICE_TREE_COMPATIBLES: u32 = 18;
 }
 /// Field numbers of `TraceAttributes`.
 pub mod trace_attributes {
@@ -553,12 +428,6 @@ pub mod trace_stats {
         pub const CHUNKS_REWRITTEN: u32 = 10;
         /// `BufferStats.chunks_relocated`.
         pub const CHUNKS_RELOCATED: u32 = 20;
-        /// `BufferStats.oversized_packets_dropped`.
-        pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
-        /// `BufferStats.compactions`.
-        pub const COMPACTIONS: u32 = 23;
-        /// `BufferStats.compactions_skipped`.
-        pub const COMPACTIONS_SKIPPED: u32 = 24;
         /// `BufferStats.chunks_overwritten`.
         pub const CHUNKS_OVERWRITTEN: u32 = 3;
         /// `BufferStats.chunks_discarded`.
@@ -569,6 +438,10 @@ pub mod trace_stats {
         pub const CHUNKS_COMMITTED_OUT_OF_ORDER: u32 = 11;
         /// `BufferStats.write_wrap_count`.
         pub const WRITE_WRAP_COUNT: u32 = 4;
+        /// `BufferStats.compactions`.
+        pub const COMPACTIONS: u32 = 23;
+        /// `BufferStats.compactions_skipped`.
+        pub const COMPACTIONS_SKIPPED: u32 = 24;
         /// `BufferStats.patches_succeeded`.
         pub const PATCHES_SUCCEEDED: u32 = 5;
         /// `BufferStats.patches_failed`.
@@ -581,6 +454,8 @@ pub mod trace_stats {
         pub const ABI_VIOLATIONS: u32 = 9;
         /// `BufferStats.trace_writer_packet_loss`.
         pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
+        /// `BufferStats.oversized_packets_dropped`.
+        pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
     }
     /// Field numbers of `WriterStats`.
     pub mod writer_stats {
@@ -950,6 +825,15 @@ pub mod etw_config {
     pub const DISK_PROVIDER_EVENTS: u32 = 6;
     /// `EtwConfig.system_io_provider_events`.
     pub const SYSTEM_IO_PROVIDER_EVENTS: u32 = 7;
+    /// `EtwConfig.stack_sampling_debug_ids`.
+    pub const STACK_SAMPLING_DEBUG_IDS: u32 = 8;
+    /// Field numbers of `DebugId`.
+    pub mod debug_id {
+        /// `DebugId.path`.
+        pub const PATH: u32 = 1;
+        /// `DebugId.debug_id`.
+        pub const DEBUG_ID: u32 = 2;
+    }
 }
 /// Field numbers of `FrozenFtraceConfig`.
 pub mod frozen_ftrace_config {
@@ -1107,6 +991,8 @@ pub mod gpu_render_stages_config {
     pub const LOW_OVERHEAD: u32 = 2;
     /// `GpuRenderStagesConfig.trace_metrics`.
     pub const TRACE_METRICS: u32 = 3;
+    /// `GpuRenderStagesConfig.drawcall_stages`.
+    pub const DRAWCALL_STAGES: u32 = 4;
 }
 /// Field numbers of `VulkanMemoryConfig`.
 pub mod vulkan_memory_config {
@@ -1390,6 +1276,33 @@ pub mod perf_event_config {
         pub const PROCESS_SHARD_COUNT: u32 = 6;
     }
 }
+/// Field numbers of `ProcessSmapsConfig`.
+pub mod process_smaps_config {
+    /// `ProcessSmapsConfig.smaps_config`.
+    pub const SMAPS_CONFIG: u32 = 1;
+    /// `ProcessSmapsConfig.scope`.
+    pub const SCOPE: u32 = 2;
+    /// `ProcessSmapsConfig.read_period_ms`.
+    pub const READ_PERIOD_MS: u32 = 3;
+    /// `ProcessSmapsConfig.max_processes_per_period`.
+    pub const MAX_PROCESSES_PER_PERIOD: u32 = 4;
+    /// Field numbers of `Scope`.
+    pub mod scope {
+        /// `Scope.target_cmdline`.
+        pub const TARGET_CMDLINE: u32 = 1;
+        /// `Scope.target_uid`.
+        pub const TARGET_UID: u32 = 2;
+        /// Field numbers of `UidRange`.
+        pub mod uid_range {
+            /// `UidRange.min_uid`.
+            pub const MIN_UID: u32 = 1;
+            /// `UidRange.max_uid`.
+            pub const MAX_UID: u32 = 2;
+            /// `UidRange.android_match_across_profiles`.
+            pub const ANDROID_MATCH_ACROSS_PROFILES: u32 = 3;
+        }
+    }
+}
 /// Field numbers of `ProtoVmConfig`.
 pub mod proto_vm_config {
     /// `ProtoVmConfig.memory_limit_kb`.
@@ -1563,6 +1476,10 @@ pub mod data_source_config {
     pub const PRIORITY_BOOST: u32 = 10;
     /// `DataSourceConfig.protovm_config`.
     pub const PROTOVM_CONFIG: u32 = 12;
+    /// `DataSourceConfig.supports_tracing_v2`.
+    pub const SUPPORTS_TRACING_V2: u32 = 147;
+    /// `DataSourceConfig.experimental_tracing_v2`.
+    pub const EXPERIMENTAL_TRACING_V2: u32 = 148;
     /// `DataSourceConfig.ftrace_config`.
     pub const FTRACE_CONFIG: u32 = 100;
     /// `DataSourceConfig.inode_file_config`.
@@ -1653,21 +1570,37 @@ pub mod data_source_config {
     pub const CHROMIUM_SAMPLING_HEAP_PROFILER: u32 = 144;
     /// `DataSourceConfig.android_process_state_config`.
     pub const ANDROID_PROCESS_STATE_CONFIG: u32 = 145;
-    /// `DataSourceConfig.supports_tracing_v2`.
-    pub const SUPPORTS_TRACING_V2: u32 = 147;
-    /// `DataSourceConfig.experimental_tracing_v2`.
-    pub const EXPERIMENTAL_TRACING_V2: u32 = 148;
+    /// `DataSourceConfig.process_smaps_config`.
+    pub const PROCESS_SMAPS_CONFIG: u32 = 146;
     /// `DataSourceConfig.qnx_config`.
     pub const QNX_CONFIG: u32 = 150;
     /// `DataSourceConfig.legacy_config`.
     pub const LEGACY_CONFIG: u32 = 1000;
     /// `DataSourceConfig.for_testing`.
     pub const FOR_TESTING: u32 = 1001;
+    /// Field numbers of `ExperimentalTracingV2Config`.
+    pub mod experimental_tracing_v2_config {
+        /// `ExperimentalTracingV2Config.use_v2_probability_percent`.
+        pub const USE_V2_PROBABILITY_PERCENT: u32 = 1;
+        /// `ExperimentalTracingV2Config.chunk_size_options`.
+        pub const CHUNK_SIZE_OPTIONS: u32 = 2;
+        /// `ExperimentalTracingV2Config.drain_occupancy_percent`.
+        pub const DRAIN_OCCUPANCY_PERCENT: u32 = 3;
+        /// Field numbers of `ChunkSizeOption`.
+        pub mod chunk_size_option {
+            /// `ChunkSizeOption.size_bytes`.
+            pub const SIZE_BYTES: u32 = 1;
+            /// `ChunkSizeOption.weight`.
+            pub const WEIGHT: u32 = 2;
+        }
+    }
 }
 /// Field numbers of `TraceConfig`.
 pub mod trace_config {
     /// `TraceConfig.buffers`.
     pub const BUFFERS: u32 = 1;
+    /// `TraceConfig.experimental_trace_buffer_v2_compaction`.
+    pub const EXPERIMENTAL_TRACE_BUFFER_V2_COMPACTION: u32 = 50;
     /// `TraceConfig.data_sources`.
     pub const DATA_SOURCES: u32 = 2;
     /// `TraceConfig.builtin_data_sources`.
@@ -1752,8 +1685,6 @@ pub mod trace_config {
     pub const TRACE_ATTRIBUTES: u32 = 48;
     /// `TraceConfig.persist_trace_across_reboots`.
     pub const PERSIST_TRACE_ACROSS_REBOOTS: u32 = 49;
-    /// `TraceConfig.experimental_trace_buffer_v2_compaction`.
-    pub const EXPERIMENTAL_TRACE_BUFFER_V2_COMPACTION: u32 = 50;
     /// Field numbers of `BufferConfig`.
     pub mod buffer_config {
         /// `BufferConfig.size_kb`.
@@ -2293,6 +2224,64 @@ pub mod ipc_frame {
         pub const MACHINE_NAME: u32 = 4;
     }
 }
+/// Field numbers of `CompileConfig`.
+pub mod compile_config {
+    /// `CompileConfig.root_message`.
+    pub const ROOT_MESSAGE: u32 = 1;
+    /// `CompileConfig.commands`.
+    pub const COMMANDS: u32 = 2;
+}
+/// Field numbers of `CompileCommand`.
+pub mod compile_command {
+    /// `CompileCommand.del`.
+    pub const DEL: u32 = 1;
+    /// `CompileCommand.enter_scope`.
+    pub const ENTER_SCOPE: u32 = 2;
+    /// `CompileCommand.merge`.
+    pub const MERGE: u32 = 3;
+    /// `CompileCommand.set`.
+    pub const SET: u32 = 4;
+    /// `CompileCommand.abort_level`.
+    pub const ABORT_LEVEL: u32 = 5;
+}
+/// Field numbers of `CompileCommandDel`.
+pub mod compile_command_del {
+    /// `CompileCommandDel.src`.
+    pub const SRC: u32 = 1;
+    /// `CompileCommandDel.dst`.
+    pub const DST: u32 = 2;
+    /// `CompileCommandDel.if_src_present`.
+    pub const IF_SRC_PRESENT: u32 = 3;
+    /// `CompileCommandDel.dst_key_field`.
+    pub const DST_KEY_FIELD: u32 = 4;
+}
+/// Field numbers of `CompileCommandEnterScope`.
+pub mod compile_command_enter_scope {
+    /// `CompileCommandEnterScope.src`.
+    pub const SRC: u32 = 1;
+    /// `CompileCommandEnterScope.dst`.
+    pub const DST: u32 = 2;
+    /// `CompileCommandEnterScope.commands`.
+    pub const COMMANDS: u32 = 3;
+}
+/// Field numbers of `CompileCommandMerge`.
+pub mod compile_command_merge {
+    /// `CompileCommandMerge.src`.
+    pub const SRC: u32 = 1;
+    /// `CompileCommandMerge.dst`.
+    pub const DST: u32 = 2;
+    /// `CompileCommandMerge.recursive`.
+    pub const RECURSIVE: u32 = 3;
+    /// `CompileCommandMerge.key_field`.
+    pub const KEY_FIELD: u32 = 4;
+}
+/// Field numbers of `CompileCommandSet`.
+pub mod compile_command_set {
+    /// `CompileCommandSet.src`.
+    pub const SRC: u32 = 1;
+    /// `CompileCommandSet.dst`.
+    pub const DST: u32 = 2;
+}
 /// Field numbers of `ClockSnapshot`.
 pub mod clock_snapshot {
     /// `ClockSnapshot.clocks`.
@@ -2319,24 +2308,6 @@ pub mod extension_descriptor {
     pub const EXTENSION_SET_GZIP: u32 = 2;
     /// `ExtensionDescriptor.file_name`.
     pub const FILE_NAME: u32 = 3;
-}
-/// Field numbers of `InodeFileMap`.
-pub mod inode_file_map {
-    /// `InodeFileMap.block_device_id`.
-    pub const BLOCK_DEVICE_ID: u32 = 1;
-    /// `InodeFileMap.mount_points`.
-    pub const MOUNT_POINTS: u32 = 2;
-    /// `InodeFileMap.entries`.
-    pub const ENTRIES: u32 = 3;
-    /// Field numbers of `Entry`.
-    pub mod entry {
-        /// `Entry.inode_number`.
-        pub const INODE_NUMBER: u32 = 1;
-        /// `Entry.paths`.
-        pub const PATHS: u32 = 2;
-        /// `Entry.type`.
-        pub const TYPE: u32 = 3;
-    }
 }
 /// Field numbers of `PrintFtraceEvent`.
 pub mod print_ftrace_event {
@@ -2733,6 +2704,14 @@ pub mod sched_wakeup_task_attr_ftrace_event {
     pub const UCLAMP_MIN: u32 = 4;
     /// `SchedWakeupTaskAttrFtraceEvent.vruntime`.
     pub const VRUNTIME: u32 = 5;
+    /// `SchedWakeupTaskAttrFtraceEvent.sched_qos_user_defined_flag`.
+    pub const SCHED_QOS_USER_DEFINED_FLAG: u32 = 6;
+    /// `SchedWakeupTaskAttrFtraceEvent.rampup_multiplier`.
+    pub const RAMPUP_MULTIPLIER: u32 = 7;
+    /// `SchedWakeupTaskAttrFtraceEvent.effect_rampup_multiplier`.
+    pub const EFFECT_RAMPUP_MULTIPLIER: u32 = 8;
+    /// `SchedWakeupTaskAttrFtraceEvent.tag_nice`.
+    pub const TAG_NICE: u32 = 9;
 }
 /// Field numbers of `SchedGroupTrackerFtraceEvent`.
 pub mod sched_group_tracker_ftrace_event {
@@ -2990,6 +2969,31 @@ pub mod interned_string {
     /// `InternedString.str`.
     pub const STR: u32 = 2;
 }
+/// Field numbers of `Line`.
+pub mod line {
+    /// `Line.function_name`.
+    pub const FUNCTION_NAME: u32 = 1;
+    /// `Line.source_file_name`.
+    pub const SOURCE_FILE_NAME: u32 = 2;
+    /// `Line.line_number`.
+    pub const LINE_NUMBER: u32 = 3;
+}
+/// Field numbers of `AddressSymbols`.
+pub mod address_symbols {
+    /// `AddressSymbols.address`.
+    pub const ADDRESS: u32 = 1;
+    /// `AddressSymbols.lines`.
+    pub const LINES: u32 = 2;
+}
+/// Field numbers of `ModuleSymbols`.
+pub mod module_symbols {
+    /// `ModuleSymbols.path`.
+    pub const PATH: u32 = 1;
+    /// `ModuleSymbols.build_id`.
+    pub const BUILD_ID: u32 = 2;
+    /// `ModuleSymbols.address_symbols`.
+    pub const ADDRESS_SYMBOLS: u32 = 3;
+}
 /// Field numbers of `Mapping`.
 pub mod mapping {
     /// `Mapping.iid`.
@@ -3034,6 +3038,108 @@ pub mod callstack {
     pub const IID: u32 = 1;
     /// `Callstack.frame_ids`.
     pub const FRAME_IDS: u32 = 2;
+}
+/// Field numbers of `InlineCallstack`.
+pub mod inline_callstack {
+    /// `InlineCallstack.frames`.
+    pub const FRAMES: u32 = 1;
+    /// Field numbers of `Frame`.
+    pub mod frame {
+        /// `Frame.function_name`.
+        pub const FUNCTION_NAME: u32 = 1;
+        /// `Frame.source_file`.
+        pub const SOURCE_FILE: u32 = 2;
+        /// `Frame.line_number`.
+        pub const LINE_NUMBER: u32 = 3;
+    }
+}
+/// Field numbers of `StackSample`.
+pub mod stack_sample {
+    /// `StackSample.task_context`.
+    pub const TASK_CONTEXT: u32 = 1;
+    /// `StackSample.task_context_iid`.
+    pub const TASK_CONTEXT_IID: u32 = 2;
+    /// `StackSample.execution_context`.
+    pub const EXECUTION_CONTEXT: u32 = 3;
+    /// `StackSample.execution_context_iid`.
+    pub const EXECUTION_CONTEXT_IID: u32 = 4;
+    /// `StackSample.callstack`.
+    pub const CALLSTACK: u32 = 5;
+    /// `StackSample.callstack_iid`.
+    pub const CALLSTACK_IID: u32 = 6;
+    /// `StackSample.unwind_error`.
+    pub const UNWIND_ERROR: u32 = 7;
+    /// `StackSample.unwind_error_iid`.
+    pub const UNWIND_ERROR_IID: u32 = 8;
+    /// `StackSample.primary_descriptor`.
+    pub const PRIMARY_DESCRIPTOR: u32 = 9;
+    /// `StackSample.primary_descriptor_iid`.
+    pub const PRIMARY_DESCRIPTOR_IID: u32 = 10;
+    /// `StackSample.primary_weight`.
+    pub const PRIMARY_WEIGHT: u32 = 11;
+    /// `StackSample.follower_descriptors`.
+    pub const FOLLOWER_DESCRIPTORS: u32 = 12;
+    /// `StackSample.follower_descriptor_iids`.
+    pub const FOLLOWER_DESCRIPTOR_IIDS: u32 = 13;
+    /// `StackSample.follower_weights`.
+    pub const FOLLOWER_WEIGHTS: u32 = 14;
+    /// Field numbers of `TaskContext`.
+    pub mod task_context {
+        /// `TaskContext.iid`.
+        pub const IID: u32 = 1;
+        /// `TaskContext.pid`.
+        pub const PID: u32 = 2;
+        /// `TaskContext.tid`.
+        pub const TID: u32 = 3;
+        /// `TaskContext.async_id`.
+        pub const ASYNC_ID: u32 = 4;
+    }
+    /// Field numbers of `AsyncContextDescriptor`.
+    pub mod async_context_descriptor {
+        /// `AsyncContextDescriptor.iid`.
+        pub const IID: u32 = 1;
+        /// `AsyncContextDescriptor.name`.
+        pub const NAME: u32 = 2;
+        /// `AsyncContextDescriptor.kind`.
+        pub const KIND: u32 = 3;
+        /// `AsyncContextDescriptor.parent_iid`.
+        pub const PARENT_IID: u32 = 4;
+    }
+    /// Field numbers of `ExecutionContext`.
+    pub mod execution_context {
+        /// `ExecutionContext.iid`.
+        pub const IID: u32 = 1;
+        /// `ExecutionContext.cpu`.
+        pub const CPU: u32 = 2;
+        /// `ExecutionContext.mode`.
+        pub const MODE: u32 = 3;
+    }
+    /// Field numbers of `CounterDescriptor`.
+    pub mod counter_descriptor {
+        /// `CounterDescriptor.iid`.
+        pub const IID: u32 = 1;
+        /// `CounterDescriptor.name`.
+        pub const NAME: u32 = 2;
+        /// `CounterDescriptor.unit`.
+        pub const UNIT: u32 = 3;
+        /// `CounterDescriptor.unit_str`.
+        pub const UNIT_STR: u32 = 4;
+        /// `CounterDescriptor.unit_multiplier`.
+        pub const UNIT_MULTIPLIER: u32 = 5;
+        /// `CounterDescriptor.description`.
+        pub const DESCRIPTION: u32 = 6;
+        /// `CounterDescriptor.scope`.
+        pub const SCOPE: u32 = 7;
+    }
+}
+/// Field numbers of `StackSampleDefaults`.
+pub mod stack_sample_defaults {
+    /// `StackSampleDefaults.source`.
+    pub const SOURCE: u32 = 1;
+    /// `StackSampleDefaults.primary_descriptor`.
+    pub const PRIMARY_DESCRIPTOR: u32 = 2;
+    /// `StackSampleDefaults.follower_descriptors`.
+    pub const FOLLOWER_DESCRIPTORS: u32 = 3;
 }
 /// Field numbers of `DebugAnnotation`.
 pub mod debug_annotation {
@@ -3119,15 +3225,6 @@ pub mod log_message_body {
     /// `LogMessageBody.body`.
     pub const BODY: u32 = 2;
 }
-/// Field numbers of `UnsymbolizedSourceLocation`.
-pub mod unsymbolized_source_location {
-    /// `UnsymbolizedSourceLocation.iid`.
-    pub const IID: u32 = 1;
-    /// `UnsymbolizedSourceLocation.mapping_id`.
-    pub const MAPPING_ID: u32 = 2;
-    /// `UnsymbolizedSourceLocation.rel_pc`.
-    pub const REL_PC: u32 = 3;
-}
 /// Field numbers of `SourceLocation`.
 pub mod source_location {
     /// `SourceLocation.iid`.
@@ -3138,15 +3235,6 @@ pub mod source_location {
     pub const FUNCTION_NAME: u32 = 3;
     /// `SourceLocation.line_number`.
     pub const LINE_NUMBER: u32 = 4;
-}
-/// Field numbers of `Screenshot`.
-pub mod screenshot {
-    /// `Screenshot.jpg_image`.
-    pub const JPG_IMAGE: u32 = 1;
-    /// `Screenshot.pam_image`.
-    pub const PAM_IMAGE: u32 = 2;
-    /// `Screenshot.ppm_image`.
-    pub const PPM_IMAGE: u32 = 3;
 }
 /// Field numbers of `TaskExecution`.
 pub mod task_execution {
@@ -3205,8 +3293,6 @@ pub mod track_event {
     pub const TASK_EXECUTION: u32 = 5;
     /// `TrackEvent.log_message`.
     pub const LOG_MESSAGE: u32 = 21;
-    /// `TrackEvent.screenshot`.
-    pub const SCREENSHOT: u32 = 50;
     /// `TrackEvent.source_location`.
     pub const SOURCE_LOCATION: u32 = 33;
     /// `TrackEvent.source_location_iid`.
@@ -3326,10 +3412,16 @@ pub mod interned_data {
     pub const FRAMES: u32 = 6;
     /// `InternedData.callstacks`.
     pub const CALLSTACKS: u32 = 7;
+    /// `InternedData.stack_sample_task_contexts`.
+    pub const STACK_SAMPLE_TASK_CONTEXTS: u32 = 48;
+    /// `InternedData.stack_sample_execution_contexts`.
+    pub const STACK_SAMPLE_EXECUTION_CONTEXTS: u32 = 49;
+    /// `InternedData.stack_sample_counter_descriptors`.
+    pub const STACK_SAMPLE_COUNTER_DESCRIPTORS: u32 = 50;
+    /// `InternedData.stack_sample_async_context_descriptors`.
+    pub const STACK_SAMPLE_ASYNC_CONTEXT_DESCRIPTORS: u32 = 51;
     /// `InternedData.source_locations`.
     pub const SOURCE_LOCATIONS: u32 = 4;
-    /// `InternedData.unsymbolized_source_locations`.
-    pub const UNSYMBOLIZED_SOURCE_LOCATIONS: u32 = 28;
     /// `InternedData.log_message_body`.
     pub const LOG_MESSAGE_BODY: u32 = 20;
     /// `InternedData.kernel_symbols`.
@@ -3379,48 +3471,14 @@ pub mod concurrent_session_event {
     /// `ConcurrentSessionEvent.num_data_sources`.
     pub const NUM_DATA_SOURCES: u32 = 5;
 }
-/// Field numbers of `PerfettoMetatrace`.
-pub mod perfetto_metatrace {
-    /// `PerfettoMetatrace.event_id`.
-    pub const EVENT_ID: u32 = 1;
-    /// `PerfettoMetatrace.counter_id`.
-    pub const COUNTER_ID: u32 = 2;
-    /// `PerfettoMetatrace.event_name`.
-    pub const EVENT_NAME: u32 = 8;
-    /// `PerfettoMetatrace.event_name_iid`.
-    pub const EVENT_NAME_IID: u32 = 11;
-    /// `PerfettoMetatrace.counter_name`.
-    pub const COUNTER_NAME: u32 = 9;
-    /// `PerfettoMetatrace.event_duration_ns`.
-    pub const EVENT_DURATION_NS: u32 = 3;
-    /// `PerfettoMetatrace.counter_value`.
-    pub const COUNTER_VALUE: u32 = 4;
-    /// `PerfettoMetatrace.thread_id`.
-    pub const THREAD_ID: u32 = 5;
-    /// `PerfettoMetatrace.has_overruns`.
-    pub const HAS_OVERRUNS: u32 = 6;
-    /// `PerfettoMetatrace.args`.
-    pub const ARGS: u32 = 7;
-    /// `PerfettoMetatrace.interned_strings`.
-    pub const INTERNED_STRINGS: u32 = 10;
-    /// Field numbers of `Arg`.
-    pub mod arg {
-        /// `Arg.key`.
-        pub const KEY: u32 = 1;
-        /// `Arg.key_iid`.
-        pub const KEY_IID: u32 = 3;
-        /// `Arg.value`.
-        pub const VALUE: u32 = 2;
-        /// `Arg.value_iid`.
-        pub const VALUE_IID: u32 = 4;
-    }
-    /// Field numbers of `InternedString`.
-    pub mod interned_string {
-        /// `InternedString.iid`.
-        pub const IID: u32 = 1;
-        /// `InternedString.value`.
-        pub const VALUE: u32 = 2;
-    }
+/// Field numbers of `RecoveredTraceInfo`.
+pub mod recovered_trace_info {
+    /// `RecoveredTraceInfo.reason`.
+    pub const REASON: u32 = 1;
+    /// `RecoveredTraceInfo.original_file_size_bytes`.
+    pub const ORIGINAL_FILE_SIZE_BYTES: u32 = 2;
+    /// `RecoveredTraceInfo.bytes_truncated`.
+    pub const BYTES_TRUNCATED: u32 = 3;
 }
 /// Field numbers of `TraceProvenance`.
 pub mod trace_provenance {
@@ -3493,6 +3551,192 @@ pub mod battery_counters {
     /// `BatteryCounters.voltage_uv`.
     pub const VOLTAGE_UV: u32 = 7;
 }
+/// Field numbers of `ObfuscatedMember`.
+pub mod obfuscated_member {
+    /// `ObfuscatedMember.obfuscated_name`.
+    pub const OBFUSCATED_NAME: u32 = 1;
+    /// `ObfuscatedMember.deobfuscated_name`.
+    pub const DEOBFUSCATED_NAME: u32 = 2;
+    /// `ObfuscatedMember.obfuscated_line_start`.
+    pub const OBFUSCATED_LINE_START: u32 = 3;
+    /// `ObfuscatedMember.obfuscated_line_end`.
+    pub const OBFUSCATED_LINE_END: u32 = 4;
+    /// `ObfuscatedMember.source_line_start`.
+    pub const SOURCE_LINE_START: u32 = 5;
+    /// `ObfuscatedMember.source_line_end`.
+    pub const SOURCE_LINE_END: u32 = 6;
+}
+/// Field numbers of `ObfuscatedClass`.
+pub mod obfuscated_class {
+    /// `ObfuscatedClass.obfuscated_name`.
+    pub const OBFUSCATED_NAME: u32 = 1;
+    /// `ObfuscatedClass.deobfuscated_name`.
+    pub const DEOBFUSCATED_NAME: u32 = 2;
+    /// `ObfuscatedClass.obfuscated_members`.
+    pub const OBFUSCATED_MEMBERS: u32 = 3;
+    /// `ObfuscatedClass.obfuscated_methods`.
+    pub const OBFUSCATED_METHODS: u32 = 4;
+    /// `ObfuscatedClass.merged_classes`.
+    pub const MERGED_CLASSES: u32 = 5;
+    /// Field numbers of `MergedClass`.
+    pub mod merged_class {
+        /// `MergedClass.name`.
+        pub const NAME: u32 = 1;
+        /// `MergedClass.class_id`.
+        pub const CLASS_ID: u32 = 2;
+        /// `MergedClass.merged_classes`.
+        pub const MERGED_CLASSES: u32 = 3;
+    }
+    /// Field numbers of `MergedClasses`.
+    pub mod merged_classes {
+        /// `MergedClasses.class_id_field_name`.
+        pub const CLASS_ID_FIELD_NAME: u32 = 1;
+        /// `MergedClasses.merged_classes`.
+        pub const MERGED_CLASSES: u32 = 2;
+        /// `MergedClasses.unknown_merged_classes`.
+        pub const UNKNOWN_MERGED_CLASSES: u32 = 3;
+    }
+}
+/// Field numbers of `DeobfuscationMapping`.
+pub mod deobfuscation_mapping {
+    /// `DeobfuscationMapping.package_name`.
+    pub const PACKAGE_NAME: u32 = 1;
+    /// `DeobfuscationMapping.version_code`.
+    pub const VERSION_CODE: u32 = 2;
+    /// `DeobfuscationMapping.obfuscated_classes`.
+    pub const OBFUSCATED_CLASSES: u32 = 3;
+}
+/// Field numbers of `ProfilePacket`.
+pub mod profile_packet {
+    /// `ProfilePacket.strings`.
+    pub const STRINGS: u32 = 1;
+    /// `ProfilePacket.mappings`.
+    pub const MAPPINGS: u32 = 4;
+    /// `ProfilePacket.frames`.
+    pub const FRAMES: u32 = 2;
+    /// `ProfilePacket.callstacks`.
+    pub const CALLSTACKS: u32 = 3;
+    /// `ProfilePacket.process_dumps`.
+    pub const PROCESS_DUMPS: u32 = 5;
+    /// `ProfilePacket.continued`.
+    pub const CONTINUED: u32 = 6;
+    /// `ProfilePacket.index`.
+    pub const INDEX: u32 = 7;
+    /// Field numbers of `HeapSample`.
+    pub mod heap_sample {
+        /// `HeapSample.callstack_id`.
+        pub const CALLSTACK_ID: u32 = 1;
+        /// `HeapSample.self_allocated`.
+        pub const SELF_ALLOCATED: u32 = 2;
+        /// `HeapSample.self_freed`.
+        pub const SELF_FREED: u32 = 3;
+        /// `HeapSample.self_max`.
+        pub const SELF_MAX: u32 = 8;
+        /// `HeapSample.self_max_count`.
+        pub const SELF_MAX_COUNT: u32 = 9;
+        /// `HeapSample.timestamp`.
+        pub const TIMESTAMP: u32 = 4;
+        /// `HeapSample.alloc_count`.
+        pub const ALLOC_COUNT: u32 = 5;
+        /// `HeapSample.free_count`.
+        pub const FREE_COUNT: u32 = 6;
+    }
+    /// Field numbers of `Histogram`.
+    pub mod histogram {
+        /// `Histogram.buckets`.
+        pub const BUCKETS: u32 = 1;
+        /// Field numbers of `Bucket`.
+        pub mod bucket {
+            /// `Bucket.upper_limit`.
+            pub const UPPER_LIMIT: u32 = 1;
+            /// `Bucket.max_bucket`.
+            pub const MAX_BUCKET: u32 = 2;
+            /// `Bucket.count`.
+            pub const COUNT: u32 = 3;
+        }
+    }
+    /// Field numbers of `ProcessStats`.
+    pub mod process_stats {
+        /// `ProcessStats.unwinding_errors`.
+        pub const UNWINDING_ERRORS: u32 = 1;
+        /// `ProcessStats.heap_samples`.
+        pub const HEAP_SAMPLES: u32 = 2;
+        /// `ProcessStats.map_reparses`.
+        pub const MAP_REPARSES: u32 = 3;
+        /// `ProcessStats.unwinding_time_us`.
+        pub const UNWINDING_TIME_US: u32 = 4;
+        /// `ProcessStats.total_unwinding_time_us`.
+        pub const TOTAL_UNWINDING_TIME_US: u32 = 5;
+        /// `ProcessStats.client_spinlock_blocked_us`.
+        pub const CLIENT_SPINLOCK_BLOCKED_US: u32 = 6;
+    }
+    /// Field numbers of `ProcessHeapSamples`.
+    pub mod process_heap_samples {
+        /// `ProcessHeapSamples.pid`.
+        pub const PID: u32 = 1;
+        /// `ProcessHeapSamples.from_startup`.
+        pub const FROM_STARTUP: u32 = 3;
+        /// `ProcessHeapSamples.rejected_concurrent`.
+        pub const REJECTED_CONCURRENT: u32 = 4;
+        /// `ProcessHeapSamples.disconnected`.
+        pub const DISCONNECTED: u32 = 6;
+        /// `ProcessHeapSamples.buffer_overran`.
+        pub const BUFFER_OVERRAN: u32 = 7;
+        /// `ProcessHeapSamples.client_error`.
+        pub const CLIENT_ERROR: u32 = 14;
+        /// `ProcessHeapSamples.buffer_corrupted`.
+        pub const BUFFER_CORRUPTED: u32 = 8;
+        /// `ProcessHeapSamples.hit_guardrail`.
+        pub const HIT_GUARDRAIL: u32 = 10;
+        /// `ProcessHeapSamples.heap_name`.
+        pub const HEAP_NAME: u32 = 11;
+        /// `ProcessHeapSamples.sampling_interval_bytes`.
+        pub const SAMPLING_INTERVAL_BYTES: u32 = 12;
+        /// `ProcessHeapSamples.orig_sampling_interval_bytes`.
+        pub const ORIG_SAMPLING_INTERVAL_BYTES: u32 = 13;
+        /// `ProcessHeapSamples.timestamp`.
+        pub const TIMESTAMP: u32 = 9;
+        /// `ProcessHeapSamples.start_timestamp`.
+        pub const START_TIMESTAMP: u32 = 15;
+        /// `ProcessHeapSamples.stats`.
+        pub const STATS: u32 = 5;
+        /// `ProcessHeapSamples.samples`.
+        pub const SAMPLES: u32 = 2;
+    }
+}
+/// Field numbers of `StreamingAllocation`.
+pub mod streaming_allocation {
+    /// `StreamingAllocation.address`.
+    pub const ADDRESS: u32 = 1;
+    /// `StreamingAllocation.size`.
+    pub const SIZE: u32 = 2;
+    /// `StreamingAllocation.sample_size`.
+    pub const SAMPLE_SIZE: u32 = 3;
+    /// `StreamingAllocation.clock_monotonic_coarse_timestamp`.
+    pub const CLOCK_MONOTONIC_COARSE_TIMESTAMP: u32 = 4;
+    /// `StreamingAllocation.heap_id`.
+    pub const HEAP_ID: u32 = 5;
+    /// `StreamingAllocation.sequence_number`.
+    pub const SEQUENCE_NUMBER: u32 = 6;
+}
+/// Field numbers of `StreamingFree`.
+pub mod streaming_free {
+    /// `StreamingFree.address`.
+    pub const ADDRESS: u32 = 1;
+    /// `StreamingFree.heap_id`.
+    pub const HEAP_ID: u32 = 2;
+    /// `StreamingFree.sequence_number`.
+    pub const SEQUENCE_NUMBER: u32 = 3;
+}
+/// Field numbers of `StreamingProfilePacket`.
+pub mod streaming_profile_packet {
+    /// `StreamingProfilePacket.callstack_iid`.
+    pub const CALLSTACK_IID: u32 = 1;
+    /// `StreamingProfilePacket.timestamp_delta_us`.
+    pub const TIMESTAMP_DELTA_US: u32 = 2;
+    /// `StreamingProfilePacket.process_priority`.
+    pub const PROCESS_PRIORITY: u32 = 3;
+}
 /// Field numbers of `PerfSample`.
 pub mod perf_sample {
     /// `PerfSample.cpu`.
@@ -3533,6 +3777,83 @@ pub mod perf_sample_defaults {
     pub const PROCESS_SHARD_COUNT: u32 = 2;
     /// `PerfSampleDefaults.chosen_process_shard`.
     pub const CHOSEN_PROCESS_SHARD: u32 = 3;
+}
+/// Field numbers of `SmapsEntry`.
+pub mod smaps_entry {
+    /// `SmapsEntry.path`.
+    pub const PATH: u32 = 1;
+    /// `SmapsEntry.size_kb`.
+    pub const SIZE_KB: u32 = 2;
+    /// `SmapsEntry.private_dirty_kb`.
+    pub const PRIVATE_DIRTY_KB: u32 = 3;
+    /// `SmapsEntry.swap_kb`.
+    pub const SWAP_KB: u32 = 4;
+    /// `SmapsEntry.file_name`.
+    pub const FILE_NAME: u32 = 5;
+    /// `SmapsEntry.start_address`.
+    pub const START_ADDRESS: u32 = 6;
+    /// `SmapsEntry.module_timestamp`.
+    pub const MODULE_TIMESTAMP: u32 = 7;
+    /// `SmapsEntry.module_debugid`.
+    pub const MODULE_DEBUGID: u32 = 8;
+    /// `SmapsEntry.module_debug_path`.
+    pub const MODULE_DEBUG_PATH: u32 = 9;
+    /// `SmapsEntry.protection_flags`.
+    pub const PROTECTION_FLAGS: u32 = 10;
+    /// `SmapsEntry.private_clean_resident_kb`.
+    pub const PRIVATE_CLEAN_RESIDENT_KB: u32 = 11;
+    /// `SmapsEntry.shared_dirty_resident_kb`.
+    pub const SHARED_DIRTY_RESIDENT_KB: u32 = 12;
+    /// `SmapsEntry.shared_clean_resident_kb`.
+    pub const SHARED_CLEAN_RESIDENT_KB: u32 = 13;
+    /// `SmapsEntry.locked_kb`.
+    pub const LOCKED_KB: u32 = 14;
+    /// `SmapsEntry.proportional_resident_kb`.
+    pub const PROPORTIONAL_RESIDENT_KB: u32 = 15;
+}
+/// Field numbers of `PackedSmaps`.
+pub mod packed_smaps {
+    /// `PackedSmaps.string_table`.
+    pub const STRING_TABLE: u32 = 1;
+    /// `PackedSmaps.name_id`.
+    pub const NAME_ID: u32 = 2;
+    /// `PackedSmaps.aggregate_count`.
+    pub const AGGREGATE_COUNT: u32 = 3;
+    /// `PackedSmaps.size_kb`.
+    pub const SIZE_KB: u32 = 4;
+    /// `PackedSmaps.rss_kb`.
+    pub const RSS_KB: u32 = 5;
+    /// `PackedSmaps.anonymous_kb`.
+    pub const ANONYMOUS_KB: u32 = 6;
+    /// `PackedSmaps.swap_kb`.
+    pub const SWAP_KB: u32 = 7;
+    /// `PackedSmaps.shared_clean_kb`.
+    pub const SHARED_CLEAN_KB: u32 = 8;
+    /// `PackedSmaps.shared_dirty_kb`.
+    pub const SHARED_DIRTY_KB: u32 = 9;
+    /// `PackedSmaps.private_clean_kb`.
+    pub const PRIVATE_CLEAN_KB: u32 = 10;
+    /// `PackedSmaps.private_dirty_kb`.
+    pub const PRIVATE_DIRTY_KB: u32 = 11;
+    /// `PackedSmaps.locked_kb`.
+    pub const LOCKED_KB: u32 = 12;
+    /// `PackedSmaps.pss_kb`.
+    pub const PSS_KB: u32 = 13;
+    /// `PackedSmaps.pss_dirty_kb`.
+    pub const PSS_DIRTY_KB: u32 = 14;
+    /// `PackedSmaps.swap_pss_kb`.
+    pub const SWAP_PSS_KB: u32 = 15;
+}
+/// Field numbers of `SmapsPacket`.
+pub mod smaps_packet {
+    /// `SmapsPacket.pid`.
+    pub const PID: u32 = 1;
+    /// `SmapsPacket.entries`.
+    pub const ENTRIES: u32 = 2;
+    /// `SmapsPacket.packed_entries`.
+    pub const PACKED_ENTRIES: u32 = 3;
+    /// `SmapsPacket.recording_type`.
+    pub const RECORDING_TYPE: u32 = 4;
 }
 /// Field numbers of `ProcessStats`.
 pub mod process_stats {
@@ -3933,6 +4254,8 @@ pub mod trace_packet_defaults {
     pub const TRACK_EVENT_DEFAULTS: u32 = 11;
     /// `TracePacketDefaults.perf_sample_defaults`.
     pub const PERF_SAMPLE_DEFAULTS: u32 = 12;
+    /// `TracePacketDefaults.stack_sample_defaults`.
+    pub const STACK_SAMPLE_DEFAULTS: u32 = 100;
 }
 /// Field numbers of `TraceUuid`.
 pub mod trace_uuid {
@@ -3940,23 +4263,6 @@ pub mod trace_uuid {
     pub const MSB: u32 = 1;
     /// `TraceUuid.lsb`.
     pub const LSB: u32 = 2;
-}
-/// Field numbers of `CounterDescriptor`.
-pub mod counter_descriptor {
-    /// `CounterDescriptor.type`.
-    pub const TYPE: u32 = 1;
-    /// `CounterDescriptor.categories`.
-    pub const CATEGORIES: u32 = 2;
-    /// `CounterDescriptor.unit`.
-    pub const UNIT: u32 = 3;
-    /// `CounterDescriptor.unit_name`.
-    pub const UNIT_NAME: u32 = 6;
-    /// `CounterDescriptor.unit_multiplier`.
-    pub const UNIT_MULTIPLIER: u32 = 4;
-    /// `CounterDescriptor.is_incremental`.
-    pub const IS_INCREMENTAL: u32 = 5;
-    /// `CounterDescriptor.y_axis_share_key`.
-    pub const Y_AXIS_SHARE_KEY: u32 = 7;
 }
 /// Field numbers of `ProcessDescriptor`.
 pub mod process_descriptor {
@@ -3995,6 +4301,23 @@ pub mod thread_descriptor {
     pub const REFERENCE_THREAD_INSTRUCTION_COUNT: u32 = 8;
     /// `ThreadDescriptor.legacy_sort_index`.
     pub const LEGACY_SORT_INDEX: u32 = 3;
+}
+/// Field numbers of `CounterDescriptor`.
+pub mod counter_descriptor {
+    /// `CounterDescriptor.type`.
+    pub const TYPE: u32 = 1;
+    /// `CounterDescriptor.categories`.
+    pub const CATEGORIES: u32 = 2;
+    /// `CounterDescriptor.unit`.
+    pub const UNIT: u32 = 3;
+    /// `CounterDescriptor.unit_name`.
+    pub const UNIT_NAME: u32 = 6;
+    /// `CounterDescriptor.unit_multiplier`.
+    pub const UNIT_MULTIPLIER: u32 = 4;
+    /// `CounterDescriptor.is_incremental`.
+    pub const IS_INCREMENTAL: u32 = 5;
+    /// `CounterDescriptor.y_axis_share_key`.
+    pub const Y_AXIS_SHARE_KEY: u32 = 7;
 }
 /// Field numbers of `TrackDescriptor`.
 pub mod track_descriptor {
@@ -4060,8 +4383,6 @@ pub mod trace_packet {
     pub const PROCESS_TREE: u32 = 2;
     /// `TracePacket.process_stats`.
     pub const PROCESS_STATS: u32 = 9;
-    /// `TracePacket.inode_file_map`.
-    pub const INODE_FILE_MAP: u32 = 4;
     /// `TracePacket.clock_snapshot`.
     pub const CLOCK_SNAPSHOT: u32 = 6;
     /// `TracePacket.sys_stats`.
@@ -4074,28 +4395,48 @@ pub mod trace_packet {
     pub const FTRACE_STATS: u32 = 34;
     /// `TracePacket.trace_stats`.
     pub const TRACE_STATS: u32 = 35;
+    /// `TracePacket.profile_packet`.
+    pub const PROFILE_PACKET: u32 = 37;
+    /// `TracePacket.streaming_allocation`.
+    pub const STREAMING_ALLOCATION: u32 = 74;
+    /// `TracePacket.streaming_free`.
+    pub const STREAMING_FREE: u32 = 75;
     /// `TracePacket.battery`.
     pub const BATTERY: u32 = 38;
     /// `TracePacket.system_info`.
     pub const SYSTEM_INFO: u32 = 45;
     /// `TracePacket.trigger`.
     pub const TRIGGER: u32 = 46;
-    /// `TracePacket.perfetto_metatrace`.
-    pub const PERFETTO_METATRACE: u32 = 49;
+    /// `TracePacket.streaming_profile_packet`.
+    pub const STREAMING_PROFILE_PACKET: u32 = 54;
     /// `TracePacket.perf_sample`.
     pub const PERF_SAMPLE: u32 = 66;
     /// `TracePacket.cpu_info`.
     pub const CPU_INFO: u32 = 67;
+    /// `TracePacket.smaps_packet`.
+    pub const SMAPS_PACKET: u32 = 68;
     /// `TracePacket.service_event`.
     pub const SERVICE_EVENT: u32 = 69;
     /// `TracePacket.concurrent_session_event`.
     pub const CONCURRENT_SESSION_EVENT: u32 = 134;
+    /// `TracePacket.stack_sample`.
+    pub const STACK_SAMPLE: u32 = 135;
     /// `TracePacket.trace_provenance`.
     pub const TRACE_PROVENANCE: u32 = 124;
     /// `TracePacket.protovms`.
     pub const PROTOVMS: u32 = 125;
+    /// `TracePacket.trace_attributes`.
+    pub const TRACE_ATTRIBUTES: u32 = 126;
     /// `TracePacket.interrupt_info`.
     pub const INTERRUPT_INFO: u32 = 130;
+    /// `TracePacket.module_symbols`.
+    pub const MODULE_SYMBOLS: u32 = 61;
+    /// `TracePacket.deobfuscation_mapping`.
+    pub const DEOBFUSCATION_MAPPING: u32 = 64;
+    /// `TracePacket.process_descriptor`.
+    pub const PROCESS_DESCRIPTOR: u32 = 43;
+    /// `TracePacket.thread_descriptor`.
+    pub const THREAD_DESCRIPTOR: u32 = 44;
     /// `TracePacket.ftrace_events`.
     pub const FTRACE_EVENTS: u32 = 1;
     /// `TracePacket.synchronization_marker`.
@@ -4112,6 +4453,8 @@ pub mod trace_packet {
     pub const CLONE_SNAPSHOT_TRIGGER: u32 = 113;
     /// `TracePacket.journald_event`.
     pub const JOURNALD_EVENT: u32 = 132;
+    /// `TracePacket.recovered_trace_info`.
+    pub const RECOVERED_TRACE_INFO: u32 = 138;
     /// `TracePacket.for_testing`.
     pub const FOR_TESTING: u32 = 900;
     /// `TracePacket.trusted_uid`.

@@ -726,265 +726,6 @@ pub struct DataSourceDescriptor {
     pub ftrace_descriptor: ::core::option::Option<FtraceDescriptor>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct FileDescriptorSet {
-    #[prost(message, repeated, tag = "1")]
-    pub file: ::prost::alloc::vec::Vec<FileDescriptorProto>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct FileDescriptorProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(string, optional, tag = "2")]
-    pub package: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(string, repeated, tag = "3")]
-    pub dependency: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(int32, repeated, packed = "false", tag = "10")]
-    pub public_dependency: ::prost::alloc::vec::Vec<i32>,
-    #[prost(int32, repeated, packed = "false", tag = "11")]
-    pub weak_dependency: ::prost::alloc::vec::Vec<i32>,
-    #[prost(message, repeated, tag = "4")]
-    pub message_type: ::prost::alloc::vec::Vec<DescriptorProto>,
-    #[prost(message, repeated, tag = "5")]
-    pub enum_type: ::prost::alloc::vec::Vec<EnumDescriptorProto>,
-    #[prost(message, repeated, tag = "7")]
-    pub extension: ::prost::alloc::vec::Vec<FieldDescriptorProto>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct DescriptorProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "2")]
-    pub field: ::prost::alloc::vec::Vec<FieldDescriptorProto>,
-    #[prost(message, repeated, tag = "6")]
-    pub extension: ::prost::alloc::vec::Vec<FieldDescriptorProto>,
-    #[prost(message, repeated, tag = "3")]
-    pub nested_type: ::prost::alloc::vec::Vec<DescriptorProto>,
-    #[prost(message, repeated, tag = "4")]
-    pub enum_type: ::prost::alloc::vec::Vec<EnumDescriptorProto>,
-    #[prost(message, repeated, tag = "8")]
-    pub oneof_decl: ::prost::alloc::vec::Vec<OneofDescriptorProto>,
-    #[prost(message, repeated, tag = "9")]
-    pub reserved_range: ::prost::alloc::vec::Vec<descriptor_proto::ReservedRange>,
-    #[prost(string, repeated, tag = "10")]
-    pub reserved_name: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-/// Nested message and enum types in `DescriptorProto`.
-pub mod descriptor_proto {
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct ReservedRange {
-        #[prost(int32, optional, tag = "1")]
-        pub start: ::core::option::Option<i32>,
-        #[prost(int32, optional, tag = "2")]
-        pub end: ::core::option::Option<i32>,
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct UninterpretedOption {
-    #[prost(message, repeated, tag = "2")]
-    pub name: ::prost::alloc::vec::Vec<uninterpreted_option::NamePart>,
-    #[prost(string, optional, tag = "3")]
-    pub identifier_value: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(uint64, optional, tag = "4")]
-    pub positive_int_value: ::core::option::Option<u64>,
-    #[prost(int64, optional, tag = "5")]
-    pub negative_int_value: ::core::option::Option<i64>,
-    #[prost(double, optional, tag = "6")]
-    pub double_value: ::core::option::Option<f64>,
-    #[prost(bytes = "bytes", optional, tag = "7")]
-    pub string_value: ::core::option::Option<::prost::bytes::Bytes>,
-    #[prost(string, optional, tag = "8")]
-    pub aggregate_value: ::core::option::Option<::prost::alloc::string::String>,
-}
-/// Nested message and enum types in `UninterpretedOption`.
-pub mod uninterpreted_option {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct NamePart {
-        #[prost(string, optional, tag = "1")]
-        pub name_part: ::core::option::Option<::prost::alloc::string::String>,
-        #[prost(bool, optional, tag = "2")]
-        pub is_extension: ::core::option::Option<bool>,
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct FieldOptions {
-    #[prost(bool, optional, tag = "2")]
-    pub packed: ::core::option::Option<bool>,
-    #[prost(message, repeated, tag = "999")]
-    pub uninterpreted_option: ::prost::alloc::vec::Vec<UninterpretedOption>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct FieldDescriptorProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(int32, optional, tag = "3")]
-    pub number: ::core::option::Option<i32>,
-    #[prost(enumeration = "field_descriptor_proto::Label", optional, tag = "4")]
-    pub label: ::core::option::Option<i32>,
-    #[prost(enumeration = "field_descriptor_proto::Type", optional, tag = "5")]
-    pub r#type: ::core::option::Option<i32>,
-    #[prost(string, optional, tag = "6")]
-    pub type_name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(string, optional, tag = "2")]
-    pub extendee: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(string, optional, tag = "7")]
-    pub default_value: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(message, optional, tag = "8")]
-    pub options: ::core::option::Option<FieldOptions>,
-    #[prost(int32, optional, tag = "9")]
-    pub oneof_index: ::core::option::Option<i32>,
-}
-/// Nested message and enum types in `FieldDescriptorProto`.
-pub mod field_descriptor_proto {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Type {
-        Double = 1,
-        Float = 2,
-        Int64 = 3,
-        Uint64 = 4,
-        Int32 = 5,
-        Fixed64 = 6,
-        Fixed32 = 7,
-        Bool = 8,
-        String = 9,
-        Group = 10,
-        Message = 11,
-        Bytes = 12,
-        Uint32 = 13,
-        Enum = 14,
-        Sfixed32 = 15,
-        Sfixed64 = 16,
-        Sint32 = 17,
-        Sint64 = 18,
-    }
-    impl Type {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Double => "TYPE_DOUBLE",
-                Self::Float => "TYPE_FLOAT",
-                Self::Int64 => "TYPE_INT64",
-                Self::Uint64 => "TYPE_UINT64",
-                Self::Int32 => "TYPE_INT32",
-                Self::Fixed64 => "TYPE_FIXED64",
-                Self::Fixed32 => "TYPE_FIXED32",
-                Self::Bool => "TYPE_BOOL",
-                Self::String => "TYPE_STRING",
-                Self::Group => "TYPE_GROUP",
-                Self::Message => "TYPE_MESSAGE",
-                Self::Bytes => "TYPE_BYTES",
-                Self::Uint32 => "TYPE_UINT32",
-                Self::Enum => "TYPE_ENUM",
-                Self::Sfixed32 => "TYPE_SFIXED32",
-                Self::Sfixed64 => "TYPE_SFIXED64",
-                Self::Sint32 => "TYPE_SINT32",
-                Self::Sint64 => "TYPE_SINT64",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "TYPE_DOUBLE" => Some(Self::Double),
-                "TYPE_FLOAT" => Some(Self::Float),
-                "TYPE_INT64" => Some(Self::Int64),
-                "TYPE_UINT64" => Some(Self::Uint64),
-                "TYPE_INT32" => Some(Self::Int32),
-                "TYPE_FIXED64" => Some(Self::Fixed64),
-                "TYPE_FIXED32" => Some(Self::Fixed32),
-                "TYPE_BOOL" => Some(Self::Bool),
-                "TYPE_STRING" => Some(Self::String),
-                "TYPE_GROUP" => Some(Self::Group),
-                "TYPE_MESSAGE" => Some(Self::Message),
-                "TYPE_BYTES" => Some(Self::Bytes),
-                "TYPE_UINT32" => Some(Self::Uint32),
-                "TYPE_ENUM" => Some(Self::Enum),
-                "TYPE_SFIXED32" => Some(Self::Sfixed32),
-                "TYPE_SFIXED64" => Some(Self::Sfixed64),
-                "TYPE_SINT32" => Some(Self::Sint32),
-                "TYPE_SINT64" => Some(Self::Sint64),
-                _ => None,
-            }
-        }
-    }
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Label {
-        Optional = 1,
-        Required = 2,
-        Repeated = 3,
-    }
-    impl Label {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Optional => "LABEL_OPTIONAL",
-                Self::Required => "LABEL_REQUIRED",
-                Self::Repeated => "LABEL_REPEATED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "LABEL_OPTIONAL" => Some(Self::Optional),
-                "LABEL_REQUIRED" => Some(Self::Required),
-                "LABEL_REPEATED" => Some(Self::Repeated),
-                _ => None,
-            }
-        }
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OneofDescriptorProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(message, optional, tag = "2")]
-    pub options: ::core::option::Option<OneofOptions>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct EnumDescriptorProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "2")]
-    pub value: ::prost::alloc::vec::Vec<EnumValueDescriptorProto>,
-    #[prost(string, repeated, tag = "5")]
-    pub reserved_name: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct EnumValueDescriptorProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(int32, optional, tag = "2")]
-    pub number: ::core::option::Option<i32>,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OneofOptions {}
-#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ObservableEvents {
     #[prost(message, repeated, tag = "1")]
     pub instance_state_changes: ::prost::alloc::vec::Vec<
@@ -2182,6 +1923,10 @@ pub struct SystemInfo {
     >,
     #[prost(string, optional, tag = "9")]
     pub android_soc_model: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "18")]
+    pub device_tree_compatibles: ::prost::alloc::vec::Vec<
+        ::prost::alloc::string::String,
+    >,
     #[prost(string, optional, tag = "13")]
     pub android_guest_soc_model: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(string, optional, tag = "10")]
@@ -2210,10 +1955,6 @@ pub struct SystemInfo {
     pub system_ram_bytes: ::core::option::Option<u64>,
     #[prost(string, optional, tag = "17")]
     pub machine_name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(string, repeated, tag = "18")]
-    pub device_tree_compatibles: ::prost::alloc::vec::Vec<
-        ::prost::alloc::string::String,
-    >,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TraceAttributes {
@@ -2299,12 +2040,6 @@ pub mod trace_stats {
         pub chunks_rewritten: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "20")]
         pub chunks_relocated: ::core::option::Option<u64>,
-        #[prost(uint64, optional, tag = "22")]
-        pub oversized_packets_dropped: ::core::option::Option<u64>,
-        #[prost(uint64, optional, tag = "23")]
-        pub compactions: ::core::option::Option<u64>,
-        #[prost(uint64, optional, tag = "24")]
-        pub compactions_skipped: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "3")]
         pub chunks_overwritten: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "18")]
@@ -2315,6 +2050,10 @@ pub mod trace_stats {
         pub chunks_committed_out_of_order: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "4")]
         pub write_wrap_count: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "23")]
+        pub compactions: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "24")]
+        pub compactions_skipped: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "5")]
         pub patches_succeeded: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "6")]
@@ -2327,6 +2066,8 @@ pub mod trace_stats {
         pub abi_violations: ::core::option::Option<u64>,
         #[prost(uint64, optional, tag = "19")]
         pub trace_writer_packet_loss: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "22")]
+        pub oversized_packets_dropped: ::core::option::Option<u64>,
     }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct WriterStats {
@@ -3304,7 +3045,7 @@ pub struct V8Config {
     #[prost(bool, optional, tag = "2")]
     pub log_instructions: ::core::option::Option<bool>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EtwConfig {
     #[deprecated]
     #[prost(
@@ -3332,9 +3073,18 @@ pub struct EtwConfig {
     pub system_io_provider_events: ::prost::alloc::vec::Vec<
         ::prost::alloc::string::String,
     >,
+    #[prost(message, repeated, tag = "8")]
+    pub stack_sampling_debug_ids: ::prost::alloc::vec::Vec<etw_config::DebugId>,
 }
 /// Nested message and enum types in `EtwConfig`.
 pub mod etw_config {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct DebugId {
+        #[prost(string, optional, tag = "1")]
+        pub path: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(string, optional, tag = "2")]
+        pub debug_id: ::core::option::Option<::prost::alloc::string::String>,
+    }
     #[derive(
         Clone,
         Copy,
@@ -3734,6 +3484,8 @@ pub struct GpuRenderStagesConfig {
     pub low_overhead: ::core::option::Option<bool>,
     #[prost(string, repeated, tag = "3")]
     pub trace_metrics: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, optional, tag = "4")]
+    pub drawcall_stages: ::core::option::Option<bool>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VulkanMemoryConfig {
@@ -4391,6 +4143,39 @@ pub mod perf_event_config {
         }
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProcessSmapsConfig {
+    #[prost(message, optional, tag = "1")]
+    pub smaps_config: ::core::option::Option<SmapsConfig>,
+    #[prost(message, optional, tag = "2")]
+    pub scope: ::core::option::Option<process_smaps_config::Scope>,
+    #[prost(uint32, optional, tag = "3")]
+    pub read_period_ms: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "4")]
+    pub max_processes_per_period: ::core::option::Option<u32>,
+}
+/// Nested message and enum types in `ProcessSmapsConfig`.
+pub mod process_smaps_config {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Scope {
+        #[prost(string, repeated, tag = "1")]
+        pub target_cmdline: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(message, repeated, tag = "2")]
+        pub target_uid: ::prost::alloc::vec::Vec<scope::UidRange>,
+    }
+    /// Nested message and enum types in `Scope`.
+    pub mod scope {
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct UidRange {
+            #[prost(uint32, optional, tag = "1")]
+            pub min_uid: ::core::option::Option<u32>,
+            #[prost(uint32, optional, tag = "2")]
+            pub max_uid: ::core::option::Option<u32>,
+            #[prost(bool, optional, tag = "3")]
+            pub android_match_across_profiles: ::core::option::Option<bool>,
+        }
+    }
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ProtoVmConfig {
     #[prost(uint32, optional, tag = "1")]
@@ -4411,6012 +4196,9 @@ pub struct QnxConfig {
     #[prost(uint32, optional, tag = "6")]
     pub qnx_trace_buffer_init_bytes: ::core::option::Option<u32>,
 }
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum AtomId {
-    AtomUnspecified = 0,
-    AtomBleScanStateChanged = 2,
-    AtomProcessStateChanged = 3,
-    AtomBleScanResultReceived = 4,
-    AtomSensorStateChanged = 5,
-    AtomGpsScanStateChanged = 6,
-    AtomSyncStateChanged = 7,
-    AtomScheduledJobStateChanged = 8,
-    AtomScreenBrightnessChanged = 9,
-    AtomWakelockStateChanged = 10,
-    AtomLongPartialWakelockStateChanged = 11,
-    AtomMobileRadioPowerStateChanged = 12,
-    AtomWifiRadioPowerStateChanged = 13,
-    AtomActivityManagerSleepStateChanged = 14,
-    AtomMemoryFactorStateChanged = 15,
-    AtomExcessiveCpuUsageReported = 16,
-    AtomCachedKillReported = 17,
-    AtomProcessMemoryStatReported = 18,
-    AtomLauncherEvent = 19,
-    AtomBatterySaverModeStateChanged = 20,
-    AtomDeviceIdleModeStateChanged = 21,
-    AtomDeviceIdlingModeStateChanged = 22,
-    AtomAudioStateChanged = 23,
-    AtomMediaCodecStateChanged = 24,
-    AtomCameraStateChanged = 25,
-    AtomFlashlightStateChanged = 26,
-    AtomUidProcessStateChanged = 27,
-    AtomProcessLifeCycleStateChanged = 28,
-    AtomScreenStateChanged = 29,
-    AtomBatteryLevelChanged = 30,
-    AtomChargingStateChanged = 31,
-    AtomPluggedStateChanged = 32,
-    AtomInteractiveStateChanged = 33,
-    AtomTouchEventReported = 34,
-    AtomWakeupAlarmOccurred = 35,
-    AtomKernelWakeupReported = 36,
-    AtomWifiLockStateChanged = 37,
-    AtomWifiSignalStrengthChanged = 38,
-    AtomWifiScanStateChanged = 39,
-    AtomPhoneSignalStrengthChanged = 40,
-    AtomSettingChanged = 41,
-    AtomActivityForegroundStateChanged = 42,
-    AtomIsolatedUidChanged = 43,
-    AtomPacketWakeupOccurred = 44,
-    AtomWallClockTimeShifted = 45,
-    AtomAnomalyDetected = 46,
-    AtomAppBreadcrumbReported = 47,
-    AtomAppStartOccurred = 48,
-    AtomAppStartCanceled = 49,
-    AtomAppStartFullyDrawn = 50,
-    AtomLmkKillOccurred = 51,
-    AtomPictureInPictureStateChanged = 52,
-    AtomWifiMulticastLockStateChanged = 53,
-    AtomAppStartMemoryStateCaptured = 55,
-    AtomShutdownSequenceReported = 56,
-    AtomBootSequenceReported = 57,
-    AtomOverlayStateChanged = 59,
-    AtomForegroundServiceStateChanged = 60,
-    AtomCallStateChanged = 61,
-    AtomKeyguardStateChanged = 62,
-    AtomKeyguardBouncerStateChanged = 63,
-    AtomKeyguardBouncerPasswordEntered = 64,
-    AtomAppDied = 65,
-    AtomResourceConfigurationChanged = 66,
-    AtomBluetoothEnabledStateChanged = 67,
-    AtomBluetoothConnectionStateChanged = 68,
-    AtomGpsSignalQualityChanged = 69,
-    AtomUsbConnectorStateChanged = 70,
-    AtomSpeakerImpedanceReported = 71,
-    AtomHardwareFailed = 72,
-    AtomPhysicalDropDetected = 73,
-    AtomChargeCyclesReported = 74,
-    AtomMobileConnectionStateChanged = 75,
-    AtomMobileRadioTechnologyChanged = 76,
-    AtomUsbDeviceAttached = 77,
-    AtomAppCrashOccurred = 78,
-    AtomAnrOccurred = 79,
-    AtomWtfOccurred = 80,
-    AtomLowMemReported = 81,
-    AtomGenericAtom = 82,
-    AtomVibratorStateChanged = 84,
-    AtomDeferredJobStatsReported = 85,
-    AtomThermalThrottling = 86,
-    AtomBiometricAcquired = 87,
-    AtomBiometricAuthenticated = 88,
-    AtomBiometricErrorOccurred = 89,
-    AtomUiEventReported = 90,
-    AtomBatteryHealthSnapshot = 91,
-    AtomSlowIo = 92,
-    AtomBatteryCausedShutdown = 93,
-    AtomPhoneServiceStateChanged = 94,
-    AtomPhoneStateChanged = 95,
-    AtomUserRestrictionChanged = 96,
-    AtomSettingsUiChanged = 97,
-    AtomConnectivityStateChanged = 98,
-    AtomServiceStateChanged = 99,
-    AtomServiceLaunchReported = 100,
-    AtomFlagFlipUpdateOccurred = 101,
-    AtomBinaryPushStateChanged = 102,
-    AtomDevicePolicyEvent = 103,
-    AtomDocsUiFileOpCanceled = 104,
-    AtomDocsUiFileOpCopyMoveModeReported = 105,
-    AtomDocsUiFileOpFailure = 106,
-    AtomDocsUiProviderFileOp = 107,
-    AtomDocsUiInvalidScopedAccessRequest = 108,
-    AtomDocsUiLaunchReported = 109,
-    AtomDocsUiRootVisited = 110,
-    AtomDocsUiStartupMs = 111,
-    AtomDocsUiUserActionReported = 112,
-    AtomWifiEnabledStateChanged = 113,
-    AtomWifiRunningStateChanged = 114,
-    AtomAppCompacted = 115,
-    AtomNetworkDnsEventReported = 116,
-    AtomDocsUiPickerLaunchedFromReported = 117,
-    AtomDocsUiPickResultReported = 118,
-    AtomDocsUiSearchModeReported = 119,
-    AtomDocsUiSearchTypeReported = 120,
-    AtomDataStallEvent = 121,
-    AtomRescuePartyResetReported = 122,
-    AtomSignedConfigReported = 123,
-    AtomGnssNiEventReported = 124,
-    AtomBluetoothLinkLayerConnectionEvent = 125,
-    AtomBluetoothAclConnectionStateChanged = 126,
-    AtomBluetoothScoConnectionStateChanged = 127,
-    AtomAppDowngraded = 128,
-    AtomAppOptimizedAfterDowngraded = 129,
-    AtomLowStorageStateChanged = 130,
-    AtomGnssNfwNotificationReported = 131,
-    AtomGnssConfigurationReported = 132,
-    AtomUsbPortOverheatEventReported = 133,
-    AtomNfcErrorOccurred = 134,
-    AtomNfcStateChanged = 135,
-    AtomNfcBeamOccurred = 136,
-    AtomNfcCardemulationOccurred = 137,
-    AtomNfcTagOccurred = 138,
-    AtomNfcHceTransactionOccurred = 139,
-    AtomSeStateChanged = 140,
-    AtomSeOmapiReported = 141,
-    AtomBroadcastDispatchLatencyReported = 142,
-    AtomAttentionManagerServiceResultReported = 143,
-    AtomAdbConnectionChanged = 144,
-    AtomSpeechDspStatReported = 145,
-    AtomUsbContaminantReported = 146,
-    AtomWatchdogRollbackOccurred = 147,
-    AtomBiometricSystemHealthIssueDetected = 148,
-    AtomBubbleUiChanged = 149,
-    AtomScheduledJobConstraintChanged = 150,
-    AtomBluetoothActiveDeviceChanged = 151,
-    AtomBluetoothA2dpPlaybackStateChanged = 152,
-    AtomBluetoothA2dpCodecConfigChanged = 153,
-    AtomBluetoothA2dpCodecCapabilityChanged = 154,
-    AtomBluetoothA2dpAudioUnderrunReported = 155,
-    AtomBluetoothA2dpAudioOverrunReported = 156,
-    AtomBluetoothDeviceRssiReported = 157,
-    AtomBluetoothDeviceFailedContactCounterReported = 158,
-    AtomBluetoothDeviceTxPowerLevelReported = 159,
-    AtomBluetoothHciTimeoutReported = 160,
-    AtomBluetoothQualityReportReported = 161,
-    AtomBluetoothDeviceInfoReported = 162,
-    AtomBluetoothRemoteVersionInfoReported = 163,
-    AtomBluetoothSdpAttributeReported = 164,
-    AtomBluetoothBondStateChanged = 165,
-    AtomBluetoothClassicPairingEventReported = 166,
-    AtomBluetoothSmpPairingEventReported = 167,
-    AtomScreenTimeoutExtensionReported = 168,
-    AtomProcessStartTime = 169,
-    AtomPermissionGrantRequestResultReported = 170,
-    AtomBluetoothSocketConnectionStateChanged = 171,
-    AtomDeviceIdentifierAccessDenied = 172,
-    AtomBubbleDeveloperErrorReported = 173,
-    AtomAssistGestureStageReported = 174,
-    AtomAssistGestureFeedbackReported = 175,
-    AtomAssistGestureProgressReported = 176,
-    AtomTouchGestureClassified = 177,
-    AtomHiddenApiUsed = 178,
-    AtomStyleUiChanged = 179,
-    AtomPrivacyIndicatorsInteracted = 180,
-    AtomAppInstallOnExternalStorageReported = 181,
-    AtomNetworkStackReported = 182,
-    AtomAppMovedStorageReported = 183,
-    AtomBiometricEnrolled = 184,
-    AtomSystemServerWatchdogOccurred = 185,
-    AtomTombStoneOccurred = 186,
-    AtomBluetoothClassOfDeviceReported = 187,
-    AtomIntelligenceEventReported = 188,
-    AtomThermalThrottlingSeverityStateChanged = 189,
-    AtomRoleRequestResultReported = 190,
-    AtomMediametricsAudiopolicyReported = 191,
-    AtomMediametricsAudiorecordReported = 192,
-    AtomMediametricsAudiothreadReported = 193,
-    AtomMediametricsAudiotrackReported = 194,
-    AtomMediametricsCodecReported = 195,
-    AtomMediametricsDrmWidevineReported = 196,
-    AtomMediametricsExtractorReported = 197,
-    AtomMediametricsMediadrmReported = 198,
-    AtomMediametricsNuplayerReported = 199,
-    AtomMediametricsRecorderReported = 200,
-    AtomMediametricsDrmmanagerReported = 201,
-    AtomCarPowerStateChanged = 203,
-    AtomGarageModeInfo = 204,
-    AtomTestAtomReported = 205,
-    AtomContentCaptureCallerMismatchReported = 206,
-    AtomContentCaptureServiceEvents = 207,
-    AtomContentCaptureSessionEvents = 208,
-    AtomContentCaptureFlushed = 209,
-    AtomLocationManagerApiUsageReported = 210,
-    AtomReviewPermissionsFragmentResultReported = 211,
-    AtomRuntimePermissionsUpgradeResult = 212,
-    AtomGrantPermissionsActivityButtonActions = 213,
-    AtomLocationAccessCheckNotificationAction = 214,
-    AtomAppPermissionFragmentActionReported = 215,
-    AtomAppPermissionFragmentViewed = 216,
-    AtomAppPermissionsFragmentViewed = 217,
-    AtomPermissionAppsFragmentViewed = 218,
-    AtomTextSelectionEvent = 219,
-    AtomTextLinkifyEvent = 220,
-    AtomConversationActionsEvent = 221,
-    AtomLanguageDetectionEvent = 222,
-    AtomExclusionRectStateChanged = 223,
-    AtomBackGestureReportedReported = 224,
-    AtomUpdateEngineUpdateAttemptReported = 225,
-    AtomUpdateEngineSuccessfulUpdateReported = 226,
-    AtomCameraActionEvent = 227,
-    AtomAppCompatibilityChangeReported = 228,
-    AtomPerfettoUploaded = 229,
-    AtomVmsClientConnectionStateChanged = 230,
-    AtomMediaProviderScanOccurred = 233,
-    AtomMediaContentDeleted = 234,
-    AtomMediaProviderPermissionRequested = 235,
-    AtomMediaProviderSchemaChanged = 236,
-    AtomMediaProviderIdleMaintenanceFinished = 237,
-    AtomRebootEscrowRecoveryReported = 238,
-    AtomBootTimeEventDurationReported = 239,
-    AtomBootTimeEventElapsedTimeReported = 240,
-    AtomBootTimeEventUtcTimeReported = 241,
-    AtomBootTimeEventErrorCodeReported = 242,
-    AtomUserspaceRebootReported = 243,
-    AtomNotificationReported = 244,
-    AtomNotificationPanelReported = 245,
-    AtomNotificationChannelModified = 246,
-    AtomIntegrityCheckResultReported = 247,
-    AtomIntegrityRulesPushed = 248,
-    AtomCbMessageReported = 249,
-    AtomCbMessageError = 250,
-    AtomWifiHealthStatReported = 251,
-    AtomWifiFailureStatReported = 252,
-    AtomWifiConnectionResultReported = 253,
-    AtomAppFreezeChanged = 254,
-    AtomSnapshotMergeReported = 255,
-    AtomForegroundServiceAppOpSessionEnded = 256,
-    AtomDisplayJankReported = 257,
-    AtomAppStandbyBucketChanged = 258,
-    AtomSharesheetStarted = 259,
-    AtomRankingSelected = 260,
-    AtomTvsettingsUiInteracted = 261,
-    AtomLauncherSnapshot = 262,
-    AtomPackageInstallerV2Reported = 263,
-    AtomUserLifecycleJourneyReported = 264,
-    AtomUserLifecycleEventOccurred = 265,
-    AtomAccessibilityShortcutReported = 266,
-    AtomAccessibilityServiceReported = 267,
-    AtomDocsUiDragAndDropReported = 268,
-    AtomAppUsageEventOccurred = 269,
-    AtomAutoRevokeNotificationClicked = 270,
-    AtomAutoRevokeFragmentAppViewed = 271,
-    AtomAutoRevokedAppInteraction = 272,
-    AtomAppPermissionGroupsFragmentAutoRevokeAction = 273,
-    AtomEvsUsageStatsReported = 274,
-    AtomAudioPowerUsageDataReported = 275,
-    AtomTvTunerStateChanged = 276,
-    AtomMediaoutputOpSwitchReported = 277,
-    AtomCbMessageFiltered = 278,
-    AtomTvTunerDvrStatus = 279,
-    AtomTvCasSessionOpenStatus = 280,
-    AtomAssistantInvocationReported = 281,
-    AtomDisplayWakeReported = 282,
-    AtomCarUserHalModifyUserRequestReported = 283,
-    AtomCarUserHalModifyUserResponseReported = 284,
-    AtomCarUserHalPostSwitchResponseReported = 285,
-    AtomCarUserHalInitialUserInfoRequestReported = 286,
-    AtomCarUserHalInitialUserInfoResponseReported = 287,
-    AtomCarUserHalUserAssociationRequestReported = 288,
-    AtomCarUserHalSetUserAssociationResponseReported = 289,
-    AtomNetworkIpProvisioningReported = 290,
-    AtomNetworkDhcpRenewReported = 291,
-    AtomNetworkValidationReported = 292,
-    AtomNetworkStackQuirkReported = 293,
-    AtomMediametricsAudiorecorddeviceusageReported = 294,
-    AtomMediametricsAudiothreaddeviceusageReported = 295,
-    AtomMediametricsAudiotrackdeviceusageReported = 296,
-    AtomMediametricsAudiodeviceconnectionReported = 297,
-    AtomBlobCommitted = 298,
-    AtomBlobLeased = 299,
-    AtomBlobOpened = 300,
-    AtomContactsProviderStatusReported = 301,
-    AtomKeystoreKeyEventReported = 302,
-    AtomNetworkTetheringReported = 303,
-    AtomImeTouchReported = 304,
-    AtomUiInteractionFrameInfoReported = 305,
-    AtomUiActionLatencyReported = 306,
-    AtomWifiDisconnectReported = 307,
-    AtomWifiConnectionStateChanged = 308,
-    AtomHdmiCecActiveSourceChanged = 309,
-    AtomHdmiCecMessageReported = 310,
-    AtomAirplaneMode = 311,
-    AtomModemRestart = 312,
-    AtomCarrierIdMismatchReported = 313,
-    AtomCarrierIdTableUpdated = 314,
-    AtomDataStallRecoveryReported = 315,
-    AtomMediametricsMediaparserReported = 316,
-    AtomTlsHandshakeReported = 317,
-    AtomTextClassifierApiUsageReported = 318,
-    AtomCarWatchdogKillStatsReported = 319,
-    AtomMediametricsPlaybackReported = 320,
-    AtomMediaNetworkInfoChanged = 321,
-    AtomMediaPlaybackStateChanged = 322,
-    AtomMediaPlaybackErrorReported = 323,
-    AtomMediaPlaybackTrackChanged = 324,
-    AtomWifiScanReported = 325,
-    AtomWifiPnoScanReported = 326,
-    AtomTifTuneChanged = 327,
-    AtomAutoRotateReported = 328,
-    AtomPerfettoTrigger = 329,
-    AtomTranscodingData = 330,
-    AtomImsServiceEntitlementUpdated = 331,
-    AtomDeviceRotated = 333,
-    AtomSimSpecificSettingsRestored = 334,
-    AtomTextClassifierDownloadReported = 335,
-    AtomPinStorageEvent = 336,
-    AtomFaceDownReported = 337,
-    AtomBluetoothHalCrashReasonReported = 338,
-    AtomRebootEscrowPreparationReported = 339,
-    AtomRebootEscrowLskfCaptureReported = 340,
-    AtomRebootEscrowRebootReported = 341,
-    AtomBinderLatencyReported = 342,
-    AtomMediametricsAaudiostreamReported = 343,
-    AtomMediaTranscodingSessionEnded = 344,
-    AtomMagnificationUsageReported = 345,
-    AtomMagnificationModeWithImeOnReported = 346,
-    AtomAppSearchCallStatsReported = 347,
-    AtomAppSearchPutDocumentStatsReported = 348,
-    AtomDeviceControlChanged = 349,
-    AtomDeviceStateChanged = 350,
-    AtomInputdeviceRegistered = 351,
-    AtomSmartspaceCardReported = 352,
-    AtomAuthPromptAuthenticateInvoked = 353,
-    AtomAuthManagerCanAuthenticateInvoked = 354,
-    AtomAuthEnrollActionInvoked = 355,
-    AtomAuthDeprecatedApiUsed = 356,
-    AtomUnattendedRebootOccurred = 357,
-    AtomLongRebootBlockingReported = 358,
-    AtomLocationTimeZoneProviderStateChanged = 359,
-    AtomFdtrackEventOccurred = 364,
-    AtomTimeoutAutoExtendedReported = 365,
-    AtomAlarmBatchDelivered = 367,
-    AtomAlarmScheduled = 368,
-    AtomCarWatchdogIoOveruseStatsReported = 369,
-    AtomUserLevelHibernationStateChanged = 370,
-    AtomAppSearchInitializeStatsReported = 371,
-    AtomAppSearchQueryStatsReported = 372,
-    AtomAppProcessDied = 373,
-    AtomNetworkIpReachabilityMonitorReported = 374,
-    AtomSlowInputEventReported = 375,
-    AtomAnrOccurredProcessingStarted = 376,
-    AtomAppSearchRemoveStatsReported = 377,
-    AtomMediaCodecReported = 378,
-    AtomPermissionUsageFragmentInteraction = 379,
-    AtomPermissionDetailsInteraction = 380,
-    AtomPrivacySensorToggleInteraction = 381,
-    AtomPrivacyToggleDialogInteraction = 382,
-    AtomAppSearchOptimizeStatsReported = 383,
-    AtomNonA11yToolServiceWarningReport = 384,
-    AtomAppCompatStateChanged = 386,
-    AtomSizeCompatRestartButtonEventReported = 387,
-    AtomSplitscreenUiChanged = 388,
-    AtomNetworkDnsHandshakeReported = 389,
-    AtomBluetoothCodePathCounter = 390,
-    AtomBluetoothLeBatchScanReportDelay = 392,
-    AtomAccessibilityFloatingMenuUiChanged = 393,
-    AtomNeuralnetworksCompilationCompleted = 394,
-    AtomNeuralnetworksExecutionCompleted = 395,
-    AtomNeuralnetworksCompilationFailed = 396,
-    AtomNeuralnetworksExecutionFailed = 397,
-    AtomContextHubBooted = 398,
-    AtomContextHubRestarted = 399,
-    AtomContextHubLoadedNanoappSnapshotReported = 400,
-    AtomChreCodeDownloadTransacted = 401,
-    AtomUwbSessionInited = 402,
-    AtomUwbSessionClosed = 403,
-    AtomUwbFirstRangingReceived = 404,
-    AtomUwbRangingMeasurementReceived = 405,
-    AtomTextClassifierDownloadWorkScheduled = 406,
-    AtomTextClassifierDownloadWorkCompleted = 407,
-    AtomClipboardCleared = 408,
-    AtomVmCreationRequested = 409,
-    AtomNearbyDeviceScanStateChanged = 410,
-    AtomApplicationLocalesChanged = 412,
-    AtomMediametricsAudiotrackstatusReported = 413,
-    AtomFoldStateDurationReported = 414,
-    AtomLocationTimeZoneProviderControllerStateChanged = 415,
-    AtomDisplayHbmStateChanged = 416,
-    AtomDisplayHbmBrightnessChanged = 417,
-    AtomPersistentUriPermissionsFlushed = 418,
-    AtomEarlyBootCompOsArtifactsCheckReported = 419,
-    AtomVbmetaDigestReported = 420,
-    AtomApexInfoGathered = 421,
-    AtomPvmInfoGathered = 422,
-    AtomWearSettingsUiInteracted = 423,
-    AtomTracingServiceReportEvent = 424,
-    AtomMediametricsAudiorecordstatusReported = 425,
-    AtomLauncherLatency = 426,
-    AtomDropboxEntryDropped = 427,
-    AtomWifiP2pConnectionReported = 428,
-    AtomGameStateChanged = 429,
-    AtomHotwordDetectorCreateRequested = 430,
-    AtomHotwordDetectionServiceInitResultReported = 431,
-    AtomHotwordDetectionServiceRestarted = 432,
-    AtomHotwordDetectorKeyphraseTriggered = 433,
-    AtomHotwordDetectorEvents = 434,
-    AtomBootCompletedBroadcastCompletionLatencyReported = 437,
-    AtomContactsIndexerUpdateStatsReported = 440,
-    AtomAppBackgroundRestrictionsInfo = 441,
-    AtomMmsSmsProviderGetThreadIdFailed = 442,
-    AtomMmsSmsDatabaseHelperOnUpgradeFailed = 443,
-    AtomPermissionReminderNotificationInteracted = 444,
-    AtomRecentPermissionDecisionsInteracted = 445,
-    AtomGnssPsdsDownloadReported = 446,
-    AtomLeAudioConnectionSessionReported = 447,
-    AtomLeAudioBroadcastSessionReported = 448,
-    AtomDreamUiEventReported = 449,
-    AtomTaskManagerEventReported = 450,
-    AtomCdmAssociationAction = 451,
-    AtomMagnificationTripleTapAndHoldActivatedSessionReported = 452,
-    AtomMagnificationFollowTypingFocusActivatedSessionReported = 453,
-    AtomAccessibilityTextReadingOptionsChanged = 454,
-    AtomWifiSetupFailureCrashReported = 455,
-    AtomUwbDeviceErrorReported = 456,
-    AtomIsolatedCompilationScheduled = 457,
-    AtomIsolatedCompilationEnded = 458,
-    AtomOnsOpportunisticEsimProvisioningComplete = 459,
-    AtomSystemServerPreWatchdogOccurred = 460,
-    AtomTelephonyAnomalyDetected = 461,
-    AtomLetterboxPositionChanged = 462,
-    AtomRemoteKeyProvisioningAttempt = 463,
-    AtomRemoteKeyProvisioningNetworkInfo = 464,
-    AtomRemoteKeyProvisioningTiming = 465,
-    AtomMediaoutputOpInteractionReport = 466,
-    AtomSyncExemptionOccurred = 468,
-    AtomAutofillPresentationEventReported = 469,
-    AtomDockStateChanged = 470,
-    AtomSafetySourceStateCollected = 471,
-    AtomSafetyCenterSystemEventReported = 472,
-    AtomSafetyCenterInteractionReported = 473,
-    AtomSettingsProviderSettingChanged = 474,
-    AtomBroadcastDeliveryEventReported = 475,
-    AtomServiceRequestEventReported = 476,
-    AtomProviderAcquisitionEventReported = 477,
-    AtomBluetoothDeviceNameReported = 478,
-    AtomCbConfigUpdated = 479,
-    AtomCbModuleErrorReported = 480,
-    AtomCbServiceFeatureChanged = 481,
-    AtomCbReceiverFeatureChanged = 482,
-    AtomPrivacySignalNotificationInteraction = 484,
-    AtomPrivacySignalIssueCardInteraction = 485,
-    AtomPrivacySignalsJobFailure = 486,
-    AtomVibrationReported = 487,
-    AtomUwbRangingStart = 489,
-    AtomAppCompactedV2 = 491,
-    AtomDisplayBrightnessChanged = 494,
-    AtomActivityActionBlocked = 495,
-    AtomNetworkDnsServerSupportReported = 504,
-    AtomVmBooted = 505,
-    AtomVmExited = 506,
-    AtomAmbientBrightnessStatsReported = 507,
-    AtomMediametricsSpatializercapabilitiesReported = 508,
-    AtomMediametricsSpatializerdeviceenabledReported = 509,
-    AtomMediametricsHeadtrackerdeviceenabledReported = 510,
-    AtomMediametricsHeadtrackerdevicesupportedReported = 511,
-    AtomHearingAidInfoReported = 513,
-    AtomDeviceWideJobConstraintChanged = 514,
-    AtomAmbientModeChanged = 515,
-    AtomAnrLatencyReported = 516,
-    AtomResourceApiInfo = 517,
-    AtomSystemDefaultNetworkChanged = 518,
-    AtomIwlanSetupDataCallResultReported = 519,
-    AtomIwlanPdnDisconnectedReasonReported = 520,
-    AtomAirplaneModeSessionReported = 521,
-    AtomVmCpuStatusReported = 522,
-    AtomVmMemStatusReported = 523,
-    AtomPackageInstallationSessionReported = 524,
-    AtomDefaultNetworkRematchInfo = 525,
-    AtomNetworkSelectionPerformance = 526,
-    AtomNetworkNsdReported = 527,
-    AtomBluetoothDisconnectionReasonReported = 529,
-    AtomBluetoothLocalVersionsReported = 530,
-    AtomBluetoothRemoteSupportedFeaturesReported = 531,
-    AtomBluetoothLocalSupportedFeaturesReported = 532,
-    AtomBluetoothGattAppInfo = 533,
-    AtomBrightnessConfigurationUpdated = 534,
-    AtomWearMediaOutputSwitcherLaunched = 538,
-    AtomWearMediaOutputSwitcherFinished = 539,
-    AtomWearMediaOutputSwitcherConnectionReported = 540,
-    AtomWearMediaOutputSwitcherDeviceScanTriggered = 541,
-    AtomWearMediaOutputSwitcherFirstDeviceScanLatency = 542,
-    AtomWearMediaOutputSwitcherConnectDeviceLatency = 543,
-    AtomPackageManagerSnapshotReported = 544,
-    AtomPackageManagerAppsFilterCacheBuildReported = 545,
-    AtomPackageManagerAppsFilterCacheUpdateReported = 546,
-    AtomLauncherImpressionEvent = 547,
-    AtomWearMediaOutputSwitcherAllDevicesScanLatency = 549,
-    AtomWsWatchFaceEdited = 551,
-    AtomWsWatchFaceFavoriteActionReported = 552,
-    AtomWsWatchFaceSetActionReported = 553,
-    AtomPackageUninstallationReported = 554,
-    AtomGameModeChanged = 555,
-    AtomGameModeConfigurationChanged = 556,
-    AtomBedtimeModeStateChanged = 557,
-    AtomNetworkSliceSessionEnded = 558,
-    AtomNetworkSliceDailyDataUsageReported = 559,
-    AtomNfcTagTypeOccurred = 560,
-    AtomNfcAidConflictOccurred = 561,
-    AtomNfcReaderConflictOccurred = 562,
-    AtomWsTileListChanged = 563,
-    AtomGetTypeAccessedWithoutPermission = 564,
-    AtomMobileBundledAppInfoGathered = 566,
-    AtomWsWatchFaceComplicationSetChanged = 567,
-    AtomMediaDrmCreated = 568,
-    AtomMediaDrmErrored = 569,
-    AtomMediaDrmSessionOpened = 570,
-    AtomMediaDrmSessionClosed = 571,
-    AtomUserSelectedResolution = 572,
-    AtomUnsafeIntentEventReported = 573,
-    AtomPerformanceHintSessionReported = 574,
-    AtomMediametricsMidiDeviceCloseReported = 576,
-    AtomBiometricTouchReported = 577,
-    AtomHotwordAudioEgressEventReported = 578,
-    AtomLocationEnabledStateChanged = 580,
-    AtomImeRequestFinished = 581,
-    AtomUsbComplianceWarningsReported = 582,
-    AtomAppSupportedLocalesChanged = 583,
-    AtomMediaProviderVolumeRecoveryReported = 586,
-    AtomBiometricPropertiesCollected = 587,
-    AtomKernelWakeupAttributed = 588,
-    AtomScreenStateChangedV2 = 589,
-    AtomWsBackupActionReported = 590,
-    AtomWsRestoreActionReported = 591,
-    AtomDeviceLogAccessEventReported = 592,
-    AtomMediaSessionUpdated = 594,
-    AtomWearOobeStateChanged = 595,
-    AtomWsNotificationUpdated = 596,
-    AtomNetworkValidationFailureStatsDailyReported = 601,
-    AtomWsComplicationTapped = 602,
-    AtomWsNotificationBlocking = 780,
-    AtomWsNotificationBridgemodeUpdated = 822,
-    AtomWsNotificationDismissalActioned = 823,
-    AtomWsNotificationActioned = 824,
-    AtomWsNotificationLatency = 880,
-    AtomWifiBytesTransfer = 10000,
-    AtomWifiBytesTransferByFgBg = 10001,
-    AtomMobileBytesTransfer = 10002,
-    AtomMobileBytesTransferByFgBg = 10003,
-    AtomBluetoothBytesTransfer = 10006,
-    AtomKernelWakelock = 10004,
-    AtomSubsystemSleepState = 10005,
-    AtomCpuTimePerUid = 10009,
-    AtomCpuTimePerUidFreq = 10010,
-    AtomWifiActivityInfo = 10011,
-    AtomModemActivityInfo = 10012,
-    AtomBluetoothActivityInfo = 10007,
-    AtomProcessMemoryState = 10013,
-    AtomSystemElapsedRealtime = 10014,
-    AtomSystemUptime = 10015,
-    AtomCpuActiveTime = 10016,
-    AtomCpuClusterTime = 10017,
-    AtomDiskSpace = 10018,
-    AtomRemainingBatteryCapacity = 10019,
-    AtomFullBatteryCapacity = 10020,
-    AtomTemperature = 10021,
-    AtomBinderCalls = 10022,
-    AtomBinderCallsExceptions = 10023,
-    AtomLooperStats = 10024,
-    AtomDiskStats = 10025,
-    AtomDirectoryUsage = 10026,
-    AtomAppSize = 10027,
-    AtomCategorySize = 10028,
-    AtomProcStats = 10029,
-    AtomBatteryVoltage = 10030,
-    AtomNumFingerprintsEnrolled = 10031,
-    AtomDiskIo = 10032,
-    AtomPowerProfile = 10033,
-    AtomProcStatsPkgProc = 10034,
-    AtomProcessCpuTime = 10035,
-    AtomCpuTimePerThreadFreq = 10037,
-    AtomOnDevicePowerMeasurement = 10038,
-    AtomDeviceCalculatedPowerUse = 10039,
-    AtomProcessMemoryHighWaterMark = 10042,
-    AtomBatteryLevel = 10043,
-    AtomBuildInformation = 10044,
-    AtomBatteryCycleCount = 10045,
-    AtomDebugElapsedClock = 10046,
-    AtomDebugFailingElapsedClock = 10047,
-    AtomNumFacesEnrolled = 10048,
-    AtomRoleHolder = 10049,
-    AtomDangerousPermissionState = 10050,
-    AtomTrainInfo = 10051,
-    AtomTimeZoneDataInfo = 10052,
-    AtomExternalStorageInfo = 10053,
-    AtomGpuStatsGlobalInfo = 10054,
-    AtomGpuStatsAppInfo = 10055,
-    AtomSystemIonHeapSize = 10056,
-    AtomAppsOnExternalStorageInfo = 10057,
-    AtomFaceSettings = 10058,
-    AtomCoolingDevice = 10059,
-    AtomAppOps = 10060,
-    AtomProcessSystemIonHeapSize = 10061,
-    AtomSurfaceflingerStatsGlobalInfo = 10062,
-    AtomSurfaceflingerStatsLayerInfo = 10063,
-    AtomProcessMemorySnapshot = 10064,
-    AtomVmsClientStats = 10065,
-    AtomNotificationRemoteViews = 10066,
-    AtomDangerousPermissionStateSampled = 10067,
-    AtomGraphicsStats = 10068,
-    AtomRuntimeAppOpAccess = 10069,
-    AtomIonHeapSize = 10070,
-    AtomPackageNotificationPreferences = 10071,
-    AtomPackageNotificationChannelPreferences = 10072,
-    AtomPackageNotificationChannelGroupPreferences = 10073,
-    AtomGnssStats = 10074,
-    AtomAttributedAppOps = 10075,
-    AtomVoiceCallSession = 10076,
-    AtomVoiceCallRatUsage = 10077,
-    AtomSimSlotState = 10078,
-    AtomSupportedRadioAccessFamily = 10079,
-    AtomSettingSnapshot = 10080,
-    AtomBlobInfo = 10081,
-    AtomDataUsageBytesTransfer = 10082,
-    AtomBytesTransferByTagAndMetered = 10083,
-    AtomDndModeRule = 10084,
-    AtomGeneralExternalStorageAccessStats = 10085,
-    AtomIncomingSms = 10086,
-    AtomOutgoingSms = 10087,
-    AtomCarrierIdTableVersion = 10088,
-    AtomDataCallSession = 10089,
-    AtomCellularServiceState = 10090,
-    AtomCellularDataServiceSwitch = 10091,
-    AtomSystemMemory = 10092,
-    AtomImsRegistrationTermination = 10093,
-    AtomImsRegistrationStats = 10094,
-    AtomCpuTimePerClusterFreq = 10095,
-    AtomCpuCyclesPerUidCluster = 10096,
-    AtomDeviceRotatedData = 10097,
-    AtomCpuCyclesPerThreadGroupCluster = 10098,
-    AtomMediaDrmActivityInfo = 10099,
-    AtomOemManagedBytesTransfer = 10100,
-    AtomGnssPowerStats = 10101,
-    AtomTimeZoneDetectorState = 10102,
-    AtomKeystore2StorageStats = 10103,
-    AtomRkpPoolStats = 10104,
-    AtomProcessDmabufMemory = 10105,
-    AtomPendingAlarmInfo = 10106,
-    AtomUserLevelHibernatedApps = 10107,
-    AtomLauncherLayoutSnapshot = 10108,
-    AtomGlobalHibernatedApps = 10109,
-    AtomInputEventLatencySketch = 10110,
-    AtomBatteryUsageStatsBeforeReset = 10111,
-    AtomBatteryUsageStatsSinceReset = 10112,
-    AtomBatteryUsageStatsSinceResetUsingPowerProfileModel = 10113,
-    AtomInstalledIncrementalPackage = 10114,
-    AtomTelephonyNetworkRequests = 10115,
-    AtomAppSearchStorageInfo = 10116,
-    AtomVmstat = 10117,
-    AtomKeystore2KeyCreationWithGeneralInfo = 10118,
-    AtomKeystore2KeyCreationWithAuthInfo = 10119,
-    AtomKeystore2KeyCreationWithPurposeAndModesInfo = 10120,
-    AtomKeystore2AtomWithOverflow = 10121,
-    AtomKeystore2KeyOperationWithPurposeAndModesInfo = 10122,
-    AtomKeystore2KeyOperationWithGeneralInfo = 10123,
-    AtomRkpErrorStats = 10124,
-    AtomKeystore2CrashStats = 10125,
-    AtomVendorApexInfo = 10126,
-    AtomAccessibilityShortcutStats = 10127,
-    AtomAccessibilityFloatingMenuStats = 10128,
-    AtomDataUsageBytesTransferV2 = 10129,
-    AtomMediaCapabilities = 10130,
-    AtomCarWatchdogSystemIoUsageSummary = 10131,
-    AtomCarWatchdogUidIoUsageSummary = 10132,
-    AtomImsRegistrationFeatureTagStats = 10133,
-    AtomRcsClientProvisioningStats = 10134,
-    AtomRcsAcsProvisioningStats = 10135,
-    AtomSipDelegateStats = 10136,
-    AtomSipTransportFeatureTagStats = 10137,
-    AtomSipMessageResponse = 10138,
-    AtomSipTransportSession = 10139,
-    AtomImsDedicatedBearerListenerEvent = 10140,
-    AtomImsDedicatedBearerEvent = 10141,
-    AtomImsRegistrationServiceDescStats = 10142,
-    AtomUceEventStats = 10143,
-    AtomPresenceNotifyEvent = 10144,
-    AtomGbaEvent = 10145,
-    AtomPerSimStatus = 10146,
-    AtomGpuWorkPerUid = 10147,
-    AtomPersistentUriPermissionsAmountPerPackage = 10148,
-    AtomSignedPartitionInfo = 10149,
-    AtomPinnedFileSizesPerPackage = 10150,
-    AtomPendingIntentsPerPackage = 10151,
-    AtomUserInfo = 10152,
-    AtomTelephonyNetworkRequestsV2 = 10153,
-    AtomDeviceTelephonyProperties = 10154,
-    AtomRemoteKeyProvisioningErrorCounts = 10155,
-    AtomSafetyState = 10156,
-    AtomIncomingMms = 10157,
-    AtomOutgoingMms = 10158,
-    AtomMultiUserInfo = 10160,
-    AtomNetworkBpfMapInfo = 10161,
-    AtomOutgoingShortCodeSms = 10162,
-    AtomConnectivityStateSample = 10163,
-    AtomNetworkSelectionRematchReasonsInfo = 10164,
-    AtomGameModeInfo = 10165,
-    AtomGameModeConfiguration = 10166,
-    AtomGameModeListener = 10167,
-    AtomNetworkSliceRequestCount = 10168,
-    AtomWsTileSnapshot = 10169,
-    AtomWsActiveWatchFaceComplicationSetSnapshot = 10170,
-    AtomProcessState = 10171,
-    AtomProcessAssociation = 10172,
-    AtomAdpfSystemComponentInfo = 10173,
-    AtomNotificationMemoryUse = 10174,
-    AtomHdrCapabilities = 10175,
-    AtomWsFavouriteWatchFaceListSnapshot = 10176,
-    AtomWifiAwareNdpReported = 638,
-    AtomWifiAwareAttachReported = 639,
-    AtomWifiSelfRecoveryTriggered = 661,
-    AtomSoftApStarted = 680,
-    AtomSoftApStopped = 681,
-    AtomWifiLockReleased = 687,
-    AtomWifiLockDeactivated = 688,
-    AtomWifiConfigSaved = 689,
-    AtomWifiAwareResourceUsingChanged = 690,
-    AtomWifiAwareHalApiCalled = 691,
-    AtomWifiLocalOnlyRequestReceived = 692,
-    AtomWifiLocalOnlyRequestScanTriggered = 693,
-    AtomWifiThreadTaskExecuted = 694,
-    AtomWifiStateChanged = 700,
-    AtomPnoScanStarted = 719,
-    AtomPnoScanStopped = 720,
-    AtomWifiIsUnusableReported = 722,
-    AtomWifiApCapabilitiesReported = 723,
-    AtomSoftApStateChanged = 805,
-    AtomScorerPredictionResultReported = 884,
-    AtomWifiAwareCapabilities = 10190,
-    AtomWifiModuleInfo = 10193,
-    AtomWifiSettingInfo = 10194,
-    AtomWifiComplexSettingInfo = 10195,
-    AtomWifiConfiguredNetworkInfo = 10198,
-    AtomWearPowerMenuOpened = 731,
-    AtomWearAssistantOpened = 755,
-    AtomFirstOverlayStateChanged = 917,
-    AtomWsWearTimeSession = 610,
-    AtomWsIncomingCallActionReported = 626,
-    AtomWsCallDisconnectionReported = 627,
-    AtomWsCallDurationReported = 628,
-    AtomWsCallUserExperienceLatencyReported = 629,
-    AtomWsCallInteractionReported = 630,
-    AtomWsOnBodyStateChanged = 787,
-    AtomWsWatchFaceRestrictedComplicationsImpacted = 802,
-    AtomWsWatchFaceDefaultRestrictedComplicationsRemoved = 803,
-    AtomWsComplicationsImpactedNotificationEventReported = 804,
-    AtomWsRemoteEventUsageReported = 920,
-    AtomWsNotificationManagedDismissalSync = 941,
-    AtomWsBugreportEventReported = 964,
-    AtomWsStandaloneModeSnapshot = 10197,
-    AtomWsFavoriteWatchFaceSnapshot = 10206,
-    AtomWsPhotosWatchFaceFeatureSnapshot = 10225,
-    AtomWsWatchFaceCustomizationSnapshot = 10227,
-    AtomWearAdaptiveSuspendStatsReported = 619,
-    AtomWearPowerAnomalyServiceOperationalStatsReported = 620,
-    AtomWearPowerAnomalyServiceEventStatsReported = 621,
-    AtomWearTimeSyncRequested = 911,
-    AtomWearTimeUpdateStarted = 912,
-    AtomWearTimeSyncAttemptCompleted = 913,
-    AtomWearTimeChanged = 914,
-    AtomWearSetupWizardDeviceStatusReported = 953,
-    AtomWearSetupWizardPairingCompleted = 954,
-    AtomWearSetupWizardConnectionEstablished = 955,
-    AtomWearSetupWizardCheckinCompleted = 956,
-    AtomWearSetupWizardCompanionTimeReported = 957,
-    AtomWearSetupWizardStatusReported = 958,
-    AtomWearSetupWizardHeartbeatReported = 959,
-    AtomWearSetupWizardFrpTriggered = 960,
-    AtomWearSetupWizardSystemUpdateTriggered = 961,
-    AtomWearSetupWizardPhoneSwitchTriggered = 962,
-    AtomRendererInitialized = 736,
-    AtomSchemaVersionReceived = 737,
-    AtomLayoutInspected = 741,
-    AtomLayoutExpressionInspected = 742,
-    AtomLayoutAnimationsInspected = 743,
-    AtomMaterialComponentsInspected = 744,
-    AtomTileRequested = 745,
-    AtomStateResponseReceived = 746,
-    AtomTileResponseReceived = 747,
-    AtomInflationFinished = 748,
-    AtomInflationFailed = 749,
-    AtomIgnoredInflationFailuresReported = 750,
-    AtomDrawableRendered = 751,
-    AtomWearModeStateChanged = 715,
-    AtomMediaActionReported = 608,
-    AtomMediaControlsLaunched = 609,
-    AtomMediaSessionStateChanged = 677,
-    AtomMediaControlApiUsageReported = 966,
-    AtomMediaSubscriptionChanged = 990,
-    AtomWearMediaOutputSwitcherDeviceScanApiLatency = 757,
-    AtomWearMediaOutputSwitcherSassDeviceUnavailable = 758,
-    AtomWearMediaOutputSwitcherFastpairApiTimeout = 759,
-    AtomMediatorUpdated = 721,
-    AtomSysproxyBluetoothBytesTransfer = 10196,
-    AtomSysproxyConnectionUpdated = 786,
-    AtomWearCompanionConnectionState = 921,
-    AtomSysproxyServiceStateUpdated = 949,
-    AtomUwbActivityInfo = 10188,
-    AtomTestUprobestatsAtomReported = 915,
-    AtomTvLowPowerStandbyPolicy = 679,
-    AtomExternalTvInputEvent = 717,
-    AtomBootIntegrityInfoReported = 775,
-    AtomThreadnetworkTelemetryDataReported = 738,
-    AtomThreadnetworkTopoEntryRepeated = 739,
-    AtomThreadnetworkDeviceInfoReported = 740,
-    AtomCellularRadioPowerStateChanged = 713,
-    AtomEmergencyNumbersInfo = 10180,
-    AtomDataNetworkValidation = 10207,
-    AtomDataRatStateChanged = 854,
-    AtomConnectedChannelChanged = 882,
-    AtomCellularIdentifierDisclosed = 800,
-    AtomSatelliteController = 10182,
-    AtomSatelliteSession = 10183,
-    AtomSatelliteIncomingDatagram = 10184,
-    AtomSatelliteOutgoingDatagram = 10185,
-    AtomSatelliteProvision = 10186,
-    AtomSatelliteSosMessageRecommender = 10187,
-    AtomCarrierRoamingSatelliteSession = 10211,
-    AtomCarrierRoamingSatelliteControllerStats = 10212,
-    AtomControllerStatsPerPackage = 10213,
-    AtomSatelliteEntitlement = 10214,
-    AtomSatelliteConfigUpdater = 10215,
-    AtomSatelliteAccessController = 10219,
-    AtomQualifiedRatListChanged = 634,
-    AtomQnsImsCallDropStats = 635,
-    AtomQnsFallbackRestrictionChanged = 636,
-    AtomQnsRatPreferenceMismatchInfo = 10177,
-    AtomQnsHandoverTimeMillis = 10178,
-    AtomQnsHandoverPingpong = 10179,
-    AtomIwlanUnderlyingNetworkValidationResultReported = 923,
-    AtomEmergencyNumberDialed = 637,
-    AtomCallStats = 10221,
-    AtomCallAudioRouteStats = 10222,
-    AtomTelecomApiStats = 10223,
-    AtomTelecomErrorStats = 10224,
-    AtomLockscreenShortcutSelected = 611,
-    AtomLockscreenShortcutTriggered = 612,
-    AtomLauncherImpressionEventV2 = 716,
-    AtomDisplaySwitchLatencyTracked = 753,
-    AtomNotificationListenerService = 829,
-    AtomNavHandleTouchPoints = 869,
-    AtomCommunalHubWidgetEventReported = 908,
-    AtomPeripheralTutorialLaunched = 942,
-    AtomContextualEducationTriggered = 971,
-    AtomCommunalHubSnapshot = 10226,
-    AtomTestExtensionAtomReported = 660,
-    AtomTestRestrictedAtomReported = 672,
-    AtomStatsSocketLossReported = 752,
-    AtomSettingsSpaReported = 622,
-    AtomSelinuxAuditLog = 799,
-    AtomSandboxApiCalled = 488,
-    AtomSandboxActivityEventOccurred = 735,
-    AtomSdkSandboxRestrictedAccessInSession = 796,
-    AtomSandboxSdkStorage = 10159,
-    AtomRkpdPoolStats = 664,
-    AtomRkpdClientOperation = 665,
-    AtomRangingSessionConfigured = 993,
-    AtomRangingSessionStarted = 994,
-    AtomRangingSessionClosed = 995,
-    AtomRangingTechnologyStarted = 996,
-    AtomRangingTechnologyStopped = 997,
-    AtomMediaProviderDatabaseRollbackReported = 784,
-    AtomBackupSetupStatusReported = 785,
-    AtomScreenOffReported = 776,
-    AtomScreenTimeoutOverrideReported = 836,
-    AtomScreenInteractiveSessionReported = 837,
-    AtomScreenDimReported = 867,
-    AtomAtom9999 = 9999,
-    AtomAtom99999 = 99999,
-    AtomPhotopickerSessionInfoReported = 886,
-    AtomPhotopickerApiInfoReported = 887,
-    AtomPhotopickerUiEventLogged = 888,
-    AtomPhotopickerMediaItemStatusReported = 889,
-    AtomPhotopickerPreviewInfoLogged = 890,
-    AtomPhotopickerMenuInteractionLogged = 891,
-    AtomPhotopickerBannerInteractionLogged = 892,
-    AtomPhotopickerMediaLibraryInfoLogged = 893,
-    AtomPhotopickerPageInfoLogged = 894,
-    AtomPhotopickerMediaGridSyncInfoReported = 895,
-    AtomPhotopickerAlbumSyncInfoReported = 896,
-    AtomPhotopickerSearchInfoReported = 897,
-    AtomSearchDataExtractionDetailsReported = 898,
-    AtomEmbeddedPhotopickerInfoReported = 899,
-    AtomPermissionRationaleDialogViewed = 645,
-    AtomPermissionRationaleDialogActionReported = 646,
-    AtomAppDataSharingUpdatesNotificationInteraction = 647,
-    AtomAppDataSharingUpdatesFragmentViewed = 648,
-    AtomAppDataSharingUpdatesFragmentActionReported = 649,
-    AtomEnhancedConfirmationDialogResultReported = 827,
-    AtomEnhancedConfirmationRestrictionCleared = 828,
-    AtomPressureStallInformation = 10229,
-    AtomPdfLoadReported = 859,
-    AtomPdfApiUsageReported = 860,
-    AtomPdfSearchReported = 861,
-    AtomComponentStateChangedReported = 863,
-    AtomOndevicepersonalizationApiCalled = 711,
-    AtomOndevicepersonalizationTraceEvent = 952,
-    AtomNfcObserveModeStateChanged = 855,
-    AtomNfcFieldChanged = 856,
-    AtomNfcPollingLoopNotificationReported = 857,
-    AtomNfcProprietaryCapabilitiesReported = 858,
-    AtomNfcExitFrameTableChanged = 1036,
-    AtomNfcAutoTransactReported = 1038,
-    AtomMicroxrDeviceBootCompleteReported = 901,
-    AtomMteState = 10181,
-    AtomZramMaintenanceExecuted = 1015,
-    AtomZramSetupExecuted = 1029,
-    AtomZramMmStatMmd = 10232,
-    AtomZramBdStatMmd = 10233,
-    AtomMediaEditingEndedReported = 798,
-    AtomMediaCodecReclaimRequestCompleted = 600,
-    AtomMediaCodecStarted = 641,
-    AtomMediaCodecStopped = 642,
-    AtomMediaCodecRendered = 684,
-    AtomEmergencyStateChanged = 633,
-    AtomChreSignificantMotionStateChanged = 868,
-    AtomPopulationDensityProviderLoadingReported = 1002,
-    AtomDensityBasedCoarseLocationsUsageReported = 1003,
-    AtomDensityBasedCoarseLocationsProviderQueryReported = 1004,
-    AtomKernelOomKillOccurred = 754,
-    AtomKeyboardConfigured = 682,
-    AtomKeyboardSystemsEventReported = 683,
-    AtomInputdeviceUsageReported = 686,
-    AtomInputEventLatencyReported = 932,
-    AtomTouchpadUsage = 10191,
-    AtomIkeSessionTerminated = 678,
-    AtomIkeLivenessCheckSessionValidated = 760,
-    AtomNegotiatedSecurityAssociation = 821,
-    AtomHotwordEgressSizeAtomReported = 761,
-    AtomHealthConnectUiImpression = 623,
-    AtomHealthConnectUiInteraction = 624,
-    AtomHealthConnectAppOpenedReported = 625,
-    AtomHealthConnectApiCalled = 616,
-    AtomHealthConnectUsageStats = 617,
-    AtomHealthConnectStorageStats = 618,
-    AtomHealthConnectApiInvoked = 643,
-    AtomExerciseRouteApiCalled = 654,
-    AtomHealthConnectExportInvoked = 907,
-    AtomHealthConnectImportInvoked = 918,
-    AtomHealthConnectExportImportStatsReported = 919,
-    AtomHealthConnectPermissionStats = 963,
-    AtomHealthConnectPhrApiInvoked = 980,
-    AtomHealthConnectPhrUsageStats = 981,
-    AtomHealthConnectPhrStorageStats = 984,
-    AtomHealthConnectRestrictedEcosystemStats = 985,
-    AtomHealthConnectEcosystemStats = 986,
-    AtomHdmiEarcStatusReported = 701,
-    AtomHdmiSoundbarModeStatusReported = 724,
-    AtomHdmiPowerStateChangeOnActiveSourceLostToggled = 991,
-    AtomBatteryHealth = 10220,
-    AtomBiometricUnenrolled = 944,
-    AtomBiometricEnumerated = 945,
-    AtomApplicationGrammaticalInflectionChanged = 584,
-    AtomSystemGrammaticalInflectionChanged = 816,
-    AtomFullScreenIntentLaunched = 631,
-    AtomBalAllowed = 632,
-    AtomInTaskActivityStarted = 685,
-    AtomDeviceOrientationChanged = 906,
-    AtomCachedAppsHighWatermark = 10189,
-    AtomStylusPredictionMetricsReported = 718,
-    AtomUserRiskEventReported = 725,
-    AtomMediaProjectionStateChanged = 729,
-    AtomMediaProjectionTargetChanged = 730,
-    AtomExcessiveBinderProxyCountReported = 853,
-    AtomProxyBytesTransferByFgBg = 10200,
-    AtomMobileBytesTransferByProcState = 10204,
-    AtomBiometricFrrNotification = 817,
-    AtomSensitiveContentMediaProjectionSession = 830,
-    AtomSensitiveNotificationAppProtectionSession = 831,
-    AtomSensitiveNotificationAppProtectionApplied = 832,
-    AtomSensitiveNotificationRedaction = 833,
-    AtomSensitiveContentAppProtection = 835,
-    AtomAppRestrictionStateChanged = 866,
-    AtomBatteryUsageStatsPerUid = 10209,
-    AtomPostgcMemorySnapshot = 924,
-    AtomPowerSaveTempAllowlistChanged = 926,
-    AtomAppOpAccessTracked = 931,
-    AtomContentOrFileUriEventReported = 933,
-    AtomDeviceIdleTempAllowlistUpdated = 940,
-    AtomAppOpNoteOpOrCheckOpBinderApiCalled = 943,
-    AtomFrameworkWakelockInfo = 10230,
-    AtomJankFrameCountByWidgetReported = 950,
-    AtomIntentCreatorTokenAdded = 978,
-    AtomNotificationChannelClassification = 983,
-    AtomCameraStatusForCompatibilityChanged = 999,
-    AtomFederatedComputeApiCalled = 712,
-    AtomFederatedComputeTrainingEventReported = 771,
-    AtomExampleIteratorNextLatencyReported = 838,
-    AtomFederatedComputeTraceEventReported = 992,
-    AtomExpressEventReported = 528,
-    AtomExpressHistogramSampleReported = 593,
-    AtomExpressUidEventReported = 644,
-    AtomExpressUidHistogramSampleReported = 658,
-    AtomDreamSettingChanged = 705,
-    AtomDreamSettingSnapshot = 10192,
-    AtomDndStateChanged = 657,
-    AtomExternalDisplayStateChanged = 806,
-    AtomDisplayModeDirectorVoteChanged = 792,
-    AtomDevicePolicyManagementMode = 10216,
-    AtomDevicePolicyState = 10217,
-    AtomDeviceLockCheckInRequestReported = 726,
-    AtomDeviceLockProvisioningCompleteReported = 727,
-    AtomDeviceLockKioskAppRequestReported = 728,
-    AtomDeviceLockCheckInRetryReported = 789,
-    AtomDeviceLockProvisionFailureReported = 790,
-    AtomDeviceLockLockUnlockDeviceFailureReported = 791,
-    AtomDesktopModeUiChanged = 818,
-    AtomDesktopModeSessionTaskUpdate = 819,
-    AtomDesktopModeTaskSizeUpdated = 935,
-    AtomCronetEngineCreated = 703,
-    AtomCronetTrafficReported = 704,
-    AtomCronetEngineBuilderInitialized = 762,
-    AtomCronetHttpFlagsInitialized = 763,
-    AtomCronetInitialized = 764,
-    AtomCredentialManagerApiCalled = 585,
-    AtomCredentialManagerInitPhaseReported = 651,
-    AtomCredentialManagerCandidatePhaseReported = 652,
-    AtomCredentialManagerFinalPhaseReported = 653,
-    AtomCredentialManagerTotalReported = 667,
-    AtomCredentialManagerFinalnouidReported = 668,
-    AtomCredentialManagerGetReported = 669,
-    AtomCredentialManagerAuthClickReported = 670,
-    AtomCredentialManagerApiv2Called = 671,
-    AtomCpuPolicy = 10199,
-    AtomVpnConnectionStateChanged = 850,
-    AtomVpnConnectionReported = 851,
-    AtomIpClientRaInfoReported = 778,
-    AtomApfSessionInfoReported = 777,
-    AtomCoreNetworkingTerribleErrorOccurred = 979,
-    AtomNetworkStatsRecorderFileOperated = 783,
-    AtomDailyKeepaliveInfoReported = 650,
-    AtomNetworkRequestStateChanged = 779,
-    AtomTetheringActiveSessionsReported = 925,
-    AtomCertificateTransparencyLogListUpdateStateChanged = 972,
-    AtomHardwareRendererEvent = 946,
-    AtomTextureViewEvent = 947,
-    AtomSurfaceControlEvent = 948,
-    AtomImageDecoded = 977,
-    AtomCertificateTransparencyLogListStateChanged = 934,
-    AtomConscryptServiceUsed = 965,
-    AtomCertificateTransparencyVerificationReported = 989,
-    AtomCameraFeatureCombinationQueryEvent = 900,
-    AtomBroadcastSent = 922,
-    AtomBluetoothHashedDeviceNameReported = 613,
-    AtomBluetoothL2capCocClientConnection = 614,
-    AtomBluetoothL2capCocServerConnection = 615,
-    AtomBluetoothLeSessionConnected = 656,
-    AtomRestrictedBluetoothDeviceNameReported = 666,
-    AtomBluetoothProfileConnectionAttempted = 696,
-    AtomBluetoothContentProfileErrorReported = 781,
-    AtomBluetoothRfcommConnectionAttempted = 782,
-    AtomRemoteDeviceInformationWithMetricId = 862,
-    AtomLeAppScanStateChanged = 870,
-    AtomLeRadioScanStopped = 871,
-    AtomLeScanResultReceived = 872,
-    AtomLeScanAbused = 873,
-    AtomLeAdvStateChanged = 874,
-    AtomLeAdvErrorReported = 875,
-    AtomA2dpSessionReported = 904,
-    AtomBluetoothCrossLayerEventReported = 916,
-    AtomBroadcastAudioSessionReported = 927,
-    AtomBroadcastAudioSyncReported = 928,
-    AtomBluetoothRfcommConnectionReportedAtClose = 982,
-    AtomBluetoothLeConnection = 988,
-    AtomHearingDeviceActiveEventReported = 1021,
-    AtomBackportedFixStatusReported = 987,
-    AtomPluginInitialized = 655,
-    AtomCarSystemUiDataSubscriptionEventReported = 974,
-    AtomCarSettingsDataSubscriptionEventReported = 975,
-    AtomCarQcLibEventReported = 976,
-    AtomCarWakeupFromSuspendReported = 852,
-    AtomCarRecentsEventReported = 770,
-    AtomCarCalmModeEventReported = 797,
-    AtomAutofillUiEventReported = 603,
-    AtomAutofillFillRequestReported = 604,
-    AtomAutofillFillResponseReported = 605,
-    AtomAutofillSaveEventReported = 606,
-    AtomAutofillSessionCommitted = 607,
-    AtomAutofillFieldClassificationEventReported = 659,
-    AtomOdrefreshReported = 366,
-    AtomOdsignReported = 548,
-    AtomBackgroundDexoptJobEnded = 467,
-    AtomPrerebootDexoptJobEnded = 883,
-    AtomArtDatumReported = 332,
-    AtomArtDeviceDatumReported = 550,
-    AtomArtDatumDeltaReported = 565,
-    AtomArtDex2oatReported = 929,
-    AtomArtDeviceStatus = 10205,
-    AtomAppSearchSetSchemaStatsReported = 385,
-    AtomAppSearchSchemaMigrationStatsReported = 579,
-    AtomAppSearchUsageSearchIntentStatsReported = 825,
-    AtomAppSearchUsageSearchIntentRawQueryStatsReported = 826,
-    AtomAppSearchAppsIndexerStatsReported = 909,
-    AtomAppFunctionsRequestReported = 998,
-    AtomApexInstallationRequested = 732,
-    AtomApexInstallationStaged = 733,
-    AtomApexInstallationEnded = 734,
-    AtomAiWallpapersButtonPressed = 706,
-    AtomAiWallpapersTemplateSelected = 707,
-    AtomAiWallpapersTermSelected = 708,
-    AtomAiWallpapersWallpaperSet = 709,
-    AtomAiWallpapersSessionSummary = 710,
-    AtomJsscriptengineLatencyReported = 483,
-    AtomAdServicesApiCalled = 435,
-    AtomAdServicesMesurementReportsUploaded = 436,
-    AtomMobileDataDownloadFileGroupStatusReported = 490,
-    AtomMobileDataDownloadDownloadResultReported = 502,
-    AtomAdServicesSettingsUsageReported = 493,
-    AtomBackgroundFetchProcessReported = 496,
-    AtomUpdateCustomAudienceProcessReported = 497,
-    AtomRunAdBiddingProcessReported = 498,
-    AtomRunAdScoringProcessReported = 499,
-    AtomRunAdSelectionProcessReported = 500,
-    AtomRunAdBiddingPerCaProcessReported = 501,
-    AtomMobileDataDownloadFileGroupStorageStatsReported = 503,
-    AtomAdServicesMeasurementRegistrations = 512,
-    AtomAdServicesGetTopicsReported = 535,
-    AtomAdServicesEpochComputationGetTopTopicsReported = 536,
-    AtomAdServicesEpochComputationClassifierReported = 537,
-    AtomAdServicesBackCompatGetTopicsReported = 598,
-    AtomAdServicesBackCompatEpochComputationClassifierReported = 599,
-    AtomAdServicesMeasurementDebugKeys = 640,
-    AtomAdServicesErrorReported = 662,
-    AtomAdServicesBackgroundJobsExecutionReported = 663,
-    AtomAdServicesMeasurementDelayedSourceRegistration = 673,
-    AtomAdServicesMeasurementAttribution = 674,
-    AtomAdServicesMeasurementJobs = 675,
-    AtomAdServicesMeasurementWipeout = 676,
-    AtomAdServicesMeasurementAdIdMatchForDebugKeys = 695,
-    AtomAdServicesEnrollmentDataStored = 697,
-    AtomAdServicesEnrollmentFileDownloaded = 698,
-    AtomAdServicesEnrollmentMatched = 699,
-    AtomAdServicesConsentMigrated = 702,
-    AtomAdServicesEnrollmentFailed = 714,
-    AtomAdServicesMeasurementClickVerification = 756,
-    AtomAdServicesEncryptionKeyFetched = 765,
-    AtomAdServicesEncryptionKeyDbTransactionEnded = 766,
-    AtomDestinationRegisteredBeacons = 767,
-    AtomReportInteractionApiCalled = 768,
-    AtomInteractionReportingTableCleared = 769,
-    AtomAppManifestConfigHelperCalled = 788,
-    AtomAdFilteringProcessJoinCaReported = 793,
-    AtomAdFilteringProcessAdSelectionReported = 794,
-    AtomAdCounterHistogramUpdaterReported = 795,
-    AtomSignatureVerification = 807,
-    AtomKAnonImmediateSignJoinStatusReported = 808,
-    AtomKAnonBackgroundJobStatusReported = 809,
-    AtomKAnonInitializeStatusReported = 810,
-    AtomKAnonSignStatusReported = 811,
-    AtomKAnonJoinStatusReported = 812,
-    AtomKAnonKeyAttestationStatusReported = 813,
-    AtomGetAdSelectionDataApiCalled = 814,
-    AtomGetAdSelectionDataBuyerInputGenerated = 815,
-    AtomBackgroundJobSchedulingReported = 834,
-    AtomTopicsEncryptionEpochComputationReported = 840,
-    AtomTopicsEncryptionGetTopicsReported = 841,
-    AtomAdservicesShellCommandCalled = 842,
-    AtomUpdateSignalsApiCalled = 843,
-    AtomEncodingJobRun = 844,
-    AtomEncodingJsFetch = 845,
-    AtomEncodingJsExecution = 846,
-    AtomPersistAdSelectionResultCalled = 847,
-    AtomServerAuctionKeyFetchCalled = 848,
-    AtomServerAuctionBackgroundKeyFetchEnabled = 849,
-    AtomAdServicesMeasurementProcessOdpRegistration = 864,
-    AtomAdServicesMeasurementNotifyRegistrationToOdp = 865,
-    AtomSelectAdsFromOutcomesApiCalled = 876,
-    AtomReportImpressionApiCalled = 877,
-    AtomAdServicesEnrollmentTransactionStats = 885,
-    AtomAdServicesCobaltLoggerEventReported = 902,
-    AtomAdServicesCobaltPeriodicJobEventReported = 903,
-    AtomUpdateSignalsProcessReported = 905,
-    AtomTopicsScheduleEpochJobSettingReported = 930,
-    AtomScheduledCustomAudienceUpdateScheduleAttempted = 967,
-    AtomScheduledCustomAudienceUpdatePerformed = 968,
-    AtomScheduledCustomAudienceUpdatePerformedAttemptedFailureReported = 969,
-    AtomScheduledCustomAudienceUpdateBackgroundJobRan = 970,
-    AtomThermalStatusCalled = 772,
-    AtomThermalHeadroomCalled = 773,
-    AtomThermalHeadroomThresholdsCalled = 774,
-    AtomAdpfHintSessionTidCleanup = 839,
-    AtomThermalHeadroomThresholds = 10201,
-    AtomAdpfSessionSnapshot = 10218,
-    AtomAdaptiveAuthUnlockAfterLockReported = 820,
-    AtomAccountManagerEvent = 951,
-    AtomAccessibilityCheckResultReported = 910,
-}
-impl AtomId {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::AtomUnspecified => "ATOM_UNSPECIFIED",
-            Self::AtomBleScanStateChanged => "ATOM_BLE_SCAN_STATE_CHANGED",
-            Self::AtomProcessStateChanged => "ATOM_PROCESS_STATE_CHANGED",
-            Self::AtomBleScanResultReceived => "ATOM_BLE_SCAN_RESULT_RECEIVED",
-            Self::AtomSensorStateChanged => "ATOM_SENSOR_STATE_CHANGED",
-            Self::AtomGpsScanStateChanged => "ATOM_GPS_SCAN_STATE_CHANGED",
-            Self::AtomSyncStateChanged => "ATOM_SYNC_STATE_CHANGED",
-            Self::AtomScheduledJobStateChanged => "ATOM_SCHEDULED_JOB_STATE_CHANGED",
-            Self::AtomScreenBrightnessChanged => "ATOM_SCREEN_BRIGHTNESS_CHANGED",
-            Self::AtomWakelockStateChanged => "ATOM_WAKELOCK_STATE_CHANGED",
-            Self::AtomLongPartialWakelockStateChanged => {
-                "ATOM_LONG_PARTIAL_WAKELOCK_STATE_CHANGED"
-            }
-            Self::AtomMobileRadioPowerStateChanged => {
-                "ATOM_MOBILE_RADIO_POWER_STATE_CHANGED"
-            }
-            Self::AtomWifiRadioPowerStateChanged => "ATOM_WIFI_RADIO_POWER_STATE_CHANGED",
-            Self::AtomActivityManagerSleepStateChanged => {
-                "ATOM_ACTIVITY_MANAGER_SLEEP_STATE_CHANGED"
-            }
-            Self::AtomMemoryFactorStateChanged => "ATOM_MEMORY_FACTOR_STATE_CHANGED",
-            Self::AtomExcessiveCpuUsageReported => "ATOM_EXCESSIVE_CPU_USAGE_REPORTED",
-            Self::AtomCachedKillReported => "ATOM_CACHED_KILL_REPORTED",
-            Self::AtomProcessMemoryStatReported => "ATOM_PROCESS_MEMORY_STAT_REPORTED",
-            Self::AtomLauncherEvent => "ATOM_LAUNCHER_EVENT",
-            Self::AtomBatterySaverModeStateChanged => {
-                "ATOM_BATTERY_SAVER_MODE_STATE_CHANGED"
-            }
-            Self::AtomDeviceIdleModeStateChanged => "ATOM_DEVICE_IDLE_MODE_STATE_CHANGED",
-            Self::AtomDeviceIdlingModeStateChanged => {
-                "ATOM_DEVICE_IDLING_MODE_STATE_CHANGED"
-            }
-            Self::AtomAudioStateChanged => "ATOM_AUDIO_STATE_CHANGED",
-            Self::AtomMediaCodecStateChanged => "ATOM_MEDIA_CODEC_STATE_CHANGED",
-            Self::AtomCameraStateChanged => "ATOM_CAMERA_STATE_CHANGED",
-            Self::AtomFlashlightStateChanged => "ATOM_FLASHLIGHT_STATE_CHANGED",
-            Self::AtomUidProcessStateChanged => "ATOM_UID_PROCESS_STATE_CHANGED",
-            Self::AtomProcessLifeCycleStateChanged => {
-                "ATOM_PROCESS_LIFE_CYCLE_STATE_CHANGED"
-            }
-            Self::AtomScreenStateChanged => "ATOM_SCREEN_STATE_CHANGED",
-            Self::AtomBatteryLevelChanged => "ATOM_BATTERY_LEVEL_CHANGED",
-            Self::AtomChargingStateChanged => "ATOM_CHARGING_STATE_CHANGED",
-            Self::AtomPluggedStateChanged => "ATOM_PLUGGED_STATE_CHANGED",
-            Self::AtomInteractiveStateChanged => "ATOM_INTERACTIVE_STATE_CHANGED",
-            Self::AtomTouchEventReported => "ATOM_TOUCH_EVENT_REPORTED",
-            Self::AtomWakeupAlarmOccurred => "ATOM_WAKEUP_ALARM_OCCURRED",
-            Self::AtomKernelWakeupReported => "ATOM_KERNEL_WAKEUP_REPORTED",
-            Self::AtomWifiLockStateChanged => "ATOM_WIFI_LOCK_STATE_CHANGED",
-            Self::AtomWifiSignalStrengthChanged => "ATOM_WIFI_SIGNAL_STRENGTH_CHANGED",
-            Self::AtomWifiScanStateChanged => "ATOM_WIFI_SCAN_STATE_CHANGED",
-            Self::AtomPhoneSignalStrengthChanged => "ATOM_PHONE_SIGNAL_STRENGTH_CHANGED",
-            Self::AtomSettingChanged => "ATOM_SETTING_CHANGED",
-            Self::AtomActivityForegroundStateChanged => {
-                "ATOM_ACTIVITY_FOREGROUND_STATE_CHANGED"
-            }
-            Self::AtomIsolatedUidChanged => "ATOM_ISOLATED_UID_CHANGED",
-            Self::AtomPacketWakeupOccurred => "ATOM_PACKET_WAKEUP_OCCURRED",
-            Self::AtomWallClockTimeShifted => "ATOM_WALL_CLOCK_TIME_SHIFTED",
-            Self::AtomAnomalyDetected => "ATOM_ANOMALY_DETECTED",
-            Self::AtomAppBreadcrumbReported => "ATOM_APP_BREADCRUMB_REPORTED",
-            Self::AtomAppStartOccurred => "ATOM_APP_START_OCCURRED",
-            Self::AtomAppStartCanceled => "ATOM_APP_START_CANCELED",
-            Self::AtomAppStartFullyDrawn => "ATOM_APP_START_FULLY_DRAWN",
-            Self::AtomLmkKillOccurred => "ATOM_LMK_KILL_OCCURRED",
-            Self::AtomPictureInPictureStateChanged => {
-                "ATOM_PICTURE_IN_PICTURE_STATE_CHANGED"
-            }
-            Self::AtomWifiMulticastLockStateChanged => {
-                "ATOM_WIFI_MULTICAST_LOCK_STATE_CHANGED"
-            }
-            Self::AtomAppStartMemoryStateCaptured => {
-                "ATOM_APP_START_MEMORY_STATE_CAPTURED"
-            }
-            Self::AtomShutdownSequenceReported => "ATOM_SHUTDOWN_SEQUENCE_REPORTED",
-            Self::AtomBootSequenceReported => "ATOM_BOOT_SEQUENCE_REPORTED",
-            Self::AtomOverlayStateChanged => "ATOM_OVERLAY_STATE_CHANGED",
-            Self::AtomForegroundServiceStateChanged => {
-                "ATOM_FOREGROUND_SERVICE_STATE_CHANGED"
-            }
-            Self::AtomCallStateChanged => "ATOM_CALL_STATE_CHANGED",
-            Self::AtomKeyguardStateChanged => "ATOM_KEYGUARD_STATE_CHANGED",
-            Self::AtomKeyguardBouncerStateChanged => {
-                "ATOM_KEYGUARD_BOUNCER_STATE_CHANGED"
-            }
-            Self::AtomKeyguardBouncerPasswordEntered => {
-                "ATOM_KEYGUARD_BOUNCER_PASSWORD_ENTERED"
-            }
-            Self::AtomAppDied => "ATOM_APP_DIED",
-            Self::AtomResourceConfigurationChanged => {
-                "ATOM_RESOURCE_CONFIGURATION_CHANGED"
-            }
-            Self::AtomBluetoothEnabledStateChanged => {
-                "ATOM_BLUETOOTH_ENABLED_STATE_CHANGED"
-            }
-            Self::AtomBluetoothConnectionStateChanged => {
-                "ATOM_BLUETOOTH_CONNECTION_STATE_CHANGED"
-            }
-            Self::AtomGpsSignalQualityChanged => "ATOM_GPS_SIGNAL_QUALITY_CHANGED",
-            Self::AtomUsbConnectorStateChanged => "ATOM_USB_CONNECTOR_STATE_CHANGED",
-            Self::AtomSpeakerImpedanceReported => "ATOM_SPEAKER_IMPEDANCE_REPORTED",
-            Self::AtomHardwareFailed => "ATOM_HARDWARE_FAILED",
-            Self::AtomPhysicalDropDetected => "ATOM_PHYSICAL_DROP_DETECTED",
-            Self::AtomChargeCyclesReported => "ATOM_CHARGE_CYCLES_REPORTED",
-            Self::AtomMobileConnectionStateChanged => {
-                "ATOM_MOBILE_CONNECTION_STATE_CHANGED"
-            }
-            Self::AtomMobileRadioTechnologyChanged => {
-                "ATOM_MOBILE_RADIO_TECHNOLOGY_CHANGED"
-            }
-            Self::AtomUsbDeviceAttached => "ATOM_USB_DEVICE_ATTACHED",
-            Self::AtomAppCrashOccurred => "ATOM_APP_CRASH_OCCURRED",
-            Self::AtomAnrOccurred => "ATOM_ANR_OCCURRED",
-            Self::AtomWtfOccurred => "ATOM_WTF_OCCURRED",
-            Self::AtomLowMemReported => "ATOM_LOW_MEM_REPORTED",
-            Self::AtomGenericAtom => "ATOM_GENERIC_ATOM",
-            Self::AtomVibratorStateChanged => "ATOM_VIBRATOR_STATE_CHANGED",
-            Self::AtomDeferredJobStatsReported => "ATOM_DEFERRED_JOB_STATS_REPORTED",
-            Self::AtomThermalThrottling => "ATOM_THERMAL_THROTTLING",
-            Self::AtomBiometricAcquired => "ATOM_BIOMETRIC_ACQUIRED",
-            Self::AtomBiometricAuthenticated => "ATOM_BIOMETRIC_AUTHENTICATED",
-            Self::AtomBiometricErrorOccurred => "ATOM_BIOMETRIC_ERROR_OCCURRED",
-            Self::AtomUiEventReported => "ATOM_UI_EVENT_REPORTED",
-            Self::AtomBatteryHealthSnapshot => "ATOM_BATTERY_HEALTH_SNAPSHOT",
-            Self::AtomSlowIo => "ATOM_SLOW_IO",
-            Self::AtomBatteryCausedShutdown => "ATOM_BATTERY_CAUSED_SHUTDOWN",
-            Self::AtomPhoneServiceStateChanged => "ATOM_PHONE_SERVICE_STATE_CHANGED",
-            Self::AtomPhoneStateChanged => "ATOM_PHONE_STATE_CHANGED",
-            Self::AtomUserRestrictionChanged => "ATOM_USER_RESTRICTION_CHANGED",
-            Self::AtomSettingsUiChanged => "ATOM_SETTINGS_UI_CHANGED",
-            Self::AtomConnectivityStateChanged => "ATOM_CONNECTIVITY_STATE_CHANGED",
-            Self::AtomServiceStateChanged => "ATOM_SERVICE_STATE_CHANGED",
-            Self::AtomServiceLaunchReported => "ATOM_SERVICE_LAUNCH_REPORTED",
-            Self::AtomFlagFlipUpdateOccurred => "ATOM_FLAG_FLIP_UPDATE_OCCURRED",
-            Self::AtomBinaryPushStateChanged => "ATOM_BINARY_PUSH_STATE_CHANGED",
-            Self::AtomDevicePolicyEvent => "ATOM_DEVICE_POLICY_EVENT",
-            Self::AtomDocsUiFileOpCanceled => "ATOM_DOCS_UI_FILE_OP_CANCELED",
-            Self::AtomDocsUiFileOpCopyMoveModeReported => {
-                "ATOM_DOCS_UI_FILE_OP_COPY_MOVE_MODE_REPORTED"
-            }
-            Self::AtomDocsUiFileOpFailure => "ATOM_DOCS_UI_FILE_OP_FAILURE",
-            Self::AtomDocsUiProviderFileOp => "ATOM_DOCS_UI_PROVIDER_FILE_OP",
-            Self::AtomDocsUiInvalidScopedAccessRequest => {
-                "ATOM_DOCS_UI_INVALID_SCOPED_ACCESS_REQUEST"
-            }
-            Self::AtomDocsUiLaunchReported => "ATOM_DOCS_UI_LAUNCH_REPORTED",
-            Self::AtomDocsUiRootVisited => "ATOM_DOCS_UI_ROOT_VISITED",
-            Self::AtomDocsUiStartupMs => "ATOM_DOCS_UI_STARTUP_MS",
-            Self::AtomDocsUiUserActionReported => "ATOM_DOCS_UI_USER_ACTION_REPORTED",
-            Self::AtomWifiEnabledStateChanged => "ATOM_WIFI_ENABLED_STATE_CHANGED",
-            Self::AtomWifiRunningStateChanged => "ATOM_WIFI_RUNNING_STATE_CHANGED",
-            Self::AtomAppCompacted => "ATOM_APP_COMPACTED",
-            Self::AtomNetworkDnsEventReported => "ATOM_NETWORK_DNS_EVENT_REPORTED",
-            Self::AtomDocsUiPickerLaunchedFromReported => {
-                "ATOM_DOCS_UI_PICKER_LAUNCHED_FROM_REPORTED"
-            }
-            Self::AtomDocsUiPickResultReported => "ATOM_DOCS_UI_PICK_RESULT_REPORTED",
-            Self::AtomDocsUiSearchModeReported => "ATOM_DOCS_UI_SEARCH_MODE_REPORTED",
-            Self::AtomDocsUiSearchTypeReported => "ATOM_DOCS_UI_SEARCH_TYPE_REPORTED",
-            Self::AtomDataStallEvent => "ATOM_DATA_STALL_EVENT",
-            Self::AtomRescuePartyResetReported => "ATOM_RESCUE_PARTY_RESET_REPORTED",
-            Self::AtomSignedConfigReported => "ATOM_SIGNED_CONFIG_REPORTED",
-            Self::AtomGnssNiEventReported => "ATOM_GNSS_NI_EVENT_REPORTED",
-            Self::AtomBluetoothLinkLayerConnectionEvent => {
-                "ATOM_BLUETOOTH_LINK_LAYER_CONNECTION_EVENT"
-            }
-            Self::AtomBluetoothAclConnectionStateChanged => {
-                "ATOM_BLUETOOTH_ACL_CONNECTION_STATE_CHANGED"
-            }
-            Self::AtomBluetoothScoConnectionStateChanged => {
-                "ATOM_BLUETOOTH_SCO_CONNECTION_STATE_CHANGED"
-            }
-            Self::AtomAppDowngraded => "ATOM_APP_DOWNGRADED",
-            Self::AtomAppOptimizedAfterDowngraded => {
-                "ATOM_APP_OPTIMIZED_AFTER_DOWNGRADED"
-            }
-            Self::AtomLowStorageStateChanged => "ATOM_LOW_STORAGE_STATE_CHANGED",
-            Self::AtomGnssNfwNotificationReported => {
-                "ATOM_GNSS_NFW_NOTIFICATION_REPORTED"
-            }
-            Self::AtomGnssConfigurationReported => "ATOM_GNSS_CONFIGURATION_REPORTED",
-            Self::AtomUsbPortOverheatEventReported => {
-                "ATOM_USB_PORT_OVERHEAT_EVENT_REPORTED"
-            }
-            Self::AtomNfcErrorOccurred => "ATOM_NFC_ERROR_OCCURRED",
-            Self::AtomNfcStateChanged => "ATOM_NFC_STATE_CHANGED",
-            Self::AtomNfcBeamOccurred => "ATOM_NFC_BEAM_OCCURRED",
-            Self::AtomNfcCardemulationOccurred => "ATOM_NFC_CARDEMULATION_OCCURRED",
-            Self::AtomNfcTagOccurred => "ATOM_NFC_TAG_OCCURRED",
-            Self::AtomNfcHceTransactionOccurred => "ATOM_NFC_HCE_TRANSACTION_OCCURRED",
-            Self::AtomSeStateChanged => "ATOM_SE_STATE_CHANGED",
-            Self::AtomSeOmapiReported => "ATOM_SE_OMAPI_REPORTED",
-            Self::AtomBroadcastDispatchLatencyReported => {
-                "ATOM_BROADCAST_DISPATCH_LATENCY_REPORTED"
-            }
-            Self::AtomAttentionManagerServiceResultReported => {
-                "ATOM_ATTENTION_MANAGER_SERVICE_RESULT_REPORTED"
-            }
-            Self::AtomAdbConnectionChanged => "ATOM_ADB_CONNECTION_CHANGED",
-            Self::AtomSpeechDspStatReported => "ATOM_SPEECH_DSP_STAT_REPORTED",
-            Self::AtomUsbContaminantReported => "ATOM_USB_CONTAMINANT_REPORTED",
-            Self::AtomWatchdogRollbackOccurred => "ATOM_WATCHDOG_ROLLBACK_OCCURRED",
-            Self::AtomBiometricSystemHealthIssueDetected => {
-                "ATOM_BIOMETRIC_SYSTEM_HEALTH_ISSUE_DETECTED"
-            }
-            Self::AtomBubbleUiChanged => "ATOM_BUBBLE_UI_CHANGED",
-            Self::AtomScheduledJobConstraintChanged => {
-                "ATOM_SCHEDULED_JOB_CONSTRAINT_CHANGED"
-            }
-            Self::AtomBluetoothActiveDeviceChanged => {
-                "ATOM_BLUETOOTH_ACTIVE_DEVICE_CHANGED"
-            }
-            Self::AtomBluetoothA2dpPlaybackStateChanged => {
-                "ATOM_BLUETOOTH_A2DP_PLAYBACK_STATE_CHANGED"
-            }
-            Self::AtomBluetoothA2dpCodecConfigChanged => {
-                "ATOM_BLUETOOTH_A2DP_CODEC_CONFIG_CHANGED"
-            }
-            Self::AtomBluetoothA2dpCodecCapabilityChanged => {
-                "ATOM_BLUETOOTH_A2DP_CODEC_CAPABILITY_CHANGED"
-            }
-            Self::AtomBluetoothA2dpAudioUnderrunReported => {
-                "ATOM_BLUETOOTH_A2DP_AUDIO_UNDERRUN_REPORTED"
-            }
-            Self::AtomBluetoothA2dpAudioOverrunReported => {
-                "ATOM_BLUETOOTH_A2DP_AUDIO_OVERRUN_REPORTED"
-            }
-            Self::AtomBluetoothDeviceRssiReported => {
-                "ATOM_BLUETOOTH_DEVICE_RSSI_REPORTED"
-            }
-            Self::AtomBluetoothDeviceFailedContactCounterReported => {
-                "ATOM_BLUETOOTH_DEVICE_FAILED_CONTACT_COUNTER_REPORTED"
-            }
-            Self::AtomBluetoothDeviceTxPowerLevelReported => {
-                "ATOM_BLUETOOTH_DEVICE_TX_POWER_LEVEL_REPORTED"
-            }
-            Self::AtomBluetoothHciTimeoutReported => {
-                "ATOM_BLUETOOTH_HCI_TIMEOUT_REPORTED"
-            }
-            Self::AtomBluetoothQualityReportReported => {
-                "ATOM_BLUETOOTH_QUALITY_REPORT_REPORTED"
-            }
-            Self::AtomBluetoothDeviceInfoReported => {
-                "ATOM_BLUETOOTH_DEVICE_INFO_REPORTED"
-            }
-            Self::AtomBluetoothRemoteVersionInfoReported => {
-                "ATOM_BLUETOOTH_REMOTE_VERSION_INFO_REPORTED"
-            }
-            Self::AtomBluetoothSdpAttributeReported => {
-                "ATOM_BLUETOOTH_SDP_ATTRIBUTE_REPORTED"
-            }
-            Self::AtomBluetoothBondStateChanged => "ATOM_BLUETOOTH_BOND_STATE_CHANGED",
-            Self::AtomBluetoothClassicPairingEventReported => {
-                "ATOM_BLUETOOTH_CLASSIC_PAIRING_EVENT_REPORTED"
-            }
-            Self::AtomBluetoothSmpPairingEventReported => {
-                "ATOM_BLUETOOTH_SMP_PAIRING_EVENT_REPORTED"
-            }
-            Self::AtomScreenTimeoutExtensionReported => {
-                "ATOM_SCREEN_TIMEOUT_EXTENSION_REPORTED"
-            }
-            Self::AtomProcessStartTime => "ATOM_PROCESS_START_TIME",
-            Self::AtomPermissionGrantRequestResultReported => {
-                "ATOM_PERMISSION_GRANT_REQUEST_RESULT_REPORTED"
-            }
-            Self::AtomBluetoothSocketConnectionStateChanged => {
-                "ATOM_BLUETOOTH_SOCKET_CONNECTION_STATE_CHANGED"
-            }
-            Self::AtomDeviceIdentifierAccessDenied => {
-                "ATOM_DEVICE_IDENTIFIER_ACCESS_DENIED"
-            }
-            Self::AtomBubbleDeveloperErrorReported => {
-                "ATOM_BUBBLE_DEVELOPER_ERROR_REPORTED"
-            }
-            Self::AtomAssistGestureStageReported => "ATOM_ASSIST_GESTURE_STAGE_REPORTED",
-            Self::AtomAssistGestureFeedbackReported => {
-                "ATOM_ASSIST_GESTURE_FEEDBACK_REPORTED"
-            }
-            Self::AtomAssistGestureProgressReported => {
-                "ATOM_ASSIST_GESTURE_PROGRESS_REPORTED"
-            }
-            Self::AtomTouchGestureClassified => "ATOM_TOUCH_GESTURE_CLASSIFIED",
-            Self::AtomHiddenApiUsed => "ATOM_HIDDEN_API_USED",
-            Self::AtomStyleUiChanged => "ATOM_STYLE_UI_CHANGED",
-            Self::AtomPrivacyIndicatorsInteracted => "ATOM_PRIVACY_INDICATORS_INTERACTED",
-            Self::AtomAppInstallOnExternalStorageReported => {
-                "ATOM_APP_INSTALL_ON_EXTERNAL_STORAGE_REPORTED"
-            }
-            Self::AtomNetworkStackReported => "ATOM_NETWORK_STACK_REPORTED",
-            Self::AtomAppMovedStorageReported => "ATOM_APP_MOVED_STORAGE_REPORTED",
-            Self::AtomBiometricEnrolled => "ATOM_BIOMETRIC_ENROLLED",
-            Self::AtomSystemServerWatchdogOccurred => {
-                "ATOM_SYSTEM_SERVER_WATCHDOG_OCCURRED"
-            }
-            Self::AtomTombStoneOccurred => "ATOM_TOMB_STONE_OCCURRED",
-            Self::AtomBluetoothClassOfDeviceReported => {
-                "ATOM_BLUETOOTH_CLASS_OF_DEVICE_REPORTED"
-            }
-            Self::AtomIntelligenceEventReported => "ATOM_INTELLIGENCE_EVENT_REPORTED",
-            Self::AtomThermalThrottlingSeverityStateChanged => {
-                "ATOM_THERMAL_THROTTLING_SEVERITY_STATE_CHANGED"
-            }
-            Self::AtomRoleRequestResultReported => "ATOM_ROLE_REQUEST_RESULT_REPORTED",
-            Self::AtomMediametricsAudiopolicyReported => {
-                "ATOM_MEDIAMETRICS_AUDIOPOLICY_REPORTED"
-            }
-            Self::AtomMediametricsAudiorecordReported => {
-                "ATOM_MEDIAMETRICS_AUDIORECORD_REPORTED"
-            }
-            Self::AtomMediametricsAudiothreadReported => {
-                "ATOM_MEDIAMETRICS_AUDIOTHREAD_REPORTED"
-            }
-            Self::AtomMediametricsAudiotrackReported => {
-                "ATOM_MEDIAMETRICS_AUDIOTRACK_REPORTED"
-            }
-            Self::AtomMediametricsCodecReported => "ATOM_MEDIAMETRICS_CODEC_REPORTED",
-            Self::AtomMediametricsDrmWidevineReported => {
-                "ATOM_MEDIAMETRICS_DRM_WIDEVINE_REPORTED"
-            }
-            Self::AtomMediametricsExtractorReported => {
-                "ATOM_MEDIAMETRICS_EXTRACTOR_REPORTED"
-            }
-            Self::AtomMediametricsMediadrmReported => {
-                "ATOM_MEDIAMETRICS_MEDIADRM_REPORTED"
-            }
-            Self::AtomMediametricsNuplayerReported => {
-                "ATOM_MEDIAMETRICS_NUPLAYER_REPORTED"
-            }
-            Self::AtomMediametricsRecorderReported => {
-                "ATOM_MEDIAMETRICS_RECORDER_REPORTED"
-            }
-            Self::AtomMediametricsDrmmanagerReported => {
-                "ATOM_MEDIAMETRICS_DRMMANAGER_REPORTED"
-            }
-            Self::AtomCarPowerStateChanged => "ATOM_CAR_POWER_STATE_CHANGED",
-            Self::AtomGarageModeInfo => "ATOM_GARAGE_MODE_INFO",
-            Self::AtomTestAtomReported => "ATOM_TEST_ATOM_REPORTED",
-            Self::AtomContentCaptureCallerMismatchReported => {
-                "ATOM_CONTENT_CAPTURE_CALLER_MISMATCH_REPORTED"
-            }
-            Self::AtomContentCaptureServiceEvents => {
-                "ATOM_CONTENT_CAPTURE_SERVICE_EVENTS"
-            }
-            Self::AtomContentCaptureSessionEvents => {
-                "ATOM_CONTENT_CAPTURE_SESSION_EVENTS"
-            }
-            Self::AtomContentCaptureFlushed => "ATOM_CONTENT_CAPTURE_FLUSHED",
-            Self::AtomLocationManagerApiUsageReported => {
-                "ATOM_LOCATION_MANAGER_API_USAGE_REPORTED"
-            }
-            Self::AtomReviewPermissionsFragmentResultReported => {
-                "ATOM_REVIEW_PERMISSIONS_FRAGMENT_RESULT_REPORTED"
-            }
-            Self::AtomRuntimePermissionsUpgradeResult => {
-                "ATOM_RUNTIME_PERMISSIONS_UPGRADE_RESULT"
-            }
-            Self::AtomGrantPermissionsActivityButtonActions => {
-                "ATOM_GRANT_PERMISSIONS_ACTIVITY_BUTTON_ACTIONS"
-            }
-            Self::AtomLocationAccessCheckNotificationAction => {
-                "ATOM_LOCATION_ACCESS_CHECK_NOTIFICATION_ACTION"
-            }
-            Self::AtomAppPermissionFragmentActionReported => {
-                "ATOM_APP_PERMISSION_FRAGMENT_ACTION_REPORTED"
-            }
-            Self::AtomAppPermissionFragmentViewed => {
-                "ATOM_APP_PERMISSION_FRAGMENT_VIEWED"
-            }
-            Self::AtomAppPermissionsFragmentViewed => {
-                "ATOM_APP_PERMISSIONS_FRAGMENT_VIEWED"
-            }
-            Self::AtomPermissionAppsFragmentViewed => {
-                "ATOM_PERMISSION_APPS_FRAGMENT_VIEWED"
-            }
-            Self::AtomTextSelectionEvent => "ATOM_TEXT_SELECTION_EVENT",
-            Self::AtomTextLinkifyEvent => "ATOM_TEXT_LINKIFY_EVENT",
-            Self::AtomConversationActionsEvent => "ATOM_CONVERSATION_ACTIONS_EVENT",
-            Self::AtomLanguageDetectionEvent => "ATOM_LANGUAGE_DETECTION_EVENT",
-            Self::AtomExclusionRectStateChanged => "ATOM_EXCLUSION_RECT_STATE_CHANGED",
-            Self::AtomBackGestureReportedReported => {
-                "ATOM_BACK_GESTURE_REPORTED_REPORTED"
-            }
-            Self::AtomUpdateEngineUpdateAttemptReported => {
-                "ATOM_UPDATE_ENGINE_UPDATE_ATTEMPT_REPORTED"
-            }
-            Self::AtomUpdateEngineSuccessfulUpdateReported => {
-                "ATOM_UPDATE_ENGINE_SUCCESSFUL_UPDATE_REPORTED"
-            }
-            Self::AtomCameraActionEvent => "ATOM_CAMERA_ACTION_EVENT",
-            Self::AtomAppCompatibilityChangeReported => {
-                "ATOM_APP_COMPATIBILITY_CHANGE_REPORTED"
-            }
-            Self::AtomPerfettoUploaded => "ATOM_PERFETTO_UPLOADED",
-            Self::AtomVmsClientConnectionStateChanged => {
-                "ATOM_VMS_CLIENT_CONNECTION_STATE_CHANGED"
-            }
-            Self::AtomMediaProviderScanOccurred => "ATOM_MEDIA_PROVIDER_SCAN_OCCURRED",
-            Self::AtomMediaContentDeleted => "ATOM_MEDIA_CONTENT_DELETED",
-            Self::AtomMediaProviderPermissionRequested => {
-                "ATOM_MEDIA_PROVIDER_PERMISSION_REQUESTED"
-            }
-            Self::AtomMediaProviderSchemaChanged => "ATOM_MEDIA_PROVIDER_SCHEMA_CHANGED",
-            Self::AtomMediaProviderIdleMaintenanceFinished => {
-                "ATOM_MEDIA_PROVIDER_IDLE_MAINTENANCE_FINISHED"
-            }
-            Self::AtomRebootEscrowRecoveryReported => {
-                "ATOM_REBOOT_ESCROW_RECOVERY_REPORTED"
-            }
-            Self::AtomBootTimeEventDurationReported => {
-                "ATOM_BOOT_TIME_EVENT_DURATION_REPORTED"
-            }
-            Self::AtomBootTimeEventElapsedTimeReported => {
-                "ATOM_BOOT_TIME_EVENT_ELAPSED_TIME_REPORTED"
-            }
-            Self::AtomBootTimeEventUtcTimeReported => {
-                "ATOM_BOOT_TIME_EVENT_UTC_TIME_REPORTED"
-            }
-            Self::AtomBootTimeEventErrorCodeReported => {
-                "ATOM_BOOT_TIME_EVENT_ERROR_CODE_REPORTED"
-            }
-            Self::AtomUserspaceRebootReported => "ATOM_USERSPACE_REBOOT_REPORTED",
-            Self::AtomNotificationReported => "ATOM_NOTIFICATION_REPORTED",
-            Self::AtomNotificationPanelReported => "ATOM_NOTIFICATION_PANEL_REPORTED",
-            Self::AtomNotificationChannelModified => "ATOM_NOTIFICATION_CHANNEL_MODIFIED",
-            Self::AtomIntegrityCheckResultReported => {
-                "ATOM_INTEGRITY_CHECK_RESULT_REPORTED"
-            }
-            Self::AtomIntegrityRulesPushed => "ATOM_INTEGRITY_RULES_PUSHED",
-            Self::AtomCbMessageReported => "ATOM_CB_MESSAGE_REPORTED",
-            Self::AtomCbMessageError => "ATOM_CB_MESSAGE_ERROR",
-            Self::AtomWifiHealthStatReported => "ATOM_WIFI_HEALTH_STAT_REPORTED",
-            Self::AtomWifiFailureStatReported => "ATOM_WIFI_FAILURE_STAT_REPORTED",
-            Self::AtomWifiConnectionResultReported => {
-                "ATOM_WIFI_CONNECTION_RESULT_REPORTED"
-            }
-            Self::AtomAppFreezeChanged => "ATOM_APP_FREEZE_CHANGED",
-            Self::AtomSnapshotMergeReported => "ATOM_SNAPSHOT_MERGE_REPORTED",
-            Self::AtomForegroundServiceAppOpSessionEnded => {
-                "ATOM_FOREGROUND_SERVICE_APP_OP_SESSION_ENDED"
-            }
-            Self::AtomDisplayJankReported => "ATOM_DISPLAY_JANK_REPORTED",
-            Self::AtomAppStandbyBucketChanged => "ATOM_APP_STANDBY_BUCKET_CHANGED",
-            Self::AtomSharesheetStarted => "ATOM_SHARESHEET_STARTED",
-            Self::AtomRankingSelected => "ATOM_RANKING_SELECTED",
-            Self::AtomTvsettingsUiInteracted => "ATOM_TVSETTINGS_UI_INTERACTED",
-            Self::AtomLauncherSnapshot => "ATOM_LAUNCHER_SNAPSHOT",
-            Self::AtomPackageInstallerV2Reported => "ATOM_PACKAGE_INSTALLER_V2_REPORTED",
-            Self::AtomUserLifecycleJourneyReported => {
-                "ATOM_USER_LIFECYCLE_JOURNEY_REPORTED"
-            }
-            Self::AtomUserLifecycleEventOccurred => "ATOM_USER_LIFECYCLE_EVENT_OCCURRED",
-            Self::AtomAccessibilityShortcutReported => {
-                "ATOM_ACCESSIBILITY_SHORTCUT_REPORTED"
-            }
-            Self::AtomAccessibilityServiceReported => {
-                "ATOM_ACCESSIBILITY_SERVICE_REPORTED"
-            }
-            Self::AtomDocsUiDragAndDropReported => "ATOM_DOCS_UI_DRAG_AND_DROP_REPORTED",
-            Self::AtomAppUsageEventOccurred => "ATOM_APP_USAGE_EVENT_OCCURRED",
-            Self::AtomAutoRevokeNotificationClicked => {
-                "ATOM_AUTO_REVOKE_NOTIFICATION_CLICKED"
-            }
-            Self::AtomAutoRevokeFragmentAppViewed => {
-                "ATOM_AUTO_REVOKE_FRAGMENT_APP_VIEWED"
-            }
-            Self::AtomAutoRevokedAppInteraction => "ATOM_AUTO_REVOKED_APP_INTERACTION",
-            Self::AtomAppPermissionGroupsFragmentAutoRevokeAction => {
-                "ATOM_APP_PERMISSION_GROUPS_FRAGMENT_AUTO_REVOKE_ACTION"
-            }
-            Self::AtomEvsUsageStatsReported => "ATOM_EVS_USAGE_STATS_REPORTED",
-            Self::AtomAudioPowerUsageDataReported => {
-                "ATOM_AUDIO_POWER_USAGE_DATA_REPORTED"
-            }
-            Self::AtomTvTunerStateChanged => "ATOM_TV_TUNER_STATE_CHANGED",
-            Self::AtomMediaoutputOpSwitchReported => {
-                "ATOM_MEDIAOUTPUT_OP_SWITCH_REPORTED"
-            }
-            Self::AtomCbMessageFiltered => "ATOM_CB_MESSAGE_FILTERED",
-            Self::AtomTvTunerDvrStatus => "ATOM_TV_TUNER_DVR_STATUS",
-            Self::AtomTvCasSessionOpenStatus => "ATOM_TV_CAS_SESSION_OPEN_STATUS",
-            Self::AtomAssistantInvocationReported => "ATOM_ASSISTANT_INVOCATION_REPORTED",
-            Self::AtomDisplayWakeReported => "ATOM_DISPLAY_WAKE_REPORTED",
-            Self::AtomCarUserHalModifyUserRequestReported => {
-                "ATOM_CAR_USER_HAL_MODIFY_USER_REQUEST_REPORTED"
-            }
-            Self::AtomCarUserHalModifyUserResponseReported => {
-                "ATOM_CAR_USER_HAL_MODIFY_USER_RESPONSE_REPORTED"
-            }
-            Self::AtomCarUserHalPostSwitchResponseReported => {
-                "ATOM_CAR_USER_HAL_POST_SWITCH_RESPONSE_REPORTED"
-            }
-            Self::AtomCarUserHalInitialUserInfoRequestReported => {
-                "ATOM_CAR_USER_HAL_INITIAL_USER_INFO_REQUEST_REPORTED"
-            }
-            Self::AtomCarUserHalInitialUserInfoResponseReported => {
-                "ATOM_CAR_USER_HAL_INITIAL_USER_INFO_RESPONSE_REPORTED"
-            }
-            Self::AtomCarUserHalUserAssociationRequestReported => {
-                "ATOM_CAR_USER_HAL_USER_ASSOCIATION_REQUEST_REPORTED"
-            }
-            Self::AtomCarUserHalSetUserAssociationResponseReported => {
-                "ATOM_CAR_USER_HAL_SET_USER_ASSOCIATION_RESPONSE_REPORTED"
-            }
-            Self::AtomNetworkIpProvisioningReported => {
-                "ATOM_NETWORK_IP_PROVISIONING_REPORTED"
-            }
-            Self::AtomNetworkDhcpRenewReported => "ATOM_NETWORK_DHCP_RENEW_REPORTED",
-            Self::AtomNetworkValidationReported => "ATOM_NETWORK_VALIDATION_REPORTED",
-            Self::AtomNetworkStackQuirkReported => "ATOM_NETWORK_STACK_QUIRK_REPORTED",
-            Self::AtomMediametricsAudiorecorddeviceusageReported => {
-                "ATOM_MEDIAMETRICS_AUDIORECORDDEVICEUSAGE_REPORTED"
-            }
-            Self::AtomMediametricsAudiothreaddeviceusageReported => {
-                "ATOM_MEDIAMETRICS_AUDIOTHREADDEVICEUSAGE_REPORTED"
-            }
-            Self::AtomMediametricsAudiotrackdeviceusageReported => {
-                "ATOM_MEDIAMETRICS_AUDIOTRACKDEVICEUSAGE_REPORTED"
-            }
-            Self::AtomMediametricsAudiodeviceconnectionReported => {
-                "ATOM_MEDIAMETRICS_AUDIODEVICECONNECTION_REPORTED"
-            }
-            Self::AtomBlobCommitted => "ATOM_BLOB_COMMITTED",
-            Self::AtomBlobLeased => "ATOM_BLOB_LEASED",
-            Self::AtomBlobOpened => "ATOM_BLOB_OPENED",
-            Self::AtomContactsProviderStatusReported => {
-                "ATOM_CONTACTS_PROVIDER_STATUS_REPORTED"
-            }
-            Self::AtomKeystoreKeyEventReported => "ATOM_KEYSTORE_KEY_EVENT_REPORTED",
-            Self::AtomNetworkTetheringReported => "ATOM_NETWORK_TETHERING_REPORTED",
-            Self::AtomImeTouchReported => "ATOM_IME_TOUCH_REPORTED",
-            Self::AtomUiInteractionFrameInfoReported => {
-                "ATOM_UI_INTERACTION_FRAME_INFO_REPORTED"
-            }
-            Self::AtomUiActionLatencyReported => "ATOM_UI_ACTION_LATENCY_REPORTED",
-            Self::AtomWifiDisconnectReported => "ATOM_WIFI_DISCONNECT_REPORTED",
-            Self::AtomWifiConnectionStateChanged => "ATOM_WIFI_CONNECTION_STATE_CHANGED",
-            Self::AtomHdmiCecActiveSourceChanged => "ATOM_HDMI_CEC_ACTIVE_SOURCE_CHANGED",
-            Self::AtomHdmiCecMessageReported => "ATOM_HDMI_CEC_MESSAGE_REPORTED",
-            Self::AtomAirplaneMode => "ATOM_AIRPLANE_MODE",
-            Self::AtomModemRestart => "ATOM_MODEM_RESTART",
-            Self::AtomCarrierIdMismatchReported => "ATOM_CARRIER_ID_MISMATCH_REPORTED",
-            Self::AtomCarrierIdTableUpdated => "ATOM_CARRIER_ID_TABLE_UPDATED",
-            Self::AtomDataStallRecoveryReported => "ATOM_DATA_STALL_RECOVERY_REPORTED",
-            Self::AtomMediametricsMediaparserReported => {
-                "ATOM_MEDIAMETRICS_MEDIAPARSER_REPORTED"
-            }
-            Self::AtomTlsHandshakeReported => "ATOM_TLS_HANDSHAKE_REPORTED",
-            Self::AtomTextClassifierApiUsageReported => {
-                "ATOM_TEXT_CLASSIFIER_API_USAGE_REPORTED"
-            }
-            Self::AtomCarWatchdogKillStatsReported => {
-                "ATOM_CAR_WATCHDOG_KILL_STATS_REPORTED"
-            }
-            Self::AtomMediametricsPlaybackReported => {
-                "ATOM_MEDIAMETRICS_PLAYBACK_REPORTED"
-            }
-            Self::AtomMediaNetworkInfoChanged => "ATOM_MEDIA_NETWORK_INFO_CHANGED",
-            Self::AtomMediaPlaybackStateChanged => "ATOM_MEDIA_PLAYBACK_STATE_CHANGED",
-            Self::AtomMediaPlaybackErrorReported => "ATOM_MEDIA_PLAYBACK_ERROR_REPORTED",
-            Self::AtomMediaPlaybackTrackChanged => "ATOM_MEDIA_PLAYBACK_TRACK_CHANGED",
-            Self::AtomWifiScanReported => "ATOM_WIFI_SCAN_REPORTED",
-            Self::AtomWifiPnoScanReported => "ATOM_WIFI_PNO_SCAN_REPORTED",
-            Self::AtomTifTuneChanged => "ATOM_TIF_TUNE_CHANGED",
-            Self::AtomAutoRotateReported => "ATOM_AUTO_ROTATE_REPORTED",
-            Self::AtomPerfettoTrigger => "ATOM_PERFETTO_TRIGGER",
-            Self::AtomTranscodingData => "ATOM_TRANSCODING_DATA",
-            Self::AtomImsServiceEntitlementUpdated => {
-                "ATOM_IMS_SERVICE_ENTITLEMENT_UPDATED"
-            }
-            Self::AtomDeviceRotated => "ATOM_DEVICE_ROTATED",
-            Self::AtomSimSpecificSettingsRestored => {
-                "ATOM_SIM_SPECIFIC_SETTINGS_RESTORED"
-            }
-            Self::AtomTextClassifierDownloadReported => {
-                "ATOM_TEXT_CLASSIFIER_DOWNLOAD_REPORTED"
-            }
-            Self::AtomPinStorageEvent => "ATOM_PIN_STORAGE_EVENT",
-            Self::AtomFaceDownReported => "ATOM_FACE_DOWN_REPORTED",
-            Self::AtomBluetoothHalCrashReasonReported => {
-                "ATOM_BLUETOOTH_HAL_CRASH_REASON_REPORTED"
-            }
-            Self::AtomRebootEscrowPreparationReported => {
-                "ATOM_REBOOT_ESCROW_PREPARATION_REPORTED"
-            }
-            Self::AtomRebootEscrowLskfCaptureReported => {
-                "ATOM_REBOOT_ESCROW_LSKF_CAPTURE_REPORTED"
-            }
-            Self::AtomRebootEscrowRebootReported => "ATOM_REBOOT_ESCROW_REBOOT_REPORTED",
-            Self::AtomBinderLatencyReported => "ATOM_BINDER_LATENCY_REPORTED",
-            Self::AtomMediametricsAaudiostreamReported => {
-                "ATOM_MEDIAMETRICS_AAUDIOSTREAM_REPORTED"
-            }
-            Self::AtomMediaTranscodingSessionEnded => {
-                "ATOM_MEDIA_TRANSCODING_SESSION_ENDED"
-            }
-            Self::AtomMagnificationUsageReported => "ATOM_MAGNIFICATION_USAGE_REPORTED",
-            Self::AtomMagnificationModeWithImeOnReported => {
-                "ATOM_MAGNIFICATION_MODE_WITH_IME_ON_REPORTED"
-            }
-            Self::AtomAppSearchCallStatsReported => "ATOM_APP_SEARCH_CALL_STATS_REPORTED",
-            Self::AtomAppSearchPutDocumentStatsReported => {
-                "ATOM_APP_SEARCH_PUT_DOCUMENT_STATS_REPORTED"
-            }
-            Self::AtomDeviceControlChanged => "ATOM_DEVICE_CONTROL_CHANGED",
-            Self::AtomDeviceStateChanged => "ATOM_DEVICE_STATE_CHANGED",
-            Self::AtomInputdeviceRegistered => "ATOM_INPUTDEVICE_REGISTERED",
-            Self::AtomSmartspaceCardReported => "ATOM_SMARTSPACE_CARD_REPORTED",
-            Self::AtomAuthPromptAuthenticateInvoked => {
-                "ATOM_AUTH_PROMPT_AUTHENTICATE_INVOKED"
-            }
-            Self::AtomAuthManagerCanAuthenticateInvoked => {
-                "ATOM_AUTH_MANAGER_CAN_AUTHENTICATE_INVOKED"
-            }
-            Self::AtomAuthEnrollActionInvoked => "ATOM_AUTH_ENROLL_ACTION_INVOKED",
-            Self::AtomAuthDeprecatedApiUsed => "ATOM_AUTH_DEPRECATED_API_USED",
-            Self::AtomUnattendedRebootOccurred => "ATOM_UNATTENDED_REBOOT_OCCURRED",
-            Self::AtomLongRebootBlockingReported => "ATOM_LONG_REBOOT_BLOCKING_REPORTED",
-            Self::AtomLocationTimeZoneProviderStateChanged => {
-                "ATOM_LOCATION_TIME_ZONE_PROVIDER_STATE_CHANGED"
-            }
-            Self::AtomFdtrackEventOccurred => "ATOM_FDTRACK_EVENT_OCCURRED",
-            Self::AtomTimeoutAutoExtendedReported => {
-                "ATOM_TIMEOUT_AUTO_EXTENDED_REPORTED"
-            }
-            Self::AtomAlarmBatchDelivered => "ATOM_ALARM_BATCH_DELIVERED",
-            Self::AtomAlarmScheduled => "ATOM_ALARM_SCHEDULED",
-            Self::AtomCarWatchdogIoOveruseStatsReported => {
-                "ATOM_CAR_WATCHDOG_IO_OVERUSE_STATS_REPORTED"
-            }
-            Self::AtomUserLevelHibernationStateChanged => {
-                "ATOM_USER_LEVEL_HIBERNATION_STATE_CHANGED"
-            }
-            Self::AtomAppSearchInitializeStatsReported => {
-                "ATOM_APP_SEARCH_INITIALIZE_STATS_REPORTED"
-            }
-            Self::AtomAppSearchQueryStatsReported => {
-                "ATOM_APP_SEARCH_QUERY_STATS_REPORTED"
-            }
-            Self::AtomAppProcessDied => "ATOM_APP_PROCESS_DIED",
-            Self::AtomNetworkIpReachabilityMonitorReported => {
-                "ATOM_NETWORK_IP_REACHABILITY_MONITOR_REPORTED"
-            }
-            Self::AtomSlowInputEventReported => "ATOM_SLOW_INPUT_EVENT_REPORTED",
-            Self::AtomAnrOccurredProcessingStarted => {
-                "ATOM_ANR_OCCURRED_PROCESSING_STARTED"
-            }
-            Self::AtomAppSearchRemoveStatsReported => {
-                "ATOM_APP_SEARCH_REMOVE_STATS_REPORTED"
-            }
-            Self::AtomMediaCodecReported => "ATOM_MEDIA_CODEC_REPORTED",
-            Self::AtomPermissionUsageFragmentInteraction => {
-                "ATOM_PERMISSION_USAGE_FRAGMENT_INTERACTION"
-            }
-            Self::AtomPermissionDetailsInteraction => {
-                "ATOM_PERMISSION_DETAILS_INTERACTION"
-            }
-            Self::AtomPrivacySensorToggleInteraction => {
-                "ATOM_PRIVACY_SENSOR_TOGGLE_INTERACTION"
-            }
-            Self::AtomPrivacyToggleDialogInteraction => {
-                "ATOM_PRIVACY_TOGGLE_DIALOG_INTERACTION"
-            }
-            Self::AtomAppSearchOptimizeStatsReported => {
-                "ATOM_APP_SEARCH_OPTIMIZE_STATS_REPORTED"
-            }
-            Self::AtomNonA11yToolServiceWarningReport => {
-                "ATOM_NON_A11Y_TOOL_SERVICE_WARNING_REPORT"
-            }
-            Self::AtomAppCompatStateChanged => "ATOM_APP_COMPAT_STATE_CHANGED",
-            Self::AtomSizeCompatRestartButtonEventReported => {
-                "ATOM_SIZE_COMPAT_RESTART_BUTTON_EVENT_REPORTED"
-            }
-            Self::AtomSplitscreenUiChanged => "ATOM_SPLITSCREEN_UI_CHANGED",
-            Self::AtomNetworkDnsHandshakeReported => {
-                "ATOM_NETWORK_DNS_HANDSHAKE_REPORTED"
-            }
-            Self::AtomBluetoothCodePathCounter => "ATOM_BLUETOOTH_CODE_PATH_COUNTER",
-            Self::AtomBluetoothLeBatchScanReportDelay => {
-                "ATOM_BLUETOOTH_LE_BATCH_SCAN_REPORT_DELAY"
-            }
-            Self::AtomAccessibilityFloatingMenuUiChanged => {
-                "ATOM_ACCESSIBILITY_FLOATING_MENU_UI_CHANGED"
-            }
-            Self::AtomNeuralnetworksCompilationCompleted => {
-                "ATOM_NEURALNETWORKS_COMPILATION_COMPLETED"
-            }
-            Self::AtomNeuralnetworksExecutionCompleted => {
-                "ATOM_NEURALNETWORKS_EXECUTION_COMPLETED"
-            }
-            Self::AtomNeuralnetworksCompilationFailed => {
-                "ATOM_NEURALNETWORKS_COMPILATION_FAILED"
-            }
-            Self::AtomNeuralnetworksExecutionFailed => {
-                "ATOM_NEURALNETWORKS_EXECUTION_FAILED"
-            }
-            Self::AtomContextHubBooted => "ATOM_CONTEXT_HUB_BOOTED",
-            Self::AtomContextHubRestarted => "ATOM_CONTEXT_HUB_RESTARTED",
-            Self::AtomContextHubLoadedNanoappSnapshotReported => {
-                "ATOM_CONTEXT_HUB_LOADED_NANOAPP_SNAPSHOT_REPORTED"
-            }
-            Self::AtomChreCodeDownloadTransacted => "ATOM_CHRE_CODE_DOWNLOAD_TRANSACTED",
-            Self::AtomUwbSessionInited => "ATOM_UWB_SESSION_INITED",
-            Self::AtomUwbSessionClosed => "ATOM_UWB_SESSION_CLOSED",
-            Self::AtomUwbFirstRangingReceived => "ATOM_UWB_FIRST_RANGING_RECEIVED",
-            Self::AtomUwbRangingMeasurementReceived => {
-                "ATOM_UWB_RANGING_MEASUREMENT_RECEIVED"
-            }
-            Self::AtomTextClassifierDownloadWorkScheduled => {
-                "ATOM_TEXT_CLASSIFIER_DOWNLOAD_WORK_SCHEDULED"
-            }
-            Self::AtomTextClassifierDownloadWorkCompleted => {
-                "ATOM_TEXT_CLASSIFIER_DOWNLOAD_WORK_COMPLETED"
-            }
-            Self::AtomClipboardCleared => "ATOM_CLIPBOARD_CLEARED",
-            Self::AtomVmCreationRequested => "ATOM_VM_CREATION_REQUESTED",
-            Self::AtomNearbyDeviceScanStateChanged => {
-                "ATOM_NEARBY_DEVICE_SCAN_STATE_CHANGED"
-            }
-            Self::AtomApplicationLocalesChanged => "ATOM_APPLICATION_LOCALES_CHANGED",
-            Self::AtomMediametricsAudiotrackstatusReported => {
-                "ATOM_MEDIAMETRICS_AUDIOTRACKSTATUS_REPORTED"
-            }
-            Self::AtomFoldStateDurationReported => "ATOM_FOLD_STATE_DURATION_REPORTED",
-            Self::AtomLocationTimeZoneProviderControllerStateChanged => {
-                "ATOM_LOCATION_TIME_ZONE_PROVIDER_CONTROLLER_STATE_CHANGED"
-            }
-            Self::AtomDisplayHbmStateChanged => "ATOM_DISPLAY_HBM_STATE_CHANGED",
-            Self::AtomDisplayHbmBrightnessChanged => {
-                "ATOM_DISPLAY_HBM_BRIGHTNESS_CHANGED"
-            }
-            Self::AtomPersistentUriPermissionsFlushed => {
-                "ATOM_PERSISTENT_URI_PERMISSIONS_FLUSHED"
-            }
-            Self::AtomEarlyBootCompOsArtifactsCheckReported => {
-                "ATOM_EARLY_BOOT_COMP_OS_ARTIFACTS_CHECK_REPORTED"
-            }
-            Self::AtomVbmetaDigestReported => "ATOM_VBMETA_DIGEST_REPORTED",
-            Self::AtomApexInfoGathered => "ATOM_APEX_INFO_GATHERED",
-            Self::AtomPvmInfoGathered => "ATOM_PVM_INFO_GATHERED",
-            Self::AtomWearSettingsUiInteracted => "ATOM_WEAR_SETTINGS_UI_INTERACTED",
-            Self::AtomTracingServiceReportEvent => "ATOM_TRACING_SERVICE_REPORT_EVENT",
-            Self::AtomMediametricsAudiorecordstatusReported => {
-                "ATOM_MEDIAMETRICS_AUDIORECORDSTATUS_REPORTED"
-            }
-            Self::AtomLauncherLatency => "ATOM_LAUNCHER_LATENCY",
-            Self::AtomDropboxEntryDropped => "ATOM_DROPBOX_ENTRY_DROPPED",
-            Self::AtomWifiP2pConnectionReported => "ATOM_WIFI_P2P_CONNECTION_REPORTED",
-            Self::AtomGameStateChanged => "ATOM_GAME_STATE_CHANGED",
-            Self::AtomHotwordDetectorCreateRequested => {
-                "ATOM_HOTWORD_DETECTOR_CREATE_REQUESTED"
-            }
-            Self::AtomHotwordDetectionServiceInitResultReported => {
-                "ATOM_HOTWORD_DETECTION_SERVICE_INIT_RESULT_REPORTED"
-            }
-            Self::AtomHotwordDetectionServiceRestarted => {
-                "ATOM_HOTWORD_DETECTION_SERVICE_RESTARTED"
-            }
-            Self::AtomHotwordDetectorKeyphraseTriggered => {
-                "ATOM_HOTWORD_DETECTOR_KEYPHRASE_TRIGGERED"
-            }
-            Self::AtomHotwordDetectorEvents => "ATOM_HOTWORD_DETECTOR_EVENTS",
-            Self::AtomBootCompletedBroadcastCompletionLatencyReported => {
-                "ATOM_BOOT_COMPLETED_BROADCAST_COMPLETION_LATENCY_REPORTED"
-            }
-            Self::AtomContactsIndexerUpdateStatsReported => {
-                "ATOM_CONTACTS_INDEXER_UPDATE_STATS_REPORTED"
-            }
-            Self::AtomAppBackgroundRestrictionsInfo => {
-                "ATOM_APP_BACKGROUND_RESTRICTIONS_INFO"
-            }
-            Self::AtomMmsSmsProviderGetThreadIdFailed => {
-                "ATOM_MMS_SMS_PROVIDER_GET_THREAD_ID_FAILED"
-            }
-            Self::AtomMmsSmsDatabaseHelperOnUpgradeFailed => {
-                "ATOM_MMS_SMS_DATABASE_HELPER_ON_UPGRADE_FAILED"
-            }
-            Self::AtomPermissionReminderNotificationInteracted => {
-                "ATOM_PERMISSION_REMINDER_NOTIFICATION_INTERACTED"
-            }
-            Self::AtomRecentPermissionDecisionsInteracted => {
-                "ATOM_RECENT_PERMISSION_DECISIONS_INTERACTED"
-            }
-            Self::AtomGnssPsdsDownloadReported => "ATOM_GNSS_PSDS_DOWNLOAD_REPORTED",
-            Self::AtomLeAudioConnectionSessionReported => {
-                "ATOM_LE_AUDIO_CONNECTION_SESSION_REPORTED"
-            }
-            Self::AtomLeAudioBroadcastSessionReported => {
-                "ATOM_LE_AUDIO_BROADCAST_SESSION_REPORTED"
-            }
-            Self::AtomDreamUiEventReported => "ATOM_DREAM_UI_EVENT_REPORTED",
-            Self::AtomTaskManagerEventReported => "ATOM_TASK_MANAGER_EVENT_REPORTED",
-            Self::AtomCdmAssociationAction => "ATOM_CDM_ASSOCIATION_ACTION",
-            Self::AtomMagnificationTripleTapAndHoldActivatedSessionReported => {
-                "ATOM_MAGNIFICATION_TRIPLE_TAP_AND_HOLD_ACTIVATED_SESSION_REPORTED"
-            }
-            Self::AtomMagnificationFollowTypingFocusActivatedSessionReported => {
-                "ATOM_MAGNIFICATION_FOLLOW_TYPING_FOCUS_ACTIVATED_SESSION_REPORTED"
-            }
-            Self::AtomAccessibilityTextReadingOptionsChanged => {
-                "ATOM_ACCESSIBILITY_TEXT_READING_OPTIONS_CHANGED"
-            }
-            Self::AtomWifiSetupFailureCrashReported => {
-                "ATOM_WIFI_SETUP_FAILURE_CRASH_REPORTED"
-            }
-            Self::AtomUwbDeviceErrorReported => "ATOM_UWB_DEVICE_ERROR_REPORTED",
-            Self::AtomIsolatedCompilationScheduled => {
-                "ATOM_ISOLATED_COMPILATION_SCHEDULED"
-            }
-            Self::AtomIsolatedCompilationEnded => "ATOM_ISOLATED_COMPILATION_ENDED",
-            Self::AtomOnsOpportunisticEsimProvisioningComplete => {
-                "ATOM_ONS_OPPORTUNISTIC_ESIM_PROVISIONING_COMPLETE"
-            }
-            Self::AtomSystemServerPreWatchdogOccurred => {
-                "ATOM_SYSTEM_SERVER_PRE_WATCHDOG_OCCURRED"
-            }
-            Self::AtomTelephonyAnomalyDetected => "ATOM_TELEPHONY_ANOMALY_DETECTED",
-            Self::AtomLetterboxPositionChanged => "ATOM_LETTERBOX_POSITION_CHANGED",
-            Self::AtomRemoteKeyProvisioningAttempt => {
-                "ATOM_REMOTE_KEY_PROVISIONING_ATTEMPT"
-            }
-            Self::AtomRemoteKeyProvisioningNetworkInfo => {
-                "ATOM_REMOTE_KEY_PROVISIONING_NETWORK_INFO"
-            }
-            Self::AtomRemoteKeyProvisioningTiming => {
-                "ATOM_REMOTE_KEY_PROVISIONING_TIMING"
-            }
-            Self::AtomMediaoutputOpInteractionReport => {
-                "ATOM_MEDIAOUTPUT_OP_INTERACTION_REPORT"
-            }
-            Self::AtomSyncExemptionOccurred => "ATOM_SYNC_EXEMPTION_OCCURRED",
-            Self::AtomAutofillPresentationEventReported => {
-                "ATOM_AUTOFILL_PRESENTATION_EVENT_REPORTED"
-            }
-            Self::AtomDockStateChanged => "ATOM_DOCK_STATE_CHANGED",
-            Self::AtomSafetySourceStateCollected => "ATOM_SAFETY_SOURCE_STATE_COLLECTED",
-            Self::AtomSafetyCenterSystemEventReported => {
-                "ATOM_SAFETY_CENTER_SYSTEM_EVENT_REPORTED"
-            }
-            Self::AtomSafetyCenterInteractionReported => {
-                "ATOM_SAFETY_CENTER_INTERACTION_REPORTED"
-            }
-            Self::AtomSettingsProviderSettingChanged => {
-                "ATOM_SETTINGS_PROVIDER_SETTING_CHANGED"
-            }
-            Self::AtomBroadcastDeliveryEventReported => {
-                "ATOM_BROADCAST_DELIVERY_EVENT_REPORTED"
-            }
-            Self::AtomServiceRequestEventReported => {
-                "ATOM_SERVICE_REQUEST_EVENT_REPORTED"
-            }
-            Self::AtomProviderAcquisitionEventReported => {
-                "ATOM_PROVIDER_ACQUISITION_EVENT_REPORTED"
-            }
-            Self::AtomBluetoothDeviceNameReported => {
-                "ATOM_BLUETOOTH_DEVICE_NAME_REPORTED"
-            }
-            Self::AtomCbConfigUpdated => "ATOM_CB_CONFIG_UPDATED",
-            Self::AtomCbModuleErrorReported => "ATOM_CB_MODULE_ERROR_REPORTED",
-            Self::AtomCbServiceFeatureChanged => "ATOM_CB_SERVICE_FEATURE_CHANGED",
-            Self::AtomCbReceiverFeatureChanged => "ATOM_CB_RECEIVER_FEATURE_CHANGED",
-            Self::AtomPrivacySignalNotificationInteraction => {
-                "ATOM_PRIVACY_SIGNAL_NOTIFICATION_INTERACTION"
-            }
-            Self::AtomPrivacySignalIssueCardInteraction => {
-                "ATOM_PRIVACY_SIGNAL_ISSUE_CARD_INTERACTION"
-            }
-            Self::AtomPrivacySignalsJobFailure => "ATOM_PRIVACY_SIGNALS_JOB_FAILURE",
-            Self::AtomVibrationReported => "ATOM_VIBRATION_REPORTED",
-            Self::AtomUwbRangingStart => "ATOM_UWB_RANGING_START",
-            Self::AtomAppCompactedV2 => "ATOM_APP_COMPACTED_V2",
-            Self::AtomDisplayBrightnessChanged => "ATOM_DISPLAY_BRIGHTNESS_CHANGED",
-            Self::AtomActivityActionBlocked => "ATOM_ACTIVITY_ACTION_BLOCKED",
-            Self::AtomNetworkDnsServerSupportReported => {
-                "ATOM_NETWORK_DNS_SERVER_SUPPORT_REPORTED"
-            }
-            Self::AtomVmBooted => "ATOM_VM_BOOTED",
-            Self::AtomVmExited => "ATOM_VM_EXITED",
-            Self::AtomAmbientBrightnessStatsReported => {
-                "ATOM_AMBIENT_BRIGHTNESS_STATS_REPORTED"
-            }
-            Self::AtomMediametricsSpatializercapabilitiesReported => {
-                "ATOM_MEDIAMETRICS_SPATIALIZERCAPABILITIES_REPORTED"
-            }
-            Self::AtomMediametricsSpatializerdeviceenabledReported => {
-                "ATOM_MEDIAMETRICS_SPATIALIZERDEVICEENABLED_REPORTED"
-            }
-            Self::AtomMediametricsHeadtrackerdeviceenabledReported => {
-                "ATOM_MEDIAMETRICS_HEADTRACKERDEVICEENABLED_REPORTED"
-            }
-            Self::AtomMediametricsHeadtrackerdevicesupportedReported => {
-                "ATOM_MEDIAMETRICS_HEADTRACKERDEVICESUPPORTED_REPORTED"
-            }
-            Self::AtomHearingAidInfoReported => "ATOM_HEARING_AID_INFO_REPORTED",
-            Self::AtomDeviceWideJobConstraintChanged => {
-                "ATOM_DEVICE_WIDE_JOB_CONSTRAINT_CHANGED"
-            }
-            Self::AtomAmbientModeChanged => "ATOM_AMBIENT_MODE_CHANGED",
-            Self::AtomAnrLatencyReported => "ATOM_ANR_LATENCY_REPORTED",
-            Self::AtomResourceApiInfo => "ATOM_RESOURCE_API_INFO",
-            Self::AtomSystemDefaultNetworkChanged => {
-                "ATOM_SYSTEM_DEFAULT_NETWORK_CHANGED"
-            }
-            Self::AtomIwlanSetupDataCallResultReported => {
-                "ATOM_IWLAN_SETUP_DATA_CALL_RESULT_REPORTED"
-            }
-            Self::AtomIwlanPdnDisconnectedReasonReported => {
-                "ATOM_IWLAN_PDN_DISCONNECTED_REASON_REPORTED"
-            }
-            Self::AtomAirplaneModeSessionReported => {
-                "ATOM_AIRPLANE_MODE_SESSION_REPORTED"
-            }
-            Self::AtomVmCpuStatusReported => "ATOM_VM_CPU_STATUS_REPORTED",
-            Self::AtomVmMemStatusReported => "ATOM_VM_MEM_STATUS_REPORTED",
-            Self::AtomPackageInstallationSessionReported => {
-                "ATOM_PACKAGE_INSTALLATION_SESSION_REPORTED"
-            }
-            Self::AtomDefaultNetworkRematchInfo => "ATOM_DEFAULT_NETWORK_REMATCH_INFO",
-            Self::AtomNetworkSelectionPerformance => "ATOM_NETWORK_SELECTION_PERFORMANCE",
-            Self::AtomNetworkNsdReported => "ATOM_NETWORK_NSD_REPORTED",
-            Self::AtomBluetoothDisconnectionReasonReported => {
-                "ATOM_BLUETOOTH_DISCONNECTION_REASON_REPORTED"
-            }
-            Self::AtomBluetoothLocalVersionsReported => {
-                "ATOM_BLUETOOTH_LOCAL_VERSIONS_REPORTED"
-            }
-            Self::AtomBluetoothRemoteSupportedFeaturesReported => {
-                "ATOM_BLUETOOTH_REMOTE_SUPPORTED_FEATURES_REPORTED"
-            }
-            Self::AtomBluetoothLocalSupportedFeaturesReported => {
-                "ATOM_BLUETOOTH_LOCAL_SUPPORTED_FEATURES_REPORTED"
-            }
-            Self::AtomBluetoothGattAppInfo => "ATOM_BLUETOOTH_GATT_APP_INFO",
-            Self::AtomBrightnessConfigurationUpdated => {
-                "ATOM_BRIGHTNESS_CONFIGURATION_UPDATED"
-            }
-            Self::AtomWearMediaOutputSwitcherLaunched => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_LAUNCHED"
-            }
-            Self::AtomWearMediaOutputSwitcherFinished => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_FINISHED"
-            }
-            Self::AtomWearMediaOutputSwitcherConnectionReported => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_CONNECTION_REPORTED"
-            }
-            Self::AtomWearMediaOutputSwitcherDeviceScanTriggered => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_DEVICE_SCAN_TRIGGERED"
-            }
-            Self::AtomWearMediaOutputSwitcherFirstDeviceScanLatency => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_FIRST_DEVICE_SCAN_LATENCY"
-            }
-            Self::AtomWearMediaOutputSwitcherConnectDeviceLatency => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_CONNECT_DEVICE_LATENCY"
-            }
-            Self::AtomPackageManagerSnapshotReported => {
-                "ATOM_PACKAGE_MANAGER_SNAPSHOT_REPORTED"
-            }
-            Self::AtomPackageManagerAppsFilterCacheBuildReported => {
-                "ATOM_PACKAGE_MANAGER_APPS_FILTER_CACHE_BUILD_REPORTED"
-            }
-            Self::AtomPackageManagerAppsFilterCacheUpdateReported => {
-                "ATOM_PACKAGE_MANAGER_APPS_FILTER_CACHE_UPDATE_REPORTED"
-            }
-            Self::AtomLauncherImpressionEvent => "ATOM_LAUNCHER_IMPRESSION_EVENT",
-            Self::AtomWearMediaOutputSwitcherAllDevicesScanLatency => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_ALL_DEVICES_SCAN_LATENCY"
-            }
-            Self::AtomWsWatchFaceEdited => "ATOM_WS_WATCH_FACE_EDITED",
-            Self::AtomWsWatchFaceFavoriteActionReported => {
-                "ATOM_WS_WATCH_FACE_FAVORITE_ACTION_REPORTED"
-            }
-            Self::AtomWsWatchFaceSetActionReported => {
-                "ATOM_WS_WATCH_FACE_SET_ACTION_REPORTED"
-            }
-            Self::AtomPackageUninstallationReported => {
-                "ATOM_PACKAGE_UNINSTALLATION_REPORTED"
-            }
-            Self::AtomGameModeChanged => "ATOM_GAME_MODE_CHANGED",
-            Self::AtomGameModeConfigurationChanged => {
-                "ATOM_GAME_MODE_CONFIGURATION_CHANGED"
-            }
-            Self::AtomBedtimeModeStateChanged => "ATOM_BEDTIME_MODE_STATE_CHANGED",
-            Self::AtomNetworkSliceSessionEnded => "ATOM_NETWORK_SLICE_SESSION_ENDED",
-            Self::AtomNetworkSliceDailyDataUsageReported => {
-                "ATOM_NETWORK_SLICE_DAILY_DATA_USAGE_REPORTED"
-            }
-            Self::AtomNfcTagTypeOccurred => "ATOM_NFC_TAG_TYPE_OCCURRED",
-            Self::AtomNfcAidConflictOccurred => "ATOM_NFC_AID_CONFLICT_OCCURRED",
-            Self::AtomNfcReaderConflictOccurred => "ATOM_NFC_READER_CONFLICT_OCCURRED",
-            Self::AtomWsTileListChanged => "ATOM_WS_TILE_LIST_CHANGED",
-            Self::AtomGetTypeAccessedWithoutPermission => {
-                "ATOM_GET_TYPE_ACCESSED_WITHOUT_PERMISSION"
-            }
-            Self::AtomMobileBundledAppInfoGathered => {
-                "ATOM_MOBILE_BUNDLED_APP_INFO_GATHERED"
-            }
-            Self::AtomWsWatchFaceComplicationSetChanged => {
-                "ATOM_WS_WATCH_FACE_COMPLICATION_SET_CHANGED"
-            }
-            Self::AtomMediaDrmCreated => "ATOM_MEDIA_DRM_CREATED",
-            Self::AtomMediaDrmErrored => "ATOM_MEDIA_DRM_ERRORED",
-            Self::AtomMediaDrmSessionOpened => "ATOM_MEDIA_DRM_SESSION_OPENED",
-            Self::AtomMediaDrmSessionClosed => "ATOM_MEDIA_DRM_SESSION_CLOSED",
-            Self::AtomUserSelectedResolution => "ATOM_USER_SELECTED_RESOLUTION",
-            Self::AtomUnsafeIntentEventReported => "ATOM_UNSAFE_INTENT_EVENT_REPORTED",
-            Self::AtomPerformanceHintSessionReported => {
-                "ATOM_PERFORMANCE_HINT_SESSION_REPORTED"
-            }
-            Self::AtomMediametricsMidiDeviceCloseReported => {
-                "ATOM_MEDIAMETRICS_MIDI_DEVICE_CLOSE_REPORTED"
-            }
-            Self::AtomBiometricTouchReported => "ATOM_BIOMETRIC_TOUCH_REPORTED",
-            Self::AtomHotwordAudioEgressEventReported => {
-                "ATOM_HOTWORD_AUDIO_EGRESS_EVENT_REPORTED"
-            }
-            Self::AtomLocationEnabledStateChanged => {
-                "ATOM_LOCATION_ENABLED_STATE_CHANGED"
-            }
-            Self::AtomImeRequestFinished => "ATOM_IME_REQUEST_FINISHED",
-            Self::AtomUsbComplianceWarningsReported => {
-                "ATOM_USB_COMPLIANCE_WARNINGS_REPORTED"
-            }
-            Self::AtomAppSupportedLocalesChanged => "ATOM_APP_SUPPORTED_LOCALES_CHANGED",
-            Self::AtomMediaProviderVolumeRecoveryReported => {
-                "ATOM_MEDIA_PROVIDER_VOLUME_RECOVERY_REPORTED"
-            }
-            Self::AtomBiometricPropertiesCollected => {
-                "ATOM_BIOMETRIC_PROPERTIES_COLLECTED"
-            }
-            Self::AtomKernelWakeupAttributed => "ATOM_KERNEL_WAKEUP_ATTRIBUTED",
-            Self::AtomScreenStateChangedV2 => "ATOM_SCREEN_STATE_CHANGED_V2",
-            Self::AtomWsBackupActionReported => "ATOM_WS_BACKUP_ACTION_REPORTED",
-            Self::AtomWsRestoreActionReported => "ATOM_WS_RESTORE_ACTION_REPORTED",
-            Self::AtomDeviceLogAccessEventReported => {
-                "ATOM_DEVICE_LOG_ACCESS_EVENT_REPORTED"
-            }
-            Self::AtomMediaSessionUpdated => "ATOM_MEDIA_SESSION_UPDATED",
-            Self::AtomWearOobeStateChanged => "ATOM_WEAR_OOBE_STATE_CHANGED",
-            Self::AtomWsNotificationUpdated => "ATOM_WS_NOTIFICATION_UPDATED",
-            Self::AtomNetworkValidationFailureStatsDailyReported => {
-                "ATOM_NETWORK_VALIDATION_FAILURE_STATS_DAILY_REPORTED"
-            }
-            Self::AtomWsComplicationTapped => "ATOM_WS_COMPLICATION_TAPPED",
-            Self::AtomWsNotificationBlocking => "ATOM_WS_NOTIFICATION_BLOCKING",
-            Self::AtomWsNotificationBridgemodeUpdated => {
-                "ATOM_WS_NOTIFICATION_BRIDGEMODE_UPDATED"
-            }
-            Self::AtomWsNotificationDismissalActioned => {
-                "ATOM_WS_NOTIFICATION_DISMISSAL_ACTIONED"
-            }
-            Self::AtomWsNotificationActioned => "ATOM_WS_NOTIFICATION_ACTIONED",
-            Self::AtomWsNotificationLatency => "ATOM_WS_NOTIFICATION_LATENCY",
-            Self::AtomWifiBytesTransfer => "ATOM_WIFI_BYTES_TRANSFER",
-            Self::AtomWifiBytesTransferByFgBg => "ATOM_WIFI_BYTES_TRANSFER_BY_FG_BG",
-            Self::AtomMobileBytesTransfer => "ATOM_MOBILE_BYTES_TRANSFER",
-            Self::AtomMobileBytesTransferByFgBg => "ATOM_MOBILE_BYTES_TRANSFER_BY_FG_BG",
-            Self::AtomBluetoothBytesTransfer => "ATOM_BLUETOOTH_BYTES_TRANSFER",
-            Self::AtomKernelWakelock => "ATOM_KERNEL_WAKELOCK",
-            Self::AtomSubsystemSleepState => "ATOM_SUBSYSTEM_SLEEP_STATE",
-            Self::AtomCpuTimePerUid => "ATOM_CPU_TIME_PER_UID",
-            Self::AtomCpuTimePerUidFreq => "ATOM_CPU_TIME_PER_UID_FREQ",
-            Self::AtomWifiActivityInfo => "ATOM_WIFI_ACTIVITY_INFO",
-            Self::AtomModemActivityInfo => "ATOM_MODEM_ACTIVITY_INFO",
-            Self::AtomBluetoothActivityInfo => "ATOM_BLUETOOTH_ACTIVITY_INFO",
-            Self::AtomProcessMemoryState => "ATOM_PROCESS_MEMORY_STATE",
-            Self::AtomSystemElapsedRealtime => "ATOM_SYSTEM_ELAPSED_REALTIME",
-            Self::AtomSystemUptime => "ATOM_SYSTEM_UPTIME",
-            Self::AtomCpuActiveTime => "ATOM_CPU_ACTIVE_TIME",
-            Self::AtomCpuClusterTime => "ATOM_CPU_CLUSTER_TIME",
-            Self::AtomDiskSpace => "ATOM_DISK_SPACE",
-            Self::AtomRemainingBatteryCapacity => "ATOM_REMAINING_BATTERY_CAPACITY",
-            Self::AtomFullBatteryCapacity => "ATOM_FULL_BATTERY_CAPACITY",
-            Self::AtomTemperature => "ATOM_TEMPERATURE",
-            Self::AtomBinderCalls => "ATOM_BINDER_CALLS",
-            Self::AtomBinderCallsExceptions => "ATOM_BINDER_CALLS_EXCEPTIONS",
-            Self::AtomLooperStats => "ATOM_LOOPER_STATS",
-            Self::AtomDiskStats => "ATOM_DISK_STATS",
-            Self::AtomDirectoryUsage => "ATOM_DIRECTORY_USAGE",
-            Self::AtomAppSize => "ATOM_APP_SIZE",
-            Self::AtomCategorySize => "ATOM_CATEGORY_SIZE",
-            Self::AtomProcStats => "ATOM_PROC_STATS",
-            Self::AtomBatteryVoltage => "ATOM_BATTERY_VOLTAGE",
-            Self::AtomNumFingerprintsEnrolled => "ATOM_NUM_FINGERPRINTS_ENROLLED",
-            Self::AtomDiskIo => "ATOM_DISK_IO",
-            Self::AtomPowerProfile => "ATOM_POWER_PROFILE",
-            Self::AtomProcStatsPkgProc => "ATOM_PROC_STATS_PKG_PROC",
-            Self::AtomProcessCpuTime => "ATOM_PROCESS_CPU_TIME",
-            Self::AtomCpuTimePerThreadFreq => "ATOM_CPU_TIME_PER_THREAD_FREQ",
-            Self::AtomOnDevicePowerMeasurement => "ATOM_ON_DEVICE_POWER_MEASUREMENT",
-            Self::AtomDeviceCalculatedPowerUse => "ATOM_DEVICE_CALCULATED_POWER_USE",
-            Self::AtomProcessMemoryHighWaterMark => "ATOM_PROCESS_MEMORY_HIGH_WATER_MARK",
-            Self::AtomBatteryLevel => "ATOM_BATTERY_LEVEL",
-            Self::AtomBuildInformation => "ATOM_BUILD_INFORMATION",
-            Self::AtomBatteryCycleCount => "ATOM_BATTERY_CYCLE_COUNT",
-            Self::AtomDebugElapsedClock => "ATOM_DEBUG_ELAPSED_CLOCK",
-            Self::AtomDebugFailingElapsedClock => "ATOM_DEBUG_FAILING_ELAPSED_CLOCK",
-            Self::AtomNumFacesEnrolled => "ATOM_NUM_FACES_ENROLLED",
-            Self::AtomRoleHolder => "ATOM_ROLE_HOLDER",
-            Self::AtomDangerousPermissionState => "ATOM_DANGEROUS_PERMISSION_STATE",
-            Self::AtomTrainInfo => "ATOM_TRAIN_INFO",
-            Self::AtomTimeZoneDataInfo => "ATOM_TIME_ZONE_DATA_INFO",
-            Self::AtomExternalStorageInfo => "ATOM_EXTERNAL_STORAGE_INFO",
-            Self::AtomGpuStatsGlobalInfo => "ATOM_GPU_STATS_GLOBAL_INFO",
-            Self::AtomGpuStatsAppInfo => "ATOM_GPU_STATS_APP_INFO",
-            Self::AtomSystemIonHeapSize => "ATOM_SYSTEM_ION_HEAP_SIZE",
-            Self::AtomAppsOnExternalStorageInfo => "ATOM_APPS_ON_EXTERNAL_STORAGE_INFO",
-            Self::AtomFaceSettings => "ATOM_FACE_SETTINGS",
-            Self::AtomCoolingDevice => "ATOM_COOLING_DEVICE",
-            Self::AtomAppOps => "ATOM_APP_OPS",
-            Self::AtomProcessSystemIonHeapSize => "ATOM_PROCESS_SYSTEM_ION_HEAP_SIZE",
-            Self::AtomSurfaceflingerStatsGlobalInfo => {
-                "ATOM_SURFACEFLINGER_STATS_GLOBAL_INFO"
-            }
-            Self::AtomSurfaceflingerStatsLayerInfo => {
-                "ATOM_SURFACEFLINGER_STATS_LAYER_INFO"
-            }
-            Self::AtomProcessMemorySnapshot => "ATOM_PROCESS_MEMORY_SNAPSHOT",
-            Self::AtomVmsClientStats => "ATOM_VMS_CLIENT_STATS",
-            Self::AtomNotificationRemoteViews => "ATOM_NOTIFICATION_REMOTE_VIEWS",
-            Self::AtomDangerousPermissionStateSampled => {
-                "ATOM_DANGEROUS_PERMISSION_STATE_SAMPLED"
-            }
-            Self::AtomGraphicsStats => "ATOM_GRAPHICS_STATS",
-            Self::AtomRuntimeAppOpAccess => "ATOM_RUNTIME_APP_OP_ACCESS",
-            Self::AtomIonHeapSize => "ATOM_ION_HEAP_SIZE",
-            Self::AtomPackageNotificationPreferences => {
-                "ATOM_PACKAGE_NOTIFICATION_PREFERENCES"
-            }
-            Self::AtomPackageNotificationChannelPreferences => {
-                "ATOM_PACKAGE_NOTIFICATION_CHANNEL_PREFERENCES"
-            }
-            Self::AtomPackageNotificationChannelGroupPreferences => {
-                "ATOM_PACKAGE_NOTIFICATION_CHANNEL_GROUP_PREFERENCES"
-            }
-            Self::AtomGnssStats => "ATOM_GNSS_STATS",
-            Self::AtomAttributedAppOps => "ATOM_ATTRIBUTED_APP_OPS",
-            Self::AtomVoiceCallSession => "ATOM_VOICE_CALL_SESSION",
-            Self::AtomVoiceCallRatUsage => "ATOM_VOICE_CALL_RAT_USAGE",
-            Self::AtomSimSlotState => "ATOM_SIM_SLOT_STATE",
-            Self::AtomSupportedRadioAccessFamily => "ATOM_SUPPORTED_RADIO_ACCESS_FAMILY",
-            Self::AtomSettingSnapshot => "ATOM_SETTING_SNAPSHOT",
-            Self::AtomBlobInfo => "ATOM_BLOB_INFO",
-            Self::AtomDataUsageBytesTransfer => "ATOM_DATA_USAGE_BYTES_TRANSFER",
-            Self::AtomBytesTransferByTagAndMetered => {
-                "ATOM_BYTES_TRANSFER_BY_TAG_AND_METERED"
-            }
-            Self::AtomDndModeRule => "ATOM_DND_MODE_RULE",
-            Self::AtomGeneralExternalStorageAccessStats => {
-                "ATOM_GENERAL_EXTERNAL_STORAGE_ACCESS_STATS"
-            }
-            Self::AtomIncomingSms => "ATOM_INCOMING_SMS",
-            Self::AtomOutgoingSms => "ATOM_OUTGOING_SMS",
-            Self::AtomCarrierIdTableVersion => "ATOM_CARRIER_ID_TABLE_VERSION",
-            Self::AtomDataCallSession => "ATOM_DATA_CALL_SESSION",
-            Self::AtomCellularServiceState => "ATOM_CELLULAR_SERVICE_STATE",
-            Self::AtomCellularDataServiceSwitch => "ATOM_CELLULAR_DATA_SERVICE_SWITCH",
-            Self::AtomSystemMemory => "ATOM_SYSTEM_MEMORY",
-            Self::AtomImsRegistrationTermination => "ATOM_IMS_REGISTRATION_TERMINATION",
-            Self::AtomImsRegistrationStats => "ATOM_IMS_REGISTRATION_STATS",
-            Self::AtomCpuTimePerClusterFreq => "ATOM_CPU_TIME_PER_CLUSTER_FREQ",
-            Self::AtomCpuCyclesPerUidCluster => "ATOM_CPU_CYCLES_PER_UID_CLUSTER",
-            Self::AtomDeviceRotatedData => "ATOM_DEVICE_ROTATED_DATA",
-            Self::AtomCpuCyclesPerThreadGroupCluster => {
-                "ATOM_CPU_CYCLES_PER_THREAD_GROUP_CLUSTER"
-            }
-            Self::AtomMediaDrmActivityInfo => "ATOM_MEDIA_DRM_ACTIVITY_INFO",
-            Self::AtomOemManagedBytesTransfer => "ATOM_OEM_MANAGED_BYTES_TRANSFER",
-            Self::AtomGnssPowerStats => "ATOM_GNSS_POWER_STATS",
-            Self::AtomTimeZoneDetectorState => "ATOM_TIME_ZONE_DETECTOR_STATE",
-            Self::AtomKeystore2StorageStats => "ATOM_KEYSTORE2_STORAGE_STATS",
-            Self::AtomRkpPoolStats => "ATOM_RKP_POOL_STATS",
-            Self::AtomProcessDmabufMemory => "ATOM_PROCESS_DMABUF_MEMORY",
-            Self::AtomPendingAlarmInfo => "ATOM_PENDING_ALARM_INFO",
-            Self::AtomUserLevelHibernatedApps => "ATOM_USER_LEVEL_HIBERNATED_APPS",
-            Self::AtomLauncherLayoutSnapshot => "ATOM_LAUNCHER_LAYOUT_SNAPSHOT",
-            Self::AtomGlobalHibernatedApps => "ATOM_GLOBAL_HIBERNATED_APPS",
-            Self::AtomInputEventLatencySketch => "ATOM_INPUT_EVENT_LATENCY_SKETCH",
-            Self::AtomBatteryUsageStatsBeforeReset => {
-                "ATOM_BATTERY_USAGE_STATS_BEFORE_RESET"
-            }
-            Self::AtomBatteryUsageStatsSinceReset => {
-                "ATOM_BATTERY_USAGE_STATS_SINCE_RESET"
-            }
-            Self::AtomBatteryUsageStatsSinceResetUsingPowerProfileModel => {
-                "ATOM_BATTERY_USAGE_STATS_SINCE_RESET_USING_POWER_PROFILE_MODEL"
-            }
-            Self::AtomInstalledIncrementalPackage => "ATOM_INSTALLED_INCREMENTAL_PACKAGE",
-            Self::AtomTelephonyNetworkRequests => "ATOM_TELEPHONY_NETWORK_REQUESTS",
-            Self::AtomAppSearchStorageInfo => "ATOM_APP_SEARCH_STORAGE_INFO",
-            Self::AtomVmstat => "ATOM_VMSTAT",
-            Self::AtomKeystore2KeyCreationWithGeneralInfo => {
-                "ATOM_KEYSTORE2_KEY_CREATION_WITH_GENERAL_INFO"
-            }
-            Self::AtomKeystore2KeyCreationWithAuthInfo => {
-                "ATOM_KEYSTORE2_KEY_CREATION_WITH_AUTH_INFO"
-            }
-            Self::AtomKeystore2KeyCreationWithPurposeAndModesInfo => {
-                "ATOM_KEYSTORE2_KEY_CREATION_WITH_PURPOSE_AND_MODES_INFO"
-            }
-            Self::AtomKeystore2AtomWithOverflow => "ATOM_KEYSTORE2_ATOM_WITH_OVERFLOW",
-            Self::AtomKeystore2KeyOperationWithPurposeAndModesInfo => {
-                "ATOM_KEYSTORE2_KEY_OPERATION_WITH_PURPOSE_AND_MODES_INFO"
-            }
-            Self::AtomKeystore2KeyOperationWithGeneralInfo => {
-                "ATOM_KEYSTORE2_KEY_OPERATION_WITH_GENERAL_INFO"
-            }
-            Self::AtomRkpErrorStats => "ATOM_RKP_ERROR_STATS",
-            Self::AtomKeystore2CrashStats => "ATOM_KEYSTORE2_CRASH_STATS",
-            Self::AtomVendorApexInfo => "ATOM_VENDOR_APEX_INFO",
-            Self::AtomAccessibilityShortcutStats => "ATOM_ACCESSIBILITY_SHORTCUT_STATS",
-            Self::AtomAccessibilityFloatingMenuStats => {
-                "ATOM_ACCESSIBILITY_FLOATING_MENU_STATS"
-            }
-            Self::AtomDataUsageBytesTransferV2 => "ATOM_DATA_USAGE_BYTES_TRANSFER_V2",
-            Self::AtomMediaCapabilities => "ATOM_MEDIA_CAPABILITIES",
-            Self::AtomCarWatchdogSystemIoUsageSummary => {
-                "ATOM_CAR_WATCHDOG_SYSTEM_IO_USAGE_SUMMARY"
-            }
-            Self::AtomCarWatchdogUidIoUsageSummary => {
-                "ATOM_CAR_WATCHDOG_UID_IO_USAGE_SUMMARY"
-            }
-            Self::AtomImsRegistrationFeatureTagStats => {
-                "ATOM_IMS_REGISTRATION_FEATURE_TAG_STATS"
-            }
-            Self::AtomRcsClientProvisioningStats => "ATOM_RCS_CLIENT_PROVISIONING_STATS",
-            Self::AtomRcsAcsProvisioningStats => "ATOM_RCS_ACS_PROVISIONING_STATS",
-            Self::AtomSipDelegateStats => "ATOM_SIP_DELEGATE_STATS",
-            Self::AtomSipTransportFeatureTagStats => {
-                "ATOM_SIP_TRANSPORT_FEATURE_TAG_STATS"
-            }
-            Self::AtomSipMessageResponse => "ATOM_SIP_MESSAGE_RESPONSE",
-            Self::AtomSipTransportSession => "ATOM_SIP_TRANSPORT_SESSION",
-            Self::AtomImsDedicatedBearerListenerEvent => {
-                "ATOM_IMS_DEDICATED_BEARER_LISTENER_EVENT"
-            }
-            Self::AtomImsDedicatedBearerEvent => "ATOM_IMS_DEDICATED_BEARER_EVENT",
-            Self::AtomImsRegistrationServiceDescStats => {
-                "ATOM_IMS_REGISTRATION_SERVICE_DESC_STATS"
-            }
-            Self::AtomUceEventStats => "ATOM_UCE_EVENT_STATS",
-            Self::AtomPresenceNotifyEvent => "ATOM_PRESENCE_NOTIFY_EVENT",
-            Self::AtomGbaEvent => "ATOM_GBA_EVENT",
-            Self::AtomPerSimStatus => "ATOM_PER_SIM_STATUS",
-            Self::AtomGpuWorkPerUid => "ATOM_GPU_WORK_PER_UID",
-            Self::AtomPersistentUriPermissionsAmountPerPackage => {
-                "ATOM_PERSISTENT_URI_PERMISSIONS_AMOUNT_PER_PACKAGE"
-            }
-            Self::AtomSignedPartitionInfo => "ATOM_SIGNED_PARTITION_INFO",
-            Self::AtomPinnedFileSizesPerPackage => "ATOM_PINNED_FILE_SIZES_PER_PACKAGE",
-            Self::AtomPendingIntentsPerPackage => "ATOM_PENDING_INTENTS_PER_PACKAGE",
-            Self::AtomUserInfo => "ATOM_USER_INFO",
-            Self::AtomTelephonyNetworkRequestsV2 => "ATOM_TELEPHONY_NETWORK_REQUESTS_V2",
-            Self::AtomDeviceTelephonyProperties => "ATOM_DEVICE_TELEPHONY_PROPERTIES",
-            Self::AtomRemoteKeyProvisioningErrorCounts => {
-                "ATOM_REMOTE_KEY_PROVISIONING_ERROR_COUNTS"
-            }
-            Self::AtomSafetyState => "ATOM_SAFETY_STATE",
-            Self::AtomIncomingMms => "ATOM_INCOMING_MMS",
-            Self::AtomOutgoingMms => "ATOM_OUTGOING_MMS",
-            Self::AtomMultiUserInfo => "ATOM_MULTI_USER_INFO",
-            Self::AtomNetworkBpfMapInfo => "ATOM_NETWORK_BPF_MAP_INFO",
-            Self::AtomOutgoingShortCodeSms => "ATOM_OUTGOING_SHORT_CODE_SMS",
-            Self::AtomConnectivityStateSample => "ATOM_CONNECTIVITY_STATE_SAMPLE",
-            Self::AtomNetworkSelectionRematchReasonsInfo => {
-                "ATOM_NETWORK_SELECTION_REMATCH_REASONS_INFO"
-            }
-            Self::AtomGameModeInfo => "ATOM_GAME_MODE_INFO",
-            Self::AtomGameModeConfiguration => "ATOM_GAME_MODE_CONFIGURATION",
-            Self::AtomGameModeListener => "ATOM_GAME_MODE_LISTENER",
-            Self::AtomNetworkSliceRequestCount => "ATOM_NETWORK_SLICE_REQUEST_COUNT",
-            Self::AtomWsTileSnapshot => "ATOM_WS_TILE_SNAPSHOT",
-            Self::AtomWsActiveWatchFaceComplicationSetSnapshot => {
-                "ATOM_WS_ACTIVE_WATCH_FACE_COMPLICATION_SET_SNAPSHOT"
-            }
-            Self::AtomProcessState => "ATOM_PROCESS_STATE",
-            Self::AtomProcessAssociation => "ATOM_PROCESS_ASSOCIATION",
-            Self::AtomAdpfSystemComponentInfo => "ATOM_ADPF_SYSTEM_COMPONENT_INFO",
-            Self::AtomNotificationMemoryUse => "ATOM_NOTIFICATION_MEMORY_USE",
-            Self::AtomHdrCapabilities => "ATOM_HDR_CAPABILITIES",
-            Self::AtomWsFavouriteWatchFaceListSnapshot => {
-                "ATOM_WS_FAVOURITE_WATCH_FACE_LIST_SNAPSHOT"
-            }
-            Self::AtomWifiAwareNdpReported => "ATOM_WIFI_AWARE_NDP_REPORTED",
-            Self::AtomWifiAwareAttachReported => "ATOM_WIFI_AWARE_ATTACH_REPORTED",
-            Self::AtomWifiSelfRecoveryTriggered => "ATOM_WIFI_SELF_RECOVERY_TRIGGERED",
-            Self::AtomSoftApStarted => "ATOM_SOFT_AP_STARTED",
-            Self::AtomSoftApStopped => "ATOM_SOFT_AP_STOPPED",
-            Self::AtomWifiLockReleased => "ATOM_WIFI_LOCK_RELEASED",
-            Self::AtomWifiLockDeactivated => "ATOM_WIFI_LOCK_DEACTIVATED",
-            Self::AtomWifiConfigSaved => "ATOM_WIFI_CONFIG_SAVED",
-            Self::AtomWifiAwareResourceUsingChanged => {
-                "ATOM_WIFI_AWARE_RESOURCE_USING_CHANGED"
-            }
-            Self::AtomWifiAwareHalApiCalled => "ATOM_WIFI_AWARE_HAL_API_CALLED",
-            Self::AtomWifiLocalOnlyRequestReceived => {
-                "ATOM_WIFI_LOCAL_ONLY_REQUEST_RECEIVED"
-            }
-            Self::AtomWifiLocalOnlyRequestScanTriggered => {
-                "ATOM_WIFI_LOCAL_ONLY_REQUEST_SCAN_TRIGGERED"
-            }
-            Self::AtomWifiThreadTaskExecuted => "ATOM_WIFI_THREAD_TASK_EXECUTED",
-            Self::AtomWifiStateChanged => "ATOM_WIFI_STATE_CHANGED",
-            Self::AtomPnoScanStarted => "ATOM_PNO_SCAN_STARTED",
-            Self::AtomPnoScanStopped => "ATOM_PNO_SCAN_STOPPED",
-            Self::AtomWifiIsUnusableReported => "ATOM_WIFI_IS_UNUSABLE_REPORTED",
-            Self::AtomWifiApCapabilitiesReported => "ATOM_WIFI_AP_CAPABILITIES_REPORTED",
-            Self::AtomSoftApStateChanged => "ATOM_SOFT_AP_STATE_CHANGED",
-            Self::AtomScorerPredictionResultReported => {
-                "ATOM_SCORER_PREDICTION_RESULT_REPORTED"
-            }
-            Self::AtomWifiAwareCapabilities => "ATOM_WIFI_AWARE_CAPABILITIES",
-            Self::AtomWifiModuleInfo => "ATOM_WIFI_MODULE_INFO",
-            Self::AtomWifiSettingInfo => "ATOM_WIFI_SETTING_INFO",
-            Self::AtomWifiComplexSettingInfo => "ATOM_WIFI_COMPLEX_SETTING_INFO",
-            Self::AtomWifiConfiguredNetworkInfo => "ATOM_WIFI_CONFIGURED_NETWORK_INFO",
-            Self::AtomWearPowerMenuOpened => "ATOM_WEAR_POWER_MENU_OPENED",
-            Self::AtomWearAssistantOpened => "ATOM_WEAR_ASSISTANT_OPENED",
-            Self::AtomFirstOverlayStateChanged => "ATOM_FIRST_OVERLAY_STATE_CHANGED",
-            Self::AtomWsWearTimeSession => "ATOM_WS_WEAR_TIME_SESSION",
-            Self::AtomWsIncomingCallActionReported => {
-                "ATOM_WS_INCOMING_CALL_ACTION_REPORTED"
-            }
-            Self::AtomWsCallDisconnectionReported => {
-                "ATOM_WS_CALL_DISCONNECTION_REPORTED"
-            }
-            Self::AtomWsCallDurationReported => "ATOM_WS_CALL_DURATION_REPORTED",
-            Self::AtomWsCallUserExperienceLatencyReported => {
-                "ATOM_WS_CALL_USER_EXPERIENCE_LATENCY_REPORTED"
-            }
-            Self::AtomWsCallInteractionReported => "ATOM_WS_CALL_INTERACTION_REPORTED",
-            Self::AtomWsOnBodyStateChanged => "ATOM_WS_ON_BODY_STATE_CHANGED",
-            Self::AtomWsWatchFaceRestrictedComplicationsImpacted => {
-                "ATOM_WS_WATCH_FACE_RESTRICTED_COMPLICATIONS_IMPACTED"
-            }
-            Self::AtomWsWatchFaceDefaultRestrictedComplicationsRemoved => {
-                "ATOM_WS_WATCH_FACE_DEFAULT_RESTRICTED_COMPLICATIONS_REMOVED"
-            }
-            Self::AtomWsComplicationsImpactedNotificationEventReported => {
-                "ATOM_WS_COMPLICATIONS_IMPACTED_NOTIFICATION_EVENT_REPORTED"
-            }
-            Self::AtomWsRemoteEventUsageReported => "ATOM_WS_REMOTE_EVENT_USAGE_REPORTED",
-            Self::AtomWsNotificationManagedDismissalSync => {
-                "ATOM_WS_NOTIFICATION_MANAGED_DISMISSAL_SYNC"
-            }
-            Self::AtomWsBugreportEventReported => "ATOM_WS_BUGREPORT_EVENT_REPORTED",
-            Self::AtomWsStandaloneModeSnapshot => "ATOM_WS_STANDALONE_MODE_SNAPSHOT",
-            Self::AtomWsFavoriteWatchFaceSnapshot => {
-                "ATOM_WS_FAVORITE_WATCH_FACE_SNAPSHOT"
-            }
-            Self::AtomWsPhotosWatchFaceFeatureSnapshot => {
-                "ATOM_WS_PHOTOS_WATCH_FACE_FEATURE_SNAPSHOT"
-            }
-            Self::AtomWsWatchFaceCustomizationSnapshot => {
-                "ATOM_WS_WATCH_FACE_CUSTOMIZATION_SNAPSHOT"
-            }
-            Self::AtomWearAdaptiveSuspendStatsReported => {
-                "ATOM_WEAR_ADAPTIVE_SUSPEND_STATS_REPORTED"
-            }
-            Self::AtomWearPowerAnomalyServiceOperationalStatsReported => {
-                "ATOM_WEAR_POWER_ANOMALY_SERVICE_OPERATIONAL_STATS_REPORTED"
-            }
-            Self::AtomWearPowerAnomalyServiceEventStatsReported => {
-                "ATOM_WEAR_POWER_ANOMALY_SERVICE_EVENT_STATS_REPORTED"
-            }
-            Self::AtomWearTimeSyncRequested => "ATOM_WEAR_TIME_SYNC_REQUESTED",
-            Self::AtomWearTimeUpdateStarted => "ATOM_WEAR_TIME_UPDATE_STARTED",
-            Self::AtomWearTimeSyncAttemptCompleted => {
-                "ATOM_WEAR_TIME_SYNC_ATTEMPT_COMPLETED"
-            }
-            Self::AtomWearTimeChanged => "ATOM_WEAR_TIME_CHANGED",
-            Self::AtomWearSetupWizardDeviceStatusReported => {
-                "ATOM_WEAR_SETUP_WIZARD_DEVICE_STATUS_REPORTED"
-            }
-            Self::AtomWearSetupWizardPairingCompleted => {
-                "ATOM_WEAR_SETUP_WIZARD_PAIRING_COMPLETED"
-            }
-            Self::AtomWearSetupWizardConnectionEstablished => {
-                "ATOM_WEAR_SETUP_WIZARD_CONNECTION_ESTABLISHED"
-            }
-            Self::AtomWearSetupWizardCheckinCompleted => {
-                "ATOM_WEAR_SETUP_WIZARD_CHECKIN_COMPLETED"
-            }
-            Self::AtomWearSetupWizardCompanionTimeReported => {
-                "ATOM_WEAR_SETUP_WIZARD_COMPANION_TIME_REPORTED"
-            }
-            Self::AtomWearSetupWizardStatusReported => {
-                "ATOM_WEAR_SETUP_WIZARD_STATUS_REPORTED"
-            }
-            Self::AtomWearSetupWizardHeartbeatReported => {
-                "ATOM_WEAR_SETUP_WIZARD_HEARTBEAT_REPORTED"
-            }
-            Self::AtomWearSetupWizardFrpTriggered => {
-                "ATOM_WEAR_SETUP_WIZARD_FRP_TRIGGERED"
-            }
-            Self::AtomWearSetupWizardSystemUpdateTriggered => {
-                "ATOM_WEAR_SETUP_WIZARD_SYSTEM_UPDATE_TRIGGERED"
-            }
-            Self::AtomWearSetupWizardPhoneSwitchTriggered => {
-                "ATOM_WEAR_SETUP_WIZARD_PHONE_SWITCH_TRIGGERED"
-            }
-            Self::AtomRendererInitialized => "ATOM_RENDERER_INITIALIZED",
-            Self::AtomSchemaVersionReceived => "ATOM_SCHEMA_VERSION_RECEIVED",
-            Self::AtomLayoutInspected => "ATOM_LAYOUT_INSPECTED",
-            Self::AtomLayoutExpressionInspected => "ATOM_LAYOUT_EXPRESSION_INSPECTED",
-            Self::AtomLayoutAnimationsInspected => "ATOM_LAYOUT_ANIMATIONS_INSPECTED",
-            Self::AtomMaterialComponentsInspected => "ATOM_MATERIAL_COMPONENTS_INSPECTED",
-            Self::AtomTileRequested => "ATOM_TILE_REQUESTED",
-            Self::AtomStateResponseReceived => "ATOM_STATE_RESPONSE_RECEIVED",
-            Self::AtomTileResponseReceived => "ATOM_TILE_RESPONSE_RECEIVED",
-            Self::AtomInflationFinished => "ATOM_INFLATION_FINISHED",
-            Self::AtomInflationFailed => "ATOM_INFLATION_FAILED",
-            Self::AtomIgnoredInflationFailuresReported => {
-                "ATOM_IGNORED_INFLATION_FAILURES_REPORTED"
-            }
-            Self::AtomDrawableRendered => "ATOM_DRAWABLE_RENDERED",
-            Self::AtomWearModeStateChanged => "ATOM_WEAR_MODE_STATE_CHANGED",
-            Self::AtomMediaActionReported => "ATOM_MEDIA_ACTION_REPORTED",
-            Self::AtomMediaControlsLaunched => "ATOM_MEDIA_CONTROLS_LAUNCHED",
-            Self::AtomMediaSessionStateChanged => "ATOM_MEDIA_SESSION_STATE_CHANGED",
-            Self::AtomMediaControlApiUsageReported => {
-                "ATOM_MEDIA_CONTROL_API_USAGE_REPORTED"
-            }
-            Self::AtomMediaSubscriptionChanged => "ATOM_MEDIA_SUBSCRIPTION_CHANGED",
-            Self::AtomWearMediaOutputSwitcherDeviceScanApiLatency => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_DEVICE_SCAN_API_LATENCY"
-            }
-            Self::AtomWearMediaOutputSwitcherSassDeviceUnavailable => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_SASS_DEVICE_UNAVAILABLE"
-            }
-            Self::AtomWearMediaOutputSwitcherFastpairApiTimeout => {
-                "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_FASTPAIR_API_TIMEOUT"
-            }
-            Self::AtomMediatorUpdated => "ATOM_MEDIATOR_UPDATED",
-            Self::AtomSysproxyBluetoothBytesTransfer => {
-                "ATOM_SYSPROXY_BLUETOOTH_BYTES_TRANSFER"
-            }
-            Self::AtomSysproxyConnectionUpdated => "ATOM_SYSPROXY_CONNECTION_UPDATED",
-            Self::AtomWearCompanionConnectionState => {
-                "ATOM_WEAR_COMPANION_CONNECTION_STATE"
-            }
-            Self::AtomSysproxyServiceStateUpdated => {
-                "ATOM_SYSPROXY_SERVICE_STATE_UPDATED"
-            }
-            Self::AtomUwbActivityInfo => "ATOM_UWB_ACTIVITY_INFO",
-            Self::AtomTestUprobestatsAtomReported => {
-                "ATOM_TEST_UPROBESTATS_ATOM_REPORTED"
-            }
-            Self::AtomTvLowPowerStandbyPolicy => "ATOM_TV_LOW_POWER_STANDBY_POLICY",
-            Self::AtomExternalTvInputEvent => "ATOM_EXTERNAL_TV_INPUT_EVENT",
-            Self::AtomBootIntegrityInfoReported => "ATOM_BOOT_INTEGRITY_INFO_REPORTED",
-            Self::AtomThreadnetworkTelemetryDataReported => {
-                "ATOM_THREADNETWORK_TELEMETRY_DATA_REPORTED"
-            }
-            Self::AtomThreadnetworkTopoEntryRepeated => {
-                "ATOM_THREADNETWORK_TOPO_ENTRY_REPEATED"
-            }
-            Self::AtomThreadnetworkDeviceInfoReported => {
-                "ATOM_THREADNETWORK_DEVICE_INFO_REPORTED"
-            }
-            Self::AtomCellularRadioPowerStateChanged => {
-                "ATOM_CELLULAR_RADIO_POWER_STATE_CHANGED"
-            }
-            Self::AtomEmergencyNumbersInfo => "ATOM_EMERGENCY_NUMBERS_INFO",
-            Self::AtomDataNetworkValidation => "ATOM_DATA_NETWORK_VALIDATION",
-            Self::AtomDataRatStateChanged => "ATOM_DATA_RAT_STATE_CHANGED",
-            Self::AtomConnectedChannelChanged => "ATOM_CONNECTED_CHANNEL_CHANGED",
-            Self::AtomCellularIdentifierDisclosed => "ATOM_CELLULAR_IDENTIFIER_DISCLOSED",
-            Self::AtomSatelliteController => "ATOM_SATELLITE_CONTROLLER",
-            Self::AtomSatelliteSession => "ATOM_SATELLITE_SESSION",
-            Self::AtomSatelliteIncomingDatagram => "ATOM_SATELLITE_INCOMING_DATAGRAM",
-            Self::AtomSatelliteOutgoingDatagram => "ATOM_SATELLITE_OUTGOING_DATAGRAM",
-            Self::AtomSatelliteProvision => "ATOM_SATELLITE_PROVISION",
-            Self::AtomSatelliteSosMessageRecommender => {
-                "ATOM_SATELLITE_SOS_MESSAGE_RECOMMENDER"
-            }
-            Self::AtomCarrierRoamingSatelliteSession => {
-                "ATOM_CARRIER_ROAMING_SATELLITE_SESSION"
-            }
-            Self::AtomCarrierRoamingSatelliteControllerStats => {
-                "ATOM_CARRIER_ROAMING_SATELLITE_CONTROLLER_STATS"
-            }
-            Self::AtomControllerStatsPerPackage => "ATOM_CONTROLLER_STATS_PER_PACKAGE",
-            Self::AtomSatelliteEntitlement => "ATOM_SATELLITE_ENTITLEMENT",
-            Self::AtomSatelliteConfigUpdater => "ATOM_SATELLITE_CONFIG_UPDATER",
-            Self::AtomSatelliteAccessController => "ATOM_SATELLITE_ACCESS_CONTROLLER",
-            Self::AtomQualifiedRatListChanged => "ATOM_QUALIFIED_RAT_LIST_CHANGED",
-            Self::AtomQnsImsCallDropStats => "ATOM_QNS_IMS_CALL_DROP_STATS",
-            Self::AtomQnsFallbackRestrictionChanged => {
-                "ATOM_QNS_FALLBACK_RESTRICTION_CHANGED"
-            }
-            Self::AtomQnsRatPreferenceMismatchInfo => {
-                "ATOM_QNS_RAT_PREFERENCE_MISMATCH_INFO"
-            }
-            Self::AtomQnsHandoverTimeMillis => "ATOM_QNS_HANDOVER_TIME_MILLIS",
-            Self::AtomQnsHandoverPingpong => "ATOM_QNS_HANDOVER_PINGPONG",
-            Self::AtomIwlanUnderlyingNetworkValidationResultReported => {
-                "ATOM_IWLAN_UNDERLYING_NETWORK_VALIDATION_RESULT_REPORTED"
-            }
-            Self::AtomEmergencyNumberDialed => "ATOM_EMERGENCY_NUMBER_DIALED",
-            Self::AtomCallStats => "ATOM_CALL_STATS",
-            Self::AtomCallAudioRouteStats => "ATOM_CALL_AUDIO_ROUTE_STATS",
-            Self::AtomTelecomApiStats => "ATOM_TELECOM_API_STATS",
-            Self::AtomTelecomErrorStats => "ATOM_TELECOM_ERROR_STATS",
-            Self::AtomLockscreenShortcutSelected => "ATOM_LOCKSCREEN_SHORTCUT_SELECTED",
-            Self::AtomLockscreenShortcutTriggered => "ATOM_LOCKSCREEN_SHORTCUT_TRIGGERED",
-            Self::AtomLauncherImpressionEventV2 => "ATOM_LAUNCHER_IMPRESSION_EVENT_V2",
-            Self::AtomDisplaySwitchLatencyTracked => {
-                "ATOM_DISPLAY_SWITCH_LATENCY_TRACKED"
-            }
-            Self::AtomNotificationListenerService => "ATOM_NOTIFICATION_LISTENER_SERVICE",
-            Self::AtomNavHandleTouchPoints => "ATOM_NAV_HANDLE_TOUCH_POINTS",
-            Self::AtomCommunalHubWidgetEventReported => {
-                "ATOM_COMMUNAL_HUB_WIDGET_EVENT_REPORTED"
-            }
-            Self::AtomPeripheralTutorialLaunched => "ATOM_PERIPHERAL_TUTORIAL_LAUNCHED",
-            Self::AtomContextualEducationTriggered => {
-                "ATOM_CONTEXTUAL_EDUCATION_TRIGGERED"
-            }
-            Self::AtomCommunalHubSnapshot => "ATOM_COMMUNAL_HUB_SNAPSHOT",
-            Self::AtomTestExtensionAtomReported => "ATOM_TEST_EXTENSION_ATOM_REPORTED",
-            Self::AtomTestRestrictedAtomReported => "ATOM_TEST_RESTRICTED_ATOM_REPORTED",
-            Self::AtomStatsSocketLossReported => "ATOM_STATS_SOCKET_LOSS_REPORTED",
-            Self::AtomSettingsSpaReported => "ATOM_SETTINGS_SPA_REPORTED",
-            Self::AtomSelinuxAuditLog => "ATOM_SELINUX_AUDIT_LOG",
-            Self::AtomSandboxApiCalled => "ATOM_SANDBOX_API_CALLED",
-            Self::AtomSandboxActivityEventOccurred => {
-                "ATOM_SANDBOX_ACTIVITY_EVENT_OCCURRED"
-            }
-            Self::AtomSdkSandboxRestrictedAccessInSession => {
-                "ATOM_SDK_SANDBOX_RESTRICTED_ACCESS_IN_SESSION"
-            }
-            Self::AtomSandboxSdkStorage => "ATOM_SANDBOX_SDK_STORAGE",
-            Self::AtomRkpdPoolStats => "ATOM_RKPD_POOL_STATS",
-            Self::AtomRkpdClientOperation => "ATOM_RKPD_CLIENT_OPERATION",
-            Self::AtomRangingSessionConfigured => "ATOM_RANGING_SESSION_CONFIGURED",
-            Self::AtomRangingSessionStarted => "ATOM_RANGING_SESSION_STARTED",
-            Self::AtomRangingSessionClosed => "ATOM_RANGING_SESSION_CLOSED",
-            Self::AtomRangingTechnologyStarted => "ATOM_RANGING_TECHNOLOGY_STARTED",
-            Self::AtomRangingTechnologyStopped => "ATOM_RANGING_TECHNOLOGY_STOPPED",
-            Self::AtomMediaProviderDatabaseRollbackReported => {
-                "ATOM_MEDIA_PROVIDER_DATABASE_ROLLBACK_REPORTED"
-            }
-            Self::AtomBackupSetupStatusReported => "ATOM_BACKUP_SETUP_STATUS_REPORTED",
-            Self::AtomScreenOffReported => "ATOM_SCREEN_OFF_REPORTED",
-            Self::AtomScreenTimeoutOverrideReported => {
-                "ATOM_SCREEN_TIMEOUT_OVERRIDE_REPORTED"
-            }
-            Self::AtomScreenInteractiveSessionReported => {
-                "ATOM_SCREEN_INTERACTIVE_SESSION_REPORTED"
-            }
-            Self::AtomScreenDimReported => "ATOM_SCREEN_DIM_REPORTED",
-            Self::AtomAtom9999 => "ATOM_ATOM_9999",
-            Self::AtomAtom99999 => "ATOM_ATOM_99999",
-            Self::AtomPhotopickerSessionInfoReported => {
-                "ATOM_PHOTOPICKER_SESSION_INFO_REPORTED"
-            }
-            Self::AtomPhotopickerApiInfoReported => "ATOM_PHOTOPICKER_API_INFO_REPORTED",
-            Self::AtomPhotopickerUiEventLogged => "ATOM_PHOTOPICKER_UI_EVENT_LOGGED",
-            Self::AtomPhotopickerMediaItemStatusReported => {
-                "ATOM_PHOTOPICKER_MEDIA_ITEM_STATUS_REPORTED"
-            }
-            Self::AtomPhotopickerPreviewInfoLogged => {
-                "ATOM_PHOTOPICKER_PREVIEW_INFO_LOGGED"
-            }
-            Self::AtomPhotopickerMenuInteractionLogged => {
-                "ATOM_PHOTOPICKER_MENU_INTERACTION_LOGGED"
-            }
-            Self::AtomPhotopickerBannerInteractionLogged => {
-                "ATOM_PHOTOPICKER_BANNER_INTERACTION_LOGGED"
-            }
-            Self::AtomPhotopickerMediaLibraryInfoLogged => {
-                "ATOM_PHOTOPICKER_MEDIA_LIBRARY_INFO_LOGGED"
-            }
-            Self::AtomPhotopickerPageInfoLogged => "ATOM_PHOTOPICKER_PAGE_INFO_LOGGED",
-            Self::AtomPhotopickerMediaGridSyncInfoReported => {
-                "ATOM_PHOTOPICKER_MEDIA_GRID_SYNC_INFO_REPORTED"
-            }
-            Self::AtomPhotopickerAlbumSyncInfoReported => {
-                "ATOM_PHOTOPICKER_ALBUM_SYNC_INFO_REPORTED"
-            }
-            Self::AtomPhotopickerSearchInfoReported => {
-                "ATOM_PHOTOPICKER_SEARCH_INFO_REPORTED"
-            }
-            Self::AtomSearchDataExtractionDetailsReported => {
-                "ATOM_SEARCH_DATA_EXTRACTION_DETAILS_REPORTED"
-            }
-            Self::AtomEmbeddedPhotopickerInfoReported => {
-                "ATOM_EMBEDDED_PHOTOPICKER_INFO_REPORTED"
-            }
-            Self::AtomPermissionRationaleDialogViewed => {
-                "ATOM_PERMISSION_RATIONALE_DIALOG_VIEWED"
-            }
-            Self::AtomPermissionRationaleDialogActionReported => {
-                "ATOM_PERMISSION_RATIONALE_DIALOG_ACTION_REPORTED"
-            }
-            Self::AtomAppDataSharingUpdatesNotificationInteraction => {
-                "ATOM_APP_DATA_SHARING_UPDATES_NOTIFICATION_INTERACTION"
-            }
-            Self::AtomAppDataSharingUpdatesFragmentViewed => {
-                "ATOM_APP_DATA_SHARING_UPDATES_FRAGMENT_VIEWED"
-            }
-            Self::AtomAppDataSharingUpdatesFragmentActionReported => {
-                "ATOM_APP_DATA_SHARING_UPDATES_FRAGMENT_ACTION_REPORTED"
-            }
-            Self::AtomEnhancedConfirmationDialogResultReported => {
-                "ATOM_ENHANCED_CONFIRMATION_DIALOG_RESULT_REPORTED"
-            }
-            Self::AtomEnhancedConfirmationRestrictionCleared => {
-                "ATOM_ENHANCED_CONFIRMATION_RESTRICTION_CLEARED"
-            }
-            Self::AtomPressureStallInformation => "ATOM_PRESSURE_STALL_INFORMATION",
-            Self::AtomPdfLoadReported => "ATOM_PDF_LOAD_REPORTED",
-            Self::AtomPdfApiUsageReported => "ATOM_PDF_API_USAGE_REPORTED",
-            Self::AtomPdfSearchReported => "ATOM_PDF_SEARCH_REPORTED",
-            Self::AtomComponentStateChangedReported => {
-                "ATOM_COMPONENT_STATE_CHANGED_REPORTED"
-            }
-            Self::AtomOndevicepersonalizationApiCalled => {
-                "ATOM_ONDEVICEPERSONALIZATION_API_CALLED"
-            }
-            Self::AtomOndevicepersonalizationTraceEvent => {
-                "ATOM_ONDEVICEPERSONALIZATION_TRACE_EVENT"
-            }
-            Self::AtomNfcObserveModeStateChanged => "ATOM_NFC_OBSERVE_MODE_STATE_CHANGED",
-            Self::AtomNfcFieldChanged => "ATOM_NFC_FIELD_CHANGED",
-            Self::AtomNfcPollingLoopNotificationReported => {
-                "ATOM_NFC_POLLING_LOOP_NOTIFICATION_REPORTED"
-            }
-            Self::AtomNfcProprietaryCapabilitiesReported => {
-                "ATOM_NFC_PROPRIETARY_CAPABILITIES_REPORTED"
-            }
-            Self::AtomNfcExitFrameTableChanged => "ATOM_NFC_EXIT_FRAME_TABLE_CHANGED",
-            Self::AtomNfcAutoTransactReported => "ATOM_NFC_AUTO_TRANSACT_REPORTED",
-            Self::AtomMicroxrDeviceBootCompleteReported => {
-                "ATOM_MICROXR_DEVICE_BOOT_COMPLETE_REPORTED"
-            }
-            Self::AtomMteState => "ATOM_MTE_STATE",
-            Self::AtomZramMaintenanceExecuted => "ATOM_ZRAM_MAINTENANCE_EXECUTED",
-            Self::AtomZramSetupExecuted => "ATOM_ZRAM_SETUP_EXECUTED",
-            Self::AtomZramMmStatMmd => "ATOM_ZRAM_MM_STAT_MMD",
-            Self::AtomZramBdStatMmd => "ATOM_ZRAM_BD_STAT_MMD",
-            Self::AtomMediaEditingEndedReported => "ATOM_MEDIA_EDITING_ENDED_REPORTED",
-            Self::AtomMediaCodecReclaimRequestCompleted => {
-                "ATOM_MEDIA_CODEC_RECLAIM_REQUEST_COMPLETED"
-            }
-            Self::AtomMediaCodecStarted => "ATOM_MEDIA_CODEC_STARTED",
-            Self::AtomMediaCodecStopped => "ATOM_MEDIA_CODEC_STOPPED",
-            Self::AtomMediaCodecRendered => "ATOM_MEDIA_CODEC_RENDERED",
-            Self::AtomEmergencyStateChanged => "ATOM_EMERGENCY_STATE_CHANGED",
-            Self::AtomChreSignificantMotionStateChanged => {
-                "ATOM_CHRE_SIGNIFICANT_MOTION_STATE_CHANGED"
-            }
-            Self::AtomPopulationDensityProviderLoadingReported => {
-                "ATOM_POPULATION_DENSITY_PROVIDER_LOADING_REPORTED"
-            }
-            Self::AtomDensityBasedCoarseLocationsUsageReported => {
-                "ATOM_DENSITY_BASED_COARSE_LOCATIONS_USAGE_REPORTED"
-            }
-            Self::AtomDensityBasedCoarseLocationsProviderQueryReported => {
-                "ATOM_DENSITY_BASED_COARSE_LOCATIONS_PROVIDER_QUERY_REPORTED"
-            }
-            Self::AtomKernelOomKillOccurred => "ATOM_KERNEL_OOM_KILL_OCCURRED",
-            Self::AtomKeyboardConfigured => "ATOM_KEYBOARD_CONFIGURED",
-            Self::AtomKeyboardSystemsEventReported => {
-                "ATOM_KEYBOARD_SYSTEMS_EVENT_REPORTED"
-            }
-            Self::AtomInputdeviceUsageReported => "ATOM_INPUTDEVICE_USAGE_REPORTED",
-            Self::AtomInputEventLatencyReported => "ATOM_INPUT_EVENT_LATENCY_REPORTED",
-            Self::AtomTouchpadUsage => "ATOM_TOUCHPAD_USAGE",
-            Self::AtomIkeSessionTerminated => "ATOM_IKE_SESSION_TERMINATED",
-            Self::AtomIkeLivenessCheckSessionValidated => {
-                "ATOM_IKE_LIVENESS_CHECK_SESSION_VALIDATED"
-            }
-            Self::AtomNegotiatedSecurityAssociation => {
-                "ATOM_NEGOTIATED_SECURITY_ASSOCIATION"
-            }
-            Self::AtomHotwordEgressSizeAtomReported => {
-                "ATOM_HOTWORD_EGRESS_SIZE_ATOM_REPORTED"
-            }
-            Self::AtomHealthConnectUiImpression => "ATOM_HEALTH_CONNECT_UI_IMPRESSION",
-            Self::AtomHealthConnectUiInteraction => "ATOM_HEALTH_CONNECT_UI_INTERACTION",
-            Self::AtomHealthConnectAppOpenedReported => {
-                "ATOM_HEALTH_CONNECT_APP_OPENED_REPORTED"
-            }
-            Self::AtomHealthConnectApiCalled => "ATOM_HEALTH_CONNECT_API_CALLED",
-            Self::AtomHealthConnectUsageStats => "ATOM_HEALTH_CONNECT_USAGE_STATS",
-            Self::AtomHealthConnectStorageStats => "ATOM_HEALTH_CONNECT_STORAGE_STATS",
-            Self::AtomHealthConnectApiInvoked => "ATOM_HEALTH_CONNECT_API_INVOKED",
-            Self::AtomExerciseRouteApiCalled => "ATOM_EXERCISE_ROUTE_API_CALLED",
-            Self::AtomHealthConnectExportInvoked => "ATOM_HEALTH_CONNECT_EXPORT_INVOKED",
-            Self::AtomHealthConnectImportInvoked => "ATOM_HEALTH_CONNECT_IMPORT_INVOKED",
-            Self::AtomHealthConnectExportImportStatsReported => {
-                "ATOM_HEALTH_CONNECT_EXPORT_IMPORT_STATS_REPORTED"
-            }
-            Self::AtomHealthConnectPermissionStats => {
-                "ATOM_HEALTH_CONNECT_PERMISSION_STATS"
-            }
-            Self::AtomHealthConnectPhrApiInvoked => "ATOM_HEALTH_CONNECT_PHR_API_INVOKED",
-            Self::AtomHealthConnectPhrUsageStats => "ATOM_HEALTH_CONNECT_PHR_USAGE_STATS",
-            Self::AtomHealthConnectPhrStorageStats => {
-                "ATOM_HEALTH_CONNECT_PHR_STORAGE_STATS"
-            }
-            Self::AtomHealthConnectRestrictedEcosystemStats => {
-                "ATOM_HEALTH_CONNECT_RESTRICTED_ECOSYSTEM_STATS"
-            }
-            Self::AtomHealthConnectEcosystemStats => {
-                "ATOM_HEALTH_CONNECT_ECOSYSTEM_STATS"
-            }
-            Self::AtomHdmiEarcStatusReported => "ATOM_HDMI_EARC_STATUS_REPORTED",
-            Self::AtomHdmiSoundbarModeStatusReported => {
-                "ATOM_HDMI_SOUNDBAR_MODE_STATUS_REPORTED"
-            }
-            Self::AtomHdmiPowerStateChangeOnActiveSourceLostToggled => {
-                "ATOM_HDMI_POWER_STATE_CHANGE_ON_ACTIVE_SOURCE_LOST_TOGGLED"
-            }
-            Self::AtomBatteryHealth => "ATOM_BATTERY_HEALTH",
-            Self::AtomBiometricUnenrolled => "ATOM_BIOMETRIC_UNENROLLED",
-            Self::AtomBiometricEnumerated => "ATOM_BIOMETRIC_ENUMERATED",
-            Self::AtomApplicationGrammaticalInflectionChanged => {
-                "ATOM_APPLICATION_GRAMMATICAL_INFLECTION_CHANGED"
-            }
-            Self::AtomSystemGrammaticalInflectionChanged => {
-                "ATOM_SYSTEM_GRAMMATICAL_INFLECTION_CHANGED"
-            }
-            Self::AtomFullScreenIntentLaunched => "ATOM_FULL_SCREEN_INTENT_LAUNCHED",
-            Self::AtomBalAllowed => "ATOM_BAL_ALLOWED",
-            Self::AtomInTaskActivityStarted => "ATOM_IN_TASK_ACTIVITY_STARTED",
-            Self::AtomDeviceOrientationChanged => "ATOM_DEVICE_ORIENTATION_CHANGED",
-            Self::AtomCachedAppsHighWatermark => "ATOM_CACHED_APPS_HIGH_WATERMARK",
-            Self::AtomStylusPredictionMetricsReported => {
-                "ATOM_STYLUS_PREDICTION_METRICS_REPORTED"
-            }
-            Self::AtomUserRiskEventReported => "ATOM_USER_RISK_EVENT_REPORTED",
-            Self::AtomMediaProjectionStateChanged => {
-                "ATOM_MEDIA_PROJECTION_STATE_CHANGED"
-            }
-            Self::AtomMediaProjectionTargetChanged => {
-                "ATOM_MEDIA_PROJECTION_TARGET_CHANGED"
-            }
-            Self::AtomExcessiveBinderProxyCountReported => {
-                "ATOM_EXCESSIVE_BINDER_PROXY_COUNT_REPORTED"
-            }
-            Self::AtomProxyBytesTransferByFgBg => "ATOM_PROXY_BYTES_TRANSFER_BY_FG_BG",
-            Self::AtomMobileBytesTransferByProcState => {
-                "ATOM_MOBILE_BYTES_TRANSFER_BY_PROC_STATE"
-            }
-            Self::AtomBiometricFrrNotification => "ATOM_BIOMETRIC_FRR_NOTIFICATION",
-            Self::AtomSensitiveContentMediaProjectionSession => {
-                "ATOM_SENSITIVE_CONTENT_MEDIA_PROJECTION_SESSION"
-            }
-            Self::AtomSensitiveNotificationAppProtectionSession => {
-                "ATOM_SENSITIVE_NOTIFICATION_APP_PROTECTION_SESSION"
-            }
-            Self::AtomSensitiveNotificationAppProtectionApplied => {
-                "ATOM_SENSITIVE_NOTIFICATION_APP_PROTECTION_APPLIED"
-            }
-            Self::AtomSensitiveNotificationRedaction => {
-                "ATOM_SENSITIVE_NOTIFICATION_REDACTION"
-            }
-            Self::AtomSensitiveContentAppProtection => {
-                "ATOM_SENSITIVE_CONTENT_APP_PROTECTION"
-            }
-            Self::AtomAppRestrictionStateChanged => "ATOM_APP_RESTRICTION_STATE_CHANGED",
-            Self::AtomBatteryUsageStatsPerUid => "ATOM_BATTERY_USAGE_STATS_PER_UID",
-            Self::AtomPostgcMemorySnapshot => "ATOM_POSTGC_MEMORY_SNAPSHOT",
-            Self::AtomPowerSaveTempAllowlistChanged => {
-                "ATOM_POWER_SAVE_TEMP_ALLOWLIST_CHANGED"
-            }
-            Self::AtomAppOpAccessTracked => "ATOM_APP_OP_ACCESS_TRACKED",
-            Self::AtomContentOrFileUriEventReported => {
-                "ATOM_CONTENT_OR_FILE_URI_EVENT_REPORTED"
-            }
-            Self::AtomDeviceIdleTempAllowlistUpdated => {
-                "ATOM_DEVICE_IDLE_TEMP_ALLOWLIST_UPDATED"
-            }
-            Self::AtomAppOpNoteOpOrCheckOpBinderApiCalled => {
-                "ATOM_APP_OP_NOTE_OP_OR_CHECK_OP_BINDER_API_CALLED"
-            }
-            Self::AtomFrameworkWakelockInfo => "ATOM_FRAMEWORK_WAKELOCK_INFO",
-            Self::AtomJankFrameCountByWidgetReported => {
-                "ATOM_JANK_FRAME_COUNT_BY_WIDGET_REPORTED"
-            }
-            Self::AtomIntentCreatorTokenAdded => "ATOM_INTENT_CREATOR_TOKEN_ADDED",
-            Self::AtomNotificationChannelClassification => {
-                "ATOM_NOTIFICATION_CHANNEL_CLASSIFICATION"
-            }
-            Self::AtomCameraStatusForCompatibilityChanged => {
-                "ATOM_CAMERA_STATUS_FOR_COMPATIBILITY_CHANGED"
-            }
-            Self::AtomFederatedComputeApiCalled => "ATOM_FEDERATED_COMPUTE_API_CALLED",
-            Self::AtomFederatedComputeTrainingEventReported => {
-                "ATOM_FEDERATED_COMPUTE_TRAINING_EVENT_REPORTED"
-            }
-            Self::AtomExampleIteratorNextLatencyReported => {
-                "ATOM_EXAMPLE_ITERATOR_NEXT_LATENCY_REPORTED"
-            }
-            Self::AtomFederatedComputeTraceEventReported => {
-                "ATOM_FEDERATED_COMPUTE_TRACE_EVENT_REPORTED"
-            }
-            Self::AtomExpressEventReported => "ATOM_EXPRESS_EVENT_REPORTED",
-            Self::AtomExpressHistogramSampleReported => {
-                "ATOM_EXPRESS_HISTOGRAM_SAMPLE_REPORTED"
-            }
-            Self::AtomExpressUidEventReported => "ATOM_EXPRESS_UID_EVENT_REPORTED",
-            Self::AtomExpressUidHistogramSampleReported => {
-                "ATOM_EXPRESS_UID_HISTOGRAM_SAMPLE_REPORTED"
-            }
-            Self::AtomDreamSettingChanged => "ATOM_DREAM_SETTING_CHANGED",
-            Self::AtomDreamSettingSnapshot => "ATOM_DREAM_SETTING_SNAPSHOT",
-            Self::AtomDndStateChanged => "ATOM_DND_STATE_CHANGED",
-            Self::AtomExternalDisplayStateChanged => {
-                "ATOM_EXTERNAL_DISPLAY_STATE_CHANGED"
-            }
-            Self::AtomDisplayModeDirectorVoteChanged => {
-                "ATOM_DISPLAY_MODE_DIRECTOR_VOTE_CHANGED"
-            }
-            Self::AtomDevicePolicyManagementMode => "ATOM_DEVICE_POLICY_MANAGEMENT_MODE",
-            Self::AtomDevicePolicyState => "ATOM_DEVICE_POLICY_STATE",
-            Self::AtomDeviceLockCheckInRequestReported => {
-                "ATOM_DEVICE_LOCK_CHECK_IN_REQUEST_REPORTED"
-            }
-            Self::AtomDeviceLockProvisioningCompleteReported => {
-                "ATOM_DEVICE_LOCK_PROVISIONING_COMPLETE_REPORTED"
-            }
-            Self::AtomDeviceLockKioskAppRequestReported => {
-                "ATOM_DEVICE_LOCK_KIOSK_APP_REQUEST_REPORTED"
-            }
-            Self::AtomDeviceLockCheckInRetryReported => {
-                "ATOM_DEVICE_LOCK_CHECK_IN_RETRY_REPORTED"
-            }
-            Self::AtomDeviceLockProvisionFailureReported => {
-                "ATOM_DEVICE_LOCK_PROVISION_FAILURE_REPORTED"
-            }
-            Self::AtomDeviceLockLockUnlockDeviceFailureReported => {
-                "ATOM_DEVICE_LOCK_LOCK_UNLOCK_DEVICE_FAILURE_REPORTED"
-            }
-            Self::AtomDesktopModeUiChanged => "ATOM_DESKTOP_MODE_UI_CHANGED",
-            Self::AtomDesktopModeSessionTaskUpdate => {
-                "ATOM_DESKTOP_MODE_SESSION_TASK_UPDATE"
-            }
-            Self::AtomDesktopModeTaskSizeUpdated => "ATOM_DESKTOP_MODE_TASK_SIZE_UPDATED",
-            Self::AtomCronetEngineCreated => "ATOM_CRONET_ENGINE_CREATED",
-            Self::AtomCronetTrafficReported => "ATOM_CRONET_TRAFFIC_REPORTED",
-            Self::AtomCronetEngineBuilderInitialized => {
-                "ATOM_CRONET_ENGINE_BUILDER_INITIALIZED"
-            }
-            Self::AtomCronetHttpFlagsInitialized => "ATOM_CRONET_HTTP_FLAGS_INITIALIZED",
-            Self::AtomCronetInitialized => "ATOM_CRONET_INITIALIZED",
-            Self::AtomCredentialManagerApiCalled => "ATOM_CREDENTIAL_MANAGER_API_CALLED",
-            Self::AtomCredentialManagerInitPhaseReported => {
-                "ATOM_CREDENTIAL_MANAGER_INIT_PHASE_REPORTED"
-            }
-            Self::AtomCredentialManagerCandidatePhaseReported => {
-                "ATOM_CREDENTIAL_MANAGER_CANDIDATE_PHASE_REPORTED"
-            }
-            Self::AtomCredentialManagerFinalPhaseReported => {
-                "ATOM_CREDENTIAL_MANAGER_FINAL_PHASE_REPORTED"
-            }
-            Self::AtomCredentialManagerTotalReported => {
-                "ATOM_CREDENTIAL_MANAGER_TOTAL_REPORTED"
-            }
-            Self::AtomCredentialManagerFinalnouidReported => {
-                "ATOM_CREDENTIAL_MANAGER_FINALNOUID_REPORTED"
-            }
-            Self::AtomCredentialManagerGetReported => {
-                "ATOM_CREDENTIAL_MANAGER_GET_REPORTED"
-            }
-            Self::AtomCredentialManagerAuthClickReported => {
-                "ATOM_CREDENTIAL_MANAGER_AUTH_CLICK_REPORTED"
-            }
-            Self::AtomCredentialManagerApiv2Called => {
-                "ATOM_CREDENTIAL_MANAGER_APIV2_CALLED"
-            }
-            Self::AtomCpuPolicy => "ATOM_CPU_POLICY",
-            Self::AtomVpnConnectionStateChanged => "ATOM_VPN_CONNECTION_STATE_CHANGED",
-            Self::AtomVpnConnectionReported => "ATOM_VPN_CONNECTION_REPORTED",
-            Self::AtomIpClientRaInfoReported => "ATOM_IP_CLIENT_RA_INFO_REPORTED",
-            Self::AtomApfSessionInfoReported => "ATOM_APF_SESSION_INFO_REPORTED",
-            Self::AtomCoreNetworkingTerribleErrorOccurred => {
-                "ATOM_CORE_NETWORKING_TERRIBLE_ERROR_OCCURRED"
-            }
-            Self::AtomNetworkStatsRecorderFileOperated => {
-                "ATOM_NETWORK_STATS_RECORDER_FILE_OPERATED"
-            }
-            Self::AtomDailyKeepaliveInfoReported => "ATOM_DAILY_KEEPALIVE_INFO_REPORTED",
-            Self::AtomNetworkRequestStateChanged => "ATOM_NETWORK_REQUEST_STATE_CHANGED",
-            Self::AtomTetheringActiveSessionsReported => {
-                "ATOM_TETHERING_ACTIVE_SESSIONS_REPORTED"
-            }
-            Self::AtomCertificateTransparencyLogListUpdateStateChanged => {
-                "ATOM_CERTIFICATE_TRANSPARENCY_LOG_LIST_UPDATE_STATE_CHANGED"
-            }
-            Self::AtomHardwareRendererEvent => "ATOM_HARDWARE_RENDERER_EVENT",
-            Self::AtomTextureViewEvent => "ATOM_TEXTURE_VIEW_EVENT",
-            Self::AtomSurfaceControlEvent => "ATOM_SURFACE_CONTROL_EVENT",
-            Self::AtomImageDecoded => "ATOM_IMAGE_DECODED",
-            Self::AtomCertificateTransparencyLogListStateChanged => {
-                "ATOM_CERTIFICATE_TRANSPARENCY_LOG_LIST_STATE_CHANGED"
-            }
-            Self::AtomConscryptServiceUsed => "ATOM_CONSCRYPT_SERVICE_USED",
-            Self::AtomCertificateTransparencyVerificationReported => {
-                "ATOM_CERTIFICATE_TRANSPARENCY_VERIFICATION_REPORTED"
-            }
-            Self::AtomCameraFeatureCombinationQueryEvent => {
-                "ATOM_CAMERA_FEATURE_COMBINATION_QUERY_EVENT"
-            }
-            Self::AtomBroadcastSent => "ATOM_BROADCAST_SENT",
-            Self::AtomBluetoothHashedDeviceNameReported => {
-                "ATOM_BLUETOOTH_HASHED_DEVICE_NAME_REPORTED"
-            }
-            Self::AtomBluetoothL2capCocClientConnection => {
-                "ATOM_BLUETOOTH_L2CAP_COC_CLIENT_CONNECTION"
-            }
-            Self::AtomBluetoothL2capCocServerConnection => {
-                "ATOM_BLUETOOTH_L2CAP_COC_SERVER_CONNECTION"
-            }
-            Self::AtomBluetoothLeSessionConnected => {
-                "ATOM_BLUETOOTH_LE_SESSION_CONNECTED"
-            }
-            Self::AtomRestrictedBluetoothDeviceNameReported => {
-                "ATOM_RESTRICTED_BLUETOOTH_DEVICE_NAME_REPORTED"
-            }
-            Self::AtomBluetoothProfileConnectionAttempted => {
-                "ATOM_BLUETOOTH_PROFILE_CONNECTION_ATTEMPTED"
-            }
-            Self::AtomBluetoothContentProfileErrorReported => {
-                "ATOM_BLUETOOTH_CONTENT_PROFILE_ERROR_REPORTED"
-            }
-            Self::AtomBluetoothRfcommConnectionAttempted => {
-                "ATOM_BLUETOOTH_RFCOMM_CONNECTION_ATTEMPTED"
-            }
-            Self::AtomRemoteDeviceInformationWithMetricId => {
-                "ATOM_REMOTE_DEVICE_INFORMATION_WITH_METRIC_ID"
-            }
-            Self::AtomLeAppScanStateChanged => "ATOM_LE_APP_SCAN_STATE_CHANGED",
-            Self::AtomLeRadioScanStopped => "ATOM_LE_RADIO_SCAN_STOPPED",
-            Self::AtomLeScanResultReceived => "ATOM_LE_SCAN_RESULT_RECEIVED",
-            Self::AtomLeScanAbused => "ATOM_LE_SCAN_ABUSED",
-            Self::AtomLeAdvStateChanged => "ATOM_LE_ADV_STATE_CHANGED",
-            Self::AtomLeAdvErrorReported => "ATOM_LE_ADV_ERROR_REPORTED",
-            Self::AtomA2dpSessionReported => "ATOM_A2DP_SESSION_REPORTED",
-            Self::AtomBluetoothCrossLayerEventReported => {
-                "ATOM_BLUETOOTH_CROSS_LAYER_EVENT_REPORTED"
-            }
-            Self::AtomBroadcastAudioSessionReported => {
-                "ATOM_BROADCAST_AUDIO_SESSION_REPORTED"
-            }
-            Self::AtomBroadcastAudioSyncReported => "ATOM_BROADCAST_AUDIO_SYNC_REPORTED",
-            Self::AtomBluetoothRfcommConnectionReportedAtClose => {
-                "ATOM_BLUETOOTH_RFCOMM_CONNECTION_REPORTED_AT_CLOSE"
-            }
-            Self::AtomBluetoothLeConnection => "ATOM_BLUETOOTH_LE_CONNECTION",
-            Self::AtomHearingDeviceActiveEventReported => {
-                "ATOM_HEARING_DEVICE_ACTIVE_EVENT_REPORTED"
-            }
-            Self::AtomBackportedFixStatusReported => {
-                "ATOM_BACKPORTED_FIX_STATUS_REPORTED"
-            }
-            Self::AtomPluginInitialized => "ATOM_PLUGIN_INITIALIZED",
-            Self::AtomCarSystemUiDataSubscriptionEventReported => {
-                "ATOM_CAR_SYSTEM_UI_DATA_SUBSCRIPTION_EVENT_REPORTED"
-            }
-            Self::AtomCarSettingsDataSubscriptionEventReported => {
-                "ATOM_CAR_SETTINGS_DATA_SUBSCRIPTION_EVENT_REPORTED"
-            }
-            Self::AtomCarQcLibEventReported => "ATOM_CAR_QC_LIB_EVENT_REPORTED",
-            Self::AtomCarWakeupFromSuspendReported => {
-                "ATOM_CAR_WAKEUP_FROM_SUSPEND_REPORTED"
-            }
-            Self::AtomCarRecentsEventReported => "ATOM_CAR_RECENTS_EVENT_REPORTED",
-            Self::AtomCarCalmModeEventReported => "ATOM_CAR_CALM_MODE_EVENT_REPORTED",
-            Self::AtomAutofillUiEventReported => "ATOM_AUTOFILL_UI_EVENT_REPORTED",
-            Self::AtomAutofillFillRequestReported => {
-                "ATOM_AUTOFILL_FILL_REQUEST_REPORTED"
-            }
-            Self::AtomAutofillFillResponseReported => {
-                "ATOM_AUTOFILL_FILL_RESPONSE_REPORTED"
-            }
-            Self::AtomAutofillSaveEventReported => "ATOM_AUTOFILL_SAVE_EVENT_REPORTED",
-            Self::AtomAutofillSessionCommitted => "ATOM_AUTOFILL_SESSION_COMMITTED",
-            Self::AtomAutofillFieldClassificationEventReported => {
-                "ATOM_AUTOFILL_FIELD_CLASSIFICATION_EVENT_REPORTED"
-            }
-            Self::AtomOdrefreshReported => "ATOM_ODREFRESH_REPORTED",
-            Self::AtomOdsignReported => "ATOM_ODSIGN_REPORTED",
-            Self::AtomBackgroundDexoptJobEnded => "ATOM_BACKGROUND_DEXOPT_JOB_ENDED",
-            Self::AtomPrerebootDexoptJobEnded => "ATOM_PREREBOOT_DEXOPT_JOB_ENDED",
-            Self::AtomArtDatumReported => "ATOM_ART_DATUM_REPORTED",
-            Self::AtomArtDeviceDatumReported => "ATOM_ART_DEVICE_DATUM_REPORTED",
-            Self::AtomArtDatumDeltaReported => "ATOM_ART_DATUM_DELTA_REPORTED",
-            Self::AtomArtDex2oatReported => "ATOM_ART_DEX2OAT_REPORTED",
-            Self::AtomArtDeviceStatus => "ATOM_ART_DEVICE_STATUS",
-            Self::AtomAppSearchSetSchemaStatsReported => {
-                "ATOM_APP_SEARCH_SET_SCHEMA_STATS_REPORTED"
-            }
-            Self::AtomAppSearchSchemaMigrationStatsReported => {
-                "ATOM_APP_SEARCH_SCHEMA_MIGRATION_STATS_REPORTED"
-            }
-            Self::AtomAppSearchUsageSearchIntentStatsReported => {
-                "ATOM_APP_SEARCH_USAGE_SEARCH_INTENT_STATS_REPORTED"
-            }
-            Self::AtomAppSearchUsageSearchIntentRawQueryStatsReported => {
-                "ATOM_APP_SEARCH_USAGE_SEARCH_INTENT_RAW_QUERY_STATS_REPORTED"
-            }
-            Self::AtomAppSearchAppsIndexerStatsReported => {
-                "ATOM_APP_SEARCH_APPS_INDEXER_STATS_REPORTED"
-            }
-            Self::AtomAppFunctionsRequestReported => {
-                "ATOM_APP_FUNCTIONS_REQUEST_REPORTED"
-            }
-            Self::AtomApexInstallationRequested => "ATOM_APEX_INSTALLATION_REQUESTED",
-            Self::AtomApexInstallationStaged => "ATOM_APEX_INSTALLATION_STAGED",
-            Self::AtomApexInstallationEnded => "ATOM_APEX_INSTALLATION_ENDED",
-            Self::AtomAiWallpapersButtonPressed => "ATOM_AI_WALLPAPERS_BUTTON_PRESSED",
-            Self::AtomAiWallpapersTemplateSelected => {
-                "ATOM_AI_WALLPAPERS_TEMPLATE_SELECTED"
-            }
-            Self::AtomAiWallpapersTermSelected => "ATOM_AI_WALLPAPERS_TERM_SELECTED",
-            Self::AtomAiWallpapersWallpaperSet => "ATOM_AI_WALLPAPERS_WALLPAPER_SET",
-            Self::AtomAiWallpapersSessionSummary => "ATOM_AI_WALLPAPERS_SESSION_SUMMARY",
-            Self::AtomJsscriptengineLatencyReported => {
-                "ATOM_JSSCRIPTENGINE_LATENCY_REPORTED"
-            }
-            Self::AtomAdServicesApiCalled => "ATOM_AD_SERVICES_API_CALLED",
-            Self::AtomAdServicesMesurementReportsUploaded => {
-                "ATOM_AD_SERVICES_MESUREMENT_REPORTS_UPLOADED"
-            }
-            Self::AtomMobileDataDownloadFileGroupStatusReported => {
-                "ATOM_MOBILE_DATA_DOWNLOAD_FILE_GROUP_STATUS_REPORTED"
-            }
-            Self::AtomMobileDataDownloadDownloadResultReported => {
-                "ATOM_MOBILE_DATA_DOWNLOAD_DOWNLOAD_RESULT_REPORTED"
-            }
-            Self::AtomAdServicesSettingsUsageReported => {
-                "ATOM_AD_SERVICES_SETTINGS_USAGE_REPORTED"
-            }
-            Self::AtomBackgroundFetchProcessReported => {
-                "ATOM_BACKGROUND_FETCH_PROCESS_REPORTED"
-            }
-            Self::AtomUpdateCustomAudienceProcessReported => {
-                "ATOM_UPDATE_CUSTOM_AUDIENCE_PROCESS_REPORTED"
-            }
-            Self::AtomRunAdBiddingProcessReported => {
-                "ATOM_RUN_AD_BIDDING_PROCESS_REPORTED"
-            }
-            Self::AtomRunAdScoringProcessReported => {
-                "ATOM_RUN_AD_SCORING_PROCESS_REPORTED"
-            }
-            Self::AtomRunAdSelectionProcessReported => {
-                "ATOM_RUN_AD_SELECTION_PROCESS_REPORTED"
-            }
-            Self::AtomRunAdBiddingPerCaProcessReported => {
-                "ATOM_RUN_AD_BIDDING_PER_CA_PROCESS_REPORTED"
-            }
-            Self::AtomMobileDataDownloadFileGroupStorageStatsReported => {
-                "ATOM_MOBILE_DATA_DOWNLOAD_FILE_GROUP_STORAGE_STATS_REPORTED"
-            }
-            Self::AtomAdServicesMeasurementRegistrations => {
-                "ATOM_AD_SERVICES_MEASUREMENT_REGISTRATIONS"
-            }
-            Self::AtomAdServicesGetTopicsReported => {
-                "ATOM_AD_SERVICES_GET_TOPICS_REPORTED"
-            }
-            Self::AtomAdServicesEpochComputationGetTopTopicsReported => {
-                "ATOM_AD_SERVICES_EPOCH_COMPUTATION_GET_TOP_TOPICS_REPORTED"
-            }
-            Self::AtomAdServicesEpochComputationClassifierReported => {
-                "ATOM_AD_SERVICES_EPOCH_COMPUTATION_CLASSIFIER_REPORTED"
-            }
-            Self::AtomAdServicesBackCompatGetTopicsReported => {
-                "ATOM_AD_SERVICES_BACK_COMPAT_GET_TOPICS_REPORTED"
-            }
-            Self::AtomAdServicesBackCompatEpochComputationClassifierReported => {
-                "ATOM_AD_SERVICES_BACK_COMPAT_EPOCH_COMPUTATION_CLASSIFIER_REPORTED"
-            }
-            Self::AtomAdServicesMeasurementDebugKeys => {
-                "ATOM_AD_SERVICES_MEASUREMENT_DEBUG_KEYS"
-            }
-            Self::AtomAdServicesErrorReported => "ATOM_AD_SERVICES_ERROR_REPORTED",
-            Self::AtomAdServicesBackgroundJobsExecutionReported => {
-                "ATOM_AD_SERVICES_BACKGROUND_JOBS_EXECUTION_REPORTED"
-            }
-            Self::AtomAdServicesMeasurementDelayedSourceRegistration => {
-                "ATOM_AD_SERVICES_MEASUREMENT_DELAYED_SOURCE_REGISTRATION"
-            }
-            Self::AtomAdServicesMeasurementAttribution => {
-                "ATOM_AD_SERVICES_MEASUREMENT_ATTRIBUTION"
-            }
-            Self::AtomAdServicesMeasurementJobs => "ATOM_AD_SERVICES_MEASUREMENT_JOBS",
-            Self::AtomAdServicesMeasurementWipeout => {
-                "ATOM_AD_SERVICES_MEASUREMENT_WIPEOUT"
-            }
-            Self::AtomAdServicesMeasurementAdIdMatchForDebugKeys => {
-                "ATOM_AD_SERVICES_MEASUREMENT_AD_ID_MATCH_FOR_DEBUG_KEYS"
-            }
-            Self::AtomAdServicesEnrollmentDataStored => {
-                "ATOM_AD_SERVICES_ENROLLMENT_DATA_STORED"
-            }
-            Self::AtomAdServicesEnrollmentFileDownloaded => {
-                "ATOM_AD_SERVICES_ENROLLMENT_FILE_DOWNLOADED"
-            }
-            Self::AtomAdServicesEnrollmentMatched => {
-                "ATOM_AD_SERVICES_ENROLLMENT_MATCHED"
-            }
-            Self::AtomAdServicesConsentMigrated => "ATOM_AD_SERVICES_CONSENT_MIGRATED",
-            Self::AtomAdServicesEnrollmentFailed => "ATOM_AD_SERVICES_ENROLLMENT_FAILED",
-            Self::AtomAdServicesMeasurementClickVerification => {
-                "ATOM_AD_SERVICES_MEASUREMENT_CLICK_VERIFICATION"
-            }
-            Self::AtomAdServicesEncryptionKeyFetched => {
-                "ATOM_AD_SERVICES_ENCRYPTION_KEY_FETCHED"
-            }
-            Self::AtomAdServicesEncryptionKeyDbTransactionEnded => {
-                "ATOM_AD_SERVICES_ENCRYPTION_KEY_DB_TRANSACTION_ENDED"
-            }
-            Self::AtomDestinationRegisteredBeacons => {
-                "ATOM_DESTINATION_REGISTERED_BEACONS"
-            }
-            Self::AtomReportInteractionApiCalled => "ATOM_REPORT_INTERACTION_API_CALLED",
-            Self::AtomInteractionReportingTableCleared => {
-                "ATOM_INTERACTION_REPORTING_TABLE_CLEARED"
-            }
-            Self::AtomAppManifestConfigHelperCalled => {
-                "ATOM_APP_MANIFEST_CONFIG_HELPER_CALLED"
-            }
-            Self::AtomAdFilteringProcessJoinCaReported => {
-                "ATOM_AD_FILTERING_PROCESS_JOIN_CA_REPORTED"
-            }
-            Self::AtomAdFilteringProcessAdSelectionReported => {
-                "ATOM_AD_FILTERING_PROCESS_AD_SELECTION_REPORTED"
-            }
-            Self::AtomAdCounterHistogramUpdaterReported => {
-                "ATOM_AD_COUNTER_HISTOGRAM_UPDATER_REPORTED"
-            }
-            Self::AtomSignatureVerification => "ATOM_SIGNATURE_VERIFICATION",
-            Self::AtomKAnonImmediateSignJoinStatusReported => {
-                "ATOM_K_ANON_IMMEDIATE_SIGN_JOIN_STATUS_REPORTED"
-            }
-            Self::AtomKAnonBackgroundJobStatusReported => {
-                "ATOM_K_ANON_BACKGROUND_JOB_STATUS_REPORTED"
-            }
-            Self::AtomKAnonInitializeStatusReported => {
-                "ATOM_K_ANON_INITIALIZE_STATUS_REPORTED"
-            }
-            Self::AtomKAnonSignStatusReported => "ATOM_K_ANON_SIGN_STATUS_REPORTED",
-            Self::AtomKAnonJoinStatusReported => "ATOM_K_ANON_JOIN_STATUS_REPORTED",
-            Self::AtomKAnonKeyAttestationStatusReported => {
-                "ATOM_K_ANON_KEY_ATTESTATION_STATUS_REPORTED"
-            }
-            Self::AtomGetAdSelectionDataApiCalled => {
-                "ATOM_GET_AD_SELECTION_DATA_API_CALLED"
-            }
-            Self::AtomGetAdSelectionDataBuyerInputGenerated => {
-                "ATOM_GET_AD_SELECTION_DATA_BUYER_INPUT_GENERATED"
-            }
-            Self::AtomBackgroundJobSchedulingReported => {
-                "ATOM_BACKGROUND_JOB_SCHEDULING_REPORTED"
-            }
-            Self::AtomTopicsEncryptionEpochComputationReported => {
-                "ATOM_TOPICS_ENCRYPTION_EPOCH_COMPUTATION_REPORTED"
-            }
-            Self::AtomTopicsEncryptionGetTopicsReported => {
-                "ATOM_TOPICS_ENCRYPTION_GET_TOPICS_REPORTED"
-            }
-            Self::AtomAdservicesShellCommandCalled => {
-                "ATOM_ADSERVICES_SHELL_COMMAND_CALLED"
-            }
-            Self::AtomUpdateSignalsApiCalled => "ATOM_UPDATE_SIGNALS_API_CALLED",
-            Self::AtomEncodingJobRun => "ATOM_ENCODING_JOB_RUN",
-            Self::AtomEncodingJsFetch => "ATOM_ENCODING_JS_FETCH",
-            Self::AtomEncodingJsExecution => "ATOM_ENCODING_JS_EXECUTION",
-            Self::AtomPersistAdSelectionResultCalled => {
-                "ATOM_PERSIST_AD_SELECTION_RESULT_CALLED"
-            }
-            Self::AtomServerAuctionKeyFetchCalled => {
-                "ATOM_SERVER_AUCTION_KEY_FETCH_CALLED"
-            }
-            Self::AtomServerAuctionBackgroundKeyFetchEnabled => {
-                "ATOM_SERVER_AUCTION_BACKGROUND_KEY_FETCH_ENABLED"
-            }
-            Self::AtomAdServicesMeasurementProcessOdpRegistration => {
-                "ATOM_AD_SERVICES_MEASUREMENT_PROCESS_ODP_REGISTRATION"
-            }
-            Self::AtomAdServicesMeasurementNotifyRegistrationToOdp => {
-                "ATOM_AD_SERVICES_MEASUREMENT_NOTIFY_REGISTRATION_TO_ODP"
-            }
-            Self::AtomSelectAdsFromOutcomesApiCalled => {
-                "ATOM_SELECT_ADS_FROM_OUTCOMES_API_CALLED"
-            }
-            Self::AtomReportImpressionApiCalled => "ATOM_REPORT_IMPRESSION_API_CALLED",
-            Self::AtomAdServicesEnrollmentTransactionStats => {
-                "ATOM_AD_SERVICES_ENROLLMENT_TRANSACTION_STATS"
-            }
-            Self::AtomAdServicesCobaltLoggerEventReported => {
-                "ATOM_AD_SERVICES_COBALT_LOGGER_EVENT_REPORTED"
-            }
-            Self::AtomAdServicesCobaltPeriodicJobEventReported => {
-                "ATOM_AD_SERVICES_COBALT_PERIODIC_JOB_EVENT_REPORTED"
-            }
-            Self::AtomUpdateSignalsProcessReported => {
-                "ATOM_UPDATE_SIGNALS_PROCESS_REPORTED"
-            }
-            Self::AtomTopicsScheduleEpochJobSettingReported => {
-                "ATOM_TOPICS_SCHEDULE_EPOCH_JOB_SETTING_REPORTED"
-            }
-            Self::AtomScheduledCustomAudienceUpdateScheduleAttempted => {
-                "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_SCHEDULE_ATTEMPTED"
-            }
-            Self::AtomScheduledCustomAudienceUpdatePerformed => {
-                "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_PERFORMED"
-            }
-            Self::AtomScheduledCustomAudienceUpdatePerformedAttemptedFailureReported => {
-                "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_PERFORMED_ATTEMPTED_FAILURE_REPORTED"
-            }
-            Self::AtomScheduledCustomAudienceUpdateBackgroundJobRan => {
-                "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_BACKGROUND_JOB_RAN"
-            }
-            Self::AtomThermalStatusCalled => "ATOM_THERMAL_STATUS_CALLED",
-            Self::AtomThermalHeadroomCalled => "ATOM_THERMAL_HEADROOM_CALLED",
-            Self::AtomThermalHeadroomThresholdsCalled => {
-                "ATOM_THERMAL_HEADROOM_THRESHOLDS_CALLED"
-            }
-            Self::AtomAdpfHintSessionTidCleanup => "ATOM_ADPF_HINT_SESSION_TID_CLEANUP",
-            Self::AtomThermalHeadroomThresholds => "ATOM_THERMAL_HEADROOM_THRESHOLDS",
-            Self::AtomAdpfSessionSnapshot => "ATOM_ADPF_SESSION_SNAPSHOT",
-            Self::AtomAdaptiveAuthUnlockAfterLockReported => {
-                "ATOM_ADAPTIVE_AUTH_UNLOCK_AFTER_LOCK_REPORTED"
-            }
-            Self::AtomAccountManagerEvent => "ATOM_ACCOUNT_MANAGER_EVENT",
-            Self::AtomAccessibilityCheckResultReported => {
-                "ATOM_ACCESSIBILITY_CHECK_RESULT_REPORTED"
-            }
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "ATOM_UNSPECIFIED" => Some(Self::AtomUnspecified),
-            "ATOM_BLE_SCAN_STATE_CHANGED" => Some(Self::AtomBleScanStateChanged),
-            "ATOM_PROCESS_STATE_CHANGED" => Some(Self::AtomProcessStateChanged),
-            "ATOM_BLE_SCAN_RESULT_RECEIVED" => Some(Self::AtomBleScanResultReceived),
-            "ATOM_SENSOR_STATE_CHANGED" => Some(Self::AtomSensorStateChanged),
-            "ATOM_GPS_SCAN_STATE_CHANGED" => Some(Self::AtomGpsScanStateChanged),
-            "ATOM_SYNC_STATE_CHANGED" => Some(Self::AtomSyncStateChanged),
-            "ATOM_SCHEDULED_JOB_STATE_CHANGED" => {
-                Some(Self::AtomScheduledJobStateChanged)
-            }
-            "ATOM_SCREEN_BRIGHTNESS_CHANGED" => Some(Self::AtomScreenBrightnessChanged),
-            "ATOM_WAKELOCK_STATE_CHANGED" => Some(Self::AtomWakelockStateChanged),
-            "ATOM_LONG_PARTIAL_WAKELOCK_STATE_CHANGED" => {
-                Some(Self::AtomLongPartialWakelockStateChanged)
-            }
-            "ATOM_MOBILE_RADIO_POWER_STATE_CHANGED" => {
-                Some(Self::AtomMobileRadioPowerStateChanged)
-            }
-            "ATOM_WIFI_RADIO_POWER_STATE_CHANGED" => {
-                Some(Self::AtomWifiRadioPowerStateChanged)
-            }
-            "ATOM_ACTIVITY_MANAGER_SLEEP_STATE_CHANGED" => {
-                Some(Self::AtomActivityManagerSleepStateChanged)
-            }
-            "ATOM_MEMORY_FACTOR_STATE_CHANGED" => {
-                Some(Self::AtomMemoryFactorStateChanged)
-            }
-            "ATOM_EXCESSIVE_CPU_USAGE_REPORTED" => {
-                Some(Self::AtomExcessiveCpuUsageReported)
-            }
-            "ATOM_CACHED_KILL_REPORTED" => Some(Self::AtomCachedKillReported),
-            "ATOM_PROCESS_MEMORY_STAT_REPORTED" => {
-                Some(Self::AtomProcessMemoryStatReported)
-            }
-            "ATOM_LAUNCHER_EVENT" => Some(Self::AtomLauncherEvent),
-            "ATOM_BATTERY_SAVER_MODE_STATE_CHANGED" => {
-                Some(Self::AtomBatterySaverModeStateChanged)
-            }
-            "ATOM_DEVICE_IDLE_MODE_STATE_CHANGED" => {
-                Some(Self::AtomDeviceIdleModeStateChanged)
-            }
-            "ATOM_DEVICE_IDLING_MODE_STATE_CHANGED" => {
-                Some(Self::AtomDeviceIdlingModeStateChanged)
-            }
-            "ATOM_AUDIO_STATE_CHANGED" => Some(Self::AtomAudioStateChanged),
-            "ATOM_MEDIA_CODEC_STATE_CHANGED" => Some(Self::AtomMediaCodecStateChanged),
-            "ATOM_CAMERA_STATE_CHANGED" => Some(Self::AtomCameraStateChanged),
-            "ATOM_FLASHLIGHT_STATE_CHANGED" => Some(Self::AtomFlashlightStateChanged),
-            "ATOM_UID_PROCESS_STATE_CHANGED" => Some(Self::AtomUidProcessStateChanged),
-            "ATOM_PROCESS_LIFE_CYCLE_STATE_CHANGED" => {
-                Some(Self::AtomProcessLifeCycleStateChanged)
-            }
-            "ATOM_SCREEN_STATE_CHANGED" => Some(Self::AtomScreenStateChanged),
-            "ATOM_BATTERY_LEVEL_CHANGED" => Some(Self::AtomBatteryLevelChanged),
-            "ATOM_CHARGING_STATE_CHANGED" => Some(Self::AtomChargingStateChanged),
-            "ATOM_PLUGGED_STATE_CHANGED" => Some(Self::AtomPluggedStateChanged),
-            "ATOM_INTERACTIVE_STATE_CHANGED" => Some(Self::AtomInteractiveStateChanged),
-            "ATOM_TOUCH_EVENT_REPORTED" => Some(Self::AtomTouchEventReported),
-            "ATOM_WAKEUP_ALARM_OCCURRED" => Some(Self::AtomWakeupAlarmOccurred),
-            "ATOM_KERNEL_WAKEUP_REPORTED" => Some(Self::AtomKernelWakeupReported),
-            "ATOM_WIFI_LOCK_STATE_CHANGED" => Some(Self::AtomWifiLockStateChanged),
-            "ATOM_WIFI_SIGNAL_STRENGTH_CHANGED" => {
-                Some(Self::AtomWifiSignalStrengthChanged)
-            }
-            "ATOM_WIFI_SCAN_STATE_CHANGED" => Some(Self::AtomWifiScanStateChanged),
-            "ATOM_PHONE_SIGNAL_STRENGTH_CHANGED" => {
-                Some(Self::AtomPhoneSignalStrengthChanged)
-            }
-            "ATOM_SETTING_CHANGED" => Some(Self::AtomSettingChanged),
-            "ATOM_ACTIVITY_FOREGROUND_STATE_CHANGED" => {
-                Some(Self::AtomActivityForegroundStateChanged)
-            }
-            "ATOM_ISOLATED_UID_CHANGED" => Some(Self::AtomIsolatedUidChanged),
-            "ATOM_PACKET_WAKEUP_OCCURRED" => Some(Self::AtomPacketWakeupOccurred),
-            "ATOM_WALL_CLOCK_TIME_SHIFTED" => Some(Self::AtomWallClockTimeShifted),
-            "ATOM_ANOMALY_DETECTED" => Some(Self::AtomAnomalyDetected),
-            "ATOM_APP_BREADCRUMB_REPORTED" => Some(Self::AtomAppBreadcrumbReported),
-            "ATOM_APP_START_OCCURRED" => Some(Self::AtomAppStartOccurred),
-            "ATOM_APP_START_CANCELED" => Some(Self::AtomAppStartCanceled),
-            "ATOM_APP_START_FULLY_DRAWN" => Some(Self::AtomAppStartFullyDrawn),
-            "ATOM_LMK_KILL_OCCURRED" => Some(Self::AtomLmkKillOccurred),
-            "ATOM_PICTURE_IN_PICTURE_STATE_CHANGED" => {
-                Some(Self::AtomPictureInPictureStateChanged)
-            }
-            "ATOM_WIFI_MULTICAST_LOCK_STATE_CHANGED" => {
-                Some(Self::AtomWifiMulticastLockStateChanged)
-            }
-            "ATOM_APP_START_MEMORY_STATE_CAPTURED" => {
-                Some(Self::AtomAppStartMemoryStateCaptured)
-            }
-            "ATOM_SHUTDOWN_SEQUENCE_REPORTED" => Some(Self::AtomShutdownSequenceReported),
-            "ATOM_BOOT_SEQUENCE_REPORTED" => Some(Self::AtomBootSequenceReported),
-            "ATOM_OVERLAY_STATE_CHANGED" => Some(Self::AtomOverlayStateChanged),
-            "ATOM_FOREGROUND_SERVICE_STATE_CHANGED" => {
-                Some(Self::AtomForegroundServiceStateChanged)
-            }
-            "ATOM_CALL_STATE_CHANGED" => Some(Self::AtomCallStateChanged),
-            "ATOM_KEYGUARD_STATE_CHANGED" => Some(Self::AtomKeyguardStateChanged),
-            "ATOM_KEYGUARD_BOUNCER_STATE_CHANGED" => {
-                Some(Self::AtomKeyguardBouncerStateChanged)
-            }
-            "ATOM_KEYGUARD_BOUNCER_PASSWORD_ENTERED" => {
-                Some(Self::AtomKeyguardBouncerPasswordEntered)
-            }
-            "ATOM_APP_DIED" => Some(Self::AtomAppDied),
-            "ATOM_RESOURCE_CONFIGURATION_CHANGED" => {
-                Some(Self::AtomResourceConfigurationChanged)
-            }
-            "ATOM_BLUETOOTH_ENABLED_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothEnabledStateChanged)
-            }
-            "ATOM_BLUETOOTH_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothConnectionStateChanged)
-            }
-            "ATOM_GPS_SIGNAL_QUALITY_CHANGED" => Some(Self::AtomGpsSignalQualityChanged),
-            "ATOM_USB_CONNECTOR_STATE_CHANGED" => {
-                Some(Self::AtomUsbConnectorStateChanged)
-            }
-            "ATOM_SPEAKER_IMPEDANCE_REPORTED" => Some(Self::AtomSpeakerImpedanceReported),
-            "ATOM_HARDWARE_FAILED" => Some(Self::AtomHardwareFailed),
-            "ATOM_PHYSICAL_DROP_DETECTED" => Some(Self::AtomPhysicalDropDetected),
-            "ATOM_CHARGE_CYCLES_REPORTED" => Some(Self::AtomChargeCyclesReported),
-            "ATOM_MOBILE_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomMobileConnectionStateChanged)
-            }
-            "ATOM_MOBILE_RADIO_TECHNOLOGY_CHANGED" => {
-                Some(Self::AtomMobileRadioTechnologyChanged)
-            }
-            "ATOM_USB_DEVICE_ATTACHED" => Some(Self::AtomUsbDeviceAttached),
-            "ATOM_APP_CRASH_OCCURRED" => Some(Self::AtomAppCrashOccurred),
-            "ATOM_ANR_OCCURRED" => Some(Self::AtomAnrOccurred),
-            "ATOM_WTF_OCCURRED" => Some(Self::AtomWtfOccurred),
-            "ATOM_LOW_MEM_REPORTED" => Some(Self::AtomLowMemReported),
-            "ATOM_GENERIC_ATOM" => Some(Self::AtomGenericAtom),
-            "ATOM_VIBRATOR_STATE_CHANGED" => Some(Self::AtomVibratorStateChanged),
-            "ATOM_DEFERRED_JOB_STATS_REPORTED" => {
-                Some(Self::AtomDeferredJobStatsReported)
-            }
-            "ATOM_THERMAL_THROTTLING" => Some(Self::AtomThermalThrottling),
-            "ATOM_BIOMETRIC_ACQUIRED" => Some(Self::AtomBiometricAcquired),
-            "ATOM_BIOMETRIC_AUTHENTICATED" => Some(Self::AtomBiometricAuthenticated),
-            "ATOM_BIOMETRIC_ERROR_OCCURRED" => Some(Self::AtomBiometricErrorOccurred),
-            "ATOM_UI_EVENT_REPORTED" => Some(Self::AtomUiEventReported),
-            "ATOM_BATTERY_HEALTH_SNAPSHOT" => Some(Self::AtomBatteryHealthSnapshot),
-            "ATOM_SLOW_IO" => Some(Self::AtomSlowIo),
-            "ATOM_BATTERY_CAUSED_SHUTDOWN" => Some(Self::AtomBatteryCausedShutdown),
-            "ATOM_PHONE_SERVICE_STATE_CHANGED" => {
-                Some(Self::AtomPhoneServiceStateChanged)
-            }
-            "ATOM_PHONE_STATE_CHANGED" => Some(Self::AtomPhoneStateChanged),
-            "ATOM_USER_RESTRICTION_CHANGED" => Some(Self::AtomUserRestrictionChanged),
-            "ATOM_SETTINGS_UI_CHANGED" => Some(Self::AtomSettingsUiChanged),
-            "ATOM_CONNECTIVITY_STATE_CHANGED" => Some(Self::AtomConnectivityStateChanged),
-            "ATOM_SERVICE_STATE_CHANGED" => Some(Self::AtomServiceStateChanged),
-            "ATOM_SERVICE_LAUNCH_REPORTED" => Some(Self::AtomServiceLaunchReported),
-            "ATOM_FLAG_FLIP_UPDATE_OCCURRED" => Some(Self::AtomFlagFlipUpdateOccurred),
-            "ATOM_BINARY_PUSH_STATE_CHANGED" => Some(Self::AtomBinaryPushStateChanged),
-            "ATOM_DEVICE_POLICY_EVENT" => Some(Self::AtomDevicePolicyEvent),
-            "ATOM_DOCS_UI_FILE_OP_CANCELED" => Some(Self::AtomDocsUiFileOpCanceled),
-            "ATOM_DOCS_UI_FILE_OP_COPY_MOVE_MODE_REPORTED" => {
-                Some(Self::AtomDocsUiFileOpCopyMoveModeReported)
-            }
-            "ATOM_DOCS_UI_FILE_OP_FAILURE" => Some(Self::AtomDocsUiFileOpFailure),
-            "ATOM_DOCS_UI_PROVIDER_FILE_OP" => Some(Self::AtomDocsUiProviderFileOp),
-            "ATOM_DOCS_UI_INVALID_SCOPED_ACCESS_REQUEST" => {
-                Some(Self::AtomDocsUiInvalidScopedAccessRequest)
-            }
-            "ATOM_DOCS_UI_LAUNCH_REPORTED" => Some(Self::AtomDocsUiLaunchReported),
-            "ATOM_DOCS_UI_ROOT_VISITED" => Some(Self::AtomDocsUiRootVisited),
-            "ATOM_DOCS_UI_STARTUP_MS" => Some(Self::AtomDocsUiStartupMs),
-            "ATOM_DOCS_UI_USER_ACTION_REPORTED" => {
-                Some(Self::AtomDocsUiUserActionReported)
-            }
-            "ATOM_WIFI_ENABLED_STATE_CHANGED" => Some(Self::AtomWifiEnabledStateChanged),
-            "ATOM_WIFI_RUNNING_STATE_CHANGED" => Some(Self::AtomWifiRunningStateChanged),
-            "ATOM_APP_COMPACTED" => Some(Self::AtomAppCompacted),
-            "ATOM_NETWORK_DNS_EVENT_REPORTED" => Some(Self::AtomNetworkDnsEventReported),
-            "ATOM_DOCS_UI_PICKER_LAUNCHED_FROM_REPORTED" => {
-                Some(Self::AtomDocsUiPickerLaunchedFromReported)
-            }
-            "ATOM_DOCS_UI_PICK_RESULT_REPORTED" => {
-                Some(Self::AtomDocsUiPickResultReported)
-            }
-            "ATOM_DOCS_UI_SEARCH_MODE_REPORTED" => {
-                Some(Self::AtomDocsUiSearchModeReported)
-            }
-            "ATOM_DOCS_UI_SEARCH_TYPE_REPORTED" => {
-                Some(Self::AtomDocsUiSearchTypeReported)
-            }
-            "ATOM_DATA_STALL_EVENT" => Some(Self::AtomDataStallEvent),
-            "ATOM_RESCUE_PARTY_RESET_REPORTED" => {
-                Some(Self::AtomRescuePartyResetReported)
-            }
-            "ATOM_SIGNED_CONFIG_REPORTED" => Some(Self::AtomSignedConfigReported),
-            "ATOM_GNSS_NI_EVENT_REPORTED" => Some(Self::AtomGnssNiEventReported),
-            "ATOM_BLUETOOTH_LINK_LAYER_CONNECTION_EVENT" => {
-                Some(Self::AtomBluetoothLinkLayerConnectionEvent)
-            }
-            "ATOM_BLUETOOTH_ACL_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothAclConnectionStateChanged)
-            }
-            "ATOM_BLUETOOTH_SCO_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothScoConnectionStateChanged)
-            }
-            "ATOM_APP_DOWNGRADED" => Some(Self::AtomAppDowngraded),
-            "ATOM_APP_OPTIMIZED_AFTER_DOWNGRADED" => {
-                Some(Self::AtomAppOptimizedAfterDowngraded)
-            }
-            "ATOM_LOW_STORAGE_STATE_CHANGED" => Some(Self::AtomLowStorageStateChanged),
-            "ATOM_GNSS_NFW_NOTIFICATION_REPORTED" => {
-                Some(Self::AtomGnssNfwNotificationReported)
-            }
-            "ATOM_GNSS_CONFIGURATION_REPORTED" => {
-                Some(Self::AtomGnssConfigurationReported)
-            }
-            "ATOM_USB_PORT_OVERHEAT_EVENT_REPORTED" => {
-                Some(Self::AtomUsbPortOverheatEventReported)
-            }
-            "ATOM_NFC_ERROR_OCCURRED" => Some(Self::AtomNfcErrorOccurred),
-            "ATOM_NFC_STATE_CHANGED" => Some(Self::AtomNfcStateChanged),
-            "ATOM_NFC_BEAM_OCCURRED" => Some(Self::AtomNfcBeamOccurred),
-            "ATOM_NFC_CARDEMULATION_OCCURRED" => Some(Self::AtomNfcCardemulationOccurred),
-            "ATOM_NFC_TAG_OCCURRED" => Some(Self::AtomNfcTagOccurred),
-            "ATOM_NFC_HCE_TRANSACTION_OCCURRED" => {
-                Some(Self::AtomNfcHceTransactionOccurred)
-            }
-            "ATOM_SE_STATE_CHANGED" => Some(Self::AtomSeStateChanged),
-            "ATOM_SE_OMAPI_REPORTED" => Some(Self::AtomSeOmapiReported),
-            "ATOM_BROADCAST_DISPATCH_LATENCY_REPORTED" => {
-                Some(Self::AtomBroadcastDispatchLatencyReported)
-            }
-            "ATOM_ATTENTION_MANAGER_SERVICE_RESULT_REPORTED" => {
-                Some(Self::AtomAttentionManagerServiceResultReported)
-            }
-            "ATOM_ADB_CONNECTION_CHANGED" => Some(Self::AtomAdbConnectionChanged),
-            "ATOM_SPEECH_DSP_STAT_REPORTED" => Some(Self::AtomSpeechDspStatReported),
-            "ATOM_USB_CONTAMINANT_REPORTED" => Some(Self::AtomUsbContaminantReported),
-            "ATOM_WATCHDOG_ROLLBACK_OCCURRED" => Some(Self::AtomWatchdogRollbackOccurred),
-            "ATOM_BIOMETRIC_SYSTEM_HEALTH_ISSUE_DETECTED" => {
-                Some(Self::AtomBiometricSystemHealthIssueDetected)
-            }
-            "ATOM_BUBBLE_UI_CHANGED" => Some(Self::AtomBubbleUiChanged),
-            "ATOM_SCHEDULED_JOB_CONSTRAINT_CHANGED" => {
-                Some(Self::AtomScheduledJobConstraintChanged)
-            }
-            "ATOM_BLUETOOTH_ACTIVE_DEVICE_CHANGED" => {
-                Some(Self::AtomBluetoothActiveDeviceChanged)
-            }
-            "ATOM_BLUETOOTH_A2DP_PLAYBACK_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothA2dpPlaybackStateChanged)
-            }
-            "ATOM_BLUETOOTH_A2DP_CODEC_CONFIG_CHANGED" => {
-                Some(Self::AtomBluetoothA2dpCodecConfigChanged)
-            }
-            "ATOM_BLUETOOTH_A2DP_CODEC_CAPABILITY_CHANGED" => {
-                Some(Self::AtomBluetoothA2dpCodecCapabilityChanged)
-            }
-            "ATOM_BLUETOOTH_A2DP_AUDIO_UNDERRUN_REPORTED" => {
-                Some(Self::AtomBluetoothA2dpAudioUnderrunReported)
-            }
-            "ATOM_BLUETOOTH_A2DP_AUDIO_OVERRUN_REPORTED" => {
-                Some(Self::AtomBluetoothA2dpAudioOverrunReported)
-            }
-            "ATOM_BLUETOOTH_DEVICE_RSSI_REPORTED" => {
-                Some(Self::AtomBluetoothDeviceRssiReported)
-            }
-            "ATOM_BLUETOOTH_DEVICE_FAILED_CONTACT_COUNTER_REPORTED" => {
-                Some(Self::AtomBluetoothDeviceFailedContactCounterReported)
-            }
-            "ATOM_BLUETOOTH_DEVICE_TX_POWER_LEVEL_REPORTED" => {
-                Some(Self::AtomBluetoothDeviceTxPowerLevelReported)
-            }
-            "ATOM_BLUETOOTH_HCI_TIMEOUT_REPORTED" => {
-                Some(Self::AtomBluetoothHciTimeoutReported)
-            }
-            "ATOM_BLUETOOTH_QUALITY_REPORT_REPORTED" => {
-                Some(Self::AtomBluetoothQualityReportReported)
-            }
-            "ATOM_BLUETOOTH_DEVICE_INFO_REPORTED" => {
-                Some(Self::AtomBluetoothDeviceInfoReported)
-            }
-            "ATOM_BLUETOOTH_REMOTE_VERSION_INFO_REPORTED" => {
-                Some(Self::AtomBluetoothRemoteVersionInfoReported)
-            }
-            "ATOM_BLUETOOTH_SDP_ATTRIBUTE_REPORTED" => {
-                Some(Self::AtomBluetoothSdpAttributeReported)
-            }
-            "ATOM_BLUETOOTH_BOND_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothBondStateChanged)
-            }
-            "ATOM_BLUETOOTH_CLASSIC_PAIRING_EVENT_REPORTED" => {
-                Some(Self::AtomBluetoothClassicPairingEventReported)
-            }
-            "ATOM_BLUETOOTH_SMP_PAIRING_EVENT_REPORTED" => {
-                Some(Self::AtomBluetoothSmpPairingEventReported)
-            }
-            "ATOM_SCREEN_TIMEOUT_EXTENSION_REPORTED" => {
-                Some(Self::AtomScreenTimeoutExtensionReported)
-            }
-            "ATOM_PROCESS_START_TIME" => Some(Self::AtomProcessStartTime),
-            "ATOM_PERMISSION_GRANT_REQUEST_RESULT_REPORTED" => {
-                Some(Self::AtomPermissionGrantRequestResultReported)
-            }
-            "ATOM_BLUETOOTH_SOCKET_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomBluetoothSocketConnectionStateChanged)
-            }
-            "ATOM_DEVICE_IDENTIFIER_ACCESS_DENIED" => {
-                Some(Self::AtomDeviceIdentifierAccessDenied)
-            }
-            "ATOM_BUBBLE_DEVELOPER_ERROR_REPORTED" => {
-                Some(Self::AtomBubbleDeveloperErrorReported)
-            }
-            "ATOM_ASSIST_GESTURE_STAGE_REPORTED" => {
-                Some(Self::AtomAssistGestureStageReported)
-            }
-            "ATOM_ASSIST_GESTURE_FEEDBACK_REPORTED" => {
-                Some(Self::AtomAssistGestureFeedbackReported)
-            }
-            "ATOM_ASSIST_GESTURE_PROGRESS_REPORTED" => {
-                Some(Self::AtomAssistGestureProgressReported)
-            }
-            "ATOM_TOUCH_GESTURE_CLASSIFIED" => Some(Self::AtomTouchGestureClassified),
-            "ATOM_HIDDEN_API_USED" => Some(Self::AtomHiddenApiUsed),
-            "ATOM_STYLE_UI_CHANGED" => Some(Self::AtomStyleUiChanged),
-            "ATOM_PRIVACY_INDICATORS_INTERACTED" => {
-                Some(Self::AtomPrivacyIndicatorsInteracted)
-            }
-            "ATOM_APP_INSTALL_ON_EXTERNAL_STORAGE_REPORTED" => {
-                Some(Self::AtomAppInstallOnExternalStorageReported)
-            }
-            "ATOM_NETWORK_STACK_REPORTED" => Some(Self::AtomNetworkStackReported),
-            "ATOM_APP_MOVED_STORAGE_REPORTED" => Some(Self::AtomAppMovedStorageReported),
-            "ATOM_BIOMETRIC_ENROLLED" => Some(Self::AtomBiometricEnrolled),
-            "ATOM_SYSTEM_SERVER_WATCHDOG_OCCURRED" => {
-                Some(Self::AtomSystemServerWatchdogOccurred)
-            }
-            "ATOM_TOMB_STONE_OCCURRED" => Some(Self::AtomTombStoneOccurred),
-            "ATOM_BLUETOOTH_CLASS_OF_DEVICE_REPORTED" => {
-                Some(Self::AtomBluetoothClassOfDeviceReported)
-            }
-            "ATOM_INTELLIGENCE_EVENT_REPORTED" => {
-                Some(Self::AtomIntelligenceEventReported)
-            }
-            "ATOM_THERMAL_THROTTLING_SEVERITY_STATE_CHANGED" => {
-                Some(Self::AtomThermalThrottlingSeverityStateChanged)
-            }
-            "ATOM_ROLE_REQUEST_RESULT_REPORTED" => {
-                Some(Self::AtomRoleRequestResultReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIOPOLICY_REPORTED" => {
-                Some(Self::AtomMediametricsAudiopolicyReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIORECORD_REPORTED" => {
-                Some(Self::AtomMediametricsAudiorecordReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIOTHREAD_REPORTED" => {
-                Some(Self::AtomMediametricsAudiothreadReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIOTRACK_REPORTED" => {
-                Some(Self::AtomMediametricsAudiotrackReported)
-            }
-            "ATOM_MEDIAMETRICS_CODEC_REPORTED" => {
-                Some(Self::AtomMediametricsCodecReported)
-            }
-            "ATOM_MEDIAMETRICS_DRM_WIDEVINE_REPORTED" => {
-                Some(Self::AtomMediametricsDrmWidevineReported)
-            }
-            "ATOM_MEDIAMETRICS_EXTRACTOR_REPORTED" => {
-                Some(Self::AtomMediametricsExtractorReported)
-            }
-            "ATOM_MEDIAMETRICS_MEDIADRM_REPORTED" => {
-                Some(Self::AtomMediametricsMediadrmReported)
-            }
-            "ATOM_MEDIAMETRICS_NUPLAYER_REPORTED" => {
-                Some(Self::AtomMediametricsNuplayerReported)
-            }
-            "ATOM_MEDIAMETRICS_RECORDER_REPORTED" => {
-                Some(Self::AtomMediametricsRecorderReported)
-            }
-            "ATOM_MEDIAMETRICS_DRMMANAGER_REPORTED" => {
-                Some(Self::AtomMediametricsDrmmanagerReported)
-            }
-            "ATOM_CAR_POWER_STATE_CHANGED" => Some(Self::AtomCarPowerStateChanged),
-            "ATOM_GARAGE_MODE_INFO" => Some(Self::AtomGarageModeInfo),
-            "ATOM_TEST_ATOM_REPORTED" => Some(Self::AtomTestAtomReported),
-            "ATOM_CONTENT_CAPTURE_CALLER_MISMATCH_REPORTED" => {
-                Some(Self::AtomContentCaptureCallerMismatchReported)
-            }
-            "ATOM_CONTENT_CAPTURE_SERVICE_EVENTS" => {
-                Some(Self::AtomContentCaptureServiceEvents)
-            }
-            "ATOM_CONTENT_CAPTURE_SESSION_EVENTS" => {
-                Some(Self::AtomContentCaptureSessionEvents)
-            }
-            "ATOM_CONTENT_CAPTURE_FLUSHED" => Some(Self::AtomContentCaptureFlushed),
-            "ATOM_LOCATION_MANAGER_API_USAGE_REPORTED" => {
-                Some(Self::AtomLocationManagerApiUsageReported)
-            }
-            "ATOM_REVIEW_PERMISSIONS_FRAGMENT_RESULT_REPORTED" => {
-                Some(Self::AtomReviewPermissionsFragmentResultReported)
-            }
-            "ATOM_RUNTIME_PERMISSIONS_UPGRADE_RESULT" => {
-                Some(Self::AtomRuntimePermissionsUpgradeResult)
-            }
-            "ATOM_GRANT_PERMISSIONS_ACTIVITY_BUTTON_ACTIONS" => {
-                Some(Self::AtomGrantPermissionsActivityButtonActions)
-            }
-            "ATOM_LOCATION_ACCESS_CHECK_NOTIFICATION_ACTION" => {
-                Some(Self::AtomLocationAccessCheckNotificationAction)
-            }
-            "ATOM_APP_PERMISSION_FRAGMENT_ACTION_REPORTED" => {
-                Some(Self::AtomAppPermissionFragmentActionReported)
-            }
-            "ATOM_APP_PERMISSION_FRAGMENT_VIEWED" => {
-                Some(Self::AtomAppPermissionFragmentViewed)
-            }
-            "ATOM_APP_PERMISSIONS_FRAGMENT_VIEWED" => {
-                Some(Self::AtomAppPermissionsFragmentViewed)
-            }
-            "ATOM_PERMISSION_APPS_FRAGMENT_VIEWED" => {
-                Some(Self::AtomPermissionAppsFragmentViewed)
-            }
-            "ATOM_TEXT_SELECTION_EVENT" => Some(Self::AtomTextSelectionEvent),
-            "ATOM_TEXT_LINKIFY_EVENT" => Some(Self::AtomTextLinkifyEvent),
-            "ATOM_CONVERSATION_ACTIONS_EVENT" => Some(Self::AtomConversationActionsEvent),
-            "ATOM_LANGUAGE_DETECTION_EVENT" => Some(Self::AtomLanguageDetectionEvent),
-            "ATOM_EXCLUSION_RECT_STATE_CHANGED" => {
-                Some(Self::AtomExclusionRectStateChanged)
-            }
-            "ATOM_BACK_GESTURE_REPORTED_REPORTED" => {
-                Some(Self::AtomBackGestureReportedReported)
-            }
-            "ATOM_UPDATE_ENGINE_UPDATE_ATTEMPT_REPORTED" => {
-                Some(Self::AtomUpdateEngineUpdateAttemptReported)
-            }
-            "ATOM_UPDATE_ENGINE_SUCCESSFUL_UPDATE_REPORTED" => {
-                Some(Self::AtomUpdateEngineSuccessfulUpdateReported)
-            }
-            "ATOM_CAMERA_ACTION_EVENT" => Some(Self::AtomCameraActionEvent),
-            "ATOM_APP_COMPATIBILITY_CHANGE_REPORTED" => {
-                Some(Self::AtomAppCompatibilityChangeReported)
-            }
-            "ATOM_PERFETTO_UPLOADED" => Some(Self::AtomPerfettoUploaded),
-            "ATOM_VMS_CLIENT_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomVmsClientConnectionStateChanged)
-            }
-            "ATOM_MEDIA_PROVIDER_SCAN_OCCURRED" => {
-                Some(Self::AtomMediaProviderScanOccurred)
-            }
-            "ATOM_MEDIA_CONTENT_DELETED" => Some(Self::AtomMediaContentDeleted),
-            "ATOM_MEDIA_PROVIDER_PERMISSION_REQUESTED" => {
-                Some(Self::AtomMediaProviderPermissionRequested)
-            }
-            "ATOM_MEDIA_PROVIDER_SCHEMA_CHANGED" => {
-                Some(Self::AtomMediaProviderSchemaChanged)
-            }
-            "ATOM_MEDIA_PROVIDER_IDLE_MAINTENANCE_FINISHED" => {
-                Some(Self::AtomMediaProviderIdleMaintenanceFinished)
-            }
-            "ATOM_REBOOT_ESCROW_RECOVERY_REPORTED" => {
-                Some(Self::AtomRebootEscrowRecoveryReported)
-            }
-            "ATOM_BOOT_TIME_EVENT_DURATION_REPORTED" => {
-                Some(Self::AtomBootTimeEventDurationReported)
-            }
-            "ATOM_BOOT_TIME_EVENT_ELAPSED_TIME_REPORTED" => {
-                Some(Self::AtomBootTimeEventElapsedTimeReported)
-            }
-            "ATOM_BOOT_TIME_EVENT_UTC_TIME_REPORTED" => {
-                Some(Self::AtomBootTimeEventUtcTimeReported)
-            }
-            "ATOM_BOOT_TIME_EVENT_ERROR_CODE_REPORTED" => {
-                Some(Self::AtomBootTimeEventErrorCodeReported)
-            }
-            "ATOM_USERSPACE_REBOOT_REPORTED" => Some(Self::AtomUserspaceRebootReported),
-            "ATOM_NOTIFICATION_REPORTED" => Some(Self::AtomNotificationReported),
-            "ATOM_NOTIFICATION_PANEL_REPORTED" => {
-                Some(Self::AtomNotificationPanelReported)
-            }
-            "ATOM_NOTIFICATION_CHANNEL_MODIFIED" => {
-                Some(Self::AtomNotificationChannelModified)
-            }
-            "ATOM_INTEGRITY_CHECK_RESULT_REPORTED" => {
-                Some(Self::AtomIntegrityCheckResultReported)
-            }
-            "ATOM_INTEGRITY_RULES_PUSHED" => Some(Self::AtomIntegrityRulesPushed),
-            "ATOM_CB_MESSAGE_REPORTED" => Some(Self::AtomCbMessageReported),
-            "ATOM_CB_MESSAGE_ERROR" => Some(Self::AtomCbMessageError),
-            "ATOM_WIFI_HEALTH_STAT_REPORTED" => Some(Self::AtomWifiHealthStatReported),
-            "ATOM_WIFI_FAILURE_STAT_REPORTED" => Some(Self::AtomWifiFailureStatReported),
-            "ATOM_WIFI_CONNECTION_RESULT_REPORTED" => {
-                Some(Self::AtomWifiConnectionResultReported)
-            }
-            "ATOM_APP_FREEZE_CHANGED" => Some(Self::AtomAppFreezeChanged),
-            "ATOM_SNAPSHOT_MERGE_REPORTED" => Some(Self::AtomSnapshotMergeReported),
-            "ATOM_FOREGROUND_SERVICE_APP_OP_SESSION_ENDED" => {
-                Some(Self::AtomForegroundServiceAppOpSessionEnded)
-            }
-            "ATOM_DISPLAY_JANK_REPORTED" => Some(Self::AtomDisplayJankReported),
-            "ATOM_APP_STANDBY_BUCKET_CHANGED" => Some(Self::AtomAppStandbyBucketChanged),
-            "ATOM_SHARESHEET_STARTED" => Some(Self::AtomSharesheetStarted),
-            "ATOM_RANKING_SELECTED" => Some(Self::AtomRankingSelected),
-            "ATOM_TVSETTINGS_UI_INTERACTED" => Some(Self::AtomTvsettingsUiInteracted),
-            "ATOM_LAUNCHER_SNAPSHOT" => Some(Self::AtomLauncherSnapshot),
-            "ATOM_PACKAGE_INSTALLER_V2_REPORTED" => {
-                Some(Self::AtomPackageInstallerV2Reported)
-            }
-            "ATOM_USER_LIFECYCLE_JOURNEY_REPORTED" => {
-                Some(Self::AtomUserLifecycleJourneyReported)
-            }
-            "ATOM_USER_LIFECYCLE_EVENT_OCCURRED" => {
-                Some(Self::AtomUserLifecycleEventOccurred)
-            }
-            "ATOM_ACCESSIBILITY_SHORTCUT_REPORTED" => {
-                Some(Self::AtomAccessibilityShortcutReported)
-            }
-            "ATOM_ACCESSIBILITY_SERVICE_REPORTED" => {
-                Some(Self::AtomAccessibilityServiceReported)
-            }
-            "ATOM_DOCS_UI_DRAG_AND_DROP_REPORTED" => {
-                Some(Self::AtomDocsUiDragAndDropReported)
-            }
-            "ATOM_APP_USAGE_EVENT_OCCURRED" => Some(Self::AtomAppUsageEventOccurred),
-            "ATOM_AUTO_REVOKE_NOTIFICATION_CLICKED" => {
-                Some(Self::AtomAutoRevokeNotificationClicked)
-            }
-            "ATOM_AUTO_REVOKE_FRAGMENT_APP_VIEWED" => {
-                Some(Self::AtomAutoRevokeFragmentAppViewed)
-            }
-            "ATOM_AUTO_REVOKED_APP_INTERACTION" => {
-                Some(Self::AtomAutoRevokedAppInteraction)
-            }
-            "ATOM_APP_PERMISSION_GROUPS_FRAGMENT_AUTO_REVOKE_ACTION" => {
-                Some(Self::AtomAppPermissionGroupsFragmentAutoRevokeAction)
-            }
-            "ATOM_EVS_USAGE_STATS_REPORTED" => Some(Self::AtomEvsUsageStatsReported),
-            "ATOM_AUDIO_POWER_USAGE_DATA_REPORTED" => {
-                Some(Self::AtomAudioPowerUsageDataReported)
-            }
-            "ATOM_TV_TUNER_STATE_CHANGED" => Some(Self::AtomTvTunerStateChanged),
-            "ATOM_MEDIAOUTPUT_OP_SWITCH_REPORTED" => {
-                Some(Self::AtomMediaoutputOpSwitchReported)
-            }
-            "ATOM_CB_MESSAGE_FILTERED" => Some(Self::AtomCbMessageFiltered),
-            "ATOM_TV_TUNER_DVR_STATUS" => Some(Self::AtomTvTunerDvrStatus),
-            "ATOM_TV_CAS_SESSION_OPEN_STATUS" => Some(Self::AtomTvCasSessionOpenStatus),
-            "ATOM_ASSISTANT_INVOCATION_REPORTED" => {
-                Some(Self::AtomAssistantInvocationReported)
-            }
-            "ATOM_DISPLAY_WAKE_REPORTED" => Some(Self::AtomDisplayWakeReported),
-            "ATOM_CAR_USER_HAL_MODIFY_USER_REQUEST_REPORTED" => {
-                Some(Self::AtomCarUserHalModifyUserRequestReported)
-            }
-            "ATOM_CAR_USER_HAL_MODIFY_USER_RESPONSE_REPORTED" => {
-                Some(Self::AtomCarUserHalModifyUserResponseReported)
-            }
-            "ATOM_CAR_USER_HAL_POST_SWITCH_RESPONSE_REPORTED" => {
-                Some(Self::AtomCarUserHalPostSwitchResponseReported)
-            }
-            "ATOM_CAR_USER_HAL_INITIAL_USER_INFO_REQUEST_REPORTED" => {
-                Some(Self::AtomCarUserHalInitialUserInfoRequestReported)
-            }
-            "ATOM_CAR_USER_HAL_INITIAL_USER_INFO_RESPONSE_REPORTED" => {
-                Some(Self::AtomCarUserHalInitialUserInfoResponseReported)
-            }
-            "ATOM_CAR_USER_HAL_USER_ASSOCIATION_REQUEST_REPORTED" => {
-                Some(Self::AtomCarUserHalUserAssociationRequestReported)
-            }
-            "ATOM_CAR_USER_HAL_SET_USER_ASSOCIATION_RESPONSE_REPORTED" => {
-                Some(Self::AtomCarUserHalSetUserAssociationResponseReported)
-            }
-            "ATOM_NETWORK_IP_PROVISIONING_REPORTED" => {
-                Some(Self::AtomNetworkIpProvisioningReported)
-            }
-            "ATOM_NETWORK_DHCP_RENEW_REPORTED" => {
-                Some(Self::AtomNetworkDhcpRenewReported)
-            }
-            "ATOM_NETWORK_VALIDATION_REPORTED" => {
-                Some(Self::AtomNetworkValidationReported)
-            }
-            "ATOM_NETWORK_STACK_QUIRK_REPORTED" => {
-                Some(Self::AtomNetworkStackQuirkReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIORECORDDEVICEUSAGE_REPORTED" => {
-                Some(Self::AtomMediametricsAudiorecorddeviceusageReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIOTHREADDEVICEUSAGE_REPORTED" => {
-                Some(Self::AtomMediametricsAudiothreaddeviceusageReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIOTRACKDEVICEUSAGE_REPORTED" => {
-                Some(Self::AtomMediametricsAudiotrackdeviceusageReported)
-            }
-            "ATOM_MEDIAMETRICS_AUDIODEVICECONNECTION_REPORTED" => {
-                Some(Self::AtomMediametricsAudiodeviceconnectionReported)
-            }
-            "ATOM_BLOB_COMMITTED" => Some(Self::AtomBlobCommitted),
-            "ATOM_BLOB_LEASED" => Some(Self::AtomBlobLeased),
-            "ATOM_BLOB_OPENED" => Some(Self::AtomBlobOpened),
-            "ATOM_CONTACTS_PROVIDER_STATUS_REPORTED" => {
-                Some(Self::AtomContactsProviderStatusReported)
-            }
-            "ATOM_KEYSTORE_KEY_EVENT_REPORTED" => {
-                Some(Self::AtomKeystoreKeyEventReported)
-            }
-            "ATOM_NETWORK_TETHERING_REPORTED" => Some(Self::AtomNetworkTetheringReported),
-            "ATOM_IME_TOUCH_REPORTED" => Some(Self::AtomImeTouchReported),
-            "ATOM_UI_INTERACTION_FRAME_INFO_REPORTED" => {
-                Some(Self::AtomUiInteractionFrameInfoReported)
-            }
-            "ATOM_UI_ACTION_LATENCY_REPORTED" => Some(Self::AtomUiActionLatencyReported),
-            "ATOM_WIFI_DISCONNECT_REPORTED" => Some(Self::AtomWifiDisconnectReported),
-            "ATOM_WIFI_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomWifiConnectionStateChanged)
-            }
-            "ATOM_HDMI_CEC_ACTIVE_SOURCE_CHANGED" => {
-                Some(Self::AtomHdmiCecActiveSourceChanged)
-            }
-            "ATOM_HDMI_CEC_MESSAGE_REPORTED" => Some(Self::AtomHdmiCecMessageReported),
-            "ATOM_AIRPLANE_MODE" => Some(Self::AtomAirplaneMode),
-            "ATOM_MODEM_RESTART" => Some(Self::AtomModemRestart),
-            "ATOM_CARRIER_ID_MISMATCH_REPORTED" => {
-                Some(Self::AtomCarrierIdMismatchReported)
-            }
-            "ATOM_CARRIER_ID_TABLE_UPDATED" => Some(Self::AtomCarrierIdTableUpdated),
-            "ATOM_DATA_STALL_RECOVERY_REPORTED" => {
-                Some(Self::AtomDataStallRecoveryReported)
-            }
-            "ATOM_MEDIAMETRICS_MEDIAPARSER_REPORTED" => {
-                Some(Self::AtomMediametricsMediaparserReported)
-            }
-            "ATOM_TLS_HANDSHAKE_REPORTED" => Some(Self::AtomTlsHandshakeReported),
-            "ATOM_TEXT_CLASSIFIER_API_USAGE_REPORTED" => {
-                Some(Self::AtomTextClassifierApiUsageReported)
-            }
-            "ATOM_CAR_WATCHDOG_KILL_STATS_REPORTED" => {
-                Some(Self::AtomCarWatchdogKillStatsReported)
-            }
-            "ATOM_MEDIAMETRICS_PLAYBACK_REPORTED" => {
-                Some(Self::AtomMediametricsPlaybackReported)
-            }
-            "ATOM_MEDIA_NETWORK_INFO_CHANGED" => Some(Self::AtomMediaNetworkInfoChanged),
-            "ATOM_MEDIA_PLAYBACK_STATE_CHANGED" => {
-                Some(Self::AtomMediaPlaybackStateChanged)
-            }
-            "ATOM_MEDIA_PLAYBACK_ERROR_REPORTED" => {
-                Some(Self::AtomMediaPlaybackErrorReported)
-            }
-            "ATOM_MEDIA_PLAYBACK_TRACK_CHANGED" => {
-                Some(Self::AtomMediaPlaybackTrackChanged)
-            }
-            "ATOM_WIFI_SCAN_REPORTED" => Some(Self::AtomWifiScanReported),
-            "ATOM_WIFI_PNO_SCAN_REPORTED" => Some(Self::AtomWifiPnoScanReported),
-            "ATOM_TIF_TUNE_CHANGED" => Some(Self::AtomTifTuneChanged),
-            "ATOM_AUTO_ROTATE_REPORTED" => Some(Self::AtomAutoRotateReported),
-            "ATOM_PERFETTO_TRIGGER" => Some(Self::AtomPerfettoTrigger),
-            "ATOM_TRANSCODING_DATA" => Some(Self::AtomTranscodingData),
-            "ATOM_IMS_SERVICE_ENTITLEMENT_UPDATED" => {
-                Some(Self::AtomImsServiceEntitlementUpdated)
-            }
-            "ATOM_DEVICE_ROTATED" => Some(Self::AtomDeviceRotated),
-            "ATOM_SIM_SPECIFIC_SETTINGS_RESTORED" => {
-                Some(Self::AtomSimSpecificSettingsRestored)
-            }
-            "ATOM_TEXT_CLASSIFIER_DOWNLOAD_REPORTED" => {
-                Some(Self::AtomTextClassifierDownloadReported)
-            }
-            "ATOM_PIN_STORAGE_EVENT" => Some(Self::AtomPinStorageEvent),
-            "ATOM_FACE_DOWN_REPORTED" => Some(Self::AtomFaceDownReported),
-            "ATOM_BLUETOOTH_HAL_CRASH_REASON_REPORTED" => {
-                Some(Self::AtomBluetoothHalCrashReasonReported)
-            }
-            "ATOM_REBOOT_ESCROW_PREPARATION_REPORTED" => {
-                Some(Self::AtomRebootEscrowPreparationReported)
-            }
-            "ATOM_REBOOT_ESCROW_LSKF_CAPTURE_REPORTED" => {
-                Some(Self::AtomRebootEscrowLskfCaptureReported)
-            }
-            "ATOM_REBOOT_ESCROW_REBOOT_REPORTED" => {
-                Some(Self::AtomRebootEscrowRebootReported)
-            }
-            "ATOM_BINDER_LATENCY_REPORTED" => Some(Self::AtomBinderLatencyReported),
-            "ATOM_MEDIAMETRICS_AAUDIOSTREAM_REPORTED" => {
-                Some(Self::AtomMediametricsAaudiostreamReported)
-            }
-            "ATOM_MEDIA_TRANSCODING_SESSION_ENDED" => {
-                Some(Self::AtomMediaTranscodingSessionEnded)
-            }
-            "ATOM_MAGNIFICATION_USAGE_REPORTED" => {
-                Some(Self::AtomMagnificationUsageReported)
-            }
-            "ATOM_MAGNIFICATION_MODE_WITH_IME_ON_REPORTED" => {
-                Some(Self::AtomMagnificationModeWithImeOnReported)
-            }
-            "ATOM_APP_SEARCH_CALL_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchCallStatsReported)
-            }
-            "ATOM_APP_SEARCH_PUT_DOCUMENT_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchPutDocumentStatsReported)
-            }
-            "ATOM_DEVICE_CONTROL_CHANGED" => Some(Self::AtomDeviceControlChanged),
-            "ATOM_DEVICE_STATE_CHANGED" => Some(Self::AtomDeviceStateChanged),
-            "ATOM_INPUTDEVICE_REGISTERED" => Some(Self::AtomInputdeviceRegistered),
-            "ATOM_SMARTSPACE_CARD_REPORTED" => Some(Self::AtomSmartspaceCardReported),
-            "ATOM_AUTH_PROMPT_AUTHENTICATE_INVOKED" => {
-                Some(Self::AtomAuthPromptAuthenticateInvoked)
-            }
-            "ATOM_AUTH_MANAGER_CAN_AUTHENTICATE_INVOKED" => {
-                Some(Self::AtomAuthManagerCanAuthenticateInvoked)
-            }
-            "ATOM_AUTH_ENROLL_ACTION_INVOKED" => Some(Self::AtomAuthEnrollActionInvoked),
-            "ATOM_AUTH_DEPRECATED_API_USED" => Some(Self::AtomAuthDeprecatedApiUsed),
-            "ATOM_UNATTENDED_REBOOT_OCCURRED" => Some(Self::AtomUnattendedRebootOccurred),
-            "ATOM_LONG_REBOOT_BLOCKING_REPORTED" => {
-                Some(Self::AtomLongRebootBlockingReported)
-            }
-            "ATOM_LOCATION_TIME_ZONE_PROVIDER_STATE_CHANGED" => {
-                Some(Self::AtomLocationTimeZoneProviderStateChanged)
-            }
-            "ATOM_FDTRACK_EVENT_OCCURRED" => Some(Self::AtomFdtrackEventOccurred),
-            "ATOM_TIMEOUT_AUTO_EXTENDED_REPORTED" => {
-                Some(Self::AtomTimeoutAutoExtendedReported)
-            }
-            "ATOM_ALARM_BATCH_DELIVERED" => Some(Self::AtomAlarmBatchDelivered),
-            "ATOM_ALARM_SCHEDULED" => Some(Self::AtomAlarmScheduled),
-            "ATOM_CAR_WATCHDOG_IO_OVERUSE_STATS_REPORTED" => {
-                Some(Self::AtomCarWatchdogIoOveruseStatsReported)
-            }
-            "ATOM_USER_LEVEL_HIBERNATION_STATE_CHANGED" => {
-                Some(Self::AtomUserLevelHibernationStateChanged)
-            }
-            "ATOM_APP_SEARCH_INITIALIZE_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchInitializeStatsReported)
-            }
-            "ATOM_APP_SEARCH_QUERY_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchQueryStatsReported)
-            }
-            "ATOM_APP_PROCESS_DIED" => Some(Self::AtomAppProcessDied),
-            "ATOM_NETWORK_IP_REACHABILITY_MONITOR_REPORTED" => {
-                Some(Self::AtomNetworkIpReachabilityMonitorReported)
-            }
-            "ATOM_SLOW_INPUT_EVENT_REPORTED" => Some(Self::AtomSlowInputEventReported),
-            "ATOM_ANR_OCCURRED_PROCESSING_STARTED" => {
-                Some(Self::AtomAnrOccurredProcessingStarted)
-            }
-            "ATOM_APP_SEARCH_REMOVE_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchRemoveStatsReported)
-            }
-            "ATOM_MEDIA_CODEC_REPORTED" => Some(Self::AtomMediaCodecReported),
-            "ATOM_PERMISSION_USAGE_FRAGMENT_INTERACTION" => {
-                Some(Self::AtomPermissionUsageFragmentInteraction)
-            }
-            "ATOM_PERMISSION_DETAILS_INTERACTION" => {
-                Some(Self::AtomPermissionDetailsInteraction)
-            }
-            "ATOM_PRIVACY_SENSOR_TOGGLE_INTERACTION" => {
-                Some(Self::AtomPrivacySensorToggleInteraction)
-            }
-            "ATOM_PRIVACY_TOGGLE_DIALOG_INTERACTION" => {
-                Some(Self::AtomPrivacyToggleDialogInteraction)
-            }
-            "ATOM_APP_SEARCH_OPTIMIZE_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchOptimizeStatsReported)
-            }
-            "ATOM_NON_A11Y_TOOL_SERVICE_WARNING_REPORT" => {
-                Some(Self::AtomNonA11yToolServiceWarningReport)
-            }
-            "ATOM_APP_COMPAT_STATE_CHANGED" => Some(Self::AtomAppCompatStateChanged),
-            "ATOM_SIZE_COMPAT_RESTART_BUTTON_EVENT_REPORTED" => {
-                Some(Self::AtomSizeCompatRestartButtonEventReported)
-            }
-            "ATOM_SPLITSCREEN_UI_CHANGED" => Some(Self::AtomSplitscreenUiChanged),
-            "ATOM_NETWORK_DNS_HANDSHAKE_REPORTED" => {
-                Some(Self::AtomNetworkDnsHandshakeReported)
-            }
-            "ATOM_BLUETOOTH_CODE_PATH_COUNTER" => {
-                Some(Self::AtomBluetoothCodePathCounter)
-            }
-            "ATOM_BLUETOOTH_LE_BATCH_SCAN_REPORT_DELAY" => {
-                Some(Self::AtomBluetoothLeBatchScanReportDelay)
-            }
-            "ATOM_ACCESSIBILITY_FLOATING_MENU_UI_CHANGED" => {
-                Some(Self::AtomAccessibilityFloatingMenuUiChanged)
-            }
-            "ATOM_NEURALNETWORKS_COMPILATION_COMPLETED" => {
-                Some(Self::AtomNeuralnetworksCompilationCompleted)
-            }
-            "ATOM_NEURALNETWORKS_EXECUTION_COMPLETED" => {
-                Some(Self::AtomNeuralnetworksExecutionCompleted)
-            }
-            "ATOM_NEURALNETWORKS_COMPILATION_FAILED" => {
-                Some(Self::AtomNeuralnetworksCompilationFailed)
-            }
-            "ATOM_NEURALNETWORKS_EXECUTION_FAILED" => {
-                Some(Self::AtomNeuralnetworksExecutionFailed)
-            }
-            "ATOM_CONTEXT_HUB_BOOTED" => Some(Self::AtomContextHubBooted),
-            "ATOM_CONTEXT_HUB_RESTARTED" => Some(Self::AtomContextHubRestarted),
-            "ATOM_CONTEXT_HUB_LOADED_NANOAPP_SNAPSHOT_REPORTED" => {
-                Some(Self::AtomContextHubLoadedNanoappSnapshotReported)
-            }
-            "ATOM_CHRE_CODE_DOWNLOAD_TRANSACTED" => {
-                Some(Self::AtomChreCodeDownloadTransacted)
-            }
-            "ATOM_UWB_SESSION_INITED" => Some(Self::AtomUwbSessionInited),
-            "ATOM_UWB_SESSION_CLOSED" => Some(Self::AtomUwbSessionClosed),
-            "ATOM_UWB_FIRST_RANGING_RECEIVED" => Some(Self::AtomUwbFirstRangingReceived),
-            "ATOM_UWB_RANGING_MEASUREMENT_RECEIVED" => {
-                Some(Self::AtomUwbRangingMeasurementReceived)
-            }
-            "ATOM_TEXT_CLASSIFIER_DOWNLOAD_WORK_SCHEDULED" => {
-                Some(Self::AtomTextClassifierDownloadWorkScheduled)
-            }
-            "ATOM_TEXT_CLASSIFIER_DOWNLOAD_WORK_COMPLETED" => {
-                Some(Self::AtomTextClassifierDownloadWorkCompleted)
-            }
-            "ATOM_CLIPBOARD_CLEARED" => Some(Self::AtomClipboardCleared),
-            "ATOM_VM_CREATION_REQUESTED" => Some(Self::AtomVmCreationRequested),
-            "ATOM_NEARBY_DEVICE_SCAN_STATE_CHANGED" => {
-                Some(Self::AtomNearbyDeviceScanStateChanged)
-            }
-            "ATOM_APPLICATION_LOCALES_CHANGED" => {
-                Some(Self::AtomApplicationLocalesChanged)
-            }
-            "ATOM_MEDIAMETRICS_AUDIOTRACKSTATUS_REPORTED" => {
-                Some(Self::AtomMediametricsAudiotrackstatusReported)
-            }
-            "ATOM_FOLD_STATE_DURATION_REPORTED" => {
-                Some(Self::AtomFoldStateDurationReported)
-            }
-            "ATOM_LOCATION_TIME_ZONE_PROVIDER_CONTROLLER_STATE_CHANGED" => {
-                Some(Self::AtomLocationTimeZoneProviderControllerStateChanged)
-            }
-            "ATOM_DISPLAY_HBM_STATE_CHANGED" => Some(Self::AtomDisplayHbmStateChanged),
-            "ATOM_DISPLAY_HBM_BRIGHTNESS_CHANGED" => {
-                Some(Self::AtomDisplayHbmBrightnessChanged)
-            }
-            "ATOM_PERSISTENT_URI_PERMISSIONS_FLUSHED" => {
-                Some(Self::AtomPersistentUriPermissionsFlushed)
-            }
-            "ATOM_EARLY_BOOT_COMP_OS_ARTIFACTS_CHECK_REPORTED" => {
-                Some(Self::AtomEarlyBootCompOsArtifactsCheckReported)
-            }
-            "ATOM_VBMETA_DIGEST_REPORTED" => Some(Self::AtomVbmetaDigestReported),
-            "ATOM_APEX_INFO_GATHERED" => Some(Self::AtomApexInfoGathered),
-            "ATOM_PVM_INFO_GATHERED" => Some(Self::AtomPvmInfoGathered),
-            "ATOM_WEAR_SETTINGS_UI_INTERACTED" => {
-                Some(Self::AtomWearSettingsUiInteracted)
-            }
-            "ATOM_TRACING_SERVICE_REPORT_EVENT" => {
-                Some(Self::AtomTracingServiceReportEvent)
-            }
-            "ATOM_MEDIAMETRICS_AUDIORECORDSTATUS_REPORTED" => {
-                Some(Self::AtomMediametricsAudiorecordstatusReported)
-            }
-            "ATOM_LAUNCHER_LATENCY" => Some(Self::AtomLauncherLatency),
-            "ATOM_DROPBOX_ENTRY_DROPPED" => Some(Self::AtomDropboxEntryDropped),
-            "ATOM_WIFI_P2P_CONNECTION_REPORTED" => {
-                Some(Self::AtomWifiP2pConnectionReported)
-            }
-            "ATOM_GAME_STATE_CHANGED" => Some(Self::AtomGameStateChanged),
-            "ATOM_HOTWORD_DETECTOR_CREATE_REQUESTED" => {
-                Some(Self::AtomHotwordDetectorCreateRequested)
-            }
-            "ATOM_HOTWORD_DETECTION_SERVICE_INIT_RESULT_REPORTED" => {
-                Some(Self::AtomHotwordDetectionServiceInitResultReported)
-            }
-            "ATOM_HOTWORD_DETECTION_SERVICE_RESTARTED" => {
-                Some(Self::AtomHotwordDetectionServiceRestarted)
-            }
-            "ATOM_HOTWORD_DETECTOR_KEYPHRASE_TRIGGERED" => {
-                Some(Self::AtomHotwordDetectorKeyphraseTriggered)
-            }
-            "ATOM_HOTWORD_DETECTOR_EVENTS" => Some(Self::AtomHotwordDetectorEvents),
-            "ATOM_BOOT_COMPLETED_BROADCAST_COMPLETION_LATENCY_REPORTED" => {
-                Some(Self::AtomBootCompletedBroadcastCompletionLatencyReported)
-            }
-            "ATOM_CONTACTS_INDEXER_UPDATE_STATS_REPORTED" => {
-                Some(Self::AtomContactsIndexerUpdateStatsReported)
-            }
-            "ATOM_APP_BACKGROUND_RESTRICTIONS_INFO" => {
-                Some(Self::AtomAppBackgroundRestrictionsInfo)
-            }
-            "ATOM_MMS_SMS_PROVIDER_GET_THREAD_ID_FAILED" => {
-                Some(Self::AtomMmsSmsProviderGetThreadIdFailed)
-            }
-            "ATOM_MMS_SMS_DATABASE_HELPER_ON_UPGRADE_FAILED" => {
-                Some(Self::AtomMmsSmsDatabaseHelperOnUpgradeFailed)
-            }
-            "ATOM_PERMISSION_REMINDER_NOTIFICATION_INTERACTED" => {
-                Some(Self::AtomPermissionReminderNotificationInteracted)
-            }
-            "ATOM_RECENT_PERMISSION_DECISIONS_INTERACTED" => {
-                Some(Self::AtomRecentPermissionDecisionsInteracted)
-            }
-            "ATOM_GNSS_PSDS_DOWNLOAD_REPORTED" => {
-                Some(Self::AtomGnssPsdsDownloadReported)
-            }
-            "ATOM_LE_AUDIO_CONNECTION_SESSION_REPORTED" => {
-                Some(Self::AtomLeAudioConnectionSessionReported)
-            }
-            "ATOM_LE_AUDIO_BROADCAST_SESSION_REPORTED" => {
-                Some(Self::AtomLeAudioBroadcastSessionReported)
-            }
-            "ATOM_DREAM_UI_EVENT_REPORTED" => Some(Self::AtomDreamUiEventReported),
-            "ATOM_TASK_MANAGER_EVENT_REPORTED" => {
-                Some(Self::AtomTaskManagerEventReported)
-            }
-            "ATOM_CDM_ASSOCIATION_ACTION" => Some(Self::AtomCdmAssociationAction),
-            "ATOM_MAGNIFICATION_TRIPLE_TAP_AND_HOLD_ACTIVATED_SESSION_REPORTED" => {
-                Some(Self::AtomMagnificationTripleTapAndHoldActivatedSessionReported)
-            }
-            "ATOM_MAGNIFICATION_FOLLOW_TYPING_FOCUS_ACTIVATED_SESSION_REPORTED" => {
-                Some(Self::AtomMagnificationFollowTypingFocusActivatedSessionReported)
-            }
-            "ATOM_ACCESSIBILITY_TEXT_READING_OPTIONS_CHANGED" => {
-                Some(Self::AtomAccessibilityTextReadingOptionsChanged)
-            }
-            "ATOM_WIFI_SETUP_FAILURE_CRASH_REPORTED" => {
-                Some(Self::AtomWifiSetupFailureCrashReported)
-            }
-            "ATOM_UWB_DEVICE_ERROR_REPORTED" => Some(Self::AtomUwbDeviceErrorReported),
-            "ATOM_ISOLATED_COMPILATION_SCHEDULED" => {
-                Some(Self::AtomIsolatedCompilationScheduled)
-            }
-            "ATOM_ISOLATED_COMPILATION_ENDED" => Some(Self::AtomIsolatedCompilationEnded),
-            "ATOM_ONS_OPPORTUNISTIC_ESIM_PROVISIONING_COMPLETE" => {
-                Some(Self::AtomOnsOpportunisticEsimProvisioningComplete)
-            }
-            "ATOM_SYSTEM_SERVER_PRE_WATCHDOG_OCCURRED" => {
-                Some(Self::AtomSystemServerPreWatchdogOccurred)
-            }
-            "ATOM_TELEPHONY_ANOMALY_DETECTED" => Some(Self::AtomTelephonyAnomalyDetected),
-            "ATOM_LETTERBOX_POSITION_CHANGED" => Some(Self::AtomLetterboxPositionChanged),
-            "ATOM_REMOTE_KEY_PROVISIONING_ATTEMPT" => {
-                Some(Self::AtomRemoteKeyProvisioningAttempt)
-            }
-            "ATOM_REMOTE_KEY_PROVISIONING_NETWORK_INFO" => {
-                Some(Self::AtomRemoteKeyProvisioningNetworkInfo)
-            }
-            "ATOM_REMOTE_KEY_PROVISIONING_TIMING" => {
-                Some(Self::AtomRemoteKeyProvisioningTiming)
-            }
-            "ATOM_MEDIAOUTPUT_OP_INTERACTION_REPORT" => {
-                Some(Self::AtomMediaoutputOpInteractionReport)
-            }
-            "ATOM_SYNC_EXEMPTION_OCCURRED" => Some(Self::AtomSyncExemptionOccurred),
-            "ATOM_AUTOFILL_PRESENTATION_EVENT_REPORTED" => {
-                Some(Self::AtomAutofillPresentationEventReported)
-            }
-            "ATOM_DOCK_STATE_CHANGED" => Some(Self::AtomDockStateChanged),
-            "ATOM_SAFETY_SOURCE_STATE_COLLECTED" => {
-                Some(Self::AtomSafetySourceStateCollected)
-            }
-            "ATOM_SAFETY_CENTER_SYSTEM_EVENT_REPORTED" => {
-                Some(Self::AtomSafetyCenterSystemEventReported)
-            }
-            "ATOM_SAFETY_CENTER_INTERACTION_REPORTED" => {
-                Some(Self::AtomSafetyCenterInteractionReported)
-            }
-            "ATOM_SETTINGS_PROVIDER_SETTING_CHANGED" => {
-                Some(Self::AtomSettingsProviderSettingChanged)
-            }
-            "ATOM_BROADCAST_DELIVERY_EVENT_REPORTED" => {
-                Some(Self::AtomBroadcastDeliveryEventReported)
-            }
-            "ATOM_SERVICE_REQUEST_EVENT_REPORTED" => {
-                Some(Self::AtomServiceRequestEventReported)
-            }
-            "ATOM_PROVIDER_ACQUISITION_EVENT_REPORTED" => {
-                Some(Self::AtomProviderAcquisitionEventReported)
-            }
-            "ATOM_BLUETOOTH_DEVICE_NAME_REPORTED" => {
-                Some(Self::AtomBluetoothDeviceNameReported)
-            }
-            "ATOM_CB_CONFIG_UPDATED" => Some(Self::AtomCbConfigUpdated),
-            "ATOM_CB_MODULE_ERROR_REPORTED" => Some(Self::AtomCbModuleErrorReported),
-            "ATOM_CB_SERVICE_FEATURE_CHANGED" => Some(Self::AtomCbServiceFeatureChanged),
-            "ATOM_CB_RECEIVER_FEATURE_CHANGED" => {
-                Some(Self::AtomCbReceiverFeatureChanged)
-            }
-            "ATOM_PRIVACY_SIGNAL_NOTIFICATION_INTERACTION" => {
-                Some(Self::AtomPrivacySignalNotificationInteraction)
-            }
-            "ATOM_PRIVACY_SIGNAL_ISSUE_CARD_INTERACTION" => {
-                Some(Self::AtomPrivacySignalIssueCardInteraction)
-            }
-            "ATOM_PRIVACY_SIGNALS_JOB_FAILURE" => {
-                Some(Self::AtomPrivacySignalsJobFailure)
-            }
-            "ATOM_VIBRATION_REPORTED" => Some(Self::AtomVibrationReported),
-            "ATOM_UWB_RANGING_START" => Some(Self::AtomUwbRangingStart),
-            "ATOM_APP_COMPACTED_V2" => Some(Self::AtomAppCompactedV2),
-            "ATOM_DISPLAY_BRIGHTNESS_CHANGED" => Some(Self::AtomDisplayBrightnessChanged),
-            "ATOM_ACTIVITY_ACTION_BLOCKED" => Some(Self::AtomActivityActionBlocked),
-            "ATOM_NETWORK_DNS_SERVER_SUPPORT_REPORTED" => {
-                Some(Self::AtomNetworkDnsServerSupportReported)
-            }
-            "ATOM_VM_BOOTED" => Some(Self::AtomVmBooted),
-            "ATOM_VM_EXITED" => Some(Self::AtomVmExited),
-            "ATOM_AMBIENT_BRIGHTNESS_STATS_REPORTED" => {
-                Some(Self::AtomAmbientBrightnessStatsReported)
-            }
-            "ATOM_MEDIAMETRICS_SPATIALIZERCAPABILITIES_REPORTED" => {
-                Some(Self::AtomMediametricsSpatializercapabilitiesReported)
-            }
-            "ATOM_MEDIAMETRICS_SPATIALIZERDEVICEENABLED_REPORTED" => {
-                Some(Self::AtomMediametricsSpatializerdeviceenabledReported)
-            }
-            "ATOM_MEDIAMETRICS_HEADTRACKERDEVICEENABLED_REPORTED" => {
-                Some(Self::AtomMediametricsHeadtrackerdeviceenabledReported)
-            }
-            "ATOM_MEDIAMETRICS_HEADTRACKERDEVICESUPPORTED_REPORTED" => {
-                Some(Self::AtomMediametricsHeadtrackerdevicesupportedReported)
-            }
-            "ATOM_HEARING_AID_INFO_REPORTED" => Some(Self::AtomHearingAidInfoReported),
-            "ATOM_DEVICE_WIDE_JOB_CONSTRAINT_CHANGED" => {
-                Some(Self::AtomDeviceWideJobConstraintChanged)
-            }
-            "ATOM_AMBIENT_MODE_CHANGED" => Some(Self::AtomAmbientModeChanged),
-            "ATOM_ANR_LATENCY_REPORTED" => Some(Self::AtomAnrLatencyReported),
-            "ATOM_RESOURCE_API_INFO" => Some(Self::AtomResourceApiInfo),
-            "ATOM_SYSTEM_DEFAULT_NETWORK_CHANGED" => {
-                Some(Self::AtomSystemDefaultNetworkChanged)
-            }
-            "ATOM_IWLAN_SETUP_DATA_CALL_RESULT_REPORTED" => {
-                Some(Self::AtomIwlanSetupDataCallResultReported)
-            }
-            "ATOM_IWLAN_PDN_DISCONNECTED_REASON_REPORTED" => {
-                Some(Self::AtomIwlanPdnDisconnectedReasonReported)
-            }
-            "ATOM_AIRPLANE_MODE_SESSION_REPORTED" => {
-                Some(Self::AtomAirplaneModeSessionReported)
-            }
-            "ATOM_VM_CPU_STATUS_REPORTED" => Some(Self::AtomVmCpuStatusReported),
-            "ATOM_VM_MEM_STATUS_REPORTED" => Some(Self::AtomVmMemStatusReported),
-            "ATOM_PACKAGE_INSTALLATION_SESSION_REPORTED" => {
-                Some(Self::AtomPackageInstallationSessionReported)
-            }
-            "ATOM_DEFAULT_NETWORK_REMATCH_INFO" => {
-                Some(Self::AtomDefaultNetworkRematchInfo)
-            }
-            "ATOM_NETWORK_SELECTION_PERFORMANCE" => {
-                Some(Self::AtomNetworkSelectionPerformance)
-            }
-            "ATOM_NETWORK_NSD_REPORTED" => Some(Self::AtomNetworkNsdReported),
-            "ATOM_BLUETOOTH_DISCONNECTION_REASON_REPORTED" => {
-                Some(Self::AtomBluetoothDisconnectionReasonReported)
-            }
-            "ATOM_BLUETOOTH_LOCAL_VERSIONS_REPORTED" => {
-                Some(Self::AtomBluetoothLocalVersionsReported)
-            }
-            "ATOM_BLUETOOTH_REMOTE_SUPPORTED_FEATURES_REPORTED" => {
-                Some(Self::AtomBluetoothRemoteSupportedFeaturesReported)
-            }
-            "ATOM_BLUETOOTH_LOCAL_SUPPORTED_FEATURES_REPORTED" => {
-                Some(Self::AtomBluetoothLocalSupportedFeaturesReported)
-            }
-            "ATOM_BLUETOOTH_GATT_APP_INFO" => Some(Self::AtomBluetoothGattAppInfo),
-            "ATOM_BRIGHTNESS_CONFIGURATION_UPDATED" => {
-                Some(Self::AtomBrightnessConfigurationUpdated)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_LAUNCHED" => {
-                Some(Self::AtomWearMediaOutputSwitcherLaunched)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_FINISHED" => {
-                Some(Self::AtomWearMediaOutputSwitcherFinished)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_CONNECTION_REPORTED" => {
-                Some(Self::AtomWearMediaOutputSwitcherConnectionReported)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_DEVICE_SCAN_TRIGGERED" => {
-                Some(Self::AtomWearMediaOutputSwitcherDeviceScanTriggered)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_FIRST_DEVICE_SCAN_LATENCY" => {
-                Some(Self::AtomWearMediaOutputSwitcherFirstDeviceScanLatency)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_CONNECT_DEVICE_LATENCY" => {
-                Some(Self::AtomWearMediaOutputSwitcherConnectDeviceLatency)
-            }
-            "ATOM_PACKAGE_MANAGER_SNAPSHOT_REPORTED" => {
-                Some(Self::AtomPackageManagerSnapshotReported)
-            }
-            "ATOM_PACKAGE_MANAGER_APPS_FILTER_CACHE_BUILD_REPORTED" => {
-                Some(Self::AtomPackageManagerAppsFilterCacheBuildReported)
-            }
-            "ATOM_PACKAGE_MANAGER_APPS_FILTER_CACHE_UPDATE_REPORTED" => {
-                Some(Self::AtomPackageManagerAppsFilterCacheUpdateReported)
-            }
-            "ATOM_LAUNCHER_IMPRESSION_EVENT" => Some(Self::AtomLauncherImpressionEvent),
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_ALL_DEVICES_SCAN_LATENCY" => {
-                Some(Self::AtomWearMediaOutputSwitcherAllDevicesScanLatency)
-            }
-            "ATOM_WS_WATCH_FACE_EDITED" => Some(Self::AtomWsWatchFaceEdited),
-            "ATOM_WS_WATCH_FACE_FAVORITE_ACTION_REPORTED" => {
-                Some(Self::AtomWsWatchFaceFavoriteActionReported)
-            }
-            "ATOM_WS_WATCH_FACE_SET_ACTION_REPORTED" => {
-                Some(Self::AtomWsWatchFaceSetActionReported)
-            }
-            "ATOM_PACKAGE_UNINSTALLATION_REPORTED" => {
-                Some(Self::AtomPackageUninstallationReported)
-            }
-            "ATOM_GAME_MODE_CHANGED" => Some(Self::AtomGameModeChanged),
-            "ATOM_GAME_MODE_CONFIGURATION_CHANGED" => {
-                Some(Self::AtomGameModeConfigurationChanged)
-            }
-            "ATOM_BEDTIME_MODE_STATE_CHANGED" => Some(Self::AtomBedtimeModeStateChanged),
-            "ATOM_NETWORK_SLICE_SESSION_ENDED" => {
-                Some(Self::AtomNetworkSliceSessionEnded)
-            }
-            "ATOM_NETWORK_SLICE_DAILY_DATA_USAGE_REPORTED" => {
-                Some(Self::AtomNetworkSliceDailyDataUsageReported)
-            }
-            "ATOM_NFC_TAG_TYPE_OCCURRED" => Some(Self::AtomNfcTagTypeOccurred),
-            "ATOM_NFC_AID_CONFLICT_OCCURRED" => Some(Self::AtomNfcAidConflictOccurred),
-            "ATOM_NFC_READER_CONFLICT_OCCURRED" => {
-                Some(Self::AtomNfcReaderConflictOccurred)
-            }
-            "ATOM_WS_TILE_LIST_CHANGED" => Some(Self::AtomWsTileListChanged),
-            "ATOM_GET_TYPE_ACCESSED_WITHOUT_PERMISSION" => {
-                Some(Self::AtomGetTypeAccessedWithoutPermission)
-            }
-            "ATOM_MOBILE_BUNDLED_APP_INFO_GATHERED" => {
-                Some(Self::AtomMobileBundledAppInfoGathered)
-            }
-            "ATOM_WS_WATCH_FACE_COMPLICATION_SET_CHANGED" => {
-                Some(Self::AtomWsWatchFaceComplicationSetChanged)
-            }
-            "ATOM_MEDIA_DRM_CREATED" => Some(Self::AtomMediaDrmCreated),
-            "ATOM_MEDIA_DRM_ERRORED" => Some(Self::AtomMediaDrmErrored),
-            "ATOM_MEDIA_DRM_SESSION_OPENED" => Some(Self::AtomMediaDrmSessionOpened),
-            "ATOM_MEDIA_DRM_SESSION_CLOSED" => Some(Self::AtomMediaDrmSessionClosed),
-            "ATOM_USER_SELECTED_RESOLUTION" => Some(Self::AtomUserSelectedResolution),
-            "ATOM_UNSAFE_INTENT_EVENT_REPORTED" => {
-                Some(Self::AtomUnsafeIntentEventReported)
-            }
-            "ATOM_PERFORMANCE_HINT_SESSION_REPORTED" => {
-                Some(Self::AtomPerformanceHintSessionReported)
-            }
-            "ATOM_MEDIAMETRICS_MIDI_DEVICE_CLOSE_REPORTED" => {
-                Some(Self::AtomMediametricsMidiDeviceCloseReported)
-            }
-            "ATOM_BIOMETRIC_TOUCH_REPORTED" => Some(Self::AtomBiometricTouchReported),
-            "ATOM_HOTWORD_AUDIO_EGRESS_EVENT_REPORTED" => {
-                Some(Self::AtomHotwordAudioEgressEventReported)
-            }
-            "ATOM_LOCATION_ENABLED_STATE_CHANGED" => {
-                Some(Self::AtomLocationEnabledStateChanged)
-            }
-            "ATOM_IME_REQUEST_FINISHED" => Some(Self::AtomImeRequestFinished),
-            "ATOM_USB_COMPLIANCE_WARNINGS_REPORTED" => {
-                Some(Self::AtomUsbComplianceWarningsReported)
-            }
-            "ATOM_APP_SUPPORTED_LOCALES_CHANGED" => {
-                Some(Self::AtomAppSupportedLocalesChanged)
-            }
-            "ATOM_MEDIA_PROVIDER_VOLUME_RECOVERY_REPORTED" => {
-                Some(Self::AtomMediaProviderVolumeRecoveryReported)
-            }
-            "ATOM_BIOMETRIC_PROPERTIES_COLLECTED" => {
-                Some(Self::AtomBiometricPropertiesCollected)
-            }
-            "ATOM_KERNEL_WAKEUP_ATTRIBUTED" => Some(Self::AtomKernelWakeupAttributed),
-            "ATOM_SCREEN_STATE_CHANGED_V2" => Some(Self::AtomScreenStateChangedV2),
-            "ATOM_WS_BACKUP_ACTION_REPORTED" => Some(Self::AtomWsBackupActionReported),
-            "ATOM_WS_RESTORE_ACTION_REPORTED" => Some(Self::AtomWsRestoreActionReported),
-            "ATOM_DEVICE_LOG_ACCESS_EVENT_REPORTED" => {
-                Some(Self::AtomDeviceLogAccessEventReported)
-            }
-            "ATOM_MEDIA_SESSION_UPDATED" => Some(Self::AtomMediaSessionUpdated),
-            "ATOM_WEAR_OOBE_STATE_CHANGED" => Some(Self::AtomWearOobeStateChanged),
-            "ATOM_WS_NOTIFICATION_UPDATED" => Some(Self::AtomWsNotificationUpdated),
-            "ATOM_NETWORK_VALIDATION_FAILURE_STATS_DAILY_REPORTED" => {
-                Some(Self::AtomNetworkValidationFailureStatsDailyReported)
-            }
-            "ATOM_WS_COMPLICATION_TAPPED" => Some(Self::AtomWsComplicationTapped),
-            "ATOM_WS_NOTIFICATION_BLOCKING" => Some(Self::AtomWsNotificationBlocking),
-            "ATOM_WS_NOTIFICATION_BRIDGEMODE_UPDATED" => {
-                Some(Self::AtomWsNotificationBridgemodeUpdated)
-            }
-            "ATOM_WS_NOTIFICATION_DISMISSAL_ACTIONED" => {
-                Some(Self::AtomWsNotificationDismissalActioned)
-            }
-            "ATOM_WS_NOTIFICATION_ACTIONED" => Some(Self::AtomWsNotificationActioned),
-            "ATOM_WS_NOTIFICATION_LATENCY" => Some(Self::AtomWsNotificationLatency),
-            "ATOM_WIFI_BYTES_TRANSFER" => Some(Self::AtomWifiBytesTransfer),
-            "ATOM_WIFI_BYTES_TRANSFER_BY_FG_BG" => {
-                Some(Self::AtomWifiBytesTransferByFgBg)
-            }
-            "ATOM_MOBILE_BYTES_TRANSFER" => Some(Self::AtomMobileBytesTransfer),
-            "ATOM_MOBILE_BYTES_TRANSFER_BY_FG_BG" => {
-                Some(Self::AtomMobileBytesTransferByFgBg)
-            }
-            "ATOM_BLUETOOTH_BYTES_TRANSFER" => Some(Self::AtomBluetoothBytesTransfer),
-            "ATOM_KERNEL_WAKELOCK" => Some(Self::AtomKernelWakelock),
-            "ATOM_SUBSYSTEM_SLEEP_STATE" => Some(Self::AtomSubsystemSleepState),
-            "ATOM_CPU_TIME_PER_UID" => Some(Self::AtomCpuTimePerUid),
-            "ATOM_CPU_TIME_PER_UID_FREQ" => Some(Self::AtomCpuTimePerUidFreq),
-            "ATOM_WIFI_ACTIVITY_INFO" => Some(Self::AtomWifiActivityInfo),
-            "ATOM_MODEM_ACTIVITY_INFO" => Some(Self::AtomModemActivityInfo),
-            "ATOM_BLUETOOTH_ACTIVITY_INFO" => Some(Self::AtomBluetoothActivityInfo),
-            "ATOM_PROCESS_MEMORY_STATE" => Some(Self::AtomProcessMemoryState),
-            "ATOM_SYSTEM_ELAPSED_REALTIME" => Some(Self::AtomSystemElapsedRealtime),
-            "ATOM_SYSTEM_UPTIME" => Some(Self::AtomSystemUptime),
-            "ATOM_CPU_ACTIVE_TIME" => Some(Self::AtomCpuActiveTime),
-            "ATOM_CPU_CLUSTER_TIME" => Some(Self::AtomCpuClusterTime),
-            "ATOM_DISK_SPACE" => Some(Self::AtomDiskSpace),
-            "ATOM_REMAINING_BATTERY_CAPACITY" => Some(Self::AtomRemainingBatteryCapacity),
-            "ATOM_FULL_BATTERY_CAPACITY" => Some(Self::AtomFullBatteryCapacity),
-            "ATOM_TEMPERATURE" => Some(Self::AtomTemperature),
-            "ATOM_BINDER_CALLS" => Some(Self::AtomBinderCalls),
-            "ATOM_BINDER_CALLS_EXCEPTIONS" => Some(Self::AtomBinderCallsExceptions),
-            "ATOM_LOOPER_STATS" => Some(Self::AtomLooperStats),
-            "ATOM_DISK_STATS" => Some(Self::AtomDiskStats),
-            "ATOM_DIRECTORY_USAGE" => Some(Self::AtomDirectoryUsage),
-            "ATOM_APP_SIZE" => Some(Self::AtomAppSize),
-            "ATOM_CATEGORY_SIZE" => Some(Self::AtomCategorySize),
-            "ATOM_PROC_STATS" => Some(Self::AtomProcStats),
-            "ATOM_BATTERY_VOLTAGE" => Some(Self::AtomBatteryVoltage),
-            "ATOM_NUM_FINGERPRINTS_ENROLLED" => Some(Self::AtomNumFingerprintsEnrolled),
-            "ATOM_DISK_IO" => Some(Self::AtomDiskIo),
-            "ATOM_POWER_PROFILE" => Some(Self::AtomPowerProfile),
-            "ATOM_PROC_STATS_PKG_PROC" => Some(Self::AtomProcStatsPkgProc),
-            "ATOM_PROCESS_CPU_TIME" => Some(Self::AtomProcessCpuTime),
-            "ATOM_CPU_TIME_PER_THREAD_FREQ" => Some(Self::AtomCpuTimePerThreadFreq),
-            "ATOM_ON_DEVICE_POWER_MEASUREMENT" => {
-                Some(Self::AtomOnDevicePowerMeasurement)
-            }
-            "ATOM_DEVICE_CALCULATED_POWER_USE" => {
-                Some(Self::AtomDeviceCalculatedPowerUse)
-            }
-            "ATOM_PROCESS_MEMORY_HIGH_WATER_MARK" => {
-                Some(Self::AtomProcessMemoryHighWaterMark)
-            }
-            "ATOM_BATTERY_LEVEL" => Some(Self::AtomBatteryLevel),
-            "ATOM_BUILD_INFORMATION" => Some(Self::AtomBuildInformation),
-            "ATOM_BATTERY_CYCLE_COUNT" => Some(Self::AtomBatteryCycleCount),
-            "ATOM_DEBUG_ELAPSED_CLOCK" => Some(Self::AtomDebugElapsedClock),
-            "ATOM_DEBUG_FAILING_ELAPSED_CLOCK" => {
-                Some(Self::AtomDebugFailingElapsedClock)
-            }
-            "ATOM_NUM_FACES_ENROLLED" => Some(Self::AtomNumFacesEnrolled),
-            "ATOM_ROLE_HOLDER" => Some(Self::AtomRoleHolder),
-            "ATOM_DANGEROUS_PERMISSION_STATE" => Some(Self::AtomDangerousPermissionState),
-            "ATOM_TRAIN_INFO" => Some(Self::AtomTrainInfo),
-            "ATOM_TIME_ZONE_DATA_INFO" => Some(Self::AtomTimeZoneDataInfo),
-            "ATOM_EXTERNAL_STORAGE_INFO" => Some(Self::AtomExternalStorageInfo),
-            "ATOM_GPU_STATS_GLOBAL_INFO" => Some(Self::AtomGpuStatsGlobalInfo),
-            "ATOM_GPU_STATS_APP_INFO" => Some(Self::AtomGpuStatsAppInfo),
-            "ATOM_SYSTEM_ION_HEAP_SIZE" => Some(Self::AtomSystemIonHeapSize),
-            "ATOM_APPS_ON_EXTERNAL_STORAGE_INFO" => {
-                Some(Self::AtomAppsOnExternalStorageInfo)
-            }
-            "ATOM_FACE_SETTINGS" => Some(Self::AtomFaceSettings),
-            "ATOM_COOLING_DEVICE" => Some(Self::AtomCoolingDevice),
-            "ATOM_APP_OPS" => Some(Self::AtomAppOps),
-            "ATOM_PROCESS_SYSTEM_ION_HEAP_SIZE" => {
-                Some(Self::AtomProcessSystemIonHeapSize)
-            }
-            "ATOM_SURFACEFLINGER_STATS_GLOBAL_INFO" => {
-                Some(Self::AtomSurfaceflingerStatsGlobalInfo)
-            }
-            "ATOM_SURFACEFLINGER_STATS_LAYER_INFO" => {
-                Some(Self::AtomSurfaceflingerStatsLayerInfo)
-            }
-            "ATOM_PROCESS_MEMORY_SNAPSHOT" => Some(Self::AtomProcessMemorySnapshot),
-            "ATOM_VMS_CLIENT_STATS" => Some(Self::AtomVmsClientStats),
-            "ATOM_NOTIFICATION_REMOTE_VIEWS" => Some(Self::AtomNotificationRemoteViews),
-            "ATOM_DANGEROUS_PERMISSION_STATE_SAMPLED" => {
-                Some(Self::AtomDangerousPermissionStateSampled)
-            }
-            "ATOM_GRAPHICS_STATS" => Some(Self::AtomGraphicsStats),
-            "ATOM_RUNTIME_APP_OP_ACCESS" => Some(Self::AtomRuntimeAppOpAccess),
-            "ATOM_ION_HEAP_SIZE" => Some(Self::AtomIonHeapSize),
-            "ATOM_PACKAGE_NOTIFICATION_PREFERENCES" => {
-                Some(Self::AtomPackageNotificationPreferences)
-            }
-            "ATOM_PACKAGE_NOTIFICATION_CHANNEL_PREFERENCES" => {
-                Some(Self::AtomPackageNotificationChannelPreferences)
-            }
-            "ATOM_PACKAGE_NOTIFICATION_CHANNEL_GROUP_PREFERENCES" => {
-                Some(Self::AtomPackageNotificationChannelGroupPreferences)
-            }
-            "ATOM_GNSS_STATS" => Some(Self::AtomGnssStats),
-            "ATOM_ATTRIBUTED_APP_OPS" => Some(Self::AtomAttributedAppOps),
-            "ATOM_VOICE_CALL_SESSION" => Some(Self::AtomVoiceCallSession),
-            "ATOM_VOICE_CALL_RAT_USAGE" => Some(Self::AtomVoiceCallRatUsage),
-            "ATOM_SIM_SLOT_STATE" => Some(Self::AtomSimSlotState),
-            "ATOM_SUPPORTED_RADIO_ACCESS_FAMILY" => {
-                Some(Self::AtomSupportedRadioAccessFamily)
-            }
-            "ATOM_SETTING_SNAPSHOT" => Some(Self::AtomSettingSnapshot),
-            "ATOM_BLOB_INFO" => Some(Self::AtomBlobInfo),
-            "ATOM_DATA_USAGE_BYTES_TRANSFER" => Some(Self::AtomDataUsageBytesTransfer),
-            "ATOM_BYTES_TRANSFER_BY_TAG_AND_METERED" => {
-                Some(Self::AtomBytesTransferByTagAndMetered)
-            }
-            "ATOM_DND_MODE_RULE" => Some(Self::AtomDndModeRule),
-            "ATOM_GENERAL_EXTERNAL_STORAGE_ACCESS_STATS" => {
-                Some(Self::AtomGeneralExternalStorageAccessStats)
-            }
-            "ATOM_INCOMING_SMS" => Some(Self::AtomIncomingSms),
-            "ATOM_OUTGOING_SMS" => Some(Self::AtomOutgoingSms),
-            "ATOM_CARRIER_ID_TABLE_VERSION" => Some(Self::AtomCarrierIdTableVersion),
-            "ATOM_DATA_CALL_SESSION" => Some(Self::AtomDataCallSession),
-            "ATOM_CELLULAR_SERVICE_STATE" => Some(Self::AtomCellularServiceState),
-            "ATOM_CELLULAR_DATA_SERVICE_SWITCH" => {
-                Some(Self::AtomCellularDataServiceSwitch)
-            }
-            "ATOM_SYSTEM_MEMORY" => Some(Self::AtomSystemMemory),
-            "ATOM_IMS_REGISTRATION_TERMINATION" => {
-                Some(Self::AtomImsRegistrationTermination)
-            }
-            "ATOM_IMS_REGISTRATION_STATS" => Some(Self::AtomImsRegistrationStats),
-            "ATOM_CPU_TIME_PER_CLUSTER_FREQ" => Some(Self::AtomCpuTimePerClusterFreq),
-            "ATOM_CPU_CYCLES_PER_UID_CLUSTER" => Some(Self::AtomCpuCyclesPerUidCluster),
-            "ATOM_DEVICE_ROTATED_DATA" => Some(Self::AtomDeviceRotatedData),
-            "ATOM_CPU_CYCLES_PER_THREAD_GROUP_CLUSTER" => {
-                Some(Self::AtomCpuCyclesPerThreadGroupCluster)
-            }
-            "ATOM_MEDIA_DRM_ACTIVITY_INFO" => Some(Self::AtomMediaDrmActivityInfo),
-            "ATOM_OEM_MANAGED_BYTES_TRANSFER" => Some(Self::AtomOemManagedBytesTransfer),
-            "ATOM_GNSS_POWER_STATS" => Some(Self::AtomGnssPowerStats),
-            "ATOM_TIME_ZONE_DETECTOR_STATE" => Some(Self::AtomTimeZoneDetectorState),
-            "ATOM_KEYSTORE2_STORAGE_STATS" => Some(Self::AtomKeystore2StorageStats),
-            "ATOM_RKP_POOL_STATS" => Some(Self::AtomRkpPoolStats),
-            "ATOM_PROCESS_DMABUF_MEMORY" => Some(Self::AtomProcessDmabufMemory),
-            "ATOM_PENDING_ALARM_INFO" => Some(Self::AtomPendingAlarmInfo),
-            "ATOM_USER_LEVEL_HIBERNATED_APPS" => Some(Self::AtomUserLevelHibernatedApps),
-            "ATOM_LAUNCHER_LAYOUT_SNAPSHOT" => Some(Self::AtomLauncherLayoutSnapshot),
-            "ATOM_GLOBAL_HIBERNATED_APPS" => Some(Self::AtomGlobalHibernatedApps),
-            "ATOM_INPUT_EVENT_LATENCY_SKETCH" => Some(Self::AtomInputEventLatencySketch),
-            "ATOM_BATTERY_USAGE_STATS_BEFORE_RESET" => {
-                Some(Self::AtomBatteryUsageStatsBeforeReset)
-            }
-            "ATOM_BATTERY_USAGE_STATS_SINCE_RESET" => {
-                Some(Self::AtomBatteryUsageStatsSinceReset)
-            }
-            "ATOM_BATTERY_USAGE_STATS_SINCE_RESET_USING_POWER_PROFILE_MODEL" => {
-                Some(Self::AtomBatteryUsageStatsSinceResetUsingPowerProfileModel)
-            }
-            "ATOM_INSTALLED_INCREMENTAL_PACKAGE" => {
-                Some(Self::AtomInstalledIncrementalPackage)
-            }
-            "ATOM_TELEPHONY_NETWORK_REQUESTS" => Some(Self::AtomTelephonyNetworkRequests),
-            "ATOM_APP_SEARCH_STORAGE_INFO" => Some(Self::AtomAppSearchStorageInfo),
-            "ATOM_VMSTAT" => Some(Self::AtomVmstat),
-            "ATOM_KEYSTORE2_KEY_CREATION_WITH_GENERAL_INFO" => {
-                Some(Self::AtomKeystore2KeyCreationWithGeneralInfo)
-            }
-            "ATOM_KEYSTORE2_KEY_CREATION_WITH_AUTH_INFO" => {
-                Some(Self::AtomKeystore2KeyCreationWithAuthInfo)
-            }
-            "ATOM_KEYSTORE2_KEY_CREATION_WITH_PURPOSE_AND_MODES_INFO" => {
-                Some(Self::AtomKeystore2KeyCreationWithPurposeAndModesInfo)
-            }
-            "ATOM_KEYSTORE2_ATOM_WITH_OVERFLOW" => {
-                Some(Self::AtomKeystore2AtomWithOverflow)
-            }
-            "ATOM_KEYSTORE2_KEY_OPERATION_WITH_PURPOSE_AND_MODES_INFO" => {
-                Some(Self::AtomKeystore2KeyOperationWithPurposeAndModesInfo)
-            }
-            "ATOM_KEYSTORE2_KEY_OPERATION_WITH_GENERAL_INFO" => {
-                Some(Self::AtomKeystore2KeyOperationWithGeneralInfo)
-            }
-            "ATOM_RKP_ERROR_STATS" => Some(Self::AtomRkpErrorStats),
-            "ATOM_KEYSTORE2_CRASH_STATS" => Some(Self::AtomKeystore2CrashStats),
-            "ATOM_VENDOR_APEX_INFO" => Some(Self::AtomVendorApexInfo),
-            "ATOM_ACCESSIBILITY_SHORTCUT_STATS" => {
-                Some(Self::AtomAccessibilityShortcutStats)
-            }
-            "ATOM_ACCESSIBILITY_FLOATING_MENU_STATS" => {
-                Some(Self::AtomAccessibilityFloatingMenuStats)
-            }
-            "ATOM_DATA_USAGE_BYTES_TRANSFER_V2" => {
-                Some(Self::AtomDataUsageBytesTransferV2)
-            }
-            "ATOM_MEDIA_CAPABILITIES" => Some(Self::AtomMediaCapabilities),
-            "ATOM_CAR_WATCHDOG_SYSTEM_IO_USAGE_SUMMARY" => {
-                Some(Self::AtomCarWatchdogSystemIoUsageSummary)
-            }
-            "ATOM_CAR_WATCHDOG_UID_IO_USAGE_SUMMARY" => {
-                Some(Self::AtomCarWatchdogUidIoUsageSummary)
-            }
-            "ATOM_IMS_REGISTRATION_FEATURE_TAG_STATS" => {
-                Some(Self::AtomImsRegistrationFeatureTagStats)
-            }
-            "ATOM_RCS_CLIENT_PROVISIONING_STATS" => {
-                Some(Self::AtomRcsClientProvisioningStats)
-            }
-            "ATOM_RCS_ACS_PROVISIONING_STATS" => Some(Self::AtomRcsAcsProvisioningStats),
-            "ATOM_SIP_DELEGATE_STATS" => Some(Self::AtomSipDelegateStats),
-            "ATOM_SIP_TRANSPORT_FEATURE_TAG_STATS" => {
-                Some(Self::AtomSipTransportFeatureTagStats)
-            }
-            "ATOM_SIP_MESSAGE_RESPONSE" => Some(Self::AtomSipMessageResponse),
-            "ATOM_SIP_TRANSPORT_SESSION" => Some(Self::AtomSipTransportSession),
-            "ATOM_IMS_DEDICATED_BEARER_LISTENER_EVENT" => {
-                Some(Self::AtomImsDedicatedBearerListenerEvent)
-            }
-            "ATOM_IMS_DEDICATED_BEARER_EVENT" => Some(Self::AtomImsDedicatedBearerEvent),
-            "ATOM_IMS_REGISTRATION_SERVICE_DESC_STATS" => {
-                Some(Self::AtomImsRegistrationServiceDescStats)
-            }
-            "ATOM_UCE_EVENT_STATS" => Some(Self::AtomUceEventStats),
-            "ATOM_PRESENCE_NOTIFY_EVENT" => Some(Self::AtomPresenceNotifyEvent),
-            "ATOM_GBA_EVENT" => Some(Self::AtomGbaEvent),
-            "ATOM_PER_SIM_STATUS" => Some(Self::AtomPerSimStatus),
-            "ATOM_GPU_WORK_PER_UID" => Some(Self::AtomGpuWorkPerUid),
-            "ATOM_PERSISTENT_URI_PERMISSIONS_AMOUNT_PER_PACKAGE" => {
-                Some(Self::AtomPersistentUriPermissionsAmountPerPackage)
-            }
-            "ATOM_SIGNED_PARTITION_INFO" => Some(Self::AtomSignedPartitionInfo),
-            "ATOM_PINNED_FILE_SIZES_PER_PACKAGE" => {
-                Some(Self::AtomPinnedFileSizesPerPackage)
-            }
-            "ATOM_PENDING_INTENTS_PER_PACKAGE" => {
-                Some(Self::AtomPendingIntentsPerPackage)
-            }
-            "ATOM_USER_INFO" => Some(Self::AtomUserInfo),
-            "ATOM_TELEPHONY_NETWORK_REQUESTS_V2" => {
-                Some(Self::AtomTelephonyNetworkRequestsV2)
-            }
-            "ATOM_DEVICE_TELEPHONY_PROPERTIES" => {
-                Some(Self::AtomDeviceTelephonyProperties)
-            }
-            "ATOM_REMOTE_KEY_PROVISIONING_ERROR_COUNTS" => {
-                Some(Self::AtomRemoteKeyProvisioningErrorCounts)
-            }
-            "ATOM_SAFETY_STATE" => Some(Self::AtomSafetyState),
-            "ATOM_INCOMING_MMS" => Some(Self::AtomIncomingMms),
-            "ATOM_OUTGOING_MMS" => Some(Self::AtomOutgoingMms),
-            "ATOM_MULTI_USER_INFO" => Some(Self::AtomMultiUserInfo),
-            "ATOM_NETWORK_BPF_MAP_INFO" => Some(Self::AtomNetworkBpfMapInfo),
-            "ATOM_OUTGOING_SHORT_CODE_SMS" => Some(Self::AtomOutgoingShortCodeSms),
-            "ATOM_CONNECTIVITY_STATE_SAMPLE" => Some(Self::AtomConnectivityStateSample),
-            "ATOM_NETWORK_SELECTION_REMATCH_REASONS_INFO" => {
-                Some(Self::AtomNetworkSelectionRematchReasonsInfo)
-            }
-            "ATOM_GAME_MODE_INFO" => Some(Self::AtomGameModeInfo),
-            "ATOM_GAME_MODE_CONFIGURATION" => Some(Self::AtomGameModeConfiguration),
-            "ATOM_GAME_MODE_LISTENER" => Some(Self::AtomGameModeListener),
-            "ATOM_NETWORK_SLICE_REQUEST_COUNT" => {
-                Some(Self::AtomNetworkSliceRequestCount)
-            }
-            "ATOM_WS_TILE_SNAPSHOT" => Some(Self::AtomWsTileSnapshot),
-            "ATOM_WS_ACTIVE_WATCH_FACE_COMPLICATION_SET_SNAPSHOT" => {
-                Some(Self::AtomWsActiveWatchFaceComplicationSetSnapshot)
-            }
-            "ATOM_PROCESS_STATE" => Some(Self::AtomProcessState),
-            "ATOM_PROCESS_ASSOCIATION" => Some(Self::AtomProcessAssociation),
-            "ATOM_ADPF_SYSTEM_COMPONENT_INFO" => Some(Self::AtomAdpfSystemComponentInfo),
-            "ATOM_NOTIFICATION_MEMORY_USE" => Some(Self::AtomNotificationMemoryUse),
-            "ATOM_HDR_CAPABILITIES" => Some(Self::AtomHdrCapabilities),
-            "ATOM_WS_FAVOURITE_WATCH_FACE_LIST_SNAPSHOT" => {
-                Some(Self::AtomWsFavouriteWatchFaceListSnapshot)
-            }
-            "ATOM_WIFI_AWARE_NDP_REPORTED" => Some(Self::AtomWifiAwareNdpReported),
-            "ATOM_WIFI_AWARE_ATTACH_REPORTED" => Some(Self::AtomWifiAwareAttachReported),
-            "ATOM_WIFI_SELF_RECOVERY_TRIGGERED" => {
-                Some(Self::AtomWifiSelfRecoveryTriggered)
-            }
-            "ATOM_SOFT_AP_STARTED" => Some(Self::AtomSoftApStarted),
-            "ATOM_SOFT_AP_STOPPED" => Some(Self::AtomSoftApStopped),
-            "ATOM_WIFI_LOCK_RELEASED" => Some(Self::AtomWifiLockReleased),
-            "ATOM_WIFI_LOCK_DEACTIVATED" => Some(Self::AtomWifiLockDeactivated),
-            "ATOM_WIFI_CONFIG_SAVED" => Some(Self::AtomWifiConfigSaved),
-            "ATOM_WIFI_AWARE_RESOURCE_USING_CHANGED" => {
-                Some(Self::AtomWifiAwareResourceUsingChanged)
-            }
-            "ATOM_WIFI_AWARE_HAL_API_CALLED" => Some(Self::AtomWifiAwareHalApiCalled),
-            "ATOM_WIFI_LOCAL_ONLY_REQUEST_RECEIVED" => {
-                Some(Self::AtomWifiLocalOnlyRequestReceived)
-            }
-            "ATOM_WIFI_LOCAL_ONLY_REQUEST_SCAN_TRIGGERED" => {
-                Some(Self::AtomWifiLocalOnlyRequestScanTriggered)
-            }
-            "ATOM_WIFI_THREAD_TASK_EXECUTED" => Some(Self::AtomWifiThreadTaskExecuted),
-            "ATOM_WIFI_STATE_CHANGED" => Some(Self::AtomWifiStateChanged),
-            "ATOM_PNO_SCAN_STARTED" => Some(Self::AtomPnoScanStarted),
-            "ATOM_PNO_SCAN_STOPPED" => Some(Self::AtomPnoScanStopped),
-            "ATOM_WIFI_IS_UNUSABLE_REPORTED" => Some(Self::AtomWifiIsUnusableReported),
-            "ATOM_WIFI_AP_CAPABILITIES_REPORTED" => {
-                Some(Self::AtomWifiApCapabilitiesReported)
-            }
-            "ATOM_SOFT_AP_STATE_CHANGED" => Some(Self::AtomSoftApStateChanged),
-            "ATOM_SCORER_PREDICTION_RESULT_REPORTED" => {
-                Some(Self::AtomScorerPredictionResultReported)
-            }
-            "ATOM_WIFI_AWARE_CAPABILITIES" => Some(Self::AtomWifiAwareCapabilities),
-            "ATOM_WIFI_MODULE_INFO" => Some(Self::AtomWifiModuleInfo),
-            "ATOM_WIFI_SETTING_INFO" => Some(Self::AtomWifiSettingInfo),
-            "ATOM_WIFI_COMPLEX_SETTING_INFO" => Some(Self::AtomWifiComplexSettingInfo),
-            "ATOM_WIFI_CONFIGURED_NETWORK_INFO" => {
-                Some(Self::AtomWifiConfiguredNetworkInfo)
-            }
-            "ATOM_WEAR_POWER_MENU_OPENED" => Some(Self::AtomWearPowerMenuOpened),
-            "ATOM_WEAR_ASSISTANT_OPENED" => Some(Self::AtomWearAssistantOpened),
-            "ATOM_FIRST_OVERLAY_STATE_CHANGED" => {
-                Some(Self::AtomFirstOverlayStateChanged)
-            }
-            "ATOM_WS_WEAR_TIME_SESSION" => Some(Self::AtomWsWearTimeSession),
-            "ATOM_WS_INCOMING_CALL_ACTION_REPORTED" => {
-                Some(Self::AtomWsIncomingCallActionReported)
-            }
-            "ATOM_WS_CALL_DISCONNECTION_REPORTED" => {
-                Some(Self::AtomWsCallDisconnectionReported)
-            }
-            "ATOM_WS_CALL_DURATION_REPORTED" => Some(Self::AtomWsCallDurationReported),
-            "ATOM_WS_CALL_USER_EXPERIENCE_LATENCY_REPORTED" => {
-                Some(Self::AtomWsCallUserExperienceLatencyReported)
-            }
-            "ATOM_WS_CALL_INTERACTION_REPORTED" => {
-                Some(Self::AtomWsCallInteractionReported)
-            }
-            "ATOM_WS_ON_BODY_STATE_CHANGED" => Some(Self::AtomWsOnBodyStateChanged),
-            "ATOM_WS_WATCH_FACE_RESTRICTED_COMPLICATIONS_IMPACTED" => {
-                Some(Self::AtomWsWatchFaceRestrictedComplicationsImpacted)
-            }
-            "ATOM_WS_WATCH_FACE_DEFAULT_RESTRICTED_COMPLICATIONS_REMOVED" => {
-                Some(Self::AtomWsWatchFaceDefaultRestrictedComplicationsRemoved)
-            }
-            "ATOM_WS_COMPLICATIONS_IMPACTED_NOTIFICATION_EVENT_REPORTED" => {
-                Some(Self::AtomWsComplicationsImpactedNotificationEventReported)
-            }
-            "ATOM_WS_REMOTE_EVENT_USAGE_REPORTED" => {
-                Some(Self::AtomWsRemoteEventUsageReported)
-            }
-            "ATOM_WS_NOTIFICATION_MANAGED_DISMISSAL_SYNC" => {
-                Some(Self::AtomWsNotificationManagedDismissalSync)
-            }
-            "ATOM_WS_BUGREPORT_EVENT_REPORTED" => {
-                Some(Self::AtomWsBugreportEventReported)
-            }
-            "ATOM_WS_STANDALONE_MODE_SNAPSHOT" => {
-                Some(Self::AtomWsStandaloneModeSnapshot)
-            }
-            "ATOM_WS_FAVORITE_WATCH_FACE_SNAPSHOT" => {
-                Some(Self::AtomWsFavoriteWatchFaceSnapshot)
-            }
-            "ATOM_WS_PHOTOS_WATCH_FACE_FEATURE_SNAPSHOT" => {
-                Some(Self::AtomWsPhotosWatchFaceFeatureSnapshot)
-            }
-            "ATOM_WS_WATCH_FACE_CUSTOMIZATION_SNAPSHOT" => {
-                Some(Self::AtomWsWatchFaceCustomizationSnapshot)
-            }
-            "ATOM_WEAR_ADAPTIVE_SUSPEND_STATS_REPORTED" => {
-                Some(Self::AtomWearAdaptiveSuspendStatsReported)
-            }
-            "ATOM_WEAR_POWER_ANOMALY_SERVICE_OPERATIONAL_STATS_REPORTED" => {
-                Some(Self::AtomWearPowerAnomalyServiceOperationalStatsReported)
-            }
-            "ATOM_WEAR_POWER_ANOMALY_SERVICE_EVENT_STATS_REPORTED" => {
-                Some(Self::AtomWearPowerAnomalyServiceEventStatsReported)
-            }
-            "ATOM_WEAR_TIME_SYNC_REQUESTED" => Some(Self::AtomWearTimeSyncRequested),
-            "ATOM_WEAR_TIME_UPDATE_STARTED" => Some(Self::AtomWearTimeUpdateStarted),
-            "ATOM_WEAR_TIME_SYNC_ATTEMPT_COMPLETED" => {
-                Some(Self::AtomWearTimeSyncAttemptCompleted)
-            }
-            "ATOM_WEAR_TIME_CHANGED" => Some(Self::AtomWearTimeChanged),
-            "ATOM_WEAR_SETUP_WIZARD_DEVICE_STATUS_REPORTED" => {
-                Some(Self::AtomWearSetupWizardDeviceStatusReported)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_PAIRING_COMPLETED" => {
-                Some(Self::AtomWearSetupWizardPairingCompleted)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_CONNECTION_ESTABLISHED" => {
-                Some(Self::AtomWearSetupWizardConnectionEstablished)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_CHECKIN_COMPLETED" => {
-                Some(Self::AtomWearSetupWizardCheckinCompleted)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_COMPANION_TIME_REPORTED" => {
-                Some(Self::AtomWearSetupWizardCompanionTimeReported)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_STATUS_REPORTED" => {
-                Some(Self::AtomWearSetupWizardStatusReported)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_HEARTBEAT_REPORTED" => {
-                Some(Self::AtomWearSetupWizardHeartbeatReported)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_FRP_TRIGGERED" => {
-                Some(Self::AtomWearSetupWizardFrpTriggered)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_SYSTEM_UPDATE_TRIGGERED" => {
-                Some(Self::AtomWearSetupWizardSystemUpdateTriggered)
-            }
-            "ATOM_WEAR_SETUP_WIZARD_PHONE_SWITCH_TRIGGERED" => {
-                Some(Self::AtomWearSetupWizardPhoneSwitchTriggered)
-            }
-            "ATOM_RENDERER_INITIALIZED" => Some(Self::AtomRendererInitialized),
-            "ATOM_SCHEMA_VERSION_RECEIVED" => Some(Self::AtomSchemaVersionReceived),
-            "ATOM_LAYOUT_INSPECTED" => Some(Self::AtomLayoutInspected),
-            "ATOM_LAYOUT_EXPRESSION_INSPECTED" => {
-                Some(Self::AtomLayoutExpressionInspected)
-            }
-            "ATOM_LAYOUT_ANIMATIONS_INSPECTED" => {
-                Some(Self::AtomLayoutAnimationsInspected)
-            }
-            "ATOM_MATERIAL_COMPONENTS_INSPECTED" => {
-                Some(Self::AtomMaterialComponentsInspected)
-            }
-            "ATOM_TILE_REQUESTED" => Some(Self::AtomTileRequested),
-            "ATOM_STATE_RESPONSE_RECEIVED" => Some(Self::AtomStateResponseReceived),
-            "ATOM_TILE_RESPONSE_RECEIVED" => Some(Self::AtomTileResponseReceived),
-            "ATOM_INFLATION_FINISHED" => Some(Self::AtomInflationFinished),
-            "ATOM_INFLATION_FAILED" => Some(Self::AtomInflationFailed),
-            "ATOM_IGNORED_INFLATION_FAILURES_REPORTED" => {
-                Some(Self::AtomIgnoredInflationFailuresReported)
-            }
-            "ATOM_DRAWABLE_RENDERED" => Some(Self::AtomDrawableRendered),
-            "ATOM_WEAR_MODE_STATE_CHANGED" => Some(Self::AtomWearModeStateChanged),
-            "ATOM_MEDIA_ACTION_REPORTED" => Some(Self::AtomMediaActionReported),
-            "ATOM_MEDIA_CONTROLS_LAUNCHED" => Some(Self::AtomMediaControlsLaunched),
-            "ATOM_MEDIA_SESSION_STATE_CHANGED" => {
-                Some(Self::AtomMediaSessionStateChanged)
-            }
-            "ATOM_MEDIA_CONTROL_API_USAGE_REPORTED" => {
-                Some(Self::AtomMediaControlApiUsageReported)
-            }
-            "ATOM_MEDIA_SUBSCRIPTION_CHANGED" => Some(Self::AtomMediaSubscriptionChanged),
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_DEVICE_SCAN_API_LATENCY" => {
-                Some(Self::AtomWearMediaOutputSwitcherDeviceScanApiLatency)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_SASS_DEVICE_UNAVAILABLE" => {
-                Some(Self::AtomWearMediaOutputSwitcherSassDeviceUnavailable)
-            }
-            "ATOM_WEAR_MEDIA_OUTPUT_SWITCHER_FASTPAIR_API_TIMEOUT" => {
-                Some(Self::AtomWearMediaOutputSwitcherFastpairApiTimeout)
-            }
-            "ATOM_MEDIATOR_UPDATED" => Some(Self::AtomMediatorUpdated),
-            "ATOM_SYSPROXY_BLUETOOTH_BYTES_TRANSFER" => {
-                Some(Self::AtomSysproxyBluetoothBytesTransfer)
-            }
-            "ATOM_SYSPROXY_CONNECTION_UPDATED" => {
-                Some(Self::AtomSysproxyConnectionUpdated)
-            }
-            "ATOM_WEAR_COMPANION_CONNECTION_STATE" => {
-                Some(Self::AtomWearCompanionConnectionState)
-            }
-            "ATOM_SYSPROXY_SERVICE_STATE_UPDATED" => {
-                Some(Self::AtomSysproxyServiceStateUpdated)
-            }
-            "ATOM_UWB_ACTIVITY_INFO" => Some(Self::AtomUwbActivityInfo),
-            "ATOM_TEST_UPROBESTATS_ATOM_REPORTED" => {
-                Some(Self::AtomTestUprobestatsAtomReported)
-            }
-            "ATOM_TV_LOW_POWER_STANDBY_POLICY" => Some(Self::AtomTvLowPowerStandbyPolicy),
-            "ATOM_EXTERNAL_TV_INPUT_EVENT" => Some(Self::AtomExternalTvInputEvent),
-            "ATOM_BOOT_INTEGRITY_INFO_REPORTED" => {
-                Some(Self::AtomBootIntegrityInfoReported)
-            }
-            "ATOM_THREADNETWORK_TELEMETRY_DATA_REPORTED" => {
-                Some(Self::AtomThreadnetworkTelemetryDataReported)
-            }
-            "ATOM_THREADNETWORK_TOPO_ENTRY_REPEATED" => {
-                Some(Self::AtomThreadnetworkTopoEntryRepeated)
-            }
-            "ATOM_THREADNETWORK_DEVICE_INFO_REPORTED" => {
-                Some(Self::AtomThreadnetworkDeviceInfoReported)
-            }
-            "ATOM_CELLULAR_RADIO_POWER_STATE_CHANGED" => {
-                Some(Self::AtomCellularRadioPowerStateChanged)
-            }
-            "ATOM_EMERGENCY_NUMBERS_INFO" => Some(Self::AtomEmergencyNumbersInfo),
-            "ATOM_DATA_NETWORK_VALIDATION" => Some(Self::AtomDataNetworkValidation),
-            "ATOM_DATA_RAT_STATE_CHANGED" => Some(Self::AtomDataRatStateChanged),
-            "ATOM_CONNECTED_CHANNEL_CHANGED" => Some(Self::AtomConnectedChannelChanged),
-            "ATOM_CELLULAR_IDENTIFIER_DISCLOSED" => {
-                Some(Self::AtomCellularIdentifierDisclosed)
-            }
-            "ATOM_SATELLITE_CONTROLLER" => Some(Self::AtomSatelliteController),
-            "ATOM_SATELLITE_SESSION" => Some(Self::AtomSatelliteSession),
-            "ATOM_SATELLITE_INCOMING_DATAGRAM" => {
-                Some(Self::AtomSatelliteIncomingDatagram)
-            }
-            "ATOM_SATELLITE_OUTGOING_DATAGRAM" => {
-                Some(Self::AtomSatelliteOutgoingDatagram)
-            }
-            "ATOM_SATELLITE_PROVISION" => Some(Self::AtomSatelliteProvision),
-            "ATOM_SATELLITE_SOS_MESSAGE_RECOMMENDER" => {
-                Some(Self::AtomSatelliteSosMessageRecommender)
-            }
-            "ATOM_CARRIER_ROAMING_SATELLITE_SESSION" => {
-                Some(Self::AtomCarrierRoamingSatelliteSession)
-            }
-            "ATOM_CARRIER_ROAMING_SATELLITE_CONTROLLER_STATS" => {
-                Some(Self::AtomCarrierRoamingSatelliteControllerStats)
-            }
-            "ATOM_CONTROLLER_STATS_PER_PACKAGE" => {
-                Some(Self::AtomControllerStatsPerPackage)
-            }
-            "ATOM_SATELLITE_ENTITLEMENT" => Some(Self::AtomSatelliteEntitlement),
-            "ATOM_SATELLITE_CONFIG_UPDATER" => Some(Self::AtomSatelliteConfigUpdater),
-            "ATOM_SATELLITE_ACCESS_CONTROLLER" => {
-                Some(Self::AtomSatelliteAccessController)
-            }
-            "ATOM_QUALIFIED_RAT_LIST_CHANGED" => Some(Self::AtomQualifiedRatListChanged),
-            "ATOM_QNS_IMS_CALL_DROP_STATS" => Some(Self::AtomQnsImsCallDropStats),
-            "ATOM_QNS_FALLBACK_RESTRICTION_CHANGED" => {
-                Some(Self::AtomQnsFallbackRestrictionChanged)
-            }
-            "ATOM_QNS_RAT_PREFERENCE_MISMATCH_INFO" => {
-                Some(Self::AtomQnsRatPreferenceMismatchInfo)
-            }
-            "ATOM_QNS_HANDOVER_TIME_MILLIS" => Some(Self::AtomQnsHandoverTimeMillis),
-            "ATOM_QNS_HANDOVER_PINGPONG" => Some(Self::AtomQnsHandoverPingpong),
-            "ATOM_IWLAN_UNDERLYING_NETWORK_VALIDATION_RESULT_REPORTED" => {
-                Some(Self::AtomIwlanUnderlyingNetworkValidationResultReported)
-            }
-            "ATOM_EMERGENCY_NUMBER_DIALED" => Some(Self::AtomEmergencyNumberDialed),
-            "ATOM_CALL_STATS" => Some(Self::AtomCallStats),
-            "ATOM_CALL_AUDIO_ROUTE_STATS" => Some(Self::AtomCallAudioRouteStats),
-            "ATOM_TELECOM_API_STATS" => Some(Self::AtomTelecomApiStats),
-            "ATOM_TELECOM_ERROR_STATS" => Some(Self::AtomTelecomErrorStats),
-            "ATOM_LOCKSCREEN_SHORTCUT_SELECTED" => {
-                Some(Self::AtomLockscreenShortcutSelected)
-            }
-            "ATOM_LOCKSCREEN_SHORTCUT_TRIGGERED" => {
-                Some(Self::AtomLockscreenShortcutTriggered)
-            }
-            "ATOM_LAUNCHER_IMPRESSION_EVENT_V2" => {
-                Some(Self::AtomLauncherImpressionEventV2)
-            }
-            "ATOM_DISPLAY_SWITCH_LATENCY_TRACKED" => {
-                Some(Self::AtomDisplaySwitchLatencyTracked)
-            }
-            "ATOM_NOTIFICATION_LISTENER_SERVICE" => {
-                Some(Self::AtomNotificationListenerService)
-            }
-            "ATOM_NAV_HANDLE_TOUCH_POINTS" => Some(Self::AtomNavHandleTouchPoints),
-            "ATOM_COMMUNAL_HUB_WIDGET_EVENT_REPORTED" => {
-                Some(Self::AtomCommunalHubWidgetEventReported)
-            }
-            "ATOM_PERIPHERAL_TUTORIAL_LAUNCHED" => {
-                Some(Self::AtomPeripheralTutorialLaunched)
-            }
-            "ATOM_CONTEXTUAL_EDUCATION_TRIGGERED" => {
-                Some(Self::AtomContextualEducationTriggered)
-            }
-            "ATOM_COMMUNAL_HUB_SNAPSHOT" => Some(Self::AtomCommunalHubSnapshot),
-            "ATOM_TEST_EXTENSION_ATOM_REPORTED" => {
-                Some(Self::AtomTestExtensionAtomReported)
-            }
-            "ATOM_TEST_RESTRICTED_ATOM_REPORTED" => {
-                Some(Self::AtomTestRestrictedAtomReported)
-            }
-            "ATOM_STATS_SOCKET_LOSS_REPORTED" => Some(Self::AtomStatsSocketLossReported),
-            "ATOM_SETTINGS_SPA_REPORTED" => Some(Self::AtomSettingsSpaReported),
-            "ATOM_SELINUX_AUDIT_LOG" => Some(Self::AtomSelinuxAuditLog),
-            "ATOM_SANDBOX_API_CALLED" => Some(Self::AtomSandboxApiCalled),
-            "ATOM_SANDBOX_ACTIVITY_EVENT_OCCURRED" => {
-                Some(Self::AtomSandboxActivityEventOccurred)
-            }
-            "ATOM_SDK_SANDBOX_RESTRICTED_ACCESS_IN_SESSION" => {
-                Some(Self::AtomSdkSandboxRestrictedAccessInSession)
-            }
-            "ATOM_SANDBOX_SDK_STORAGE" => Some(Self::AtomSandboxSdkStorage),
-            "ATOM_RKPD_POOL_STATS" => Some(Self::AtomRkpdPoolStats),
-            "ATOM_RKPD_CLIENT_OPERATION" => Some(Self::AtomRkpdClientOperation),
-            "ATOM_RANGING_SESSION_CONFIGURED" => Some(Self::AtomRangingSessionConfigured),
-            "ATOM_RANGING_SESSION_STARTED" => Some(Self::AtomRangingSessionStarted),
-            "ATOM_RANGING_SESSION_CLOSED" => Some(Self::AtomRangingSessionClosed),
-            "ATOM_RANGING_TECHNOLOGY_STARTED" => Some(Self::AtomRangingTechnologyStarted),
-            "ATOM_RANGING_TECHNOLOGY_STOPPED" => Some(Self::AtomRangingTechnologyStopped),
-            "ATOM_MEDIA_PROVIDER_DATABASE_ROLLBACK_REPORTED" => {
-                Some(Self::AtomMediaProviderDatabaseRollbackReported)
-            }
-            "ATOM_BACKUP_SETUP_STATUS_REPORTED" => {
-                Some(Self::AtomBackupSetupStatusReported)
-            }
-            "ATOM_SCREEN_OFF_REPORTED" => Some(Self::AtomScreenOffReported),
-            "ATOM_SCREEN_TIMEOUT_OVERRIDE_REPORTED" => {
-                Some(Self::AtomScreenTimeoutOverrideReported)
-            }
-            "ATOM_SCREEN_INTERACTIVE_SESSION_REPORTED" => {
-                Some(Self::AtomScreenInteractiveSessionReported)
-            }
-            "ATOM_SCREEN_DIM_REPORTED" => Some(Self::AtomScreenDimReported),
-            "ATOM_ATOM_9999" => Some(Self::AtomAtom9999),
-            "ATOM_ATOM_99999" => Some(Self::AtomAtom99999),
-            "ATOM_PHOTOPICKER_SESSION_INFO_REPORTED" => {
-                Some(Self::AtomPhotopickerSessionInfoReported)
-            }
-            "ATOM_PHOTOPICKER_API_INFO_REPORTED" => {
-                Some(Self::AtomPhotopickerApiInfoReported)
-            }
-            "ATOM_PHOTOPICKER_UI_EVENT_LOGGED" => {
-                Some(Self::AtomPhotopickerUiEventLogged)
-            }
-            "ATOM_PHOTOPICKER_MEDIA_ITEM_STATUS_REPORTED" => {
-                Some(Self::AtomPhotopickerMediaItemStatusReported)
-            }
-            "ATOM_PHOTOPICKER_PREVIEW_INFO_LOGGED" => {
-                Some(Self::AtomPhotopickerPreviewInfoLogged)
-            }
-            "ATOM_PHOTOPICKER_MENU_INTERACTION_LOGGED" => {
-                Some(Self::AtomPhotopickerMenuInteractionLogged)
-            }
-            "ATOM_PHOTOPICKER_BANNER_INTERACTION_LOGGED" => {
-                Some(Self::AtomPhotopickerBannerInteractionLogged)
-            }
-            "ATOM_PHOTOPICKER_MEDIA_LIBRARY_INFO_LOGGED" => {
-                Some(Self::AtomPhotopickerMediaLibraryInfoLogged)
-            }
-            "ATOM_PHOTOPICKER_PAGE_INFO_LOGGED" => {
-                Some(Self::AtomPhotopickerPageInfoLogged)
-            }
-            "ATOM_PHOTOPICKER_MEDIA_GRID_SYNC_INFO_REPORTED" => {
-                Some(Self::AtomPhotopickerMediaGridSyncInfoReported)
-            }
-            "ATOM_PHOTOPICKER_ALBUM_SYNC_INFO_REPORTED" => {
-                Some(Self::AtomPhotopickerAlbumSyncInfoReported)
-            }
-            "ATOM_PHOTOPICKER_SEARCH_INFO_REPORTED" => {
-                Some(Self::AtomPhotopickerSearchInfoReported)
-            }
-            "ATOM_SEARCH_DATA_EXTRACTION_DETAILS_REPORTED" => {
-                Some(Self::AtomSearchDataExtractionDetailsReported)
-            }
-            "ATOM_EMBEDDED_PHOTOPICKER_INFO_REPORTED" => {
-                Some(Self::AtomEmbeddedPhotopickerInfoReported)
-            }
-            "ATOM_PERMISSION_RATIONALE_DIALOG_VIEWED" => {
-                Some(Self::AtomPermissionRationaleDialogViewed)
-            }
-            "ATOM_PERMISSION_RATIONALE_DIALOG_ACTION_REPORTED" => {
-                Some(Self::AtomPermissionRationaleDialogActionReported)
-            }
-            "ATOM_APP_DATA_SHARING_UPDATES_NOTIFICATION_INTERACTION" => {
-                Some(Self::AtomAppDataSharingUpdatesNotificationInteraction)
-            }
-            "ATOM_APP_DATA_SHARING_UPDATES_FRAGMENT_VIEWED" => {
-                Some(Self::AtomAppDataSharingUpdatesFragmentViewed)
-            }
-            "ATOM_APP_DATA_SHARING_UPDATES_FRAGMENT_ACTION_REPORTED" => {
-                Some(Self::AtomAppDataSharingUpdatesFragmentActionReported)
-            }
-            "ATOM_ENHANCED_CONFIRMATION_DIALOG_RESULT_REPORTED" => {
-                Some(Self::AtomEnhancedConfirmationDialogResultReported)
-            }
-            "ATOM_ENHANCED_CONFIRMATION_RESTRICTION_CLEARED" => {
-                Some(Self::AtomEnhancedConfirmationRestrictionCleared)
-            }
-            "ATOM_PRESSURE_STALL_INFORMATION" => Some(Self::AtomPressureStallInformation),
-            "ATOM_PDF_LOAD_REPORTED" => Some(Self::AtomPdfLoadReported),
-            "ATOM_PDF_API_USAGE_REPORTED" => Some(Self::AtomPdfApiUsageReported),
-            "ATOM_PDF_SEARCH_REPORTED" => Some(Self::AtomPdfSearchReported),
-            "ATOM_COMPONENT_STATE_CHANGED_REPORTED" => {
-                Some(Self::AtomComponentStateChangedReported)
-            }
-            "ATOM_ONDEVICEPERSONALIZATION_API_CALLED" => {
-                Some(Self::AtomOndevicepersonalizationApiCalled)
-            }
-            "ATOM_ONDEVICEPERSONALIZATION_TRACE_EVENT" => {
-                Some(Self::AtomOndevicepersonalizationTraceEvent)
-            }
-            "ATOM_NFC_OBSERVE_MODE_STATE_CHANGED" => {
-                Some(Self::AtomNfcObserveModeStateChanged)
-            }
-            "ATOM_NFC_FIELD_CHANGED" => Some(Self::AtomNfcFieldChanged),
-            "ATOM_NFC_POLLING_LOOP_NOTIFICATION_REPORTED" => {
-                Some(Self::AtomNfcPollingLoopNotificationReported)
-            }
-            "ATOM_NFC_PROPRIETARY_CAPABILITIES_REPORTED" => {
-                Some(Self::AtomNfcProprietaryCapabilitiesReported)
-            }
-            "ATOM_NFC_EXIT_FRAME_TABLE_CHANGED" => {
-                Some(Self::AtomNfcExitFrameTableChanged)
-            }
-            "ATOM_NFC_AUTO_TRANSACT_REPORTED" => Some(Self::AtomNfcAutoTransactReported),
-            "ATOM_MICROXR_DEVICE_BOOT_COMPLETE_REPORTED" => {
-                Some(Self::AtomMicroxrDeviceBootCompleteReported)
-            }
-            "ATOM_MTE_STATE" => Some(Self::AtomMteState),
-            "ATOM_ZRAM_MAINTENANCE_EXECUTED" => Some(Self::AtomZramMaintenanceExecuted),
-            "ATOM_ZRAM_SETUP_EXECUTED" => Some(Self::AtomZramSetupExecuted),
-            "ATOM_ZRAM_MM_STAT_MMD" => Some(Self::AtomZramMmStatMmd),
-            "ATOM_ZRAM_BD_STAT_MMD" => Some(Self::AtomZramBdStatMmd),
-            "ATOM_MEDIA_EDITING_ENDED_REPORTED" => {
-                Some(Self::AtomMediaEditingEndedReported)
-            }
-            "ATOM_MEDIA_CODEC_RECLAIM_REQUEST_COMPLETED" => {
-                Some(Self::AtomMediaCodecReclaimRequestCompleted)
-            }
-            "ATOM_MEDIA_CODEC_STARTED" => Some(Self::AtomMediaCodecStarted),
-            "ATOM_MEDIA_CODEC_STOPPED" => Some(Self::AtomMediaCodecStopped),
-            "ATOM_MEDIA_CODEC_RENDERED" => Some(Self::AtomMediaCodecRendered),
-            "ATOM_EMERGENCY_STATE_CHANGED" => Some(Self::AtomEmergencyStateChanged),
-            "ATOM_CHRE_SIGNIFICANT_MOTION_STATE_CHANGED" => {
-                Some(Self::AtomChreSignificantMotionStateChanged)
-            }
-            "ATOM_POPULATION_DENSITY_PROVIDER_LOADING_REPORTED" => {
-                Some(Self::AtomPopulationDensityProviderLoadingReported)
-            }
-            "ATOM_DENSITY_BASED_COARSE_LOCATIONS_USAGE_REPORTED" => {
-                Some(Self::AtomDensityBasedCoarseLocationsUsageReported)
-            }
-            "ATOM_DENSITY_BASED_COARSE_LOCATIONS_PROVIDER_QUERY_REPORTED" => {
-                Some(Self::AtomDensityBasedCoarseLocationsProviderQueryReported)
-            }
-            "ATOM_KERNEL_OOM_KILL_OCCURRED" => Some(Self::AtomKernelOomKillOccurred),
-            "ATOM_KEYBOARD_CONFIGURED" => Some(Self::AtomKeyboardConfigured),
-            "ATOM_KEYBOARD_SYSTEMS_EVENT_REPORTED" => {
-                Some(Self::AtomKeyboardSystemsEventReported)
-            }
-            "ATOM_INPUTDEVICE_USAGE_REPORTED" => Some(Self::AtomInputdeviceUsageReported),
-            "ATOM_INPUT_EVENT_LATENCY_REPORTED" => {
-                Some(Self::AtomInputEventLatencyReported)
-            }
-            "ATOM_TOUCHPAD_USAGE" => Some(Self::AtomTouchpadUsage),
-            "ATOM_IKE_SESSION_TERMINATED" => Some(Self::AtomIkeSessionTerminated),
-            "ATOM_IKE_LIVENESS_CHECK_SESSION_VALIDATED" => {
-                Some(Self::AtomIkeLivenessCheckSessionValidated)
-            }
-            "ATOM_NEGOTIATED_SECURITY_ASSOCIATION" => {
-                Some(Self::AtomNegotiatedSecurityAssociation)
-            }
-            "ATOM_HOTWORD_EGRESS_SIZE_ATOM_REPORTED" => {
-                Some(Self::AtomHotwordEgressSizeAtomReported)
-            }
-            "ATOM_HEALTH_CONNECT_UI_IMPRESSION" => {
-                Some(Self::AtomHealthConnectUiImpression)
-            }
-            "ATOM_HEALTH_CONNECT_UI_INTERACTION" => {
-                Some(Self::AtomHealthConnectUiInteraction)
-            }
-            "ATOM_HEALTH_CONNECT_APP_OPENED_REPORTED" => {
-                Some(Self::AtomHealthConnectAppOpenedReported)
-            }
-            "ATOM_HEALTH_CONNECT_API_CALLED" => Some(Self::AtomHealthConnectApiCalled),
-            "ATOM_HEALTH_CONNECT_USAGE_STATS" => Some(Self::AtomHealthConnectUsageStats),
-            "ATOM_HEALTH_CONNECT_STORAGE_STATS" => {
-                Some(Self::AtomHealthConnectStorageStats)
-            }
-            "ATOM_HEALTH_CONNECT_API_INVOKED" => Some(Self::AtomHealthConnectApiInvoked),
-            "ATOM_EXERCISE_ROUTE_API_CALLED" => Some(Self::AtomExerciseRouteApiCalled),
-            "ATOM_HEALTH_CONNECT_EXPORT_INVOKED" => {
-                Some(Self::AtomHealthConnectExportInvoked)
-            }
-            "ATOM_HEALTH_CONNECT_IMPORT_INVOKED" => {
-                Some(Self::AtomHealthConnectImportInvoked)
-            }
-            "ATOM_HEALTH_CONNECT_EXPORT_IMPORT_STATS_REPORTED" => {
-                Some(Self::AtomHealthConnectExportImportStatsReported)
-            }
-            "ATOM_HEALTH_CONNECT_PERMISSION_STATS" => {
-                Some(Self::AtomHealthConnectPermissionStats)
-            }
-            "ATOM_HEALTH_CONNECT_PHR_API_INVOKED" => {
-                Some(Self::AtomHealthConnectPhrApiInvoked)
-            }
-            "ATOM_HEALTH_CONNECT_PHR_USAGE_STATS" => {
-                Some(Self::AtomHealthConnectPhrUsageStats)
-            }
-            "ATOM_HEALTH_CONNECT_PHR_STORAGE_STATS" => {
-                Some(Self::AtomHealthConnectPhrStorageStats)
-            }
-            "ATOM_HEALTH_CONNECT_RESTRICTED_ECOSYSTEM_STATS" => {
-                Some(Self::AtomHealthConnectRestrictedEcosystemStats)
-            }
-            "ATOM_HEALTH_CONNECT_ECOSYSTEM_STATS" => {
-                Some(Self::AtomHealthConnectEcosystemStats)
-            }
-            "ATOM_HDMI_EARC_STATUS_REPORTED" => Some(Self::AtomHdmiEarcStatusReported),
-            "ATOM_HDMI_SOUNDBAR_MODE_STATUS_REPORTED" => {
-                Some(Self::AtomHdmiSoundbarModeStatusReported)
-            }
-            "ATOM_HDMI_POWER_STATE_CHANGE_ON_ACTIVE_SOURCE_LOST_TOGGLED" => {
-                Some(Self::AtomHdmiPowerStateChangeOnActiveSourceLostToggled)
-            }
-            "ATOM_BATTERY_HEALTH" => Some(Self::AtomBatteryHealth),
-            "ATOM_BIOMETRIC_UNENROLLED" => Some(Self::AtomBiometricUnenrolled),
-            "ATOM_BIOMETRIC_ENUMERATED" => Some(Self::AtomBiometricEnumerated),
-            "ATOM_APPLICATION_GRAMMATICAL_INFLECTION_CHANGED" => {
-                Some(Self::AtomApplicationGrammaticalInflectionChanged)
-            }
-            "ATOM_SYSTEM_GRAMMATICAL_INFLECTION_CHANGED" => {
-                Some(Self::AtomSystemGrammaticalInflectionChanged)
-            }
-            "ATOM_FULL_SCREEN_INTENT_LAUNCHED" => {
-                Some(Self::AtomFullScreenIntentLaunched)
-            }
-            "ATOM_BAL_ALLOWED" => Some(Self::AtomBalAllowed),
-            "ATOM_IN_TASK_ACTIVITY_STARTED" => Some(Self::AtomInTaskActivityStarted),
-            "ATOM_DEVICE_ORIENTATION_CHANGED" => Some(Self::AtomDeviceOrientationChanged),
-            "ATOM_CACHED_APPS_HIGH_WATERMARK" => Some(Self::AtomCachedAppsHighWatermark),
-            "ATOM_STYLUS_PREDICTION_METRICS_REPORTED" => {
-                Some(Self::AtomStylusPredictionMetricsReported)
-            }
-            "ATOM_USER_RISK_EVENT_REPORTED" => Some(Self::AtomUserRiskEventReported),
-            "ATOM_MEDIA_PROJECTION_STATE_CHANGED" => {
-                Some(Self::AtomMediaProjectionStateChanged)
-            }
-            "ATOM_MEDIA_PROJECTION_TARGET_CHANGED" => {
-                Some(Self::AtomMediaProjectionTargetChanged)
-            }
-            "ATOM_EXCESSIVE_BINDER_PROXY_COUNT_REPORTED" => {
-                Some(Self::AtomExcessiveBinderProxyCountReported)
-            }
-            "ATOM_PROXY_BYTES_TRANSFER_BY_FG_BG" => {
-                Some(Self::AtomProxyBytesTransferByFgBg)
-            }
-            "ATOM_MOBILE_BYTES_TRANSFER_BY_PROC_STATE" => {
-                Some(Self::AtomMobileBytesTransferByProcState)
-            }
-            "ATOM_BIOMETRIC_FRR_NOTIFICATION" => Some(Self::AtomBiometricFrrNotification),
-            "ATOM_SENSITIVE_CONTENT_MEDIA_PROJECTION_SESSION" => {
-                Some(Self::AtomSensitiveContentMediaProjectionSession)
-            }
-            "ATOM_SENSITIVE_NOTIFICATION_APP_PROTECTION_SESSION" => {
-                Some(Self::AtomSensitiveNotificationAppProtectionSession)
-            }
-            "ATOM_SENSITIVE_NOTIFICATION_APP_PROTECTION_APPLIED" => {
-                Some(Self::AtomSensitiveNotificationAppProtectionApplied)
-            }
-            "ATOM_SENSITIVE_NOTIFICATION_REDACTION" => {
-                Some(Self::AtomSensitiveNotificationRedaction)
-            }
-            "ATOM_SENSITIVE_CONTENT_APP_PROTECTION" => {
-                Some(Self::AtomSensitiveContentAppProtection)
-            }
-            "ATOM_APP_RESTRICTION_STATE_CHANGED" => {
-                Some(Self::AtomAppRestrictionStateChanged)
-            }
-            "ATOM_BATTERY_USAGE_STATS_PER_UID" => Some(Self::AtomBatteryUsageStatsPerUid),
-            "ATOM_POSTGC_MEMORY_SNAPSHOT" => Some(Self::AtomPostgcMemorySnapshot),
-            "ATOM_POWER_SAVE_TEMP_ALLOWLIST_CHANGED" => {
-                Some(Self::AtomPowerSaveTempAllowlistChanged)
-            }
-            "ATOM_APP_OP_ACCESS_TRACKED" => Some(Self::AtomAppOpAccessTracked),
-            "ATOM_CONTENT_OR_FILE_URI_EVENT_REPORTED" => {
-                Some(Self::AtomContentOrFileUriEventReported)
-            }
-            "ATOM_DEVICE_IDLE_TEMP_ALLOWLIST_UPDATED" => {
-                Some(Self::AtomDeviceIdleTempAllowlistUpdated)
-            }
-            "ATOM_APP_OP_NOTE_OP_OR_CHECK_OP_BINDER_API_CALLED" => {
-                Some(Self::AtomAppOpNoteOpOrCheckOpBinderApiCalled)
-            }
-            "ATOM_FRAMEWORK_WAKELOCK_INFO" => Some(Self::AtomFrameworkWakelockInfo),
-            "ATOM_JANK_FRAME_COUNT_BY_WIDGET_REPORTED" => {
-                Some(Self::AtomJankFrameCountByWidgetReported)
-            }
-            "ATOM_INTENT_CREATOR_TOKEN_ADDED" => Some(Self::AtomIntentCreatorTokenAdded),
-            "ATOM_NOTIFICATION_CHANNEL_CLASSIFICATION" => {
-                Some(Self::AtomNotificationChannelClassification)
-            }
-            "ATOM_CAMERA_STATUS_FOR_COMPATIBILITY_CHANGED" => {
-                Some(Self::AtomCameraStatusForCompatibilityChanged)
-            }
-            "ATOM_FEDERATED_COMPUTE_API_CALLED" => {
-                Some(Self::AtomFederatedComputeApiCalled)
-            }
-            "ATOM_FEDERATED_COMPUTE_TRAINING_EVENT_REPORTED" => {
-                Some(Self::AtomFederatedComputeTrainingEventReported)
-            }
-            "ATOM_EXAMPLE_ITERATOR_NEXT_LATENCY_REPORTED" => {
-                Some(Self::AtomExampleIteratorNextLatencyReported)
-            }
-            "ATOM_FEDERATED_COMPUTE_TRACE_EVENT_REPORTED" => {
-                Some(Self::AtomFederatedComputeTraceEventReported)
-            }
-            "ATOM_EXPRESS_EVENT_REPORTED" => Some(Self::AtomExpressEventReported),
-            "ATOM_EXPRESS_HISTOGRAM_SAMPLE_REPORTED" => {
-                Some(Self::AtomExpressHistogramSampleReported)
-            }
-            "ATOM_EXPRESS_UID_EVENT_REPORTED" => Some(Self::AtomExpressUidEventReported),
-            "ATOM_EXPRESS_UID_HISTOGRAM_SAMPLE_REPORTED" => {
-                Some(Self::AtomExpressUidHistogramSampleReported)
-            }
-            "ATOM_DREAM_SETTING_CHANGED" => Some(Self::AtomDreamSettingChanged),
-            "ATOM_DREAM_SETTING_SNAPSHOT" => Some(Self::AtomDreamSettingSnapshot),
-            "ATOM_DND_STATE_CHANGED" => Some(Self::AtomDndStateChanged),
-            "ATOM_EXTERNAL_DISPLAY_STATE_CHANGED" => {
-                Some(Self::AtomExternalDisplayStateChanged)
-            }
-            "ATOM_DISPLAY_MODE_DIRECTOR_VOTE_CHANGED" => {
-                Some(Self::AtomDisplayModeDirectorVoteChanged)
-            }
-            "ATOM_DEVICE_POLICY_MANAGEMENT_MODE" => {
-                Some(Self::AtomDevicePolicyManagementMode)
-            }
-            "ATOM_DEVICE_POLICY_STATE" => Some(Self::AtomDevicePolicyState),
-            "ATOM_DEVICE_LOCK_CHECK_IN_REQUEST_REPORTED" => {
-                Some(Self::AtomDeviceLockCheckInRequestReported)
-            }
-            "ATOM_DEVICE_LOCK_PROVISIONING_COMPLETE_REPORTED" => {
-                Some(Self::AtomDeviceLockProvisioningCompleteReported)
-            }
-            "ATOM_DEVICE_LOCK_KIOSK_APP_REQUEST_REPORTED" => {
-                Some(Self::AtomDeviceLockKioskAppRequestReported)
-            }
-            "ATOM_DEVICE_LOCK_CHECK_IN_RETRY_REPORTED" => {
-                Some(Self::AtomDeviceLockCheckInRetryReported)
-            }
-            "ATOM_DEVICE_LOCK_PROVISION_FAILURE_REPORTED" => {
-                Some(Self::AtomDeviceLockProvisionFailureReported)
-            }
-            "ATOM_DEVICE_LOCK_LOCK_UNLOCK_DEVICE_FAILURE_REPORTED" => {
-                Some(Self::AtomDeviceLockLockUnlockDeviceFailureReported)
-            }
-            "ATOM_DESKTOP_MODE_UI_CHANGED" => Some(Self::AtomDesktopModeUiChanged),
-            "ATOM_DESKTOP_MODE_SESSION_TASK_UPDATE" => {
-                Some(Self::AtomDesktopModeSessionTaskUpdate)
-            }
-            "ATOM_DESKTOP_MODE_TASK_SIZE_UPDATED" => {
-                Some(Self::AtomDesktopModeTaskSizeUpdated)
-            }
-            "ATOM_CRONET_ENGINE_CREATED" => Some(Self::AtomCronetEngineCreated),
-            "ATOM_CRONET_TRAFFIC_REPORTED" => Some(Self::AtomCronetTrafficReported),
-            "ATOM_CRONET_ENGINE_BUILDER_INITIALIZED" => {
-                Some(Self::AtomCronetEngineBuilderInitialized)
-            }
-            "ATOM_CRONET_HTTP_FLAGS_INITIALIZED" => {
-                Some(Self::AtomCronetHttpFlagsInitialized)
-            }
-            "ATOM_CRONET_INITIALIZED" => Some(Self::AtomCronetInitialized),
-            "ATOM_CREDENTIAL_MANAGER_API_CALLED" => {
-                Some(Self::AtomCredentialManagerApiCalled)
-            }
-            "ATOM_CREDENTIAL_MANAGER_INIT_PHASE_REPORTED" => {
-                Some(Self::AtomCredentialManagerInitPhaseReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_CANDIDATE_PHASE_REPORTED" => {
-                Some(Self::AtomCredentialManagerCandidatePhaseReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_FINAL_PHASE_REPORTED" => {
-                Some(Self::AtomCredentialManagerFinalPhaseReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_TOTAL_REPORTED" => {
-                Some(Self::AtomCredentialManagerTotalReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_FINALNOUID_REPORTED" => {
-                Some(Self::AtomCredentialManagerFinalnouidReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_GET_REPORTED" => {
-                Some(Self::AtomCredentialManagerGetReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_AUTH_CLICK_REPORTED" => {
-                Some(Self::AtomCredentialManagerAuthClickReported)
-            }
-            "ATOM_CREDENTIAL_MANAGER_APIV2_CALLED" => {
-                Some(Self::AtomCredentialManagerApiv2Called)
-            }
-            "ATOM_CPU_POLICY" => Some(Self::AtomCpuPolicy),
-            "ATOM_VPN_CONNECTION_STATE_CHANGED" => {
-                Some(Self::AtomVpnConnectionStateChanged)
-            }
-            "ATOM_VPN_CONNECTION_REPORTED" => Some(Self::AtomVpnConnectionReported),
-            "ATOM_IP_CLIENT_RA_INFO_REPORTED" => Some(Self::AtomIpClientRaInfoReported),
-            "ATOM_APF_SESSION_INFO_REPORTED" => Some(Self::AtomApfSessionInfoReported),
-            "ATOM_CORE_NETWORKING_TERRIBLE_ERROR_OCCURRED" => {
-                Some(Self::AtomCoreNetworkingTerribleErrorOccurred)
-            }
-            "ATOM_NETWORK_STATS_RECORDER_FILE_OPERATED" => {
-                Some(Self::AtomNetworkStatsRecorderFileOperated)
-            }
-            "ATOM_DAILY_KEEPALIVE_INFO_REPORTED" => {
-                Some(Self::AtomDailyKeepaliveInfoReported)
-            }
-            "ATOM_NETWORK_REQUEST_STATE_CHANGED" => {
-                Some(Self::AtomNetworkRequestStateChanged)
-            }
-            "ATOM_TETHERING_ACTIVE_SESSIONS_REPORTED" => {
-                Some(Self::AtomTetheringActiveSessionsReported)
-            }
-            "ATOM_CERTIFICATE_TRANSPARENCY_LOG_LIST_UPDATE_STATE_CHANGED" => {
-                Some(Self::AtomCertificateTransparencyLogListUpdateStateChanged)
-            }
-            "ATOM_HARDWARE_RENDERER_EVENT" => Some(Self::AtomHardwareRendererEvent),
-            "ATOM_TEXTURE_VIEW_EVENT" => Some(Self::AtomTextureViewEvent),
-            "ATOM_SURFACE_CONTROL_EVENT" => Some(Self::AtomSurfaceControlEvent),
-            "ATOM_IMAGE_DECODED" => Some(Self::AtomImageDecoded),
-            "ATOM_CERTIFICATE_TRANSPARENCY_LOG_LIST_STATE_CHANGED" => {
-                Some(Self::AtomCertificateTransparencyLogListStateChanged)
-            }
-            "ATOM_CONSCRYPT_SERVICE_USED" => Some(Self::AtomConscryptServiceUsed),
-            "ATOM_CERTIFICATE_TRANSPARENCY_VERIFICATION_REPORTED" => {
-                Some(Self::AtomCertificateTransparencyVerificationReported)
-            }
-            "ATOM_CAMERA_FEATURE_COMBINATION_QUERY_EVENT" => {
-                Some(Self::AtomCameraFeatureCombinationQueryEvent)
-            }
-            "ATOM_BROADCAST_SENT" => Some(Self::AtomBroadcastSent),
-            "ATOM_BLUETOOTH_HASHED_DEVICE_NAME_REPORTED" => {
-                Some(Self::AtomBluetoothHashedDeviceNameReported)
-            }
-            "ATOM_BLUETOOTH_L2CAP_COC_CLIENT_CONNECTION" => {
-                Some(Self::AtomBluetoothL2capCocClientConnection)
-            }
-            "ATOM_BLUETOOTH_L2CAP_COC_SERVER_CONNECTION" => {
-                Some(Self::AtomBluetoothL2capCocServerConnection)
-            }
-            "ATOM_BLUETOOTH_LE_SESSION_CONNECTED" => {
-                Some(Self::AtomBluetoothLeSessionConnected)
-            }
-            "ATOM_RESTRICTED_BLUETOOTH_DEVICE_NAME_REPORTED" => {
-                Some(Self::AtomRestrictedBluetoothDeviceNameReported)
-            }
-            "ATOM_BLUETOOTH_PROFILE_CONNECTION_ATTEMPTED" => {
-                Some(Self::AtomBluetoothProfileConnectionAttempted)
-            }
-            "ATOM_BLUETOOTH_CONTENT_PROFILE_ERROR_REPORTED" => {
-                Some(Self::AtomBluetoothContentProfileErrorReported)
-            }
-            "ATOM_BLUETOOTH_RFCOMM_CONNECTION_ATTEMPTED" => {
-                Some(Self::AtomBluetoothRfcommConnectionAttempted)
-            }
-            "ATOM_REMOTE_DEVICE_INFORMATION_WITH_METRIC_ID" => {
-                Some(Self::AtomRemoteDeviceInformationWithMetricId)
-            }
-            "ATOM_LE_APP_SCAN_STATE_CHANGED" => Some(Self::AtomLeAppScanStateChanged),
-            "ATOM_LE_RADIO_SCAN_STOPPED" => Some(Self::AtomLeRadioScanStopped),
-            "ATOM_LE_SCAN_RESULT_RECEIVED" => Some(Self::AtomLeScanResultReceived),
-            "ATOM_LE_SCAN_ABUSED" => Some(Self::AtomLeScanAbused),
-            "ATOM_LE_ADV_STATE_CHANGED" => Some(Self::AtomLeAdvStateChanged),
-            "ATOM_LE_ADV_ERROR_REPORTED" => Some(Self::AtomLeAdvErrorReported),
-            "ATOM_A2DP_SESSION_REPORTED" => Some(Self::AtomA2dpSessionReported),
-            "ATOM_BLUETOOTH_CROSS_LAYER_EVENT_REPORTED" => {
-                Some(Self::AtomBluetoothCrossLayerEventReported)
-            }
-            "ATOM_BROADCAST_AUDIO_SESSION_REPORTED" => {
-                Some(Self::AtomBroadcastAudioSessionReported)
-            }
-            "ATOM_BROADCAST_AUDIO_SYNC_REPORTED" => {
-                Some(Self::AtomBroadcastAudioSyncReported)
-            }
-            "ATOM_BLUETOOTH_RFCOMM_CONNECTION_REPORTED_AT_CLOSE" => {
-                Some(Self::AtomBluetoothRfcommConnectionReportedAtClose)
-            }
-            "ATOM_BLUETOOTH_LE_CONNECTION" => Some(Self::AtomBluetoothLeConnection),
-            "ATOM_HEARING_DEVICE_ACTIVE_EVENT_REPORTED" => {
-                Some(Self::AtomHearingDeviceActiveEventReported)
-            }
-            "ATOM_BACKPORTED_FIX_STATUS_REPORTED" => {
-                Some(Self::AtomBackportedFixStatusReported)
-            }
-            "ATOM_PLUGIN_INITIALIZED" => Some(Self::AtomPluginInitialized),
-            "ATOM_CAR_SYSTEM_UI_DATA_SUBSCRIPTION_EVENT_REPORTED" => {
-                Some(Self::AtomCarSystemUiDataSubscriptionEventReported)
-            }
-            "ATOM_CAR_SETTINGS_DATA_SUBSCRIPTION_EVENT_REPORTED" => {
-                Some(Self::AtomCarSettingsDataSubscriptionEventReported)
-            }
-            "ATOM_CAR_QC_LIB_EVENT_REPORTED" => Some(Self::AtomCarQcLibEventReported),
-            "ATOM_CAR_WAKEUP_FROM_SUSPEND_REPORTED" => {
-                Some(Self::AtomCarWakeupFromSuspendReported)
-            }
-            "ATOM_CAR_RECENTS_EVENT_REPORTED" => Some(Self::AtomCarRecentsEventReported),
-            "ATOM_CAR_CALM_MODE_EVENT_REPORTED" => {
-                Some(Self::AtomCarCalmModeEventReported)
-            }
-            "ATOM_AUTOFILL_UI_EVENT_REPORTED" => Some(Self::AtomAutofillUiEventReported),
-            "ATOM_AUTOFILL_FILL_REQUEST_REPORTED" => {
-                Some(Self::AtomAutofillFillRequestReported)
-            }
-            "ATOM_AUTOFILL_FILL_RESPONSE_REPORTED" => {
-                Some(Self::AtomAutofillFillResponseReported)
-            }
-            "ATOM_AUTOFILL_SAVE_EVENT_REPORTED" => {
-                Some(Self::AtomAutofillSaveEventReported)
-            }
-            "ATOM_AUTOFILL_SESSION_COMMITTED" => Some(Self::AtomAutofillSessionCommitted),
-            "ATOM_AUTOFILL_FIELD_CLASSIFICATION_EVENT_REPORTED" => {
-                Some(Self::AtomAutofillFieldClassificationEventReported)
-            }
-            "ATOM_ODREFRESH_REPORTED" => Some(Self::AtomOdrefreshReported),
-            "ATOM_ODSIGN_REPORTED" => Some(Self::AtomOdsignReported),
-            "ATOM_BACKGROUND_DEXOPT_JOB_ENDED" => {
-                Some(Self::AtomBackgroundDexoptJobEnded)
-            }
-            "ATOM_PREREBOOT_DEXOPT_JOB_ENDED" => Some(Self::AtomPrerebootDexoptJobEnded),
-            "ATOM_ART_DATUM_REPORTED" => Some(Self::AtomArtDatumReported),
-            "ATOM_ART_DEVICE_DATUM_REPORTED" => Some(Self::AtomArtDeviceDatumReported),
-            "ATOM_ART_DATUM_DELTA_REPORTED" => Some(Self::AtomArtDatumDeltaReported),
-            "ATOM_ART_DEX2OAT_REPORTED" => Some(Self::AtomArtDex2oatReported),
-            "ATOM_ART_DEVICE_STATUS" => Some(Self::AtomArtDeviceStatus),
-            "ATOM_APP_SEARCH_SET_SCHEMA_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchSetSchemaStatsReported)
-            }
-            "ATOM_APP_SEARCH_SCHEMA_MIGRATION_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchSchemaMigrationStatsReported)
-            }
-            "ATOM_APP_SEARCH_USAGE_SEARCH_INTENT_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchUsageSearchIntentStatsReported)
-            }
-            "ATOM_APP_SEARCH_USAGE_SEARCH_INTENT_RAW_QUERY_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchUsageSearchIntentRawQueryStatsReported)
-            }
-            "ATOM_APP_SEARCH_APPS_INDEXER_STATS_REPORTED" => {
-                Some(Self::AtomAppSearchAppsIndexerStatsReported)
-            }
-            "ATOM_APP_FUNCTIONS_REQUEST_REPORTED" => {
-                Some(Self::AtomAppFunctionsRequestReported)
-            }
-            "ATOM_APEX_INSTALLATION_REQUESTED" => {
-                Some(Self::AtomApexInstallationRequested)
-            }
-            "ATOM_APEX_INSTALLATION_STAGED" => Some(Self::AtomApexInstallationStaged),
-            "ATOM_APEX_INSTALLATION_ENDED" => Some(Self::AtomApexInstallationEnded),
-            "ATOM_AI_WALLPAPERS_BUTTON_PRESSED" => {
-                Some(Self::AtomAiWallpapersButtonPressed)
-            }
-            "ATOM_AI_WALLPAPERS_TEMPLATE_SELECTED" => {
-                Some(Self::AtomAiWallpapersTemplateSelected)
-            }
-            "ATOM_AI_WALLPAPERS_TERM_SELECTED" => {
-                Some(Self::AtomAiWallpapersTermSelected)
-            }
-            "ATOM_AI_WALLPAPERS_WALLPAPER_SET" => {
-                Some(Self::AtomAiWallpapersWallpaperSet)
-            }
-            "ATOM_AI_WALLPAPERS_SESSION_SUMMARY" => {
-                Some(Self::AtomAiWallpapersSessionSummary)
-            }
-            "ATOM_JSSCRIPTENGINE_LATENCY_REPORTED" => {
-                Some(Self::AtomJsscriptengineLatencyReported)
-            }
-            "ATOM_AD_SERVICES_API_CALLED" => Some(Self::AtomAdServicesApiCalled),
-            "ATOM_AD_SERVICES_MESUREMENT_REPORTS_UPLOADED" => {
-                Some(Self::AtomAdServicesMesurementReportsUploaded)
-            }
-            "ATOM_MOBILE_DATA_DOWNLOAD_FILE_GROUP_STATUS_REPORTED" => {
-                Some(Self::AtomMobileDataDownloadFileGroupStatusReported)
-            }
-            "ATOM_MOBILE_DATA_DOWNLOAD_DOWNLOAD_RESULT_REPORTED" => {
-                Some(Self::AtomMobileDataDownloadDownloadResultReported)
-            }
-            "ATOM_AD_SERVICES_SETTINGS_USAGE_REPORTED" => {
-                Some(Self::AtomAdServicesSettingsUsageReported)
-            }
-            "ATOM_BACKGROUND_FETCH_PROCESS_REPORTED" => {
-                Some(Self::AtomBackgroundFetchProcessReported)
-            }
-            "ATOM_UPDATE_CUSTOM_AUDIENCE_PROCESS_REPORTED" => {
-                Some(Self::AtomUpdateCustomAudienceProcessReported)
-            }
-            "ATOM_RUN_AD_BIDDING_PROCESS_REPORTED" => {
-                Some(Self::AtomRunAdBiddingProcessReported)
-            }
-            "ATOM_RUN_AD_SCORING_PROCESS_REPORTED" => {
-                Some(Self::AtomRunAdScoringProcessReported)
-            }
-            "ATOM_RUN_AD_SELECTION_PROCESS_REPORTED" => {
-                Some(Self::AtomRunAdSelectionProcessReported)
-            }
-            "ATOM_RUN_AD_BIDDING_PER_CA_PROCESS_REPORTED" => {
-                Some(Self::AtomRunAdBiddingPerCaProcessReported)
-            }
-            "ATOM_MOBILE_DATA_DOWNLOAD_FILE_GROUP_STORAGE_STATS_REPORTED" => {
-                Some(Self::AtomMobileDataDownloadFileGroupStorageStatsReported)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_REGISTRATIONS" => {
-                Some(Self::AtomAdServicesMeasurementRegistrations)
-            }
-            "ATOM_AD_SERVICES_GET_TOPICS_REPORTED" => {
-                Some(Self::AtomAdServicesGetTopicsReported)
-            }
-            "ATOM_AD_SERVICES_EPOCH_COMPUTATION_GET_TOP_TOPICS_REPORTED" => {
-                Some(Self::AtomAdServicesEpochComputationGetTopTopicsReported)
-            }
-            "ATOM_AD_SERVICES_EPOCH_COMPUTATION_CLASSIFIER_REPORTED" => {
-                Some(Self::AtomAdServicesEpochComputationClassifierReported)
-            }
-            "ATOM_AD_SERVICES_BACK_COMPAT_GET_TOPICS_REPORTED" => {
-                Some(Self::AtomAdServicesBackCompatGetTopicsReported)
-            }
-            "ATOM_AD_SERVICES_BACK_COMPAT_EPOCH_COMPUTATION_CLASSIFIER_REPORTED" => {
-                Some(Self::AtomAdServicesBackCompatEpochComputationClassifierReported)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_DEBUG_KEYS" => {
-                Some(Self::AtomAdServicesMeasurementDebugKeys)
-            }
-            "ATOM_AD_SERVICES_ERROR_REPORTED" => Some(Self::AtomAdServicesErrorReported),
-            "ATOM_AD_SERVICES_BACKGROUND_JOBS_EXECUTION_REPORTED" => {
-                Some(Self::AtomAdServicesBackgroundJobsExecutionReported)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_DELAYED_SOURCE_REGISTRATION" => {
-                Some(Self::AtomAdServicesMeasurementDelayedSourceRegistration)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_ATTRIBUTION" => {
-                Some(Self::AtomAdServicesMeasurementAttribution)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_JOBS" => {
-                Some(Self::AtomAdServicesMeasurementJobs)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_WIPEOUT" => {
-                Some(Self::AtomAdServicesMeasurementWipeout)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_AD_ID_MATCH_FOR_DEBUG_KEYS" => {
-                Some(Self::AtomAdServicesMeasurementAdIdMatchForDebugKeys)
-            }
-            "ATOM_AD_SERVICES_ENROLLMENT_DATA_STORED" => {
-                Some(Self::AtomAdServicesEnrollmentDataStored)
-            }
-            "ATOM_AD_SERVICES_ENROLLMENT_FILE_DOWNLOADED" => {
-                Some(Self::AtomAdServicesEnrollmentFileDownloaded)
-            }
-            "ATOM_AD_SERVICES_ENROLLMENT_MATCHED" => {
-                Some(Self::AtomAdServicesEnrollmentMatched)
-            }
-            "ATOM_AD_SERVICES_CONSENT_MIGRATED" => {
-                Some(Self::AtomAdServicesConsentMigrated)
-            }
-            "ATOM_AD_SERVICES_ENROLLMENT_FAILED" => {
-                Some(Self::AtomAdServicesEnrollmentFailed)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_CLICK_VERIFICATION" => {
-                Some(Self::AtomAdServicesMeasurementClickVerification)
-            }
-            "ATOM_AD_SERVICES_ENCRYPTION_KEY_FETCHED" => {
-                Some(Self::AtomAdServicesEncryptionKeyFetched)
-            }
-            "ATOM_AD_SERVICES_ENCRYPTION_KEY_DB_TRANSACTION_ENDED" => {
-                Some(Self::AtomAdServicesEncryptionKeyDbTransactionEnded)
-            }
-            "ATOM_DESTINATION_REGISTERED_BEACONS" => {
-                Some(Self::AtomDestinationRegisteredBeacons)
-            }
-            "ATOM_REPORT_INTERACTION_API_CALLED" => {
-                Some(Self::AtomReportInteractionApiCalled)
-            }
-            "ATOM_INTERACTION_REPORTING_TABLE_CLEARED" => {
-                Some(Self::AtomInteractionReportingTableCleared)
-            }
-            "ATOM_APP_MANIFEST_CONFIG_HELPER_CALLED" => {
-                Some(Self::AtomAppManifestConfigHelperCalled)
-            }
-            "ATOM_AD_FILTERING_PROCESS_JOIN_CA_REPORTED" => {
-                Some(Self::AtomAdFilteringProcessJoinCaReported)
-            }
-            "ATOM_AD_FILTERING_PROCESS_AD_SELECTION_REPORTED" => {
-                Some(Self::AtomAdFilteringProcessAdSelectionReported)
-            }
-            "ATOM_AD_COUNTER_HISTOGRAM_UPDATER_REPORTED" => {
-                Some(Self::AtomAdCounterHistogramUpdaterReported)
-            }
-            "ATOM_SIGNATURE_VERIFICATION" => Some(Self::AtomSignatureVerification),
-            "ATOM_K_ANON_IMMEDIATE_SIGN_JOIN_STATUS_REPORTED" => {
-                Some(Self::AtomKAnonImmediateSignJoinStatusReported)
-            }
-            "ATOM_K_ANON_BACKGROUND_JOB_STATUS_REPORTED" => {
-                Some(Self::AtomKAnonBackgroundJobStatusReported)
-            }
-            "ATOM_K_ANON_INITIALIZE_STATUS_REPORTED" => {
-                Some(Self::AtomKAnonInitializeStatusReported)
-            }
-            "ATOM_K_ANON_SIGN_STATUS_REPORTED" => Some(Self::AtomKAnonSignStatusReported),
-            "ATOM_K_ANON_JOIN_STATUS_REPORTED" => Some(Self::AtomKAnonJoinStatusReported),
-            "ATOM_K_ANON_KEY_ATTESTATION_STATUS_REPORTED" => {
-                Some(Self::AtomKAnonKeyAttestationStatusReported)
-            }
-            "ATOM_GET_AD_SELECTION_DATA_API_CALLED" => {
-                Some(Self::AtomGetAdSelectionDataApiCalled)
-            }
-            "ATOM_GET_AD_SELECTION_DATA_BUYER_INPUT_GENERATED" => {
-                Some(Self::AtomGetAdSelectionDataBuyerInputGenerated)
-            }
-            "ATOM_BACKGROUND_JOB_SCHEDULING_REPORTED" => {
-                Some(Self::AtomBackgroundJobSchedulingReported)
-            }
-            "ATOM_TOPICS_ENCRYPTION_EPOCH_COMPUTATION_REPORTED" => {
-                Some(Self::AtomTopicsEncryptionEpochComputationReported)
-            }
-            "ATOM_TOPICS_ENCRYPTION_GET_TOPICS_REPORTED" => {
-                Some(Self::AtomTopicsEncryptionGetTopicsReported)
-            }
-            "ATOM_ADSERVICES_SHELL_COMMAND_CALLED" => {
-                Some(Self::AtomAdservicesShellCommandCalled)
-            }
-            "ATOM_UPDATE_SIGNALS_API_CALLED" => Some(Self::AtomUpdateSignalsApiCalled),
-            "ATOM_ENCODING_JOB_RUN" => Some(Self::AtomEncodingJobRun),
-            "ATOM_ENCODING_JS_FETCH" => Some(Self::AtomEncodingJsFetch),
-            "ATOM_ENCODING_JS_EXECUTION" => Some(Self::AtomEncodingJsExecution),
-            "ATOM_PERSIST_AD_SELECTION_RESULT_CALLED" => {
-                Some(Self::AtomPersistAdSelectionResultCalled)
-            }
-            "ATOM_SERVER_AUCTION_KEY_FETCH_CALLED" => {
-                Some(Self::AtomServerAuctionKeyFetchCalled)
-            }
-            "ATOM_SERVER_AUCTION_BACKGROUND_KEY_FETCH_ENABLED" => {
-                Some(Self::AtomServerAuctionBackgroundKeyFetchEnabled)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_PROCESS_ODP_REGISTRATION" => {
-                Some(Self::AtomAdServicesMeasurementProcessOdpRegistration)
-            }
-            "ATOM_AD_SERVICES_MEASUREMENT_NOTIFY_REGISTRATION_TO_ODP" => {
-                Some(Self::AtomAdServicesMeasurementNotifyRegistrationToOdp)
-            }
-            "ATOM_SELECT_ADS_FROM_OUTCOMES_API_CALLED" => {
-                Some(Self::AtomSelectAdsFromOutcomesApiCalled)
-            }
-            "ATOM_REPORT_IMPRESSION_API_CALLED" => {
-                Some(Self::AtomReportImpressionApiCalled)
-            }
-            "ATOM_AD_SERVICES_ENROLLMENT_TRANSACTION_STATS" => {
-                Some(Self::AtomAdServicesEnrollmentTransactionStats)
-            }
-            "ATOM_AD_SERVICES_COBALT_LOGGER_EVENT_REPORTED" => {
-                Some(Self::AtomAdServicesCobaltLoggerEventReported)
-            }
-            "ATOM_AD_SERVICES_COBALT_PERIODIC_JOB_EVENT_REPORTED" => {
-                Some(Self::AtomAdServicesCobaltPeriodicJobEventReported)
-            }
-            "ATOM_UPDATE_SIGNALS_PROCESS_REPORTED" => {
-                Some(Self::AtomUpdateSignalsProcessReported)
-            }
-            "ATOM_TOPICS_SCHEDULE_EPOCH_JOB_SETTING_REPORTED" => {
-                Some(Self::AtomTopicsScheduleEpochJobSettingReported)
-            }
-            "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_SCHEDULE_ATTEMPTED" => {
-                Some(Self::AtomScheduledCustomAudienceUpdateScheduleAttempted)
-            }
-            "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_PERFORMED" => {
-                Some(Self::AtomScheduledCustomAudienceUpdatePerformed)
-            }
-            "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_PERFORMED_ATTEMPTED_FAILURE_REPORTED" => {
-                Some(
-                    Self::AtomScheduledCustomAudienceUpdatePerformedAttemptedFailureReported,
-                )
-            }
-            "ATOM_SCHEDULED_CUSTOM_AUDIENCE_UPDATE_BACKGROUND_JOB_RAN" => {
-                Some(Self::AtomScheduledCustomAudienceUpdateBackgroundJobRan)
-            }
-            "ATOM_THERMAL_STATUS_CALLED" => Some(Self::AtomThermalStatusCalled),
-            "ATOM_THERMAL_HEADROOM_CALLED" => Some(Self::AtomThermalHeadroomCalled),
-            "ATOM_THERMAL_HEADROOM_THRESHOLDS_CALLED" => {
-                Some(Self::AtomThermalHeadroomThresholdsCalled)
-            }
-            "ATOM_ADPF_HINT_SESSION_TID_CLEANUP" => {
-                Some(Self::AtomAdpfHintSessionTidCleanup)
-            }
-            "ATOM_THERMAL_HEADROOM_THRESHOLDS" => {
-                Some(Self::AtomThermalHeadroomThresholds)
-            }
-            "ATOM_ADPF_SESSION_SNAPSHOT" => Some(Self::AtomAdpfSessionSnapshot),
-            "ATOM_ADAPTIVE_AUTH_UNLOCK_AFTER_LOCK_REPORTED" => {
-                Some(Self::AtomAdaptiveAuthUnlockAfterLockReported)
-            }
-            "ATOM_ACCOUNT_MANAGER_EVENT" => Some(Self::AtomAccountManagerEvent),
-            "ATOM_ACCESSIBILITY_CHECK_RESULT_REPORTED" => {
-                Some(Self::AtomAccessibilityCheckResultReported)
-            }
-            _ => None,
-        }
-    }
-}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StatsdTracingConfig {
-    #[prost(enumeration = "AtomId", repeated, packed = "false", tag = "1")]
+    #[prost(int32, repeated, packed = "false", tag = "1")]
     pub push_atom_id: ::prost::alloc::vec::Vec<i32>,
     #[prost(int32, repeated, packed = "false", tag = "2")]
     pub raw_push_atom_id: ::prost::alloc::vec::Vec<i32>,
@@ -10425,7 +4207,7 @@ pub struct StatsdTracingConfig {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatsdPullAtomConfig {
-    #[prost(enumeration = "AtomId", repeated, packed = "false", tag = "1")]
+    #[prost(int32, repeated, packed = "false", tag = "1")]
     pub pull_atom_id: ::prost::alloc::vec::Vec<i32>,
     #[prost(int32, repeated, packed = "false", tag = "2")]
     pub raw_pull_atom_id: ::prost::alloc::vec::Vec<i32>,
@@ -10627,6 +4409,12 @@ pub struct DataSourceConfig {
     pub priority_boost: ::core::option::Option<PriorityBoostConfig>,
     #[prost(message, optional, tag = "12")]
     pub protovm_config: ::core::option::Option<ProtoVmConfig>,
+    #[prost(bool, optional, tag = "147")]
+    pub supports_tracing_v2: ::core::option::Option<bool>,
+    #[prost(message, optional, tag = "148")]
+    pub experimental_tracing_v2: ::core::option::Option<
+        data_source_config::ExperimentalTracingV2Config,
+    >,
     #[prost(message, optional, tag = "100")]
     pub ftrace_config: ::core::option::Option<FtraceConfig>,
     #[prost(message, optional, tag = "102")]
@@ -10731,10 +4519,8 @@ pub struct DataSourceConfig {
     >,
     #[prost(message, optional, tag = "145")]
     pub android_process_state_config: ::core::option::Option<AndroidProcessStateConfig>,
-    #[prost(bool, optional, tag = "147")]
-    pub supports_tracing_v2: ::core::option::Option<bool>,
-    #[prost(bool, optional, tag = "148")]
-    pub experimental_tracing_v2: ::core::option::Option<bool>,
+    #[prost(message, optional, tag = "146")]
+    pub process_smaps_config: ::core::option::Option<ProcessSmapsConfig>,
     #[prost(message, optional, tag = "150")]
     pub qnx_config: ::core::option::Option<QnxConfig>,
     #[prost(string, optional, tag = "1000")]
@@ -10744,6 +4530,27 @@ pub struct DataSourceConfig {
 }
 /// Nested message and enum types in `DataSourceConfig`.
 pub mod data_source_config {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ExperimentalTracingV2Config {
+        #[prost(uint32, optional, tag = "1")]
+        pub use_v2_probability_percent: ::core::option::Option<u32>,
+        #[prost(message, repeated, tag = "2")]
+        pub chunk_size_options: ::prost::alloc::vec::Vec<
+            experimental_tracing_v2_config::ChunkSizeOption,
+        >,
+        #[prost(int32, optional, tag = "3")]
+        pub drain_occupancy_percent: ::core::option::Option<i32>,
+    }
+    /// Nested message and enum types in `ExperimentalTracingV2Config`.
+    pub mod experimental_tracing_v2_config {
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct ChunkSizeOption {
+            #[prost(uint32, optional, tag = "1")]
+            pub size_bytes: ::core::option::Option<u32>,
+            #[prost(uint32, optional, tag = "2")]
+            pub weight: ::core::option::Option<u32>,
+        }
+    }
     #[derive(
         Clone,
         Copy,
@@ -10833,6 +4640,8 @@ pub mod data_source_config {
 pub struct TraceConfig {
     #[prost(message, repeated, tag = "1")]
     pub buffers: ::prost::alloc::vec::Vec<trace_config::BufferConfig>,
+    #[prost(bool, optional, tag = "50")]
+    pub experimental_trace_buffer_v2_compaction: ::core::option::Option<bool>,
     #[prost(message, repeated, tag = "2")]
     pub data_sources: ::prost::alloc::vec::Vec<trace_config::DataSource>,
     #[prost(message, optional, tag = "20")]
@@ -10925,8 +4734,6 @@ pub struct TraceConfig {
     pub trace_attributes: ::core::option::Option<TraceAttributes>,
     #[prost(bool, optional, tag = "49")]
     pub persist_trace_across_reboots: ::core::option::Option<bool>,
-    #[prost(bool, optional, tag = "50")]
-    pub experimental_trace_buffer_v2_compaction: ::core::option::Option<bool>,
 }
 /// Nested message and enum types in `TraceConfig`.
 pub mod trace_config {
@@ -12053,6 +5860,115 @@ pub mod ipc_frame {
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CompileConfig {
+    #[prost(string, optional, tag = "1")]
+    pub root_message: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "2")]
+    pub commands: ::prost::alloc::vec::Vec<CompileCommand>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CompileCommand {
+    #[prost(enumeration = "compile_command::AbortLevel", optional, tag = "5")]
+    pub abort_level: ::core::option::Option<i32>,
+    #[prost(oneof = "compile_command::Command", tags = "1, 2, 3, 4")]
+    pub command: ::core::option::Option<compile_command::Command>,
+}
+/// Nested message and enum types in `CompileCommand`.
+pub mod compile_command {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum AbortLevel {
+        SkipCurrentCommand = 1,
+        SkipCurrentCommandAndBreakOuter = 2,
+        Abort = 3,
+    }
+    impl AbortLevel {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::SkipCurrentCommand => "SKIP_CURRENT_COMMAND",
+                Self::SkipCurrentCommandAndBreakOuter => {
+                    "SKIP_CURRENT_COMMAND_AND_BREAK_OUTER"
+                }
+                Self::Abort => "ABORT",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "SKIP_CURRENT_COMMAND" => Some(Self::SkipCurrentCommand),
+                "SKIP_CURRENT_COMMAND_AND_BREAK_OUTER" => {
+                    Some(Self::SkipCurrentCommandAndBreakOuter)
+                }
+                "ABORT" => Some(Self::Abort),
+                _ => None,
+            }
+        }
+    }
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Command {
+        #[prost(message, tag = "1")]
+        Del(super::CompileCommandDel),
+        #[prost(message, tag = "2")]
+        EnterScope(super::CompileCommandEnterScope),
+        #[prost(message, tag = "3")]
+        Merge(super::CompileCommandMerge),
+        #[prost(message, tag = "4")]
+        Set(super::CompileCommandSet),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompileCommandDel {
+    #[prost(string, repeated, tag = "1")]
+    pub src: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    pub dst: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, optional, tag = "3")]
+    pub if_src_present: ::core::option::Option<bool>,
+    #[prost(string, optional, tag = "4")]
+    pub dst_key_field: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CompileCommandEnterScope {
+    #[prost(string, repeated, tag = "1")]
+    pub src: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    pub dst: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "3")]
+    pub commands: ::prost::alloc::vec::Vec<CompileCommand>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompileCommandMerge {
+    #[prost(string, repeated, tag = "1")]
+    pub src: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    pub dst: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, optional, tag = "3")]
+    pub recursive: ::core::option::Option<bool>,
+    #[prost(string, optional, tag = "4")]
+    pub key_field: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompileCommandSet {
+    #[prost(string, repeated, tag = "1")]
+    pub src: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    pub dst: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
     pub clocks: ::prost::alloc::vec::Vec<clock_snapshot::Clock>,
@@ -12072,46 +5988,8 @@ pub mod clock_snapshot {
         #[prost(uint64, optional, tag = "4")]
         pub unit_multiplier_ns: ::core::option::Option<u64>,
     }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ExtensionDescriptor {
-    #[prost(string, optional, tag = "3")]
-    pub file_name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(oneof = "extension_descriptor::Descriptor", tags = "1, 2")]
-    pub descriptor: ::core::option::Option<extension_descriptor::Descriptor>,
-}
-/// Nested message and enum types in `ExtensionDescriptor`.
-pub mod extension_descriptor {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Descriptor {
-        #[prost(message, tag = "1")]
-        ExtensionSet(super::FileDescriptorSet),
-        #[prost(bytes, tag = "2")]
-        ExtensionSetGzip(::prost::bytes::Bytes),
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct InodeFileMap {
-    #[prost(uint64, optional, tag = "1")]
-    pub block_device_id: ::core::option::Option<u64>,
-    #[prost(string, repeated, tag = "2")]
-    pub mount_points: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "3")]
-    pub entries: ::prost::alloc::vec::Vec<inode_file_map::Entry>,
-}
-/// Nested message and enum types in `InodeFileMap`.
-pub mod inode_file_map {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct Entry {
-        #[prost(uint64, optional, tag = "1")]
-        pub inode_number: ::core::option::Option<u64>,
-        #[prost(string, repeated, tag = "2")]
-        pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-        #[prost(enumeration = "entry::Type", optional, tag = "3")]
-        pub r#type: ::core::option::Option<i32>,
-    }
-    /// Nested message and enum types in `Entry`.
-    pub mod entry {
+    /// Nested message and enum types in `Clock`.
+    pub mod clock {
         #[derive(
             Clone,
             Copy,
@@ -12124,12 +6002,17 @@ pub mod inode_file_map {
             ::prost::Enumeration
         )]
         #[repr(i32)]
-        pub enum Type {
+        pub enum BuiltinClocks {
             Unknown = 0,
-            File = 1,
-            Directory = 2,
+            Realtime = 1,
+            RealtimeCoarse = 2,
+            Monotonic = 3,
+            MonotonicCoarse = 4,
+            MonotonicRaw = 5,
+            Boottime = 6,
+            BuiltinClockMaxId = 63,
         }
-        impl Type {
+        impl BuiltinClocks {
             /// String value of the enum field names used in the ProtoBuf definition.
             ///
             /// The values are not transformed in any way and thus are considered stable
@@ -12137,16 +6020,26 @@ pub mod inode_file_map {
             pub fn as_str_name(&self) -> &'static str {
                 match self {
                     Self::Unknown => "UNKNOWN",
-                    Self::File => "FILE",
-                    Self::Directory => "DIRECTORY",
+                    Self::Realtime => "REALTIME",
+                    Self::RealtimeCoarse => "REALTIME_COARSE",
+                    Self::Monotonic => "MONOTONIC",
+                    Self::MonotonicCoarse => "MONOTONIC_COARSE",
+                    Self::MonotonicRaw => "MONOTONIC_RAW",
+                    Self::Boottime => "BOOTTIME",
+                    Self::BuiltinClockMaxId => "BUILTIN_CLOCK_MAX_ID",
                 }
             }
             /// Creates an enum from field names used in the ProtoBuf definition.
             pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
                 match value {
                     "UNKNOWN" => Some(Self::Unknown),
-                    "FILE" => Some(Self::File),
-                    "DIRECTORY" => Some(Self::Directory),
+                    "REALTIME" => Some(Self::Realtime),
+                    "REALTIME_COARSE" => Some(Self::RealtimeCoarse),
+                    "MONOTONIC" => Some(Self::Monotonic),
+                    "MONOTONIC_COARSE" => Some(Self::MonotonicCoarse),
+                    "MONOTONIC_RAW" => Some(Self::MonotonicRaw),
+                    "BOOTTIME" => Some(Self::Boottime),
+                    "BUILTIN_CLOCK_MAX_ID" => Some(Self::BuiltinClockMaxId),
                     _ => None,
                 }
             }
@@ -12154,12 +6047,31 @@ pub mod inode_file_map {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExtensionDescriptor {
+    #[prost(string, optional, tag = "3")]
+    pub file_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(oneof = "extension_descriptor::Descriptor", tags = "1, 2")]
+    pub descriptor: ::core::option::Option<extension_descriptor::Descriptor>,
+}
+/// Nested message and enum types in `ExtensionDescriptor`.
+pub mod extension_descriptor {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Descriptor {
+        #[prost(bytes, tag = "1")]
+        ExtensionSet(::prost::bytes::Bytes),
+        #[prost(bytes, tag = "2")]
+        ExtensionSetGzip(::prost::bytes::Bytes),
+    }
+}
+/// The kernel's tracepoint `ftrace/print`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PrintFtraceEvent {
     #[prost(uint64, optional, tag = "1")]
     pub ip: ::core::option::Option<u64>,
     #[prost(string, optional, tag = "2")]
     pub buf: ::core::option::Option<::prost::alloc::string::String>,
 }
+/// The kernel's tracepoint `ftrace/funcgraph_entry`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FuncgraphEntryFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12167,6 +6079,7 @@ pub struct FuncgraphEntryFtraceEvent {
     #[prost(uint64, optional, tag = "2")]
     pub func: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `ftrace/funcgraph_exit`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FuncgraphExitFtraceEvent {
     #[prost(uint64, optional, tag = "1")]
@@ -12261,6 +6174,7 @@ pub mod kprobe_event {
         }
     }
 }
+/// The kernel's tracepoint `power/cpu_frequency`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CpuFrequencyFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12268,6 +6182,7 @@ pub struct CpuFrequencyFtraceEvent {
     #[prost(uint32, optional, tag = "2")]
     pub cpu_id: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `power/cpu_frequency_limits`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CpuFrequencyLimitsFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12277,6 +6192,7 @@ pub struct CpuFrequencyLimitsFtraceEvent {
     #[prost(uint32, optional, tag = "3")]
     pub cpu_id: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `power/cpu_idle`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CpuIdleFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12284,6 +6200,7 @@ pub struct CpuIdleFtraceEvent {
     #[prost(uint32, optional, tag = "2")]
     pub cpu_id: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `power/clock_enable`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClockEnableFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12293,6 +6210,7 @@ pub struct ClockEnableFtraceEvent {
     #[prost(uint64, optional, tag = "3")]
     pub cpu_id: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `power/clock_disable`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClockDisableFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12302,6 +6220,7 @@ pub struct ClockDisableFtraceEvent {
     #[prost(uint64, optional, tag = "3")]
     pub cpu_id: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `power/clock_set_rate`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClockSetRateFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12311,6 +6230,7 @@ pub struct ClockSetRateFtraceEvent {
     #[prost(uint64, optional, tag = "3")]
     pub cpu_id: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `power/suspend_resume`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SuspendResumeFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12320,6 +6240,7 @@ pub struct SuspendResumeFtraceEvent {
     #[prost(uint32, optional, tag = "3")]
     pub start: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `power/gpu_frequency`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GpuFrequencyFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12327,6 +6248,7 @@ pub struct GpuFrequencyFtraceEvent {
     #[prost(uint32, optional, tag = "2")]
     pub state: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `power/wakeup_source_activate`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WakeupSourceActivateFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12334,6 +6256,7 @@ pub struct WakeupSourceActivateFtraceEvent {
     #[prost(uint64, optional, tag = "2")]
     pub state: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `power/wakeup_source_deactivate`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WakeupSourceDeactivateFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12341,6 +6264,7 @@ pub struct WakeupSourceDeactivateFtraceEvent {
     #[prost(uint64, optional, tag = "2")]
     pub state: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `power/gpu_work_period`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GpuWorkPeriodFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12354,6 +6278,7 @@ pub struct GpuWorkPeriodFtraceEvent {
     #[prost(uint64, optional, tag = "5")]
     pub total_active_duration_ns: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `power/device_pm_callback_start`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DevicePmCallbackStartFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12367,6 +6292,7 @@ pub struct DevicePmCallbackStartFtraceEvent {
     #[prost(int32, optional, tag = "5")]
     pub event: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `power/device_pm_callback_end`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DevicePmCallbackEndFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12376,6 +6302,7 @@ pub struct DevicePmCallbackEndFtraceEvent {
     #[prost(int32, optional, tag = "3")]
     pub error: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `power/gpu_power_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GpuPowerStateFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12383,6 +6310,7 @@ pub struct GpuPowerStateFtraceEvent {
     #[prost(int32, optional, tag = "2")]
     pub new_state: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `power/psci_domain_idle_exit`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PsciDomainIdleExitFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12392,6 +6320,7 @@ pub struct PsciDomainIdleExitFtraceEvent {
     #[prost(uint32, optional, tag = "3")]
     pub s2idle: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `power/psci_domain_idle_enter`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PsciDomainIdleEnterFtraceEvent {
     #[prost(uint32, optional, tag = "1")]
@@ -12401,6 +6330,7 @@ pub struct PsciDomainIdleEnterFtraceEvent {
     #[prost(uint32, optional, tag = "3")]
     pub s2idle: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `sched/sched_switch`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedSwitchFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12418,6 +6348,7 @@ pub struct SchedSwitchFtraceEvent {
     #[prost(int32, optional, tag = "7")]
     pub next_prio: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_wakeup`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedWakeupFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12431,6 +6362,7 @@ pub struct SchedWakeupFtraceEvent {
     #[prost(int32, optional, tag = "5")]
     pub target_cpu: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_blocked_reason`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedBlockedReasonFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12440,6 +6372,7 @@ pub struct SchedBlockedReasonFtraceEvent {
     #[prost(uint32, optional, tag = "3")]
     pub io_wait: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `sched/sched_cpu_hotplug`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedCpuHotplugFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12449,6 +6382,7 @@ pub struct SchedCpuHotplugFtraceEvent {
     #[prost(int32, optional, tag = "3")]
     pub status: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_waking`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedWakingFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12462,6 +6396,7 @@ pub struct SchedWakingFtraceEvent {
     #[prost(int32, optional, tag = "5")]
     pub target_cpu: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_wakeup_new`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedWakeupNewFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12475,6 +6410,7 @@ pub struct SchedWakeupNewFtraceEvent {
     #[prost(int32, optional, tag = "5")]
     pub target_cpu: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_process_exec`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedProcessExecFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12484,6 +6420,7 @@ pub struct SchedProcessExecFtraceEvent {
     #[prost(int32, optional, tag = "3")]
     pub old_pid: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_process_exit`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedProcessExitFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12495,6 +6432,7 @@ pub struct SchedProcessExitFtraceEvent {
     #[prost(int32, optional, tag = "4")]
     pub prio: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_process_fork`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedProcessForkFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12506,6 +6444,7 @@ pub struct SchedProcessForkFtraceEvent {
     #[prost(int32, optional, tag = "4")]
     pub child_pid: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_process_free`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedProcessFreeFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12515,6 +6454,7 @@ pub struct SchedProcessFreeFtraceEvent {
     #[prost(int32, optional, tag = "3")]
     pub prio: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_process_hang`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedProcessHangFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12522,6 +6462,7 @@ pub struct SchedProcessHangFtraceEvent {
     #[prost(int32, optional, tag = "2")]
     pub pid: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_process_wait`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedProcessWaitFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12531,6 +6472,7 @@ pub struct SchedProcessWaitFtraceEvent {
     #[prost(int32, optional, tag = "3")]
     pub prio: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_pi_setprio`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedPiSetprioFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12542,6 +6484,7 @@ pub struct SchedPiSetprioFtraceEvent {
     #[prost(int32, optional, tag = "4")]
     pub pid: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_cpu_util_cfs`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedCpuUtilCfsFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12575,6 +6518,7 @@ pub struct SchedCpuUtilCfsFtraceEvent {
     #[prost(uint64, optional, tag = "15")]
     pub wake_util: ::core::option::Option<u64>,
 }
+/// The kernel's tracepoint `sched/sched_migrate_task`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedMigrateTaskFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12592,6 +6536,7 @@ pub struct SchedMigrateTaskFtraceEvent {
     #[prost(uint32, optional, tag = "7")]
     pub load: ::core::option::Option<u32>,
 }
+/// The kernel's tracepoint `sched/sched_wakeup_task_attr`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedWakeupTaskAttrFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12604,7 +6549,16 @@ pub struct SchedWakeupTaskAttrFtraceEvent {
     pub uclamp_min: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "5")]
     pub vruntime: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub sched_qos_user_defined_flag: ::core::option::Option<u64>,
+    #[prost(uint32, optional, tag = "7")]
+    pub rampup_multiplier: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "8")]
+    pub effect_rampup_multiplier: ::core::option::Option<u32>,
+    #[prost(int32, optional, tag = "9")]
+    pub tag_nice: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `sched/sched_group_tracker`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchedGroupTrackerFtraceEvent {
     #[prost(string, optional, tag = "1")]
@@ -12616,6 +6570,7 @@ pub struct SchedGroupTrackerFtraceEvent {
     #[prost(int32, optional, tag = "4")]
     pub group_num: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `task/task_newtask`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskNewtaskFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -12627,6 +6582,7 @@ pub struct TaskNewtaskFtraceEvent {
     #[prost(int32, optional, tag = "4")]
     pub oom_score_adj: ::core::option::Option<i32>,
 }
+/// The kernel's tracepoint `task/task_rename`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskRenameFtraceEvent {
     #[prost(int32, optional, tag = "1")]
@@ -13063,6 +7019,31 @@ pub struct InternedString {
     pub str: ::core::option::Option<::prost::bytes::Bytes>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Line {
+    #[prost(string, optional, tag = "1")]
+    pub function_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "2")]
+    pub source_file_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint32, optional, tag = "3")]
+    pub line_number: ::core::option::Option<u32>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AddressSymbols {
+    #[prost(uint64, optional, tag = "1")]
+    pub address: ::core::option::Option<u64>,
+    #[prost(message, repeated, tag = "2")]
+    pub lines: ::prost::alloc::vec::Vec<Line>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModuleSymbols {
+    #[prost(string, optional, tag = "1")]
+    pub path: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "2")]
+    pub build_id: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "3")]
+    pub address_symbols: ::prost::alloc::vec::Vec<AddressSymbols>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mapping {
     #[prost(uint64, optional, tag = "1")]
     pub iid: ::core::option::Option<u64>,
@@ -13165,6 +7146,298 @@ pub struct Callstack {
     pub iid: ::core::option::Option<u64>,
     #[prost(uint64, repeated, packed = "false", tag = "2")]
     pub frame_ids: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InlineCallstack {
+    #[prost(message, repeated, tag = "1")]
+    pub frames: ::prost::alloc::vec::Vec<inline_callstack::Frame>,
+}
+/// Nested message and enum types in `InlineCallstack`.
+pub mod inline_callstack {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Frame {
+        #[prost(string, optional, tag = "1")]
+        pub function_name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(string, optional, tag = "2")]
+        pub source_file: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(uint32, optional, tag = "3")]
+        pub line_number: ::core::option::Option<u32>,
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StackSample {
+    #[prost(uint64, optional, tag = "11")]
+    pub primary_weight: ::core::option::Option<u64>,
+    #[prost(message, repeated, tag = "12")]
+    pub follower_descriptors: ::prost::alloc::vec::Vec<stack_sample::CounterDescriptor>,
+    #[prost(uint64, repeated, tag = "13")]
+    pub follower_descriptor_iids: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "14")]
+    pub follower_weights: ::prost::alloc::vec::Vec<u64>,
+    #[prost(oneof = "stack_sample::TaskContextField", tags = "1, 2")]
+    pub task_context_field: ::core::option::Option<stack_sample::TaskContextField>,
+    #[prost(oneof = "stack_sample::ExecutionContextField", tags = "3, 4")]
+    pub execution_context_field: ::core::option::Option<
+        stack_sample::ExecutionContextField,
+    >,
+    #[prost(oneof = "stack_sample::CallstackField", tags = "5, 6")]
+    pub callstack_field: ::core::option::Option<stack_sample::CallstackField>,
+    #[prost(oneof = "stack_sample::UnwindErrorField", tags = "7, 8")]
+    pub unwind_error_field: ::core::option::Option<stack_sample::UnwindErrorField>,
+    #[prost(oneof = "stack_sample::PrimaryDescriptorField", tags = "9, 10")]
+    pub primary_descriptor_field: ::core::option::Option<
+        stack_sample::PrimaryDescriptorField,
+    >,
+}
+/// Nested message and enum types in `StackSample`.
+pub mod stack_sample {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct TaskContext {
+        #[prost(uint64, optional, tag = "1")]
+        pub iid: ::core::option::Option<u64>,
+        #[prost(uint32, optional, tag = "2")]
+        pub pid: ::core::option::Option<u32>,
+        #[prost(uint32, optional, tag = "3")]
+        pub tid: ::core::option::Option<u32>,
+        #[prost(uint64, optional, tag = "4")]
+        pub async_id: ::core::option::Option<u64>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct AsyncContextDescriptor {
+        #[prost(uint64, optional, tag = "1")]
+        pub iid: ::core::option::Option<u64>,
+        #[prost(string, optional, tag = "2")]
+        pub name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(string, optional, tag = "3")]
+        pub kind: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(uint64, optional, tag = "4")]
+        pub parent_iid: ::core::option::Option<u64>,
+    }
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct ExecutionContext {
+        #[prost(uint64, optional, tag = "1")]
+        pub iid: ::core::option::Option<u64>,
+        #[prost(uint32, optional, tag = "2")]
+        pub cpu: ::core::option::Option<u32>,
+        #[prost(enumeration = "Mode", optional, tag = "3")]
+        pub mode: ::core::option::Option<i32>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct CounterDescriptor {
+        #[prost(uint64, optional, tag = "1")]
+        pub iid: ::core::option::Option<u64>,
+        #[prost(string, optional, tag = "2")]
+        pub name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(uint64, optional, tag = "5")]
+        pub unit_multiplier: ::core::option::Option<u64>,
+        #[prost(string, optional, tag = "6")]
+        pub description: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(enumeration = "counter_descriptor::Scope", optional, tag = "7")]
+        pub scope: ::core::option::Option<i32>,
+        #[prost(oneof = "counter_descriptor::UnitField", tags = "3, 4")]
+        pub unit_field: ::core::option::Option<counter_descriptor::UnitField>,
+    }
+    /// Nested message and enum types in `CounterDescriptor`.
+    pub mod counter_descriptor {
+        #[derive(
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            Hash,
+            PartialOrd,
+            Ord,
+            ::prost::Enumeration
+        )]
+        #[repr(i32)]
+        pub enum Scope {
+            Unspecified = 0,
+            Global = 1,
+            Cpu = 2,
+        }
+        impl Scope {
+            /// String value of the enum field names used in the ProtoBuf definition.
+            ///
+            /// The values are not transformed in any way and thus are considered stable
+            /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+            pub fn as_str_name(&self) -> &'static str {
+                match self {
+                    Self::Unspecified => "SCOPE_UNSPECIFIED",
+                    Self::Global => "SCOPE_GLOBAL",
+                    Self::Cpu => "SCOPE_CPU",
+                }
+            }
+            /// Creates an enum from field names used in the ProtoBuf definition.
+            pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+                match value {
+                    "SCOPE_UNSPECIFIED" => Some(Self::Unspecified),
+                    "SCOPE_GLOBAL" => Some(Self::Global),
+                    "SCOPE_CPU" => Some(Self::Cpu),
+                    _ => None,
+                }
+            }
+        }
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+        pub enum UnitField {
+            #[prost(enumeration = "super::Unit", tag = "3")]
+            Unit(i32),
+            #[prost(string, tag = "4")]
+            UnitStr(::prost::alloc::string::String),
+        }
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Mode {
+        Unknown = 0,
+        User = 1,
+        Kernel = 2,
+        Hypervisor = 3,
+        GuestUser = 4,
+        GuestKernel = 5,
+    }
+    impl Mode {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unknown => "MODE_UNKNOWN",
+                Self::User => "MODE_USER",
+                Self::Kernel => "MODE_KERNEL",
+                Self::Hypervisor => "MODE_HYPERVISOR",
+                Self::GuestUser => "MODE_GUEST_USER",
+                Self::GuestKernel => "MODE_GUEST_KERNEL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "MODE_UNKNOWN" => Some(Self::Unknown),
+                "MODE_USER" => Some(Self::User),
+                "MODE_KERNEL" => Some(Self::Kernel),
+                "MODE_HYPERVISOR" => Some(Self::Hypervisor),
+                "MODE_GUEST_USER" => Some(Self::GuestUser),
+                "MODE_GUEST_KERNEL" => Some(Self::GuestKernel),
+                _ => None,
+            }
+        }
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Unit {
+        Unspecified = 0,
+        Nanoseconds = 1,
+        CpuCycles = 2,
+        Instructions = 3,
+        Bytes = 4,
+        PageFaults = 5,
+        CacheMisses = 6,
+        CacheReferences = 7,
+        BranchMisses = 8,
+        Count = 9,
+    }
+    impl Unit {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "UNIT_UNSPECIFIED",
+                Self::Nanoseconds => "UNIT_NANOSECONDS",
+                Self::CpuCycles => "UNIT_CPU_CYCLES",
+                Self::Instructions => "UNIT_INSTRUCTIONS",
+                Self::Bytes => "UNIT_BYTES",
+                Self::PageFaults => "UNIT_PAGE_FAULTS",
+                Self::CacheMisses => "UNIT_CACHE_MISSES",
+                Self::CacheReferences => "UNIT_CACHE_REFERENCES",
+                Self::BranchMisses => "UNIT_BRANCH_MISSES",
+                Self::Count => "UNIT_COUNT",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "UNIT_UNSPECIFIED" => Some(Self::Unspecified),
+                "UNIT_NANOSECONDS" => Some(Self::Nanoseconds),
+                "UNIT_CPU_CYCLES" => Some(Self::CpuCycles),
+                "UNIT_INSTRUCTIONS" => Some(Self::Instructions),
+                "UNIT_BYTES" => Some(Self::Bytes),
+                "UNIT_PAGE_FAULTS" => Some(Self::PageFaults),
+                "UNIT_CACHE_MISSES" => Some(Self::CacheMisses),
+                "UNIT_CACHE_REFERENCES" => Some(Self::CacheReferences),
+                "UNIT_BRANCH_MISSES" => Some(Self::BranchMisses),
+                "UNIT_COUNT" => Some(Self::Count),
+                _ => None,
+            }
+        }
+    }
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum TaskContextField {
+        #[prost(message, tag = "1")]
+        TaskContext(TaskContext),
+        #[prost(uint64, tag = "2")]
+        TaskContextIid(u64),
+    }
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum ExecutionContextField {
+        #[prost(message, tag = "3")]
+        ExecutionContext(ExecutionContext),
+        #[prost(uint64, tag = "4")]
+        ExecutionContextIid(u64),
+    }
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum CallstackField {
+        #[prost(message, tag = "5")]
+        Callstack(super::InlineCallstack),
+        #[prost(uint64, tag = "6")]
+        CallstackIid(u64),
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum UnwindErrorField {
+        #[prost(string, tag = "7")]
+        UnwindError(::prost::alloc::string::String),
+        #[prost(uint64, tag = "8")]
+        UnwindErrorIid(u64),
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum PrimaryDescriptorField {
+        #[prost(message, tag = "9")]
+        PrimaryDescriptor(CounterDescriptor),
+        #[prost(uint64, tag = "10")]
+        PrimaryDescriptorIid(u64),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StackSampleDefaults {
+    #[prost(string, optional, tag = "1")]
+    pub source: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "2")]
+    pub primary_descriptor: ::core::option::Option<stack_sample::CounterDescriptor>,
+    #[prost(message, repeated, tag = "3")]
+    pub follower_descriptors: ::prost::alloc::vec::Vec<stack_sample::CounterDescriptor>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DebugAnnotation {
@@ -13369,15 +7642,6 @@ pub struct LogMessageBody {
     #[prost(string, optional, tag = "2")]
     pub body: ::core::option::Option<::prost::alloc::string::String>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UnsymbolizedSourceLocation {
-    #[prost(uint64, optional, tag = "1")]
-    pub iid: ::core::option::Option<u64>,
-    #[prost(uint64, optional, tag = "2")]
-    pub mapping_id: ::core::option::Option<u64>,
-    #[prost(uint64, optional, tag = "3")]
-    pub rel_pc: ::core::option::Option<u64>,
-}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SourceLocation {
     #[prost(uint64, optional, tag = "1")]
@@ -13388,15 +7652,6 @@ pub struct SourceLocation {
     pub function_name: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(uint32, optional, tag = "4")]
     pub line_number: ::core::option::Option<u32>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Screenshot {
-    #[prost(bytes = "bytes", optional, tag = "1")]
-    pub jpg_image: ::core::option::Option<::prost::bytes::Bytes>,
-    #[prost(bytes = "bytes", optional, tag = "2")]
-    pub pam_image: ::core::option::Option<::prost::bytes::Bytes>,
-    #[prost(bytes = "bytes", optional, tag = "3")]
-    pub ppm_image: ::core::option::Option<::prost::bytes::Bytes>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskExecution {
@@ -13439,8 +7694,6 @@ pub struct TrackEvent {
     pub task_execution: ::core::option::Option<TaskExecution>,
     #[prost(message, optional, tag = "21")]
     pub log_message: ::core::option::Option<LogMessage>,
-    #[prost(message, optional, tag = "50")]
-    pub screenshot: ::core::option::Option<Screenshot>,
     #[prost(message, optional, tag = "6")]
     pub legacy_event: ::core::option::Option<track_event::LegacyEvent>,
     #[prost(oneof = "track_event::NameField", tags = "10, 23")]
@@ -13768,12 +8021,22 @@ pub struct InternedData {
     pub frames: ::prost::alloc::vec::Vec<Frame>,
     #[prost(message, repeated, tag = "7")]
     pub callstacks: ::prost::alloc::vec::Vec<Callstack>,
+    #[prost(message, repeated, tag = "48")]
+    pub stack_sample_task_contexts: ::prost::alloc::vec::Vec<stack_sample::TaskContext>,
+    #[prost(message, repeated, tag = "49")]
+    pub stack_sample_execution_contexts: ::prost::alloc::vec::Vec<
+        stack_sample::ExecutionContext,
+    >,
+    #[prost(message, repeated, tag = "50")]
+    pub stack_sample_counter_descriptors: ::prost::alloc::vec::Vec<
+        stack_sample::CounterDescriptor,
+    >,
+    #[prost(message, repeated, tag = "51")]
+    pub stack_sample_async_context_descriptors: ::prost::alloc::vec::Vec<
+        stack_sample::AsyncContextDescriptor,
+    >,
     #[prost(message, repeated, tag = "4")]
     pub source_locations: ::prost::alloc::vec::Vec<SourceLocation>,
-    #[prost(message, repeated, tag = "28")]
-    pub unsymbolized_source_locations: ::prost::alloc::vec::Vec<
-        UnsymbolizedSourceLocation,
-    >,
     #[prost(message, repeated, tag = "20")]
     pub log_message_body: ::prost::alloc::vec::Vec<LogMessageBody>,
     #[prost(message, repeated, tag = "26")]
@@ -13876,68 +8139,52 @@ pub mod concurrent_session_event {
         }
     }
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct PerfettoMetatrace {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RecoveredTraceInfo {
+    #[prost(enumeration = "recovered_trace_info::Reason", optional, tag = "1")]
+    pub reason: ::core::option::Option<i32>,
+    #[prost(uint64, optional, tag = "2")]
+    pub original_file_size_bytes: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "3")]
-    pub event_duration_ns: ::core::option::Option<u64>,
-    #[prost(int32, optional, tag = "4")]
-    pub counter_value: ::core::option::Option<i32>,
-    #[prost(uint32, optional, tag = "5")]
-    pub thread_id: ::core::option::Option<u32>,
-    #[prost(bool, optional, tag = "6")]
-    pub has_overruns: ::core::option::Option<bool>,
-    #[prost(message, repeated, tag = "7")]
-    pub args: ::prost::alloc::vec::Vec<perfetto_metatrace::Arg>,
-    #[prost(message, repeated, tag = "10")]
-    pub interned_strings: ::prost::alloc::vec::Vec<perfetto_metatrace::InternedString>,
-    #[prost(oneof = "perfetto_metatrace::RecordType", tags = "1, 2, 8, 11, 9")]
-    pub record_type: ::core::option::Option<perfetto_metatrace::RecordType>,
+    pub bytes_truncated: ::core::option::Option<u64>,
 }
-/// Nested message and enum types in `PerfettoMetatrace`.
-pub mod perfetto_metatrace {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct Arg {
-        #[prost(oneof = "arg::KeyOrInternedKey", tags = "1, 3")]
-        pub key_or_interned_key: ::core::option::Option<arg::KeyOrInternedKey>,
-        #[prost(oneof = "arg::ValueOrInternedValue", tags = "2, 4")]
-        pub value_or_interned_value: ::core::option::Option<arg::ValueOrInternedValue>,
+/// Nested message and enum types in `RecoveredTraceInfo`.
+pub mod recovered_trace_info {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Reason {
+        Unspecified = 0,
+        UnexpectedReboot = 1,
     }
-    /// Nested message and enum types in `Arg`.
-    pub mod arg {
-        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-        pub enum KeyOrInternedKey {
-            #[prost(string, tag = "1")]
-            Key(::prost::alloc::string::String),
-            #[prost(uint64, tag = "3")]
-            KeyIid(u64),
+    impl Reason {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "REASON_UNSPECIFIED",
+                Self::UnexpectedReboot => "REASON_UNEXPECTED_REBOOT",
+            }
         }
-        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-        pub enum ValueOrInternedValue {
-            #[prost(string, tag = "2")]
-            Value(::prost::alloc::string::String),
-            #[prost(uint64, tag = "4")]
-            ValueIid(u64),
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "REASON_UNSPECIFIED" => Some(Self::Unspecified),
+                "REASON_UNEXPECTED_REBOOT" => Some(Self::UnexpectedReboot),
+                _ => None,
+            }
         }
-    }
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct InternedString {
-        #[prost(uint64, optional, tag = "1")]
-        pub iid: ::core::option::Option<u64>,
-        #[prost(string, optional, tag = "2")]
-        pub value: ::core::option::Option<::prost::alloc::string::String>,
-    }
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum RecordType {
-        #[prost(uint32, tag = "1")]
-        EventId(u32),
-        #[prost(uint32, tag = "2")]
-        CounterId(u32),
-        #[prost(string, tag = "8")]
-        EventName(::prost::alloc::string::String),
-        #[prost(uint64, tag = "11")]
-        EventNameIid(u64),
-        #[prost(string, tag = "9")]
-        CounterName(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -14027,6 +8274,243 @@ pub struct BatteryCounters {
     pub energy_counter_uwh: ::core::option::Option<i64>,
     #[prost(int64, optional, tag = "7")]
     pub voltage_uv: ::core::option::Option<i64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ObfuscatedMember {
+    #[prost(string, optional, tag = "1")]
+    pub obfuscated_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "2")]
+    pub deobfuscated_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint32, optional, tag = "3")]
+    pub obfuscated_line_start: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "4")]
+    pub obfuscated_line_end: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "5")]
+    pub source_line_start: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "6")]
+    pub source_line_end: ::core::option::Option<u32>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ObfuscatedClass {
+    #[prost(string, optional, tag = "1")]
+    pub obfuscated_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "2")]
+    pub deobfuscated_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "3")]
+    pub obfuscated_members: ::prost::alloc::vec::Vec<ObfuscatedMember>,
+    #[prost(message, repeated, tag = "4")]
+    pub obfuscated_methods: ::prost::alloc::vec::Vec<ObfuscatedMember>,
+    #[prost(message, optional, tag = "5")]
+    pub merged_classes: ::core::option::Option<obfuscated_class::MergedClasses>,
+}
+/// Nested message and enum types in `ObfuscatedClass`.
+pub mod obfuscated_class {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct MergedClass {
+        #[prost(string, optional, tag = "1")]
+        pub name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(int32, optional, tag = "2")]
+        pub class_id: ::core::option::Option<i32>,
+        #[prost(message, optional, tag = "3")]
+        pub merged_classes: ::core::option::Option<MergedClasses>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct MergedClasses {
+        #[prost(string, optional, tag = "1")]
+        pub class_id_field_name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(message, repeated, tag = "2")]
+        pub merged_classes: ::prost::alloc::vec::Vec<MergedClass>,
+        #[prost(bool, optional, tag = "3")]
+        pub unknown_merged_classes: ::core::option::Option<bool>,
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DeobfuscationMapping {
+    #[prost(string, optional, tag = "1")]
+    pub package_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(int64, optional, tag = "2")]
+    pub version_code: ::core::option::Option<i64>,
+    #[prost(message, repeated, tag = "3")]
+    pub obfuscated_classes: ::prost::alloc::vec::Vec<ObfuscatedClass>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProfilePacket {
+    #[prost(message, repeated, tag = "1")]
+    pub strings: ::prost::alloc::vec::Vec<InternedString>,
+    #[prost(message, repeated, tag = "4")]
+    pub mappings: ::prost::alloc::vec::Vec<Mapping>,
+    #[prost(message, repeated, tag = "2")]
+    pub frames: ::prost::alloc::vec::Vec<Frame>,
+    #[prost(message, repeated, tag = "3")]
+    pub callstacks: ::prost::alloc::vec::Vec<Callstack>,
+    #[prost(message, repeated, tag = "5")]
+    pub process_dumps: ::prost::alloc::vec::Vec<profile_packet::ProcessHeapSamples>,
+    #[prost(bool, optional, tag = "6")]
+    pub continued: ::core::option::Option<bool>,
+    #[prost(uint64, optional, tag = "7")]
+    pub index: ::core::option::Option<u64>,
+}
+/// Nested message and enum types in `ProfilePacket`.
+pub mod profile_packet {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct HeapSample {
+        #[prost(uint64, optional, tag = "1")]
+        pub callstack_id: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "2")]
+        pub self_allocated: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "3")]
+        pub self_freed: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "8")]
+        pub self_max: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "9")]
+        pub self_max_count: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "4")]
+        pub timestamp: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "5")]
+        pub alloc_count: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "6")]
+        pub free_count: ::core::option::Option<u64>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Histogram {
+        #[prost(message, repeated, tag = "1")]
+        pub buckets: ::prost::alloc::vec::Vec<histogram::Bucket>,
+    }
+    /// Nested message and enum types in `Histogram`.
+    pub mod histogram {
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Bucket {
+            #[prost(uint64, optional, tag = "1")]
+            pub upper_limit: ::core::option::Option<u64>,
+            #[prost(bool, optional, tag = "2")]
+            pub max_bucket: ::core::option::Option<bool>,
+            #[prost(uint64, optional, tag = "3")]
+            pub count: ::core::option::Option<u64>,
+        }
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ProcessStats {
+        #[prost(uint64, optional, tag = "1")]
+        pub unwinding_errors: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "2")]
+        pub heap_samples: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "3")]
+        pub map_reparses: ::core::option::Option<u64>,
+        #[prost(message, optional, tag = "4")]
+        pub unwinding_time_us: ::core::option::Option<Histogram>,
+        #[prost(uint64, optional, tag = "5")]
+        pub total_unwinding_time_us: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "6")]
+        pub client_spinlock_blocked_us: ::core::option::Option<u64>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ProcessHeapSamples {
+        #[prost(uint64, optional, tag = "1")]
+        pub pid: ::core::option::Option<u64>,
+        #[prost(bool, optional, tag = "3")]
+        pub from_startup: ::core::option::Option<bool>,
+        #[prost(bool, optional, tag = "4")]
+        pub rejected_concurrent: ::core::option::Option<bool>,
+        #[prost(bool, optional, tag = "6")]
+        pub disconnected: ::core::option::Option<bool>,
+        #[prost(bool, optional, tag = "7")]
+        pub buffer_overran: ::core::option::Option<bool>,
+        #[prost(enumeration = "process_heap_samples::ClientError", optional, tag = "14")]
+        pub client_error: ::core::option::Option<i32>,
+        #[prost(bool, optional, tag = "8")]
+        pub buffer_corrupted: ::core::option::Option<bool>,
+        #[prost(bool, optional, tag = "10")]
+        pub hit_guardrail: ::core::option::Option<bool>,
+        #[prost(string, optional, tag = "11")]
+        pub heap_name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(uint64, optional, tag = "12")]
+        pub sampling_interval_bytes: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "13")]
+        pub orig_sampling_interval_bytes: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "9")]
+        pub timestamp: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "15")]
+        pub start_timestamp: ::core::option::Option<u64>,
+        #[prost(message, optional, tag = "5")]
+        pub stats: ::core::option::Option<ProcessStats>,
+        #[prost(message, repeated, tag = "2")]
+        pub samples: ::prost::alloc::vec::Vec<HeapSample>,
+    }
+    /// Nested message and enum types in `ProcessHeapSamples`.
+    pub mod process_heap_samples {
+        #[derive(
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            Hash,
+            PartialOrd,
+            Ord,
+            ::prost::Enumeration
+        )]
+        #[repr(i32)]
+        pub enum ClientError {
+            None = 0,
+            HitTimeout = 1,
+            InvalidStackBounds = 2,
+        }
+        impl ClientError {
+            /// String value of the enum field names used in the ProtoBuf definition.
+            ///
+            /// The values are not transformed in any way and thus are considered stable
+            /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+            pub fn as_str_name(&self) -> &'static str {
+                match self {
+                    Self::None => "CLIENT_ERROR_NONE",
+                    Self::HitTimeout => "CLIENT_ERROR_HIT_TIMEOUT",
+                    Self::InvalidStackBounds => "CLIENT_ERROR_INVALID_STACK_BOUNDS",
+                }
+            }
+            /// Creates an enum from field names used in the ProtoBuf definition.
+            pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+                match value {
+                    "CLIENT_ERROR_NONE" => Some(Self::None),
+                    "CLIENT_ERROR_HIT_TIMEOUT" => Some(Self::HitTimeout),
+                    "CLIENT_ERROR_INVALID_STACK_BOUNDS" => Some(Self::InvalidStackBounds),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StreamingAllocation {
+    #[prost(uint64, repeated, packed = "false", tag = "1")]
+    pub address: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, packed = "false", tag = "2")]
+    pub size: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
+    pub sample_size: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, packed = "false", tag = "4")]
+    pub clock_monotonic_coarse_timestamp: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint32, repeated, packed = "false", tag = "5")]
+    pub heap_id: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, packed = "false", tag = "6")]
+    pub sequence_number: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StreamingFree {
+    #[prost(uint64, repeated, packed = "false", tag = "1")]
+    pub address: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint32, repeated, packed = "false", tag = "2")]
+    pub heap_id: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
+    pub sequence_number: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StreamingProfilePacket {
+    #[prost(uint64, repeated, packed = "false", tag = "1")]
+    pub callstack_iid: ::prost::alloc::vec::Vec<u64>,
+    #[prost(int64, repeated, packed = "false", tag = "2")]
+    pub timestamp_delta_us: ::prost::alloc::vec::Vec<i64>,
+    #[prost(int32, optional, tag = "3")]
+    pub process_priority: ::core::option::Option<i32>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Profiling {}
@@ -14313,6 +8797,128 @@ pub struct PerfSampleDefaults {
     pub process_shard_count: ::core::option::Option<u32>,
     #[prost(uint32, optional, tag = "3")]
     pub chosen_process_shard: ::core::option::Option<u32>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SmapsEntry {
+    #[prost(string, optional, tag = "1")]
+    pub path: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint64, optional, tag = "2")]
+    pub size_kb: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub private_dirty_kb: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub swap_kb: ::core::option::Option<u64>,
+    #[prost(string, optional, tag = "5")]
+    pub file_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint64, optional, tag = "6")]
+    pub start_address: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub module_timestamp: ::core::option::Option<u64>,
+    #[prost(string, optional, tag = "8")]
+    pub module_debugid: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "9")]
+    pub module_debug_path: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint32, optional, tag = "10")]
+    pub protection_flags: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "11")]
+    pub private_clean_resident_kb: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "12")]
+    pub shared_dirty_resident_kb: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "13")]
+    pub shared_clean_resident_kb: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "14")]
+    pub locked_kb: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "15")]
+    pub proportional_resident_kb: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PackedSmaps {
+    #[prost(string, repeated, tag = "1")]
+    pub string_table: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub name_id: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub aggregate_count: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub size_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub rss_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "6")]
+    pub anonymous_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "7")]
+    pub swap_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "8")]
+    pub shared_clean_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "9")]
+    pub shared_dirty_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "10")]
+    pub private_clean_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "11")]
+    pub private_dirty_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "12")]
+    pub locked_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "13")]
+    pub pss_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "14")]
+    pub pss_dirty_kb: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "15")]
+    pub swap_pss_kb: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SmapsPacket {
+    #[prost(uint32, optional, tag = "1")]
+    pub pid: ::core::option::Option<u32>,
+    #[prost(message, repeated, tag = "2")]
+    pub entries: ::prost::alloc::vec::Vec<SmapsEntry>,
+    #[prost(message, optional, tag = "3")]
+    pub packed_entries: ::core::option::Option<PackedSmaps>,
+    #[prost(enumeration = "smaps_packet::RecordingType", optional, tag = "4")]
+    pub recording_type: ::core::option::Option<i32>,
+}
+/// Nested message and enum types in `SmapsPacket`.
+pub mod smaps_packet {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum RecordingType {
+        Unknown = 0,
+        Standalone = 1,
+        ArtHprofPostfork = 2,
+        ArtHprofPrefork = 3,
+    }
+    impl RecordingType {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unknown => "RECORDING_TYPE_UNKNOWN",
+                Self::Standalone => "RECORDING_TYPE_STANDALONE",
+                Self::ArtHprofPostfork => "RECORDING_TYPE_ART_HPROF_POSTFORK",
+                Self::ArtHprofPrefork => "RECORDING_TYPE_ART_HPROF_PREFORK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "RECORDING_TYPE_UNKNOWN" => Some(Self::Unknown),
+                "RECORDING_TYPE_STANDALONE" => Some(Self::Standalone),
+                "RECORDING_TYPE_ART_HPROF_POSTFORK" => Some(Self::ArtHprofPostfork),
+                "RECORDING_TYPE_ART_HPROF_PREFORK" => Some(Self::ArtHprofPrefork),
+                _ => None,
+            }
+        }
+    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ProcessStats {
@@ -14801,6 +9407,8 @@ pub struct TracePacketDefaults {
     pub track_event_defaults: ::core::option::Option<TrackEventDefaults>,
     #[prost(message, optional, tag = "12")]
     pub perf_sample_defaults: ::core::option::Option<PerfSampleDefaults>,
+    #[prost(message, optional, tag = "100")]
+    pub stack_sample_defaults: ::core::option::Option<StackSampleDefaults>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TraceUuid {
@@ -14808,6 +9416,187 @@ pub struct TraceUuid {
     pub msb: ::core::option::Option<i64>,
     #[prost(int64, optional, tag = "2")]
     pub lsb: ::core::option::Option<i64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProcessDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pub pid: ::core::option::Option<i32>,
+    #[prost(string, repeated, tag = "2")]
+    pub cmdline: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "6")]
+    pub process_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(int32, optional, tag = "5")]
+    pub process_priority: ::core::option::Option<i32>,
+    #[prost(int64, optional, tag = "7")]
+    pub start_timestamp_ns: ::core::option::Option<i64>,
+    #[prost(enumeration = "process_descriptor::ChromeProcessType", optional, tag = "4")]
+    pub chrome_process_type: ::core::option::Option<i32>,
+    #[prost(int32, optional, tag = "3")]
+    pub legacy_sort_index: ::core::option::Option<i32>,
+    #[prost(string, repeated, tag = "8")]
+    pub process_labels: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Nested message and enum types in `ProcessDescriptor`.
+pub mod process_descriptor {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum ChromeProcessType {
+        ProcessUnspecified = 0,
+        ProcessBrowser = 1,
+        ProcessRenderer = 2,
+        ProcessUtility = 3,
+        ProcessZygote = 4,
+        ProcessSandboxHelper = 5,
+        ProcessGpu = 6,
+        ProcessPpapiPlugin = 7,
+        ProcessPpapiBroker = 8,
+    }
+    impl ChromeProcessType {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::ProcessUnspecified => "PROCESS_UNSPECIFIED",
+                Self::ProcessBrowser => "PROCESS_BROWSER",
+                Self::ProcessRenderer => "PROCESS_RENDERER",
+                Self::ProcessUtility => "PROCESS_UTILITY",
+                Self::ProcessZygote => "PROCESS_ZYGOTE",
+                Self::ProcessSandboxHelper => "PROCESS_SANDBOX_HELPER",
+                Self::ProcessGpu => "PROCESS_GPU",
+                Self::ProcessPpapiPlugin => "PROCESS_PPAPI_PLUGIN",
+                Self::ProcessPpapiBroker => "PROCESS_PPAPI_BROKER",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "PROCESS_UNSPECIFIED" => Some(Self::ProcessUnspecified),
+                "PROCESS_BROWSER" => Some(Self::ProcessBrowser),
+                "PROCESS_RENDERER" => Some(Self::ProcessRenderer),
+                "PROCESS_UTILITY" => Some(Self::ProcessUtility),
+                "PROCESS_ZYGOTE" => Some(Self::ProcessZygote),
+                "PROCESS_SANDBOX_HELPER" => Some(Self::ProcessSandboxHelper),
+                "PROCESS_GPU" => Some(Self::ProcessGpu),
+                "PROCESS_PPAPI_PLUGIN" => Some(Self::ProcessPpapiPlugin),
+                "PROCESS_PPAPI_BROKER" => Some(Self::ProcessPpapiBroker),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ThreadDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pub pid: ::core::option::Option<i32>,
+    #[prost(int64, optional, tag = "2")]
+    pub tid: ::core::option::Option<i64>,
+    #[prost(string, optional, tag = "5")]
+    pub thread_name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(enumeration = "thread_descriptor::ChromeThreadType", optional, tag = "4")]
+    pub chrome_thread_type: ::core::option::Option<i32>,
+    #[prost(int64, optional, tag = "6")]
+    pub reference_timestamp_us: ::core::option::Option<i64>,
+    #[prost(int64, optional, tag = "7")]
+    pub reference_thread_time_us: ::core::option::Option<i64>,
+    #[prost(int64, optional, tag = "8")]
+    pub reference_thread_instruction_count: ::core::option::Option<i64>,
+    #[prost(int32, optional, tag = "3")]
+    pub legacy_sort_index: ::core::option::Option<i32>,
+}
+/// Nested message and enum types in `ThreadDescriptor`.
+pub mod thread_descriptor {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum ChromeThreadType {
+        ChromeThreadUnspecified = 0,
+        ChromeThreadMain = 1,
+        ChromeThreadIo = 2,
+        ChromeThreadPoolBgWorker = 3,
+        ChromeThreadPoolFgWorker = 4,
+        ChromeThreadPoolFbBlocking = 5,
+        ChromeThreadPoolBgBlocking = 6,
+        ChromeThreadPoolService = 7,
+        ChromeThreadCompositor = 8,
+        ChromeThreadVizCompositor = 9,
+        ChromeThreadCompositorWorker = 10,
+        ChromeThreadServiceWorker = 11,
+        ChromeThreadMemoryInfra = 50,
+        ChromeThreadSamplingProfiler = 51,
+    }
+    impl ChromeThreadType {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::ChromeThreadUnspecified => "CHROME_THREAD_UNSPECIFIED",
+                Self::ChromeThreadMain => "CHROME_THREAD_MAIN",
+                Self::ChromeThreadIo => "CHROME_THREAD_IO",
+                Self::ChromeThreadPoolBgWorker => "CHROME_THREAD_POOL_BG_WORKER",
+                Self::ChromeThreadPoolFgWorker => "CHROME_THREAD_POOL_FG_WORKER",
+                Self::ChromeThreadPoolFbBlocking => "CHROME_THREAD_POOL_FB_BLOCKING",
+                Self::ChromeThreadPoolBgBlocking => "CHROME_THREAD_POOL_BG_BLOCKING",
+                Self::ChromeThreadPoolService => "CHROME_THREAD_POOL_SERVICE",
+                Self::ChromeThreadCompositor => "CHROME_THREAD_COMPOSITOR",
+                Self::ChromeThreadVizCompositor => "CHROME_THREAD_VIZ_COMPOSITOR",
+                Self::ChromeThreadCompositorWorker => "CHROME_THREAD_COMPOSITOR_WORKER",
+                Self::ChromeThreadServiceWorker => "CHROME_THREAD_SERVICE_WORKER",
+                Self::ChromeThreadMemoryInfra => "CHROME_THREAD_MEMORY_INFRA",
+                Self::ChromeThreadSamplingProfiler => "CHROME_THREAD_SAMPLING_PROFILER",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "CHROME_THREAD_UNSPECIFIED" => Some(Self::ChromeThreadUnspecified),
+                "CHROME_THREAD_MAIN" => Some(Self::ChromeThreadMain),
+                "CHROME_THREAD_IO" => Some(Self::ChromeThreadIo),
+                "CHROME_THREAD_POOL_BG_WORKER" => Some(Self::ChromeThreadPoolBgWorker),
+                "CHROME_THREAD_POOL_FG_WORKER" => Some(Self::ChromeThreadPoolFgWorker),
+                "CHROME_THREAD_POOL_FB_BLOCKING" => {
+                    Some(Self::ChromeThreadPoolFbBlocking)
+                }
+                "CHROME_THREAD_POOL_BG_BLOCKING" => {
+                    Some(Self::ChromeThreadPoolBgBlocking)
+                }
+                "CHROME_THREAD_POOL_SERVICE" => Some(Self::ChromeThreadPoolService),
+                "CHROME_THREAD_COMPOSITOR" => Some(Self::ChromeThreadCompositor),
+                "CHROME_THREAD_VIZ_COMPOSITOR" => Some(Self::ChromeThreadVizCompositor),
+                "CHROME_THREAD_COMPOSITOR_WORKER" => {
+                    Some(Self::ChromeThreadCompositorWorker)
+                }
+                "CHROME_THREAD_SERVICE_WORKER" => Some(Self::ChromeThreadServiceWorker),
+                "CHROME_THREAD_MEMORY_INFRA" => Some(Self::ChromeThreadMemoryInfra),
+                "CHROME_THREAD_SAMPLING_PROFILER" => {
+                    Some(Self::ChromeThreadSamplingProfiler)
+                }
+                _ => None,
+            }
+        }
+    }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CounterDescriptor {
@@ -14912,189 +9701,8 @@ pub mod counter_descriptor {
         }
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ProcessDescriptor {
-    #[prost(int32, optional, tag = "1")]
-    pub pid: ::core::option::Option<i32>,
-    #[prost(string, repeated, tag = "2")]
-    pub cmdline: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(string, optional, tag = "6")]
-    pub process_name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(int32, optional, tag = "5")]
-    pub process_priority: ::core::option::Option<i32>,
-    #[prost(int64, optional, tag = "7")]
-    pub start_timestamp_ns: ::core::option::Option<i64>,
-    #[prost(enumeration = "process_descriptor::ChromeProcessType", optional, tag = "4")]
-    pub chrome_process_type: ::core::option::Option<i32>,
-    #[prost(int32, optional, tag = "3")]
-    pub legacy_sort_index: ::core::option::Option<i32>,
-    #[prost(string, repeated, tag = "8")]
-    pub process_labels: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-/// Nested message and enum types in `ProcessDescriptor`.
-pub mod process_descriptor {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum ChromeProcessType {
-        ProcessUnspecified = 0,
-        ProcessBrowser = 1,
-        ProcessRenderer = 2,
-        ProcessUtility = 3,
-        ProcessZygote = 4,
-        ProcessSandboxHelper = 5,
-        ProcessGpu = 6,
-        ProcessPpapiPlugin = 7,
-        ProcessPpapiBroker = 8,
-    }
-    impl ChromeProcessType {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::ProcessUnspecified => "PROCESS_UNSPECIFIED",
-                Self::ProcessBrowser => "PROCESS_BROWSER",
-                Self::ProcessRenderer => "PROCESS_RENDERER",
-                Self::ProcessUtility => "PROCESS_UTILITY",
-                Self::ProcessZygote => "PROCESS_ZYGOTE",
-                Self::ProcessSandboxHelper => "PROCESS_SANDBOX_HELPER",
-                Self::ProcessGpu => "PROCESS_GPU",
-                Self::ProcessPpapiPlugin => "PROCESS_PPAPI_PLUGIN",
-                Self::ProcessPpapiBroker => "PROCESS_PPAPI_BROKER",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "PROCESS_UNSPECIFIED" => Some(Self::ProcessUnspecified),
-                "PROCESS_BROWSER" => Some(Self::ProcessBrowser),
-                "PROCESS_RENDERER" => Some(Self::ProcessRenderer),
-                "PROCESS_UTILITY" => Some(Self::ProcessUtility),
-                "PROCESS_ZYGOTE" => Some(Self::ProcessZygote),
-                "PROCESS_SANDBOX_HELPER" => Some(Self::ProcessSandboxHelper),
-                "PROCESS_GPU" => Some(Self::ProcessGpu),
-                "PROCESS_PPAPI_PLUGIN" => Some(Self::ProcessPpapiPlugin),
-                "PROCESS_PPAPI_BROKER" => Some(Self::ProcessPpapiBroker),
-                _ => None,
-            }
-        }
-    }
-}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StateDescriptor {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ThreadDescriptor {
-    #[prost(int32, optional, tag = "1")]
-    pub pid: ::core::option::Option<i32>,
-    #[prost(int64, optional, tag = "2")]
-    pub tid: ::core::option::Option<i64>,
-    #[prost(string, optional, tag = "5")]
-    pub thread_name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(enumeration = "thread_descriptor::ChromeThreadType", optional, tag = "4")]
-    pub chrome_thread_type: ::core::option::Option<i32>,
-    #[prost(int64, optional, tag = "6")]
-    pub reference_timestamp_us: ::core::option::Option<i64>,
-    #[prost(int64, optional, tag = "7")]
-    pub reference_thread_time_us: ::core::option::Option<i64>,
-    #[prost(int64, optional, tag = "8")]
-    pub reference_thread_instruction_count: ::core::option::Option<i64>,
-    #[prost(int32, optional, tag = "3")]
-    pub legacy_sort_index: ::core::option::Option<i32>,
-}
-/// Nested message and enum types in `ThreadDescriptor`.
-pub mod thread_descriptor {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum ChromeThreadType {
-        ChromeThreadUnspecified = 0,
-        ChromeThreadMain = 1,
-        ChromeThreadIo = 2,
-        ChromeThreadPoolBgWorker = 3,
-        ChromeThreadPoolFgWorker = 4,
-        ChromeThreadPoolFbBlocking = 5,
-        ChromeThreadPoolBgBlocking = 6,
-        ChromeThreadPoolService = 7,
-        ChromeThreadCompositor = 8,
-        ChromeThreadVizCompositor = 9,
-        ChromeThreadCompositorWorker = 10,
-        ChromeThreadServiceWorker = 11,
-        ChromeThreadMemoryInfra = 50,
-        ChromeThreadSamplingProfiler = 51,
-    }
-    impl ChromeThreadType {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::ChromeThreadUnspecified => "CHROME_THREAD_UNSPECIFIED",
-                Self::ChromeThreadMain => "CHROME_THREAD_MAIN",
-                Self::ChromeThreadIo => "CHROME_THREAD_IO",
-                Self::ChromeThreadPoolBgWorker => "CHROME_THREAD_POOL_BG_WORKER",
-                Self::ChromeThreadPoolFgWorker => "CHROME_THREAD_POOL_FG_WORKER",
-                Self::ChromeThreadPoolFbBlocking => "CHROME_THREAD_POOL_FB_BLOCKING",
-                Self::ChromeThreadPoolBgBlocking => "CHROME_THREAD_POOL_BG_BLOCKING",
-                Self::ChromeThreadPoolService => "CHROME_THREAD_POOL_SERVICE",
-                Self::ChromeThreadCompositor => "CHROME_THREAD_COMPOSITOR",
-                Self::ChromeThreadVizCompositor => "CHROME_THREAD_VIZ_COMPOSITOR",
-                Self::ChromeThreadCompositorWorker => "CHROME_THREAD_COMPOSITOR_WORKER",
-                Self::ChromeThreadServiceWorker => "CHROME_THREAD_SERVICE_WORKER",
-                Self::ChromeThreadMemoryInfra => "CHROME_THREAD_MEMORY_INFRA",
-                Self::ChromeThreadSamplingProfiler => "CHROME_THREAD_SAMPLING_PROFILER",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "CHROME_THREAD_UNSPECIFIED" => Some(Self::ChromeThreadUnspecified),
-                "CHROME_THREAD_MAIN" => Some(Self::ChromeThreadMain),
-                "CHROME_THREAD_IO" => Some(Self::ChromeThreadIo),
-                "CHROME_THREAD_POOL_BG_WORKER" => Some(Self::ChromeThreadPoolBgWorker),
-                "CHROME_THREAD_POOL_FG_WORKER" => Some(Self::ChromeThreadPoolFgWorker),
-                "CHROME_THREAD_POOL_FB_BLOCKING" => {
-                    Some(Self::ChromeThreadPoolFbBlocking)
-                }
-                "CHROME_THREAD_POOL_BG_BLOCKING" => {
-                    Some(Self::ChromeThreadPoolBgBlocking)
-                }
-                "CHROME_THREAD_POOL_SERVICE" => Some(Self::ChromeThreadPoolService),
-                "CHROME_THREAD_COMPOSITOR" => Some(Self::ChromeThreadCompositor),
-                "CHROME_THREAD_VIZ_COMPOSITOR" => Some(Self::ChromeThreadVizCompositor),
-                "CHROME_THREAD_COMPOSITOR_WORKER" => {
-                    Some(Self::ChromeThreadCompositorWorker)
-                }
-                "CHROME_THREAD_SERVICE_WORKER" => Some(Self::ChromeThreadServiceWorker),
-                "CHROME_THREAD_MEMORY_INFRA" => Some(Self::ChromeThreadMemoryInfra),
-                "CHROME_THREAD_SAMPLING_PROFILER" => {
-                    Some(Self::ChromeThreadSamplingProfiler)
-                }
-                _ => None,
-            }
-        }
-    }
-}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]
@@ -15348,7 +9956,7 @@ pub struct TracePacket {
     pub machine_id: ::core::option::Option<u32>,
     #[prost(
         oneof = "trace_packet::Data",
-        tags = "11, 60, 2, 9, 4, 6, 7, 89, 33, 34, 35, 38, 45, 46, 49, 66, 67, 69, 134, 124, 125, 130, 1, 36, 50, 133, 72, 107, 113, 132, 900"
+        tags = "11, 60, 2, 9, 6, 7, 89, 33, 34, 35, 37, 74, 75, 38, 45, 46, 54, 66, 67, 68, 69, 134, 135, 124, 125, 126, 130, 61, 64, 43, 44, 1, 36, 50, 133, 72, 107, 113, 132, 138, 900"
     )]
     pub data: ::core::option::Option<trace_packet::Data>,
     #[prost(oneof = "trace_packet::OptionalTrustedUid", tags = "3")]
@@ -15379,6 +9987,109 @@ pub mod trace_packet {
             pub producer_id: ::prost::alloc::vec::Vec<i32>,
         }
     }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum SequenceFlags {
+        SeqUnspecified = 0,
+        SeqIncrementalStateCleared = 1,
+        SeqNeedsIncrementalState = 2,
+    }
+    impl SequenceFlags {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::SeqUnspecified => "SEQ_UNSPECIFIED",
+                Self::SeqIncrementalStateCleared => "SEQ_INCREMENTAL_STATE_CLEARED",
+                Self::SeqNeedsIncrementalState => "SEQ_NEEDS_INCREMENTAL_STATE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "SEQ_UNSPECIFIED" => Some(Self::SeqUnspecified),
+                "SEQ_INCREMENTAL_STATE_CLEARED" => Some(Self::SeqIncrementalStateCleared),
+                "SEQ_NEEDS_INCREMENTAL_STATE" => Some(Self::SeqNeedsIncrementalState),
+                _ => None,
+            }
+        }
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum DataLossReason {
+        DataLossUnspecified = 0,
+        DataLossPresent = 1,
+        DataLossReadGap = 2,
+        DataLossChunkCorrupted = 4,
+        DataLossOrphanContinuation = 8,
+        DataLossReassemblyGap = 16,
+        DataLossReassemblyBrokenChain = 32,
+        DataLossOverwrite = 64,
+        DataLossWriterAbort = 128,
+        DataLossSmbFull = 256,
+    }
+    impl DataLossReason {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::DataLossUnspecified => "DATA_LOSS_UNSPECIFIED",
+                Self::DataLossPresent => "DATA_LOSS_PRESENT",
+                Self::DataLossReadGap => "DATA_LOSS_READ_GAP",
+                Self::DataLossChunkCorrupted => "DATA_LOSS_CHUNK_CORRUPTED",
+                Self::DataLossOrphanContinuation => "DATA_LOSS_ORPHAN_CONTINUATION",
+                Self::DataLossReassemblyGap => "DATA_LOSS_REASSEMBLY_GAP",
+                Self::DataLossReassemblyBrokenChain => {
+                    "DATA_LOSS_REASSEMBLY_BROKEN_CHAIN"
+                }
+                Self::DataLossOverwrite => "DATA_LOSS_OVERWRITE",
+                Self::DataLossWriterAbort => "DATA_LOSS_WRITER_ABORT",
+                Self::DataLossSmbFull => "DATA_LOSS_SMB_FULL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "DATA_LOSS_UNSPECIFIED" => Some(Self::DataLossUnspecified),
+                "DATA_LOSS_PRESENT" => Some(Self::DataLossPresent),
+                "DATA_LOSS_READ_GAP" => Some(Self::DataLossReadGap),
+                "DATA_LOSS_CHUNK_CORRUPTED" => Some(Self::DataLossChunkCorrupted),
+                "DATA_LOSS_ORPHAN_CONTINUATION" => Some(Self::DataLossOrphanContinuation),
+                "DATA_LOSS_REASSEMBLY_GAP" => Some(Self::DataLossReassemblyGap),
+                "DATA_LOSS_REASSEMBLY_BROKEN_CHAIN" => {
+                    Some(Self::DataLossReassemblyBrokenChain)
+                }
+                "DATA_LOSS_OVERWRITE" => Some(Self::DataLossOverwrite),
+                "DATA_LOSS_WRITER_ABORT" => Some(Self::DataLossWriterAbort),
+                "DATA_LOSS_SMB_FULL" => Some(Self::DataLossSmbFull),
+                _ => None,
+            }
+        }
+    }
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Data {
         #[prost(message, tag = "11")]
@@ -15389,8 +10100,6 @@ pub mod trace_packet {
         ProcessTree(super::ProcessTree),
         #[prost(message, tag = "9")]
         ProcessStats(super::ProcessStats),
-        #[prost(message, tag = "4")]
-        InodeFileMap(super::InodeFileMap),
         #[prost(message, tag = "6")]
         ClockSnapshot(super::ClockSnapshot),
         #[prost(message, tag = "7")]
@@ -15403,28 +10112,48 @@ pub mod trace_packet {
         FtraceStats(super::FtraceStats),
         #[prost(message, tag = "35")]
         TraceStats(super::TraceStats),
+        #[prost(message, tag = "37")]
+        ProfilePacket(super::ProfilePacket),
+        #[prost(message, tag = "74")]
+        StreamingAllocation(super::StreamingAllocation),
+        #[prost(message, tag = "75")]
+        StreamingFree(super::StreamingFree),
         #[prost(message, tag = "38")]
         Battery(super::BatteryCounters),
         #[prost(message, tag = "45")]
         SystemInfo(super::SystemInfo),
         #[prost(message, tag = "46")]
         Trigger(super::Trigger),
-        #[prost(message, tag = "49")]
-        PerfettoMetatrace(super::PerfettoMetatrace),
+        #[prost(message, tag = "54")]
+        StreamingProfilePacket(super::StreamingProfilePacket),
         #[prost(message, tag = "66")]
         PerfSample(super::PerfSample),
         #[prost(message, tag = "67")]
         CpuInfo(super::CpuInfo),
+        #[prost(message, tag = "68")]
+        SmapsPacket(super::SmapsPacket),
         #[prost(message, tag = "69")]
         ServiceEvent(super::TracingServiceEvent),
         #[prost(message, tag = "134")]
         ConcurrentSessionEvent(super::ConcurrentSessionEvent),
+        #[prost(message, tag = "135")]
+        StackSample(super::StackSample),
         #[prost(message, tag = "124")]
         TraceProvenance(super::TraceProvenance),
         #[prost(message, tag = "125")]
         Protovms(ProtoVms),
+        #[prost(message, tag = "126")]
+        TraceAttributes(super::TraceAttributes),
         #[prost(message, tag = "130")]
         InterruptInfo(super::InterruptInfo),
+        #[prost(message, tag = "61")]
+        ModuleSymbols(super::ModuleSymbols),
+        #[prost(message, tag = "64")]
+        DeobfuscationMapping(super::DeobfuscationMapping),
+        #[prost(message, tag = "43")]
+        ProcessDescriptor(super::ProcessDescriptor),
+        #[prost(message, tag = "44")]
+        ThreadDescriptor(super::ThreadDescriptor),
         #[prost(message, tag = "1")]
         FtraceEvents(super::FtraceEventBundle),
         #[prost(bytes, tag = "36")]
@@ -15441,6 +10170,8 @@ pub mod trace_packet {
         CloneSnapshotTrigger(super::Trigger),
         #[prost(message, tag = "132")]
         JournaldEvent(super::SystemdJournaldEvent),
+        #[prost(message, tag = "138")]
+        RecoveredTraceInfo(super::RecoveredTraceInfo),
         #[prost(message, tag = "900")]
         ForTesting(super::TestEvent),
     }

@@ -7,7 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod generated {
-    #![allow(missing_docs, clippy::all, rustdoc::all, unreachable_pub, unused_qualifications, clippy::use_self)]
+    #![allow(
+        missing_docs,
+        clippy::all,
+        rustdoc::all,
+        unreachable_pub,
+        unused_qualifications,
+        clippy::use_self
+    )]
     include!("generated/perfetto.protos.rs");
 }
 pub use generated::*;
@@ -18,3 +25,6 @@ pub mod fields {
 }
 
 pub mod ftrace;
+
+#[cfg(feature = "reflect")]
+pub mod text;

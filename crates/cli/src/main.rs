@@ -1,3 +1,104 @@
-//! The ferretto command.
+//! The `ferretto` command: records a Linux machine, and stands in for upstream's programs.
+//!
+//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `trigger_perfetto` or
+//! `tracebox` it is that program.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod background;
+mod config_bytes;
+mod config_file;
+mod daemons;
+mod perfetto;
+mod record;
+mod report;
+mod suggest;
+mod tracebox;
+mod triggers;
+mod units;
+mod wake;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Printed by every program's `--version`.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Records what a Linux machine does into a trace for https://ui.perfetto.dev.
+#[derive(Parser, Debug)]
+#[command(name = "ferretto", version, after_help = EXAMPLES, disable_help_subcommand = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ferretto record -o trace.pftrace -t 5s    five seconds of this machine
+  sudo ferretto record                      with the scheduling of all CPUs, until Ctrl-C
+  ferretto record -- ./my-program           while a program runs
+  ferretto perfetto --query                 what a running service offers
+
+Drag the trace into https://ui.perfetto.dev to look at it.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Record(record::RecordArgs),
+    Traced(daemons::TracedArgs),
+    Probes(daemons::ProbesArgs),
+    /// Upstream's command line client, flag for flag: see `ferretto perfetto --help`.
+    #[command(disable_help_flag = true)]
+    Perfetto {
+        /// As of upstream's `perfetto`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Fires triggers of running sessions, as upstream's `trigger_perfetto`.
+    #[command(disable_help_flag = true)]
+    Trigger {
+        /// Names of triggers.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let name = args.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    match tracebox::Applet::named(name) {
+        Some(applet) => applet.run(args.get(1..).unwrap_or_default()),
+        None => run(Cli::parse_from(args).command),
+    }
+}
+
+fn run(command: Command) -> ExitCode {
+    let result = match command {
+        Command::Record(args) => {
+            log_to_stderr("error");
+            record::main(&args)
+        }
+        Command::Traced(args) => return daemons::traced(&args),
+        Command::Probes(args) => return daemons::probes(&args),
+        Command::Perfetto { args } => return tracebox::Applet::Perfetto.run(&args),
+        Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        report::print(&error);
+        ExitCode::FAILURE
+    })
+}
+
+/// The programs' own log. `FERRETTO_LOG=debug`, or a filter such as `ferretto_service=trace`, shows more.
+pub(crate) fn log_to_stderr(default: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FERRETTO_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    // A second call keeps the first log.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+/// One line for `--version`.
+pub(crate) fn version() -> String {
+    format!("Ferretto v{VERSION}")
+}

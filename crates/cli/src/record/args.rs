@@ -1,0 +1,79 @@
+//! The flags of `ferretto record`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::units;
+
+/// Records this machine into a trace file.
+#[derive(clap::Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RecordArgs {
+    /// The trace; `-` is stdout [default: trace-YYYYMMDD-HHMMSS.pftrace here, the time in UTC].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How long, such as 500ms, 5s, 2m or 1h [default: until Ctrl-C, or until COMMAND ends].
+    #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) time: Option<Duration>,
+
+    /// A TraceConfig, text or binary, instead of the built-in one; `-` is stdin.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Memory for events on their way to the file [default: 64mb].
+    #[arg(short, long, value_name = "SIZE", value_parser = size_kb, conflicts_with = "config")]
+    pub(crate) buffer: Option<u32>,
+
+    /// Memory of the kernel for events of each CPU [default: 8mb].
+    #[arg(long, value_name = "SIZE", value_parser = size_kb, conflicts_with = "config")]
+    pub(crate) kernel_buffer: Option<u32>,
+
+    /// Record through the tracing service that runs on this machine, instead of starting one.
+    #[arg(long)]
+    pub(crate) system: bool,
+
+    /// Accept data sources that nobody knows yet: a program that starts later may offer them.
+    #[arg(long)]
+    pub(crate) any_source: bool,
+
+    /// Show no progress and no summary; errors and losses only.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Run this, record for as long as it runs, and exit with its status.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ferretto record -o trace.pftrace -t 5s      five seconds of this machine
+  sudo ferretto record                        scheduling too, until Ctrl-C
+  ferretto record -- make -j8                 while make runs
+  ferretto record -c my.cfg -t 1m             what my.cfg asks for";
+
+/// A buffer's size in KiB.
+fn size_kb(text: &str) -> Result<u32, String> {
+    let kb = units::parse_size_kb(text).ok_or("expected a number and kb, mb or gb, as in 64mb")?;
+    match u32::try_from(kb) {
+        Ok(0) => Err("a buffer needs at least 1kb".to_owned()),
+        // The service counts bytes of a buffer in 32 bits.
+        Ok(kb) if kb < 4 << 20 => Ok(kb),
+        _ => Err("a buffer must be smaller than 4gb".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_sizes() {
+        assert_eq!(size_kb("64mb"), Ok(65536));
+        for text in ["", "0", "64", "4gb", "lots"] {
+            assert!(size_kb(text).is_err(), "{text}");
+        }
+    }
+}

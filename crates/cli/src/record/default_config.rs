@@ -1,0 +1,198 @@
+//! The config of `ferretto record` without `-c`: what an ordinary look at a Linux machine needs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ferretto_protos::sys_stats_config::StatCounters;
+use ferretto_protos::trace_config::{BufferConfig, DataSource};
+use ferretto_protos::{
+    DataSourceConfig, FtraceConfig, ProcessStatsConfig, SysStatsConfig, TraceConfig, TrackEventConfig,
+};
+
+/// Two places where the kernel shows its tracing files.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// For kernel events and instrumented programs. Emptied once a second, so it holds the worst second: five million
+/// scheduling switches of about ten bytes.
+pub(crate) const DEFAULT_BUFFER_KB: u32 = 64 << 10;
+/// For process names and counters. Apart from the others, so that a storm of events never overwrites the names.
+const STATE_BUFFER_KB: u32 = 8 << 10;
+/// Of each CPU in the kernel; read ten times a second, so it holds 100 ms of events at 80 MB/s.
+pub(crate) const DEFAULT_KERNEL_BUFFER_KB: u32 = 8 << 10;
+const DRAIN_PERIOD_MS: u32 = 100;
+/// Often enough that `kill -9` costs a second at most.
+const FILE_WRITE_PERIOD_MS: u32 = 1_000;
+const COUNTERS_PERIOD_MS: u32 = 1_000;
+
+const EVENTS_BUFFER: u32 = 0;
+const STATE_BUFFER: u32 = 1;
+
+/// Kernel events: who ran when and why, which processes and threads came and went, how fast the CPUs ran, and what
+/// people write to trace_marker.
+///
+/// Chosen instead of `sched/*`: that would add statistics of every wake-up and tick, which the UI does not show and
+/// which triple the load.
+const KERNEL_EVENTS: [&str; 14] = [
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "sched/sched_wakeup_new",
+    "sched/sched_process_fork",
+    "sched/sched_process_exec",
+    "sched/sched_process_exit",
+    "sched/sched_process_free",
+    "task/task_newtask",
+    "task/task_rename",
+    "power/cpu_frequency",
+    "power/cpu_idle",
+    "power/suspend_resume",
+    "oom/mark_victim",
+    "ftrace/print",
+];
+
+/// What the flags may change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) duration: Option<Duration>,
+    pub(crate) buffer_kb: u32,
+    pub(crate) kernel_buffer_kb: u32,
+}
+
+/// All sources for which `works` is true.
+pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceConfig {
+    let buffer = |name: &str, size_kb| BufferConfig {
+        size_kb: Some(size_kb),
+        name: Some(name.to_owned()),
+        ..BufferConfig::default()
+    };
+    let sources = sources(settings).into_iter().filter(|source| works(source.name()));
+    TraceConfig {
+        buffers: vec![buffer("events", settings.buffer_kb), buffer("state", STATE_BUFFER_KB)],
+        data_sources: sources
+            .map(|config| DataSource { config: Some(config), ..DataSource::default() })
+            .collect(),
+        duration_ms: settings.duration.map(|d| u32::try_from(d.as_millis()).unwrap_or(u32::MAX)),
+        write_into_file: Some(true),
+        file_write_period_ms: Some(FILE_WRITE_PERIOD_MS),
+        ..TraceConfig::default()
+    }
+}
+
+/// The names of all sources that `build` can ask for.
+pub(crate) fn source_names() -> Vec<String> {
+    let settings = Settings { duration: None, buffer_kb: 0, kernel_buffer_kb: 0 };
+    sources(settings).into_iter().map(|source| source.name().to_owned()).collect()
+}
+
+fn sources(settings: Settings) -> Vec<DataSourceConfig> {
+    vec![
+        DataSourceConfig { ftrace_config: Some(ftrace(settings)), ..source("linux.ftrace", EVENTS_BUFFER) },
+        DataSourceConfig {
+            process_stats_config: Some(process_stats()),
+            ..source("linux.process_stats", STATE_BUFFER)
+        },
+        DataSourceConfig { sys_stats_config: Some(sys_stats()), ..source("linux.sys_stats", STATE_BUFFER) },
+        source("linux.system_info", STATE_BUFFER),
+        DataSourceConfig {
+            track_event_config: Some(all_categories()),
+            ..source("track_event", EVENTS_BUFFER)
+        },
+    ]
+}
+
+fn source(name: &str, target_buffer: u32) -> DataSourceConfig {
+    DataSourceConfig {
+        name: Some(name.to_owned()),
+        target_buffer: Some(target_buffer),
+        ..DataSourceConfig::default()
+    }
+}
+
+fn ftrace(settings: Settings) -> FtraceConfig {
+    FtraceConfig {
+        ftrace_events: KERNEL_EVENTS
+            .into_iter()
+            .filter(|event| kernel_has(event))
+            .map(str::to_owned)
+            .collect(),
+        buffer_size_kb: Some(settings.kernel_buffer_kb),
+        drain_period_ms: Some(DRAIN_PERIOD_MS),
+        ..FtraceConfig::default()
+    }
+}
+
+/// Kernels differ in their events. Where the files cannot be seen the probes will say which are missing.
+fn kernel_has(event: &str) -> bool {
+    let mut roots = TRACEFS.iter().map(|root| Path::new(root).join("events")).filter(|root| root.is_dir());
+    roots.next().is_none_or(|root| root.join(event).is_dir())
+}
+
+fn process_stats() -> ProcessStatsConfig {
+    ProcessStatsConfig {
+        scan_all_processes_on_start: Some(true),
+        record_thread_names: Some(true),
+        proc_stats_poll_ms: Some(COUNTERS_PERIOD_MS),
+        ..ProcessStatsConfig::default()
+    }
+}
+
+fn sys_stats() -> SysStatsConfig {
+    let exists = |path: &str| Path::new(path).exists().then_some(COUNTERS_PERIOD_MS);
+    SysStatsConfig {
+        meminfo_period_ms: Some(COUNTERS_PERIOD_MS),
+        vmstat_period_ms: Some(COUNTERS_PERIOD_MS),
+        stat_period_ms: Some(COUNTERS_PERIOD_MS),
+        stat_counters: vec![StatCounters::StatCpuTimes as i32, StatCounters::StatForkCount as i32],
+        diskstat_period_ms: Some(COUNTERS_PERIOD_MS),
+        psi_period_ms: exists("/proc/pressure/cpu"),
+        cpufreq_period_ms: exists("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"),
+        ..SysStatsConfig::default()
+    }
+}
+
+fn all_categories() -> TrackEventConfig {
+    TrackEventConfig { enabled_categories: vec!["*".to_owned()], ..TrackEventConfig::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_with(works: impl Fn(&str) -> bool) -> TraceConfig {
+        let settings =
+            Settings { duration: Some(Duration::from_secs(5)), buffer_kb: 1024, kernel_buffer_kb: 512 };
+        build(settings, works)
+    }
+
+    fn names(config: &TraceConfig) -> Vec<&str> {
+        config
+            .data_sources
+            .iter()
+            .map(|source| source.config.as_ref().map_or("", |config| config.name()))
+            .collect()
+    }
+
+    #[test]
+    fn the_flags_reach_the_config() {
+        let config = build_with(|_| true);
+        assert_eq!((config.duration_ms(), config.write_into_file()), (5000, true));
+        assert_eq!(config.buffers[0].size_kb(), 1024);
+        let ftrace =
+            config.data_sources[0].config.as_ref().and_then(|source| source.ftrace_config.as_ref()).unwrap();
+        assert_eq!(ftrace.buffer_size_kb(), 512);
+        assert_eq!(names(&config), source_names());
+    }
+
+    #[test]
+    fn sources_that_do_not_work_here_are_not_asked_for() {
+        let names = build_with(|name| name != "linux.ftrace");
+        assert!(!self::names(&names).contains(&"linux.ftrace"));
+    }
+
+    #[test]
+    fn every_source_has_a_buffer() {
+        let config = build_with(|_| true);
+        for source in config.data_sources.iter().filter_map(|source| source.config.as_ref()) {
+            assert!((source.target_buffer() as usize) < config.buffers.len(), "{}", source.name());
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `ferretto record`: a whole recording, from nothing to a file and a summary in words.
+
+mod args;
+mod command;
+mod default_config;
+pub(crate) mod output;
+mod plan;
+mod progress;
+mod run;
+mod service;
+mod sources;
+pub(crate) mod stream;
+mod summary;
+mod tally;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use ferretto_probes::Availability;
+use ferretto_protos::{TraceConfig, text};
+
+pub(crate) use self::args::RecordArgs;
+use self::command::Program;
+use self::default_config::{DEFAULT_BUFFER_KB, DEFAULT_KERNEL_BUFFER_KB, Settings};
+use self::output::Output;
+use self::plan::Plan;
+use self::run::Recording;
+use self::service::Service;
+use self::summary::LeftOut;
+use crate::config_bytes::ConfigBytes;
+use crate::config_file;
+use crate::report::UserError;
+use crate::wake::Signals;
+
+/// Records. Whatever cannot work is said before it starts.
+pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
+    let program = Program::find(&args.command)?;
+    // Through a service of the system, its probes decide what works, not this user's rights.
+    let report = if args.system { Vec::new() } else { ferretto_probes::availability() };
+    let config = load_config(args, &report)?;
+    let plan = Plan::of(&config.decoded(), args.config.is_some());
+    check_plan(&plan)?;
+    let left_out = left_out(args, &report, &plan, &config);
+    let signals = Signals::install()?;
+    let output = Output::open(&target(args, &plan))?;
+
+    let mut service = if args.system { Service::of_system()? } else { Service::start()? };
+    let offered = sources::offered(&service.consumer.query_service_state(false)?);
+    let absent = sources::check(&plan, &offered, args.any_source)?;
+    say_before_start(&plan, &absent, &left_out);
+    Recording { args, config, plan, output, program, signals, left_out }.run(&mut service)
+}
+
+fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes> {
+    let Some(path) = &args.config else {
+        let settings = Settings {
+            duration: args.time,
+            buffer_kb: args.buffer.unwrap_or(DEFAULT_BUFFER_KB),
+            kernel_buffer_kb: args.kernel_buffer.unwrap_or(DEFAULT_KERNEL_BUFFER_KB),
+        };
+        let works = |name: &str| sources::works(report, name);
+        return Ok(ConfigBytes::from_message(&default_config::build(settings, works)));
+    };
+    let name = if path == Path::new("-") { Path::new("<stdin>") } else { path };
+    let mut config = ConfigBytes::new(config_file::parse_any(name, &config_file::read(path)?)?);
+    if let Some(time) = args.time {
+        let duration_ms = u32::try_from(time.as_millis()).ok();
+        config.merge(&TraceConfig { duration_ms, ..TraceConfig::default() });
+    }
+    Ok(config)
+}
+
+fn check_plan(plan: &Plan) -> Result<()> {
+    let wrong = match () {
+        () if plan.buffers.is_empty() => "the config has no buffers",
+        () if plan.sources.is_empty() => "the config has no data sources",
+        () => return Ok(()),
+    };
+    Err(UserError::new(wrong)
+        .help("a config needs at least: buffers { size_kb: 65536 } data_sources { config { name: \"linux.sys_stats\" } }")
+        .into())
+}
+
+fn left_out(args: &RecordArgs, report: &[Availability], plan: &Plan, config: &ConfigBytes) -> Vec<LeftOut> {
+    let wanted = if args.config.is_some() { plan.sources.clone() } else { default_config::source_names() };
+    // Bytes that were checked once can be shown; without the text no optional field counts as asked for.
+    let text = text::format(text::TRACE_CONFIG, &config.clone().into_vec()).unwrap_or_default();
+    sources::left_out(report, &wanted, &text)
+}
+
+fn target(args: &RecordArgs, plan: &Plan) -> PathBuf {
+    let chosen = args.output.clone().or_else(|| plan.output_path.clone());
+    chosen.unwrap_or_else(|| output::default_name(SystemTime::now()))
+}
+
+fn say_before_start(plan: &Plan, absent: &[String], left_out: &[LeftOut]) {
+    if !plan.from_file {
+        return;
+    }
+    for name in absent.iter().filter(|name| *name != "track_event") {
+        eprintln!("note: no program offers the data source {name} now");
+    }
+    for LeftOut { what, why, .. } in left_out {
+        eprintln!("note: this recording will lack {what}: {why}");
+    }
+}

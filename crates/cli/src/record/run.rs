@@ -1,0 +1,325 @@
+//! The recording itself: start, watch, stop, read back, sum up.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ferretto_consumer::{Answer, CallId, Consumer, Event, Observe, flush_flags, write_packet};
+use ferretto_protos::TraceStats;
+use ferretto_protos::fields::trace_config;
+
+use super::args::RecordArgs;
+use super::command::{Program, RunningProgram};
+use super::output::Output;
+use super::plan::Plan;
+use super::progress::{Figures, Progress, REFRESH};
+use super::service::Service;
+use super::stream::PacketStream;
+use super::summary::{self, LeftOut, Summary};
+use super::tally::Tally;
+use crate::config_bytes::ConfigBytes;
+use crate::report::UserError;
+use crate::units::duration;
+use crate::wake::{self, Signals, Wake};
+
+/// How long to wait for all sources before COMMAND is started anyway (upstream's client waits as long at most).
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a stop may take: the service gives sources 5 s to flush and 5 s to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often the service is asked what it has lost.
+const STATS_PERIOD: Duration = Duration::from_secs(1);
+/// Bytes of the growing file read at once.
+const SCAN_CHUNK: usize = 1 << 20;
+/// Bytes of it looked at in one turn, so that Ctrl-C is never kept waiting.
+const SCAN_PER_TURN: usize = 32 << 20;
+/// A flush whose reason is the end of the trace (upstream: flush_flags.h).
+const FLUSH_REASON_STOP: u64 = 2;
+
+/// Everything that was settled before the start.
+pub(crate) struct Recording<'a> {
+    pub(crate) args: &'a RecordArgs,
+    pub(crate) config: ConfigBytes,
+    pub(crate) plan: Plan,
+    pub(crate) output: Output,
+    pub(crate) program: Option<Program>,
+    pub(crate) signals: Signals,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// What changes while it runs.
+struct State {
+    progress: Progress,
+    reader: Reader,
+    child: Option<RunningProgram>,
+    sources_started: bool,
+    stats_call: Option<CallId>,
+    stats: Option<TraceStats>,
+    next_stats: Instant,
+    /// Set once the recording has been told to stop.
+    stop_deadline: Option<Instant>,
+    interrupted: bool,
+}
+
+impl Recording<'_> {
+    /// Records, writes the file, prints the summary; the exit status is COMMAND's, if there is one.
+    pub(crate) fn run(mut self, service: &mut Service) -> Result<ExitCode> {
+        let target = self.output.target_path().map(PathBuf::from);
+        self.enable(&mut service.consumer)?;
+        self.say_start();
+        let mut state = State::new(self.plan.duration, self.args.quiet);
+        let outcome = self.watch(service, &mut state);
+        state.progress.finish();
+        let ended = outcome.and_then(|()| self.read_back(&mut service.consumer, &mut state));
+        if let Err(error) = ended {
+            return Err(self.with_partial(error));
+        }
+        let elapsed = state.progress.elapsed();
+        self.output.finish()?;
+        self.sum_up(&state, target, elapsed);
+        Self::exit_code(state)
+    }
+
+    fn enable(&mut self, consumer: &mut Consumer) -> Result<()> {
+        // The file is ours: the service would refuse to overwrite, and could not rename.
+        self.config.remove(trace_config::OUTPUT_PATH);
+        let file = match self.plan.write_into_file {
+            true => Some(self.output.file().try_clone().context("cannot duplicate the output")?.into()),
+            false => None,
+        };
+        consumer.observe(Observe::ALL_DATA_SOURCES_STARTED)?;
+        let deferred = self.config.decoded().deferred_start();
+        consumer.enable_tracing(std::mem::take(&mut self.config).into_vec(), file)?;
+        if deferred {
+            consumer.start_tracing()?;
+        }
+        Ok(())
+    }
+
+    fn say_start(&self) {
+        if self.args.quiet {
+            return;
+        }
+        let until = match (&self.program, self.plan.duration) {
+            (Some(_), Some(time)) => format!("until the command ends, {} at most", duration(time)),
+            (Some(_), None) => "until the command ends".to_owned(),
+            (None, Some(time)) => format!("for {}", duration(time)),
+            (None, None) => "until Ctrl-C".to_owned(),
+        };
+        eprintln!("Recording {until}: {}.", self.plan.sources.join(", "));
+    }
+
+    /// Until tracing has ended.
+    fn watch(&mut self, service: &mut Service, state: &mut State) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let wake = wake::wait(&mut service.consumer, &mut self.signals, Instant::now() + REFRESH);
+            match wake {
+                Wake::Service(Event::TracingDisabled { error: None }) => return Ok(()),
+                Wake::Service(Event::TracingDisabled { error: Some(error) }) => return Err(refused(&error)),
+                Wake::Service(Event::Disconnected { reason }) => {
+                    bail!("the tracing service went away: {reason}")
+                }
+                Wake::Service(event) => state.handle(event),
+                Wake::Stop => {
+                    state.interrupted = true;
+                    self.stop(&mut service.consumer, state)?;
+                }
+                Wake::Child | Wake::Timeout => {}
+            }
+            if state.sources_started || started.elapsed() > START_TIMEOUT {
+                self.start_command(service, state)?;
+            }
+            if state.child.as_mut().is_some_and(RunningProgram::has_ended) {
+                self.stop(&mut service.consumer, state)?;
+            }
+            if state.stop_deadline.is_some_and(|deadline| deadline < Instant::now()) {
+                bail!("the recording did not stop within {} s", STOP_TIMEOUT.as_secs());
+            }
+            self.refresh(&mut service.consumer, state);
+        }
+    }
+
+    fn start_command(&mut self, service: &Service, state: &mut State) -> Result<()> {
+        if let Some(program) = self.program.take() {
+            state.child = Some(program.start(&service.env)?);
+        }
+        Ok(())
+    }
+
+    /// Collects the last data, then ends the session. Does nothing the second time.
+    fn stop(&mut self, consumer: &mut Consumer, state: &mut State) -> Result<()> {
+        if state.stop_deadline.is_some() {
+            return Ok(());
+        }
+        state.stop_deadline = Some(Instant::now() + STOP_TIMEOUT);
+        state.progress.say("collecting the last data (Ctrl-C again gives up)");
+        // A failure shows in the statistics, and so in the summary.
+        let _ = consumer.flush(Duration::ZERO, FLUSH_REASON_STOP | flush_flags::INITIATOR_COMMAND_LINE);
+        consumer.begin_disable()?;
+        Ok(())
+    }
+
+    fn refresh(&self, consumer: &mut Consumer, state: &mut State) {
+        if state.stats_call.is_none() && state.next_stats < Instant::now() {
+            state.next_stats = Instant::now() + STATS_PERIOD;
+            // Statistics that do not come leave the figure as it is.
+            state.stats_call = consumer.begin_stats().ok();
+        }
+        if self.reads_file() {
+            state.reader.scan(self.output.file(), SCAN_PER_TURN);
+        }
+        if state.stop_deadline.is_none() {
+            state.progress.update(state.figures());
+        }
+    }
+
+    /// Whether the service writes to a file that can be read while it grows.
+    fn reads_file(&self) -> bool {
+        self.plan.write_into_file && self.output.is_readable()
+    }
+
+    /// What is still in the service's buffers, and its last statistics.
+    fn read_back(&mut self, consumer: &mut Consumer, state: &mut State) -> Result<()> {
+        state.stats = consumer.stats().ok().or(state.stats.take());
+        if !self.plan.write_into_file {
+            let mut file = self.output.file();
+            let reader = &mut state.reader;
+            consumer.read_buffers(|packet| {
+                write_packet(&mut file, packet)?;
+                reader.packet(packet);
+                Ok(())
+            })?;
+        } else if self.output.is_readable() {
+            state.reader.scan(self.output.file(), usize::MAX);
+        }
+        consumer.free()?;
+        Ok(())
+    }
+
+    fn sum_up(&self, state: &State, target: Option<PathBuf>, elapsed: Duration) {
+        let summary = Summary {
+            path: target.as_deref(),
+            counted: self.reads_file() || !self.plan.write_into_file,
+            bytes: state.reader.bytes,
+            elapsed,
+            plan: &self.plan,
+            tally: &state.reader.tally,
+            stats: state.stats.as_ref(),
+            torn: state.reader.stream.is_torn(),
+            left_out: &self.left_out,
+        };
+        if !self.args.quiet {
+            eprint!("{}", summary::render(&summary));
+            return;
+        }
+        for loss in summary::losses(&summary) {
+            eprintln!("lost: {loss}");
+        }
+    }
+
+    fn exit_code(state: State) -> Result<ExitCode> {
+        let Some(mut child) = state.child else { return Ok(ExitCode::SUCCESS) };
+        if state.interrupted {
+            child.terminate();
+        }
+        if !child.has_ended() {
+            eprintln!("The recording is complete; waiting for the command to end.");
+        }
+        child.wait().map(ExitCode::from)
+    }
+
+    /// An error after the start, with the place of what was recorded before it.
+    fn with_partial(&self, error: anyhow::Error) -> anyhow::Error {
+        let has_data = self.output.file().metadata().is_ok_and(|meta| meta.len() > 0);
+        match self.output.partial_path().filter(|_| has_data) {
+            Some(partial) => {
+                let kept = format!("what was recorded so far is in {}", partial.display());
+                error.context(UserError::new("the recording failed").help(kept))
+            }
+            None => error,
+        }
+    }
+}
+
+fn refused(error: &str) -> anyhow::Error {
+    UserError::new(format!("the tracing service refused the config: {error}")).into()
+}
+
+impl State {
+    fn new(total: Option<Duration>, quiet: bool) -> Self {
+        Self {
+            progress: Progress::start(total, quiet),
+            reader: Reader::default(),
+            child: None,
+            sources_started: false,
+            stats_call: None,
+            stats: None,
+            next_stats: Instant::now() + STATS_PERIOD,
+            stop_deadline: None,
+            interrupted: false,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Observed(events) => self.sources_started |= events.all_data_sources_started(),
+            Event::Answer { call, answer } if Some(call) == self.stats_call => {
+                self.stats_call = None;
+                if let Ok(Answer::Stats(stats)) = answer {
+                    self.stats = Some(*stats);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let stats = self.stats.iter();
+        let by_service: u64 =
+            stats.map(|stats| stats.buffer_stats.iter().map(buffer_losses).sum::<u64>()).sum();
+        let by_kernel = self.reader.tally.ftrace.lossy_bundles;
+        Figures {
+            bytes: self.reader.bytes,
+            packets: self.reader.tally.packets,
+            losses: by_service + by_kernel,
+        }
+    }
+}
+
+fn buffer_losses(stats: &ferretto_protos::trace_stats::BufferStats) -> u64 {
+    stats.chunks_overwritten() + stats.chunks_discarded() + stats.trace_writer_packet_loss()
+}
+
+/// Follows the trace as it grows.
+#[derive(Default)]
+struct Reader {
+    bytes: u64,
+    stream: PacketStream,
+    tally: Tally,
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    /// Looks at what the file has gained, up to `limit` bytes.
+    fn scan(&mut self, file: &File, limit: usize) {
+        self.buffer.resize(SCAN_CHUNK, 0);
+        let mut left = limit;
+        while left > 0 {
+            let Ok(len) = file.read_at(&mut self.buffer, self.bytes) else { return };
+            let Some(piece) = self.buffer.get(..len).filter(|piece| !piece.is_empty()) else { return };
+            let tally = &mut self.tally;
+            self.stream.push(piece, &mut |packet| tally.packet(packet));
+            self.bytes += len as u64;
+            left = left.saturating_sub(len);
+        }
+    }
+
+    /// Takes note of a packet that was written by this process.
+    fn packet(&mut self, packet: &[u8]) {
+        self.tally.packet(packet);
+        self.bytes += 1 + prost::length_delimiter_len(packet.len()) as u64 + packet.len() as u64;
+    }
+}

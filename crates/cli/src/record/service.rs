@@ -1,0 +1,105 @@
+//! The service that records: our own in this process, or the one of the system.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ferretto_consumer::Consumer;
+use ferretto_ipc::address::{Address, PRODUCER_SOCKET_ENV, default_producer};
+use ferretto_ipc::socket::Stream;
+use ferretto_probes::ProbesOptions;
+use ferretto_producer::Connector;
+use ferretto_traced::in_process::{Host, HostOptions};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// How long our probes may take to register: they only look around. Afterwards the recording starts without them.
+const PROBES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection to a service that records.
+pub(crate) struct Service {
+    pub(crate) consumer: Consumer,
+    /// The environment that lets a program find this service.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// Ended after the consumer, in this order.
+    _local: Option<Local>,
+}
+
+/// What `record` starts itself.
+struct Local {
+    probes: Option<Probes>,
+    /// Dropped last: the probes hand over their last data to it.
+    _host: Host,
+}
+
+struct Probes {
+    thread: JoinHandle<()>,
+    /// Closing it ends the thread.
+    stop: OwnedFd,
+}
+
+impl Service {
+    /// The service on the system's sockets.
+    pub(crate) fn of_system() -> Result<Self> {
+        let consumer = Consumer::connect_default()?;
+        Ok(Self { consumer, env: Vec::new(), _local: None })
+    }
+
+    /// A service and the Linux probes on threads of this process.
+    pub(crate) fn start() -> Result<Self> {
+        // Abstract, so that nothing is left in the file system however this process ends.
+        let private = format!("@ferretto-record-{}", std::process::id());
+        let host = start_host(private.parse()?)?;
+        let consumer = Consumer::over(host.connect_consumer()?)?;
+        let probes = start_probes(&host)?;
+        let local = Local { probes: Some(probes), _host: host };
+        Ok(Self { consumer, env: vec![(PRODUCER_SOCKET_ENV, private)], _local: Some(local) })
+    }
+}
+
+/// Listens for instrumented programs on an address of its own and, if it is free, on the system's.
+fn start_host(private: Address) -> Result<Host> {
+    let free = default_producer()?.into_iter().filter(|address| Stream::connect(address).is_err());
+    let mut addresses: Vec<Address> = free.collect();
+    addresses.insert(0, private.clone());
+    let with_system = HostOptions { producer_addresses: addresses, consumer_address: None };
+    let error = match Host::spawn(with_system) {
+        Ok(host) => return Ok(host),
+        Err(error) => error,
+    };
+    let host = Host::spawn(HostOptions { producer_addresses: vec![private], consumer_address: None });
+    if host.is_ok() {
+        eprintln!("note: programs that run already will not appear: {error}");
+    }
+    host.context("cannot start the tracing service")
+}
+
+fn start_probes(host: &Host) -> Result<Probes> {
+    let connector = Connector::Stream(host.connect_producer()?);
+    let (ready, notify) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
+    let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
+    let options =
+        ProbesOptions { connector, stop: Some(stopped), notify: Some(notify), ..ProbesOptions::default() };
+    let thread = std::thread::Builder::new().name("probes".to_owned()).spawn(move || {
+        if let Err(error) = ferretto_probes::run(options) {
+            eprintln!("note: the Linux data sources ended: {error}");
+        }
+    });
+    let thread = thread.context("cannot start the probes' thread")?;
+    let timeout = Timespec::try_from(PROBES_TIMEOUT).ok();
+    // A probe that fails to start has said why.
+    let _ = rustix::event::poll(&mut [PollFd::new(&ready, PollFlags::IN)], timeout.as_ref());
+    Ok(Probes { thread, stop })
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let Some(Probes { thread, stop }) = self.probes.take() else { return };
+        drop(stop);
+        if thread.join().is_err() {
+            let _ = writeln!(std::io::stderr(), "note: the Linux data sources failed");
+        }
+    }
+}

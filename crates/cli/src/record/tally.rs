@@ -1,0 +1,278 @@
+//! Counts what a trace holds, packet by packet, while it is written: the figures of the progress line and the summary.
+//!
+//! It reads the file that the service writes, so the figures are of what is really there. Field numbers are those of
+//! upstream's trace_packet.proto, ftrace_event_bundle.proto, ftrace_stats.proto and process_tree.proto.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ferretto_protos::TraceStats;
+use ferretto_protos::fields::{
+    ftrace_cpu_stats, ftrace_event_bundle, ftrace_stats, process_tree, trace_packet,
+};
+use ferretto_protozero::read::{Fields, Value};
+use prost::Message;
+
+/// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
+/// 4 Mi pids; this bounds our memory on a hostile trace.
+const MAX_DISTINCT: usize = 1 << 20;
+/// Names of events that could not be enabled: the summary shows a few only.
+const MAX_NAMES: usize = 64;
+/// The phase of an ftrace_stats packet that was taken when the trace ended.
+const PHASE_END: u64 = 2;
+/// Bits of `previous_packet_dropped`, each with its cause (upstream: trace_packet.proto, v57.2).
+pub(crate) const LOSS_SMB_FULL: u64 = 256;
+pub(crate) const LOSS_OVERWRITE: u64 = 64;
+
+/// What has been seen so far.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tally {
+    pub(crate) packets: u64,
+    pub(crate) ftrace: Ftrace,
+    pub(crate) process_scans: u64,
+    pub(crate) process_counters: u64,
+    pub(crate) system_counters: u64,
+    pub(crate) cpu_infos: u64,
+    pub(crate) track_events: u64,
+    pub(crate) compressed: u64,
+    /// Packets with data that no other counter here names.
+    pub(crate) others: u64,
+    pub(crate) losses: Losses,
+    pub(crate) stats: Option<TraceStats>,
+    pids: HashSet<u64>,
+    tids: HashSet<u64>,
+    app_sequences: HashSet<u64>,
+}
+
+/// Events of the kernel.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Ftrace {
+    pub(crate) switches: u64,
+    pub(crate) wakings: u64,
+    pub(crate) others: u64,
+    /// Bundles after which the kernel had overwritten events that nobody had read.
+    pub(crate) lossy_bundles: u64,
+    pub(crate) lossy_cpus: BTreeSet<u64>,
+    /// Overruns by CPU, as the kernel counted them.
+    pub(crate) overruns: BTreeMap<u64, u64>,
+    overruns_at_start: BTreeMap<u64, u64>,
+    pub(crate) parse_errors: u64,
+    pub(crate) unknown_events: BTreeSet<String>,
+    pub(crate) failed_events: BTreeSet<String>,
+}
+
+impl Ftrace {
+    /// Events that the kernel overwrote during the recording.
+    pub(crate) fn overwritten(&self) -> u64 {
+        let during = |(cpu, end): (&u64, &u64)| {
+            end.saturating_sub(self.overruns_at_start.get(cpu).copied().unwrap_or(0))
+        };
+        self.overruns.iter().map(during).sum()
+    }
+}
+
+/// Packets that say that something before them is missing.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Losses {
+    pub(crate) packets: u64,
+    pub(crate) shared_memory_full: u64,
+    pub(crate) overwritten: u64,
+    sequences: HashSet<u64>,
+}
+
+impl Losses {
+    pub(crate) fn sequences(&self) -> u64 {
+        self.sequences.len() as u64
+    }
+}
+
+impl Tally {
+    pub(crate) fn processes(&self) -> u64 {
+        self.pids.len() as u64
+    }
+
+    pub(crate) fn threads(&self) -> u64 {
+        self.tids.len() as u64
+    }
+
+    /// Threads of instrumented programs.
+    pub(crate) fn app_sequences(&self) -> u64 {
+        self.app_sequences.len() as u64
+    }
+
+    /// Counts one TracePacket. What cannot be read is counted as a packet and otherwise ignored.
+    pub(crate) fn packet(&mut self, bytes: &[u8]) {
+        self.packets += 1;
+        let mut sequence = 0;
+        let mut loss = 0;
+        let mut is_app = false;
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match (field.number, field.value) {
+                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Varint(id)) => sequence = id,
+                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Varint(mask)) => loss = mask,
+                (trace_packet::TRACK_EVENT, _) => is_app = true,
+                (number, Value::Bytes(body)) => self.payload(number, body),
+                _ => {}
+            }
+        }
+        if is_app {
+            self.track_events += 1;
+            remember(&mut self.app_sequences, sequence);
+        }
+        if loss != 0 {
+            self.loss(loss, sequence);
+        }
+    }
+
+    fn loss(&mut self, mask: u64, sequence: u64) {
+        self.losses.packets += 1;
+        self.losses.shared_memory_full += u64::from(mask & LOSS_SMB_FULL != 0);
+        self.losses.overwritten += u64::from(mask & LOSS_OVERWRITE != 0);
+        remember(&mut self.losses.sequences, sequence);
+    }
+
+    fn payload(&mut self, number: u32, body: &[u8]) {
+        match number {
+            trace_packet::FTRACE_EVENTS => self.ftrace.bundle(body),
+            trace_packet::FTRACE_STATS => self.ftrace.stats(body),
+            trace_packet::PROCESS_TREE => self.process_tree(body),
+            trace_packet::PROCESS_STATS => self.process_counters += 1,
+            trace_packet::SYS_STATS => self.system_counters += 1,
+            trace_packet::CPU_INFO => self.cpu_infos += 1,
+            trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.compressed += 1,
+            // The service's last statistics win; torn ones are no worse than none.
+            trace_packet::TRACE_STATS => self.stats = TraceStats::decode(body).ok().or(self.stats.take()),
+            number if is_bookkeeping(number) => {}
+            _ => self.others += 1,
+        }
+    }
+
+    fn process_tree(&mut self, body: &[u8]) {
+        self.process_scans += 1;
+        for (number, entry) in messages(body) {
+            let id = varint_field(entry, process_tree::process::PID).unwrap_or(0);
+            match number {
+                process_tree::PROCESSES => remember(&mut self.pids, id),
+                process_tree::THREADS => remember(&mut self.tids, id),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Packets that the service or a client's library writes beside the data.
+fn is_bookkeeping(number: u32) -> bool {
+    matches!(
+        number,
+        trace_packet::CLOCK_SNAPSHOT
+            | trace_packet::TRACE_CONFIG
+            | trace_packet::SYNCHRONIZATION_MARKER
+            | trace_packet::SYSTEM_INFO
+            | trace_packet::SERVICE_EVENT
+            | trace_packet::TRACE_UUID
+            | trace_packet::TRACK_DESCRIPTOR
+            | trace_packet::TRACE_PACKET_DEFAULTS
+            | trace_packet::INTERNED_DATA
+            | trace_packet::TRACE_PROVENANCE
+            | trace_packet::TRIGGER
+    )
+}
+
+impl Ftrace {
+    fn bundle(&mut self, body: &[u8]) {
+        let mut cpu = 0;
+        let mut lost = false;
+        for field in Fields::new(body).map_while(Result::ok) {
+            match (field.number, field.value) {
+                (ftrace_event_bundle::CPU, Value::Varint(number)) => cpu = number,
+                (ftrace_event_bundle::LOST_EVENTS, Value::Varint(flag)) => lost = flag != 0,
+                (ftrace_event_bundle::EVENT, Value::Bytes(event)) => self.event(event),
+                (ftrace_event_bundle::COMPACT_SCHED, Value::Bytes(compact)) => self.compact(compact),
+                _ => {}
+            }
+        }
+        if lost {
+            self.lossy_bundles += 1;
+            self.lossy_cpus.insert(cpu);
+        }
+    }
+
+    fn event(&mut self, event: &[u8]) {
+        const SCHED_SWITCH: u32 = 4;
+        const SCHED_WAKING: u32 = 20;
+        let is = |number| Fields::new(event).map_while(Result::ok).any(|field| field.number == number);
+        match () {
+            () if is(SCHED_SWITCH) => self.switches += 1,
+            () if is(SCHED_WAKING) => self.wakings += 1,
+            () => self.others += 1,
+        }
+    }
+
+    fn compact(&mut self, compact: &[u8]) {
+        use ftrace_event_bundle::compact_sched;
+        for (number, packed) in messages(compact) {
+            match number {
+                compact_sched::SWITCH_TIMESTAMP => self.switches += packed_len(packed),
+                compact_sched::WAKING_TIMESTAMP => self.wakings += packed_len(packed),
+                _ => {}
+            }
+        }
+    }
+
+    fn stats(&mut self, body: &[u8]) {
+        let at_end = varint_field(body, ftrace_stats::PHASE) == Some(PHASE_END);
+        for (number, value) in messages(body) {
+            let name = || String::from_utf8_lossy(value).into_owned();
+            match number {
+                ftrace_stats::CPU_STATS => self.cpu_stats(value, at_end),
+                ftrace_stats::UNKNOWN_FTRACE_EVENTS if self.unknown_events.len() < MAX_NAMES => {
+                    self.unknown_events.insert(name());
+                }
+                ftrace_stats::FAILED_FTRACE_EVENTS if self.failed_events.len() < MAX_NAMES => {
+                    self.failed_events.insert(name());
+                }
+                _ => {}
+            }
+        }
+        if at_end {
+            let errors = Fields::new(body).map_while(Result::ok);
+            self.parse_errors =
+                errors.filter(|f| f.number == ftrace_stats::FTRACE_PARSE_ERRORS).count() as u64;
+        }
+    }
+
+    fn cpu_stats(&mut self, value: &[u8], at_end: bool) {
+        let cpu = varint_field(value, ftrace_cpu_stats::CPU).unwrap_or(0);
+        let overrun = varint_field(value, ftrace_cpu_stats::OVERRUN).unwrap_or(0);
+        let counts = if at_end { &mut self.overruns } else { &mut self.overruns_at_start };
+        if counts.len() < MAX_NAMES * MAX_NAMES {
+            counts.insert(cpu, overrun);
+        }
+    }
+}
+
+fn remember(set: &mut HashSet<u64>, value: u64) {
+    if set.len() < MAX_DISTINCT {
+        set.insert(value);
+    }
+}
+
+/// The length-delimited fields of a message.
+fn messages(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    Fields::new(body).map_while(Result::ok).filter_map(|field| match field.value {
+        Value::Bytes(bytes) => Some((field.number, bytes)),
+        _ => None,
+    })
+}
+
+fn varint_field(body: &[u8], number: u32) -> Option<u64> {
+    let fields = Fields::new(body).map_while(Result::ok);
+    fields.filter(|field| field.number == number).find_map(|field| match field.value {
+        Value::Varint(value) => Some(value),
+        _ => None,
+    })
+}
+
+/// How many varints a packed field holds: each ends with the one byte that has no continuation bit.
+fn packed_len(packed: &[u8]) -> u64 {
+    packed.iter().filter(|&&byte| byte & 0x80 == 0).count() as u64
+}

@@ -1,0 +1,81 @@
+//! Errors as people read them: what is wrong, then what to do about it.
+
+use std::fmt;
+
+/// An error with advice. Printed as `error: …`, then one `help: …` line for each piece of advice.
+#[derive(Debug)]
+pub(crate) struct UserError {
+    message: String,
+    help: Vec<String>,
+}
+
+impl UserError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: Vec::new() }
+    }
+
+    #[must_use]
+    pub(crate) fn help(mut self, advice: impl Into<String>) -> Self {
+        self.help.push(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for UserError {}
+
+/// Prints an error with its causes and advice to stderr.
+pub(crate) fn print(error: &anyhow::Error) {
+    eprint!("{}", render(error));
+}
+
+fn render(error: &anyhow::Error) -> String {
+    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let mut text = format!("error: {}\n", join_causes(&causes));
+    for cause in error.chain() {
+        for advice in cause.downcast_ref::<UserError>().into_iter().flat_map(|e| &e.help) {
+            text.push_str(&format!("help: {advice}\n"));
+        }
+    }
+    text
+}
+
+/// Joins a chain of causes, leaving out those that the one before already quotes.
+fn join_causes(causes: &[String]) -> String {
+    let mut text = String::new();
+    for cause in causes {
+        if text.is_empty() {
+            text.push_str(cause);
+        } else if !text.contains(cause.as_str()) {
+            text.push_str(": ");
+            text.push_str(cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_follows_the_error() {
+        let inner = UserError::new("permission denied").help("run it as root").help("or look elsewhere");
+        let error = anyhow::Error::new(inner).context("cannot write /trace");
+        assert_eq!(
+            render(&error),
+            "error: cannot write /trace: permission denied\nhelp: run it as root\nhelp: or look elsewhere\n"
+        );
+    }
+
+    #[test]
+    fn a_cause_that_is_quoted_already_is_not_repeated() {
+        let error = anyhow::anyhow!("no such file").context("cannot read x: no such file");
+        assert_eq!(render(&error), "error: cannot read x: no such file\n");
+    }
+}

@@ -221,6 +221,10 @@ fn describe_process(writer: &mut TraceWriter, state: &mut IncrementalState, opti
     track.varint(track_descriptor::UUID, process().uuid);
     let mut description = track.nested(track_descriptor::PROCESS);
     description.int(process_descriptor::PID, process().pid.into());
+    // Trace Processor shows the name, which upstream's clients take from here, too.
+    if let Some(name) = process().cmdline.first() {
+        description.string(process_descriptor::PROCESS_NAME, name);
+    }
     for argument in &process().cmdline {
         description.string(process_descriptor::CMDLINE, argument);
     }

@@ -116,6 +116,7 @@ mod tests {
     #[test]
     fn text_where_binary_was_expected_is_recognised() {
         let error = parse_binary(Path::new("c"), b"buffers { size_kb: 1024 }").unwrap_err();
-        assert!(format!("{error:?}").contains("--txt"), "{error:?}");
+        let said = crate::report::render(&error);
+        assert!(said.contains("help: it looks like text: add --txt"), "{said}");
     }
 }

@@ -34,7 +34,8 @@ pub(crate) fn print(error: &anyhow::Error) {
     eprint!("{}", render(error));
 }
 
-fn render(error: &anyhow::Error) -> String {
+/// What `print` prints.
+pub(crate) fn render(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let mut text = format!("error: {}\n", join_causes(&causes));
     for cause in error.chain() {

@@ -5,9 +5,9 @@ const MAX_SUGGESTIONS: usize = 3;
 
 /// The names that `wanted` probably means, nearest first; empty when nothing is near.
 ///
-/// Near is at most a third of the letters wrong, or one name containing the other.
+/// Near is at most a quarter of the letters wrong, or one name containing the other.
 pub(crate) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let limit = (wanted.chars().count() / 3).max(1);
+    let limit = (wanted.chars().count() / 4).max(1);
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
         .map(|name| (distance_to(wanted, name), name))

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn state() -> TracingServiceState {
-        let categories = ["rendering", "network", "io", "loading", "scheduling"];
+        let categories = ["rendering", "network", "io", "loading", "frame scheduling"];
         let category =
             |name: &str| TrackEventCategory { name: Some(name.to_owned()), ..TrackEventCategory::default() };
         let track_events = TrackEventDescriptor { available_categories: categories.map(category).to_vec() };
@@ -177,8 +177,8 @@ mod tests {
         {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-        assert!(!text.contains("scheduling"), "{text}");
-        assert!(render(&state(), true, true).contains("scheduling"));
+        assert!(!text.contains("frame scheduling"), "{text}");
+        assert!(render(&state(), true, true).contains("frame scheduling"));
         assert!(!render(&state(), true, true).contains("root sees all"));
     }
 }

@@ -1,1 +1,93 @@
-//! Programs that print what Ferretto costs, with its peers beside it.
+//! Programs that print what Ferretto costs, with its peers beside it. Each is a binary in `src/bin`; run them one at a time on a quiet
+//! machine, as root, after `cargo build --release` and `eval "$(.ci/peers)"`. Machines differ: the ratios are what to quote.
+//!
+//! | program | what it prints |
+//! |---|---|
+//! | `idle_memory` | resident memory of an idle service |
+//! | `probes_cpu` | processor time of the data sources on one config under one load |
+//! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
+
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use ferretto_interop::Maker;
+
+/// Both makers, ours first.
+pub const MAKERS: [Maker; 2] = [Maker::Ferretto, Maker::Upstream];
+
+/// What of a process's memory is in RAM, in KiB: all of it, and the part that is not a mapped file.
+///
+/// # Panics
+/// If there is no such process.
+pub fn resident_kib(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|value| value.parse().ok()).unwrap_or(0)
+    };
+    (field("VmRSS:"), field("RssAnon:"))
+}
+
+/// The processor time that all threads of a process have used, in nanoseconds, from the scheduler's own account.
+///
+/// # Panics
+/// If there is no such process.
+pub fn cpu_ns(pid: u32) -> u64 {
+    fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("the process lives")
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// The middle one.
+///
+/// # Panics
+/// If there is none.
+pub fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    *values.get(values.len() / 2).expect("there are values")
+}
+
+/// Two pairs of threads that wake each other up as fast as the scheduler can: some hundred thousand switches a second.
+#[derive(Debug)]
+pub struct PingPong {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl PingPong {
+    /// Starts the threads.
+    pub fn start() -> Self {
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let threads = (0..2).flat_map(|_| pair(&stop, &rounds)).collect();
+        Self { stop, rounds, threads }
+    }
+
+    /// Ends the threads and tells how often they have woken each other.
+    pub fn stop(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        2 * self.rounds.load(Ordering::Relaxed)
+    }
+}
+
+fn pair(stop: &Arc<AtomicBool>, rounds: &Arc<AtomicU64>) -> [JoinHandle<()>; 2] {
+    let (there, here) = mpsc::sync_channel::<()>(0);
+    let (back, answer) = mpsc::sync_channel::<()>(0);
+    let (stop, rounds) = (stop.clone(), rounds.clone());
+    let ping = move || {
+        while !stop.load(Ordering::Relaxed) && there.send(()).is_ok() && answer.recv().is_ok() {
+            rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let pong = move || while here.recv().is_ok() && back.send(()).is_ok() {};
+    [std::thread::spawn(ping), std::thread::spawn(pong)]
+}

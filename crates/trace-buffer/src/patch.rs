@@ -2,7 +2,6 @@
 
 use crate::chunk_flags::NEEDS_PATCHING;
 use crate::ring::PLAIN;
-use crate::sequence::Place;
 use crate::sequences::SequenceKey;
 use crate::{ProducerId, TraceBuffer};
 
@@ -48,9 +47,7 @@ impl TraceBuffer {
         more_pending: bool,
     ) -> Option<()> {
         let slot = self.sequences.find(key)?;
-        let sequence = self.sequences.get(slot);
-        let Place::Taken(index) = sequence.place_of(chunk_id) else { return None };
-        let at = sequence.get(index)?.offset();
+        let at = self.sequences.get(slot).find(chunk_id)?.offset();
         let mut header = self.ring.header(at);
         header.flags &= !PLAIN;
         self.ring.set_header(at, header);

@@ -12,7 +12,7 @@ use crate::stats::HistogramIndex;
 ///
 /// Chunks come late by a few places only. When a hostile writer's ids span more than half of their range, no
 /// order exists, and the two ways of searching may disagree; that is its own loss.
-const NEAR_CHUNKS: usize = 64;
+const NEAR_CHUNKS: usize = 256;
 
 /// An emptied queue keeps room for this many chunks, lest every pass of reading allocates anew.
 const KEEP_CHUNKS_CAPACITY: usize = 1024;
@@ -121,6 +121,18 @@ impl Sequence {
         match before.checked_sub(1) {
             Some(index) if self.chunks.get(index).is_some_and(|chunk| chunk.id == id) => Place::Taken(index),
             _ => Place::Before(before),
+        }
+    }
+
+    /// The chunk with this id.
+    pub(crate) fn find(&self, id: u32) -> Option<ChunkRef> {
+        let near = self.chunks.len().saturating_sub(NEAR_CHUNKS);
+        if let Some(chunk) = self.chunks.range(near..).rev().find(|chunk| chunk.id == id) {
+            return Some(*chunk);
+        }
+        match self.place_of(id) {
+            Place::Taken(index) => self.get(index),
+            Place::Before(_) => None,
         }
     }
 

@@ -1,1 +1,59 @@
 //! The tracing service as a state machine without I/O.
+//!
+//! [`Service`] holds the registry of producers, the sessions of consumers and their buffers, and moves data from shared memory into
+//! buffers and from buffers to consumers and files. Sockets, files, clocks and threads belong to its driver: see [`Service`] for the
+//! order of calls.
+//!
+//! | module | behaviour |
+//! |---|---|
+//! | `service` | inputs, outputs, dispatch |
+//! | `calls` | the two ports' methods, decoded |
+//! | `config` | a trace config, parsed and checked |
+//! | `producers`, `memory`, `instances` | registering, shared memory, where configured meets registered |
+//! | `enable`, `start_stop`, `detach`, `cloning` | the life of a session |
+//! | `flush`, `scrape`, `commit` | the way of the data in |
+//! | `read_back`, `clock_snapshots`, `service_events`, `stats` | the way out, and what the service adds |
+//! | `ipc_output`, `file_output` | where it goes |
+//! | `observe`, `query` | what consumers can ask |
+//! | [`limits`] | every bound |
+//!
+//! Upstream: src/tracing/service/tracing_service_impl.cc.
+#![forbid(unsafe_code)]
+
+mod calls;
+mod clock_snapshots;
+mod cloning;
+mod commit;
+mod config;
+mod detach;
+mod enable;
+mod environment;
+mod file_output;
+mod flush;
+mod ids;
+mod instances;
+mod ipc_output;
+pub mod limits;
+mod memory;
+mod now;
+mod observe;
+mod output;
+mod producers;
+mod query;
+mod read_back;
+mod registry;
+mod scrape;
+mod service;
+mod service_events;
+mod session;
+mod start_stop;
+mod stats;
+
+pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory};
+pub use config::ConfigError;
+pub use environment::{Environment, ServiceOptions};
+pub use ids::{BufferId, ConsumerConn, FileHandle, InstanceId, ProducerConn, ProducerId, SessionId, Token};
+pub use now::{ClockReadings, Now};
+pub use output::{FileWrite, Output, Reply};
+pub use registry::Peer;
+pub use service::Service;

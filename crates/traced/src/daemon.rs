@@ -1,6 +1,16 @@
 //! The service as a daemon: two sockets, signals, a word when it is ready.
 
+use std::io;
+use std::os::unix::net::UnixStream;
+
 use ferretto_ipc::address::Address;
+use ferretto_ipc::socket::{Listener, group_id, set_permissions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::background::{self, Role};
+use crate::connection::Side;
+use crate::notify;
+use crate::server::Server;
 
 /// How to run the daemon.
 #[derive(Debug, Clone)]
@@ -68,7 +78,7 @@ pub enum Error {
         /// The address as it was given.
         address: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Anything else that the system refused.
     #[error("cannot {what}: {source}")]
@@ -76,12 +86,100 @@ pub enum Error {
         /// What was tried.
         what: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
 /// Serves until SIGTERM or SIGINT. Says that it is ready by a `1` on the descriptor named in `TRACED_NOTIFY_FD`.
+///
+/// With [`background`](DaemonOptions::background) it returns as soon as a copy of this process serves: the same program with the same
+/// arguments, which must lead to this function again.
 pub fn run(options: DaemonOptions) -> Result<(), Error> {
-    let _ = options;
-    todo!()
+    if options.background
+        && let Role::Done = background::start().map_err(system("start the service in the background"))?
+    {
+        return Ok(());
+    }
+    // Both before the sockets appear: whoever sees them may already send the signal.
+    let (stop, on_signal) = UnixStream::pair().map_err(system("make a socket pair"))?;
+    stop.set_nonblocking(true).map_err(system("set up the signal socket"))?;
+    for signal in [SIGTERM, SIGINT] {
+        let on_signal = on_signal.try_clone().map_err(system("set up the signal socket"))?;
+        signal_hook::low_level::pipe::register(signal, on_signal).map_err(system("catch signals"))?;
+    }
+    raise_descriptor_limit();
+    let mut server = listen_everywhere(&options)?;
+    let stop_key = server.watch(&stop).map_err(system("watch for signals"))?;
+    if options.background {
+        background::detach().map_err(system("go to the background"))?;
+    }
+    notify::ready();
+    tracing::info!("{} is ready", crate::VERSION);
+    loop {
+        let readable = server.turn().map_err(system("wait for events"))?;
+        if readable.contains(&stop_key) {
+            tracing::info!("stopping");
+            return Ok(());
+        }
+    }
+}
+
+fn listen_everywhere(options: &DaemonOptions) -> Result<Server, Error> {
+    let mut server = Server::new().map_err(system("set up the event loop"))?;
+    let permissions = options.socket_permissions.as_ref();
+    let producers = permissions.map(|wanted| (wanted.producer_group.as_str(), wanted.producer_mode));
+    for address in &options.producer_addresses {
+        listen(&mut server, Side::Producer, address, producers)?;
+    }
+    let consumers = permissions.map(|wanted| (wanted.consumer_group.as_str(), wanted.consumer_mode));
+    listen(&mut server, Side::Consumer, &options.consumer_address, consumers)?;
+    Ok(server)
+}
+
+pub(crate) fn listen(
+    server: &mut Server,
+    side: Side,
+    address: &Address,
+    permissions: Option<(&str, u32)>,
+) -> Result<(), Error> {
+    let whom = match side {
+        Side::Producer => "producers",
+        Side::Consumer => "consumers",
+    };
+    let error = |source| Error::Listen { whom, address: address.to_string(), source };
+    let listener = Listener::bind(address).map_err(error)?;
+    if let (Some((group, mode)), Some(path)) = (permissions, address.path()) {
+        let group = group_id(group).map_err(error)?;
+        set_permissions(path, Some(group), mode).map_err(error)?;
+    }
+    server.listen(side, listener).map_err(error)
+}
+
+/// Each producer costs a descriptor or two; the soft limit of 1024 is for programs that use `select`.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!("the limit of descriptors stays as it is: {error}");
+    }
+}
+
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::System { what: what.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_permissions_are_groups_and_octal_modes() {
+        let permissions: SocketPermissions = "perfetto:0660:0:777".parse().unwrap();
+        assert_eq!((permissions.producer_group.as_str(), permissions.producer_mode), ("perfetto", 0o660));
+        assert_eq!((permissions.consumer_group.as_str(), permissions.consumer_mode), ("0", 0o777));
+        for wrong in ["", "a:1:b", "a:1:b:1:c", "a:8:b:1", "a:1:b:77777"] {
+            assert!(wrong.parse::<SocketPermissions>().is_err(), "{wrong:?}");
+        }
+    }
 }

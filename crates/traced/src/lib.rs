@@ -2,7 +2,24 @@
 //!
 //! [`daemon`] runs it as the system's service, [`in_process`] on a thread of this process. How a session works is the business of
 //! `ferretto-service`; this crate carries bytes, descriptors and the time to it, and writes what it says.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `server` | the loop: waits, hands inputs to the service, carries out its outputs |
+//! | `connection` | one client: its socket, its frames, its requests |
+//! | `files` | trace files, written as they take it |
+//! | `system` | clocks, memory, randomness, facts about the machine |
+//! | [`daemon`], [`in_process`] | the two ways to run it |
 #![forbid(unsafe_code)]
 
+mod background;
+mod connection;
 pub mod daemon;
+mod files;
 pub mod in_process;
+mod notify;
+mod server;
+mod system;
+
+/// What the service calls itself in `--query` and in traces.
+pub const VERSION: &str = concat!("Ferretto v", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,196 @@
+//! CloneSession: a copy of what a running session has so far, to be read while it goes on (upstream: `FlushAndCloneSession`).
+
+use ferretto_protos::clone_session_request::Selector;
+use ferretto_protos::tracing_service_event::EventType;
+use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
+use ferretto_trace_buffer::TraceBuffer;
+
+use crate::flush::{AfterFlush, FlushReason};
+use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
+use crate::limits;
+use crate::now::Now;
+use crate::query::may_see;
+use crate::registry::next_free_id;
+use crate::service::Service;
+use crate::session::{Session, State};
+
+/// Selects the session with the best bugreport score (upstream: `kBugreportSessionId`).
+const BUGREPORT_SESSION_ID: u64 = u64::MAX;
+
+/// A clone that waits for its flush.
+#[derive(Debug)]
+pub(crate) struct CloneRequest {
+    from: ConsumerConn,
+    token: Token,
+}
+
+impl Service {
+    pub(crate) fn clone_session(
+        &mut self,
+        from: ConsumerConn,
+        token: Token,
+        request: &CloneSessionRequest,
+        file: Option<FileHandle>,
+        now: &Now,
+    ) {
+        // Only a session that writes into a file would need it, and such a one cannot be cloned yet.
+        self.close_files(file);
+        let clone = CloneRequest { from, token };
+        let session_id = match self.find_to_clone(from, request) {
+            Ok(session_id) => session_id,
+            Err(error) => return self.refuse_clone(clone, error),
+        };
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if session.state != State::Started {
+            return self.finish_cloning(session_id, clone, true, now);
+        }
+        // A waiting clone keeps nothing of the source; it starts with what comes from here on.
+        let cleared: Vec<usize> = (0..)
+            .zip(&session.config.buffers)
+            .filter(|(_, spec)| spec.clear_before_clone)
+            .map(|(i, _)| i)
+            .collect();
+        for index in cleared {
+            self.replace_buffer(session_id, index);
+        }
+        self.flush(session_id, None, FlushReason::TraceClone.by_service(), AfterFlush::Clone(clone), now);
+    }
+
+    fn find_to_clone(
+        &self,
+        from: ConsumerConn,
+        request: &CloneSessionRequest,
+    ) -> Result<SessionId, &'static str> {
+        let consumer = self.consumers.get(&from).ok_or("the consumer is gone")?;
+        if consumer.session.is_some() {
+            return Err("this consumer has a tracing session already");
+        }
+        let mut sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
+        let found = match &request.selector {
+            Some(Selector::SessionId(BUGREPORT_SESSION_ID)) => sessions
+                .filter(|session| session.config.bugreport_score > 0)
+                .max_by_key(|session| session.config.bugreport_score),
+            Some(Selector::SessionId(id)) => sessions.find(|session| session.id.0 == *id),
+            Some(Selector::UniqueSessionName(name)) => {
+                sessions.find(|session| session.config.unique_name == *name)
+            }
+            None => None,
+        };
+        let session = found.ok_or("the tracing session to be cloned was not found")?;
+        if !may_see(consumer.peer, session) {
+            return Err("not allowed to clone the session of another user");
+        }
+        if session.file.is_some() || session.wrote_into_file {
+            return Err("cloning a session with write_into_file is not supported by this service yet");
+        }
+        let of_uid = self.sessions.values().filter(|other| other.owner_uid == consumer.peer.uid).count();
+        if self.sessions.len() >= limits::MAX_SESSIONS || of_uid >= limits::MAX_SESSIONS_PER_UID {
+            return Err("too many concurrent tracing sessions");
+        }
+        Ok(session.id)
+    }
+
+    pub(crate) fn refuse_clone(&mut self, clone: CloneRequest, error: &str) {
+        let response = CloneSessionResponse {
+            success: Some(false),
+            error: Some(error.to_owned()),
+            ..Default::default()
+        };
+        self.answer_consumer(clone.from, clone.token, &response);
+    }
+
+    /// The consumer that wanted clones is gone.
+    pub(crate) fn forget_clones_for(&mut self, consumer: ConsumerConn) {
+        for session in self.sessions.values_mut() {
+            for flush in session.flushes.values_mut() {
+                if matches!(&flush.after, AfterFlush::Clone(clone) if clone.from == consumer) {
+                    flush.after = AfterFlush::Nothing;
+                }
+            }
+        }
+    }
+
+    /// After the flush, successful or not: what is there is cloned (upstream clones after a failed flush too).
+    pub(crate) fn finish_cloning(
+        &mut self,
+        source: SessionId,
+        clone: CloneRequest,
+        _success: bool,
+        now: &Now,
+    ) {
+        match self.make_clone(source, clone.from, now) {
+            Ok(uuid) => {
+                let response = CloneSessionResponse {
+                    success: Some(true),
+                    uuid_msb: Some(uuid.0),
+                    uuid_lsb: Some(uuid.1),
+                    was_write_into_file: Some(false),
+                    ..Default::default()
+                };
+                self.answer_consumer(clone.from, clone.token, &response);
+            }
+            Err(error) => self.refuse_clone(clone, &error),
+        }
+    }
+
+    fn make_clone(&mut self, source: SessionId, from: ConsumerConn, now: &Now) -> Result<(i64, i64), String> {
+        let consumer = self.consumers.get(&from).ok_or("the consumer is gone")?;
+        if consumer.session.is_some() {
+            return Err("this consumer has a tracing session already".to_owned());
+        }
+        let uid = consumer.peer.uid;
+        let original = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
+        let config = original.config.clone();
+        let count = original.buffers.len();
+        self.last_session += 1;
+        let id = SessionId(self.last_session);
+        let mut session = Session::new(id, config, uid, Some(from));
+        session.state = State::ClonedReadOnly;
+        session.start_realtime_ns = original.start_realtime_ns;
+        session.counters = original.counters.clone();
+        session.clocks = original.clocks.clone();
+        session.events = original.events.clone();
+        session.sequences = original.sequences.clone();
+        session.stats_armed = true;
+        // A new trace, recognisably of the same recording.
+        session.uuid = (self.environment.random_u64() as i64, original.uuid.1);
+        session.record_event(EventType::CloneStarted(true), now);
+        let mut buffers = Vec::new();
+        for index in 0..count {
+            let buffer = self.take_or_copy(source, index)?;
+            let is_used = |id| self.buffers.contains_key(&BufferId(id));
+            let buffer_id = BufferId(next_free_id(self.last_buffer, is_used).ok_or("no buffer is left")?);
+            self.last_buffer = buffer_id.0;
+            self.buffers.insert(buffer_id, buffer);
+            buffers.push(buffer_id);
+            session.record_event(EventType::BufferCloned(u32::try_from(index).unwrap_or(u32::MAX)), now);
+        }
+        session.record_event(EventType::TracingDisabled(true), now);
+        session.buffers = buffers;
+        let uuid = session.uuid;
+        self.sessions.insert(id, session);
+        if let Some(consumer) = self.consumers.get_mut(&from) {
+            consumer.session = Some(id);
+        }
+        Ok(uuid)
+    }
+
+    fn take_or_copy(&mut self, source: SessionId, index: usize) -> Result<TraceBuffer, String> {
+        let session = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
+        let id = *session.buffers.get(index).ok_or("a buffer of the session is gone")?;
+        let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
+        if transfers && let Some(buffer) = self.replace_buffer(source, index) {
+            return Ok(buffer);
+        }
+        let buffer = self.buffers.get(&id).ok_or("a buffer of the session is gone")?;
+        buffer.clone_read_only().map_err(|error| error.to_string())
+    }
+
+    /// Puts an empty buffer in the place of a session's.
+    fn replace_buffer(&mut self, session_id: SessionId, index: usize) -> Option<TraceBuffer> {
+        let id = self.sessions.get(&session_id)?.buffers.get(index)?;
+        let old = self.buffers.get_mut(id)?;
+        let empty = TraceBuffer::new(old.size(), old.fill_policy()).ok()?;
+        Some(std::mem::replace(old, empty))
+    }
+}

@@ -1,0 +1,49 @@
+//! Sessions that outlive their consumer (upstream: `DetachConsumer`, `AttachConsumer`).
+
+use ferretto_protos::{AttachResponse, DetachResponse};
+
+use crate::ids::{ConsumerConn, Token};
+use crate::limits;
+use crate::output::Reply;
+use crate::service::Service;
+
+impl Service {
+    pub(crate) fn detach(&mut self, from: ConsumerConn, token: Token, key: &str) {
+        let Some(session_id) = self.session_of(from) else {
+            return self.reply_consumer(from, Reply::rejected(token));
+        };
+        let uid = self.sessions.get(&session_id).map(|session| session.owner_uid);
+        let same = |session: &crate::session::Session| {
+            Some(session.owner_uid) == uid && session.detach_key.as_deref() == Some(key)
+        };
+        if key.is_empty() || key.len() > limits::MAX_NAME_BYTES || self.sessions.values().any(same) {
+            return self.reply_consumer(from, Reply::rejected(token));
+        }
+        self.end_reading(from);
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.owner = None;
+            session.detach_key = Some(key.to_owned());
+        }
+        if let Some(consumer) = self.consumers.get_mut(&from) {
+            consumer.session = None;
+        }
+        self.answer_consumer(from, token, &DetachResponse::default());
+    }
+
+    pub(crate) fn attach(&mut self, from: ConsumerConn, token: Token, key: &str) {
+        let Some(consumer) = self.consumers.get_mut(&from) else { return };
+        let uid = consumer.peer.uid;
+        let waits = |session: &&mut crate::session::Session| {
+            session.owner_uid == uid && session.owner.is_none() && session.detach_key.as_deref() == Some(key)
+        };
+        let found = self.sessions.values_mut().find(waits);
+        let (Some(session), None) = (found, consumer.session) else {
+            return self.reply_consumer(from, Reply::rejected(token));
+        };
+        session.owner = Some(from);
+        session.detach_key = None;
+        consumer.session = Some(session.id);
+        let response = AttachResponse { trace_config: Some(session.config.raw.clone()) };
+        self.answer_consumer(from, token, &response);
+    }
+}

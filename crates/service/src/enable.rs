@@ -1,0 +1,276 @@
+//! EnableTracing: from a config to a session with buffers (upstream: tracing_service_impl.cc, `EnableTracing`).
+
+use bytes::Bytes;
+use ferretto_protos::EnableTracingRequest;
+use ferretto_trace_buffer::{CreateError, TraceBuffer};
+
+use crate::config::{BufferSpec, ConfigError, FileSpec, SessionConfig};
+use crate::file_output::FileOutput;
+use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
+use crate::limits;
+use crate::now::Now;
+use crate::output::Reply;
+use crate::registry::next_free_id;
+use crate::service::Service;
+use crate::session::Session;
+
+/// Why no session was made. The text is the error of the EnableTracing response.
+#[derive(Debug, thiserror::Error)]
+enum EnableError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("this consumer has a tracing session already; free its buffers first")]
+    HasSession,
+    #[error(
+        "a session with exclusive_prio {running} is running; a config needs a higher exclusive_prio to end it"
+    )]
+    Exclusive { running: u32 },
+    #[error("exclusive_prio may only be used by root")]
+    ExclusiveNotAllowed,
+    #[error("a session with unique_session_name {0:?} exists already; stop it or choose another name")]
+    NameInUse(String),
+    #[error("session semaphore {name:?}: {others} other session(s) hold it, {allowed} are allowed")]
+    Semaphore { name: String, others: u64, allowed: u64 },
+    #[error("a trace named {name:?} was started less than {spacing} s ago", spacing = limits::MIN_SPACING_WITH_GUARDRAILS.as_secs())]
+    TooSoon { name: String },
+    #[error("user {uid} has {max} concurrent tracing sessions already; stop one first", max = limits::MAX_SESSIONS_PER_UID)]
+    TooManyOfUid { uid: u32 },
+    #[error("there are {max} concurrent tracing sessions already; stop one first", max = limits::MAX_SESSIONS)]
+    TooMany,
+    #[error("write_into_file needs a file descriptor or output_path, and got neither")]
+    NoFile,
+    #[error("write_into_file needs a file descriptor or output_path, and got both")]
+    TwoFiles,
+    #[error("cannot create output_path {path:?}: {error}")]
+    OutputPath { path: String, error: String },
+    #[error("buffers[{index}]: {error}")]
+    Buffer { index: usize, error: CreateError },
+    #[error("all {max} trace buffers of this service are in use; free sessions first", max = u16::MAX)]
+    NoBufferId,
+}
+
+impl Service {
+    pub(crate) fn handle_enable_tracing(
+        &mut self,
+        from: ConsumerConn,
+        token: Token,
+        request: EnableTracingRequest,
+        file: Option<FileHandle>,
+        now: &Now,
+    ) {
+        // One call at a time awaits the end; an earlier one of the same consumer is given up (upstream: consumer_ipc_service.cc).
+        let Some(consumer) = self.consumers.get_mut(&from) else { return };
+        if let Some(old) = consumer.enable.replace(token) {
+            self.reply_consumer(from, Reply::rejected(old));
+        }
+        if request.attach_notification_only() {
+            self.close_files(file);
+            return self.answer_if_over(from);
+        }
+        let raw = request.trace_config.unwrap_or_default();
+        if let Err(error) = self.enable_tracing(from, raw, file, now) {
+            tracing::info!(%from, "EnableTracing refused: {error}");
+            self.close_files(file);
+            self.answer_enable_tracing(from, &error.to_string());
+        }
+    }
+
+    /// After Attach: the session may have ended while nobody was attached.
+    fn answer_if_over(&mut self, from: ConsumerConn) {
+        let session = self.session_of(from).and_then(|id| self.sessions.get(&id));
+        if session.is_none_or(|session| !session.is_active() && session.file.is_none()) {
+            self.answer_enable_tracing(from, "");
+        }
+    }
+
+    fn enable_tracing(
+        &mut self,
+        from: ConsumerConn,
+        raw: Bytes,
+        file: Option<FileHandle>,
+        now: &Now,
+    ) -> Result<(), EnableError> {
+        let config = SessionConfig::parse(raw)?;
+        if let Some(lockdown) = config.lockdown {
+            self.lockdown = lockdown;
+        }
+        if self.session_of(from).is_some() {
+            return Err(EnableError::HasSession);
+        }
+        let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
+        self.check_against_others(uid, &config, now)?;
+        check_file(&config, file)?;
+        let buffers = self.make_buffers(&config.buffers)?;
+        let output = match &config.file {
+            Some(spec) => Some(self.open_output(spec, file)?),
+            None => None,
+        };
+        if output.is_none() {
+            self.close_files(file);
+        }
+        self.add_session(from, uid, config, buffers, output, now);
+        Ok(())
+    }
+
+    /// What depends on who else is tracing, in upstream's order.
+    fn check_against_others(
+        &mut self,
+        uid: u32,
+        config: &SessionConfig,
+        now: &Now,
+    ) -> Result<(), EnableError> {
+        self.make_way_for_exclusive(uid, config.exclusive_priority, now)?;
+        let name = &config.unique_name;
+        let active = || self.sessions.values().filter(|session| session.is_active());
+        if !name.is_empty() && active().any(|session| session.config.unique_name == *name) {
+            return Err(EnableError::NameInUse(name.clone()));
+        }
+        for (name, max_others) in &config.semaphores {
+            let held = |session: &&Session| {
+                session.config.semaphores.iter().find(|(held, _)| held == name).map(|(_, max)| *max)
+            };
+            let limits = active().filter_map(|session| held(&session));
+            let others = limits.clone().count() as u64;
+            let allowed = limits.min().unwrap_or(u64::MAX).min(*max_others);
+            if others > allowed {
+                return Err(EnableError::Semaphore { name: name.clone(), others, allowed });
+            }
+        }
+        if config.guardrails && self.is_too_soon(name, now) {
+            return Err(EnableError::TooSoon { name: name.clone() });
+        }
+        if self.sessions.values().filter(|session| session.owner_uid == uid).count()
+            >= limits::MAX_SESSIONS_PER_UID
+        {
+            return Err(EnableError::TooManyOfUid { uid });
+        }
+        if self.sessions.len() >= limits::MAX_SESSIONS {
+            return Err(EnableError::TooMany);
+        }
+        Ok(())
+    }
+
+    /// A session that wants to be alone ends the others, if none of them wants it as much.
+    fn make_way_for_exclusive(&mut self, uid: u32, priority: u32, now: &Now) -> Result<(), EnableError> {
+        if priority > 0 && uid != 0 {
+            return Err(EnableError::ExclusiveNotAllowed);
+        }
+        let active = self.sessions.values().filter(|session| session.is_active());
+        let running = active.map(|session| session.config.exclusive_priority).max().unwrap_or(0);
+        if running > 0 && running >= priority {
+            return Err(EnableError::Exclusive { running });
+        }
+        if priority == 0 {
+            return Ok(());
+        }
+        let sessions: Vec<SessionId> =
+            self.sessions.values().filter(|session| session.is_active()).map(|session| session.id).collect();
+        for session_id in sessions {
+            if let Some(session) = self.sessions.get_mut(&session_id) {
+                session.error = format!("ended by a session with exclusive_prio {priority}");
+            }
+            self.disable_tracing(session_id, true, now);
+        }
+        Ok(())
+    }
+
+    fn is_too_soon(&mut self, name: &str, now: &Now) -> bool {
+        if name.is_empty() {
+            return false;
+        }
+        let spacing = limits::MIN_SPACING_WITH_GUARDRAILS.as_nanos() as u64;
+        let boottime = now.clocks.boottime;
+        self.last_starts.retain(|(_, start)| boottime.saturating_sub(*start) < spacing);
+        if self.last_starts.iter().any(|(started, _)| started == name) {
+            return true;
+        }
+        if self.last_starts.len() >= limits::MAX_REMEMBERED_NAMES {
+            self.last_starts.pop_front();
+        }
+        self.last_starts.push_back((name.to_owned(), boottime));
+        false
+    }
+
+    fn make_buffers(&mut self, specs: &[BufferSpec]) -> Result<Vec<(BufferId, TraceBuffer)>, EnableError> {
+        let mut made: Vec<(BufferId, TraceBuffer)> = Vec::with_capacity(specs.len());
+        for (index, spec) in specs.iter().enumerate() {
+            let is_used =
+                |id| self.buffers.contains_key(&BufferId(id)) || made.iter().any(|(other, _)| other.0 == id);
+            let id = next_free_id(self.last_buffer, is_used).ok_or(EnableError::NoBufferId)?;
+            let size = usize::try_from(spec.size_kb).unwrap_or(usize::MAX).saturating_mul(1024);
+            let buffer =
+                TraceBuffer::new(size, spec.policy).map_err(|error| EnableError::Buffer { index, error })?;
+            self.last_buffer = id;
+            made.push((BufferId(id), buffer));
+        }
+        Ok(made)
+    }
+
+    fn open_output(&mut self, spec: &FileSpec, file: Option<FileHandle>) -> Result<FileOutput, EnableError> {
+        let handle = match (file, &spec.output_path) {
+            (Some(file), _) => file,
+            (None, Some(path)) => {
+                let error = |error| EnableError::OutputPath { path: path.clone(), error };
+                self.environment.create_output(path).map_err(error)?
+            }
+            (None, None) => return Err(EnableError::NoFile),
+        };
+        Ok(FileOutput::new(handle, spec.clone()))
+    }
+
+    fn add_session(
+        &mut self,
+        from: ConsumerConn,
+        uid: u32,
+        config: SessionConfig,
+        buffers: Vec<(BufferId, TraceBuffer)>,
+        output: Option<FileOutput>,
+        now: &Now,
+    ) {
+        self.last_session += 1;
+        let id = SessionId(self.last_session);
+        let deferred = config.deferred_start;
+        let mut session = Session::new(id, config, uid, Some(from));
+        session.uuid = match session.config.uuid {
+            Some(uuid) => uuid,
+            None => (self.environment.random_u64() as i64, self.environment.random_u64() as i64),
+        };
+        session.file = output;
+        session.buffers = buffers.iter().map(|(id, _)| *id).collect();
+        self.buffers.extend(buffers);
+        self.sessions.insert(id, session);
+        if let Some(consumer) = self.consumers.get_mut(&from) {
+            consumer.session = Some(id);
+        }
+        tracing::info!(session = %id, uid, deferred, "session configured");
+        self.set_up_all(id);
+        if !deferred {
+            self.start_tracing(id, now);
+        }
+    }
+
+    /// Only wider producer filters are taken over (upstream: `ChangeTraceConfig`).
+    pub(crate) fn change_trace_config(&mut self, from: ConsumerConn, raw: Bytes, now: &Now) {
+        let Some(session_id) = self.session_of(from) else { return };
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if !session.is_active() {
+            return;
+        }
+        match session.config.add_filters(&raw) {
+            Ok(true) => self.add_newly_matching(session_id, now),
+            Ok(false) => {
+                tracing::info!(%session_id, "ChangeTraceConfig without additional producer filters has no effect")
+            }
+            Err(error) => tracing::warn!(%session_id, "ChangeTraceConfig ignored: {error}"),
+        }
+    }
+}
+
+fn check_file(config: &SessionConfig, file: Option<FileHandle>) -> Result<(), EnableError> {
+    let Some(spec) = &config.file else { return Ok(()) };
+    match (file, &spec.output_path) {
+        (None, None) => Err(EnableError::NoFile),
+        (Some(_), Some(_)) => Err(EnableError::TwoFiles),
+        _ => Ok(()),
+    }
+}

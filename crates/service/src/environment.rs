@@ -1,0 +1,33 @@
+//! What the service needs from the world beside its inputs: memory, randomness, and the names of things.
+
+use std::sync::Arc;
+
+use ferretto_protos::SystemInfo;
+use ferretto_shm::SharedMemory;
+
+use crate::ids::FileHandle;
+
+/// What the driver gives to [`Service::new`](crate::Service::new). Called from inside `handle_*`; must not block.
+pub trait Environment: Send {
+    /// New shared memory for a producer.
+    fn allocate_memory(&mut self, len: usize) -> Result<Arc<SharedMemory>, String>;
+
+    /// A random number, for the ids of traces.
+    fn random_u64(&mut self) -> u64;
+
+    /// Creates the file that a consumer's config names (`output_path`). It must not exist yet. The error is for people.
+    fn create_output(&mut self, path: &str) -> Result<FileHandle, String>;
+}
+
+/// Facts that do not change while the service runs.
+#[derive(Debug, Clone, Default)]
+pub struct ServiceOptions {
+    /// The user that the service runs as: the trusted uid of its own packets, and the only one that may connect in lock-down.
+    pub uid: u32,
+    /// What it calls itself, such as `Ferretto v0.1.0`.
+    pub version: String,
+    /// The machine's name that `machine_name_filter` compares; `host` always matches too.
+    pub machine_name: String,
+    /// For the packet of that name.
+    pub system_info: SystemInfo,
+}

@@ -1,0 +1,214 @@
+//! Flushes: asking producers for what they hold, and taking what they do not give (upstream: tracing_service_impl.cc, `Flush`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ferretto_protos::get_async_command_response::{self as command, Cmd};
+use ferretto_protos::tracing_service_event::EventType;
+use ferretto_protos::{FlushRequest, FlushResponse};
+
+use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
+use crate::limits;
+use crate::now::{Deadline, Now};
+use crate::output::Reply;
+use crate::service::Service;
+use crate::service_events::slow_sources;
+use crate::session::{FinalFlush, InstanceState, State};
+
+/// Why a flush is asked for (upstream: flush_flags.h, bits 0 to 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FlushReason {
+    Periodic = 1,
+    TraceStop = 2,
+    TraceClone = 3,
+}
+
+impl FlushReason {
+    /// The flags of a flush that the service itself initiates (bits 4 to 7).
+    pub(crate) fn by_service(self) -> u64 {
+        const INITIATOR_SERVICE: u64 = 1 << 4;
+        self as u64 | INITIATOR_SERVICE
+    }
+}
+
+fn is_trace_stop(flags: u64) -> bool {
+    flags & 0xf == FlushReason::TraceStop as u64
+}
+
+/// What a flush is for.
+#[derive(Debug)]
+pub(crate) enum AfterFlush {
+    Nothing,
+    Reply(ConsumerConn, Token),
+    WriteFile,
+    Disable,
+    Clone(crate::cloning::CloneRequest),
+}
+
+/// A flush that waits for producers.
+#[derive(Debug)]
+pub(crate) struct PendingFlush {
+    pub(crate) deadline: Deadline,
+    pub(crate) waits_for: BTreeSet<ProducerId>,
+    pub(crate) flags: u64,
+    pub(crate) after: AfterFlush,
+}
+
+impl Service {
+    pub(crate) fn handle_flush(
+        &mut self,
+        from: ConsumerConn,
+        token: Token,
+        request: &FlushRequest,
+        now: &Now,
+    ) {
+        let Some(session) = self.session_of(from) else {
+            return self.reply_consumer(from, Reply::rejected(token));
+        };
+        let timeout_ms = (request.timeout_ms() != 0).then(|| request.timeout_ms());
+        self.flush(session, timeout_ms, request.flags(), AfterFlush::Reply(from, token), now);
+    }
+
+    /// Asks all producers of a session to commit what they hold. `after` follows when they did, or the time is over.
+    pub(crate) fn flush(
+        &mut self,
+        session_id: SessionId,
+        timeout_ms: Option<u32>,
+        flags: u64,
+        after: AfterFlush,
+        now: &Now,
+    ) {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return self.conclude(session_id, after, false, now);
+        };
+        if session.flushes.len() >= limits::MAX_PENDING_FLUSHES || session.state != State::Started {
+            tracing::debug!(%session_id, "flush refused: session is {}", session.state.name());
+            return self.conclude(session_id, after, false, now);
+        }
+        session.counters.flushes_requested += 1;
+        session.record_event(EventType::FlushStarted(true), now);
+        let mut instances: BTreeMap<ProducerId, Vec<u64>> = BTreeMap::new();
+        for instance in session.instances.iter().filter(|instance| !instance.no_flush) {
+            if instance.state == InstanceState::Started {
+                instances.entry(instance.producer).or_default().push(instance.id.0);
+            }
+        }
+        for (id, producer) in &self.producers {
+            // A producer that scrapes its own memory needs to be told even if no data source flushes.
+            let takes_part = || session.instances.iter().any(|instance| instance.producer == *id);
+            if producer.peer.emulated && producer.scraping && takes_part() {
+                instances.entry(*id).or_default();
+            }
+        }
+        self.last_flush += 1;
+        let request_id = self.last_flush;
+        let timeout_ms = timeout_ms.unwrap_or(session.config.flush_timeout_ms);
+        let pending = PendingFlush {
+            deadline: now.after_ms(timeout_ms.into()),
+            waits_for: instances.keys().copied().collect(),
+            flags,
+            after,
+        };
+        let is_done = pending.waits_for.is_empty();
+        session.flushes.insert(request_id, pending);
+        for (producer, data_source_ids) in instances {
+            let flush = command::Flush { data_source_ids, request_id: Some(request_id), flags: Some(flags) };
+            self.command(producer, Cmd::Flush(flush));
+        }
+        if is_done {
+            self.complete_flush(session_id, request_id, true, now);
+        }
+    }
+
+    /// A producer has flushed all up to this request.
+    pub(crate) fn flush_acknowledged(&mut self, producer: ProducerId, up_to: u64, now: &Now) {
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.remove_from_flushes(session, producer, up_to, now);
+        }
+    }
+
+    /// A producer that is gone has nothing left to flush.
+    pub(crate) fn forget_in_flushes(&mut self, session_id: SessionId, producer: ProducerId, now: &Now) {
+        self.remove_from_flushes(session_id, producer, u64::MAX, now);
+    }
+
+    fn remove_from_flushes(&mut self, session_id: SessionId, producer: ProducerId, up_to: u64, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let mut done = Vec::new();
+        for (id, flush) in session.flushes.range_mut(..=up_to) {
+            if flush.waits_for.remove(&producer) && flush.waits_for.is_empty() {
+                done.push(*id);
+            }
+        }
+        for id in done {
+            self.complete_flush(session_id, id, true, now);
+        }
+    }
+
+    pub(crate) fn expire_flushes(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        let over = session.flushes.iter().filter(|(_, flush)| now.is_over(flush.deadline));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.complete_flush(session_id, id, false, now);
+        }
+    }
+
+    fn complete_flush(&mut self, session_id: SessionId, id: u64, success: bool, now: &Now) {
+        self.scrape_all(session_id);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let Some(flush) = session.flushes.remove(&id) else { return };
+        session.snapshot_clocks(now);
+        session.record_event(EventType::AllDataSourcesFlushed(true), now);
+        match success {
+            true => session.counters.flushes_succeeded += 1,
+            false => session.counters.flushes_failed += 1,
+        }
+        if is_trace_stop(flush.flags) {
+            session.counters.final_flush = if success { FinalFlush::Succeeded } else { FinalFlush::Failed };
+            if !success {
+                let slow =
+                    session.instances.iter().filter(|instance| flush.waits_for.contains(&instance.producer));
+                let slow = slow_sources(slow);
+                session.record_event(EventType::LastFlushSlowDataSources(slow), now);
+            }
+        }
+        if !success {
+            tracing::warn!(%session_id, producers = ?flush.waits_for, "producers did not answer a flush in time");
+        }
+        self.conclude(session_id, flush.after, success, now);
+    }
+
+    fn conclude(&mut self, session_id: SessionId, after: AfterFlush, success: bool, now: &Now) {
+        match after {
+            AfterFlush::Nothing => {}
+            AfterFlush::Reply(to, token) if success => {
+                self.answer_consumer(to, token, &FlushResponse::default())
+            }
+            AfterFlush::Reply(to, token) => self.reply_consumer(to, Reply::rejected(token)),
+            AfterFlush::WriteFile => self.start_periodic_write(session_id),
+            AfterFlush::Disable => self.disable_tracing(session_id, false, now),
+            AfterFlush::Clone(request) => self.finish_cloning(session_id, request, success, now),
+        }
+    }
+
+    /// The session of these flushes is erased.
+    pub(crate) fn fail_flushes(&mut self, flushes: impl Iterator<Item = PendingFlush>) {
+        for flush in flushes {
+            match flush.after {
+                AfterFlush::Reply(to, token) => self.reply_consumer(to, Reply::rejected(token)),
+                AfterFlush::Clone(request) => {
+                    self.refuse_clone(request, "the session to be cloned went away during its flush")
+                }
+                AfterFlush::Nothing | AfterFlush::WriteFile | AfterFlush::Disable => {}
+            }
+        }
+    }
+
+    pub(crate) fn periodic_flush(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.timers.flush = session.config.flush_period_ms.map(|period| now.next_multiple_ms(period));
+        if session.state == State::Started {
+            self.flush(session_id, None, FlushReason::Periodic.by_service(), AfterFlush::Nothing, now);
+        }
+    }
+}

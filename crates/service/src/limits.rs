@@ -1,0 +1,93 @@
+//! Every bound of the service. Values are upstream's (tracing_service_impl.h) unless the reason says otherwise.
+
+use std::time::Duration;
+
+/// Buffers of one session.
+pub const MAX_BUFFERS_PER_SESSION: usize = 128;
+/// Sessions at one time.
+pub const MAX_SESSIONS: usize = 15;
+/// Sessions at one time of one user.
+pub const MAX_SESSIONS_PER_UID: usize = 5;
+/// A trace lasts at most a week: its counters and file sizes are thought for that.
+pub const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A trace with `enable_extra_guardrails` lasts at most a day.
+pub const MAX_DURATION_WITH_GUARDRAILS: Duration = Duration::from_secs(24 * 3600);
+/// Memory for the buffers of a trace with `enable_extra_guardrails`, unless the config overrides it upwards.
+pub const MAX_BUFFERS_KB_WITH_GUARDRAILS: u64 = 128 * 1024;
+/// Two traces of one name with `enable_extra_guardrails` are at least this far apart.
+pub const MIN_SPACING_WITH_GUARDRAILS: Duration = Duration::from_secs(300);
+/// Names whose last start is remembered for [`MIN_SPACING_WITH_GUARDRAILS`]; the oldest is forgotten first. Ours.
+pub const MAX_REMEMBERED_NAMES: usize = 64;
+
+/// Time that a session waits for data sources to say that they started, before it says which did not.
+pub const ALL_STARTED_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for a flush if neither config nor request says.
+pub const DEFAULT_FLUSH_TIMEOUT_MS: u32 = 5_000;
+/// Time for data sources to stop if the config does not say.
+pub const DEFAULT_STOP_TIMEOUT_MS: u32 = 5_000;
+/// Flushes of one session that are under way at one time.
+pub const MAX_PENDING_FLUSHES: usize = 1000;
+/// Names of slow data sources in one service event.
+pub const MAX_SLOW_DATA_SOURCES: usize = 32;
+
+/// Time between clock snapshots if the config does not say.
+pub const DEFAULT_SNAPSHOT_INTERVAL_MS: u32 = 10_000;
+/// Shortest time between clock snapshots: below that the service would do little else. Ours.
+pub const MIN_SNAPSHOT_INTERVAL_MS: u32 = 100;
+/// Clock snapshots kept until the next read-back.
+pub const MAX_CLOCK_SNAPSHOTS: usize = 16;
+/// A clock snapshot is kept only if a clock moved this far against the boot clock since the last one.
+pub const SIGNIFICANT_DRIFT: Duration = Duration::from_millis(10);
+/// Service events of the kinds that repeat, kept until the next read-back; of other kinds one.
+pub const MAX_REPEATED_EVENTS: usize = 64;
+
+/// Time between writes to the file if the config does not say.
+pub const DEFAULT_FILE_WRITE_PERIOD_MS: u32 = 5_000;
+/// Shortest time between writes to the file.
+pub const MIN_FILE_WRITE_PERIOD_MS: u32 = 100;
+/// With a file write period up to this, flushes go their own way with this period; with a longer one each write flushes first.
+pub const AUTO_FLUSH_PERIOD_MS: u32 = 5_000;
+/// Bytes of packets handed out for one write to a file.
+pub const FILE_WRITE_BYTES: usize = 1024 * 1024;
+/// Shortest time between periodic flushes, and between clears of incremental state: each wakes every producer. Ours.
+pub const MIN_PERIOD_MS: u32 = 10;
+
+/// Bytes of packets in one `ReadBuffersResponse`: the IPC frame takes 128 KiB, framing included.
+pub const READ_REPLY_BYTES: usize = 127 * 1024;
+/// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
+pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
+
+/// Producers at one time: ids are 16 bits, 0 is none.
+pub const MAX_PRODUCERS: usize = u16::MAX as usize;
+/// Connections of producers of one user. Ours: each may cost [`MAX_SHARED_MEMORY_SIZE`] of memory.
+pub const MAX_PRODUCERS_PER_UID: usize = 4096;
+/// Data sources that one producer may register. Ours: they live as long as their connection.
+pub const MAX_DATA_SOURCES_PER_PRODUCER: usize = 1024;
+/// Bytes of one data source descriptor. Ours: below a frame, so that it can be reported by `QueryServiceState`.
+pub const MAX_DESCRIPTOR_BYTES: usize = 112 * 1024;
+/// Bytes of all descriptors of one producer. Ours, for the memory of the service.
+pub const MAX_DESCRIPTOR_BYTES_PER_PRODUCER: usize = 4 * 1024 * 1024;
+/// Bytes of a producer's name and of its SDK version that are kept. Ours.
+pub const MAX_NAME_BYTES: usize = 4096;
+/// Data source instances of one session. Ours: each is a match of a configured with a registered data source.
+pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
+/// Bytes of a regular expression of a producer filter. Ours: bounds the time of a match.
+pub const MAX_REGEX_BYTES: usize = 4096;
+/// The highest writer id of the ABI (`kMaxWriterID`).
+pub const MAX_WRITER_ID: u16 = 32_767;
+/// Patches in one entry of a CommitData request.
+pub const MAX_PATCHES: usize = 1024;
+
+/// Size of a producer's shared memory if nobody says otherwise.
+pub const DEFAULT_SHARED_MEMORY_SIZE: usize = 256 * 1024;
+/// Page size of a producer's shared memory if nobody says otherwise.
+pub const DEFAULT_PAGE_SIZE: usize = 4096;
+/// Largest shared memory of a producer.
+pub const MAX_SHARED_MEMORY_SIZE: usize = 32 * 1024 * 1024;
+/// Largest page: the trace buffer takes chunks below 64 KiB.
+pub const MAX_PAGE_SIZE: usize = 32 * 1024;
+
+/// Bytes of the header of a chunk, in shared memory and in a chunk sent by value.
+pub const CHUNK_HEADER_BYTES: usize = 8;
+/// Bytes of a chunk sent by value, header included: the ABI holds the size in 16 bits.
+pub const MAX_INLINE_CHUNK_BYTES: usize = 65_535;

@@ -1,0 +1,123 @@
+//! Which shared memory a producer gets.
+
+use std::sync::Arc;
+
+use ferretto_shm::{PageSize, ServiceView, SharedMemory};
+
+use crate::ids::{ProducerId, SessionId};
+use crate::limits;
+use crate::registry::{MemorySizes, ProducerMemory};
+use crate::service::Service;
+
+impl MemorySizes {
+    /// Fills gaps and replaces what cannot work (upstream: `EnsureValidShmSizes`).
+    pub(crate) fn or_valid(self) -> Self {
+        let default = Self { size: limits::DEFAULT_SHARED_MEMORY_SIZE, page: limits::DEFAULT_PAGE_SIZE };
+        let size = if self.size == 0 { default.size } else { self.size };
+        let page = if self.page == 0 { default.page } else { self.page };
+        let chosen =
+            Self { size: size.min(limits::MAX_SHARED_MEMORY_SIZE), page: page.min(limits::MAX_PAGE_SIZE) };
+        if chosen.is_valid() { chosen } else { default }
+    }
+
+    fn is_valid(self) -> bool {
+        self.page >= limits::DEFAULT_PAGE_SIZE
+            && self.page.is_power_of_two()
+            && self.size >= self.page
+            && self.size % self.page == 0
+    }
+}
+
+/// Takes over memory that a producer brought, if its size and the page size asked for fit the rules exactly; otherwise the producer is
+/// given memory later, like one that brought none.
+pub(crate) fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMemory> {
+    let asked = MemorySizes { size: memory.len(), page };
+    if asked.or_valid() != asked {
+        tracing::warn!(
+            size = asked.size,
+            page,
+            "memory of a producer has unusable sizes: it gets other memory"
+        );
+        return None;
+    }
+    attach(memory, page, true)
+}
+
+fn attach(memory: Arc<SharedMemory>, page_size: usize, is_provided: bool) -> Option<ProducerMemory> {
+    let page = PageSize::new(u64::try_from(page_size).ok()?).ok()?;
+    let view = ServiceView::new(memory.clone(), page).ok()?;
+    Some(ProducerMemory { memory, view, page_size, is_provided })
+}
+
+impl Service {
+    /// Gives a producer memory at its first data source instance: config, then hint, then default decide on its size.
+    pub(crate) fn ensure_memory(&mut self, session: SessionId, id: ProducerId) {
+        let Some(producer) = self.producers.get_mut(&id) else { return };
+        if producer.memory.is_some() || producer.peer.emulated {
+            return self.ensure_setup_tracing_for_emulation(id);
+        }
+        let configured =
+            self.sessions.get(&session).and_then(|session| session.config.memory_sizes_of(&producer.name));
+        let (size, page) = configured.unwrap_or_default();
+        let or_hint = |value, hint| if value == 0 { hint } else { value };
+        let wanted = MemorySizes {
+            size: or_hint(size, producer.hints.size),
+            page: or_hint(page, producer.hints.page),
+        };
+        let sizes = wanted.or_valid();
+        let memory = match self.environment.allocate_memory(sizes.size) {
+            Ok(memory) => memory,
+            Err(error) => {
+                tracing::error!(producer = %id, bytes = sizes.size, "no shared memory for a producer: {error}");
+                return;
+            }
+        };
+        producer.memory = attach(memory, sizes.page, false);
+        let conn = producer.conn;
+        if let Some(link) = self.links.get_mut(&conn) {
+            link.setup_tracing_pending = true;
+        }
+        self.send_setup_tracing(conn);
+    }
+
+    /// Chunks come by value, but the producer still waits for SetupTracing before it traces; once is enough.
+    fn ensure_setup_tracing_for_emulation(&mut self, id: ProducerId) {
+        let Some(producer) = self.producers.get(&id) else { return };
+        if !producer.peer.emulated || !producer.allowed_buffers.is_empty() {
+            return;
+        }
+        let conn = producer.conn;
+        if let Some(link) = self.links.get_mut(&conn) {
+            link.setup_tracing_pending = true;
+        }
+        self.send_setup_tracing(conn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_that_cannot_work_give_the_defaults() {
+        const KB: usize = 1024;
+        let default = (256 * KB, 4 * KB);
+        let cases = [
+            ((0, 0), default),
+            ((1024 * KB, 0), (1024 * KB, 4 * KB)),
+            ((0, 16 * KB), (256 * KB, 16 * KB)),
+            ((1024 * KB, 8 * KB), (1024 * KB, 8 * KB)),
+            ((1024 * KB, 64 * KB), (1024 * KB, 32 * KB)),
+            ((1 << 40, 4 * KB), (32 * 1024 * KB, 4 * KB)),
+            ((12 * KB, 8 * KB), default),
+            ((4 * KB, 8 * KB), default),
+            ((256 * KB, 12 * KB), default),
+            ((256 * KB, 5000), default),
+            ((256 * KB, 1024), default),
+        ];
+        for ((size, page), (expected_size, expected_page)) in cases {
+            let sizes = MemorySizes { size, page }.or_valid();
+            assert_eq!((sizes.size, sizes.page), (expected_size, expected_page), "size {size}, page {page}");
+        }
+    }
+}

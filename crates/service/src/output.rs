@@ -1,0 +1,58 @@
+//! What the service wants done.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferretto_shm::SharedMemory;
+use prost::Message;
+
+use crate::ids::{ConsumerConn, FileHandle, ProducerConn, Token};
+
+/// One thing to do; see [`Service::poll_output`](crate::Service::poll_output).
+#[derive(Debug)]
+pub enum Output {
+    /// Send a reply to a producer. Commands to a producer are replies to its `GetAsyncCommand`.
+    ToProducer(ProducerConn, Reply),
+    /// Send a reply to a consumer.
+    ToConsumer(ConsumerConn, Reply),
+    /// The service needs this file no longer; close it.
+    CloseFile(FileHandle),
+}
+
+/// A reply to a request.
+#[derive(Debug)]
+pub struct Reply {
+    /// The request.
+    pub token: Token,
+    /// The serialised response; `None` if the request is rejected.
+    pub body: Option<Bytes>,
+    /// More replies to this request will follow.
+    pub has_more: bool,
+    /// Shared memory whose descriptor goes along.
+    pub memory: Option<Arc<SharedMemory>>,
+}
+
+impl Reply {
+    pub(crate) fn last(token: Token, message: &impl Message) -> Self {
+        Self { token, body: Some(message.encode_to_vec().into()), has_more: false, memory: None }
+    }
+
+    pub(crate) fn more(token: Token, message: &impl Message) -> Self {
+        Self { has_more: true, ..Self::last(token, message) }
+    }
+
+    pub(crate) fn rejected(token: Token) -> Self {
+        Self { token, body: None, has_more: false, memory: None }
+    }
+}
+
+/// Bytes for a file; see [`Service::poll_file_write`](crate::Service::poll_file_write).
+#[derive(Debug)]
+pub struct FileWrite {
+    /// Where to.
+    pub file: FileHandle,
+    /// To be appended.
+    pub bytes: Vec<u8>,
+    /// After the bytes, bring the file to storage (`fflush_post_write`).
+    pub sync: bool,
+}

@@ -1,0 +1,255 @@
+//! Producers: how they come and go, and what they register.
+
+use bytes::Bytes;
+use ferretto_protos::get_async_command_response::{self as command, Cmd};
+use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
+use ferretto_protos::{
+    DataSourceDescriptor, GetAsyncCommandResponse, InitializeConnectionRequest, InitializeConnectionResponse,
+};
+use prost::Message;
+
+use crate::calls::ProvidedMemory;
+use crate::ids::{ProducerConn, ProducerId, SessionId, Token};
+use crate::limits;
+use crate::memory::adopt;
+use crate::now::Now;
+use crate::output::Reply;
+use crate::registry::{DataSource, MemorySizes, Producer, next_free_id};
+use crate::service::Service;
+use crate::session::InstanceState;
+
+impl Service {
+    pub(crate) fn initialize_connection(
+        &mut self,
+        from: ProducerConn,
+        token: Token,
+        request: &InitializeConnectionRequest,
+        memory: ProvidedMemory,
+    ) {
+        let Some(id) = self.admit(from) else {
+            return self.reply_producer(from, Reply::rejected(token));
+        };
+        let Some(link) = self.links.get_mut(&from) else { return };
+        let peer = link.peer;
+        link.producer = Some(id);
+        let bytes = |hint: u32| usize::try_from(hint).unwrap_or(usize::MAX);
+        let hints = MemorySizes {
+            size: bytes(request.shared_memory_size_hint_bytes()),
+            page: bytes(request.shared_memory_page_size_hint_bytes()),
+        };
+        let memory = memory.filter(|_| request.producer_provided_shmem() && !peer.emulated);
+        let memory = memory.and_then(|memory| adopt(memory, hints.page));
+        link.setup_tracing_pending = memory.is_some();
+        let response = InitializeConnectionResponse {
+            using_shmem_provided_by_producer: Some(memory.is_some()),
+            direct_smb_patching_supported: Some(true),
+            use_shmem_emulation: Some(peer.emulated),
+            ..Default::default()
+        };
+        let producer = Producer {
+            conn: from,
+            peer,
+            name: truncated(request.producer_name()),
+            sdk_version: truncated(request.sdk_version()),
+            // What is not said means no: the service's default (upstream: `SetSMBScrapingEnabled`).
+            scraping: request.smb_scraping_mode() == ProducerSmbScrapingMode::SmbScrapingEnabled,
+            hints,
+            memory,
+            data_sources: Vec::new(),
+            allowed_buffers: Default::default(),
+            writers: Default::default(),
+        };
+        tracing::debug!(%id, name = producer.name, uid = peer.uid, pid = peer.pid, "producer connected");
+        self.producers.insert(id, producer);
+        self.totals.producers_seen = self.totals.producers_seen.saturating_add(1);
+        self.answer_producer(from, token, &response);
+        self.send_setup_tracing(from);
+    }
+
+    fn admit(&mut self, from: ProducerConn) -> Option<ProducerId> {
+        let link = self.links.get(&from)?;
+        if link.producer.is_some() {
+            return None;
+        }
+        let uid = link.peer.uid;
+        if self.lockdown && uid != self.options.uid {
+            tracing::warn!(uid, "lock-down: a producer of another user is refused");
+            return None;
+        }
+        let of_uid = self.producers.values().filter(|producer| producer.peer.uid == uid).count();
+        if of_uid >= limits::MAX_PRODUCERS_PER_UID || self.producers.len() >= limits::MAX_PRODUCERS {
+            tracing::warn!(uid, "too many producers: another one is refused");
+            return None;
+        }
+        let id = next_free_id(self.last_producer, |id| self.producers.contains_key(&ProducerId(id)))?;
+        self.last_producer = id;
+        Some(ProducerId(id))
+    }
+
+    /// A second stream replaces the first (upstream: `GetAsyncCommand`).
+    pub(crate) fn open_command_stream(&mut self, from: ProducerConn, token: Token) {
+        let Some(link) = self.links.get_mut(&from) else { return };
+        if link.producer.is_none() {
+            return self.reply_producer(from, Reply::rejected(token));
+        }
+        if let Some(old) = link.commands.replace(token) {
+            self.reply_producer(from, Reply::rejected(old));
+        }
+        self.send_setup_tracing(from);
+    }
+
+    /// Sends a command. Without a stream it is lost: the producer did not want it (upstream logs an error).
+    pub(crate) fn command(&mut self, producer: ProducerId, cmd: Cmd) {
+        let Some(conn) = self.producers.get(&producer).map(|producer| producer.conn) else { return };
+        match self.links.get(&conn).and_then(|link| link.commands) {
+            Some(token) => {
+                let reply = Reply::more(token, &GetAsyncCommandResponse { cmd: Some(cmd) });
+                self.reply_producer(conn, reply);
+            }
+            None => tracing::warn!(%producer, "a producer without GetAsyncCommand misses a command"),
+        }
+    }
+
+    /// Sends SetupTracing if it is due and the stream is there. Memory that the producer brought is only confirmed.
+    pub(crate) fn send_setup_tracing(&mut self, conn: ProducerConn) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let (true, Some(token), Some(id)) = (link.setup_tracing_pending, link.commands, link.producer) else {
+            return;
+        };
+        link.setup_tracing_pending = false;
+        let memory = self.producers.get(&id).and_then(|producer| producer.memory.as_ref());
+        let own = memory.filter(|memory| !memory.is_provided);
+        let setup = command::SetupTracing {
+            shared_buffer_page_size_kb: own
+                .map(|own| u32::try_from(own.page_size / 1024).unwrap_or_default()),
+            ..Default::default()
+        };
+        let message = GetAsyncCommandResponse { cmd: Some(Cmd::SetupTracing(setup)) };
+        let reply = Reply { memory: own.map(|own| own.memory.clone()), ..Reply::more(token, &message) };
+        self.reply_producer(conn, reply);
+    }
+
+    pub(crate) fn register_data_source(&mut self, id: ProducerId, raw: Bytes, now: &Now) {
+        let Ok(descriptor) = DataSourceDescriptor::decode(raw.clone()) else { return };
+        if descriptor.name().is_empty() || raw.len() > limits::MAX_DESCRIPTOR_BYTES {
+            tracing::warn!(producer = %id, "a data source without name or with a huge descriptor is ignored");
+            return;
+        }
+        let Some(producer) = self.producers.get_mut(&id) else { return };
+        let bytes: usize = producer.data_sources.iter().map(|source| source.raw.len()).sum();
+        if producer.data_sources.len() >= limits::MAX_DATA_SOURCES_PER_PRODUCER
+            || bytes.saturating_add(raw.len()) > limits::MAX_DESCRIPTOR_BYTES_PER_PRODUCER
+        {
+            tracing::warn!(producer = %id, "too many data sources: {} is ignored", descriptor.name());
+            return;
+        }
+        // A copy: the bytes given are part of a whole received frame.
+        let source = DataSource::new(&descriptor, Bytes::copy_from_slice(&raw));
+        producer.data_sources.push(source.clone());
+        self.totals.data_sources_seen = self.totals.data_sources_seen.saturating_add(1);
+        self.add_to_sessions(id, &source, now);
+    }
+
+    /// Replaces the descriptor of the same name and id (upstream: `UpdateDataSource`).
+    pub(crate) fn update_data_source(&mut self, id: ProducerId, raw: Bytes) {
+        let Ok(descriptor) = DataSourceDescriptor::decode(raw.clone()) else { return };
+        let Some(producer) = self.producers.get_mut(&id) else { return };
+        let same =
+            |source: &&mut DataSource| source.name == descriptor.name() && source.id == descriptor.id();
+        if raw.len() > limits::MAX_DESCRIPTOR_BYTES {
+            return;
+        }
+        let bytes: usize = producer.data_sources.iter().map(|source| source.raw.len()).sum();
+        if let Some(source) = producer.data_sources.iter_mut().find(same) {
+            let after = bytes.saturating_sub(source.raw.len()).saturating_add(raw.len());
+            if after <= limits::MAX_DESCRIPTOR_BYTES_PER_PRODUCER {
+                *source = DataSource::new(&descriptor, Bytes::copy_from_slice(&raw));
+            }
+        }
+    }
+
+    pub(crate) fn unregister_data_source(&mut self, id: ProducerId, name: &str, now: &Now) {
+        let Some(producer) = self.producers.get_mut(&id) else { return };
+        // One of them, as upstream does: a name may be registered several times.
+        let Some(index) = producer.data_sources.iter().position(|source| source.name == name) else { return };
+        let source = producer.data_sources.remove(index);
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.drop_instances(session, id, Some((name, source.id)), now);
+        }
+    }
+
+    pub(crate) fn register_trace_writer(&mut self, id: ProducerId, writer: u32, buffer: u32) {
+        let (Ok(writer), Ok(buffer)) = (u16::try_from(writer), u16::try_from(buffer)) else { return };
+        if writer == 0 || writer > limits::MAX_WRITER_ID {
+            return;
+        }
+        if let Some(producer) = self.producers.get_mut(&id) {
+            producer.writers.insert(writer, crate::BufferId(buffer));
+        }
+    }
+
+    pub(crate) fn unregister_trace_writer(&mut self, id: ProducerId, writer: u32) {
+        if let (Some(producer), Ok(writer)) = (self.producers.get_mut(&id), u16::try_from(writer)) {
+            producer.writers.remove(&writer);
+        }
+    }
+
+    /// Scrapes what is left, then takes the producer out of all sessions.
+    pub(crate) fn remove_producer(&mut self, id: ProducerId, now: &Now) {
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in &sessions {
+            self.scrape_producer(*session, id);
+        }
+        for session in sessions {
+            self.drop_instances(session, id, None, now);
+            self.forget_in_flushes(session, id, now);
+        }
+        self.producers.remove(&id);
+        tracing::debug!(%id, "producer disconnected");
+    }
+
+    /// Removes instances of a producer (of one data source or all) from a session that went on without them.
+    fn drop_instances(&mut self, session_id: SessionId, id: ProducerId, of: Option<(&str, u64)>, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let concerned = |instance: &&mut crate::session::Instance| {
+            let same =
+                of.is_none_or(|(name, source)| instance.source_name == name && instance.source_id == source);
+            instance.producer == id && same
+        };
+        let mut dropped = Vec::new();
+        for instance in session.instances.iter_mut().filter(concerned) {
+            if instance.state != InstanceState::Stopped {
+                instance.state = InstanceState::Stopped;
+                dropped.push((instance.id, instance.producer_name.clone(), instance.source_name.clone()));
+            }
+        }
+        if dropped.is_empty() && session.instances.iter().all(|instance| instance.producer != id) {
+            return;
+        }
+        let keeps = |instance: &crate::session::Instance| {
+            let same =
+                of.is_none_or(|(name, source)| instance.source_name == name && instance.source_id == source);
+            !(instance.producer == id && same)
+        };
+        session.instances.retain(keeps);
+        for (instance, producer_name, source_name) in dropped {
+            self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
+            if of.is_some() {
+                self.command(
+                    id,
+                    Cmd::StopDataSource(command::StopDataSource { instance_id: Some(instance.0) }),
+                );
+            }
+        }
+        self.after_instance_change(session_id, now);
+    }
+}
+
+fn truncated(text: &str) -> String {
+    let mut end = text.len().min(limits::MAX_NAME_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,207 @@
+//! Reading a session: the service's own packets around those of the buffers, with the trusted fields (upstream: `ReadBuffers`).
+
+use ferretto_protos::fields::trace_packet as field;
+use ferretto_protos::trace_packet::Data;
+use ferretto_protos::{
+    BuiltinClock, TracePacket, TraceUuid, TracingServiceEvent, tracing_service_event::EventType,
+};
+use ferretto_protozero::Message as Writer;
+use ferretto_trace_buffer::{Packet, validator};
+use prost::Message;
+
+use crate::clock_snapshots;
+use crate::ids::{ProducerId, SessionId};
+use crate::now::Now;
+use crate::service::Service;
+use crate::session::Session;
+
+/// The sequence of the service's own packets; producers' begin after it.
+pub(crate) const SERVICE_SEQUENCE_ID: u32 = 1;
+
+/// Marks a place where a reader of a damaged trace can go on (upstream: `kSyncMarker`).
+const SYNC_MARKER: [u8; 16] =
+    [0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79];
+
+/// Takes packets in the form that its medium wants.
+pub(crate) trait PacketSink {
+    /// One packet: its slices one after another. `len` is their sum.
+    fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize);
+    /// Bytes taken so far.
+    fn len(&self) -> usize;
+    /// Is there room for a packet of this size? Where a file has a limit.
+    fn has_room(&self, len: usize) -> bool;
+}
+
+/// How far one read went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The sink has enough; there may be more.
+    More,
+    /// All that can be read was.
+    Drained,
+    /// The sink has no room for the next packet, which is lost with all after it.
+    NoRoom,
+}
+
+impl Service {
+    /// Reads packets until the sink has `limit` bytes or there are no more.
+    pub(crate) fn read_batch(
+        &mut self,
+        session_id: SessionId,
+        sink: &mut impl PacketSink,
+        limit: usize,
+        now: &Now,
+    ) -> Progress {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        for packet in session.leading_packets(&self.options) {
+            if !put(sink, &packet) {
+                return Progress::NoRoom;
+            }
+        }
+        match self.read_buffers(session_id, sink, limit) {
+            Progress::Drained => {}
+            unfinished => return unfinished,
+        }
+        let stats = self.sessions.get(&session_id).is_some_and(|session| session.stats_armed);
+        let stats = stats.then(|| self.trace_stats(session_id)).flatten();
+        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        session.record_event(EventType::ReadTracingBuffersCompleted(true), now);
+        let uid = self.options.uid;
+        let mut trailing = Vec::new();
+        session.push_event_packets(uid, &mut trailing);
+        if let Some(stats) = stats {
+            session.stats_armed = false;
+            trailing.push(own_packet(uid, Some(now.clocks.boottime), Data::TraceStats(stats)));
+        }
+        match trailing.iter().all(|packet| put(sink, packet)) {
+            true => Progress::Drained,
+            false => Progress::NoRoom,
+        }
+    }
+
+    fn read_buffers(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        let mut suffix = Vec::new();
+        for id in &session.buffers {
+            let Some(buffer) = self.buffers.get_mut(id) else { continue };
+            if sink.len() >= limit {
+                return Progress::More;
+            }
+            buffer.begin_read();
+            while let Some(packet) = buffer.read_next() {
+                if validator::is_valid_untrusted_packet(packet.slices()).is_err() {
+                    session.counters.invalid_packets = session.counters.invalid_packets.saturating_add(1);
+                    continue;
+                }
+                let sequence = session.sequences.get(ProducerId(packet.producer.0), packet.writer);
+                suffix.clear();
+                write_trusted_fields(&mut suffix, &packet, sequence);
+                let len = packet.len() + suffix.len();
+                if !sink.has_room(len) {
+                    return Progress::NoRoom;
+                }
+                sink.packet(packet.slices().chain([suffix.as_slice()]), len);
+                if sink.len() >= limit {
+                    return Progress::More;
+                }
+            }
+        }
+        Progress::Drained
+    }
+}
+
+/// What only the service can know. It stands last, so it counts whatever the packet says; the validator has let nothing like it pass.
+fn write_trusted_fields(suffix: &mut Vec<u8>, packet: &Packet<'_>, sequence: u32) {
+    let mut writer = Writer::new(suffix);
+    // The field is signed, and so upstream's uid is.
+    writer.int(field::TRUSTED_UID, i64::from(packet.client.uid as i32));
+    writer.varint(field::TRUSTED_PACKET_SEQUENCE_ID, sequence.into());
+    if packet.client.pid != 0 {
+        writer.int(field::TRUSTED_PID, packet.client.pid.into());
+    }
+    if packet.client.machine_id != 0 {
+        writer.varint(field::MACHINE_ID, packet.client.machine_id.into());
+    }
+    if packet.loss != 0 {
+        writer.varint(field::PREVIOUS_PACKET_DROPPED, packet.loss.into());
+    }
+}
+
+fn put(sink: &mut impl PacketSink, packet: &[u8]) -> bool {
+    let has_room = sink.has_room(packet.len());
+    if has_room {
+        sink.packet(std::iter::once(packet), packet.len());
+    }
+    has_room
+}
+
+/// A packet of the service itself.
+fn own_packet(uid: u32, boottime_ns: Option<u64>, data: Data) -> Vec<u8> {
+    let packet = TracePacket { data: Some(data), ..own_packet_base(uid, boottime_ns) };
+    packet.encode_to_vec()
+}
+
+fn own_packet_base(uid: u32, boottime_ns: Option<u64>) -> TracePacket {
+    TracePacket {
+        timestamp: boottime_ns,
+        timestamp_clock_id: boottime_ns.map(|_| BuiltinClock::Boottime as u32),
+        optional_trusted_uid: Some(ferretto_protos::trace_packet::OptionalTrustedUid::TrustedUid(uid as i32)),
+        optional_trusted_packet_sequence_id: Some(
+            ferretto_protos::trace_packet::OptionalTrustedPacketSequenceId::TrustedPacketSequenceId(
+                SERVICE_SEQUENCE_ID,
+            ),
+        ),
+        ..Default::default()
+    }
+}
+
+/// The marker stands last in its packet, so that a reader that finds its bytes knows where the next packet begins.
+fn sync_marker_packet(uid: u32) -> Vec<u8> {
+    let mut packet = own_packet_base(uid, None).encode_to_vec();
+    Writer::new(&mut packet).bytes(field::SYNCHRONIZATION_MARKER, &SYNC_MARKER);
+    packet
+}
+
+impl Session {
+    /// What comes before the buffers' packets, in upstream's order. Each is written once, or once for each new reason.
+    fn leading_packets(&mut self, options: &crate::ServiceOptions) -> Vec<Vec<u8>> {
+        let uid = options.uid;
+        let mut packets = Vec::new();
+        self.push_clock_packets(uid, &mut packets);
+        if std::mem::take(&mut self.sync_marker_armed) {
+            packets.push(sync_marker_packet(uid));
+        }
+        if self.config.builtin.trace_config && !std::mem::replace(&mut self.emitted.trace_config, true) {
+            packets.push(own_packet(uid, None, Data::TraceConfig(self.config.raw.clone())));
+        }
+        if !std::mem::replace(&mut self.emitted.uuid, true) {
+            let (msb, lsb) = self.uuid;
+            packets.push(own_packet(
+                uid,
+                None,
+                Data::TraceUuid(TraceUuid { msb: Some(msb), lsb: Some(lsb) }),
+            ));
+        }
+        if self.config.builtin.system_info && !std::mem::replace(&mut self.emitted.system_info, true) {
+            packets.push(own_packet(uid, None, Data::SystemInfo(options.system_info.clone())));
+        }
+        self.push_event_packets(uid, &mut packets);
+        packets
+    }
+
+    fn push_clock_packets(&mut self, uid: u32, packets: &mut Vec<Vec<u8>>) {
+        let primary_clock = self.config.builtin.primary_clock;
+        let readings = self.clocks.initial.take().into_iter().chain(self.clocks.ring.drain(..));
+        packets.extend(readings.map(|readings| {
+            let snapshot = clock_snapshots::encode(&readings, primary_clock);
+            own_packet(uid, None, Data::ClockSnapshot(snapshot))
+        }));
+    }
+
+    fn push_event_packets(&mut self, uid: u32, packets: &mut Vec<Vec<u8>>) {
+        while let Some(event) = self.events.pop() {
+            let data = Data::ServiceEvent(TracingServiceEvent { event_type: Some(event.event) });
+            packets.push(own_packet(uid, Some(event.boottime_ns), data));
+        }
+    }
+}

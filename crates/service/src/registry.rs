@@ -1,0 +1,137 @@
+//! Who is connected and what they offer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferretto_protos::DataSourceDescriptor;
+use ferretto_shm::{ServiceView, SharedMemory};
+use ferretto_trace_buffer::ClientIdentity;
+
+use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
+
+/// Who is at the other end of a connection, as the kernel says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its user.
+    pub uid: u32,
+    /// Its process, 0 if unknown.
+    pub pid: i32,
+    /// Descriptors cannot pass (TCP): chunks are to be sent by value (`use_shmem_emulation`).
+    pub emulated: bool,
+}
+
+/// A connection on the producer side, before and after `InitializeConnection`.
+#[derive(Debug)]
+pub(crate) struct ProducerLink {
+    pub(crate) peer: Peer,
+    pub(crate) producer: Option<ProducerId>,
+    /// The `GetAsyncCommand` call whose replies are the commands.
+    pub(crate) commands: Option<Token>,
+    /// SetupTracing waits for the command stream.
+    pub(crate) setup_tracing_pending: bool,
+}
+
+/// A producer that has introduced itself.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    pub(crate) conn: ProducerConn,
+    pub(crate) peer: Peer,
+    pub(crate) name: String,
+    pub(crate) sdk_version: String,
+    pub(crate) scraping: bool,
+    pub(crate) hints: MemorySizes,
+    pub(crate) memory: Option<ProducerMemory>,
+    pub(crate) data_sources: Vec<DataSource>,
+    /// Buffers that its data sources write to; commits to others are discarded.
+    pub(crate) allowed_buffers: BTreeSet<BufferId>,
+    /// Writers that announced themselves, and their buffer.
+    pub(crate) writers: BTreeMap<u16, BufferId>,
+}
+
+/// Whole size and page size in bytes, as somebody wishes; 0 is no wish.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MemorySizes {
+    pub(crate) size: usize,
+    pub(crate) page: usize,
+}
+
+/// The memory that a producer writes to.
+#[derive(Debug)]
+pub(crate) struct ProducerMemory {
+    pub(crate) memory: Arc<SharedMemory>,
+    pub(crate) view: ServiceView,
+    pub(crate) page_size: usize,
+    /// The producer brought it: SetupTracing tells neither descriptor nor page size.
+    pub(crate) is_provided: bool,
+}
+
+/// A data source that a producer has registered.
+#[derive(Debug, Clone)]
+pub(crate) struct DataSource {
+    pub(crate) name: String,
+    pub(crate) id: u64,
+    pub(crate) will_notify_on_start: bool,
+    pub(crate) will_notify_on_stop: bool,
+    pub(crate) handles_clear: bool,
+    pub(crate) no_flush: bool,
+    /// As it came, for QueryServiceState.
+    pub(crate) raw: Bytes,
+}
+
+impl DataSource {
+    pub(crate) fn new(descriptor: &DataSourceDescriptor, raw: Bytes) -> Self {
+        Self {
+            name: descriptor.name().to_owned(),
+            id: descriptor.id(),
+            will_notify_on_start: descriptor.will_notify_on_start(),
+            will_notify_on_stop: descriptor.will_notify_on_stop(),
+            handles_clear: descriptor.handles_incremental_state_clear(),
+            no_flush: descriptor.no_flush(),
+            raw,
+        }
+    }
+}
+
+impl Producer {
+    pub(crate) fn identity(&self) -> ClientIdentity {
+        ClientIdentity { uid: self.peer.uid, pid: self.peer.pid, machine_id: 0 }
+    }
+}
+
+/// A connection on the consumer side.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) peer: Peer,
+    pub(crate) session: Option<SessionId>,
+    /// The `EnableTracing` call, answered when tracing ends.
+    pub(crate) enable: Option<Token>,
+    /// The `ReadBuffers` call under way.
+    pub(crate) reading: Option<Token>,
+    /// The `ObserveEvents` call and what it wants.
+    pub(crate) observing: Option<Observing>,
+}
+
+/// Events that a consumer wants, and those found since they were last sent.
+#[derive(Debug)]
+pub(crate) struct Observing {
+    pub(crate) token: Token,
+    pub(crate) mask: u32,
+    pub(crate) events: ferretto_protos::ObservableEvents,
+}
+
+impl Consumer {
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self { peer, session: None, enable: None, reading: None, observing: None }
+    }
+}
+
+/// The next free id of 16 bits after the last one given: an id is reused as late as possible, so that what still names the old bearer
+/// names nobody.
+pub(crate) fn next_free_id(last: u16, is_used: impl Fn(u16) -> bool) -> Option<u16> {
+    let candidates = (last.saturating_add(1)..=u16::MAX).chain(1..=last);
+    candidates.into_iter().find(|id| *id != 0 && !is_used(*id))
+}
+
+/// Names a consumer's connection in outputs about its session.
+pub(crate) type Owner = Option<ConsumerConn>;

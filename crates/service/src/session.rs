@@ -1,0 +1,225 @@
+//! A tracing session.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::config::SessionConfig;
+use crate::file_output::FileOutput;
+use crate::flush::PendingFlush;
+use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
+use crate::now::{ClockReadings, Deadline};
+use crate::registry::Owner;
+use crate::service_events::ServiceEvents;
+
+/// Where a session stands (upstream: facts in tracing_service_session.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Data sources are set up and wait for StartTracing.
+    Configured,
+    Started,
+    /// Stop was sent; data sources have until the deadline to say that they did.
+    Stopping {
+        deadline: Deadline,
+    },
+    /// Over; the buffers can be read.
+    Disabled,
+    /// A copy of another session: it never ran.
+    ClonedReadOnly,
+}
+
+impl State {
+    /// The name in QueryServiceState (upstream: `GetSessionStateName`).
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Configured => "CONFIGURED",
+            Self::Started => "STARTED",
+            Self::Stopping { .. } => "STOP_WAIT",
+            Self::Disabled => "DISABLED",
+            Self::ClonedReadOnly => "CLONED_READ_ONLY",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InstanceState {
+    Configured,
+    Starting,
+    Started,
+    Stopping,
+    Stopped,
+}
+
+/// One data source of one producer at work in a session.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) id: InstanceId,
+    pub(crate) producer: ProducerId,
+    pub(crate) producer_name: String,
+    pub(crate) source_name: String,
+    /// The descriptor's id: a producer may register one name several times.
+    pub(crate) source_id: u64,
+    pub(crate) state: InstanceState,
+    /// What the producer got at setup; start repeats it.
+    pub(crate) config: Bytes,
+    pub(crate) will_notify_on_start: bool,
+    pub(crate) will_notify_on_stop: bool,
+    pub(crate) handles_clear: bool,
+    pub(crate) no_flush: bool,
+}
+
+/// What becomes due, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    pub(crate) duration: Option<Deadline>,
+    pub(crate) all_started: Option<Deadline>,
+    pub(crate) snapshot: Option<Deadline>,
+    pub(crate) flush: Option<Deadline>,
+    pub(crate) clear: Option<Deadline>,
+}
+
+impl Timers {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Deadline> {
+        [self.duration, self.all_started, self.snapshot, self.flush, self.clear].into_iter().flatten()
+    }
+}
+
+/// How the last flush of a session went, for the stats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FinalFlush {
+    Unspecified = 0,
+    Succeeded = 1,
+    Failed = 2,
+}
+
+/// Counters that become TraceStats.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionCounters {
+    pub(crate) invalid_packets: u64,
+    pub(crate) flushes_requested: u64,
+    pub(crate) flushes_succeeded: u64,
+    pub(crate) flushes_failed: u64,
+    pub(crate) final_flush: FinalFlush,
+}
+
+/// Clock readings that wait to be written into the trace.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClockSnapshots {
+    pub(crate) initial: Option<ClockReadings>,
+    pub(crate) ring: VecDeque<ClockReadings>,
+}
+
+/// Which one-off packets the next read-back still has to write.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Emitted {
+    pub(crate) trace_config: bool,
+    pub(crate) uuid: bool,
+    pub(crate) system_info: bool,
+}
+
+/// Sequence ids of a session, from 2: 1 is the service's own.
+#[derive(Debug, Clone)]
+pub(crate) struct SequenceIds {
+    ids: HashMap<(ProducerId, u16), u32>,
+    last: u32,
+}
+
+impl Default for SequenceIds {
+    fn default() -> Self {
+        Self { ids: HashMap::new(), last: crate::read_back::SERVICE_SEQUENCE_ID }
+    }
+}
+
+impl SequenceIds {
+    pub(crate) fn get(&mut self, producer: ProducerId, writer: u16) -> u32 {
+        let last = &mut self.last;
+        *self.ids.entry((producer, writer)).or_insert_with(|| {
+            *last = last.wrapping_add(1);
+            *last
+        })
+    }
+}
+
+/// A tracing session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) config: SessionConfig,
+    pub(crate) uuid: (i64, i64),
+    pub(crate) owner_uid: u32,
+    /// The consumer that has it; none while it is detached, or when nothing but the file is left to do.
+    pub(crate) owner: Owner,
+    pub(crate) detach_key: Option<String>,
+    pub(crate) state: State,
+    /// Global ids of the buffers, in the config's order.
+    pub(crate) buffers: Vec<BufferId>,
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) all_started_reported: bool,
+    pub(crate) start_realtime_ns: u64,
+    pub(crate) timers: Timers,
+    pub(crate) flushes: BTreeMap<u64, PendingFlush>,
+    pub(crate) counters: SessionCounters,
+    pub(crate) clocks: ClockSnapshots,
+    pub(crate) events: ServiceEvents,
+    pub(crate) emitted: Emitted,
+    pub(crate) sync_marker_armed: bool,
+    pub(crate) stats_armed: bool,
+    pub(crate) sequences: SequenceIds,
+    pub(crate) file: Option<FileOutput>,
+    /// It had a file, which is complete.
+    pub(crate) wrote_into_file: bool,
+    /// Why it ended, if not as asked.
+    pub(crate) error: String,
+    /// Erase it as soon as its file is written.
+    pub(crate) free_when_written: bool,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, config: SessionConfig, owner_uid: u32, owner: Owner) -> Self {
+        Self {
+            id,
+            config,
+            uuid: (0, 0),
+            owner_uid,
+            owner,
+            detach_key: None,
+            state: State::Configured,
+            buffers: Vec::new(),
+            instances: Vec::new(),
+            all_started_reported: false,
+            start_realtime_ns: 0,
+            timers: Timers::default(),
+            flushes: BTreeMap::new(),
+            counters: SessionCounters {
+                invalid_packets: 0,
+                flushes_requested: 0,
+                flushes_succeeded: 0,
+                flushes_failed: 0,
+                final_flush: FinalFlush::Unspecified,
+            },
+            clocks: ClockSnapshots::default(),
+            events: ServiceEvents::default(),
+            emitted: Emitted::default(),
+            sync_marker_armed: false,
+            stats_armed: false,
+            sequences: SequenceIds::default(),
+            file: None,
+            wrote_into_file: false,
+            error: String::new(),
+            free_when_written: false,
+        }
+    }
+
+    pub(crate) fn instance_mut(&mut self, producer: ProducerId, id: InstanceId) -> Option<&mut Instance> {
+        self.instances.iter_mut().find(|instance| instance.id == id && instance.producer == producer)
+    }
+
+    pub(crate) fn all_instances(&self, state: InstanceState) -> bool {
+        self.instances.iter().all(|instance| instance.state == state)
+    }
+
+    /// It counts against the limits: a copy and a finished session hold buffers too.
+    pub(crate) fn is_active(&self) -> bool {
+        self.state != State::ClonedReadOnly && self.state != State::Disabled
+    }
+}

@@ -1,0 +1,309 @@
+//! From StartTracing to the end (upstream: tracing_service_impl.cc, `StartTracing` and `DisableTracing`).
+
+use ferretto_protos::EnableTracingResponse;
+use ferretto_protos::get_async_command_response::{self as command, Cmd};
+use ferretto_protos::tracing_service_event::EventType;
+
+use crate::flush::{AfterFlush, FlushReason};
+use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
+use crate::limits;
+use crate::now::{Now, take_if_over};
+use crate::output::Reply;
+use crate::service::Service;
+use crate::service_events::slow_sources;
+use crate::session::{InstanceState, State};
+
+impl Service {
+    pub(crate) fn start_tracing(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if session.state != State::Configured {
+            tracing::warn!(%session_id, "StartTracing of a session that is {}", session.state.name());
+            return;
+        }
+        session.state = State::Started;
+        session.start_realtime_ns = now.clocks.realtime;
+        if session.config.builtin.clock_snapshots {
+            session.clocks.initial = Some(now.clocks);
+        }
+        session.record_event(EventType::TracingStarted(true), now);
+        session.snapshot_tick(now);
+        session.arm_timers(now);
+        let instances: Vec<InstanceId> = session.instances.iter().map(|instance| instance.id).collect();
+        for instance in instances {
+            self.start_instance(session_id, instance);
+        }
+        self.after_instance_change(session_id, now);
+    }
+
+    pub(crate) fn data_source_started(&mut self, producer: ProducerId, id: InstanceId, now: &Now) {
+        let found = self.find_instance(producer, id, InstanceState::Starting, InstanceState::Started);
+        if let Some(session) = found {
+            self.after_instance_change(session, now);
+        }
+    }
+
+    pub(crate) fn data_source_stopped(&mut self, producer: ProducerId, id: InstanceId, now: &Now) {
+        let found = self.find_instance(producer, id, InstanceState::Stopping, InstanceState::Stopped);
+        if let Some(session) = found {
+            self.after_instance_change(session, now);
+        }
+    }
+
+    /// Moves an instance on as its producer says; a producer can speak of its own instances only, and out of turn it is not heard.
+    fn find_instance(
+        &mut self,
+        producer: ProducerId,
+        id: InstanceId,
+        from: InstanceState,
+        to: InstanceState,
+    ) -> Option<SessionId> {
+        for session in self.sessions.values_mut() {
+            let Some(instance) = session.instance_mut(producer, id) else { continue };
+            if instance.state != from {
+                tracing::debug!(%producer, %id, "a data source reports {to:?} while it is {:?}", instance.state);
+                return None;
+            }
+            instance.state = to;
+            let names = (instance.producer_name.clone(), instance.source_name.clone());
+            let session = session.id;
+            self.observe_instance(session, &names.0, &names.1, to);
+            return Some(session);
+        }
+        None
+    }
+
+    /// What follows when the states of instances have changed: all are started, or all are stopped.
+    pub(crate) fn after_instance_change(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        match session.state {
+            State::Started
+                if !session.all_started_reported && session.all_instances(InstanceState::Started) =>
+            {
+                session.all_started_reported = true;
+                session.timers.all_started = None;
+                session.record_event(EventType::AllDataSourcesStarted(true), now);
+                self.observe_all_started(session_id);
+            }
+            State::Stopping { .. } if session.all_instances(InstanceState::Stopped) => {
+                self.finish_disabling(session_id, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Flushes, then stops: what ends a session in time.
+    pub(crate) fn flush_and_disable(&mut self, session_id: SessionId, now: &Now) {
+        self.flush(session_id, None, FlushReason::TraceStop.by_service(), AfterFlush::Disable, now);
+    }
+
+    /// Stops a session. `immediately` does not wait for data sources to stop.
+    pub(crate) fn disable_tracing(&mut self, session_id: SessionId, immediately: bool, now: &Now) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        match session.state {
+            State::Disabled | State::ClonedReadOnly => return,
+            State::Stopping { .. } if immediately => return self.finish_disabling(session_id, now),
+            State::Stopping { .. } => return,
+            State::Configured | State::Started => {}
+        }
+        // A session that never started has nobody to wait for.
+        let immediately = immediately || session.state == State::Configured;
+        self.stop_instances(session_id, immediately);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if immediately || session.all_instances(InstanceState::Stopped) {
+            return self.finish_disabling(session_id, now);
+        }
+        let deadline = now.after_ms(session.config.stop_timeout_ms.into());
+        session.state = State::Stopping { deadline };
+    }
+
+    fn stop_instances(&mut self, session_id: SessionId, immediately: bool) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let mut commands = Vec::new();
+        let mut stopped = Vec::new();
+        for instance in &mut session.instances {
+            if matches!(instance.state, InstanceState::Stopped | InstanceState::Stopping) {
+                continue;
+            }
+            let waits = instance.will_notify_on_stop && !immediately;
+            instance.state = if waits { InstanceState::Stopping } else { InstanceState::Stopped };
+            commands.push((instance.producer, command::StopDataSource { instance_id: Some(instance.id.0) }));
+            if !waits {
+                stopped.push((instance.producer_name.clone(), instance.source_name.clone()));
+            }
+        }
+        for (producer, stop) in commands {
+            self.command(producer, Cmd::StopDataSource(stop));
+        }
+        for (producer_name, source_name) in stopped {
+            self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
+        }
+    }
+
+    /// Data sources that did not say in time that they stopped are not waited for any longer.
+    pub(crate) fn expire_stop(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        if let State::Stopping { deadline } = session.state
+            && now.is_over(deadline)
+        {
+            tracing::warn!(%session_id, "data sources did not acknowledge their stop in time");
+            self.finish_disabling(session_id, now);
+        }
+    }
+
+    /// Takes what producers still hold, then writes the end of the file or tells the consumer.
+    fn finish_disabling(&mut self, session_id: SessionId, now: &Now) {
+        self.scrape_all(session_id);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.state = State::Disabled;
+        session.timers = Default::default();
+        for instance in &mut session.instances {
+            instance.state = InstanceState::Stopped;
+        }
+        session.record_event(EventType::TracingDisabled(true), now);
+        if session.file.is_some() {
+            return self.start_final_write(session_id);
+        }
+        self.notify_disabled(session_id);
+    }
+
+    /// Answers the EnableTracing call of the consumer that has the session.
+    pub(crate) fn notify_disabled(&mut self, session_id: SessionId) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        if let Some(owner) = session.owner {
+            let error = session.error.clone();
+            self.answer_enable_tracing(owner, &error);
+        }
+    }
+
+    pub(crate) fn answer_enable_tracing(&mut self, to: ConsumerConn, error: &str) {
+        let Some(token) = self.consumers.get_mut(&to).and_then(|consumer| consumer.enable.take()) else {
+            return;
+        };
+        let error = (!error.is_empty()).then(|| error.to_owned());
+        let response = EnableTracingResponse {
+            state: Some(ferretto_protos::enable_tracing_response::State::Disabled(true)),
+            error,
+        };
+        self.reply_consumer(to, Reply::last(token, &response));
+    }
+
+    /// Erases a session and gives its buffers back. A session with a file goes on until its last bytes are written.
+    pub(crate) fn free_session(&mut self, session_id: SessionId, now: &Now) {
+        self.disable_tracing(session_id, true, now);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if let Some(owner) = session.owner.take()
+            && let Some(consumer) = self.consumers.get_mut(&owner)
+        {
+            consumer.session = None;
+            self.end_reading(owner);
+            self.answer_enable_tracing(owner, "");
+        }
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if session.file.is_some() {
+            session.free_when_written = true;
+            return;
+        }
+        self.erase_session(session_id);
+    }
+
+    pub(crate) fn erase_session(&mut self, session_id: SessionId) {
+        let Some(session) = self.sessions.remove(&session_id) else { return };
+        self.fail_flushes(session.flushes.into_values());
+        for buffer in session.buffers {
+            self.buffers.remove(&buffer);
+            for producer in self.producers.values_mut() {
+                producer.allowed_buffers.remove(&buffer);
+            }
+        }
+        self.close_files(session.file.map(|file| file.handle));
+        tracing::debug!(%session_id, "session freed");
+    }
+
+    pub(crate) fn free_session_of(&mut self, consumer: ConsumerConn, now: &Now) {
+        if let Some(session) = self.session_of(consumer) {
+            self.free_session(session, now);
+        }
+    }
+
+    /// Does what a session's own timers ask for.
+    pub(crate) fn expire_timers(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if take_if_over(&mut session.timers.snapshot, now) {
+            session.snapshot_tick(now);
+        }
+        if take_if_over(&mut session.timers.all_started, now) {
+            session.report_slow_starts(now);
+        }
+        let clears = take_if_over(&mut session.timers.clear, now);
+        let flushes = take_if_over(&mut session.timers.flush, now);
+        let ends = take_if_over(&mut session.timers.duration, now);
+        if clears {
+            self.clear_incremental_state(session_id, now);
+        }
+        if flushes {
+            self.periodic_flush(session_id, now);
+        }
+        if ends {
+            self.end_of_duration(session_id, now);
+        }
+        self.expire_file_write(session_id, now);
+    }
+
+    /// A detached session without a file has nobody left who could read it (upstream: `FlushAndDisableTracing`).
+    fn end_of_duration(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        if session.owner.is_none() && session.file.is_none() {
+            return self.free_session(session_id, now);
+        }
+        self.flush_and_disable(session_id, now);
+    }
+
+    fn clear_incremental_state(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.timers.clear = session.config.clear_period_ms.map(|period| now.next_multiple_ms(period));
+        if session.state != State::Started {
+            return;
+        }
+        let mut concerned: std::collections::BTreeMap<ProducerId, Vec<u64>> = Default::default();
+        for instance in session.instances.iter().filter(|instance| instance.handles_clear) {
+            concerned.entry(instance.producer).or_default().push(instance.id.0);
+        }
+        for (producer, data_source_ids) in concerned {
+            self.command(
+                producer,
+                Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids }),
+            );
+        }
+    }
+}
+
+impl crate::session::Session {
+    pub(crate) fn record_event(&mut self, event: EventType, now: &Now) {
+        if self.config.builtin.service_events {
+            self.events.push(now.clocks.boottime, event);
+        }
+    }
+
+    fn arm_timers(&mut self, now: &Now) {
+        let config = &self.config;
+        let duration_ms = u64::from(config.duration_ms);
+        self.timers.duration = (duration_ms != 0).then(|| match config.duration_with_suspend {
+            true => now.after_ms_with_suspend(duration_ms),
+            false => now.after_ms(duration_ms),
+        });
+        let all_started_ms = limits::ALL_STARTED_TIMEOUT.as_millis() as u64;
+        self.timers.all_started = Some(now.after_ms(all_started_ms));
+        self.timers.flush = config.flush_period_ms.map(|period| now.next_multiple_ms(period));
+        self.timers.clear = config.clear_period_ms.map(|period| now.next_multiple_ms(period));
+        if let Some(file) = &mut self.file {
+            file.next_write = Some(now.next_multiple_ms(file.spec.period_ms));
+        }
+    }
+
+    fn report_slow_starts(&mut self, now: &Now) {
+        let slow = self.instances.iter().filter(|instance| instance.state != InstanceState::Started);
+        let slow = slow_sources(slow);
+        tracing::warn!(session = %self.id, count = slow.data_source.len(), "data sources are slow to start");
+        self.record_event(EventType::SlowStartingDataSources(slow), now);
+    }
+}

@@ -1,0 +1,96 @@
+//! TraceStats: what was written, read and lost (upstream: trace_stats.proto, `GetTraceStats`).
+
+use ferretto_protos::trace_stats::{self, BufferStats, WriterStats};
+use ferretto_protos::{GetTraceStatsResponse, TraceStats};
+use ferretto_trace_buffer::{HISTOGRAM_BOUNDS_BYTES, Stats};
+
+use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
+use crate::output::Reply;
+use crate::service::Service;
+use crate::session::FinalFlush;
+
+impl Service {
+    pub(crate) fn handle_get_trace_stats(&mut self, from: ConsumerConn, token: Token) {
+        let stats = self.session_of(from).and_then(|session| self.trace_stats(session));
+        match stats {
+            Some(stats) => {
+                self.answer_consumer(from, token, &GetTraceStatsResponse { trace_stats: Some(stats) });
+            }
+            None => self.reply_consumer(from, Reply::rejected(token)),
+        }
+    }
+
+    pub(crate) fn trace_stats(&mut self, session_id: SessionId) -> Option<TraceStats> {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let registered = self.producers.values().map(|producer| producer.data_sources.len()).sum();
+        let mut stats = TraceStats {
+            producers_connected: Some(count(self.producers.len())),
+            producers_seen: Some(self.totals.producers_seen.into()),
+            data_sources_registered: Some(count(registered)),
+            data_sources_seen: Some(self.totals.data_sources_seen.into()),
+            tracing_sessions: Some(count(self.sessions.len())),
+            total_buffers: Some(count(self.buffers.len())),
+            chunks_discarded: Some(self.totals.chunks_discarded),
+            patches_discarded: Some(self.totals.patches_discarded),
+            ..Default::default()
+        };
+        let session = self.sessions.get_mut(&session_id)?;
+        let counters = &session.counters;
+        stats.invalid_packets = Some(counters.invalid_packets);
+        stats.flushes_requested = Some(counters.flushes_requested);
+        stats.flushes_succeeded = Some(counters.flushes_succeeded);
+        stats.flushes_failed = Some(counters.flushes_failed);
+        stats.final_flush_outcome = Some(match counters.final_flush {
+            FinalFlush::Unspecified => trace_stats::FinalFlushOutcome::FinalFlushUnspecified,
+            FinalFlush::Succeeded => trace_stats::FinalFlushOutcome::FinalFlushSucceeded,
+            FinalFlush::Failed => trace_stats::FinalFlushOutcome::FinalFlushFailed,
+        } as i32);
+        let buffers = session.buffers.iter().filter_map(|id| self.buffers.get(id));
+        stats.buffer_stats = buffers.clone().map(|buffer| encode(buffer.stats())).collect();
+        if session.config.builtin.histograms {
+            stats.chunk_payload_histogram_def =
+                HISTOGRAM_BOUNDS_BYTES.iter().map(|bound| *bound as i64).collect();
+            for (index, buffer) in (0u32..).zip(buffers) {
+                for (producer, writer, histogram) in buffer.writer_stats() {
+                    stats.writer_stats.push(WriterStats {
+                        sequence_id: Some(session.sequences.get(ProducerId(producer.0), writer).into()),
+                        chunk_payload_histogram_counts: histogram.counts.to_vec(),
+                        chunk_payload_histogram_sum: histogram
+                            .sums_bytes
+                            .iter()
+                            .map(|sum| *sum as i64)
+                            .collect(),
+                        buffer: Some(index),
+                    });
+                }
+            }
+        }
+        Some(stats)
+    }
+}
+
+fn encode(stats: &Stats) -> BufferStats {
+    BufferStats {
+        buffer_size: Some(stats.buffer_size),
+        bytes_written: Some(stats.bytes_written),
+        bytes_overwritten: Some(stats.bytes_overwritten),
+        bytes_read: Some(stats.bytes_read),
+        padding_bytes_written: Some(stats.padding_bytes_written),
+        padding_bytes_cleared: Some(stats.padding_bytes_cleared),
+        chunks_written: Some(stats.chunks_written),
+        chunks_rewritten: Some(stats.chunks_rewritten),
+        chunks_overwritten: Some(stats.chunks_overwritten),
+        chunks_discarded: Some(stats.chunks_discarded),
+        chunks_read: Some(stats.chunks_read),
+        chunks_committed_out_of_order: Some(stats.chunks_committed_out_of_order),
+        chunks_relocated: Some(stats.chunks_relocated),
+        write_wrap_count: Some(stats.write_wrap_count),
+        patches_succeeded: Some(stats.patches_succeeded),
+        patches_failed: Some(stats.patches_failed),
+        readaheads_succeeded: Some(stats.readaheads_succeeded),
+        readaheads_failed: Some(stats.readaheads_failed),
+        abi_violations: Some(stats.abi_violations),
+        trace_writer_packet_loss: Some(stats.trace_writer_packet_loss),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,16 @@
+//! The service as a daemon, with nothing around it: sockets from the environment, log by `RUST_LOG`.
+
+use ferretto_ipc::address;
+use ferretto_traced::daemon::{DaemonOptions, run};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let permissions = args.iter().find_map(|arg| arg.strip_prefix("--set-socket-permissions="));
+    run(DaemonOptions {
+        producer_addresses: address::default_producer()?,
+        consumer_address: address::default_consumer()?,
+        background: args.iter().any(|arg| arg == "--background"),
+        socket_permissions: permissions.map(str::parse).transpose()?,
+    })?;
+    Ok(())
+}

@@ -1,0 +1,408 @@
+//! The loop: waits, hands inputs to the service, carries out its outputs.
+//!
+//! One thread does it all. Readiness is level-triggered, and of one client there is one receive a turn, so that no client can keep the
+//! others waiting; what a turn leaves undone the next one finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use ferretto_ipc::host::Request;
+use ferretto_ipc::socket::{Listener, Stream};
+use ferretto_service::{
+    ConsumerCall, ConsumerConn, FileHandle, Now, Output, ProducerCall, ProducerConn, Service, Token,
+};
+use ferretto_shm::{Seals, SharedMemory};
+use rustix::event::{Timespec, epoll};
+
+use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Ended, Interest, Side};
+use crate::files::{FileTable, Written};
+use crate::system::{self, SystemEnvironment};
+
+/// Bytes received at once.
+const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// Events taken from the kernel at once; more are there the next time.
+const EVENTS: usize = 64;
+
+/// Clients at one time: more than there are processes on most machines, and each costs a descriptor or two.
+const MAX_CONNECTIONS: usize = 16 * 1024;
+
+/// Batches read back for one consumer, and written to files, before others have their turn.
+const BATCHES_PER_TURN: usize = 16;
+
+/// How long nobody is accepted after the system refused a descriptor.
+const ACCEPT_PAUSE_NS: u64 = 200_000_000;
+
+/// A service with its sockets and files.
+pub(crate) struct Server {
+    epoll: OwnedFd,
+    service: Service,
+    files: FileTable,
+    listeners: BTreeMap<u64, (Side, Listener)>,
+    connections: BTreeMap<u64, Connection>,
+    /// Files that did not take all of a write.
+    waiting_files: BTreeMap<u64, FileHandle>,
+    /// Descriptors whose readiness is the caller's business.
+    watched: BTreeSet<u64>,
+    last_key: u64,
+    buffer: Vec<u8>,
+    /// Connections with something to send.
+    dirty: BTreeSet<u64>,
+    ended: Vec<(u64, Ended)>,
+    has_more_work: bool,
+    accepts_again_at: Option<u64>,
+}
+
+impl Server {
+    pub(crate) fn new() -> io::Result<Self> {
+        let files = FileTable::default();
+        let environment = SystemEnvironment { files: files.clone() };
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            service: Service::new(system::service_options(), Box::new(environment)),
+            files,
+            listeners: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            waiting_files: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            last_key: 0,
+            buffer: vec![0; RECEIVE_BYTES],
+            dirty: BTreeSet::new(),
+            ended: Vec::new(),
+            has_more_work: false,
+            accepts_again_at: None,
+        })
+    }
+
+    /// Accepts clients at a socket.
+    pub(crate) fn listen(&mut self, side: Side, listener: Listener) -> io::Result<()> {
+        let key = self.new_key();
+        self.add_to_epoll(&listener, key, epoll::EventFlags::IN)?;
+        self.listeners.insert(key, (side, listener));
+        Ok(())
+    }
+
+    /// Serves a client that is connected already.
+    pub(crate) fn add_client(&mut self, side: Side, stream: Stream) -> io::Result<()> {
+        let key = self.new_key();
+        self.add_to_epoll(&stream, key, epoll::EventFlags::IN)?;
+        self.connections.insert(key, Connection::new(side, stream));
+        Ok(())
+    }
+
+    /// Ends [`turn`](Self::turn) when a descriptor becomes readable.
+    pub(crate) fn watch(&mut self, fd: impl AsFd) -> io::Result<u64> {
+        let key = self.new_key();
+        self.add_to_epoll(fd, key, epoll::EventFlags::IN)?;
+        self.watched.insert(key);
+        Ok(key)
+    }
+
+    /// Waits for something and does it. Returns the keys of watched descriptors that are readable.
+    pub(crate) fn turn(&mut self) -> io::Result<Vec<u64>> {
+        let events = self.wait()?;
+        let now = system::now();
+        self.has_more_work = false;
+        let mut readable = Vec::new();
+        for (key, flags) in events {
+            if self.watched.contains(&key) {
+                readable.push(key);
+            } else {
+                self.handle_event(key, flags, &now);
+            }
+        }
+        if self.service.next_timeout_ns(&now) == Some(0) {
+            self.service.handle_timeout(&now);
+        }
+        self.settle(&now);
+        self.resume_accepting(&now);
+        Ok(readable)
+    }
+
+    fn wait(&mut self) -> io::Result<Vec<(u64, epoll::EventFlags)>> {
+        let timeout = if self.has_more_work { Some(0) } else { self.next_timeout_ns() };
+        let timeout = timeout.map(|ns| Timespec {
+            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        let mut events = Vec::with_capacity(EVENTS);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(events.into_iter().map(|event| (event.data.u64(), event.flags)).collect())
+    }
+
+    fn next_timeout_ns(&self) -> Option<u64> {
+        let now = system::now();
+        let accept = self.accepts_again_at.map(|at| at.saturating_sub(now.clocks.monotonic));
+        [self.service.next_timeout_ns(&now), accept].into_iter().flatten().min()
+    }
+
+    fn handle_event(&mut self, key: u64, flags: epoll::EventFlags, now: &Now) {
+        if let Some((side, listener)) = self.listeners.get(&key) {
+            let (side, accepted) = (*side, listener.accept());
+            return self.handle_accepted(side, accepted, now);
+        }
+        if let Some(file) = self.waiting_files.remove(&key) {
+            self.files.with_fd(file, |fd| epoll::delete(&self.epoll, fd));
+            let written = self.files.resume(file);
+            return self.handle_written(file, written, now);
+        }
+        if flags.contains(epoll::EventFlags::OUT) {
+            self.dirty.insert(key);
+        }
+        let reads = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        if flags.intersects(reads) {
+            self.receive(key, now);
+        }
+    }
+
+    fn handle_accepted(&mut self, side: Side, accepted: io::Result<Stream>, now: &Now) {
+        let result = match accepted {
+            Ok(_) if self.connections.len() >= MAX_CONNECTIONS => {
+                tracing::warn!("{MAX_CONNECTIONS} clients are connected: another one is hung up on");
+                Ok(())
+            }
+            Ok(stream) => self.add_client(side, stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
+            // Most likely there are no descriptors left. The listener stays readable, so it must be left alone for a while.
+            tracing::error!("cannot accept a client: {error}");
+            self.set_accepting(false);
+            self.accepts_again_at = Some(now.clocks.monotonic.saturating_add(ACCEPT_PAUSE_NS));
+        }
+    }
+
+    fn resume_accepting(&mut self, now: &Now) {
+        if self.accepts_again_at.is_some_and(|at| at <= now.clocks.monotonic) {
+            self.accepts_again_at = None;
+            self.set_accepting(true);
+        }
+    }
+
+    fn set_accepting(&self, accepting: bool) {
+        let flags = if accepting { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        for (key, (_, listener)) in &self.listeners {
+            if let Err(error) = epoll::modify(&self.epoll, listener, epoll::EventData::new_u64(*key), flags) {
+                tracing::error!("cannot watch {}: {error}", listener.address());
+            }
+        }
+    }
+
+    fn receive(&mut self, key: u64, now: &Now) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let received = connection.receive(&mut self.buffer);
+        self.dirty.insert(key);
+        while let Some((token, request)) = self.connections.get_mut(&key).and_then(Connection::next_request) {
+            self.handle_request(key, token, request, now);
+            self.carry_outputs();
+            if self.ended.iter().any(|(ended, _)| *ended == key) {
+                return;
+            }
+        }
+        if let Err(error) = received {
+            self.ended.push((key, error));
+        }
+    }
+
+    fn handle_request(&mut self, key: u64, token: Token, request: Request, now: &Now) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        if !connection.is_introduced {
+            connection.is_introduced = true;
+            let peer = connection.peer();
+            match connection.side {
+                Side::Producer => self.service.handle_producer_connected(ProducerConn(key), peer),
+                Side::Consumer => self.service.handle_consumer_connected(ConsumerConn(key), peer),
+            }
+        }
+        let handled = match connection.side {
+            Side::Producer => ProducerCall::decode(request.method_name(), request.args).map(|call| {
+                let memory = if call.takes_memory() { take_memory(connection) } else { None };
+                self.service.handle_producer_call(ProducerConn(key), token, call, memory, now);
+            }),
+            Side::Consumer => ConsumerCall::decode(request.method_name(), request.args).map(|call| {
+                let fd = if call.takes_file() { connection.host.take_fd() } else { None };
+                let file = fd.map(|fd| self.files.add(fd));
+                self.service.handle_consumer_call(ConsumerConn(key), token, call, file, now);
+            }),
+        };
+        if let Err(error) = handled {
+            tracing::debug!(key, "a request is rejected: {error}");
+            if let Err(error) = connection.reject(token) {
+                self.ended.push((key, error));
+            }
+        }
+    }
+
+    /// Does what the service wants done until it wants nothing more.
+    fn settle(&mut self, now: &Now) {
+        loop {
+            self.carry_outputs();
+            self.write_files(now);
+            self.feed_readers(now);
+            self.send_dirty();
+            if !self.drop_ended(now) {
+                break;
+            }
+        }
+    }
+
+    fn carry_outputs(&mut self) {
+        while let Some(output) = self.service.poll_output() {
+            let (key, reply) = match output {
+                Output::ToProducer(ProducerConn(key), reply)
+                | Output::ToConsumer(ConsumerConn(key), reply) => (key, reply),
+                Output::CloseFile(file) => {
+                    self.close_file(file);
+                    continue;
+                }
+            };
+            let Some(connection) = self.connections.get_mut(&key) else { continue };
+            self.dirty.insert(key);
+            if let Err(error) = connection.reply(reply) {
+                self.ended.push((key, error));
+            }
+        }
+    }
+
+    fn close_file(&mut self, file: FileHandle) {
+        if self.waiting_files.values().any(|waiting| *waiting == file) {
+            // Its peer may have the same open file: closing ours would leave it in the set.
+            self.files.with_fd(file, |fd| epoll::delete(&self.epoll, fd));
+            self.waiting_files.retain(|_, waiting| *waiting != file);
+        }
+        self.files.close(file);
+    }
+
+    fn write_files(&mut self, now: &Now) {
+        for _ in 0..BATCHES_PER_TURN {
+            let Some(write) = self.service.poll_file_write(now) else { return };
+            let file = write.file;
+            let written = self.files.write(write);
+            self.handle_written(file, written, now);
+            self.carry_outputs();
+        }
+        self.has_more_work = true;
+    }
+
+    fn handle_written(&mut self, file: FileHandle, written: Written, now: &Now) {
+        let result = match written {
+            Written::Done(result) => result,
+            Written::Waits => match self.await_file(file) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+        };
+        self.service.handle_file_written(file, result.map_err(|error| error.to_string()), now);
+    }
+
+    fn await_file(&mut self, file: FileHandle) -> io::Result<()> {
+        let key = self.new_key();
+        let data = epoll::EventData::new_u64(key);
+        let added = self.files.with_fd(file, |fd| epoll::add(&self.epoll, fd, data, epoll::EventFlags::OUT));
+        added.unwrap_or(Err(rustix::io::Errno::BADF))?;
+        self.waiting_files.insert(key, file);
+        Ok(())
+    }
+
+    /// Reads back for consumers whose connections take more.
+    fn feed_readers(&mut self, now: &Now) {
+        for (key, connection) in &mut self.connections {
+            let conn = ConsumerConn(*key);
+            if connection.side != Side::Consumer || !self.service.is_reading(conn) {
+                continue;
+            }
+            let mut batches = 0;
+            while self.service.is_reading(conn) && connection.host.queued_bytes() <= CONSUMER_QUEUE_BYTES {
+                if batches == BATCHES_PER_TURN {
+                    self.has_more_work = true;
+                    break;
+                }
+                batches += 1;
+                self.dirty.insert(*key);
+                let replies = self.service.poll_read(conn, now);
+                let sent = replies
+                    .into_iter()
+                    .try_for_each(|reply| connection.reply(reply))
+                    .and_then(|()| connection.send());
+                if let Err(error) = sent {
+                    self.ended.push((*key, error));
+                    break;
+                }
+            }
+        }
+    }
+
+    fn send_dirty(&mut self) {
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(connection) = self.connections.get_mut(&key) else { continue };
+            let sent = connection.send();
+            let wanted = connection.wanted_interest();
+            let updated = if wanted == connection.interest {
+                Ok(())
+            } else {
+                update(&self.epoll, key, connection, wanted)
+            };
+            if let Err(error) = sent.and(updated) {
+                self.ended.push((key, error));
+            }
+        }
+    }
+
+    /// Forgets connections that have ended; says whether the service heard of any.
+    fn drop_ended(&mut self, now: &Now) -> bool {
+        let ended = std::mem::take(&mut self.ended);
+        let any = !ended.is_empty();
+        for (key, error) in ended {
+            // The stream closes with the connection, and so leaves the epoll set.
+            let Some(connection) = self.connections.remove(&key) else { continue };
+            match error {
+                Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),
+                error => tracing::warn!(key, side = ?connection.side, "connection dropped: {error}"),
+            }
+            if connection.is_introduced {
+                match connection.side {
+                    Side::Producer => self.service.handle_producer_disconnected(ProducerConn(key), now),
+                    Side::Consumer => self.service.handle_consumer_disconnected(ConsumerConn(key), now),
+                }
+            }
+        }
+        any
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.last_key += 1;
+        self.last_key
+    }
+
+    fn add_to_epoll(&self, fd: impl AsFd, key: u64, flags: epoll::EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags)?)
+    }
+}
+
+fn update(epoll_fd: &OwnedFd, key: u64, connection: &mut Connection, wanted: Interest) -> Result<(), Ended> {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, wanted.read);
+    flags.set(epoll::EventFlags::OUT, wanted.write);
+    epoll::modify(epoll_fd, &*connection, epoll::EventData::new_u64(key), flags).map_err(io::Error::from)?;
+    connection.interest = wanted;
+    Ok(())
+}
+
+/// Memory of a producer must be sealed: it could shrink under the service's eyes otherwise.
+fn take_memory(connection: &mut Connection) -> Option<Arc<SharedMemory>> {
+    let fd = connection.host.take_fd()?;
+    match SharedMemory::from_fd(fd, Seals::Required) {
+        Ok(memory) => Some(Arc::new(memory)),
+        Err(error) => {
+            tracing::warn!("memory that a producer brought is not used: {error}");
+            None
+        }
+    }
+}

@@ -508,7 +508,7 @@ impl Consumer {
 
     /// Asks for events of these kinds as [`Event::Observed`], instead of those asked for before.
     pub fn observe(&mut self, kinds: Observe) -> Result<(), CallError> {
-        let request = ObserveEventsRequest { events_to_observe: kinds.types(), ..Default::default() };
+        let request = ObserveEventsRequest { events_to_observe: kinds.types() };
         let CallId(id) = self.call(Call::Observe, &request, None)?;
         if let Some(previous) = self.observing.replace(id) {
             self.calls.remove(&previous);
@@ -529,7 +529,7 @@ impl Consumer {
     /// Asks all data sources to commit what they hold, see [`flush_flags`]. A time-out of 0 is the service's default, 5 s.
     pub fn begin_flush(&mut self, timeout: Duration, flags: u64) -> Result<CallId, CallError> {
         let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-        let request = FlushRequest { timeout_ms: Some(timeout_ms), flags: Some(flags), ..Default::default() };
+        let request = FlushRequest { timeout_ms: Some(timeout_ms), flags: Some(flags) };
         self.call(Call::Plain("Flush"), &request, None)
     }
 
@@ -551,7 +551,7 @@ impl Consumer {
 
     /// Asks for producers, data sources and sessions, or only for sessions.
     pub fn begin_query_service_state(&mut self, sessions_only: bool) -> Result<CallId, CallError> {
-        let request = QueryServiceStateRequest { sessions_only: Some(sessions_only), ..Default::default() };
+        let request = QueryServiceStateRequest { sessions_only: Some(sessions_only) };
         self.call(Call::State(Box::default(), 0), &request, None)
     }
 

@@ -82,7 +82,7 @@ mod tests {
             data: Some(Bytes::copy_from_slice(data)),
             last_slice_for_packet: Some(*last),
         });
-        ReadBuffersResponse { slices: slices.collect(), ..Default::default() }
+        ReadBuffersResponse { slices: slices.collect() }
     }
 
     #[test]

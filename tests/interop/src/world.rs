@@ -1,5 +1,6 @@
 //! Daemons on sockets of their own.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct World {
     dir: tempfile::TempDir,
-    daemons: Vec<Daemon>,
+    daemons: RefCell<Vec<Daemon>>,
 }
 
 /// A running program; killed and reaped when dropped.
@@ -59,7 +60,7 @@ impl World {
     ///
     /// If there is no room for temporary files.
     pub fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a temporary folder"), daemons: Vec::new() }
+        Self { dir: tempfile::tempdir().expect("a temporary folder"), daemons: RefCell::default() }
     }
 
     /// A world with a service that is ready.
@@ -92,7 +93,7 @@ impl World {
     /// If it cannot be started.
     pub fn start(&mut self, command: Command, name: &str) {
         let daemon = self.spawn(command, name);
-        self.daemons.push(daemon);
+        self.daemons.get_mut().push(daemon);
     }
 
     /// Starts the Linux data sources and waits until the service knows one of them.
@@ -163,7 +164,7 @@ impl World {
         });
     }
 
-    /// Waits until something is so, showing the logs if it never is.
+    /// Waits until something is so, showing the logs if it never is or a daemon ends.
     ///
     /// # Panics
     ///
@@ -172,18 +173,28 @@ impl World {
         let start = Instant::now();
         while !so() {
             assert!(start.elapsed() < START_TIMEOUT, "waited in vain for {what}\n{}", self.logs());
+            let dead = self.daemons.borrow_mut().iter_mut().find_map(|daemon| daemon.wait(Duration::ZERO));
+            assert!(dead.is_none(), "waited for {what} when a daemon ended: {dead:?}\n{}", self.logs());
             std::thread::sleep(PAUSE);
         }
     }
 
     /// What the daemons have printed.
     pub fn logs(&self) -> String {
-        self.daemons.iter().map(|daemon| format!("{}:\n{}\n", daemon.log.display(), daemon.log())).collect()
+        let daemons = self.daemons.borrow();
+        daemons.iter().map(|daemon| format!("{}:\n{}\n", daemon.log.display(), daemon.log())).collect()
     }
 
     /// The daemons, in the order in which they were started.
     pub fn daemons(&mut self) -> &mut [Daemon] {
-        &mut self.daemons
+        self.daemons.get_mut()
+    }
+
+    /// Kills the daemon that was started first, as `kill -9` does, and waits until it is gone.
+    pub fn kill_service(&mut self) {
+        let mut service = self.daemons.get_mut().remove(0);
+        service.signal(Signal::KILL);
+        service.wait(STOP_TIMEOUT);
     }
 
     fn in_world<'a>(&self, command: &'a mut Command) -> &'a mut Command {
@@ -201,7 +212,7 @@ impl Drop for World {
             eprintln!("{}", self.logs());
         }
         // Clients before their service, so that they do not complain.
-        while let Some(daemon) = self.daemons.pop() {
+        while let Some(daemon) = self.daemons.get_mut().pop() {
             drop(daemon);
         }
     }

@@ -8,7 +8,6 @@ use ferretto_consumer::{CallError, ConnectError, Consumer, Event, Observe, flush
 use ferretto_interop::{Maker, Peers, World, config, ferretto, need, upstream};
 use ferretto_ipc::address::Address;
 use ferretto_protos::{CloneSessionRequest, clone_session_request::Selector};
-use rustix::process::Signal;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const ONE_BUFFER: &str = "buffers { size_kb: 1024 } unique_session_name: 'one'";
@@ -172,13 +171,12 @@ fn a_service_that_dies_is_noticed(peers: &Peers, maker: Maker) {
     let mut consumer = world.consumer();
     consumer.enable_tracing(config(ONE_BUFFER), None).unwrap();
     consumer.query_service_state(false).unwrap();
-    world.daemons()[0].signal(Signal::KILL);
+    world.kill_service();
     assert!(matches!(consumer.poll(Some(TIMEOUT)), Some(Event::Disconnected { .. })));
     assert_eq!(consumer.poll(Some(TIMEOUT)), None);
     assert!(matches!(consumer.disable(), Err(CallError::Disconnected { .. })));
 
     let address = Address::Path(world.consumer_socket());
-    world.wait_until("the end of the service", || Consumer::connect(&address).is_err());
     let error = Consumer::connect(&address).unwrap_err();
     assert!(matches!(error, ConnectError::NoService { .. }), "{error}");
     assert!(error.to_string().contains("ferretto traced"), "{error}");

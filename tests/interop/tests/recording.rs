@@ -28,7 +28,7 @@ macro_rules! on_each_mix {
         on_each_mix! { @ service_is_ours, Mix { traced: Ferretto, ..UPSTREAM }, $($promise)* }
         on_each_mix! { @ probes_are_ours, Mix { probes: Ferretto, ..UPSTREAM }, $($promise)* }
         on_each_mix! { @ command_line_is_ours, Mix { perfetto: Ferretto, ..UPSTREAM }, $($promise)* }
-        on_each_mix! { @ service_is_upstreams, Mix { traced: Upstream, probes: Ferretto, perfetto: Ferretto }, $($promise)* }
+        on_each_mix! { @ only_service_is_upstreams, Mix { traced: Upstream, probes: Ferretto, perfetto: Ferretto }, $($promise)* }
         on_each_mix! { @ all_is_ours, Mix { traced: Ferretto, probes: Ferretto, perfetto: Ferretto }, $($promise)* }
         on_each_mix! { @ all_is_upstreams, UPSTREAM, $($promise)* }
     };

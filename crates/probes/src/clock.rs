@@ -26,3 +26,8 @@ pub(crate) fn until_next_tick(period_ms: u32) -> Duration {
     let period_ns = u64::from(period_ms.max(1)) * 1_000_000;
     Duration::from_nanos(period_ns - realtime_ns() % period_ns)
 }
+
+/// The length of a clock tick (USER_HZ) in ns.
+pub(crate) fn ns_per_tick() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}

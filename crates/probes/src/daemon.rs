@@ -1,8 +1,37 @@
 //! The producer's loop: connects, sets data sources up and down, keeps their ticks, leaves tracefs as it was found.
 
-use std::os::fd::OwnedFd;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-use ferretto_producer::Connector;
+use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, TraceWriter};
+use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, SystemInfoConfig};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::clock::until_next_tick;
+use crate::ftrace::controller::FtraceController;
+use crate::ftrace::reset::reset_ftrace;
+use crate::process_stats::ProcessStats;
+use crate::sys_stats::SysStats;
+use crate::sysfs_power::{self, SysfsPower};
+use crate::system_info;
+
+/// The name that configs' producer filters know (upstream: probes_producer.cc).
+const PRODUCER_NAME: &str = "perfetto.traced_probes";
+/// Enough for a second of a busy machine's scheduler events.
+const SHM_SIZE_BYTES: u32 = 2 << 20;
+/// The largest page that services grant: events come in bundles of many kilobytes.
+const SHM_PAGE_BYTES: u32 = 32 << 10;
+/// How long a stopping daemon waits for the service to take the last data.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+
+const FTRACE: &str = "linux.ftrace";
+const PROCESS_STATS: &str = "linux.process_stats";
+const SYS_STATS: &str = "linux.sys_stats";
+const SYSTEM_INFO: &str = "linux.system_info";
+const SYSFS_POWER: &str = "linux.sysfs_power";
 
 /// How to run the probes.
 #[derive(Debug, Default)]
@@ -24,19 +53,281 @@ pub struct ProbesOptions {
 pub enum Error {
     /// The connection could not be prepared. A service that is not there is no error: it is waited for.
     #[error("could not prepare the connection to the tracing service: {0}")]
-    Producer(String),
-    /// A signal handler, an eventfd or poll().
+    Producer(#[from] ferretto_producer::ProducerError),
+    /// A signal handler or a file descriptor.
     #[error("could not {what}: {source}")]
     Io {
         /// What was tried.
         what: &'static str,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
 /// Runs the probes on this thread until told to stop. tracefs is restored before it returns, and whenever the service goes away.
+///
+/// A connection made by [`Connector::Stream`] ends the loop when it ends: there is no other.
 pub fn run(options: ProbesOptions) -> Result<(), Error> {
-    let _ = options;
-    todo!()
+    if options.reset_ftrace && !reset_ftrace() {
+        tracing::error!("could not reset ftrace: run it with sudo, or: sudo chown -R $USER /sys/kernel/tracing");
+    }
+    let signals = if options.stop_on_signals { Some(watch_signals()?) } else { None };
+    let has_one_connection = matches!(options.connector, Connector::Stream(_));
+    let mut probes = Probes::new(options.connector, options.notify)?;
+    loop {
+        let stops = [options.stop.as_ref().map(AsFd::as_fd), signals.as_ref().map(AsFd::as_fd)];
+        let stops: Vec<BorrowedFd<'_>> = stops.into_iter().flatten().collect();
+        if probes.turn(&stops)? || (has_one_connection && probes.was_disconnected) {
+            break;
+        }
+    }
+    probes.shut_down();
+    Ok(())
+}
+
+/// A socket that becomes readable on SIGTERM and SIGINT.
+fn watch_signals() -> Result<UnixStream, Error> {
+    let failed = |source| Error::Io { what: "watch for signals", source };
+    let (read, write) = UnixStream::pair().map_err(failed)?;
+    for signal in [SIGTERM, SIGINT] {
+        let write = write.try_clone().map_err(failed)?;
+        signal_hook::low_level::pipe::register(signal, write).map_err(failed)?;
+    }
+    Ok(read)
+}
+
+struct Probes {
+    client: ProducerClient,
+    /// Everything but ftrace, whose sessions share one controller, by instance id.
+    sources: BTreeMap<u64, Running>,
+    ftrace: FtraceController,
+    notify: Option<OwnedFd>,
+    was_disconnected: bool,
+}
+
+/// One instance of a data source.
+struct Running {
+    tracing_session: u64,
+    writer: TraceWriter,
+    source: Source,
+    started: bool,
+    next_tick: Option<Instant>,
+}
+
+enum Source {
+    /// Its state is in the controller.
+    Ftrace,
+    ProcessStats(Box<ProcessStats>),
+    SysStats(Box<SysStats>),
+    SystemInfo { irq_names: bool },
+    SysfsPower(SysfsPower),
+}
+
+impl Probes {
+    fn new(connector: Connector, notify: Option<OwnedFd>) -> Result<Self, Error> {
+        let mut client = ProducerClient::new(ProducerOptions {
+            connector,
+            shm_size_hint_bytes: SHM_SIZE_BYTES,
+            page_size_hint_bytes: SHM_PAGE_BYTES,
+            scraping: false,
+            ..ProducerOptions::new(PRODUCER_NAME)
+        })?;
+        for name in [FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, SYSFS_POWER] {
+            client.register_data_source(&DataSourceDescriptor {
+                name: Some(name.to_owned()),
+                will_notify_on_start: Some(true),
+                will_notify_on_stop: Some(true),
+                handles_incremental_state_clear: (name == PROCESS_STATS).then_some(true),
+                ..Default::default()
+            });
+        }
+        Ok(Self { client, sources: BTreeMap::new(), ftrace: FtraceController::default(), notify, was_disconnected: false })
+    }
+
+    /// Waits for something to do and does it; true if one of `stops` says to stop.
+    fn turn(&mut self, stops: &[BorrowedFd<'_>]) -> Result<bool, Error> {
+        let next = self.sources.values().filter_map(|running| running.next_tick).chain(self.ftrace.next_tick()).min();
+        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
+        let fds: Vec<BorrowedFd<'_>> = stops.iter().copied().chain(self.ftrace.watermark_fds()).collect();
+        let ready = self.client.wait(timeout, &fds)?;
+        drop(fds);
+        let (stopped, watermarks) = ready.split_at_checked(stops.len()).unwrap_or((&ready, &[]));
+        if stopped.contains(&true) {
+            return Ok(true);
+        }
+        while let Some(event) = self.client.next_event() {
+            self.handle(event);
+        }
+        let now = Instant::now();
+        if watermarks.contains(&true) || self.ftrace.next_tick().is_some_and(|at| at <= now) {
+            self.ftrace.tick();
+            self.hand_on_threads();
+        }
+        for running in self.sources.values_mut().filter(|running| running.next_tick.is_some_and(|at| at <= now)) {
+            running.tick();
+        }
+        Ok(false)
+    }
+
+    fn handle(&mut self, event: ProducerEvent) {
+        match event {
+            ProducerEvent::Connected => {
+                tracing::info!("connected to the tracing service");
+                if self.notify.is_some() {
+                    self.client.sync();
+                }
+            }
+            ProducerEvent::Synced => self.notify_ready(),
+            ProducerEvent::Disconnected { reason } => {
+                tracing::info!("disconnected from the tracing service: {reason}");
+                self.was_disconnected = true;
+                self.remove_all();
+            }
+            ProducerEvent::Setup { instance, config, .. } => self.set_up(instance, &config),
+            ProducerEvent::Start { instance, .. } => self.start(instance),
+            ProducerEvent::Stop { instance } => {
+                self.remove(instance);
+                // Only now: who is told that recording has stopped may look at tracefs, or end this process.
+                self.client.notify_stopped(instance);
+            }
+            ProducerEvent::Flush { request_id, instances, .. } => {
+                self.flush(&instances);
+                self.client.notify_flush_complete(request_id);
+            }
+            ProducerEvent::ClearIncrementalState { instances } => {
+                for instance in instances {
+                    if let Some(Running { source: Source::ProcessStats(source), .. }) = self.sources.get_mut(&instance) {
+                        source.clear_incremental_state();
+                    }
+                }
+            }
+        }
+    }
+
+    fn notify_ready(&mut self) {
+        if let Some(fd) = self.notify.take()
+            && let Err(error) = rustix::io::write(&fd, b"1")
+        {
+            tracing::warn!("could not notify that the data sources are registered: {error}");
+        }
+    }
+
+    fn set_up(&mut self, instance: u64, config: &DataSourceConfig) {
+        let target_buffer = u16::try_from(config.target_buffer()).unwrap_or(0);
+        let policy = ExhaustedPolicy::from_config(config, ExhaustedPolicy::Stall);
+        let mut writer = self.client.create_writer(target_buffer, policy);
+        let tracing_session = config.tracing_session_id();
+        let source = match config.name() {
+            FTRACE => {
+                let ftrace_config = config.ftrace_config.clone().unwrap_or_default();
+                let writer = std::mem::replace(&mut writer, TraceWriter::null());
+                self.ftrace.set_up(instance, tracing_session, ftrace_config, writer);
+                Source::Ftrace
+            }
+            PROCESS_STATS => {
+                Source::ProcessStats(Box::new(ProcessStats::new(&config.process_stats_config.clone().unwrap_or_default())))
+            }
+            SYS_STATS => Source::SysStats(Box::new(SysStats::new(&config.sys_stats_config.clone().unwrap_or_default()))),
+            SYSTEM_INFO => Source::SystemInfo { irq_names: config.system_info_config.as_ref().is_some_and(SystemInfoConfig::irq_names) },
+            SYSFS_POWER => Source::SysfsPower(SysfsPower::new()),
+            unknown => return tracing::error!("the service asks for the data source {unknown}, which was never registered"),
+        };
+        if config.priority_boost.is_some() {
+            tracing::info!("priority_boost of {} has no effect: the probes keep the priority they were started with", config.name());
+        }
+        self.sources.insert(instance, Running { tracing_session, writer, source, started: false, next_tick: None });
+    }
+
+    fn start(&mut self, instance: u64) {
+        if let Some(running) = self.sources.get_mut(&instance).filter(|running| !running.started) {
+            running.started = true;
+            if matches!(running.source, Source::Ftrace) {
+                self.ftrace.start(instance);
+            } else {
+                running.start();
+            }
+        }
+        self.client.notify_started(instance);
+    }
+
+    fn remove(&mut self, instance: u64) {
+        if let Some(mut running) = self.sources.remove(&instance) {
+            running.writer.flush();
+            if matches!(running.source, Source::Ftrace) {
+                self.ftrace.remove(instance);
+            }
+        }
+    }
+
+    fn remove_all(&mut self) {
+        let instances: Vec<u64> = self.sources.keys().copied().collect();
+        for instance in instances {
+            self.remove(instance);
+        }
+    }
+
+    fn flush(&mut self, instances: &[u64]) {
+        let is_ftrace = |id: &&u64| self.sources.get(id).is_some_and(|running| matches!(running.source, Source::Ftrace));
+        let of_ftrace: Vec<u64> = instances.iter().filter(is_ftrace).copied().collect();
+        if !of_ftrace.is_empty() {
+            self.ftrace.flush(&of_ftrace);
+            self.hand_on_threads();
+        }
+        for instance in instances {
+            if let Some(running) = self.sources.get_mut(instance).filter(|running| running.started) {
+                running.writer.flush();
+            }
+        }
+    }
+
+    /// Threads that ftrace events mention are named by the process statistics of the same session.
+    fn hand_on_threads(&mut self) {
+        let sources = &mut self.sources;
+        self.ftrace.take_threads(|tracing_session, pids, renamed| {
+            for running in sources.values_mut().filter(|running| running.started && running.tracing_session == tracing_session) {
+                if let Source::ProcessStats(source) = &mut running.source {
+                    source.on_threads(pids, renamed, &mut running.writer);
+                }
+            }
+        });
+    }
+
+    fn shut_down(&mut self) {
+        self.remove_all();
+        self.client.drain(DRAIN_TIMEOUT);
+    }
+}
+
+impl Running {
+    fn start(&mut self) {
+        match &mut self.source {
+            Source::ProcessStats(source) => source.start(&mut self.writer),
+            Source::SystemInfo { irq_names } => {
+                system_info::write(*irq_names, &mut self.writer);
+                self.writer.flush();
+            }
+            Source::Ftrace | Source::SysStats(_) | Source::SysfsPower(_) => {}
+        }
+        // The first poll is at once; those after it keep to the wall clock.
+        self.next_tick = self.period_ms().map(|_| Instant::now());
+    }
+
+    fn period_ms(&self) -> Option<u32> {
+        match &self.source {
+            Source::ProcessStats(source) => source.poll_period_ms(),
+            Source::SysStats(source) => source.poll_period_ms(),
+            Source::SysfsPower(_) => Some(sysfs_power::POLL_PERIOD_MS),
+            Source::Ftrace | Source::SystemInfo { .. } => None,
+        }
+    }
+
+    fn tick(&mut self) {
+        match &mut self.source {
+            Source::ProcessStats(source) => source.poll(&mut self.writer),
+            Source::SysStats(source) => source.poll(&mut self.writer),
+            Source::SysfsPower(source) => source.poll(&mut self.writer),
+            Source::Ftrace | Source::SystemInfo { .. } => {}
+        }
+        self.next_tick = self.period_ms().map(|period_ms| Instant::now() + until_next_tick(period_ms));
+    }
 }

@@ -8,7 +8,13 @@ mod availability;
 mod clock;
 mod daemon;
 pub mod ftrace;
+mod packets;
+mod pids;
 mod proc_fs;
+mod process_stats;
+mod sys_stats;
+mod sysfs_power;
+mod system_info;
 
 pub use availability::{Availability, Limitation, availability};
 pub use daemon::{Error, ProbesOptions, run};

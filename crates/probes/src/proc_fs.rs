@@ -12,31 +12,48 @@ use rustix::fs::{CWD, Mode, OFlags};
 const MAX_FILE_BYTES: usize = 64 << 20;
 /// How much a buffer grows at a time; most files fit in the first step.
 const READ_STEP: usize = 16 << 10;
+/// Room for a file of /proc/PID; longer command lines take a second read.
+const SMALL_READ: usize = 4 << 10;
 
 /// Reads a whole file from its start into `buffer`, replacing what was there. The same descriptor serves again next time.
 pub(crate) fn read_all(file: impl AsFd, buffer: &mut Vec<u8>) -> io::Result<()> {
-    let mut filled = 0;
+    buffer.clear();
     loop {
-        // The buffer keeps its length from the last time, so that bytes are zeroed once only.
-        if buffer.len() < filled + READ_STEP {
-            buffer.resize(filled + READ_STEP, 0);
-        }
-        let Some(space) = buffer.get_mut(filled..) else { break };
-        match rustix::io::pread(&file, space, filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
+        buffer.reserve(READ_STEP);
+        let offset = buffer.len() as u64;
+        match rustix::io::pread(&file, rustix::buffer::spare_capacity(buffer), offset) {
+            Ok(0) => return Ok(()),
+            Ok(_) if buffer.len() > MAX_FILE_BYTES => return Ok(()),
+            Ok(_) => {}
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
                 buffer.clear();
                 return Err(error.into());
             }
         }
-        if filled > MAX_FILE_BYTES {
-            break;
+    }
+}
+
+/// Reads a file whose content the kernel makes in one piece, as those of /proc/PID are: a read that does not fill the buffer has all of it, and
+/// the one that would say so again is saved. False, with `buffer` empty, if it cannot be read.
+pub(crate) fn read_small_at(dir: impl AsFd, path: impl rustix::path::Arg, buffer: &mut Vec<u8>) -> bool {
+    let Ok(fd) = open_at(dir, path) else {
+        buffer.clear();
+        return false;
+    };
+    buffer.clear();
+    loop {
+        buffer.reserve(SMALL_READ);
+        match rustix::io::read(&fd, rustix::buffer::spare_capacity(buffer)) {
+            Ok(_) if buffer.len() == buffer.capacity() && buffer.len() < MAX_FILE_BYTES => {}
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => {
+                buffer.clear();
+                return false;
+            }
         }
     }
-    buffer.truncate(filled);
-    Ok(())
 }
 
 /// Opens `path` for reading, relative to `dir`.
@@ -77,17 +94,16 @@ impl PolledFile {
         Self { path, file: file.ok() }
     }
 
-    /// Reads all of it; false if there is nothing.
-    pub(crate) fn read(&mut self, buffer: &mut Vec<u8>) -> bool {
-        let Some(file) = &self.file else { return false };
-        match read_all(file, buffer) {
-            Ok(()) => !buffer.is_empty(),
-            Err(error) => {
-                tracing::warn!("{} is left out from now on: {error}", self.path);
-                self.file = None;
-                false
-            }
+    /// Reads all of it; empty if there is nothing.
+    pub(crate) fn read<'b>(&mut self, buffer: &'b mut Vec<u8>) -> &'b [u8] {
+        buffer.clear();
+        if let Some(file) = &self.file
+            && let Err(error) = read_all(file, buffer)
+        {
+            tracing::warn!("{} is left out from now on: {error}", self.path);
+            self.file = None;
         }
+        buffer
     }
 }
 

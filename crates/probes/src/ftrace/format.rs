@@ -229,7 +229,7 @@ fn kind_of(declaration: &str, name: &str, size: u16, signed: bool) -> FieldKind 
     }
     let width_ok = matches!(size, 4 | 8);
     match type_name {
-        "void *" | "void*" | "const void *" if width_ok => FieldKind::SymbolAddress,
+        "void *" | "void*" if width_ok => FieldKind::SymbolAddress,
         "bool" if size == 1 => FieldKind::Bool,
         "ino_t" | "i_ino" if width_ok => FieldKind::Inode,
         "dev_t" if width_ok => FieldKind::Device,

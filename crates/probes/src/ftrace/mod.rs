@@ -1,6 +1,21 @@
 //! `linux.ftrace`: the kernel's events, read from its raw per-CPU pages.
+//!
+//! `controller` reads on time and knows the sessions; `instance` merges what sessions want into one state of tracefs; `reader` gets
+//! pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes them.
 
+mod categories;
+mod compact;
+pub(crate) mod controller;
+mod encode;
 pub mod format;
+mod instance;
+mod metadata;
 pub mod page;
+mod plan;
+mod print_filter;
+mod reader;
 pub mod reset;
+mod stats;
+mod symbols;
+mod syscalls;
 pub(crate) mod tracefs;

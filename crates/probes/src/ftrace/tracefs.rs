@@ -196,10 +196,6 @@ impl Tracefs {
         proc_fs::leading_u64(&self.read("per_cpu/cpu0/buffer_size_kb")).unwrap_or(0)
     }
 
-    pub(crate) fn buffer_percent(&self) -> Option<u64> {
-        proc_fs::leading_u64(&self.read("buffer_percent"))
-    }
-
     pub(crate) fn set_buffer_percent(&self, percent: u64) -> io::Result<()> {
         self.write("buffer_percent", &percent.to_string())
     }
@@ -269,17 +265,6 @@ impl Tracefs {
 
     pub(crate) fn cpumask(&self) -> String {
         self.read_trimmed("tracing_cpumask")
-    }
-
-    /// The triggers set on an event, without the comments that the file starts with.
-    pub(crate) fn triggers(&self, group: &str, name: &str) -> Vec<String> {
-        let text = self.read(&format!("events/{group}/{name}/trigger"));
-        let lines = proc_fs::lines(&text).filter_map(|l| std::str::from_utf8(l).ok());
-        lines.filter(|l| !l.starts_with('#')).filter_map(|l| l.split(' ').next()).map(str::to_owned).collect()
-    }
-
-    pub(crate) fn add_trigger(&self, group: &str, name: &str, trigger: &str) -> io::Result<()> {
-        self.write(&format!("events/{group}/{name}/trigger"), trigger)
     }
 }
 

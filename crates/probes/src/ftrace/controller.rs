@@ -1,0 +1,335 @@
+//! All ftrace sessions: sets instances up for them, reads the buffers on time, and hands each session its events.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ferretto_producer::TraceWriter;
+use ferretto_protos::FtraceConfig;
+use ferretto_protos::fields::{ftrace_stats, trace_packet};
+use ferretto_protos::ftrace_config::KsymsMemPolicy;
+
+use super::compact::CompactSched;
+use super::encode::{Batch, EncodeState, Names, ParseConfig, encode_batch};
+use super::instance::Instance;
+use super::plan::FIRST_GENERIC_FIELD;
+use super::reader::{BATCH_PAGES, CpuReader};
+use super::stats::{self, Phase, SetupErrors, Snapshot};
+use super::symbols::KernelSymbols;
+use super::tracefs::{self, Access};
+use crate::clock::until_next_tick;
+use crate::packets::Packets;
+use crate::pids::PidSet;
+
+/// How often buffers are drained: by default, and when the kernel wakes us at a watermark (upstream: ftrace_controller.cc).
+const DEFAULT_PERIOD_MS: u32 = 100;
+const WATERMARK_PERIOD_MS: u32 = 1000;
+const MAX_PERIOD_MS: u32 = 60_000;
+/// Pages of a CPU read in one go; then others get a turn before reading goes on.
+const MAX_PAGES_PER_TICK: usize = 256;
+
+/// All ftrace sessions of this producer.
+#[derive(Debug, Default)]
+pub(crate) struct FtraceController {
+    /// By name; the root instance has an empty one.
+    instances: BTreeMap<String, Running>,
+    sessions: BTreeMap<u64, Session>,
+    next_tick: Option<Instant>,
+    /// Numbers of generic events are the producer's, so that two instances of a trace do not clash.
+    next_field: u32,
+    symbols: Option<KernelSymbols>,
+    retain_symbols: bool,
+    pages: Vec<u8>,
+    compact: CompactSched,
+}
+
+/// An instance and the pipes that are open while a session records.
+#[derive(Debug)]
+struct Running {
+    instance: Instance,
+    readers: Vec<CpuReader>,
+    /// The kernel's poll() on the pipes can be relied on, and a session asked for it.
+    watermark: bool,
+}
+
+/// One data source instance.
+#[derive(Debug)]
+struct Session {
+    /// Data sources of one tracing session work together.
+    tracing_session: u64,
+    config: FtraceConfig,
+    writer: TraceWriter,
+    parse: ParseConfig,
+    state: EncodeState,
+    errors: SetupErrors,
+    before: Snapshot,
+    started: bool,
+    /// Set up: false if nothing can be recorded, then only the reason goes into the trace.
+    works: bool,
+}
+
+impl FtraceController {
+    /// Prepares a session. It always comes to be: what prevents recording is said in the log and in the trace.
+    pub(crate) fn set_up(&mut self, id: u64, tracing_session: u64, config: FtraceConfig, writer: TraceWriter) {
+        let mut errors = SetupErrors::default();
+        let (parse, works) = match self.try_set_up(id, &config, &mut errors) {
+            Ok(parse) => (parse, true),
+            Err(reason) => {
+                errors.message(format!("nothing is recorded: {reason}"));
+                errors.failed_events.extend(config.ftrace_events.iter().cloned());
+                (ParseConfig::default(), false)
+            }
+        };
+        let state = EncodeState::default();
+        let before = Snapshot::default();
+        self.sessions.insert(id, Session { tracing_session, config, writer, parse, state, errors, before, started: false, works });
+    }
+
+    fn try_set_up(&mut self, id: u64, config: &FtraceConfig, errors: &mut SetupErrors) -> Result<ParseConfig, String> {
+        let name = config.instance_name();
+        if !self.instances.contains_key(name) {
+            let root = tracefs_root()?;
+            let instance = if name.is_empty() { Instance::root(root) } else { Instance::named(&root, name)? };
+            self.instances.insert(name.to_owned(), Running { instance, readers: Vec::new(), watermark: false });
+        }
+        self.next_field = self.next_field.max(FIRST_GENERIC_FIELD);
+        let Some(running) = self.instances.get_mut(name) else { return Err("the instance is gone".to_owned()) };
+        let result = running.instance.set_up(id, config, &mut self.next_field, errors);
+        self.drop_idle_instance(name);
+        result
+    }
+
+    /// Begins recording.
+    pub(crate) fn start(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.started) else { return };
+        session.started = true;
+        let Some(running) = self.instances.get_mut(session.config.instance_name()).filter(|_| session.works) else { return };
+        if let Err(reason) = running.instance.activate(id) {
+            session.errors.message(format!("nothing is recorded: {reason}"));
+            return;
+        }
+        running.open_pipes(&mut session.errors);
+        running.watermark = running.instance.wants_watermark() && kernel_polls_well();
+        if session.config.symbolize_ksyms() {
+            // Takes some tenths of a second. The kernel records meanwhile, and the session counts as started only afterwards.
+            let symbols = self.symbols.get_or_insert_with(KernelSymbols::load);
+            if symbols.len() == 0 {
+                session.errors.message("symbolize_ksyms has no effect: /proc/kallsyms hides the addresses (kernel.kptr_restrict)".to_owned());
+            }
+            self.retain_symbols |= session.config.ksyms_mem_policy() == KsymsMemPolicy::KsymsRetain;
+        }
+        session.before = snapshot(&running.instance, self.symbols.as_ref());
+        if session.config.preserve_ftrace_buffer() {
+            // Tells readers not to cut what was recorded before the start.
+            session.writer.packet(|packet| {
+                let mut stats = packet.nested(trace_packet::FTRACE_STATS);
+                stats.varint(ftrace_stats::PHASE, Phase::Start as u64);
+                stats.bool(ftrace_stats::PRESERVE_FTRACE_BUFFER, true);
+            });
+        }
+        self.next_tick = Some(Instant::now() + until_next_tick(self.period_ms()));
+    }
+
+    /// Ends a session and takes its share of the kernel's state back.
+    pub(crate) fn remove(&mut self, id: u64) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        let name = session.config.instance_name();
+        let others_record = self.sessions.values().any(|s| s.started && s.works && s.config.instance_name() == name);
+        if let Some(running) = self.instances.get_mut(name) {
+            if !others_record {
+                running.readers.clear();
+            }
+            running.instance.remove(id);
+            running.watermark &= running.instance.wants_watermark();
+        }
+        self.drop_idle_instance(name);
+        if self.sessions.is_empty() {
+            self.next_tick = None;
+            self.pages = Vec::new();
+            // An empty table is worth another try.
+            if !self.retain_symbols || self.symbols.as_ref().is_some_and(|symbols| symbols.len() == 0) {
+                self.symbols = None;
+            }
+            self.retain_symbols = false;
+        }
+    }
+
+    fn drop_idle_instance(&mut self, name: &str) {
+        if self.instances.get(name).is_some_and(|running| running.instance.is_idle()) {
+            self.instances.remove(name);
+        }
+    }
+
+    /// When the buffers want to be read again.
+    pub(crate) fn next_tick(&self) -> Option<Instant> {
+        self.next_tick
+    }
+
+    /// Pipes that become readable when a buffer is as full as a session set it.
+    pub(crate) fn watermark_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.instances.values().filter(|running| running.watermark).flat_map(|running| running.readers.iter().map(|r| r.pipe.as_fd()))
+    }
+
+    /// Reads what has gathered. Call [`take_threads`](Self::take_threads) afterwards.
+    pub(crate) fn tick(&mut self) {
+        let all_done = self.read_all(|_| MAX_PAGES_PER_TICK);
+        let delay = if all_done { until_next_tick(self.period_ms()) } else { Duration::ZERO };
+        self.next_tick = self.sessions.values().any(|session| session.started).then(|| Instant::now() + delay);
+    }
+
+    /// Reads once through all buffers, so that what happened before the call is in the trace, and writes the statistics of these sessions.
+    pub(crate) fn flush(&mut self, ids: &[u64]) {
+        // Not to an end: events may come faster than they are read.
+        self.read_all(|instance| instance.buffer_pages().max(1));
+        for id in ids {
+            let Some(session) = self.sessions.get_mut(id).filter(|session| session.started) else { continue };
+            let instance = self.instances.get(session.config.instance_name()).map(|running| &running.instance).filter(|_| session.works);
+            let after = instance.map(|instance| snapshot(instance, self.symbols.as_ref())).unwrap_or_default();
+            stats::write(&mut session.writer, Phase::Start, &session.before, &session.errors, session.state.errors);
+            stats::write(&mut session.writer, Phase::End, &after, &session.errors, session.state.errors);
+            session.writer.flush();
+        }
+    }
+
+    /// Gives the threads that each tracing session's events have mentioned since the last time, and those renamed.
+    pub(crate) fn take_threads(&mut self, mut give: impl FnMut(u64, &PidSet, &[i32])) {
+        for session in self.sessions.values_mut() {
+            let metadata = &mut session.state.metadata;
+            give(session.tracing_session, &metadata.pids, &metadata.renamed);
+            metadata.clear();
+        }
+    }
+
+    /// Reads every buffer; false if some may have more.
+    fn read_all(&mut self, max_pages: impl Fn(&Instance) -> usize) -> bool {
+        let mut all_done = true;
+        for (name, running) in &mut self.instances {
+            let mut sessions: Vec<&mut Session> =
+                self.sessions.values_mut().filter(|s| s.started && s.works && s.config.instance_name() == name).collect();
+            if sessions.is_empty() {
+                continue;
+            }
+            let max_pages = max_pages(&running.instance);
+            all_done &= running.read(&mut sessions, max_pages, &mut self.pages, &mut self.compact, self.symbols.as_ref());
+        }
+        all_done
+    }
+
+    fn period_ms(&self) -> u32 {
+        let asked = self.sessions.values().filter(|session| session.started).filter_map(|session| session.config.drain_period_ms).min();
+        let default = if self.instances.values().all(|running| running.watermark) { WATERMARK_PERIOD_MS } else { DEFAULT_PERIOD_MS };
+        match asked {
+            None => default,
+            Some(period_ms @ 1..=MAX_PERIOD_MS) => period_ms,
+            Some(_) => DEFAULT_PERIOD_MS,
+        }
+    }
+}
+
+impl Running {
+    fn open_pipes(&mut self, errors: &mut SetupErrors) {
+        if !self.readers.is_empty() {
+            return;
+        }
+        for cpu in self.instance.tracefs.cpus() {
+            match self.instance.tracefs.open_raw_pipe(cpu) {
+                Ok(pipe) => self.readers.push(CpuReader { cpu, pipe }),
+                Err(error) => errors.message(format!("CPU {cpu} is not recorded: could not open its trace_pipe_raw: {error}")),
+            }
+        }
+    }
+
+    /// Reads up to `max_pages` of each CPU for these sessions; false if one may have more.
+    fn read(
+        &mut self,
+        sessions: &mut [&mut Session],
+        max_pages: usize,
+        pages: &mut Vec<u8>,
+        compact: &mut CompactSched,
+        symbols: Option<&KernelSymbols>,
+    ) -> bool {
+        let layout = self.instance.layout;
+        pages.resize(BATCH_PAGES * layout.page_size, 0);
+        let clock = self.instance.clock_pair();
+        let shared = self.instance.is_shared();
+        let names = Names { symbols, printk: self.instance.printk() };
+        let mut all_done = true;
+        for reader in &mut self.readers {
+            let mut left = max_pages;
+            let mut is_first = true;
+            while left > 0 {
+                let read = reader.read_batch(pages, layout, left, is_first);
+                is_first = false;
+                left = left.saturating_sub(read.pages);
+                let batch = Batch { cpu: reader.cpu, pages: pages.get(..read.pages * layout.page_size).unwrap_or(&[]), layout, clock };
+                for session in sessions.iter_mut() {
+                    session.parse.shared = shared;
+                    if let Some(error) = read.error {
+                        session.state.errors.insert(error);
+                    }
+                    encode_batch(&mut session.writer, &batch, &session.parse, &mut session.state, compact, names);
+                }
+                if read.is_last {
+                    break;
+                }
+            }
+            all_done &= left > 0;
+        }
+        all_done
+    }
+}
+
+fn snapshot(instance: &Instance, symbols: Option<&KernelSymbols>) -> Snapshot {
+    Snapshot {
+        symbols_parsed: symbols.map_or(0, KernelSymbols::len),
+        symbols_bytes: symbols.map_or(0, KernelSymbols::size_bytes),
+        ..instance.snapshot()
+    }
+}
+
+/// The usable tracefs, or why there is none and what to do.
+fn tracefs_root() -> Result<PathBuf, String> {
+    match tracefs::check() {
+        Access::Usable(root) => Ok(root),
+        Access::NotMounted { kernel_has_it: false } => Err("this kernel has no tracefs".to_owned()),
+        Access::NotMounted { kernel_has_it: true } => {
+            Err("tracefs is not mounted (sudo mount -t tracefs nodev /sys/kernel/tracing)".to_owned())
+        }
+        Access::Denied { root, missing } => Err(format!(
+            "{} may not be written by this user (run with sudo, or: sudo chown -R $USER {})",
+            missing.display(),
+            root.display()
+        )),
+    }
+}
+
+/// Kernels before 6.9 wake pollers of the raw pipes too often or not at all (upstream: PollSupportedOnKernelVersion).
+fn kernel_polls_well() -> bool {
+    let release = crate::proc_fs::read("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(|b| !b.is_ascii_digit()).map(crate::proc_fs::leading_u64);
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) >= (6, 9),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_without_tracefs_lives_and_ends_like_any_other() {
+        let mut controller = FtraceController::default();
+        // A name that no instance can have fails whatever the user may do.
+        let config = FtraceConfig { instance_name: Some("a/b".to_owned()), ..Default::default() };
+        controller.set_up(1, 1, config, TraceWriter::null());
+        controller.start(1);
+        controller.tick();
+        controller.flush(&[1]);
+        controller.take_threads(|session, pids, _| assert_eq!((session, pids.iter().count()), (1, 0)));
+        assert!(!controller.sessions[&1].works && !controller.sessions[&1].errors.messages.is_empty());
+        controller.remove(1);
+        assert!(controller.next_tick().is_none() && controller.instances.is_empty());
+    }
+}

@@ -1,0 +1,768 @@
+//! One tracefs instance and the sessions that share it: what each of them wants is merged into one state of the kernel's files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use ferretto_protos::FtraceConfig;
+use ferretto_protos::ftrace_config::{kprobe_event::KprobeType, tracefs_option};
+
+use super::categories;
+use super::compact::CompactLayout;
+use super::encode::{ClockPair, Filter, ParseConfig};
+use super::format::{EventFormat, FieldKind, PageLayout};
+use super::plan::{EventPlan, is_known};
+use super::print_filter::PrintFilter;
+use super::stats::{CpuStats, SetupErrors, Snapshot, kprobe_totals};
+use super::symbols::PrintkFormats;
+use super::syscalls;
+use super::tracefs::Tracefs;
+use crate::clock::boottime_ns;
+
+/// Group and name.
+type EventName = (String, String);
+
+/// The default size of a CPU's buffer: on machines with 7 GiB and more, and on others (upstream: ftrace_config_muxer.cc).
+const LARGE_BUFFER_KB: u64 = 8 << 10;
+const SMALL_BUFFER_KB: u64 = 2 << 10;
+const LARGE_MEMORY_BYTES: u64 = 7 << 30;
+/// What the kernel starts with (`buffer_percent`).
+const DEFAULT_BUFFER_PERCENT: u64 = 50;
+/// Groups of the probes that this daemon installs; configs may not name them among their events.
+const KPROBE_GROUP: &str = "perfetto_kprobes";
+const KRETPROBE_GROUP: &str = "perfetto_kretprobes";
+/// `KprobeEvent.KprobeType` of the trace: a single moment, or begin and end of a call.
+const KPROBE_BEGIN: u64 = 1;
+const KPROBE_END: u64 = 2;
+const KPROBE_INSTANT: u64 = 3;
+
+/// A tracefs instance.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) tracefs: Tracefs,
+    pub(crate) layout: PageLayout,
+    /// The directory was made for a session, and goes with the last one.
+    created: bool,
+    plans: BTreeMap<EventName, Rc<EventPlan>>,
+    printk: Option<PrintkFormats>,
+    compact: Option<Option<CompactLayout>>,
+    /// What each session wants, by session.
+    wanted: BTreeMap<u64, Wanted>,
+    active: BTreeSet<u64>,
+    /// The kernel's state while there is a session.
+    state: Option<State>,
+}
+
+/// One session's share of the kernel's state.
+#[derive(Debug, Default)]
+struct Wanted {
+    events: BTreeSet<EventName>,
+    /// System calls to record; `None` if the session does not record system calls, empty for all.
+    syscalls: Option<BTreeSet<u32>>,
+    buffer_percent: Option<u32>,
+    exclusive: bool,
+}
+
+/// What has been changed, and what it was.
+#[derive(Debug)]
+struct State {
+    tracing_on_before: bool,
+    clock_before: String,
+    /// `FtraceClock`; 0 is the boot clock.
+    clock: u64,
+    requested_kb: u64,
+    enabled: BTreeSet<EventName>,
+    syscall_filter: BTreeSet<u32>,
+    kprobes: BTreeSet<EventName>,
+    function_graph: bool,
+    options_before: Vec<(String, bool)>,
+    cpumask_before: Option<String>,
+    tids_filtered: bool,
+}
+
+impl Instance {
+    /// Opens the root instance.
+    pub(crate) fn root(root: PathBuf) -> Self {
+        Self::new(Tracefs::new(root), false)
+    }
+
+    /// Opens `instances/NAME`, which is made if it does not exist.
+    pub(crate) fn named(root: &Path, name: &str) -> Result<Self, String> {
+        if name.contains('/') || name.starts_with("..") {
+            return Err(format!("instance_name \"{name}\" must be a plain name"));
+        }
+        // The hypervisor's events live beside `instances/` (upstream: ftrace_controller.cc).
+        let path = if matches!(name, "hyp" | "hypervisor") { root.join(name) } else { root.join("instances").join(name) };
+        let mut created = false;
+        if !path.is_dir() {
+            std::fs::create_dir(&path).map_err(|error| format!("could not create the ftrace instance {}: {error}", path.display()))?;
+            created = true;
+        }
+        Ok(Self::new(Tracefs::new(path), created))
+    }
+
+    fn new(tracefs: Tracefs, created: bool) -> Self {
+        let page_size = rustix::param::page_size();
+        let layout = PageLayout::parse(&tracefs.read("events/header_page")).unwrap_or(PageLayout::native_64bit(page_size));
+        Self {
+            tracefs,
+            layout,
+            created,
+            plans: BTreeMap::new(),
+            printk: None,
+            compact: None,
+            wanted: BTreeMap::new(),
+            active: BTreeSet::new(),
+            state: None,
+        }
+    }
+
+    /// Whether no session needs it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Whether several sessions share the buffers.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.wanted.len() > 1
+    }
+
+    pub(crate) fn printk(&mut self) -> &PrintkFormats {
+        self.printk.get_or_insert_with(|| PrintkFormats::parse(&self.tracefs.read("printk_formats")))
+    }
+
+    /// Brings the kernel into a state that serves this session too, without recording yet. Single things that fail go into `errors`; an
+    /// error means that nothing can be recorded.
+    pub(crate) fn set_up(
+        &mut self,
+        session: u64,
+        config: &FtraceConfig,
+        next_field: &mut u32,
+        errors: &mut SetupErrors,
+    ) -> Result<ParseConfig, String> {
+        let exclusive = !config.tids_to_trace.is_empty() || !config.tracefs_options.is_empty() || !config.tracing_cpumask().is_empty();
+        if self.state.is_none() {
+            self.state = Some(self.take_over(config, errors)?);
+        } else if exclusive || self.wanted.values().any(|wanted| wanted.exclusive) {
+            let error = "tids_to_trace, tracefs_options and tracing_cpumask are for one session at a time, and another session is active";
+            errors.exclusive_feature = Some(error.to_owned());
+            return Err(error.to_owned());
+        }
+        self.wanted.insert(session, Wanted { exclusive, buffer_percent: config.drain_buffer_percent, ..Wanted::default() });
+        let result = self.apply(session, config, next_field, errors);
+        if result.is_err() {
+            self.remove(session);
+        }
+        result
+    }
+
+    /// The first session takes tracefs over from whatever was there.
+    fn take_over(&self, config: &FtraceConfig, errors: &mut SetupErrors) -> Result<State, String> {
+        let tracefs = &self.tracefs;
+        let keep = config.preserve_ftrace_buffer();
+        let tracer = tracefs.current_tracer();
+        if !keep && !matches!(tracer.as_str(), "nop" | "") {
+            return Err(format!("ftrace is in use: current_tracer of {} is {tracer}, not nop", tracefs.root().display()));
+        }
+        let (clocks, clock_before) = tracefs.clocks();
+        let tracing_on_before = tracefs.tracing_on();
+        let mut clock = clock_before.clone();
+        let mut requested_kb = tracefs.cpu_buffer_size_kb();
+        if !keep {
+            tracefs.set_tracing_on(false).map_err(|error| denied(tracefs, "tracing_on", &error))?;
+            // Not fatal where this file is closed to us: events are switched on and off one by one.
+            let _ = tracefs.disable_all_events();
+            tracefs.clear_trace().map_err(|error| denied(tracefs, "trace", &error))?;
+            clock = choose_clock(&clocks, config.use_monotonic_raw_clock(), &clock_before).to_owned();
+            if clock != clock_before {
+                tracefs.set_clock(&clock).map_err(|error| denied(tracefs, "trace_clock", &error))?;
+            }
+            requested_kb = buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
+            if let Err(error) = tracefs.set_cpu_buffer_size_kb(requested_kb) {
+                let kept = tracefs.cpu_buffer_size_kb();
+                errors.message(format!("could not set the buffers to {requested_kb} KiB per CPU, {kept} KiB stay: {error}"));
+                requested_kb = kept;
+            }
+        }
+        Ok(State {
+            tracing_on_before,
+            clock_before,
+            clock: clock_number(&clock),
+            requested_kb,
+            enabled: BTreeSet::new(),
+            syscall_filter: BTreeSet::new(),
+            kprobes: BTreeSet::new(),
+            function_graph: false,
+            options_before: Vec::new(),
+            cpumask_before: None,
+            tids_filtered: false,
+        })
+    }
+
+    fn apply(&mut self, session: u64, config: &FtraceConfig, next_field: &mut u32, errors: &mut SetupErrors) -> Result<ParseConfig, String> {
+        self.apply_exclusive(config)?;
+        say_what_is_missing(config, errors);
+        let mut parse = ParseConfig::new(config.denser_generic_event_encoding.unwrap_or(true), config.symbolize_ksyms());
+        let syscall_ids = syscall_ids(config, errors);
+        self.enable_kprobes(session, config, &mut parse, errors);
+        let events = self.resolve_events(config, errors);
+        let records_syscalls = events.iter().any(|(group, _)| group == "raw_syscalls");
+        for event in events {
+            self.enable_event(session, event, config, &syscall_ids, &mut parse, next_field, errors);
+        }
+        if records_syscalls && let Some(wanted) = self.wanted.get_mut(&session) {
+            wanted.syscalls = Some(syscall_ids);
+        }
+        self.update_syscall_filter().map_err(|error| denied(&self.tracefs, "events/raw_syscalls/*/filter", &error))?;
+        if config.enable_function_graph() {
+            self.enable_function_graph(config)?;
+        }
+        self.choose_compact(config, &mut parse, errors);
+        Ok(parse)
+    }
+
+    /// Options that change what all sessions would see.
+    fn apply_exclusive(&mut self, config: &FtraceConfig) -> Result<(), String> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let tracefs = &self.tracefs;
+        if !config.tids_to_trace.is_empty() {
+            let tids: Vec<String> = config.tids_to_trace.iter().map(u32::to_string).collect();
+            tracefs.write("set_event_pid", &tids.join(" ")).map_err(|error| denied(tracefs, "set_event_pid", &error))?;
+            state.tids_filtered = true;
+        }
+        for option in &config.tracefs_options {
+            let on = match option.state() {
+                tracefs_option::State::Unknown => continue,
+                tracefs_option::State::Enabled => true,
+                tracefs_option::State::Disabled => false,
+            };
+            let name = option.name();
+            let is_plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            let before = if is_plain { tracefs.option(name) } else { None };
+            let before = before.ok_or_else(|| format!("tracefs_options: there is no option \"{name}\""))?;
+            tracefs.set_option(name, on).map_err(|error| denied(tracefs, &format!("options/{name}"), &error))?;
+            state.options_before.push((name.to_owned(), before));
+        }
+        if !config.tracing_cpumask().is_empty() {
+            let before = tracefs.cpumask();
+            let mask = config.tracing_cpumask();
+            tracefs.write("tracing_cpumask", mask).map_err(|error| denied(tracefs, "tracing_cpumask", &error))?;
+            state.cpumask_before = Some(before).filter(|mask| !mask.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Every event that a config asks for, by group and name. Whether each exists is seen later.
+    fn resolve_events(&self, config: &FtraceConfig, errors: &mut SetupErrors) -> BTreeSet<EventName> {
+        let mut events = BTreeSet::new();
+        let pair = |group: &str, name: &str| (group.to_owned(), name.to_owned());
+        for wanted in &config.ftrace_events {
+            match wanted.split_once('/') {
+                Some((group, "*")) => {
+                    let all = self.tracefs.events_in(group);
+                    if all.is_empty() {
+                        errors.unknown_events.push(wanted.clone());
+                    }
+                    events.extend(all.into_iter().map(|name| (group.to_owned(), name)));
+                }
+                Some((group, name)) if is_path_part(group) && is_path_part(name) => drop(events.insert(pair(group, name))),
+                Some(_) => errors.unknown_events.push(wanted.clone()),
+                None => {
+                    let groups = self.tracefs.groups_of_event(wanted);
+                    match groups.iter().find(|group| is_known(group, wanted)).or(groups.first()) {
+                        Some(group) => drop(events.insert(pair(group, wanted))),
+                        None => errors.unknown_events.push(wanted.clone()),
+                    }
+                }
+            }
+        }
+        if !config.atrace_categories.is_empty() || !config.atrace_apps.is_empty() {
+            events.insert(pair("ftrace", "print"));
+        }
+        for category in &config.atrace_categories {
+            match categories::events_of(category, &self.tracefs) {
+                Some(of_category) if !config.atrace_userspace_only() => events.extend(of_category),
+                Some(_) => {}
+                None => errors.message(format!("the atrace category \"{category}\" has no kernel events, and atrace itself exists on Android only")),
+            }
+        }
+        if !config.syscall_events.is_empty() {
+            events.extend([pair("raw_syscalls", "sys_enter"), pair("raw_syscalls", "sys_exit")]);
+        }
+        if config.enable_function_graph() {
+            events.extend([pair("ftrace", "funcgraph_entry"), pair("ftrace", "funcgraph_exit")]);
+        }
+        events.retain(|(group, _)| group != KPROBE_GROUP && group != KRETPROBE_GROUP);
+        events
+    }
+
+    #[allow(clippy::too_many_arguments)] // All of one event's context, used once.
+    fn enable_event(
+        &mut self,
+        session: u64,
+        event: EventName,
+        config: &FtraceConfig,
+        syscall_ids: &BTreeSet<u32>,
+        parse: &mut ParseConfig,
+        next_field: &mut u32,
+        errors: &mut SetupErrors,
+    ) {
+        let label = format!("{}/{}", event.0, event.1);
+        let Some(plan) = self.plan(&event, next_field) else { return errors.unknown_events.push(label) };
+        if plan.is_generic() && config.disable_generic_events() {
+            return errors.failed_events.push(label);
+        }
+        let filter = match (event.0.as_str(), event.1.as_str()) {
+            ("ftrace", "print") => print_filter(config, &plan, errors),
+            ("raw_syscalls", _) if !syscall_ids.is_empty() => {
+                let offset = plan.format.fields.iter().find(|f| f.name == "id").map_or(8, |f| usize::from(f.offset));
+                Filter::Syscalls { offset, ids: syscall_ids.clone() }
+            }
+            _ => Filter::All,
+        };
+        if self.switch_on(session, event, errors) {
+            parse.enable(plan, filter);
+        }
+    }
+
+    /// Enables an event in the kernel, unless another session has.
+    fn switch_on(&mut self, session: u64, event: EventName, errors: &mut SetupErrors) -> bool {
+        let Some(state) = &mut self.state else { return false };
+        // The events of the group `ftrace` are always on and have no switch.
+        if event.0 != "ftrace" && !state.enabled.contains(&event) {
+            if let Err(error) = self.tracefs.enable_event(&event.0, &event.1) {
+                tracing::warn!("linux.ftrace: could not enable {}/{}: {error}", event.0, event.1);
+                errors.failed_events.push(format!("{}/{}", event.0, event.1));
+                return false;
+            }
+            state.enabled.insert(event.clone());
+        }
+        if let Some(wanted) = self.wanted.get_mut(&session) {
+            wanted.events.insert(event);
+        }
+        true
+    }
+
+    /// The plan for an event, made on its first use; `None` if the kernel has no such event.
+    fn plan(&mut self, event: &EventName, next_field: &mut u32) -> Option<Rc<EventPlan>> {
+        if let Some(plan) = self.plans.get(event) {
+            return Some(plan.clone());
+        }
+        let (group, name) = event;
+        let format = EventFormat::parse(&self.tracefs.event_format(group, name))?;
+        let plan = EventPlan::known(group, &format).unwrap_or_else(|| {
+            let field = *next_field;
+            *next_field += 1;
+            EventPlan::generic(group, &format, field)
+        });
+        let plan = Rc::new(plan);
+        self.plans.insert(event.clone(), plan.clone());
+        Some(plan)
+    }
+
+    fn enable_kprobes(&mut self, session: u64, config: &FtraceConfig, parse: &mut ParseConfig, errors: &mut SetupErrors) {
+        for probe in &config.kprobe_events {
+            let name = probe.probe();
+            let parts: &[(&str, u64)] = match probe.r#type() {
+                KprobeType::Kprobe => &[(KPROBE_GROUP, KPROBE_INSTANT)],
+                KprobeType::Kretprobe => &[(KRETPROBE_GROUP, KPROBE_INSTANT)],
+                KprobeType::Both => &[(KPROBE_GROUP, KPROBE_BEGIN), (KRETPROBE_GROUP, KPROBE_END)],
+                KprobeType::Unknown => &[],
+            };
+            for &(group, kind) in parts {
+                let event = (group.to_owned(), name.to_owned());
+                if let Err(error) = self.enable_kprobe(session, event, kind, parse, errors) {
+                    tracing::warn!("linux.ftrace: no probe on {name}: {error}");
+                    errors.failed_events.push(format!("{group}/{name}"));
+                }
+            }
+        }
+    }
+
+    fn enable_kprobe(&mut self, session: u64, event: EventName, kind: u64, parse: &mut ParseConfig, errors: &mut SetupErrors) -> std::io::Result<()> {
+        let invalid = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "not the name of a function");
+        if event.1.is_empty() || !event.1.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(invalid());
+        }
+        self.tracefs.create_kprobe(&event.0, &event.1, event.0 == KRETPROBE_GROUP)?;
+        if let Some(state) = &mut self.state {
+            state.kprobes.insert(event.clone());
+        }
+        // Probes get a new id each time they are made, so that their formats are never remembered.
+        let format = EventFormat::parse(&self.tracefs.event_format(&event.0, &event.1)).ok_or_else(invalid)?;
+        let plan = Rc::new(EventPlan::kprobe(&event.0, &format));
+        if self.switch_on(session, event, errors) {
+            parse.enable(plan, Filter::Kprobe { kind });
+        }
+        Ok(())
+    }
+
+    fn enable_function_graph(&mut self, config: &FtraceConfig) -> Result<(), String> {
+        let tracefs = &self.tracefs;
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let fail = |file: &'static str| move |error: std::io::Error| format!("function_graph: could not write {file}: {error}");
+        if !state.function_graph {
+            tracefs.clear("set_ftrace_filter").map_err(fail("set_ftrace_filter"))?;
+            tracefs.clear("set_graph_function").map_err(fail("set_graph_function"))?;
+        }
+        // The kernel keeps the union over sessions: it is one tracer for the instance.
+        tracefs.append_functions("set_ftrace_filter", &config.function_filters).map_err(fail("set_ftrace_filter"))?;
+        tracefs.append_functions("set_graph_function", &config.function_graph_roots).map_err(fail("set_graph_function"))?;
+        tracefs.write("max_graph_depth", &config.function_graph_max_depth().to_string()).map_err(fail("max_graph_depth"))?;
+        if !state.function_graph {
+            tracefs.write("current_tracer", "function_graph").map_err(fail("current_tracer"))?;
+            state.function_graph = true;
+        }
+        Ok(())
+    }
+
+    /// The kernel filters for all sessions at once: the union, or everything if one of them wants everything.
+    fn update_syscall_filter(&mut self) -> std::io::Result<()> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let mut sets = self.wanted.values().filter_map(|wanted| wanted.syscalls.as_ref()).peekable();
+        let mut union = BTreeSet::new();
+        while let Some(set) = sets.next() {
+            if set.is_empty() {
+                union.clear();
+                break;
+            }
+            union.extend(set);
+        }
+        if union != state.syscall_filter {
+            self.tracefs.set_syscall_filter(&union)?;
+            state.syscall_filter = union;
+        }
+        Ok(())
+    }
+
+    /// Scheduler events go column by column if `sched_switch` is recorded and both have the layout that the encoding relies on.
+    fn choose_compact(&mut self, config: &FtraceConfig, parse: &mut ParseConfig, errors: &mut SetupErrors) {
+        let Some(switch) = parse.plans().find(|plan| plan.group == "sched" && plan.name == "sched_switch") else { return };
+        if config.compact_sched.as_ref().is_some_and(|compact| compact.enabled == Some(false)) || !parse.is_enabled(switch.id) {
+            return;
+        }
+        if self.compact.is_none() {
+            let waking = EventFormat::parse(&self.tracefs.event_format("sched", "sched_waking"));
+            let waking = waking.and_then(|format| EventPlan::known("sched", &format));
+            self.compact = Some(waking.and_then(|waking| CompactLayout::new(switch, &waking)));
+        }
+        match self.compact.flatten() {
+            Some(layout) => parse.set_compact(layout),
+            None => errors.failed_events.push("perfetto/compact_sched (unexpected sched event format)".to_owned()),
+        }
+    }
+
+    /// Begins recording.
+    pub(crate) fn activate(&mut self, session: u64) -> Result<(), String> {
+        let is_first = self.active.is_empty();
+        self.active.insert(session);
+        self.update_buffer_percent();
+        if is_first && let Err(error) = self.tracefs.set_tracing_on(true) {
+            self.active.remove(&session);
+            return Err(denied(&self.tracefs, "tracing_on", &error));
+        }
+        Ok(())
+    }
+
+    /// Takes one session's share back; the last one restores what was there before the first. Raw pipes must be closed by then: the
+    /// kernel changes no tracer under a reader.
+    pub(crate) fn remove(&mut self, session: u64) {
+        if self.wanted.remove(&session).is_none() {
+            return;
+        }
+        if let Err(error) = self.update_syscall_filter() {
+            tracing::warn!("linux.ftrace: could not restore the system call filter: {error}");
+        }
+        if let Some(state) = &mut self.state {
+            let unwanted: Vec<_> = state.enabled.iter().filter(|e| !self.wanted.values().any(|w| w.events.contains(*e))).cloned().collect();
+            for event in unwanted {
+                if self.tracefs.disable_event(&event.0, &event.1).is_ok() {
+                    state.enabled.remove(&event);
+                }
+            }
+        }
+        if self.active.remove(&session) && self.active.is_empty() {
+            let _ = self.tracefs.set_tracing_on(false);
+        }
+        self.update_buffer_percent();
+        if self.wanted.is_empty()
+            && let Some(state) = self.state.take()
+        {
+            self.restore(&state);
+        }
+    }
+
+    /// Failures are ignored one by one: each of the files should be given back, whatever became of the others.
+    fn restore(&mut self, state: &State) {
+        let tracefs = &self.tracefs;
+        let page_kb = (rustix::param::page_size() / 1024) as u64;
+        let _ = tracefs.set_tracing_on(false);
+        let _ = tracefs.set_cpu_buffer_size_kb(page_kb);
+        let _ = tracefs.set_buffer_percent(DEFAULT_BUFFER_PERCENT);
+        let _ = tracefs.disable_all_events();
+        if state.function_graph {
+            let _ = tracefs.write("current_tracer", "nop");
+            let _ = tracefs.clear("set_ftrace_filter");
+            let _ = tracefs.clear("set_graph_function");
+            let _ = tracefs.write("max_graph_depth", "0");
+        }
+        let _ = tracefs.clear_trace();
+        // Removing probes empties all buffers, hence after everything else.
+        for (group, name) in &state.kprobes {
+            let _ = tracefs.remove_kprobe(group, name);
+        }
+        if state.tids_filtered {
+            let _ = tracefs.clear("set_event_pid");
+        }
+        if let Some(mask) = &state.cpumask_before {
+            let _ = tracefs.write("tracing_cpumask", mask);
+        }
+        for (option, on) in state.options_before.iter().rev() {
+            let _ = tracefs.set_option(option, *on);
+        }
+        if clock_number(&state.clock_before) != state.clock {
+            let _ = tracefs.set_clock(&state.clock_before);
+        }
+        let _ = tracefs.set_tracing_on(state.tracing_on_before);
+        if self.created {
+            let _ = std::fs::remove_dir(tracefs.root());
+        }
+    }
+
+    fn update_buffer_percent(&self) {
+        let wanted = self.active.iter().filter_map(|session| self.wanted.get(session)?.buffer_percent);
+        if let Some(percent) = wanted.filter(|&percent| percent > 0).min()
+            && let Err(error) = self.tracefs.set_buffer_percent(u64::from(percent))
+        {
+            tracing::warn!("linux.ftrace: drain_buffer_percent has no effect: {error}");
+        }
+    }
+
+    /// Whether an active session wants to be woken when a buffer is that full.
+    pub(crate) fn wants_watermark(&self) -> bool {
+        self.active.iter().any(|session| self.wanted.get(session).is_some_and(|wanted| wanted.buffer_percent.is_some_and(|p| p > 0)))
+    }
+
+    /// The two clocks now, if the buffer's is not the boot clock.
+    pub(crate) fn clock_pair(&self) -> Option<ClockPair> {
+        let clock = self.state.as_ref()?.clock;
+        (clock != 0).then(|| {
+            let boot_ns = boottime_ns();
+            ClockPair { clock, boot_ns, ftrace_ns: CpuStats::parse(0, &self.tracefs.cpu_stats(0)).now_ns() }
+        })
+    }
+
+    /// The pages of one CPU's buffer, as asked of the kernel.
+    pub(crate) fn buffer_pages(&self) -> usize {
+        let kb = self.state.as_ref().map_or(0, |state| state.requested_kb);
+        usize::try_from(kb * 1024).unwrap_or(usize::MAX) / self.layout.page_size.max(1)
+    }
+
+    /// What the kernel says about its buffers now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let system_page_kb = (rustix::param::page_size() / 1024).max(1) as u64;
+        let cpus = self.tracefs.cpus();
+        Snapshot {
+            cpus: cpus.into_iter().map(|cpu| CpuStats::parse(cpu, &self.tracefs.cpu_stats(cpu))).collect(),
+            kprobes: self.state.as_ref().filter(|state| !state.kprobes.is_empty()).map(|_| kprobe_totals(&self.tracefs)),
+            buffer_pages: self.tracefs.cpu_buffer_size_kb() / system_page_kb,
+            requested_buffer_pages: self.state.as_ref().map_or(0, |state| state.requested_kb) / system_page_kb,
+            ..Snapshot::default()
+        }
+    }
+}
+
+impl Drop for Instance {
+    /// Whatever ends the daemon's loop, the kernel gets its files back.
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.restore(&state);
+        }
+    }
+}
+
+fn denied(tracefs: &Tracefs, file: &str, error: &std::io::Error) -> String {
+    format!("could not write {}: {error}", tracefs.root().join(file).display())
+}
+
+fn is_path_part(part: &str) -> bool {
+    !part.is_empty() && !part.contains(['/', '\0']) && part != "." && part != ".."
+}
+
+/// Fields that this daemon does not act on: said, never swallowed.
+fn say_what_is_missing(config: &FtraceConfig, errors: &mut SetupErrors) {
+    let ignored = [
+        ("atrace_apps", !config.atrace_apps.is_empty(), "atrace exists on Android only"),
+        ("atrace_categories_prefer_sdk", !config.atrace_categories_prefer_sdk.is_empty(), "atrace exists on Android only"),
+        ("throttle_rss_stat", config.throttle_rss_stat(), "kmem/rss_stat is recorded unthrottled"),
+        ("debug_ftrace_abi", config.debug_ftrace_abi(), "broken pages are counted, not kept"),
+    ];
+    for (field, is_set, instead) in ignored {
+        if is_set {
+            errors.message(format!("{field} has no effect: {instead}"));
+        }
+    }
+}
+
+fn syscall_ids(config: &FtraceConfig, errors: &mut SetupErrors) -> BTreeSet<u32> {
+    let mut ids = BTreeSet::new();
+    for name in &config.syscall_events {
+        match syscalls::number(name) {
+            Some(id) => drop(ids.insert(id)),
+            None => errors.message(format!("syscall_events: no system call is called \"{name}\"")),
+        }
+    }
+    ids
+}
+
+fn print_filter(config: &FtraceConfig, plan: &EventPlan, errors: &mut SetupErrors) -> Filter {
+    let Some(rules) = &config.print_filter else { return Filter::All };
+    match plan.format.fields.iter().find(|f| f.name == "buf" && f.kind == FieldKind::TailString) {
+        Some(field) => Filter::Print(PrintFilter::new(rules, usize::from(field.offset))),
+        None => {
+            errors.failed_events.push("ftrace/print (unexpected format for filtering)".to_owned());
+            Filter::All
+        }
+    }
+}
+
+/// The best clock on offer: the boot clock is the one that traces use.
+fn choose_clock<'a>(offered: &'a [String], wants_mono_raw: bool, current: &'a str) -> &'a str {
+    let preferred = ["boot", "global", "local"];
+    let wanted = wants_mono_raw.then_some("mono_raw").into_iter().chain(preferred);
+    wanted.filter_map(|clock| offered.iter().find(|offer| *offer == clock)).next().map_or(current, String::as_str)
+}
+
+/// `FtraceClock` of ftrace_event_bundle.proto.
+fn clock_number(clock: &str) -> u64 {
+    match clock {
+        "boot" => 0,
+        "global" => 2,
+        "local" => 3,
+        "mono_raw" => 4,
+        _ => 1,
+    }
+}
+
+/// KiB per CPU: what was asked for, else a default by the machine's memory; at least a page.
+fn buffer_size_kb(requested_kb: u32, is_lower_bound: bool, memory_bytes: u64) -> u64 {
+    let default_kb = if memory_bytes >= LARGE_MEMORY_BYTES { LARGE_BUFFER_KB } else { SMALL_BUFFER_KB };
+    let requested_kb = u64::from(requested_kb);
+    let page_kb = (rustix::param::page_size() / 1024).max(1) as u64;
+    let kb = if requested_kb == 0 || (is_lower_bound && requested_kb < default_kb) { default_kb } else { requested_kb };
+    (kb / page_kb).max(1) * page_kb
+}
+
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let total: u64 = info.totalram.try_into().unwrap_or(0);
+    total.saturating_mul(u64::from(info.mem_unit.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_sizes_follow_the_config_and_the_machine() {
+        assert_eq!(buffer_size_kb(0, false, 16 << 30), 8192);
+        assert_eq!(buffer_size_kb(0, false, 1 << 30), 2048);
+        assert_eq!(buffer_size_kb(4096, false, 16 << 30), 4096);
+        assert_eq!(buffer_size_kb(4096, true, 16 << 30), 8192);
+        assert_eq!(buffer_size_kb(1, false, 16 << 30), (rustix::param::page_size() / 1024) as u64);
+    }
+
+    #[test]
+    fn the_boot_clock_is_preferred_and_mono_raw_on_request() {
+        let offered = ["local", "global", "mono_raw", "boot"].map(str::to_owned);
+        assert_eq!(choose_clock(&offered, false, "local"), "boot");
+        assert_eq!(choose_clock(&offered, true, "local"), "mono_raw");
+        assert_eq!(choose_clock(&offered[..2], true, "local"), "global");
+        assert_eq!(choose_clock(&[], false, "uptime"), "uptime");
+    }
+
+    /// A directory with the files of an instance, as an ordinary user may make it.
+    fn fake_tracefs(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("ferretto-probes-{name}-{}", std::process::id()));
+        let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/formats");
+        for (group, event) in [("sched", "sched_switch"), ("sched", "sched_waking"), ("irq", "irq_handler_entry"), ("ftrace", "print")] {
+            let dir = root.join("events").join(group).join(event);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::copy(formats.join(event), dir.join("format")).unwrap();
+            std::fs::write(dir.join("enable"), "0").unwrap();
+        }
+        for (file, text) in [
+            ("tracing_on", "1"), ("trace", ""), ("trace_clock", "[local] global boot"), ("buffer_size_kb", "7"), ("current_tracer", "nop"),
+            ("events/enable", "0"), ("buffer_percent", "50"), ("available_events", "sched:sched_switch\nirq:irq_handler_entry\n"),
+        ] {
+            std::fs::write(root.join(file), text).unwrap();
+        }
+        root
+    }
+
+    fn file(root: &Path, file: &str) -> String {
+        std::fs::read_to_string(root.join(file)).unwrap()
+    }
+
+    fn config(events: &[&str]) -> FtraceConfig {
+        FtraceConfig { ftrace_events: events.iter().map(|e| (*e).to_owned()).collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn sessions_share_the_events_and_the_last_one_restores_everything() {
+        let root = fake_tracefs("share");
+        let mut instance = Instance::root(root.clone());
+        let (mut field, mut errors) = (65536, SetupErrors::default());
+        let first = instance.set_up(1, &config(&["sched/*", "print"]), &mut field, &mut errors).unwrap();
+        assert!(first.is_compact());
+        assert_eq!((file(&root, "trace_clock"), file(&root, "tracing_on")), ("boot".into(), "0".into()));
+        instance.activate(1).unwrap();
+        let second = instance.set_up(2, &config(&["irq_handler_entry", "sched/sched_switch", "no/such", "nothing"]), &mut field, &mut errors).unwrap();
+        assert!(second.is_compact() && instance.is_shared());
+        assert_eq!(errors.unknown_events, ["nothing", "no/such"]);
+        instance.activate(2).unwrap();
+        assert_eq!(file(&root, "tracing_on"), "1");
+        instance.remove(1);
+        let enabled = |event: &str| file(&root, &format!("events/{event}/enable"));
+        assert_eq!([enabled("sched/sched_switch"), enabled("sched/sched_waking"), enabled("irq/irq_handler_entry")], ["1", "0", "1"]);
+        instance.remove(2);
+        assert!(instance.is_idle());
+        assert_eq!([enabled("sched/sched_switch"), enabled("irq/irq_handler_entry")], ["0", "0"]);
+        assert_eq!((file(&root, "trace_clock"), file(&root, "tracing_on")), ("local".into(), "1".into()));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_foreign_tracer_is_left_alone() {
+        let root = fake_tracefs("foreign");
+        std::fs::write(root.join("current_tracer"), "function").unwrap();
+        let mut instance = Instance::root(root.clone());
+        let error = instance.set_up(1, &config(&["sched/sched_switch"]), &mut 65536, &mut SetupErrors::default()).unwrap_err();
+        assert!(error.contains("function"), "{error}");
+        assert_eq!(file(&root, "tracing_on"), "1");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn one_session_may_use_exclusive_options_and_no_other_beside_it() {
+        let root = fake_tracefs("exclusive");
+        std::fs::write(root.join("set_event_pid"), "").unwrap();
+        let mut instance = Instance::root(root.clone());
+        let exclusive = FtraceConfig { tids_to_trace: vec![1, 2], ..config(&["sched/sched_switch"]) };
+        instance.set_up(1, &exclusive, &mut 65536, &mut SetupErrors::default()).unwrap();
+        assert_eq!(file(&root, "set_event_pid"), "1 2");
+        let mut errors = SetupErrors::default();
+        assert!(instance.set_up(2, &config(&["print"]), &mut 65536, &mut errors).is_err());
+        assert!(errors.exclusive_feature.is_some());
+        drop(instance);
+        assert_eq!(file(&root, "set_event_pid"), "");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn an_instance_name_is_no_path() {
+        assert!(Instance::named(Path::new("/nonexistent"), "a/b").is_err());
+        assert!(Instance::named(Path::new("/nonexistent"), "../b").is_err());
+        assert!(Instance::named(Path::new("/nonexistent"), "b").is_err());
+    }
+}

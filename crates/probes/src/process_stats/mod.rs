@@ -1,0 +1,622 @@
+//! `linux.process_stats`: processes and threads by name, and what they use.
+//!
+//! Names come in three ways: all of them at the start, those of threads that ftrace events mention, and those of processes
+//! that a poll meets for the first time.
+
+mod parse;
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+
+use ferretto_protos::fields::{process_stats as stats_field, process_tree as tree_field, trace_packet};
+use ferretto_protos::{ProcessStatsConfig, process_stats_config::Quirks};
+use ferretto_protozero::Message;
+use rustix::fs::{CWD, Mode, OFlags, RawDir};
+
+use crate::clock::boottime_ns;
+use crate::packets::Packets;
+use crate::pids::{PidBits, PidSet};
+use crate::proc_fs::{leading_i64, leading_u64, open_at, read_small_at};
+use parse::{Counter, Runtimes, Status, arguments, memory_counters};
+
+/// Polling faster than this is polling of the poller (upstream: process_stats_data_source.cc).
+const MIN_POLL_PERIOD_MS: u32 = 100;
+/// What one read of a directory takes.
+const DIR_BUFFER_BYTES: usize = 32 << 10;
+/// Processes whose last values are remembered; past it all are forgotten at once, which costs bytes and no truth.
+const MAX_CACHED_PROCESSES: usize = 1 << 16;
+/// Open files remembered as written, over all processes.
+const MAX_SEEN_FDS: usize = 1 << 20;
+
+/// One session's process statistics.
+#[derive(Debug)]
+pub(crate) struct ProcessStats {
+    options: Options,
+    /// /proc; None if it cannot be opened, then there is nothing to record.
+    proc: Option<OwnedFd>,
+    /// Processes and threads whose names are in the trace.
+    seen: PidBits,
+    /// Processes without memory of their own, which need no second look.
+    no_memory: PidBits,
+    cache: HashMap<i32, Cached>,
+    seen_fds: HashSet<(i32, u64)>,
+    polls_since_clear: u32,
+    /// The next packet says that names from before no longer count.
+    state_cleared: bool,
+    scratch: Scratch,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    scan_at_start: bool,
+    thread_names: bool,
+    on_demand: bool,
+    poll_period_ms: u32,
+    cache_polls: u32,
+    smaps_rollup: bool,
+    process_age: bool,
+    runtime: bool,
+    dmabuf: bool,
+    fds: bool,
+    main_thread: bool,
+    ns_per_tick: u64,
+}
+
+/// The last values written of a process.
+#[derive(Clone, Copy, Debug)]
+struct Cached([Option<u64>; Counter::COUNT]);
+
+/// Buffers that live as long as the session.
+#[derive(Debug, Default)]
+struct Scratch {
+    path: Vec<u8>,
+    status: Vec<u8>,
+    other: Vec<u8>,
+    dir: Vec<u8>,
+    pids: Vec<i32>,
+    tids: Vec<i32>,
+    /// An encoded `ProcessTree` or `ProcessStats`.
+    body: Vec<u8>,
+}
+
+impl ProcessStats {
+    pub(crate) fn new(config: &ProcessStatsConfig) -> Self {
+        let proc = rustix::fs::openat(CWD, "/proc", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        if let Err(error) = &proc {
+            tracing::error!("linux.process_stats records nothing: could not open /proc: {error}");
+        }
+        Self {
+            options: Options::new(config),
+            proc: proc.ok(),
+            seen: PidBits::default(),
+            no_memory: PidBits::default(),
+            cache: HashMap::new(),
+            seen_fds: HashSet::new(),
+            polls_since_clear: 0,
+            state_cleared: false,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// How often [`poll`](Self::poll) wants to be called; `None` for never.
+    pub(crate) fn poll_period_ms(&self) -> Option<u32> {
+        Some(self.options.poll_period_ms).filter(|&ms| ms > 0)
+    }
+
+    /// Writes what a session gets at once.
+    pub(crate) fn start(&mut self, out: &mut impl Packets) {
+        if self.options.scan_at_start {
+            self.write_all_processes(out);
+        }
+    }
+
+    /// Names threads that events mentioned; those renamed are read again.
+    pub(crate) fn on_threads(&mut self, pids: &PidSet, renamed: &[i32], out: &mut impl Packets) {
+        if !self.options.on_demand {
+            return;
+        }
+        for &pid in renamed {
+            self.seen.remove(pid);
+        }
+        self.write_new(pids.iter(), out);
+    }
+
+    /// Reads the counters of all processes and writes those that changed.
+    pub(crate) fn poll(&mut self, out: &mut impl Packets) {
+        self.write_counters(out);
+        self.polls_since_clear += 1;
+        if self.polls_since_clear >= self.options.cache_polls || self.cache.len() > MAX_CACHED_PROCESSES {
+            self.polls_since_clear = 0;
+            self.cache.clear();
+        }
+        if self.seen_fds.len() > MAX_SEEN_FDS {
+            self.seen_fds.clear();
+        }
+    }
+
+    /// Forgets what readers know, so that all of it is written again.
+    pub(crate) fn clear_incremental_state(&mut self) {
+        self.seen.clear();
+        self.no_memory.clear();
+        self.cache.clear();
+        self.seen_fds.clear();
+        self.polls_since_clear = 0;
+        self.state_cleared = true;
+    }
+
+    fn write_all_processes(&mut self, out: &mut impl Packets) {
+        let Some(proc) = self.proc.take() else { return };
+        let started = boottime_ns();
+        let mut pids = std::mem::take(&mut self.scratch.pids);
+        list_numeric(&proc, &mut self.scratch.dir, &mut pids);
+        for &pid in &pids {
+            let status = read_pid_file(&proc, pid, "status", &mut self.scratch.path, &mut self.scratch.status);
+            let is_namespaced = status && self.write_process(&proc, pid);
+            if status {
+                self.write_threads_of(&proc, pid, is_namespaced);
+            }
+        }
+        self.finish_tree(started, out);
+        if self.options.fds {
+            let started = boottime_ns();
+            for &pid in &pids {
+                let mut process = Process::new(pid);
+                self.write_fds(&proc, &mut process);
+                process.finish(&mut self.scratch.body);
+            }
+            self.finish_stats(started, out);
+        }
+        self.scratch.pids = pids;
+        self.proc = Some(proc);
+    }
+
+    /// Appends the threads of a process but the main one.
+    fn write_threads_of(&mut self, proc: &OwnedFd, pid: i32, is_namespaced: bool) {
+        format_path(&mut self.scratch.path, pid, "task");
+        let Ok(task) = open_dir(proc, &self.scratch.path) else { return };
+        let mut tids = std::mem::take(&mut self.scratch.tids);
+        list_numeric(&task, &mut self.scratch.dir, &mut tids);
+        for &tid in tids.iter().filter(|&&tid| tid != pid) {
+            if is_namespaced {
+                // Only the long file knows ids in nested namespaces.
+                if read_pid_file(&task, tid, "status", &mut self.scratch.path, &mut self.scratch.status) {
+                    write_thread(&mut self.scratch.body, tid, pid, Status::parse(&self.scratch.status), self.options.thread_names);
+                }
+            } else if self.options.thread_names {
+                // Costs the kernel a tenth of what `status` does.
+                let name = read_pid_file(&task, tid, "comm", &mut self.scratch.path, &mut self.scratch.status);
+                let name = self.scratch.status.strip_suffix(b"\n").unwrap_or(&self.scratch.status).get(..).filter(|_| name);
+                let status = Status { name: name.unwrap_or_default(), ..Status::default() };
+                write_thread(&mut self.scratch.body, tid, pid, Some(status), true);
+            } else {
+                write_thread(&mut self.scratch.body, tid, pid, None, false);
+            }
+            self.seen.insert(tid);
+        }
+        self.scratch.tids = tids;
+    }
+
+    fn write_new(&mut self, pids: impl Iterator<Item = i32>, out: &mut impl Packets) {
+        let Some(proc) = self.proc.take() else { return };
+        let started = boottime_ns();
+        for pid in pids {
+            if pid != 0 && !self.seen.contains(pid) {
+                self.write_process_or_thread(&proc, pid);
+            }
+        }
+        self.finish_tree(started, out);
+        self.proc = Some(proc);
+    }
+
+    fn write_process_or_thread(&mut self, proc: &OwnedFd, pid: i32) {
+        if !read_pid_file(proc, pid, "status", &mut self.scratch.path, &mut self.scratch.status) {
+            return;
+        }
+        let Some(tgid) = Status::parse(&self.scratch.status).map(|status| status.tgid) else { return };
+        if pid != tgid {
+            write_thread(&mut self.scratch.body, pid, tgid, Status::parse(&self.scratch.status), self.options.thread_names);
+            self.seen.insert(pid);
+        }
+        if !self.seen.contains(tgid)
+            && (pid == tgid || read_pid_file(proc, tgid, "status", &mut self.scratch.path, &mut self.scratch.status))
+        {
+            self.write_process(proc, tgid);
+        }
+    }
+
+    /// Appends the process whose `status` has just been read. True if it lives in a PID namespace of its own.
+    fn write_process(&mut self, proc: &OwnedFd, pid: i32) -> bool {
+        let Scratch { path, status, other, body, .. } = &mut self.scratch;
+        // The id may have become a thread of another process since it was listed.
+        let Some(status) = Status::parse(status).filter(|status| status.tgid == pid) else { return false };
+        {
+            use tree_field::process as field;
+            let mut tree = Message::new(body);
+            let mut process = tree.nested(tree_field::PROCESSES);
+            process.int(field::PID, i64::from(pid));
+            process.int(field::PPID, i64::from(status.ppid));
+            process.int(field::UID, i64::from(status.uid));
+            for id in status.namespaced_ids() {
+                process.int(field::NSPID, i64::from(id));
+            }
+            if read_pid_file(proc, pid, "cmdline", path, other) && !other.is_empty() {
+                for argument in arguments(other) {
+                    process.bytes(field::CMDLINE, argument);
+                }
+            } else {
+                // Kernel threads and zombies.
+                process.bytes(field::CMDLINE, status.name);
+                process.bool(field::CMDLINE_IS_COMM, true);
+            }
+            if self.options.process_age && read_pid_file(proc, pid, "stat", path, other)
+                && let Some(times) = Runtimes::parse(other)
+            {
+                process.varint(field::PROCESS_START_FROM_BOOT, times.start_ticks.wrapping_mul(self.options.ns_per_tick));
+            }
+            if let Some(is_kthread) = status.is_kthread {
+                process.bool(field::IS_KTHREAD, is_kthread);
+            }
+        }
+        // From v58 on upstream says the main thread's name too: a process is named by its command line only.
+        if self.options.main_thread {
+            write_thread(body, pid, pid, Some(status), self.options.thread_names);
+        }
+        self.seen.insert(pid);
+        status.is_namespaced()
+    }
+
+    fn write_counters(&mut self, out: &mut impl Packets) {
+        let Some(proc) = self.proc.take() else { return };
+        let started = boottime_ns();
+        let mut pids = std::mem::take(&mut self.scratch.pids);
+        list_numeric(&proc, &mut self.scratch.dir, &mut pids);
+        // Those that had something to say get a name if they have none yet.
+        pids.retain(|&pid| self.write_counters_of(&proc, pid));
+        self.finish_stats(started, out);
+        self.proc = Some(proc);
+        self.write_new(pids.iter().copied(), out);
+        self.scratch.pids = pids;
+    }
+
+    fn write_counters_of(&mut self, proc: &OwnedFd, pid: i32) -> bool {
+        let mut process = Process::new(pid);
+        let mut worked = false;
+        let Scratch { path, status, other, body, .. } = &mut self.scratch;
+        if self.options.runtime && read_pid_file(proc, pid, "stat", path, other)
+            && let Some(times) = Runtimes::parse(other)
+        {
+            let cached = self.cache.entry(pid).or_insert(Cached::EMPTY);
+            let ns = |ticks: u64| ticks.wrapping_mul(self.options.ns_per_tick);
+            cached.update(Counter::RuntimeUser, ns(times.user_ticks), &mut process, body);
+            cached.update(Counter::RuntimeKernel, ns(times.system_ticks), &mut process, body);
+            worked = true;
+        }
+        if !self.no_memory.contains(pid) && read_pid_file(proc, pid, "status", path, status) {
+            let cached = self.cache.entry(pid).or_insert(Cached::EMPTY);
+            if self.options.dmabuf && read_pid_file(proc, pid, "dmabuf_rss", path, other)
+                && let Some(bytes) = leading_u64(other)
+            {
+                cached.update(Counter::DmabufRss, bytes / 1024, &mut process, body);
+            }
+            let mut has_memory = false;
+            for (counter, value) in memory_counters(status) {
+                has_memory |= counter == Counter::VmSize;
+                cached.update(counter, value, &mut process, body);
+            }
+            if has_memory {
+                if self.options.smaps_rollup && read_pid_file(proc, pid, "smaps_rollup", path, other) {
+                    for (counter, value) in memory_counters(other) {
+                        cached.update(counter, value, &mut process, body);
+                    }
+                }
+                if read_pid_file(proc, pid, "oom_score_adj", path, other)
+                    && let Some(score) = leading_i64(other)
+                {
+                    cached.update(Counter::OomScoreAdj, score.cast_unsigned(), &mut process, body);
+                }
+                if self.options.fds {
+                    self.write_fds(proc, &mut process);
+                }
+                worked = true;
+            } else {
+                self.no_memory.insert(pid);
+            }
+        }
+        process.finish(&mut self.scratch.body);
+        worked
+    }
+
+    /// Appends the open files of a process that have not been written before.
+    fn write_fds(&mut self, proc: &OwnedFd, process: &mut Process) {
+        use stats_field::fd_info as field;
+        format_path(&mut self.scratch.path, process.pid, "fd");
+        // Other users' processes keep theirs to themselves.
+        let Ok(dir) = open_dir(proc, &self.scratch.path) else { return };
+        let mut fds = std::mem::take(&mut self.scratch.tids);
+        list_numeric(&dir, &mut self.scratch.dir, &mut fds);
+        for &fd in &fds {
+            let number = u64::from(fd.cast_unsigned());
+            if self.seen_fds.contains(&(process.pid, number)) {
+                continue;
+            }
+            self.scratch.path.clear();
+            let _ = write!(self.scratch.path, "{fd}");
+            let Ok(target) = rustix::fs::readlinkat(&dir, self.scratch.path.as_slice(), Vec::new()) else { continue };
+            process.begin(&mut self.scratch.body);
+            let mut message = Message::new(&mut self.scratch.body);
+            let mut entry = message.nested(stats_field::process::FDS);
+            entry.varint(field::FD, number);
+            entry.bytes(field::PATH, target.as_bytes());
+            drop(entry);
+            self.seen_fds.insert((process.pid, number));
+        }
+        self.scratch.tids = fds;
+    }
+
+    fn finish_tree(&mut self, started: u64, out: &mut impl Packets) {
+        self.finish(started, trace_packet::PROCESS_TREE, tree_field::COLLECTION_END_TIMESTAMP, out);
+    }
+
+    fn finish_stats(&mut self, started: u64, out: &mut impl Packets) {
+        self.finish(started, trace_packet::PROCESS_STATS, stats_field::COLLECTION_END_TIMESTAMP, out);
+    }
+
+    /// Writes the packet, if there is anything in it.
+    fn finish(&mut self, started: u64, field: u32, end_field: u32, out: &mut impl Packets) {
+        if self.scratch.body.is_empty() {
+            return;
+        }
+        Message::new(&mut self.scratch.body).varint(end_field, boottime_ns());
+        let body = &self.scratch.body;
+        let state_cleared = std::mem::take(&mut self.state_cleared);
+        out.packet(|packet| {
+            packet.varint(trace_packet::TIMESTAMP, started);
+            if state_cleared {
+                packet.bool(trace_packet::INCREMENTAL_STATE_CLEARED, true);
+            }
+            packet.bytes(field, body);
+        });
+        self.scratch.body.clear();
+    }
+}
+
+impl Options {
+    fn new(config: &ProcessStatsConfig) -> Self {
+        let mut poll_period_ms = config.proc_stats_poll_ms();
+        if (1..MIN_POLL_PERIOD_MS).contains(&poll_period_ms) {
+            tracing::info!("proc_stats_poll_ms {poll_period_ms} is raised to the minimum of {MIN_POLL_PERIOD_MS}");
+            poll_period_ms = MIN_POLL_PERIOD_MS;
+        }
+        Self {
+            scan_at_start: config.scan_all_processes_on_start(),
+            thread_names: config.record_thread_names(),
+            on_demand: !config.quirks().any(|quirk| quirk == Quirks::DisableOnDemand),
+            poll_period_ms,
+            cache_polls: config.proc_stats_cache_ttl_ms().checked_div(poll_period_ms).unwrap_or(1).max(1),
+            smaps_rollup: config.scan_smaps_rollup(),
+            process_age: config.record_process_age(),
+            runtime: config.record_process_runtime(),
+            dmabuf: config.record_process_dmabuf_rss(),
+            fds: config.resolve_process_fds(),
+            main_thread: !config.skip_main_thread_message(),
+            ns_per_tick: crate::clock::ns_per_tick(),
+        }
+    }
+}
+
+/// A `ProcessStats.Process` that begins with its first value: one without is not written.
+struct Process {
+    pid: i32,
+    slot: Option<ferretto_protozero::LenSlot>,
+}
+
+impl Process {
+    fn new(pid: i32) -> Self {
+        Self { pid, slot: None }
+    }
+
+    fn begin(&mut self, body: &mut Vec<u8>) {
+        use ferretto_protozero::Sink;
+        if self.slot.is_none() {
+            let mut message = Message::new(body);
+            // The tag alone: the length is closed in finish().
+            message.raw(&[(stats_field::PROCESSES << 3 | 2) as u8]);
+            self.slot = Some(message.sink().reserve_len());
+            message.int(stats_field::process::PID, i64::from(self.pid));
+        }
+    }
+
+    fn finish(self, body: &mut Vec<u8>) {
+        use ferretto_protozero::Sink;
+        if let Some(slot) = self.slot {
+            body.close_len(slot);
+        }
+    }
+}
+
+impl Cached {
+    const EMPTY: Self = Self([None; Counter::COUNT]);
+
+    /// Writes the value if it is not the one written last.
+    fn update(&mut self, counter: Counter, value: u64, process: &mut Process, body: &mut Vec<u8>) {
+        let Some(cached) = self.0.get_mut(counter as usize) else { return };
+        if *cached != Some(value) {
+            *cached = Some(value);
+            process.begin(body);
+            Message::new(body).varint(field_of(counter), value);
+        }
+    }
+}
+
+fn field_of(counter: Counter) -> u32 {
+    use stats_field::process as field;
+    match counter {
+        Counter::VmSize => field::VM_SIZE_KB,
+        Counter::VmRss => field::VM_RSS_KB,
+        Counter::RssAnon => field::RSS_ANON_KB,
+        Counter::RssFile => field::RSS_FILE_KB,
+        Counter::RssShmem => field::RSS_SHMEM_KB,
+        Counter::VmSwap => field::VM_SWAP_KB,
+        Counter::VmLocked => field::VM_LOCKED_KB,
+        Counter::VmHwm => field::VM_HWM_KB,
+        Counter::SmrRss => field::SMR_RSS_KB,
+        Counter::SmrPss => field::SMR_PSS_KB,
+        Counter::SmrPssAnon => field::SMR_PSS_ANON_KB,
+        Counter::SmrPssFile => field::SMR_PSS_FILE_KB,
+        Counter::SmrPssShmem => field::SMR_PSS_SHMEM_KB,
+        Counter::SmrSwapPss => field::SMR_SWAP_PSS_KB,
+        Counter::OomScoreAdj => field::OOM_SCORE_ADJ,
+        Counter::RuntimeUser => field::RUNTIME_USER_MODE,
+        Counter::RuntimeKernel => field::RUNTIME_KERNEL_MODE,
+        Counter::DmabufRss => field::DMABUF_RSS_KB,
+    }
+}
+
+fn write_thread(body: &mut Vec<u8>, tid: i32, tgid: i32, status: Option<Status<'_>>, with_name: bool) {
+    use tree_field::thread as field;
+    let mut tree = Message::new(body);
+    let mut thread = tree.nested(tree_field::THREADS);
+    thread.int(field::TID, i64::from(tid));
+    thread.int(field::TGID, i64::from(tgid));
+    if let Some(status) = status {
+        for id in status.namespaced_ids() {
+            thread.int(field::NSTID, i64::from(id));
+        }
+        if with_name {
+            thread.bytes(field::NAME, status.name);
+        }
+    }
+}
+
+fn format_path(path: &mut Vec<u8>, pid: i32, file: &str) {
+    path.clear();
+    // Writing to a vector cannot fail.
+    let _ = write!(path, "{pid}/{file}");
+}
+
+/// Reads `PID/file` of a directory of /proc; false if it is gone or hidden.
+fn read_pid_file(dir: &OwnedFd, pid: i32, file: &str, path: &mut Vec<u8>, buffer: &mut Vec<u8>) -> bool {
+    format_path(path, pid, file);
+    read_small_at(dir, path.as_slice(), buffer)
+}
+
+fn open_dir(dir: &OwnedFd, path: &[u8]) -> std::io::Result<OwnedFd> {
+    open_at(dir, path)
+}
+
+/// The entries of a directory whose names are numbers above 0 (0 too for /proc/PID/fd, where it is a file).
+fn list_numeric(dir: impl AsFd, buffer: &mut Vec<u8>, numbers: &mut Vec<i32>) {
+    numbers.clear();
+    buffer.clear();
+    buffer.reserve(DIR_BUFFER_BYTES);
+    // The descriptor of /proc stays open from scan to scan.
+    if rustix::fs::seek(&dir, rustix::fs::SeekFrom::Start(0)).is_err() {
+        return;
+    }
+    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_bytes();
+        if name.iter().all(u8::is_ascii_digit)
+            && let Some(number) = leading_u64(name).and_then(|n| i32::try_from(n).ok())
+        {
+            numbers.push(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::testing::Recorded;
+    use ferretto_protos::TracePacket;
+
+    fn run(config: &ProcessStatsConfig, f: impl FnOnce(&mut ProcessStats, &mut Recorded)) -> Vec<TracePacket> {
+        let mut source = ProcessStats::new(config);
+        let mut out = Recorded::default();
+        f(&mut source, &mut out);
+        out.decoded()
+    }
+
+    fn own_pid() -> i32 {
+        i32::try_from(std::process::id()).unwrap()
+    }
+
+    fn trees(packets: &[TracePacket]) -> Vec<&ferretto_protos::ProcessTree> {
+        use ferretto_protos::trace_packet::Data;
+        packets.iter().filter_map(|p| match &p.data { Some(Data::ProcessTree(tree)) => Some(tree), _ => None }).collect()
+    }
+
+    fn stats(packets: &[TracePacket]) -> Vec<&ferretto_protos::ProcessStats> {
+        use ferretto_protos::trace_packet::Data;
+        packets.iter().filter_map(|p| match &p.data { Some(Data::ProcessStats(stats)) => Some(stats), _ => None }).collect()
+    }
+
+    #[test]
+    fn a_full_scan_names_this_process_and_its_threads() {
+        let thread = std::thread::Builder::new().name("probe-test".into());
+        let (tell, wait) = std::sync::mpsc::channel::<()>();
+        let thread = thread.spawn(move || wait.recv().is_ok()).unwrap();
+        let config = ProcessStatsConfig {
+            scan_all_processes_on_start: Some(true),
+            record_thread_names: Some(true),
+            record_process_age: Some(true),
+            ..Default::default()
+        };
+        let packets = run(&config, |source, out| source.start(out));
+        drop(tell);
+        thread.join().unwrap();
+        let tree = trees(&packets)[0];
+        let own = tree.processes.iter().find(|p| p.pid() == own_pid()).unwrap();
+        assert!(!own.cmdline.is_empty() && own.process_start_from_boot() > 0);
+        assert!(tree.threads.iter().any(|t| t.tgid() == own_pid() && t.name() == "probe-test"));
+        assert!(tree.threads.iter().any(|t| t.tid() == own_pid()), "the main thread has a message of its own");
+        assert!(tree.collection_end_timestamp() >= packets[0].timestamp());
+    }
+
+    #[test]
+    fn a_thread_seen_in_events_is_named_once_until_it_is_renamed() {
+        let packets = run(&ProcessStatsConfig::default(), |source, out| {
+            let mut pids = PidSet::default();
+            pids.insert(own_pid());
+            pids.insert(0);
+            source.on_threads(&pids, &[], out);
+            source.on_threads(&pids, &[], out);
+            source.on_threads(&pids, &[own_pid()], out);
+            source.clear_incremental_state();
+            source.on_threads(&pids, &[], out);
+        });
+        assert_eq!(trees(&packets).len(), 3);
+        assert!(trees(&packets).iter().all(|tree| tree.processes.len() == 1 && tree.processes[0].pid() == own_pid()));
+        assert_eq!(packets.iter().map(TracePacket::incremental_state_cleared).collect::<Vec<_>>(), [false, false, true]);
+    }
+
+    #[test]
+    fn the_quirk_switches_on_demand_naming_off() {
+        let config = ProcessStatsConfig { quirks: vec![Quirks::DisableOnDemand as i32], ..Default::default() };
+        let packets = run(&config, |source, out| {
+            let mut pids = PidSet::default();
+            pids.insert(own_pid());
+            source.on_threads(&pids, &[], out);
+        });
+        assert!(packets.is_empty());
+    }
+
+    #[test]
+    fn counters_are_written_when_they_change_and_after_the_cache_ends() {
+        let config = ProcessStatsConfig { proc_stats_poll_ms: Some(1), proc_stats_cache_ttl_ms: Some(200), ..Default::default() };
+        let mut sizes = Vec::new();
+        let packets = run(&config, |source, out| {
+            assert_eq!(source.poll_period_ms(), Some(MIN_POLL_PERIOD_MS));
+            for _ in 0..3 {
+                source.poll(out);
+                sizes.push(out.0.iter().map(Vec::len).sum::<usize>());
+            }
+        });
+        let first = stats(&packets)[0].processes.iter().find(|p| p.pid() == own_pid()).unwrap();
+        assert!(first.vm_size_kb() > 0 && first.vm_rss_kb() > 0 && first.oom_score_adj.is_some());
+        // The second poll has little to say; the cache ends after two, so the third says all again.
+        assert!(sizes[2] - sizes[1] > sizes[1] - sizes[0]);
+        assert_eq!(trees(&packets).len(), 1, "names are written once");
+    }
+}

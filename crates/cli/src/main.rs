@@ -18,6 +18,7 @@ mod units;
 mod wake;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -95,7 +96,9 @@ pub(crate) fn log_to_stderr(default: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FERRETTO_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     // A second call keeps the first log.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let _ = log.try_init();
 }
 
 /// One line for `--version`.

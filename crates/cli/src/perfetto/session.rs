@@ -55,7 +55,8 @@ pub(crate) fn run(record: &Record) -> Result<ExitCode> {
     let mut session = Session { signals: Signals::install()?, message, out, notifier, snapshots: None };
     let result = session.run(config, record);
     session.notifier.tell(1);
-    if let Some(out) = &session.out {
+    // A detached session will write to it yet.
+    if let Some(out) = session.out.as_ref().filter(|_| record.detach.is_none() || result.is_err()) {
         out.remove_if_empty();
     }
     result

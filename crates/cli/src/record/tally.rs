@@ -20,8 +20,9 @@ const MAX_NAMES: usize = 64;
 /// The phase of an ftrace_stats packet that was taken when the trace ended.
 const PHASE_END: u64 = 2;
 /// Bits of `previous_packet_dropped`, each with its cause (upstream: trace_packet.proto, v57.2).
-pub(crate) const LOSS_SMB_FULL: u64 = 256;
-pub(crate) const LOSS_OVERWRITE: u64 = 64;
+const LOSS_PRESENT: u64 = 1;
+const LOSS_OVERWRITE: u64 = 64;
+const LOSS_SMB_FULL: u64 = 256;
 
 /// What has been seen so far.
 #[derive(Debug, Default, Clone)]
@@ -41,6 +42,7 @@ pub(crate) struct Tally {
     pids: HashSet<u64>,
     tids: HashSet<u64>,
     app_sequences: HashSet<u64>,
+    sequences: HashSet<u64>,
 }
 
 /// Events of the kernel.
@@ -118,7 +120,9 @@ impl Tally {
             self.track_events += 1;
             remember(&mut self.app_sequences, sequence);
         }
-        if loss != 0 {
+        // Services before v57 set the plain bit on the first packet of every sequence: nothing is known to be missing.
+        let is_first = remember(&mut self.sequences, sequence);
+        if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !is_first) {
             self.loss(loss, sequence);
         }
     }
@@ -153,8 +157,8 @@ impl Tally {
             match number {
                 process_tree::PROCESSES => remember(&mut self.pids, id),
                 process_tree::THREADS => remember(&mut self.tids, id),
-                _ => {}
-            }
+                _ => false,
+            };
         }
     }
 }
@@ -250,10 +254,9 @@ impl Ftrace {
     }
 }
 
-fn remember(set: &mut HashSet<u64>, value: u64) {
-    if set.len() < MAX_DISTINCT {
-        set.insert(value);
-    }
+/// Whether the value is new.
+fn remember(set: &mut HashSet<u64>, value: u64) -> bool {
+    set.len() < MAX_DISTINCT && set.insert(value)
 }
 
 /// The length-delimited fields of a message.
@@ -275,4 +278,95 @@ fn varint_field(body: &[u8], number: u32) -> Option<u64> {
 /// How many varints a packed field holds: each ends with the one byte that has no continuation bit.
 fn packed_len(packed: &[u8]) -> u64 {
     packed.iter().filter(|&&byte| byte & 0x80 == 0).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_protos::fields::process_tree;
+    use ferretto_protozero::Message as Writer;
+
+    use super::*;
+
+    fn packet(write: impl FnOnce(&mut Writer<'_, Vec<u8>>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&mut Writer::new(&mut bytes));
+        bytes
+    }
+
+    fn tally(packets: &[Vec<u8>]) -> Tally {
+        let mut tally = Tally::default();
+        packets.iter().for_each(|packet| tally.packet(packet));
+        tally
+    }
+
+    #[test]
+    fn kernel_events_are_counted_in_both_encodings() {
+        let tally = tally(&[packet(|packet| {
+            let mut bundle = packet.nested(trace_packet::FTRACE_EVENTS);
+            bundle.varint(ftrace_event_bundle::CPU, 3);
+            bundle.varint(ftrace_event_bundle::LOST_EVENTS, 1);
+            bundle.nested(ftrace_event_bundle::EVENT).bytes(4, b"switch");
+            bundle.nested(ftrace_event_bundle::EVENT).bytes(20, b"waking");
+            bundle.nested(ftrace_event_bundle::EVENT).bytes(3, b"print");
+            let mut compact = bundle.nested(ftrace_event_bundle::COMPACT_SCHED);
+            use ftrace_event_bundle::compact_sched::{SWITCH_TIMESTAMP, WAKING_TIMESTAMP};
+            compact.packed_varints(SWITCH_TIMESTAMP, [1, 300, 70000].into_iter());
+            compact.packed_varints(WAKING_TIMESTAMP, [5, 6].into_iter());
+        })]);
+        let ftrace = &tally.ftrace;
+        assert_eq!((ftrace.switches, ftrace.wakings, ftrace.others), (4, 3, 1));
+        assert_eq!((ftrace.lossy_bundles, ftrace.lossy_cpus.len()), (1, 1));
+    }
+
+    #[test]
+    fn overruns_count_from_the_start_of_the_trace() {
+        let stats = |phase, overrun| {
+            packet(|packet| {
+                let mut stats = packet.nested(trace_packet::FTRACE_STATS);
+                stats.varint(ftrace_stats::PHASE, phase);
+                let mut cpu = stats.nested(ftrace_stats::CPU_STATS);
+                cpu.varint(ftrace_cpu_stats::OVERRUN, overrun);
+            })
+        };
+        assert_eq!(tally(&[stats(1, 100), stats(2, 130)]).ftrace.overwritten(), 30);
+    }
+
+    #[test]
+    fn processes_and_programs_are_counted_once() {
+        let tree = packet(|packet| {
+            let mut tree = packet.nested(trace_packet::PROCESS_TREE);
+            tree.nested(process_tree::PROCESSES).varint(1, 10);
+            tree.nested(process_tree::THREADS).varint(1, 11);
+        });
+        let event = |sequence| {
+            packet(|packet| {
+                packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, sequence);
+                packet.nested(trace_packet::TRACK_EVENT);
+            })
+        };
+        let tally = tally(&[tree.clone(), tree, event(1), event(2), event(1)]);
+        assert_eq!((tally.processes(), tally.threads()), (1, 1));
+        assert_eq!((tally.track_events, tally.app_sequences(), tally.packets), (3, 2, 5));
+    }
+
+    #[test]
+    fn a_gap_is_a_loss_except_before_the_first_packet() {
+        let flagged = |sequence, mask| {
+            packet(|packet| {
+                packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, sequence);
+                packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, mask);
+            })
+        };
+        assert_eq!(tally(&[flagged(1, 1), flagged(2, 1)]).losses.packets, 0);
+        assert_eq!(tally(&[flagged(1, 1), flagged(1, 1)]).losses.packets, 1);
+        let full = tally(&[flagged(1, 257), flagged(2, 65)]).losses;
+        assert_eq!((full.packets, full.shared_memory_full, full.overwritten, full.sequences()), (2, 1, 1, 2));
+    }
+
+    #[test]
+    fn garbage_is_survived() {
+        for bytes in [&b"\xff\xff\xff\xff\xff\xff"[..], b"\x0a\xff", b"\x0a\x02\x22\xff", b"", b"\x00"] {
+            assert_eq!(tally(&[bytes.to_vec()]).packets, 1);
+        }
+    }
 }

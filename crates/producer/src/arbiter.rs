@@ -141,12 +141,18 @@ impl Arbiter {
     }
 
     pub(crate) fn commit_if_due(&self, now: Instant) {
-        let has_registrations = {
-            let state = self.state();
-            !state.registered.is_empty() || !state.unregistered.is_empty()
+        let state = self.state();
+        let is_due = match state.pending_since {
+            Some(since) => state.is_urgent || since + self.batch_duration <= now,
+            // A writer's end waits for its chunks: the service would not look for them any more.
+            None => !state.unregistered.is_empty(),
         };
-        if has_registrations || self.commit_deadline().is_some_and(|deadline| deadline <= now) {
+        let has_new_writers = !state.registered.is_empty();
+        drop(state);
+        if is_due {
             self.commit();
+        } else if has_new_writers {
+            self.register_writers(&mut self.link.lock());
         }
     }
 
@@ -282,12 +288,23 @@ impl Arbiter {
         });
     }
 
+    fn register_writers(&self, link: &mut LinkGuard<'_>) {
+        let registered = std::mem::take(&mut self.state().registered);
+        for (id, target_buffer) in registered {
+            let request = RegisterTraceWriterRequest {
+                trace_writer_id: Some(id.into()),
+                target_buffer: Some(target_buffer.into()),
+            };
+            link.call("RegisterTraceWriter", &request);
+        }
+    }
+
     fn commit_to(&self, link: &mut LinkGuard<'_>) {
+        self.register_writers(link);
         if self.emulated && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES {
             return;
         }
         let mut state = self.state();
-        let registered = std::mem::take(&mut state.registered);
         let unregistered = std::mem::take(&mut state.unregistered);
         let view = self.emulated.then_some(&self.view);
         let requests = state.queue.take_requests(view.map(|view| |index, used| copy_out(view, index, used)));
@@ -297,13 +314,6 @@ impl Arbiter {
             state.ids.release(*id);
         }
         drop(state);
-        for (id, target_buffer) in registered {
-            let request = RegisterTraceWriterRequest {
-                trace_writer_id: Some(id.into()),
-                target_buffer: Some(target_buffer.into()),
-            };
-            link.call("RegisterTraceWriter", &request);
-        }
         for request in requests {
             link.call("CommitData", &request);
         }

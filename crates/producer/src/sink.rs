@@ -156,12 +156,11 @@ impl ChunkSink {
             self.close(open);
         }
         self.is_in_packet = false;
-        let Some(chunk) = &mut self.chunk else {
-            return;
-        };
-        if !chunk.finish_packet() {
+        let is_full = self.chunk.as_mut().is_some_and(|chunk| !chunk.finish_packet());
+        if is_full {
             self.return_chunk();
         }
+        // Also for a packet that was given up: its earlier chunks wait for them.
         self.send_patches();
     }
 

@@ -138,7 +138,9 @@ impl Registry {
 
     pub(crate) fn distinct(&self) -> Vec<&'static Category> {
         let mut all = self.categories.clone();
-        all.sort_by_key(|category| (category.name, category.description.is_empty(), category.tags.is_empty()));
+        all.sort_by_key(|category| {
+            (category.name, category.description.is_empty(), category.tags.is_empty())
+        });
         all.dedup_by_key(|category| category.name);
         all
     }
@@ -152,7 +154,8 @@ impl Registry {
 
     /// A trace point that only names its category belongs to the declaration with the tags.
     fn tags_of(&self, category: &Category) -> &'static [&'static str] {
-        let declared = self.categories.iter().find(|other| other.name == category.name && !other.tags.is_empty());
+        let declared =
+            self.categories.iter().find(|other| other.name == category.name && !other.tags.is_empty());
         declared.map_or(category.tags, |other| other.tags)
     }
 }

@@ -37,7 +37,8 @@ impl Filter {
     pub(crate) fn is_enabled(&self, name: &str, tags: &[&str]) -> bool {
         let says_tags = !self.enabled_tags.is_empty() || !self.disabled_tags.is_empty();
         for precision in [Precision::Exact, Precision::Prefix, Precision::Anything] {
-            let any_name = |patterns: &[String]| patterns.iter().any(|pattern| matches(precision, pattern, name));
+            let any_name =
+                |patterns: &[String]| patterns.iter().any(|pattern| matches(precision, pattern, name));
             let any_tag = |pattern: &str| tags.iter().any(|tag| matches(precision, pattern, tag));
             let is_disabled_by_tag = if says_tags {
                 self.disabled_tags.iter().any(|pattern| any_tag(pattern))

@@ -6,9 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ferretto_producer::{InstanceId, ProducerClient, ProducerEvent, ProducerOptions, ProducerWaker};
-use ferretto_protos::{
-    DataSourceConfig, DataSourceDescriptor, TrackEventCategory, TrackEventDescriptor,
-};
+use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, TrackEventCategory, TrackEventDescriptor};
 
 use crate::InitError;
 use crate::category::{Category, registry};
@@ -33,7 +31,10 @@ struct Runtime {
 
 enum Command {
     /// Commit everything and say so.
-    Drain { timeout: Duration, done: Sender<bool> },
+    Drain {
+        timeout: Duration,
+        done: Sender<bool>,
+    },
     ActivateTriggers(Vec<String>),
 }
 
@@ -47,7 +48,10 @@ pub(crate) fn start(options: ProducerOptions) -> Result<(), InitError> {
     let waker = client.waker();
     let (commands, receiver) = channel();
     let worker = Worker { client, commands: receiver, slots: BTreeMap::new() };
-    std::thread::Builder::new().name("ferretto".to_owned()).spawn(|| worker.run()).map_err(InitError::Thread)?;
+    std::thread::Builder::new()
+        .name("ferretto".to_owned())
+        .spawn(|| worker.run())
+        .map_err(InitError::Thread)?;
     // Nobody else sets it: the lock is held.
     let _ = RUNTIME.set(Runtime { waker, commands: Mutex::new(commands) });
     Ok(())

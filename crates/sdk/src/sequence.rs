@@ -112,7 +112,13 @@ impl Sequence {
         scratch.new_texts.clear();
         let mut packet = Message::new(&mut scratch.packet);
         state.put_head(&mut packet, self.options, event.timestamp);
-        put_event(&mut packet.nested(trace_packet::TRACK_EVENT), event, self.options, state, &mut scratch.new_texts);
+        put_event(
+            &mut packet.nested(trace_packet::TRACK_EVENT),
+            event,
+            self.options,
+            state,
+            &mut scratch.new_texts,
+        );
         put_new_texts(&mut packet, &scratch.new_texts);
         drop(packet);
         self.writer.new_packet().raw(&scratch.packet);
@@ -214,7 +220,12 @@ fn describe_thread(
     }
 }
 
-fn describe_process(writer: &mut TraceWriter, state: &mut IncrementalState, options: SessionOptions, now: u64) {
+fn describe_process(
+    writer: &mut TraceWriter,
+    state: &mut IncrementalState,
+    options: SessionOptions,
+    now: u64,
+) {
     let mut packet = writer.new_packet();
     state.put_head(&mut packet, options, now);
     let mut track = packet.nested(trace_packet::TRACK_DESCRIPTOR);
@@ -283,7 +294,8 @@ fn put_event<S: Sink>(
             message.varint(track_event::NAME_IID, number);
         }
         Some(Name::Dynamic(name)) => {
-            message.string(track_event::NAME, if options.without_dynamic_names { FILTERED_NAME } else { name });
+            message
+                .string(track_event::NAME, if options.without_dynamic_names { FILTERED_NAME } else { name });
         }
         None => {}
     }
@@ -302,7 +314,9 @@ fn put_counter_value<S: Sink>(message: &mut Message<'_, S>, value: Value<'_>) {
     match value {
         Value::Bool(value) => message.int(track_event::COUNTER_VALUE, value.into()),
         Value::Int(value) => message.int(track_event::COUNTER_VALUE, value),
-        Value::Uint(value) => message.int(track_event::COUNTER_VALUE, i64::try_from(value).unwrap_or(i64::MAX)),
+        Value::Uint(value) => {
+            message.int(track_event::COUNTER_VALUE, i64::try_from(value).unwrap_or(i64::MAX))
+        }
         Value::Float(value) => message.double(track_event::DOUBLE_COUNTER_VALUE, value),
         // No macro makes such a counter.
         Value::Str(_) => {}

@@ -110,7 +110,8 @@ pub(crate) fn thread_uuid(tid: i32) -> u64 {
 /// Two processes of one trace must differ even if the second got the first one's id.
 fn process_uuid(pid: i32, stat: &str) -> u64 {
     // The name, in parentheses, may hold anything; the start time is the 20th field behind it (proc(5)).
-    let start_time = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or_default();
+    let start_time =
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or_default();
     fnv1a(format!("{start_time}:{pid}").as_bytes())
 }
 
@@ -120,7 +121,9 @@ fn arguments(cmdline: &[u8]) -> Vec<String> {
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -129,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_process_is_told_apart_by_its_start_time() {
-        let stat = |start: u32| format!("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 {start} 20 21");
+        let stat =
+            |start: u32| format!("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 {start} 20 21");
         assert_eq!(process_uuid(7, &stat(100)), process_uuid(7, &stat(100)));
         assert_ne!(process_uuid(7, &stat(100)), process_uuid(7, &stat(101)));
         assert_ne!(process_uuid(7, &stat(100)), process_uuid(8, &stat(100)));

@@ -5,6 +5,8 @@
 //! may need fragments from beyond it. Since consumed chunks leave the sequence, the chunk that a drain is at
 //! is always the sequence's first.
 
+use std::ops::ControlFlow;
+
 use crate::TraceBuffer;
 use crate::chunk_flags::NEEDS_PATCHING;
 use crate::fragments::{Found, Fragment, Kind, fragment_at};
@@ -89,69 +91,74 @@ impl TraceBuffer {
             sequence.add_loss(READ_GAP);
         }
         let header = self.ring.header(first.offset());
+        if purpose == Purpose::Read && !self.is_stalled(slot) {
+            self.ring.warm_up(first.offset(), &header);
+        }
         Some(Drain { purpose, slot, target, at: first.offset(), header, id: first.id, gap_seen: false })
+    }
+
+    /// Is there nothing more to read from the sequence in this read pass?
+    fn is_stalled(&self, slot: u32) -> bool {
+        self.sequences.get(slot).stalled_in == self.read_generation
     }
 
     /// Consumes up to the next packet that is not empty; its parts are then in `packet_parts`. False when the
     /// walk is over.
     pub(crate) fn drain_next(&mut self, drain: &mut Drain) -> bool {
-        let reading = drain.purpose == Purpose::Read;
-        if reading && self.sequences.get(drain.slot).stalled_in == self.read_generation {
+        if drain.purpose == Purpose::Read && self.is_stalled(drain.slot) {
             return false;
         }
         loop {
             let payload = self.ring.payload(drain.at, &drain.header);
-            let fragment = match fragment_at(payload, drain.header.unread_at(), drain.header.flags) {
-                Found::Fragment(fragment) => fragment,
-                Found::Nothing | Found::GivenUp => {
-                    if self.leave_chunk(drain) {
-                        continue;
-                    } else {
+            match fragment_at(payload, drain.header.unread_at(), drain.header.flags) {
+                Found::Fragment(fragment) => {
+                    if let ControlFlow::Break(is_packet) = self.take(drain, &fragment) {
+                        return is_packet;
+                    }
+                }
+                end @ (Found::Nothing | Found::GivenUp | Found::Corrupt) => {
+                    if end == Found::Corrupt {
+                        self.sequences.get_mut(drain.slot).add_loss(CHUNK_CORRUPTED);
+                    }
+                    if !self.leave_chunk(drain) {
                         return false;
                     }
                 }
-                Found::Corrupt => {
-                    self.sequences.get_mut(drain.slot).add_loss(CHUNK_CORRUPTED);
-                    if self.leave_chunk(drain) { continue } else { return false }
-                }
-            };
-            match fragment.kind {
-                Kind::Whole => {
-                    let part = Part::new(drain.at, &drain.header, &fragment);
-                    self.consume_at(drain, part.size_with_varint);
-                    // Upstream gives out no empty packets, but counts the loss of a fragmented one.
-                    if part.size > 0 {
-                        self.packet_parts.clear();
-                        self.packet_parts.push(part);
-                        return true;
-                    }
-                }
-                Kind::Continue | Kind::End => {
-                    let part = Part::new(drain.at, &drain.header, &fragment);
-                    self.consume_at(drain, part.size_with_varint);
-                    self.sequences.get_mut(drain.slot).add_loss(ORPHAN_CONTINUATION);
-                }
-                Kind::Begin => match self.reassemble(drain, &fragment) {
-                    Reassembled::Whole => {
-                        self.stats.readaheads_succeeded += 1;
-                        return true;
-                    }
-                    Reassembled::NotYet if reading => {
-                        self.stats.readaheads_failed += 1;
-                        self.sequences.get_mut(drain.slot).stalled_in = self.read_generation;
-                        return false;
-                    }
-                    Reassembled::NotYet => {
-                        self.stats.readaheads_failed += 1;
-                        self.sequences.get_mut(drain.slot).add_loss(OVERWRITE);
-                    }
-                    Reassembled::Lost(reason) => {
-                        self.stats.readaheads_failed += 1;
-                        self.sequences.get_mut(drain.slot).add_loss(reason);
-                    }
-                },
             }
         }
+    }
+
+    /// Deals with the next fragment of the chunk the drain is at. Breaks with true for a packet, with false when
+    /// the walk is over.
+    fn take(&mut self, drain: &mut Drain, fragment: &Fragment) -> ControlFlow<bool> {
+        let loss = match fragment.kind {
+            Kind::Whole => {
+                let part = Part::new(drain.at, &drain.header, fragment);
+                self.consume_at(drain, part.size_with_varint);
+                if part.size == 0 {
+                    return ControlFlow::Continue(()); // as in upstream, lest they bloat the trace
+                }
+                self.packet_parts.clear();
+                self.packet_parts.push(part);
+                return ControlFlow::Break(true);
+            }
+            Kind::Continue | Kind::End => {
+                let part = Part::new(drain.at, &drain.header, fragment);
+                self.consume_at(drain, part.size_with_varint);
+                ORPHAN_CONTINUATION
+            }
+            Kind::Begin => match self.reassemble(drain, fragment) {
+                Reassembled::Whole => return ControlFlow::Break(true),
+                Reassembled::NotYet if drain.purpose == Purpose::Read => {
+                    self.sequences.get_mut(drain.slot).stalled_in = self.read_generation;
+                    return ControlFlow::Break(false);
+                }
+                Reassembled::NotYet => OVERWRITE,
+                Reassembled::Lost(reason) => reason,
+            },
+        };
+        self.sequences.get_mut(drain.slot).add_loss(loss);
+        ControlFlow::Continue(())
     }
 
     /// Done with the fragments of the chunk: erases it and goes on to the next. False when the walk is over.
@@ -171,6 +178,9 @@ impl TraceBuffer {
         drain.id = next.id;
         drain.at = next.offset();
         drain.header = self.ring.header(drain.at);
+        if drain.purpose == Purpose::Read {
+            self.ring.warm_up(drain.at, &drain.header);
+        }
         true
     }
 
@@ -182,10 +192,15 @@ impl TraceBuffer {
         self.packet_parts.clear();
         self.packet_parts.push(Part::new(drain.at, &drain.header, begin));
         let outcome = self.look_ahead(drain);
+        match outcome {
+            Reassembled::Whole => self.stats.readaheads_succeeded += 1,
+            Reassembled::NotYet | Reassembled::Lost(_) => self.stats.readaheads_failed += 1,
+        }
         if outcome != Reassembled::NotYet || drain.purpose == Purpose::Evict {
             for index in 0..self.packet_parts.len() {
                 let part = self.packet_parts[index];
-                self.consume(drain.purpose, part.chunk as usize, part.size_with_varint);
+                let at = part.chunk as usize;
+                self.consume(drain.purpose, at, self.ring.header(at), part.size_with_varint);
             }
             drain.header = self.ring.header(drain.at);
         }
@@ -232,12 +247,11 @@ impl TraceBuffer {
 
     /// Consumes the next bytes of the chunk that the drain is at.
     fn consume_at(&mut self, drain: &mut Drain, size: u16) {
-        drain.header = self.consume(drain.purpose, drain.at, size);
+        drain.header = self.consume(drain.purpose, drain.at, drain.header, size);
     }
 
     /// Consumes the next `size` bytes of the chunk at `at`, and counts the chunk when they were its last.
-    fn consume(&mut self, purpose: Purpose, at: usize, size: u16) -> Header {
-        let mut header = self.ring.header(at);
+    fn consume(&mut self, purpose: Purpose, at: usize, mut header: Header, size: u16) -> Header {
         header.unread = header.unread.saturating_sub(size);
         self.ring.set_header(at, header);
         if header.unread == 0 {

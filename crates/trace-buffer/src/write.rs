@@ -1,7 +1,5 @@
 //! What a commit does to the buffer.
 
-use std::cmp::Ordering;
-
 use crate::fragments::{Missing, measure};
 use crate::loss::WRITER_ABORT;
 use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
@@ -125,24 +123,20 @@ impl TraceBuffer {
     /// is committed again could be evicted by that.
     fn admit(&mut self, slot: u32, chunk: &Accepted<'_>) -> Admission {
         let sequence = self.sequences.get(slot);
-        if let Some(last) = sequence.last_consumed {
+        let mut already_consumed = 0;
+        if let Some(last) = sequence.last_consumed
+            && compare_ids(chunk.id, last.id).is_le()
+        {
             let has_more = last.incomplete && usize::from(last.payload_size) < chunk.fragments.len();
-            match compare_ids(chunk.id, last.id) {
-                Ordering::Equal if has_more => {
-                    // It was evicted while incomplete; what had come of it then is not stored twice.
-                    if let Place::Before(_) = sequence.place_of(chunk.id) {
-                        return Admission::Place { already_consumed: last.payload_size };
-                    }
-                }
-                Ordering::Greater => {}
-                Ordering::Less | Ordering::Equal => {
-                    self.stats.chunks_discarded += 1;
-                    return Admission::Done;
-                }
+            if chunk.id != last.id || !has_more {
+                self.stats.chunks_discarded += 1;
+                return Admission::Done;
             }
+            // It was evicted while incomplete. What it held then is not to be read twice.
+            already_consumed = last.payload_size;
         }
         match sequence.place_of(chunk.id) {
-            Place::Before(_) => Admission::Place { already_consumed: 0 },
+            Place::Before(_) => Admission::Place { already_consumed },
             Place::Taken(index) => self.commit_again(slot, index, chunk),
         }
     }

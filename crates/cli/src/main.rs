@@ -97,7 +97,8 @@ pub(crate) fn log_to_stderr(default: &str) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     // A second call keeps the first log.
     let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     let _ = log.try_init();
 }
 

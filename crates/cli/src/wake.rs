@@ -4,7 +4,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,30 +12,35 @@ use ferretto_consumer::{Consumer, Event};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-/// Exit status after a second Ctrl-C: what shells report for a process that SIGINT killed.
+/// Exit status after the last Ctrl-C: what shells report for a process that SIGINT killed.
 const STATUS_INTERRUPTED: i32 = 130;
 
 /// Signals as something to poll.
 pub(crate) struct Signals {
     stop: UnixStream,
     child: UnixStream,
+    /// The next signal ends the process.
+    deadly: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// From now on the first SIGINT, SIGTERM or SIGHUP asks to stop, and a second one ends the process at once.
+    /// From now on SIGINT, SIGTERM and SIGHUP are a [`Wake::Stop`].
     pub(crate) fn install() -> Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let deadly = Arc::new(AtomicBool::new(false));
         let (stop, stop_sender) = pipe()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // The order matters: the shutdown looks at the flag before the same signal sets it.
-            signal_hook::flag::register_conditional_shutdown(signal, STATUS_INTERRUPTED, Arc::clone(&asked))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
+            signal_hook::flag::register_conditional_shutdown(signal, STATUS_INTERRUPTED, Arc::clone(&deadly))
                 .and_then(|_| signal_hook::low_level::pipe::register(signal, stop_sender.try_clone()?))
                 .context("cannot handle signals")?;
         }
         let (child, child_sender) = pipe()?;
         signal_hook::low_level::pipe::register(SIGCHLD, child_sender).context("cannot handle SIGCHLD")?;
-        Ok(Self { stop, child })
+        Ok(Self { stop, child, deadly })
+    }
+
+    /// Lets the next signal end the process at once: for work that does not wait for signals.
+    pub(crate) fn make_deadly(&self) {
+        self.deadly.store(true, Ordering::Relaxed);
     }
 }
 

@@ -63,6 +63,7 @@ pub(crate) fn attach(attach: &Attach) -> Result<ExitCode> {
                 anyhow::bail!("the tracing service went away: {reason}")
             }
             Wake::Stop => {
+                signals.make_deadly();
                 consumer.begin_disable()?;
                 stopping = true;
                 deadline = Instant::now() + STOP_TIMEOUT;

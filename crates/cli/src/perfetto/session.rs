@@ -294,6 +294,7 @@ impl Session {
                 }
                 Wake::Service(Event::Observed(events)) => self.observed(events),
                 Wake::Stop => {
+                    self.signals.make_deadly();
                     self.stop(consumer)?;
                     give_up = Some(Instant::now() + SESSION_SLACK);
                 }

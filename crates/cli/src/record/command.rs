@@ -132,7 +132,9 @@ mod tests {
     #[test]
     fn a_missing_program_is_noticed_before_anything_starts() {
         assert!(Program::find(&[]).unwrap().is_none());
-        for name in ["no-such-program-here", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "/", "./no/such"] {
+        for name in
+            ["no-such-program-here", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "/", "./no/such"]
+        {
             assert!(Program::find(&words(&[name])).is_err(), "{name}");
         }
     }

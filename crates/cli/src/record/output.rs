@@ -28,6 +28,8 @@ pub(crate) struct Output {
 struct Names {
     partial: PathBuf,
     target: PathBuf,
+    /// The target as the user wrote it.
+    shown: PathBuf,
 }
 
 impl Output {
@@ -71,7 +73,10 @@ impl Output {
             let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(&partial);
             match opened {
                 Ok(file) => {
-                    return Ok(Self { file, names: Some(Names { partial, target: target.to_owned() }) });
+                    return Ok(Self {
+                        file,
+                        names: Some(Names { partial, target: target.to_owned(), shown: shown.to_owned() }),
+                    });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot_write(shown, &error)),
@@ -98,9 +103,9 @@ impl Output {
         self.names.as_ref().map(|names| names.partial.as_path())
     }
 
-    /// The good name.
+    /// The good name, as the user wrote it.
     pub(crate) fn target_path(&self) -> Option<&Path> {
-        self.names.as_ref().map(|names| names.target.as_path())
+        self.names.as_ref().map(|names| names.shown.as_path())
     }
 
     /// Gives the whole trace its good name.

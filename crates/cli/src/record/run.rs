@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -58,27 +58,36 @@ struct State {
     stats_call: Option<CallId>,
     stats: Option<TraceStats>,
     next_stats: Instant,
-    /// Set once the recording has been told to stop.
-    stop_deadline: Option<Instant>,
+    stopping: Option<Stopping>,
     interrupted: bool,
+}
+
+/// The end of a recording: flush, then disable.
+struct Stopping {
+    /// Until it has been answered, one way or the other.
+    flush: Option<CallId>,
+    deadline: Instant,
 }
 
 impl Recording<'_> {
     /// Records, writes the file, prints the summary; the exit status is COMMAND's, if there is one.
     pub(crate) fn run(mut self, service: &mut Service) -> Result<ExitCode> {
         let target = self.output.target_path().map(PathBuf::from);
+        let counted = self.reads_file() || !self.plan.write_into_file;
         self.enable(&mut service.consumer)?;
         self.say_start();
         let mut state = State::new(self.plan.duration, self.args.quiet);
         let outcome = self.watch(service, &mut state);
         state.progress.finish();
+        // Nothing is left to be cleaned up but files.
+        self.signals.make_deadly();
         let ended = outcome.and_then(|()| self.read_back(&mut service.consumer, &mut state));
         if let Err(error) = ended {
             return Err(self.with_partial(error));
         }
         let elapsed = state.progress.elapsed();
         self.output.finish()?;
-        self.sum_up(&state, target, elapsed);
+        self.sum_up(&state, target.as_deref(), counted, elapsed);
         Self::exit_code(state)
     }
 
@@ -122,10 +131,11 @@ impl Recording<'_> {
                 Wake::Service(Event::Disconnected { reason }) => {
                     bail!("the tracing service went away: {reason}")
                 }
-                Wake::Service(event) => state.handle(event),
+                Wake::Service(event) => state.handle(event, &mut service.consumer)?,
+                Wake::Stop if state.interrupted => bail!("interrupted twice"),
                 Wake::Stop => {
                     state.interrupted = true;
-                    self.stop(&mut service.consumer, state)?;
+                    Self::stop(&mut service.consumer, state)?;
                 }
                 Wake::Child | Wake::Timeout => {}
             }
@@ -133,9 +143,9 @@ impl Recording<'_> {
                 self.start_command(service, state)?;
             }
             if state.child.as_mut().is_some_and(RunningProgram::has_ended) {
-                self.stop(&mut service.consumer, state)?;
+                Self::stop(&mut service.consumer, state)?;
             }
-            if state.stop_deadline.is_some_and(|deadline| deadline < Instant::now()) {
+            if state.stopping.as_ref().is_some_and(|stopping| stopping.deadline < Instant::now()) {
                 bail!("the recording did not stop within {} s", STOP_TIMEOUT.as_secs());
             }
             self.refresh(&mut service.consumer, state);
@@ -149,16 +159,14 @@ impl Recording<'_> {
         Ok(())
     }
 
-    /// Collects the last data, then ends the session. Does nothing the second time.
-    fn stop(&mut self, consumer: &mut Consumer, state: &mut State) -> Result<()> {
-        if state.stop_deadline.is_some() {
-            return Ok(());
+    /// Collects the last data; the session is ended once that is done. Does nothing the second time.
+    fn stop(consumer: &mut Consumer, state: &mut State) -> Result<()> {
+        if state.stopping.is_none() {
+            state.progress.say("collecting the last data (Ctrl-C again gives up)");
+            let flags = FLUSH_REASON_STOP | flush_flags::INITIATOR_COMMAND_LINE;
+            let flush = Some(consumer.begin_flush(Duration::ZERO, flags)?);
+            state.stopping = Some(Stopping { flush, deadline: Instant::now() + STOP_TIMEOUT });
         }
-        state.stop_deadline = Some(Instant::now() + STOP_TIMEOUT);
-        state.progress.say("collecting the last data (Ctrl-C again gives up)");
-        // A failure shows in the statistics, and so in the summary.
-        let _ = consumer.flush(Duration::ZERO, FLUSH_REASON_STOP | flush_flags::INITIATOR_COMMAND_LINE);
-        consumer.begin_disable()?;
         Ok(())
     }
 
@@ -171,7 +179,7 @@ impl Recording<'_> {
         if self.reads_file() {
             state.reader.scan(self.output.file(), SCAN_PER_TURN);
         }
-        if state.stop_deadline.is_none() {
+        if state.stopping.is_none() {
             state.progress.update(state.figures());
         }
     }
@@ -199,10 +207,10 @@ impl Recording<'_> {
         Ok(())
     }
 
-    fn sum_up(&self, state: &State, target: Option<PathBuf>, elapsed: Duration) {
+    fn sum_up(&self, state: &State, path: Option<&Path>, counted: bool, elapsed: Duration) {
         let summary = Summary {
-            path: target.as_deref(),
-            counted: self.reads_file() || !self.plan.write_into_file,
+            path,
+            counted,
             bytes: state.reader.bytes,
             elapsed,
             plan: &self.plan,
@@ -258,12 +266,12 @@ impl State {
             stats_call: None,
             stats: None,
             next_stats: Instant::now() + STATS_PERIOD,
-            stop_deadline: None,
+            stopping: None,
             interrupted: false,
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Event, consumer: &mut Consumer) -> Result<()> {
         match event {
             Event::Observed(events) => self.sources_started |= events.all_data_sources_started(),
             Event::Answer { call, answer } if Some(call) == self.stats_call => {
@@ -272,8 +280,19 @@ impl State {
                     self.stats = Some(*stats);
                 }
             }
+            Event::Answer { call, .. } => self.flushed(call, consumer)?,
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Ends the session after its last flush. That a source did not hand over its data shows in the statistics.
+    fn flushed(&mut self, call: CallId, consumer: &mut Consumer) -> Result<()> {
+        if let Some(stopping) = self.stopping.as_mut().filter(|stopping| stopping.flush == Some(call)) {
+            stopping.flush = None;
+            consumer.begin_disable()?;
+        }
+        Ok(())
     }
 
     fn figures(&self) -> Figures {

@@ -65,7 +65,15 @@ impl Piece {
         if offset > self.len || bytes.len() > self.len - offset {
             return false;
         }
-        for (at, byte) in (self.offset + offset..).zip(bytes) {
+        // Whole words at once: a load before each store would hide conflicts from the model checker.
+        let start = self.offset + offset;
+        if let Ok(word_bytes) = <[u8; 4]>::try_from(bytes)
+            && let Some(word) = self.memory.word(start)
+        {
+            word.store(u32::from_le_bytes(word_bytes), Ordering::Relaxed);
+            return true;
+        }
+        for (at, byte) in (start..).zip(bytes) {
             let Some(word) = self.memory.words.get(at / 4) else { return false };
             let mut value = word.load(Ordering::Relaxed).to_le_bytes();
             value[at % 4] = *byte;

@@ -40,6 +40,12 @@ pub mod chunk_flags {
     pub const MASK: u8 = 7;
 }
 
+/// A chunk is refused if its sequence has more later chunks than this.
+///
+/// Chunks come late only when shared memory is scraped, and the largest shared memory (32 MiB, in chunks of 288
+/// bytes) holds fewer. The limit keeps a hostile writer from making each insertion move a list of millions.
+const MAX_LATER_CHUNKS: usize = 128 * 1024;
+
 /// A chunk whose fragments were found, and what is to be stored of it.
 struct Accepted<'a> {
     id: u32,
@@ -136,6 +142,10 @@ impl TraceBuffer {
             already_consumed = last.payload_size;
         }
         match sequence.place_of(chunk.id) {
+            Place::Before(index) if sequence.len() - index > MAX_LATER_CHUNKS => {
+                self.stats.abi_violations += 1;
+                Admission::Done
+            }
             Place::Before(_) => Admission::Place { already_consumed },
             Place::Taken(index) => self.commit_again(slot, index, chunk),
         }

@@ -159,3 +159,14 @@ fn late_chunks_and_patches_for_missing_ones_cost_little_in_a_long_sequence() {
     }
     assert_eq!(buffer.stats().chunks_committed_out_of_order, u64::from(CHUNKS) - 1);
 }
+
+#[test]
+fn chunks_that_are_late_by_more_than_shared_memory_can_hold_are_refused() {
+    const LATER: u32 = 128 * 1024;
+    let mut buffer = ring(4 << 20);
+    (1..=LATER).for_each(|chunk_id| copy(&mut buffer, 1, chunk_id + 1, 0, b""));
+    copy(&mut buffer, 1, 1, 0, b"");
+    assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (u64::from(LATER) + 1, 0));
+    copy(&mut buffer, 1, 0, 0, b"");
+    assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (u64::from(LATER) + 1, 1));
+}

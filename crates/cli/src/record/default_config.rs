@@ -22,6 +22,8 @@ pub(crate) const DEFAULT_KERNEL_BUFFER_KB: u32 = 8 << 10;
 const DRAIN_PERIOD_MS: u32 = 100;
 /// Often enough that `kill -9` costs a second at most.
 const FILE_WRITE_PERIOD_MS: u32 = 1_000;
+/// What the service does anyway at this write period; readers of traces warn if the config does not say so.
+const FLUSH_PERIOD_MS: u32 = 5_000;
 const COUNTERS_PERIOD_MS: u32 = 1_000;
 
 const EVENTS_BUFFER: u32 = 0;
@@ -73,6 +75,7 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
         duration_ms: settings.duration.map(|d| u32::try_from(d.as_millis()).unwrap_or(u32::MAX)),
         write_into_file: Some(true),
         file_write_period_ms: Some(FILE_WRITE_PERIOD_MS),
+        flush_period_ms: Some(FLUSH_PERIOD_MS),
         ..TraceConfig::default()
     }
 }

@@ -1,5 +1,6 @@
 //! The recording itself: start, watch, stop, read back, sum up.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -74,10 +75,10 @@ impl Recording<'_> {
     pub(crate) fn run(mut self, service: &mut Service) -> Result<ExitCode> {
         let target = self.output.target_path().map(PathBuf::from);
         let counted = self.reads_file() || !self.plan.write_into_file;
-        self.enable(&mut service.consumer)?;
+        let early = self.enable(&mut service.consumer)?;
         self.say_start();
         let mut state = State::new(self.plan.duration, self.args.quiet);
-        let outcome = self.watch(service, &mut state);
+        let outcome = self.watch(service, &mut state, early);
         state.progress.finish();
         // Nothing is left to be cleaned up but files.
         self.signals.make_deadly();
@@ -91,7 +92,8 @@ impl Recording<'_> {
         Self::exit_code(state)
     }
 
-    fn enable(&mut self, consumer: &mut Consumer) -> Result<()> {
+    /// Starts, or says why the service refuses. What else has happened meanwhile is returned.
+    fn enable(&mut self, consumer: &mut Consumer) -> Result<VecDeque<Event>> {
         // The file is ours: the service would refuse to overwrite, and could not rename.
         self.config.remove(trace_config::OUTPUT_PATH);
         let file = match self.plan.write_into_file {
@@ -101,10 +103,19 @@ impl Recording<'_> {
         consumer.observe(Observe::ALL_DATA_SOURCES_STARTED)?;
         let deferred = self.config.decoded().deferred_start();
         consumer.enable_tracing(std::mem::take(&mut self.config).into_vec(), file)?;
+        // A refusal comes before the answer to whatever is asked next.
+        let _ = consumer.stats();
+        let mut early: VecDeque<Event> = std::iter::from_fn(|| consumer.next_event()).collect();
+        early.retain(|event| !matches!(event, Event::Answer { .. }));
+        for event in &early {
+            if let Event::TracingDisabled { error: Some(error) } = event {
+                return Err(refused(error));
+            }
+        }
         if deferred {
             consumer.start_tracing()?;
         }
-        Ok(())
+        Ok(early)
     }
 
     fn say_start(&self) {
@@ -121,10 +132,12 @@ impl Recording<'_> {
     }
 
     /// Until tracing has ended.
-    fn watch(&mut self, service: &mut Service, state: &mut State) -> Result<()> {
+    fn watch(&mut self, service: &mut Service, state: &mut State, mut early: VecDeque<Event>) -> Result<()> {
         let started = Instant::now();
         loop {
-            let wake = wake::wait(&mut service.consumer, &mut self.signals, Instant::now() + REFRESH);
+            let wake = early.pop_front().map(Wake::Service).unwrap_or_else(|| {
+                wake::wait(&mut service.consumer, &mut self.signals, Instant::now() + REFRESH)
+            });
             match wake {
                 Wake::Service(Event::TracingDisabled { error: None }) => return Ok(()),
                 Wake::Service(Event::TracingDisabled { error: Some(error) }) => return Err(refused(&error)),

@@ -45,6 +45,16 @@ impl<'s, S: Sink> Message<'s, S> {
     /// Writes an unsigned integer or an enum's value (`uint32`, `uint64`, `enum`).
     #[inline(always)]
     pub fn varint(&mut self, field: u32, value: u64) {
+        if value < 0x80 {
+            self.small(field, WireType::Varint, u128::from(value), 1);
+        } else {
+            self.long_varint(field, value);
+        }
+    }
+
+    /// Apart from [`varint`](Self::varint), to keep trace points small.
+    #[inline(never)]
+    fn long_varint(&mut self, field: u32, value: u64) {
         let (word, len) = varint::word(value);
         self.small(field, WireType::Varint, word, len);
     }
@@ -94,8 +104,7 @@ impl<'s, S: Sink> Message<'s, S> {
     /// Writes bytes, or an already encoded nested message.
     #[inline(always)]
     pub fn bytes(&mut self, field: u32, value: &[u8]) {
-        let (word, len) = varint::word(value.len() as u64);
-        self.small(field, WireType::Bytes, word, len);
+        self.len_prefix(field, value.len());
         self.sink.write(value);
     }
 
@@ -121,8 +130,7 @@ impl<'s, S: Sink> Message<'s, S> {
         if size == 0 {
             return;
         }
-        let (word, len) = varint::word(size as u64);
-        self.small(field, WireType::Bytes, word, len);
+        self.len_prefix(field, size);
         for value in values {
             let (word, len) = varint::word(value);
             self.sink.write_small(word.to_le_bytes(), len);
@@ -161,6 +169,21 @@ impl<'s, S: Sink> Message<'s, S> {
     pub fn forget(mut self) {
         self.slot = None;
         drop(self);
+    }
+
+    #[inline(always)]
+    fn len_prefix(&mut self, field: u32, len: usize) {
+        if len < 0x80 {
+            self.small(field, WireType::Bytes, len as u128, 1);
+        } else {
+            self.long_len_prefix(field, len);
+        }
+    }
+
+    #[inline(never)]
+    fn long_len_prefix(&mut self, field: u32, len: usize) {
+        let (word, word_len) = varint::word(len as u64);
+        self.small(field, WireType::Bytes, word, word_len);
     }
 
     /// Writes a tag and a value of up to ten bytes as one piece.

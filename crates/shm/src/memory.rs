@@ -282,13 +282,13 @@ impl Piece {
 
     /// Stores all of `bytes` at `offset` at once; `false`, and nothing stored, if they do not fit.
     #[inline(always)]
-    pub(crate) fn store_array<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> bool {
-        if offset > self.len || N > self.len - offset {
+    pub(crate) fn store_small(&mut self, offset: usize, bytes: [u8; 16]) -> bool {
+        if offset.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             return false;
         }
-        // SAFETY: the target range is within the mapping; a byte array needs no alignment.
-        // JUSTIFICATION: one vector store for a small field is what makes trace points cheap.
-        unsafe { self.base.as_ptr().add(offset).cast::<[u8; N]>().write_volatile(bytes) };
+        // SAFETY: the 16 bytes from `offset` are within the mapping.
+        // JUSTIFICATION: two stores for a small field are what makes trace points cheap.
+        unsafe { store_pair(bytes, self.base.as_ptr().add(offset)) };
         true
     }
 
@@ -396,12 +396,34 @@ unsafe fn store_bytes(bytes: &[u8], mut target: *mut u8) {
     // JUSTIFICATION: volatile stores keep the compiler from assuming that nobody else reads the memory.
     unsafe {
         for block in blocks {
-            target.cast::<[u8; 16]>().write_volatile(*block);
+            store_pair(*block, target);
             target = target.add(16);
         }
         for byte in rest {
             target.write_volatile(*byte);
             target = target.add(1);
         }
+    }
+}
+
+/// Eight bytes at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned(u64);
+
+/// Stores 16 bytes into shared memory as two words. As one array they would go through the stack in two pieces and be
+/// loaded as one, which stalls the processor.
+///
+/// # Safety
+///
+/// `target` is writable for 16 bytes, in memory that is not Rust's.
+#[inline(always)]
+unsafe fn store_pair(bytes: [u8; 16], target: *mut u8) {
+    let word = u128::from_le_bytes(bytes);
+    // SAFETY: both words are within the 16 bytes, and `Unaligned` needs no alignment.
+    // JUSTIFICATION: as for `store_bytes`.
+    unsafe {
+        target.cast::<Unaligned>().write_volatile(Unaligned(word as u64));
+        target.add(8).cast::<Unaligned>().write_volatile(Unaligned((word >> 64) as u64));
     }
 }

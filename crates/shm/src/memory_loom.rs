@@ -82,7 +82,7 @@ impl Piece {
         true
     }
 
-    pub(crate) fn store_array<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> bool {
+    pub(crate) fn store_small(&mut self, offset: usize, bytes: [u8; 16]) -> bool {
         self.store(offset, &bytes)
     }
 

@@ -147,8 +147,8 @@ impl ProducerView {
 #[derive(Debug)]
 #[must_use = "a chunk that is not completed is out of use for good"]
 pub struct ChunkWriter {
-    /// The whole chunk, header first.
-    piece: Piece,
+    head: Piece,
+    payload: Piece,
     /// What the header says; we are the only one who changes it.
     header: ChunkHeader,
     place: ChunkPlace,
@@ -158,17 +158,19 @@ pub struct ChunkWriter {
 
 impl ChunkWriter {
     fn label(shared: Arc<Shared>, place: ChunkPlace, new: NewChunk) -> Option<Self> {
-        let piece = shared.pages.memory().piece(place.offset, place.len)?;
+        let memory = shared.pages.memory();
+        let head = memory.piece(place.offset, CHUNK_HEADER_LEN)?;
+        let payload = memory.piece(place.offset + CHUNK_HEADER_LEN, place.len - CHUNK_HEADER_LEN)?;
         let header = ChunkHeader {
             chunk_id: new.chunk_id,
             writer_id: new.writer_id,
             packet_count: 0,
             flags: ChunkFlags::NONE,
         };
-        if let Some(word) = piece.word(0) {
+        if let Some(word) = head.word(0) {
             word.store(new.chunk_id, Ordering::Relaxed);
         }
-        let mut chunk = Self { piece, header, place, shared, done: false };
+        let mut chunk = Self { head, payload, header, place, shared, done: false };
         chunk.publish_header();
         Some(chunk)
     }
@@ -191,20 +193,20 @@ impl ChunkWriter {
     #[inline(always)]
     #[must_use]
     pub const fn capacity(&self) -> usize {
-        self.piece.len() - CHUNK_HEADER_LEN
+        self.payload.len()
     }
 
     /// The bytes of the whole chunk, header included: what it takes of the shared memory.
     #[inline]
     #[must_use]
     pub const fn len_with_header(&self) -> usize {
-        self.piece.len()
+        self.place.len
     }
 
     /// Writes `bytes` at `offset`.
     #[inline]
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) {
-        let stored = self.piece.store(offset.saturating_add(CHUNK_HEADER_LEN), bytes);
+        let stored = self.payload.store(offset, bytes);
         debug_assert!(stored, "{} bytes at {offset} are beyond {}", bytes.len(), self.capacity());
     }
 
@@ -212,15 +214,22 @@ impl ChunkWriter {
     /// after `len` have no meaning.
     #[inline(always)]
     pub fn write_small_at(&mut self, offset: usize, bytes: [u8; SMALL_LEN], len: usize) {
-        if !self.piece.store_array(offset.saturating_add(CHUNK_HEADER_LEN), bytes) {
-            self.write_at(offset, bytes.get(..len).unwrap_or(&bytes));
+        if !self.payload.store_small(offset, bytes) {
+            self.write_end_at(offset, bytes, len);
         }
+    }
+
+    /// The bytes of a small write at the very end of the payload.
+    #[cold]
+    #[inline(never)]
+    fn write_end_at(&mut self, offset: usize, bytes: [u8; SMALL_LEN], len: usize) {
+        self.write_at(offset, bytes.get(..len).unwrap_or(&bytes));
     }
 
     /// Reads back what was written at `offset`.
     #[inline]
     pub fn read_at(&self, offset: usize, target: &mut [u8]) {
-        let loaded = self.piece.load(offset.saturating_add(CHUNK_HEADER_LEN), target);
+        let loaded = self.payload.load(offset, target);
         debug_assert!(loaded, "{} bytes at {offset} are beyond {}", target.len(), self.capacity());
     }
 
@@ -279,7 +288,7 @@ impl ChunkWriter {
 
     #[inline(always)]
     fn publish_header(&mut self) {
-        if let Some(word) = self.piece.word(4) {
+        if let Some(word) = self.head.word(4) {
             word.store(self.header.packets_word(), Ordering::Release);
         }
     }

@@ -2,12 +2,13 @@
 
 #![cfg(feature = "reflect")]
 
-use ferretto_protos::text::{format, parse, parse_trace_config, parse_trace_config_lossy};
+use ferretto_protos::text::{self, parse, parse_trace_config, parse_trace_config_lossy};
 use proptest::prelude::*;
+use prost::Message as _;
 
 /// Parses the text and prints it again.
 fn normal(text: &str) -> String {
-    format("perfetto.protos.TraceConfig", &parse_trace_config(text).unwrap()).unwrap()
+    text::format("perfetto.protos.TraceConfig", &parse_trace_config(text).unwrap()).unwrap()
 }
 
 #[track_caller]
@@ -98,7 +99,7 @@ fn each_mistake_is_told_where_it_is_and_what_was_expected() {
     );
     fails(
         "duration_ms: -1",
-        "1:15: `1` is out of range for `duration_ms`; expected an integer from 0 to 4294967295",
+        "1:14: `-1` is out of range for `duration_ms`; expected an integer from 0 to 4294967295",
     );
     fails(
         "duration_ms: 4294967296",
@@ -146,6 +147,94 @@ fn a_lossy_text_is_read_without_what_is_unknown() {
 }
 
 #[test]
+fn the_nearest_names_are_found_in_every_message_that_a_config_can_hold() {
+    fails(
+        "data_sources { config { name: 'linux.ftrace' ftrace_config { ftrace_event: 'a/b' } } }",
+        "1:62: unknown field `ftrace_event` in FtraceConfig; did you mean `ftrace_events`?",
+    );
+    fails(
+        "data_sources { config { sys_stats_config { stat_counters: STAT_CPU_TIME } } }",
+        "1:59: unknown value `STAT_CPU_TIME` of StatCounters; did you mean `STAT_CPU_TIMES`?",
+    );
+    fails(
+        "builtin_data_sources { primary_trace_clock: BUILTIN_CLOCK_BOOTIME }",
+        "1:45: unknown value `BUILTIN_CLOCK_BOOTIME` of BuiltinClock; did you mean `BUILTIN_CLOCK_BOOTTIME`?",
+    );
+    fails(
+        "data_sources { config { journald_config { severity: 3 } } }",
+        "1:43: unknown field `severity` in SystemdJournaldConfig; it has `min_prio`, `filter_identifiers`, `filter_units`",
+    );
+    fails(
+        "trace_uuid_msb: - 9223372036854775809",
+        "1:17: `-9223372036854775809` is out of range for `trace_uuid_msb`; expected a 64-bit integer",
+    );
+}
+
+#[test]
+fn configs_of_android_and_chromium_are_read_too() {
+    let config = r#"
+        data_sources { config { name: "android.statsd"
+            statsd_tracing_config { push_atom_id: ATOM_SCHEDULED_JOB_STATE_CHANGED raw_push_atom_id: 8 } } }
+        data_sources { config { name: "track_event" chrome_config { client_priority: USER_INITIATED } } }
+        data_sources { config { name: "gpu.counters" gpu_counter_config { counter_period_ns: 1 counter_ids: [1, 2] } } }
+        data_sources { config { name: "android.packages_list" packages_list_config { } } }
+        data_sources { config { process_smaps_config { scope { target_uid { min_uid: 1 max_uid: 2 } } } } }
+        persist_trace_across_reboots: true
+        compression { zstd { level: -3 } }
+        trace_attributes { attribute { key: "a" long_value: 1 } attribute { key: "b" string_value: "c" } }
+    "#;
+    assert_eq!(parse_trace_config(&normal(config)), parse_trace_config(config));
+    assert!(normal(config).contains("push_atom_id: ATOM_SCHEDULED_JOB_STATE_CHANGED"));
+}
+
+#[test]
+fn numbers_are_printed_as_short_as_they_can_be_read_back() {
+    for (text, printed) in [
+        ("1", "1"),
+        ("0.5", "0.5"),
+        ("-2e300", "-2e300"),
+        ("1e-7", "1e-7"),
+        ("inf", "inf"),
+        ("-inf", "-inf"),
+        ("3f", "3"),
+    ] {
+        let config = format!("trigger_config {{ triggers {{ skip_probability: {text} }} }}");
+        assert!(normal(&config).contains(&format!("skip_probability: {printed}\n")), "{}", normal(&config));
+    }
+}
+
+#[test]
+fn fields_that_nobody_has_heard_of_are_printed_by_number() {
+    let unknown = [
+        0xf8, 0x7f, 5, 0xfa, 0x7f, 2, b'h', 0xff, 0xfd, 0x7f, 1, 0, 0, 0, 0xf9, 0x7f, 2, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(
+        text::format("perfetto.protos.TraceUuid", &[&[0x08, 7][..], &unknown].concat()).unwrap(),
+        "msb: 7\n2047: 5\n2047: \"h\\377\"\n2047: 0x00000001\n2047: 0x0000000000000002\n",
+    );
+}
+
+#[test]
+fn a_config_inside_a_packet_is_printed_as_text() {
+    let packet = ferretto_protos::TracePacket {
+        data: Some(ferretto_protos::trace_packet::Data::TraceConfig(
+            parse_trace_config("buffers { size_kb: 4 }").unwrap().into(),
+        )),
+        ..Default::default()
+    };
+    assert_eq!(
+        text::format("perfetto.protos.TracePacket", &packet.encode_to_vec()).unwrap(),
+        "trace_config {\n  buffers {\n    size_kb: 4\n  }\n}\n",
+    );
+}
+
+#[test]
+fn a_text_that_is_too_long_is_refused() {
+    let error = parse_trace_config(&" ".repeat((16 << 20) + 1)).unwrap_err();
+    assert_eq!(error.message, "this text has 16777217 bytes; more than 16777216 are not read");
+}
+
+#[test]
 fn deep_nesting_is_refused() {
     let text = format!("{}{}", "child { ".repeat(100), "}".repeat(100));
     let error = parse_trace_config_lossy(&text).unwrap_err();
@@ -170,6 +259,6 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_printer_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = format("perfetto.protos.TraceConfig", &bytes);
+        let _ = text::format("perfetto.protos.TraceConfig", &bytes);
     }
 }

@@ -13,6 +13,9 @@ use super::{TextError, literal, nearest};
 /// How deep messages may nest. The deepest config of upstream's is under ten; the limit keeps a hostile text off the stack.
 const MAX_DEPTH: usize = 64;
 
+/// Longer texts are no configs: a service takes 128 KiB of the binary form, which is seldom a tenth of the text.
+const MAX_TEXT_BYTES: usize = 16 << 20;
+
 pub(super) struct Parser {
     tokens: Vec<Token>,
     next: usize,
@@ -24,6 +27,11 @@ type Result<T> = std::result::Result<T, TextError>;
 
 impl Parser {
     pub(super) fn new(text: &str, lossy: bool) -> Result<Self> {
+        if text.len() > MAX_TEXT_BYTES {
+            let message =
+                format!("this text has {} bytes; more than {MAX_TEXT_BYTES} are not read", text.len());
+            return Err(Place { line: 1, column: 1 }.error(message));
+        }
         Ok(Self { tokens: tokenize(text)?, next: 0, lossy, dropped: Vec::new() })
     }
 
@@ -201,8 +209,7 @@ impl Parser {
     }
 
     fn enum_value(&mut self, field: &FieldDescriptor, descriptor: &EnumDescriptor) -> Result<Option<i32>> {
-        let negative = self.take_if('-');
-        let token = self.take();
+        let (negative, token) = self.signed();
         let Kind::Word(word) = &token.kind else {
             let found = token.describe();
             return Err(token.place.error(format!(
@@ -214,7 +221,7 @@ impl Parser {
         if let Some(number) = literal::integer(word, negative) {
             return i32::try_from(number)
                 .map(Some)
-                .map_err(|_| out_of_range(&token, field, "a 32-bit enum value"));
+                .map_err(|_| out_of_range(&token, negative, field, "a 32-bit enum value"));
         }
         if let Some(value) = descriptor.get_value_by_name(word) {
             return Ok(Some(value.number()));
@@ -227,10 +234,17 @@ impl Parser {
         Ok(None)
     }
 
-    /// A number or a boolean.
-    fn scalar(&mut self, field: &FieldDescriptor, kind: &FieldKind) -> Result<Value> {
+    /// What may be a number, whether it is negative, and its place with the sign.
+    fn signed(&mut self) -> (bool, Token) {
+        let sign = self.peek().place;
         let negative = self.take_if('-');
         let token = self.take();
+        (negative, Token { place: sign, ..token })
+    }
+
+    /// A number or a boolean.
+    fn scalar(&mut self, field: &FieldDescriptor, kind: &FieldKind) -> Result<Value> {
+        let (negative, token) = self.signed();
         let expected = expectation(kind);
         let Kind::Word(word) = &token.kind else {
             let found = token.describe();
@@ -238,10 +252,12 @@ impl Parser {
                 .place
                 .error(format!("expected {expected} for `{}`, found {found}", field.name())));
         };
-        let wrong =
-            || token.place.error(format!("expected {expected} for `{}`, found `{word}`", field.name()));
+        let wrong = || {
+            let sign = if negative { "-" } else { "" };
+            token.place.error(format!("expected {expected} for `{}`, found `{sign}{word}`", field.name()))
+        };
         let integer = || literal::integer(word, negative).ok_or_else(wrong);
-        let range = || out_of_range(&token, field, expected);
+        let range = || out_of_range(&token, negative, field, expected);
         Ok(match kind {
             FieldKind::Bool => Value::Bool(literal::boolean(word).filter(|_| !negative).ok_or_else(wrong)?),
             FieldKind::Double => Value::F64(literal::float(word, negative).ok_or_else(wrong)?),
@@ -341,12 +357,10 @@ fn expectation(kind: &FieldKind) -> &'static str {
     }
 }
 
-fn out_of_range(token: &Token, field: &FieldDescriptor, expected: &str) -> TextError {
-    token.place.error(format!(
-        "{} is out of range for `{}`; expected {expected}",
-        token.describe(),
-        field.name()
-    ))
+fn out_of_range(token: &Token, negative: bool, field: &FieldDescriptor, expected: &str) -> TextError {
+    let Kind::Word(word) = &token.kind else { return token.place.error(format!("expected {expected}")) };
+    let sign = if negative { "-" } else { "" };
+    token.place.error(format!("`{sign}{word}` is out of range for `{}`; expected {expected}", field.name()))
 }
 
 fn unknown_field(name: &str, place: Place, descriptor: &MessageDescriptor) -> TextError {

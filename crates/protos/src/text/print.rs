@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use prost_reflect::{DynamicMessage, Kind, Value};
+use prost::encoding::{WireType, decode_key, decode_varint};
+use prost_reflect::{DynamicMessage, Kind, UnknownField, Value};
 
 /// Prints the serialized message `bytes` of the type `full_name` (`perfetto.protos.TraceStats`): one field a line in the order of
-/// their numbers, nested messages indented by two. Fields that the descriptors do not know are left out.
+/// their numbers, nested messages indented by two. Fields that the descriptors do not know come last, by number, as protobuf's own
+/// printers show them; the parser does not take those back.
 ///
 /// # Errors
 /// If the bytes are no such message.
@@ -30,6 +32,31 @@ fn print_message(message: &DynamicMessage, indent: usize, out: &mut String) {
             }
             value => print_field(field.name(), &field.kind(), value, indent, out),
         }
+    }
+    for field in message.unknown_fields() {
+        print_unknown(field, indent, out);
+    }
+}
+
+fn print_unknown(field: &UnknownField, indent: usize, out: &mut String) {
+    let mut tag_and_value = Vec::with_capacity(field.encoded_len());
+    field.encode(&mut tag_and_value);
+    let mut rest = tag_and_value.as_slice();
+    let value = decode_key(&mut rest).ok().and_then(|(_, wire_type)| match wire_type {
+        WireType::Varint => Some(decode_varint(&mut rest).ok()?.to_string()),
+        WireType::ThirtyTwoBit => Some(format!("0x{:08x}", u32::from_le_bytes(rest.try_into().ok()?))),
+        WireType::SixtyFourBit => Some(format!("0x{:016x}", u64::from_le_bytes(rest.try_into().ok()?))),
+        WireType::LengthDelimited => {
+            decode_varint(&mut rest).ok()?;
+            Some(format!("\"{}\"", escaped(rest, false)))
+        }
+        // Groups, which no Perfetto message uses.
+        WireType::StartGroup | WireType::EndGroup => None,
+    });
+    if let Some(value) = value {
+        out.extend(std::iter::repeat_n(' ', indent));
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{}: {value}", field.number());
     }
 }
 
@@ -62,11 +89,16 @@ fn print_scalar(kind: &Kind, value: &Value, out: &mut String) {
         Value::I64(value) => write!(out, "{value}"),
         Value::U32(value) => write!(out, "{value}"),
         Value::U64(value) => write!(out, "{value}"),
-        Value::F32(value) => write!(out, "{value}"),
-        Value::F64(value) => write!(out, "{value}"),
+        Value::F32(value) => out.write_str(whole(&format!("{value:?}"))),
+        Value::F64(value) => out.write_str(whole(&format!("{value:?}"))),
         // Maps are not used by these messages.
         Value::Message(_) | Value::List(_) | Value::Map(_) => Ok(()),
     };
+}
+
+/// Numbers with an exponent where it is shorter, whole ones without a fraction.
+fn whole(number: &str) -> &str {
+    number.strip_suffix(".0").unwrap_or(number)
 }
 
 fn enum_name(kind: &Kind, number: i32) -> Option<String> {

@@ -20,7 +20,7 @@ pub(crate) enum Action {
     },
     Attach(Attach),
     Clone(CloneRequest),
-    Record(Record),
+    Record(Box<Record>),
 }
 
 /// `--attach=KEY [--stop]`.
@@ -459,7 +459,7 @@ impl Raw {
             None if self.light.is_empty() => return Err(NOTHING_TO_RECORD.to_owned()),
             None => ConfigSource::Light(self.light),
         };
-        Ok(Action::Record(Record {
+        Ok(Action::Record(Box::new(Record {
             config,
             out: self.out,
             no_clobber: self.no_clobber,
@@ -468,7 +468,7 @@ impl Raw {
             detach: self.detach,
             attributes: self.attributes,
             statsd: self.statsd,
-        }))
+        })))
     }
 }
 
@@ -505,7 +505,7 @@ mod tests {
 
     fn record(line: &str) -> Record {
         match parse_line(line) {
-            Ok(Action::Record(record)) => record,
+            Ok(Action::Record(record)) => *record,
             other => panic!("{line}: {other:?}"),
         }
     }

@@ -145,11 +145,8 @@ mod tests {
             track_event_descriptor: Some(track_events),
             ..DataSourceDescriptor::default()
         };
-        let source = DataSource {
-            ds_descriptor: Some(descriptor.encode_to_vec().into()),
-            producer_id: Some(7),
-            ..Default::default()
-        };
+        let source =
+            DataSource { ds_descriptor: Some(descriptor.encode_to_vec().into()), producer_id: Some(7) };
         let producer =
             Producer { id: Some(7), name: Some("app".to_owned()), uid: Some(1000), ..Producer::default() };
         let session = TracingSession {

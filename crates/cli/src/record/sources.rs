@@ -83,12 +83,14 @@ pub(crate) fn works(report: &[Availability], name: &str) -> bool {
 /// What the wanted sources cannot record here, as far as `config_text` asks for it.
 pub(crate) fn left_out(report: &[Availability], wanted: &[String], config_text: &str) -> Vec<LeftOut> {
     let wanted = report.iter().filter(|source| wanted.iter().any(|name| name == source.data_source));
-    let limitations = wanted.flat_map(|source| {
-        let concerns =
-            move |limitation: &&Limitation| !source.works || is_asked_for(&limitation.what, config_text);
-        source.limitations.iter().filter(concerns)
-    });
-    limitations.map(LeftOut::of).collect()
+    wanted.flat_map(|source| concerning(source, config_text)).map(LeftOut::of).collect()
+}
+
+/// The limitations that this config meets; all of them if a source is of no use and none explains it.
+fn concerning<'a>(source: &'a Availability, config_text: &str) -> Vec<&'a Limitation> {
+    let asked = |limitation: &&Limitation| is_asked_for(&limitation.what, config_text);
+    let met: Vec<&Limitation> = source.limitations.iter().filter(asked).collect();
+    if met.is_empty() && !source.works { source.limitations.iter().collect() } else { met }
 }
 
 /// Whether the config has one of the fields in the sentence's parentheses; a sentence without any concerns everybody.

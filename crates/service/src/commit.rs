@@ -2,21 +2,13 @@
 
 use ferretto_protos::CommitDataRequest;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_shm::ChunkHeader;
 use ferretto_trace_buffer::{Chunk, ClientIdentity, Patch};
 
 use crate::ids::{BufferId, ProducerId};
 use crate::limits;
 use crate::now::Now;
 use crate::service::Service;
-
-/// What the header of a chunk says; what a producer claims, no more.
-struct Header {
-    chunk_id: u32,
-    writer: u16,
-    packets: u16,
-    flags: u8,
-    complete: bool,
-}
 
 impl Service {
     pub(crate) fn commit_data(&mut self, id: ProducerId, request: &CommitDataRequest, now: &Now) {
@@ -36,21 +28,11 @@ impl Service {
 
     fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) {
         let mut payload = std::mem::take(&mut self.chunk);
-        payload.clear();
         let memory = self.producers.get(&id).and_then(|producer| producer.memory.as_ref());
         let header =
             memory.map(|memory| memory.view.read_complete_chunk(chunk.page(), chunk.chunk(), &mut payload));
         match header {
-            Some(Ok(header)) => {
-                let header = Header {
-                    chunk_id: header.chunk_id,
-                    writer: header.writer_id,
-                    packets: header.packet_count,
-                    flags: header.flags.bits(),
-                    complete: true,
-                };
-                self.store_chunk(id, chunk.target_buffer(), &header, &payload);
-            }
+            Some(Ok(header)) => self.store_chunk(id, chunk.target_buffer(), header, &payload, true),
             Some(Err(error)) => {
                 tracing::debug!(producer = %id, "a chunk that is to be moved cannot be: {error}");
                 self.discard_chunk();
@@ -62,28 +44,37 @@ impl Service {
 
     /// A chunk by value, with its header: from producers that cannot share memory.
     fn move_inline_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove, data: &[u8]) {
-        let header = data.first_chunk::<{ limits::CHUNK_HEADER_BYTES }>();
-        let (Some(header), true) = (header, data.len() <= limits::MAX_INLINE_CHUNK_BYTES) else {
-            return self.discard_chunk();
-        };
-        let header = Header::parse(*header, !chunk.chunk_incomplete());
-        let payload = data.get(limits::CHUNK_HEADER_BYTES..).unwrap_or_default();
-        self.store_chunk(id, chunk.target_buffer(), &header, payload);
+        match ChunkHeader::split_inline(data) {
+            Ok((header, payload)) => {
+                self.store_chunk(id, chunk.target_buffer(), header, payload, !chunk.chunk_incomplete());
+            }
+            Err(error) => {
+                tracing::debug!(producer = %id, "{error}");
+                self.discard_chunk();
+            }
+        }
     }
 
-    fn store_chunk(&mut self, id: ProducerId, buffer: u32, header: &Header, payload: &[u8]) {
-        let Some((buffer, identity)) = self.writable_buffer(id, header.writer, buffer) else {
+    fn store_chunk(
+        &mut self,
+        id: ProducerId,
+        buffer: u32,
+        header: ChunkHeader,
+        payload: &[u8],
+        complete: bool,
+    ) {
+        let Some((buffer, client)) = self.writable_buffer(id, header.writer_id, buffer) else {
             return self.discard_chunk();
         };
         let Some(buffer) = self.buffers.get_mut(&buffer) else { return self.discard_chunk() };
         buffer.copy_chunk(&Chunk {
             producer: ferretto_trace_buffer::ProducerId(id.0),
-            client: identity,
-            writer: header.writer,
+            client,
+            writer: header.writer_id,
             chunk_id: header.chunk_id,
-            num_fragments: header.packets,
-            flags: header.flags,
-            complete: header.complete,
+            num_fragments: header.packet_count,
+            flags: header.flags.bits(),
+            complete,
             payload,
         });
     }
@@ -132,20 +123,5 @@ impl Service {
 
     fn discard_patches(&mut self, count: usize) {
         self.totals.patches_discarded = self.totals.patches_discarded.saturating_add(count as u64);
-    }
-}
-
-impl Header {
-    /// Upstream: shared_memory_abi.h, `ChunkHeader`.
-    fn parse(header: [u8; limits::CHUNK_HEADER_BYTES], complete: bool) -> Self {
-        let [a, b, c, d, writer_low, writer_high, packets_low, packets_high] = header;
-        let packets = u16::from_le_bytes([packets_low, packets_high]);
-        Self {
-            chunk_id: u32::from_le_bytes([a, b, c, d]),
-            writer: u16::from_le_bytes([writer_low, writer_high]),
-            packets: packets & 0x3ff,
-            flags: packets_high >> 2,
-            complete,
-        }
     }
 }

@@ -304,7 +304,7 @@ fn filters(filter: &TraceFilter) -> bool {
 }
 
 fn builtin_of(config: &TraceConfig) -> trace_config::BuiltinDataSource {
-    config.builtin_data_sources.clone().unwrap_or_default()
+    config.builtin_data_sources.unwrap_or_default()
 }
 
 fn check_bugreport_filename(name: &str) -> Result<(), ConfigError> {
@@ -323,7 +323,7 @@ fn check_guardrails(config: &TraceConfig) -> Result<(), ConfigError> {
         return Err(ConfigError::GuardrailDeferredStart);
     }
     let sizes = || config.buffers.iter().map(|buffer| u64::from(buffer.size_kb()));
-    if let Some((index, size_kb)) = sizes().enumerate().find(|(_, size_kb)| size_kb % 4 != 0) {
+    if let Some((index, size_kb)) = sizes().enumerate().find(|(_, size_kb)| !size_kb.is_multiple_of(4)) {
         return Err(ConfigError::GuardrailBufferMultiple { index, size_kb });
     }
     let sum_kb = sizes().sum();
@@ -402,7 +402,7 @@ fn check_tracing_v2(config: &DataSourceConfig) -> Result<(), ConfigError> {
     let Some(options) = &config.experimental_tracing_v2 else {
         return Ok(());
     };
-    let is_chunk_size = |size: u32| (256..=65_536).contains(&size) && size % 4 == 0;
+    let is_chunk_size = |size: u32| (256..=65_536).contains(&size) && size.is_multiple_of(4);
     let problem = if options.use_v2_probability_percent() > 100 {
         "use_v2_probability_percent is above 100"
     } else if !(-1..=100).contains(&options.drain_occupancy_percent()) {

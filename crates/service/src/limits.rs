@@ -86,8 +86,3 @@ pub const DEFAULT_PAGE_SIZE: usize = 4096;
 pub const MAX_SHARED_MEMORY_SIZE: usize = 32 * 1024 * 1024;
 /// Largest page: the trace buffer takes chunks below 64 KiB.
 pub const MAX_PAGE_SIZE: usize = 32 * 1024;
-
-/// Bytes of the header of a chunk, in shared memory and in a chunk sent by value.
-pub const CHUNK_HEADER_BYTES: usize = 8;
-/// Bytes of a chunk sent by value, header included: the ABI holds the size in 16 bits.
-pub const MAX_INLINE_CHUNK_BYTES: usize = 65_535;

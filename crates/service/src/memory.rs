@@ -24,7 +24,7 @@ impl MemorySizes {
         self.page >= limits::DEFAULT_PAGE_SIZE
             && self.page.is_power_of_two()
             && self.size >= self.page
-            && self.size % self.page == 0
+            && self.size.is_multiple_of(self.page)
     }
 }
 

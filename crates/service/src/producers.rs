@@ -44,7 +44,6 @@ impl Service {
             using_shmem_provided_by_producer: Some(memory.is_some()),
             direct_smb_patching_supported: Some(true),
             use_shmem_emulation: Some(peer.emulated),
-            ..Default::default()
         };
         let producer = Producer {
             conn: from,

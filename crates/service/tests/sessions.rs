@@ -1,0 +1,684 @@
+//! The life of sessions: who takes part, in which order, and how they end.
+
+mod world;
+
+use ferretto_protos::get_async_command_response::Cmd;
+use ferretto_protos::{self as protos, DataSourceDescriptor};
+use ferretto_service::{ConsumerCall, ProducerCall};
+use prost::Message;
+use world::{World, config, instance, named, only_setup, packet};
+
+fn acknowledging(name: &str) -> DataSourceDescriptor {
+    DataSourceDescriptor {
+        name: Some(name.to_owned()),
+        will_notify_on_start: Some(true),
+        will_notify_on_stop: Some(true),
+        ..Default::default()
+    }
+}
+
+fn started(world: &mut World, conn: ferretto_service::ProducerConn, id: u64) {
+    let request = protos::NotifyDataSourceStartedRequest { data_source_id: Some(id) };
+    world.call(conn, ProducerCall::NotifyDataSourceStarted(request));
+}
+
+fn stopped(world: &mut World, conn: ferretto_service::ProducerConn, id: u64) {
+    let request = protos::NotifyDataSourceStoppedRequest { data_source_id: Some(id) };
+    world.call(conn, ProducerCall::NotifyDataSourceStopped(request));
+}
+
+fn observe(world: &mut World, conn: ferretto_service::ConsumerConn) {
+    let request = protos::ObserveEventsRequest { events_to_observe: vec![1, 2] };
+    world.ask(conn, ConsumerCall::ObserveEvents(request));
+}
+
+/// All events since the last look: changes as `producer/source state`, and whether all started.
+fn observed(world: &mut World, conn: ferretto_service::ConsumerConn) -> (Vec<String>, bool) {
+    let mut changes = Vec::new();
+    let mut all_started = false;
+    let replies = world.consumers.get_mut(&conn).unwrap().replies.remove("ObserveEvents").unwrap_or_default();
+    for body in replies.into_iter().flatten() {
+        let events = protos::ObserveEventsResponse::decode(body).unwrap().events.unwrap_or_default();
+        all_started |= events.all_data_sources_started();
+        changes.extend(events.instance_state_changes.iter().map(|change| {
+            let state = if change.state == Some(2) { "started" } else { "stopped" };
+            format!("{}/{} {state}", change.producer_name(), change.data_source_name())
+        }));
+    }
+    (changes, all_started)
+}
+
+#[test]
+fn a_session_sets_up_and_starts_then_stops_and_answers() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("duration_ms: 1000"));
+    assert_eq!(world.command_names(producer), ["setup_tracing", "setup", "start"]);
+    assert_eq!(world.ended(consumer), None);
+    world.emit(producer, 1, 0, 1, &[&packet("a"), &packet("b")]);
+    world.disable(consumer);
+    assert_eq!(world.command_names(producer), ["stop"]);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+    assert_eq!(world.read_payloads(consumer), ["a", "b"]);
+    assert_eq!(world.read_payloads(consumer), [] as [&str; 0]);
+}
+
+#[test]
+fn the_service_sets_its_fields_and_unknown_fields_survive() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    // A data source config with field 99999, which no schema knows, and fields that are the service's to set.
+    let mut inner = protos::DataSourceConfig {
+        name: Some("data".to_owned()),
+        target_buffer: Some(1),
+        tracing_session_id: Some(77),
+        session_initiator: Some(1),
+        supports_tracing_v2: Some(true),
+        ..Default::default()
+    }
+    .encode_to_vec();
+    prost::encoding::uint64::encode(99_999, &5, &mut inner);
+    let mut raw =
+        world::config_bytes("buffers { size_kb: 64 } buffers { size_kb: 64 } duration_ms: 5000").to_vec();
+    let mut source = Vec::new();
+    prost::encoding::bytes::encode(1, &inner, &mut source);
+    prost::encoding::bytes::encode(2, &source, &mut raw);
+    let consumer = world.consumer(1000);
+    world.enable_raw(consumer, raw.into(), None);
+    let commands = world.commands(producer);
+    let (_, config) = only_setup(&commands);
+    assert_eq!(config.target_buffer, Some(2));
+    assert_eq!(config.tracing_session_id, Some(1));
+    assert_eq!(config.session_initiator, Some(0));
+    assert_eq!(config.trace_duration_ms, Some(5000));
+    assert_eq!(config.stop_timeout_ms, Some(5000));
+    assert_eq!(config.supports_tracing_v2, Some(false));
+    let Some(Cmd::StartDataSource(start)) = commands.last() else { panic!("{commands:?}") };
+    let mut unknown = Vec::new();
+    prost::encoding::uint64::encode(99_999, &5, &mut unknown);
+    let sent = start.config.clone().unwrap();
+    assert!(sent.windows(unknown.len()).any(|bytes| bytes == unknown));
+}
+
+#[test]
+fn producer_filters_match_names_exactly_and_patterns_in_full() {
+    let cases = [
+        ("producer_name_filter: \"p1\"", vec!["p1"]),
+        ("producer_name_filter: \"p\"", vec![]),
+        ("producer_name_regex_filter: \"p[12]\"", vec!["p1", "p2"]),
+        ("producer_name_regex_filter: \"p\"", vec![]),
+        ("producer_name_regex_filter: \"p1|x\"", vec!["p1"]),
+        ("producer_name_filter: \"q\" producer_name_regex_filter: \".2\"", vec!["p2", "q"]),
+        ("machine_name_filter: \"host\"", vec!["p1", "p2", "q"]),
+        ("machine_name_filter: \"Linux\"", vec!["p1", "p2", "q"]),
+        ("machine_name_filter: \"guest\"", vec![]),
+    ];
+    for (filter, expected) in cases {
+        let mut world = World::default();
+        let producers: Vec<_> = ["p1", "p2", "q"].map(|name| (name, world.producer(name))).into();
+        for (_, producer) in &producers {
+            world.register(*producer, "data");
+        }
+        let consumer = world.consumer(1000);
+        world.enable(
+            consumer,
+            &format!("buffers {{ size_kb: 4 }} data_sources {{ config {{ name: \"data\" }} {filter} }}"),
+        );
+        let mut matched = Vec::new();
+        for (name, producer) in &producers {
+            if !world.command_names(*producer).is_empty() {
+                matched.push(*name);
+            }
+        }
+        assert_eq!(matched, expected, "{filter}");
+    }
+}
+
+#[test]
+fn change_trace_config_lets_more_producers_in_and_none_out() {
+    let mut world = World::default();
+    let (p1, p2) = (world.producer("p1"), world.producer("p2"));
+    world.register(p1, "data");
+    world.register(p2, "data");
+    let consumer = world.consumer(1000);
+    let text = |name: &str| {
+        format!(
+            "buffers {{ size_kb: 4 }} data_sources {{ config {{ name: \"data\" }} producer_name_filter: \"{name}\" }}"
+        )
+    };
+    world.enable(consumer, &text("p1"));
+    assert_eq!(world.command_names(p1), ["setup_tracing", "setup", "start"]);
+    assert_eq!(world.command_names(p2), [""; 0]);
+    let request = protos::ChangeTraceConfigRequest { trace_config: Some(world::config_bytes(&text("p2"))) };
+    world.ask(consumer, ConsumerCall::ChangeTraceConfig(request));
+    assert_eq!(world.command_names(p1), [""; 0]);
+    assert_eq!(world.command_names(p2), ["setup_tracing", "setup", "start"]);
+}
+
+#[test]
+fn late_producers_join() {
+    for (deferred, expected) in
+        [(false, vec!["setup_tracing", "setup", "start"]), (true, vec!["setup_tracing", "setup"])]
+    {
+        let mut world = World::default();
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config(&format!("deferred_start: {deferred}")));
+        let producer = world.producer("late");
+        world.register(producer, "other");
+        assert_eq!(world.command_names(producer), [""; 0]);
+        world.register(producer, "data");
+        assert_eq!(world.command_names(producer), expected);
+        world.disable(consumer);
+        world.register(producer, "data");
+        assert_eq!(world.command_names(producer), ["stop"]);
+    }
+}
+
+#[test]
+fn deferred_start_waits_for_start_tracing() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("deferred_start: true duration_ms: 100"));
+    assert_eq!(world.command_names(producer), ["setup_tracing", "setup"]);
+    world.advance_ms(1000);
+    assert_eq!(world.ended(consumer), None);
+    world.ask(consumer, ConsumerCall::StartTracing(Default::default()));
+    assert_eq!(world.command_names(producer), ["start"]);
+    world.advance_ms(100);
+    world.acknowledge_flushes(producer);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+}
+
+#[test]
+fn the_end_waits_for_stop_acknowledgements_or_their_time_out() {
+    for acknowledges in [true, false] {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register_as(producer, acknowledging("data"));
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config("data_source_stop_timeout_ms: 700"));
+        let (id, _) = only_setup(&world.commands(producer));
+        started(&mut world, producer, id);
+        world.disable(consumer);
+        assert_eq!(world.ended(consumer), None);
+        if acknowledges {
+            stopped(&mut world, producer, id + 100);
+            assert_eq!(world.ended(consumer), None, "somebody else's acknowledgement");
+            stopped(&mut world, producer, id);
+        } else {
+            world.advance_ms(699);
+            assert_eq!(world.ended(consumer), None);
+            world.advance_ms(1);
+        }
+        assert_eq!(world.ended(consumer).as_deref(), Some(""));
+    }
+}
+
+#[test]
+fn a_producer_that_dies_does_not_hold_up_the_end() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register_as(producer, acknowledging("data"));
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    world.disable(consumer);
+    assert_eq!(world.ended(consumer), None);
+    world.disconnect(producer);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+}
+
+#[test]
+fn a_duration_ends_with_a_flush() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("duration_ms: 500"));
+    world.commands(producer);
+    world.advance_ms(500);
+    let commands = world.commands(producer);
+    let [Cmd::Flush(flush)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(flush.flags(), 0x12, "trace stop, by the service");
+    world.emit(producer, 1, 0, 1, &[&packet("last words")]);
+    world.acknowledge_flush(producer, flush.request_id());
+    assert_eq!(world.command_names(producer), ["stop"]);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+    assert_eq!(world.read_payloads(consumer), ["last words"]);
+    let stats = world.stats(consumer);
+    assert_eq!(stats.final_flush_outcome(), protos::trace_stats::FinalFlushOutcome::FinalFlushSucceeded);
+}
+
+#[test]
+fn all_data_sources_started_is_told_once_all_have() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register_as(producer, acknowledging("data"));
+    world.register(producer, "quick");
+    let consumer = world.consumer(1000);
+    observe(&mut world, consumer);
+    world.enable(consumer, &config("data_sources { config { name: \"quick\" } }"));
+    assert_eq!(observed(&mut world, consumer), (vec!["p/quick started".to_owned()], false));
+    let setup = world.commands(producer);
+    let (id, _) = instance(setup.iter().find(|command| matches!(command, Cmd::SetupDataSource(_))).unwrap());
+    started(&mut world, producer, id);
+    assert_eq!(observed(&mut world, consumer), (vec!["p/data started".to_owned()], true));
+    started(&mut world, producer, id);
+    assert_eq!(observed(&mut world, consumer), (vec![], false));
+}
+
+#[test]
+fn who_observes_late_hears_what_happened() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    observe(&mut world, consumer);
+    assert_eq!(observed(&mut world, consumer), (vec!["p/data started".to_owned()], true));
+    world.call(
+        producer,
+        ProducerCall::UnregisterDataSource(protos::UnregisterDataSourceRequest {
+            data_source_name: Some("data".to_owned()),
+        }),
+    );
+    assert_eq!(observed(&mut world, consumer), (vec!["p/data stopped".to_owned()], false));
+}
+
+#[test]
+fn a_session_without_matches_has_all_started() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    observe(&mut world, consumer);
+    world.enable(consumer, &config(""));
+    assert_eq!(observed(&mut world, consumer), (vec![], true));
+}
+
+#[test]
+fn slow_data_sources_are_named_in_the_trace() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register_as(producer, acknowledging("data"));
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    world.advance_ms(20_000);
+    let events = world.read(consumer).into_iter().filter_map(|packet| match packet.data {
+        Some(protos::trace_packet::Data::ServiceEvent(event)) => event.event_type,
+        _ => None,
+    });
+    let slow = events.filter_map(|event| match event {
+        protos::tracing_service_event::EventType::SlowStartingDataSources(slow) => Some(slow),
+        _ => None,
+    });
+    let slow: Vec<_> = slow.flat_map(|slow| slow.data_source).collect();
+    assert_eq!(slow.len(), 1);
+    assert_eq!((slow[0].producer_name(), slow[0].data_source_name()), ("p", "data"));
+}
+
+#[test]
+fn incremental_state_is_cleared_periodically_where_it_is_handled() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "other");
+    world.register_as(
+        producer,
+        DataSourceDescriptor {
+            name: Some("data".to_owned()),
+            handles_incremental_state_clear: Some(true),
+            ..Default::default()
+        },
+    );
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        &config(
+            "data_sources { config { name: \"other\" } } incremental_state_config { clear_period_ms: 100 }",
+        ),
+    );
+    let commands = world.commands(producer);
+    let (id, _) = instance(
+        commands
+            .iter()
+            .find(|command| {
+                matches!(command, Cmd::SetupDataSource(_)) && instance(command).1.name() == "data"
+            })
+            .unwrap(),
+    );
+    world.advance_ms(350);
+    let clears = world.commands(producer);
+    assert!(clears.len() >= 3, "{clears:?}");
+    for clear in clears {
+        let Cmd::ClearIncrementalState(clear) = clear else { panic!("{clear:?}") };
+        assert_eq!(clear.data_source_ids, [id]);
+    }
+}
+
+#[test]
+fn a_consumer_that_hangs_up_takes_its_session_along() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    world.commands(producer);
+    world.hang_up(consumer);
+    assert_eq!(world.command_names(producer), ["stop"]);
+    assert_eq!(world.service.session_count(), 0);
+}
+
+#[test]
+fn a_detached_session_waits_for_its_user() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    world.enable_into(consumer, &config("write_into_file: true"), ferretto_service::FileHandle(1));
+    let detach = |key: &str| ConsumerCall::Detach(protos::DetachRequest { key: Some(key.to_owned()) });
+    let attach = |key: &str| ConsumerCall::Attach(protos::AttachRequest { key: Some(key.to_owned()) });
+    world.ask(consumer, detach("key"));
+    assert!(world.reply(consumer, "Detach").unwrap().is_some());
+    world.hang_up(consumer);
+    assert_eq!(world.service.session_count(), 1);
+
+    let stranger = world.consumer(1001);
+    world.ask(stranger, attach("key"));
+    assert_eq!(world.reply(stranger, "Attach"), Some(None));
+    let again = world.consumer(1000);
+    world.ask(again, attach("other key"));
+    assert_eq!(world.reply(again, "Attach"), Some(None));
+    world.ask(again, attach("key"));
+    let response: protos::AttachResponse = world.answer(again, "Attach");
+    assert!(!response.trace_config.unwrap().is_empty());
+    let wait = protos::EnableTracingRequest { attach_notification_only: Some(true), ..Default::default() };
+    world.ask(again, ConsumerCall::EnableTracing(wait));
+    assert_eq!(world.ended(again), None);
+    world.disable(again);
+    assert_eq!(world.ended(again).as_deref(), Some(""));
+}
+
+#[test]
+fn a_detached_session_without_file_is_freed_at_its_end() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("duration_ms: 100"));
+    world.ask(consumer, ConsumerCall::Detach(protos::DetachRequest { key: Some("k".to_owned()) }));
+    world.hang_up(consumer);
+    world.advance_ms(100);
+    assert_eq!(world.service.session_count(), 0);
+}
+
+#[test]
+fn refused_configs_say_why() {
+    let with_source = "buffers { size_kb: 4 name: \"a\" } data_sources { config { name: \"data\"";
+    let cases = [
+        ("buffers { size_kb: 0 }".to_owned(), "buffers[0].size_kb is 0"),
+        ("buffers { size_kb: 4194304 }".to_owned(), "buffers[0].size_kb is 4194304"),
+        ("duration_ms: 604800001".to_owned(), "duration_ms is 604800001"),
+        (
+            "buffers { name: \"a\" size_kb: 4 } buffers { name: \"a\" size_kb: 4 }".to_owned(),
+            "two buffers are named \"a\"",
+        ),
+        (format!("{with_source} target_buffer: 1 }} }}"), "wants target_buffer 1"),
+        (format!("{with_source} target_buffer_name: \"b\" }} }}"), "no buffer of the config has this name"),
+        (format!("{with_source} }} producer_name_regex_filter: \"(\" }}"), "no valid regular expression"),
+        (
+            "trigger_config { trigger_mode: START_TRACING trigger_timeout_ms: 1 }".to_owned(),
+            "trigger_config is not supported",
+        ),
+        ("trace_filter { bytecode: \"abc\" }".to_owned(), "trace_filter is not supported"),
+        ("write_into_file: true".to_owned(), "got neither"),
+        ("output_path: \"/x\"".to_owned(), "write_into_file: true"),
+        ("write_into_file: true output_path: \"/missing/x\"".to_owned(), "no such directory"),
+        ("bugreport_filename: \"a/b\"".to_owned(), "bugreport_filename"),
+        ("enable_extra_guardrails: true deferred_start: true".to_owned(), "deferred_start"),
+        ("enable_extra_guardrails: true buffers { size_kb: 5 }".to_owned(), "multiples of 4"),
+        ("enable_extra_guardrails: true buffers { size_kb: 200000 }".to_owned(), "200000 KiB"),
+        ("enable_extra_guardrails: true duration_ms: 86400001".to_owned(), "86400000 ms"),
+        ("exclusive_prio: 1".to_owned(), "root"),
+        ("buffers { size_kb: 4 } ".repeat(129), "129 buffers"),
+    ];
+    for (text, expected) in cases {
+        let mut world = World::default();
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &text);
+        let error = world.ended(consumer).unwrap_or_else(|| panic!("accepted: {text}"));
+        assert!(error.contains(expected), "{text:.100}: {error:?} lacks {expected:?}");
+        assert_eq!(world.service.session_count(), 0);
+        // The consumer can try again.
+        world.enable(consumer, &config(""));
+        assert_eq!(world.ended(consumer), None);
+    }
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    world.enable_raw(consumer, bytes::Bytes::from_static(&[0xff; 9]), None);
+    assert!(world.ended(consumer).unwrap().contains("no valid protobuf"));
+}
+
+#[test]
+fn configs_for_other_systems_are_accepted() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        &config("statsd_metadata { triggering_config_id: 1 } notify_traceur: true compression_type: COMPRESSION_TYPE_DEFLATE"),
+    );
+    assert_eq!(world.ended(consumer), None);
+}
+
+#[test]
+fn limits_of_sessions_names_and_semaphores_hold() {
+    let mut world = World::default();
+    let named = config("unique_session_name: \"n\"");
+    let (a, b) = (world.consumer(1), world.consumer(2));
+    world.enable(a, &named);
+    world.enable(b, &named);
+    assert!(world.ended(b).unwrap().contains("unique_session_name"));
+    world.enable(a, &named);
+    assert!(world.ended(a).unwrap().contains("already"));
+    world.free(a);
+    world.enable(b, &named);
+    assert_eq!(world.ended(b), None);
+    world.free(b);
+
+    let semaphore =
+        |max: u32| config(&format!("session_semaphores {{ name: \"s\" max_other_session_count: {max} }}"));
+    world.enable(a, &semaphore(1));
+    world.enable(b, &semaphore(0));
+    assert!(world.ended(b).unwrap().contains("semaphore"));
+    world.enable(b, &semaphore(1));
+    assert_eq!(world.ended(b), None);
+    let c = world.consumer(3);
+    world.enable(c, &semaphore(5));
+    assert!(world.ended(c).unwrap().contains("semaphore"));
+    for consumer in [a, b] {
+        world.free(consumer);
+    }
+
+    for uid in 10..13 {
+        for _ in 0..5 {
+            let consumer = world.consumer(uid);
+            world.enable(consumer, &config(""));
+            assert_eq!(world.ended(consumer), None);
+        }
+    }
+    let sixth = world.consumer(10);
+    world.enable(sixth, &config(""));
+    assert!(world.ended(sixth).unwrap().contains("user 10"));
+    let sixteenth = world.consumer(99);
+    world.enable(sixteenth, &config(""));
+    assert!(world.ended(sixteenth).unwrap().contains("15 concurrent"));
+}
+
+#[test]
+fn an_exclusive_session_ends_others_and_keeps_new_ones_out() {
+    let mut world = World::default();
+    let (user, root) = (world.consumer(1000), world.consumer(0));
+    world.enable(user, &config(""));
+    world.enable(root, &config("exclusive_prio: 2"));
+    assert!(world.ended(user).unwrap().contains("exclusive_prio 2"));
+    assert_eq!(world.ended(root), None);
+    world.free(user);
+    world.enable(user, &config(""));
+    assert!(world.ended(user).unwrap().contains("exclusive"));
+}
+
+#[test]
+fn traces_with_guardrails_keep_their_distance() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    let text = config("enable_extra_guardrails: true unique_session_name: \"n\" duration_ms: 10");
+    world.enable(consumer, &text);
+    assert_eq!(world.ended(consumer), None);
+    world.free(consumer);
+    world.enable(consumer, &text);
+    assert!(world.ended(consumer).unwrap().contains("less than 300 s ago"));
+    world.advance_ms(300_000);
+    world.enable(consumer, &text);
+    assert_eq!(world.ended(consumer), None);
+}
+
+#[test]
+fn lock_down_keeps_other_users_producers_out() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("lockdown_mode: LOCKDOWN_SET"));
+    let stranger = world.producer("p");
+    assert!(world.producers[&stranger].response.is_none());
+    let own = world.introduce(&world::Introduction { uid: 7, ..named("own") });
+    assert!(world.producers[&own].response.is_some());
+    world.free(consumer);
+    world.enable(consumer, &config("lockdown_mode: LOCKDOWN_CLEAR"));
+    let stranger = world.producer("p");
+    assert!(world.producers[&stranger].response.is_some());
+}
+
+#[test]
+fn memory_is_chosen_by_config_then_hint_then_default() {
+    const KB: usize = 1024;
+    let cases = [
+        ("", 0, 0, (256 * KB, 4 * KB)),
+        ("", 512, 16, (512 * KB, 16 * KB)),
+        (
+            "producers { producer_name: \"p\" shm_size_kb: 1024 page_size_kb: 8 }",
+            512,
+            16,
+            (1024 * KB, 8 * KB),
+        ),
+        (
+            "producers { producer_name: \"q\" shm_size_kb: 1024 page_size_kb: 8 }",
+            512,
+            16,
+            (512 * KB, 16 * KB),
+        ),
+        ("producers { producer_name: \"p\" shm_size_kb: 1024 }", 0, 32, (1024 * KB, 32 * KB)),
+        ("producers { producer_name: \"p\" shm_size_kb: 10 page_size_kb: 3 }", 0, 0, (256 * KB, 4 * KB)),
+    ];
+    for (more, size_kb, page_kb, expected) in cases {
+        let mut world = World::default();
+        let producer = world.introduce(&world::Introduction {
+            size_hint: size_kb * 1024,
+            page_hint: page_kb * 1024,
+            ..named("p")
+        });
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config(more));
+        let found = &world.producers[&producer];
+        assert_eq!((found.memory.as_ref().unwrap().len(), found.page_size), expected, "{more}");
+    }
+}
+
+#[test]
+fn memory_that_a_producer_brings_is_used_if_it_fits_the_rules() {
+    const KB: usize = 1024;
+    for (len, page, used) in
+        [(512 * KB, 8 * KB, true), (512 * KB, 64 * KB, false), (12 * KB, 8 * KB, false), (512 * KB, 0, false)]
+    {
+        let mut world = World::default();
+        let producer = world.introduce(&world::Introduction {
+            provides: Some(len),
+            page_hint: page as u32,
+            ..named("p")
+        });
+        let response = world.producers[&producer].response.clone().unwrap();
+        assert_eq!(response.using_shmem_provided_by_producer(), used, "{len} {page}");
+        assert_eq!(world.command_names(producer).len(), usize::from(used), "confirmed at once");
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config(""));
+        world.emit(producer, 1, 0, 1, &[&packet("x")]);
+        assert_eq!(world.read_payloads(consumer), ["x"]);
+    }
+}
+
+#[test]
+fn a_second_introduction_is_rejected_and_calls_before_the_first_too() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.call(producer, ProducerCall::InitializeConnection(Default::default()));
+    assert_eq!(world.producers[&producer].last_reply, Some(None));
+    let silent = ferretto_service::ProducerConn(9999);
+    world.producers.insert(silent, Default::default());
+    world.service.handle_producer_connected(silent, Default::default());
+    for call in [
+        ProducerCall::Sync(Default::default()),
+        ProducerCall::CommitData(Default::default()),
+        ProducerCall::GetAsyncCommand(Default::default()),
+    ] {
+        world.call(silent, call);
+        assert_eq!(world.producers[&silent].last_reply, Some(None));
+    }
+}
+
+#[test]
+fn the_service_state_lists_producers_sources_and_own_sessions() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    for index in 0..3000 {
+        world.register(producer, &format!("{index:0>100}"));
+    }
+    let (mine, other) = (world.consumer(1000), world.consumer(1001));
+    world.enable(other, &config(""));
+    world.enable(mine, &config("unique_session_name: \"mine\""));
+    world.ask(mine, ConsumerCall::QueryServiceState(Default::default()));
+    let replies = world.consumers.get_mut(&mine).unwrap().replies.remove("QueryServiceState").unwrap();
+    assert!(replies.len() > 1, "it takes several frames");
+    let merged =
+        replies.into_iter().map(|body| protos::QueryServiceStateResponse::decode(body.unwrap()).unwrap());
+    let states: Vec<_> = merged.map(|response| response.service_state.unwrap()).collect();
+    let sources: usize = states.iter().map(|state| state.data_sources.len()).sum();
+    assert_eq!(sources, ferretto_service::limits::MAX_DATA_SOURCES_PER_PRODUCER);
+    let sessions = &states[0].tracing_sessions;
+    assert_eq!(sessions.len(), 1, "another user's session is not shown");
+    assert_eq!((sessions[0].unique_session_name(), sessions[0].state()), ("mine", "STARTED"));
+    assert_eq!(states[0].num_sessions, Some(2));
+}
+
+#[test]
+fn every_consumer_method_answers_without_a_session() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    let calls = [
+        ConsumerCall::DisableTracing(Default::default()),
+        ConsumerCall::ReadBuffers(Default::default()),
+        ConsumerCall::FreeBuffers(Default::default()),
+        ConsumerCall::Flush(Default::default()),
+        ConsumerCall::StartTracing(Default::default()),
+        ConsumerCall::ChangeTraceConfig(Default::default()),
+        ConsumerCall::Detach(Default::default()),
+        ConsumerCall::Attach(Default::default()),
+        ConsumerCall::GetTraceStats(Default::default()),
+        ConsumerCall::ObserveEvents(Default::default()),
+        ConsumerCall::QueryServiceState(Default::default()),
+        ConsumerCall::QueryCapabilities(Default::default()),
+        ConsumerCall::SaveTraceForBugreport(Default::default()),
+        ConsumerCall::CloneSession(Default::default()),
+    ];
+    for call in calls {
+        let method = call.method();
+        world.ask(consumer, call);
+        assert!(world.reply(consumer, method).is_some(), "{method} was not answered");
+    }
+}

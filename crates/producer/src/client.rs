@@ -334,7 +334,7 @@ impl ProducerClient {
             arbiter.commit_if_due(Instant::now());
         }
         connection.link().lock().flush()?;
-        Ok(())
+        if connection.link().is_overrun() { Err(ConnectionLost::Overrun) } else { Ok(()) }
     }
 }
 

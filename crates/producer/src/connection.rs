@@ -53,6 +53,8 @@ pub(crate) enum ConnectionLost {
     PageSize { kib: u32, source: ferretto_shm::PageSizeError },
     #[error("the shared memory cannot be used: {0}")]
     View(#[from] ferretto_shm::ViewError),
+    #[error("the service does not read what this producer sends")]
+    Overrun,
     #[error("the service set tracing up without shared memory")]
     NoSharedMemory,
 }

@@ -1,9 +1,11 @@
 //! The connection, shared by the client's thread and by writers that must send commits at once.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_ipc::client::RequestId;
+use ferretto_ipc::QueueError;
+use ferretto_ipc::client::{InvokeError, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
 use prost::Message;
 
@@ -11,25 +13,38 @@ use prost::Message;
 #[derive(Debug)]
 pub(crate) struct SharedLink {
     link: Mutex<ClientLink>,
+    /// The service reads nothing, and a call was not made for want of room: what it would say is lost.
+    is_overrun: AtomicBool,
 }
 
 impl SharedLink {
     pub(crate) fn new(link: ClientLink) -> Self {
-        Self { link: Mutex::new(link) }
+        Self { link: Mutex::new(link), is_overrun: AtomicBool::new(false) }
+    }
+
+    /// Whether the connection is useless since the service does not read.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.is_overrun.load(Ordering::Relaxed)
     }
 
     pub(crate) fn lock(&self) -> LinkGuard<'_> {
         // A panic elsewhere must not take the app's tracing, or its shutdown, with it.
-        LinkGuard(self.link.lock().unwrap_or_else(PoisonError::into_inner))
+        LinkGuard {
+            link: self.link.lock().unwrap_or_else(PoisonError::into_inner),
+            is_overrun: &self.is_overrun,
+        }
     }
 }
 
 /// The locked connection.
-pub(crate) struct LinkGuard<'a>(MutexGuard<'a, ClientLink>);
+pub(crate) struct LinkGuard<'a> {
+    link: MutexGuard<'a, ClientLink>,
+    is_overrun: &'a AtomicBool,
+}
 
 impl LinkGuard<'_> {
     pub(crate) fn link(&mut self) -> &mut ClientLink {
-        &mut self.0
+        &mut self.link
     }
 
     /// Calls a method without wanting its answer. A call that cannot be made is of an older service, or the connection is about to
@@ -55,7 +70,7 @@ impl LinkGuard<'_> {
 
     /// Sends what the socket takes now. An error shows up again on the client's thread, which ends the connection.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
-        self.0.flush()
+        self.link.flush()
     }
 
     fn invoke(
@@ -65,9 +80,12 @@ impl LinkGuard<'_> {
         fd: Option<Arc<OwnedFd>>,
         want_reply: bool,
     ) -> Option<RequestId> {
-        match self.0.connection().invoke(method, args, fd, want_reply) {
+        match self.link.connection().invoke(method, args, fd, want_reply) {
             Ok(request) => Some(request),
             Err(error) => {
+                if let InvokeError::Queue { source: QueueError::Full { .. }, .. } = error {
+                    self.is_overrun.store(true, Ordering::Relaxed);
+                }
                 tracing::debug!(%error, "a call to the tracing service was not made");
                 None
             }

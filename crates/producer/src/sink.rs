@@ -291,10 +291,9 @@ impl ChunkSink {
         let len_u32 = u32::try_from(len).unwrap_or(MAX_LEN).min(MAX_LEN);
         match (open.place, &mut self.chunk) {
             (LenPlace::Here(offset), Some(chunk)) => {
-                if chunk.fill_len(offset, len_u32) {
-                    // The message moved down by what its size did not need.
-                    self.written = self.written.saturating_sub(3);
-                }
+                // The message may have moved down by what its size did not need.
+                let saved = if chunk.fill_len(offset, len_u32) { HEADER_SIZE - 1 } else { 0 };
+                self.written = self.written.saturating_sub(saved as u64);
             }
             (LenPlace::Patch(index), _) => self.patches.resolve(index, varint::redundant4(len_u32)),
             _ => {}

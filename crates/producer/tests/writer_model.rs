@@ -22,7 +22,7 @@ enum Field {
     Varint(u32, u64),
     Fixed(u32, u64),
     Bytes(u32, usize),
-    Nested(u32, Vec<Field>),
+    Nested(u32, Vec<Self>),
 }
 
 #[derive(Debug, Clone)]

@@ -2,7 +2,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -245,7 +244,6 @@ impl FakeService {
             using_shmem_provided_by_producer: Some(is_adopted),
             direct_smb_patching_supported: Some(self.setup.direct_patching),
             use_shmem_emulation: Some(self.setup.emulated),
-            ..Default::default()
         })
     }
 

@@ -468,3 +468,365 @@ fn user_device(kernel: u64) -> u64 {
     let (major, minor) = (kernel >> 20, kernel & 0xf_ffff);
     ((major & 0xffff_f000) << 32) | ((minor & 0xffff_ff00) << 12) | ((major & 0xfff) << 8) | (minor & 0xff)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ftrace::format::EventFormat;
+    use crate::packets::testing::Recorded;
+    use ferretto_protos::TracePacket;
+    use ferretto_protozero::read::{Fields, Value};
+
+    const SCHED_PAGES: &[u8] = include_bytes!("../../tests/data/pages/sched");
+    const SYSCALL_PAGES: &[u8] = include_bytes!("../../tests/data/pages/syscalls");
+    const LAYOUT: PageLayout = PageLayout::native_64bit(4096);
+
+    fn format(name: &str) -> EventFormat {
+        let path = format!("{}/tests/data/formats/{name}", env!("CARGO_MANIFEST_DIR"));
+        EventFormat::parse(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    fn known(group: &str, name: &str) -> Rc<EventPlan> {
+        Rc::new(EventPlan::known(group, &format(name)).unwrap())
+    }
+
+    fn generic(name: &str, field: u32) -> Rc<EventPlan> {
+        Rc::new(EventPlan::generic("test", &format(name), field))
+    }
+
+    fn config(self_describing: bool, plans: &[Rc<EventPlan>]) -> ParseConfig {
+        let mut config = ParseConfig::new(self_describing, false);
+        for plan in plans {
+            config.enable(plan.clone(), Filter::All);
+        }
+        config
+    }
+
+    fn sched_config() -> ParseConfig {
+        let (switch, waking) = (known("sched", "sched_switch"), known("sched", "sched_waking"));
+        let mut config = config(true, &[switch.clone(), waking.clone()]);
+        config.set_compact(CompactLayout::new(&switch, &waking).unwrap());
+        config
+    }
+
+    fn encode_into(out: &mut Recorded, pages: &[u8], config: &ParseConfig, state: &mut EncodeState) {
+        let batch = Batch { cpu: 3, pages, layout: LAYOUT, clock: None };
+        let printk = PrintkFormats::default();
+        encode_batch(out, &batch, config, state, &mut CompactSched::default(), Names { printk: &printk, symbols: None });
+    }
+
+    fn encode(pages: &[u8], config: &ParseConfig) -> (Vec<Vec<u8>>, EncodeState) {
+        let (mut out, mut state) = (Recorded::default(), EncodeState::default());
+        encode_into(&mut out, pages, config, &mut state);
+        (out.0, state)
+    }
+
+    /// The events that no code but these tests mentions have no constant.
+    fn field_of(event: &str) -> u32 {
+        ferretto_protos::ftrace::known_event(event).unwrap().field_id
+    }
+
+    /// The values of a field, in order.
+    fn field(message: &[u8], number: u32) -> Vec<Value<'_>> {
+        Fields::new(message).map(|f| f.unwrap()).filter(|f| f.number == number).map(|f| f.value).collect()
+    }
+
+    fn bytes(message: &[u8], number: u32) -> Vec<&[u8]> {
+        field(message, number).into_iter().map(|v| if let Value::Bytes(b) = v { b } else { panic!("{v:?}") }).collect()
+    }
+
+    fn numbers(message: &[u8], number: u32) -> Vec<u64> {
+        field(message, number).into_iter().map(|v| if let Value::Varint(n) = v { n } else { panic!("{v:?}") }).collect()
+    }
+
+    fn bundles(packets: &[Vec<u8>]) -> Vec<&[u8]> {
+        packets.iter().flat_map(|p| bytes(p, trace_packet::FTRACE_EVENTS)).collect()
+    }
+
+    fn packed(message: &[u8], number: u32) -> Vec<u64> {
+        let mut rest = *bytes(message, number).first().unwrap_or(&&[][..]);
+        let mut values = Vec::new();
+        while let Some((value, len)) = ferretto_protozero::varint::decode(rest) {
+            values.push(value);
+            rest = &rest[len..];
+        }
+        values
+    }
+
+    fn record_count(pages: &[u8]) -> usize {
+        pages.chunks(4096).map(|page| Page::open(page, LAYOUT).unwrap().records().count()).sum()
+    }
+
+    #[test]
+    fn recorded_scheduler_pages_become_one_compact_bundle() {
+        use bundle_field::compact_sched as compact;
+        let (packets, state) = encode(SCHED_PAGES, &sched_config());
+        let bundles = bundles(&packets);
+        assert_eq!(bundles.len(), 1);
+        assert_eq!((numbers(bundles[0], bundle_field::CPU), numbers(bundles[0], bundle_field::PREVIOUS_BUNDLE_END_TIMESTAMP)), (vec![3], vec![0]));
+        let sched = bytes(bundles[0], bundle_field::COMPACT_SCHED)[0];
+        let names: Vec<_> = bytes(sched, compact::INTERN_TABLE);
+        assert!(names.contains(&&b"ping"[..]) && names.contains(&&b"pong"[..]));
+        let (switches, wakings) = (packed(sched, compact::SWITCH_TIMESTAMP), packed(sched, compact::WAKING_TIMESTAMP));
+        assert_eq!(switches.len() + wakings.len(), record_count(SCHED_PAGES));
+        for column in [compact::SWITCH_PREV_STATE, compact::SWITCH_NEXT_PID, compact::SWITCH_NEXT_PRIO, compact::SWITCH_NEXT_COMM_INDEX] {
+            assert_eq!(packed(sched, column).len(), switches.len());
+        }
+        for column in [compact::WAKING_PID, compact::WAKING_TARGET_CPU, compact::WAKING_PRIO, compact::WAKING_COMM_INDEX, compact::WAKING_COMMON_FLAGS] {
+            assert_eq!(packed(sched, column).len(), wakings.len());
+        }
+        // Ping wakes pong, pong wakes ping.
+        let next: Vec<_> = packed(sched, compact::SWITCH_NEXT_PID).into_iter().zip(packed(sched, compact::SWITCH_NEXT_COMM_INDEX)).collect();
+        assert!(next.iter().all(|&(pid, comm)| pid != 1001 || names[comm as usize] == b"ping"));
+        assert!(state.metadata.pids.iter().any(|pid| pid == 1002));
+        assert_eq!(state.errors, ParseStatuses::default());
+    }
+
+    #[test]
+    fn the_plain_encoding_says_the_same_as_the_compact_one() {
+        let plain = config(true, &[known("sched", "sched_switch"), known("sched", "sched_waking")]);
+        let (packets, _) = encode(SCHED_PAGES, &plain);
+        let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
+        assert_eq!(events.len(), record_count(SCHED_PAGES));
+        let switches: Vec<_> = events.iter().filter_map(|e| Some((numbers(e, ftrace_event::TIMESTAMP)[0], *bytes(e, ftrace_event::SCHED_SWITCH).first()?))).collect();
+        let (packets, _) = encode(SCHED_PAGES, &sched_config());
+        let sched = bytes(bundles(&packets)[0], bundle_field::COMPACT_SCHED)[0];
+        let mut time = 0;
+        let compact_times: Vec<_> = packed(sched, bundle_field::compact_sched::SWITCH_TIMESTAMP)
+            .into_iter()
+            .map(|delta| {
+                time += delta;
+                time
+            })
+            .collect();
+        assert_eq!(switches.iter().map(|s| s.0).collect::<Vec<_>>(), compact_times);
+        let next_pid = 6;
+        let plain_pids: Vec<_> = switches.iter().map(|s| numbers(s.1, next_pid)[0]).collect();
+        assert_eq!(plain_pids, packed(sched, bundle_field::compact_sched::SWITCH_NEXT_PID));
+    }
+
+    #[test]
+    fn a_bundle_goes_on_where_the_last_one_of_its_cpu_ended() {
+        let (mut out, mut state) = (Recorded::default(), EncodeState::default());
+        let config = sched_config();
+        encode_into(&mut out, &SCHED_PAGES[..4096], &config, &mut state);
+        let last = Page::open(&SCHED_PAGES[..4096], LAYOUT).unwrap().records().last().unwrap().unwrap().timestamp;
+        encode_into(&mut out, &SCHED_PAGES[4096..], &config, &mut state);
+        assert_eq!(numbers(bundles(&out.0)[1], bundle_field::PREVIOUS_BUNDLE_END_TIMESTAMP), [last]);
+    }
+
+    #[test]
+    fn lost_events_start_a_bundle_that_says_so() {
+        let mut pages = SCHED_PAGES.to_vec();
+        // The kernel overwrote events before the first page was read: the flag is as recorded.
+        pages[2 * 4096 + 11] |= 0x80;
+        let (packets, _) = encode(&pages, &sched_config());
+        let lost: Vec<_> = bundles(&packets).iter().map(|b| numbers(b, bundle_field::LOST_EVENTS)).collect();
+        assert_eq!(lost, [[1], [1]]);
+        pages[11] &= 0x7f;
+        pages.truncate(2 * 4096);
+        let (packets, _) = encode(&pages, &sched_config());
+        assert!(numbers(bundles(&packets)[0], bundle_field::LOST_EVENTS).is_empty());
+    }
+
+    #[test]
+    fn a_damaged_page_is_counted_and_the_next_one_read() {
+        let mut pages = SCHED_PAGES.to_vec();
+        pages[4096 + 8..4096 + 12].fill(0xff);
+        pages[2 * 4096 + 16] = 29; // Padding without a length.
+        pages[2 * 4096 + 17..2 * 4096 + 20].fill(0);
+        let (packets, state) = encode(&pages, &config(true, &[known("sched", "sched_switch"), known("sched", "sched_waking")]));
+        assert_eq!(state.errors.numbers().collect::<Vec<_>>(), [ParseStatus::InvalidPageHeader as u64, ParseStatus::NullPadding as u64]);
+        let bundles = bundles(&packets);
+        let events: usize = bundles.iter().map(|b| bytes(b, bundle_field::EVENT).len()).sum();
+        assert_eq!(events, record_count(&[&SCHED_PAGES[..4096], &SCHED_PAGES[3 * 4096..]].concat()));
+        let errors: Vec<_> = bundles.iter().flat_map(|b| bytes(b, bundle_field::ERROR)).collect();
+        assert_eq!(errors.len(), 2);
+    }
+
+    #[test]
+    fn a_session_gets_its_own_events_only_and_no_packet_without_any() {
+        let (packets, state) = encode(SCHED_PAGES, &config(true, &[known("sched", "sched_waking")]));
+        let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
+        assert!(!events.is_empty() && events.iter().all(|e| bytes(e, ftrace_event::SCHED_SWITCH).is_empty()));
+        assert_eq!(state.errors, ParseStatuses::default());
+        let mut other = config(true, &[known("irq", "irq_handler_entry")]);
+        other.shared = true;
+        assert!(encode(SCHED_PAGES, &other).0.is_empty());
+    }
+
+    #[test]
+    fn arrays_of_arguments_repeat_their_field() {
+        let plans = [known("raw_syscalls", "sys_enter"), known("raw_syscalls", "sys_exit")];
+        let (packets, _) = encode(SYSCALL_PAGES, &config(true, &plans));
+        let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
+        let enters: Vec<_> = events.iter().flat_map(|e| bytes(e, field_of("sys_enter"))).collect();
+        // id = 1, args = 2
+        assert!(!enters.is_empty() && enters.iter().all(|e| numbers(e, 1).len() == 1 && numbers(e, 2).len() == 6));
+    }
+
+    #[test]
+    fn system_calls_can_be_filtered_by_number() {
+        let plan = known("raw_syscalls", "sys_enter");
+        let mut config = ParseConfig::new(true, false);
+        config.enable(plan, Filter::Syscalls { offset: 8, ids: [1].into() });
+        let (packets, _) = encode(SYSCALL_PAGES, &config);
+        let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
+        let ids: Vec<_> = events.iter().flat_map(|e| numbers(bytes(e, field_of("sys_enter"))[0], 1)).collect();
+        assert!(!ids.is_empty() && ids.iter().all(|&id| id == 1));
+    }
+
+    #[test]
+    fn generic_events_carry_their_description_once_a_bundle() {
+        let (packets, _) = encode(SCHED_PAGES, &config(true, &[generic("sched_waking", 65_536)]));
+        let bundle = bundles(&packets)[0];
+        let descriptors = bytes(bundle, bundle_field::GENERIC_EVENT_DESCRIPTORS);
+        assert_eq!(descriptors.len(), 1);
+        assert_eq!(numbers(descriptors[0], bundle_field::generic_event_descriptor::FIELD_ID), [65_536]);
+        let event = bytes(bundle, bundle_field::EVENT)[0];
+        let body = bytes(event, 65_536)[0];
+        assert!(bytes(body, 1)[0] == b"ping" || bytes(body, 1)[0] == b"pong");
+    }
+
+    #[test]
+    fn the_older_encoding_of_generic_events_names_each_field() {
+        use fields::generic_ftrace_event as legacy;
+        let (packets, _) = encode(SCHED_PAGES, &config(false, &[generic("sched_waking", 65_536)]));
+        let bundle = bundles(&packets)[0];
+        assert!(bytes(bundle, bundle_field::GENERIC_EVENT_DESCRIPTORS).is_empty());
+        let body = bytes(bytes(bundle, bundle_field::EVENT)[0], ftrace_event::GENERIC)[0];
+        assert_eq!(bytes(body, legacy::EVENT_NAME), [b"sched_waking"]);
+        let names: Vec<_> = bytes(body, legacy::FIELD).into_iter().map(|f| bytes(f, legacy::field::NAME)[0]).collect();
+        assert_eq!(names, [&b"comm"[..], b"pid", b"prio", b"target_cpu"]);
+    }
+
+    /// A page with one record of this payload.
+    fn page_of(payload: &[u8]) -> Vec<u8> {
+        let words = payload.len().div_ceil(4);
+        let mut page = 5u64.to_le_bytes().to_vec();
+        page.extend((words as u64 * 4 + 4).to_le_bytes());
+        page.extend((words as u32 | 1 << 5).to_le_bytes());
+        page.extend(payload);
+        page.resize(4096, 0);
+        page
+    }
+
+    #[test]
+    fn dynamic_strings_are_found_and_bad_ones_are_errors() {
+        let text = "name: dynamic\nID: 9\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+                    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\tfield:__data_loc char[] a;\toffset:8;\tsize:4;\tsigned:1;\n\
+                    \tfield:__rel_loc char[] b;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:long n[2];\toffset:16;\tsize:16;\tsigned:1;\n";
+        let plan = Rc::new(EventPlan::generic("test", &EventFormat::parse(text.as_bytes()).unwrap(), 70_000));
+        let config = config(true, &[plan]);
+        let mut payload = vec![9, 0, 0, 0, 7, 0, 0, 0];
+        payload.extend((32u32 | 4 << 16).to_le_bytes()); // at 32
+        payload.extend((20u32 | 3 << 16).to_le_bytes()); // at 16 + 20
+        payload.extend((-2i64).to_le_bytes());
+        payload.extend(3i64.to_le_bytes());
+        payload.extend(b"abc\0de\0\0");
+        let (packets, state) = encode(&page_of(&payload), &config);
+        let event = bytes(bundles(&packets)[0], bundle_field::EVENT)[0];
+        assert_eq!((numbers(event, ftrace_event::PID), state.errors), (vec![7], ParseStatuses::default()));
+        let body = bytes(event, 70_000)[0];
+        assert_eq!((bytes(body, 1)[0], bytes(body, 2)[0]), (&b"abc"[..], &b"de"[..]));
+        assert_eq!(numbers(body, 3), [(-2i64).cast_unsigned(), 3]);
+        payload[8..12].copy_from_slice(&(39u32 | 4 << 16).to_le_bytes());
+        let (_, state) = encode(&page_of(&payload), &config);
+        assert_eq!(state.errors.numbers().collect::<Vec<_>>(), [ParseStatus::InvalidEvent as u64]);
+        let (_, state) = encode(&page_of(&payload[..20]), &config);
+        assert_eq!(state.errors.numbers().collect::<Vec<_>>(), [ParseStatus::InvalidEvent as u64]);
+    }
+
+    #[test]
+    fn kernel_addresses_leave_as_indices_with_their_names_beside_them() {
+        let text = "name: call\nID: 9\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:void * fn;\toffset:8;\tsize:8;\tsigned:0;\n";
+        let plan = Rc::new(EventPlan::generic("test", &EventFormat::parse(text.as_bytes()).unwrap(), 70_000));
+        let mut config = ParseConfig::new(true, true);
+        config.enable(plan, Filter::All);
+        let mut payload = vec![9, 0, 0, 0, 7, 0, 0, 0];
+        payload.extend(0xffff_0010u64.to_le_bytes());
+        let symbols = KernelSymbols::parse(b"ffff0000 T do_it\n");
+        let (printk, pages) = (PrintkFormats::default(), page_of(&payload));
+        let (mut out, mut state) = (Recorded::default(), EncodeState::default());
+        let names = Names { printk: &printk, symbols: Some(&symbols) };
+        for _ in 0..2 {
+            let batch = Batch { cpu: 0, pages: &pages, layout: LAYOUT, clock: None };
+            encode_batch(&mut out, &batch, &config, &mut state, &mut CompactSched::default(), names);
+        }
+        let body = bytes(bytes(bundles(&out.0)[0], bundle_field::EVENT)[0], 70_000)[0];
+        assert_eq!(numbers(body, 1), [1]);
+        let packets: Vec<TracePacket> = out.decoded();
+        let symbols = |p: &TracePacket| p.interned_data.iter().flat_map(|i| &i.kernel_symbols).map(|s| (s.iid(), s.str().to_vec())).collect::<Vec<_>>();
+        assert_eq!((symbols(&packets[0]), packets[0].sequence_flags()), (vec![(1, b"do_it".to_vec())], 1));
+        assert_eq!((symbols(&packets[1]), packets[1].sequence_flags()), (vec![], 0));
+    }
+
+    #[test]
+    fn clocks_other_than_boot_come_with_a_pair() {
+        let (mut out, mut state) = (Recorded::default(), EncodeState::default());
+        let clock = Some(ClockPair { clock: 4, ftrace_ns: 10, boot_ns: 20 });
+        let batch = Batch { cpu: 0, pages: &SCHED_PAGES[..4096], layout: LAYOUT, clock };
+        let printk = PrintkFormats::default();
+        encode_batch(&mut out, &batch, &sched_config(), &mut state, &mut CompactSched::default(), Names { printk: &printk, symbols: None });
+        let bundle = bundles(&out.0)[0];
+        let pair = [bundle_field::FTRACE_CLOCK, bundle_field::FTRACE_TIMESTAMP, bundle_field::BOOT_TIMESTAMP].map(|f| numbers(bundle, f)[0]);
+        assert_eq!(pair, [4, 10, 20]);
+    }
+
+    #[test]
+    fn device_numbers_are_shown_as_stat_shows_them() {
+        assert_eq!(user_device(8 << 20 | 1), 8 << 8 | 1);
+        assert_eq!(user_device(259 << 20 | 300), (259 << 8) | (300 & 0xff) | (1 << 20));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn damaged_pages_never_panic(hits in proptest::collection::vec((0usize..4096, proptest::num::u8::ANY), 1..12), plain: bool) {
+            let mut page = SCHED_PAGES[..4096].to_vec();
+            for (at, byte) in hits {
+                page[at] = byte;
+            }
+            let plans = [known("sched", "sched_switch"), known("sched", "sched_waking"), generic("sched_process_fork", 65_536)];
+            let config = if plain { config(true, &plans) } else { sched_config() };
+            let (packets, _) = encode(&page, &config);
+            proptest::prop_assert!(packets.len() <= 1);
+        }
+
+        #[test]
+        fn lying_formats_never_panic(payload in proptest::collection::vec(proptest::num::u8::ANY, 4..120), offset: u16, size: u16, kind in 0usize..6) {
+            let declaration = ["char a[16]", "__data_loc char[] a", "__rel_loc u8[] a", "long a[4]", "void * a", "int a"][kind];
+            let text = format!(
+                "name: lie\nID: 9\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+                 \tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:1;\n"
+            );
+            let mut payload = payload;
+            payload[..2].copy_from_slice(&[9, 0]);
+            let format = EventFormat::parse(text.as_bytes()).unwrap();
+            for self_describing in [true, false] {
+                let plan = Rc::new(EventPlan::generic("test", &format, 65_536));
+                let _ = encode(&page_of(&payload), &config(self_describing, &[plan]));
+            }
+        }
+    }
+
+    /// `cargo test --release -p ferretto-probes -- --ignored --nocapture` prints the cost of an event.
+    #[test]
+    #[ignore = "prints figures"]
+    fn cost_of_an_event() {
+        let plain = config(true, &[known("sched", "sched_switch"), known("sched", "sched_waking")]);
+        for (name, config) in [("compact", sched_config()), ("plain", plain)] {
+            let (mut out, mut state, mut compact) = (Recorded::default(), EncodeState::default(), CompactSched::default());
+            let printk = PrintkFormats::default();
+            let started = std::time::Instant::now();
+            const ROUNDS: usize = 3000;
+            for _ in 0..ROUNDS {
+                out.0.clear();
+                let batch = Batch { cpu: 0, pages: SCHED_PAGES, layout: LAYOUT, clock: None };
+                encode_batch(&mut out, &batch, &config, &mut state, &mut compact, Names { printk: &printk, symbols: None });
+                state.metadata.clear();
+            }
+            let events = ROUNDS * record_count(SCHED_PAGES);
+            println!("{name}: {:.1} ns an event", started.elapsed().as_nanos() as f64 / events as f64);
+        }
+    }
+}

@@ -151,6 +151,18 @@ impl World {
 
     /// Connects, introduces itself, and opens the command stream.
     pub fn introduce(&mut self, who: &Introduction) -> ProducerConn {
+        let memory = who.provides.map(|len| Arc::new(SharedMemory::in_process(len).unwrap()));
+        self.introduce_bringing(who, memory)
+    }
+
+    /// A producer that brings this memory.
+    pub fn introduce_with_memory(&mut self, memory: Arc<SharedMemory>, page: u32) -> ProducerConn {
+        let who =
+            Introduction { provides: Some(memory.len()), page_hint: page, scraping: true, ..named("p") };
+        self.introduce_bringing(&who, Some(memory))
+    }
+
+    fn introduce_bringing(&mut self, who: &Introduction, memory: Option<Arc<SharedMemory>>) -> ProducerConn {
         self.last += 1;
         let conn = ProducerConn(self.last);
         self.producers.insert(conn, FakeProducer::default());
@@ -164,7 +176,6 @@ impl World {
             smb_scraping_mode: who.scraping.then_some(ProducerSmbScrapingMode::SmbScrapingEnabled as i32),
             ..Default::default()
         };
-        let memory = who.provides.map(|len| Arc::new(SharedMemory::in_process(len).unwrap()));
         if let Some(producer) = self.producers.get_mut(&conn) {
             producer.memory = memory.clone();
             producer.page_size = who.page_hint as usize;

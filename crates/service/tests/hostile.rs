@@ -1,0 +1,257 @@
+//! Whatever producers send, in whatever order, the service goes on and serves the others.
+
+mod world;
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch};
+use ferretto_protos::{self as protos, CommitDataRequest, clone_session_request::Selector};
+use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Token};
+use ferretto_shm::SharedMemory;
+use proptest::prelude::*;
+use world::{World, config, packet};
+
+const MEMORY_BYTES: usize = 16 * 4096;
+
+/// One thing that a hostile client, or time, does.
+#[derive(Debug, Clone)]
+enum Act {
+    /// Writes anything anywhere in the shared memory.
+    Scribble {
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    /// Sets the state word of a page, and so the states of its chunks.
+    SetPage {
+        page: usize,
+        word: u32,
+    },
+    Commit(CommitDataRequest),
+    Call(&'static str, Vec<u8>),
+    Ask(&'static str, Vec<u8>),
+    Enable(usize),
+    Clone(u64),
+    Wait(u64),
+    Reconnect,
+}
+
+fn small() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 0..20u32, 1 => any::<u32>(), 1 => Just(u32::MAX)]
+}
+
+fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..max)
+}
+
+fn chunk_to_move() -> impl Strategy<Value = ChunksToMove> {
+    let data = proptest::option::weighted(0.3, bytes(64));
+    (small(), small(), small(), data, any::<bool>()).prop_map(|(page, chunk, buffer, data, incomplete)| {
+        ChunksToMove {
+            page: Some(page),
+            chunk: Some(chunk),
+            target_buffer: Some(buffer % 5),
+            data: data.map(Into::into),
+            chunk_incomplete: Some(incomplete),
+        }
+    })
+}
+
+fn chunk_to_patch() -> impl Strategy<Value = ChunkToPatch> {
+    let patch = (small(), bytes(6))
+        .prop_map(|(offset, data)| chunk_to_patch::Patch { offset: Some(offset), data: Some(data.into()) });
+    (small(), small(), small(), proptest::collection::vec(patch, 0..4), any::<bool>()).prop_map(
+        |(buffer, writer, chunk, patches, more)| ChunkToPatch {
+            target_buffer: Some(buffer),
+            writer_id: Some(writer),
+            chunk_id: Some(chunk),
+            patches,
+            has_more_patches: Some(more),
+        },
+    )
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let commit = (
+        proptest::collection::vec(chunk_to_move(), 0..4),
+        proptest::collection::vec(chunk_to_patch(), 0..3),
+        proptest::option::of(any::<u64>()),
+    )
+        .prop_map(|(chunks_to_move, chunks_to_patch, flush_request_id)| {
+            Act::Commit(CommitDataRequest { chunks_to_move, chunks_to_patch, flush_request_id })
+        });
+    let producer_methods = proptest::sample::select(ferretto_methods::PRODUCER);
+    let consumer_methods = proptest::sample::select(ferretto_methods::CONSUMER);
+    prop_oneof![
+        4 => (0..MEMORY_BYTES - 64, bytes(64)).prop_map(|(offset, bytes)| Act::Scribble { offset, bytes }),
+        4 => (0..16usize, prop_oneof![any::<u32>(), (1..6u32, any::<u32>()).prop_map(|(layout, states)| layout << 28 | states >> 4)])
+            .prop_map(|(page, word)| Act::SetPage { page, word }),
+        8 => commit,
+        3 => (producer_methods, bytes(12)).prop_map(|(method, args)| Act::Call(method, args)),
+        3 => (consumer_methods, bytes(12)).prop_map(|(method, args)| Act::Ask(method, args)),
+        2 => (0..CONFIGS.len()).prop_map(Act::Enable),
+        1 => (0..5u64).prop_map(Act::Clone),
+        2 => (0..20_000u64).prop_map(Act::Wait),
+        1 => Just(Act::Reconnect),
+    ]
+}
+
+mod ferretto_methods {
+    pub(super) const PRODUCER: &[&str] = &[
+        "InitializeConnection",
+        "RegisterDataSource",
+        "UnregisterDataSource",
+        "CommitData",
+        "GetAsyncCommand",
+        "RegisterTraceWriter",
+        "UnregisterTraceWriter",
+        "NotifyDataSourceStarted",
+        "NotifyDataSourceStopped",
+        "ActivateTriggers",
+        "Sync",
+        "UpdateDataSource",
+    ];
+    pub(super) const CONSUMER: &[&str] = &[
+        "EnableTracing",
+        "DisableTracing",
+        "ReadBuffers",
+        "FreeBuffers",
+        "Flush",
+        "StartTracing",
+        "ChangeTraceConfig",
+        "Detach",
+        "Attach",
+        "GetTraceStats",
+        "ObserveEvents",
+        "QueryServiceState",
+        "QueryCapabilities",
+        "SaveTraceForBugreport",
+        "CloneSession",
+    ];
+}
+
+const CONFIGS: &[&str] = &[
+    "buffers { size_kb: 4 } data_sources { config { name: \"data\" } }",
+    "buffers { size_kb: 4 fill_policy: DISCARD } data_sources { config { name: \"data\" } } duration_ms: 5000",
+    "buffers { size_kb: 64 } data_sources { config { name: \"data\" } } write_into_file: true output_path: \"x\" flush_period_ms: 1",
+    "buffers { size_kb: 64 transfer_on_clone: true } data_sources { config { name: \"data\" } } incremental_state_config { clear_period_ms: 1 }",
+];
+
+struct Hostile {
+    world: World,
+    memory: std::fs::File,
+    producer: ProducerConn,
+    consumer: ConsumerConn,
+}
+
+impl Hostile {
+    fn new() -> Self {
+        let memory = Arc::new(SharedMemory::create(MEMORY_BYTES).unwrap());
+        let file = memory.as_fd().unwrap().as_fd().try_clone_to_owned().unwrap().into();
+        let mut world = World::default();
+        let consumer = world.consumer(1000);
+        let producer = world.introduce_with_memory(memory, 4096);
+        world.register(producer, "data");
+        Self { world, memory: file, producer, consumer }
+    }
+
+    fn act(&mut self, act: &Act) {
+        let world = &mut self.world;
+        match act {
+            Act::Scribble { offset, bytes } => self.memory.write_all_at(bytes, *offset as u64).unwrap(),
+            Act::SetPage { page, word } => {
+                self.memory.write_all_at(&word.to_le_bytes(), *page as u64 * 4096).unwrap();
+            }
+            Act::Commit(request) => world.commit(self.producer, request.clone()),
+            Act::Call(method, args) => {
+                if let Ok(call) = ProducerCall::decode(method, args.clone().into()) {
+                    world.call(self.producer, call);
+                }
+            }
+            Act::Ask(method, args) => {
+                if let Ok(call) = ConsumerCall::decode(method, args.clone().into()) {
+                    world.ask(self.consumer, call);
+                }
+            }
+            Act::Enable(index) => world.enable(self.consumer, CONFIGS[*index]),
+            Act::Clone(id) => {
+                let selector = Some(Selector::SessionId(*id));
+                let request = protos::CloneSessionRequest { selector, ..Default::default() };
+                world.ask(self.consumer, ConsumerCall::CloneSession(request));
+            }
+            Act::Wait(ms) => world.advance_ms(*ms),
+            Act::Reconnect => {
+                world.disconnect(self.producer);
+                self.producer = world.producer("again");
+                world.register(self.producer, "data");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_service_outlives_any_client(acts in proptest::collection::vec(act(), 1..60)) {
+        let mut hostile = Hostile::new();
+        hostile.act(&Act::Enable(0));
+        for act in &acts {
+            hostile.act(act);
+        }
+        // Others are served as if nothing had happened.
+        let world = &mut hostile.world;
+        let producer = world.producer("good");
+        world.register(producer, "good");
+        let consumer = world.consumer(2000);
+        world.enable(consumer, "buffers { size_kb: 64 } data_sources { config { name: \"good\" } }");
+        prop_assert_eq!(world.ended(consumer), None);
+        let (_, config) = world::only_setup(&world.commands(producer));
+        world.emit(producer, 1, 0, config.target_buffer() as u16, &[&packet("good")]);
+        prop_assert_eq!(world.read_payloads(consumer), ["good"]);
+    }
+}
+
+#[test]
+fn registries_of_a_producer_are_bounded() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    let descriptor = vec![0x0a, 1, b'x']
+        .into_iter()
+        .chain([0x32, 0x80, 0x80, 0x06])
+        .chain(std::iter::repeat_n(0, 98_304))
+        .collect::<Vec<u8>>();
+    for _ in 0..2000 {
+        let request =
+            protos::RegisterDataSourceRequest { data_source_descriptor: Some(descriptor.clone().into()) };
+        world.call(producer, ProducerCall::RegisterDataSource(request));
+    }
+    for writer in 0..70_000 {
+        let request =
+            protos::RegisterTraceWriterRequest { trace_writer_id: Some(writer), target_buffer: Some(1) };
+        world.call(producer, ProducerCall::RegisterTraceWriter(request));
+    }
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    let registered = world.stats(consumer).data_sources_registered();
+    assert!(registered <= 43, "{registered} descriptors of 96 KiB");
+}
+
+#[test]
+fn a_user_has_a_bounded_number_of_producers() {
+    let mut world = World::default();
+    for index in 0..ferretto_service::limits::MAX_PRODUCERS_PER_UID + 1 {
+        let conn = ProducerConn(1_000_000 + index as u64);
+        world.service.handle_producer_connected(conn, Peer { uid: 5, ..Default::default() });
+        let call = ProducerCall::InitializeConnection(Default::default());
+        world.service.handle_producer_call(conn, Token(1), call, None, &world.now);
+    }
+    world.run();
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    let connected = world.stats(consumer).producers_connected() as usize;
+    assert_eq!(connected, ferretto_service::limits::MAX_PRODUCERS_PER_UID);
+    let other = world.producer("of another user");
+    assert!(world.producers[&other].response.is_some());
+}

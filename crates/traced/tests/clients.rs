@@ -1,0 +1,201 @@
+//! Real sockets on a service in this process: good clients, slow clients, and clients that die at any byte.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use ferretto_consumer::Consumer;
+use ferretto_ipc::client::ClientConnection;
+use ferretto_ipc::socket::Stream;
+use ferretto_protos::{self as protos, commit_data_request as commit};
+use ferretto_shm::SharedMemory;
+use ferretto_traced::in_process::{Host, HostOptions};
+use prost::Message;
+
+fn host() -> Host {
+    Host::spawn(HostOptions::default()).unwrap()
+}
+
+fn consumer(host: &Host) -> Consumer {
+    Consumer::over(host.connect_consumer().unwrap()).unwrap()
+}
+
+fn config(duration_ms: u32) -> protos::TraceConfig {
+    let source = protos::DataSourceConfig { name: Some("data".to_owned()), ..Default::default() };
+    protos::TraceConfig {
+        buffers: vec![protos::trace_config::BufferConfig { size_kb: Some(64), ..Default::default() }],
+        data_sources: vec![protos::trace_config::DataSource { config: Some(source), ..Default::default() }],
+        duration_ms: Some(duration_ms),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_consumer_is_served() {
+    let host = host();
+    let state = consumer(&host).query_service_state(false).unwrap();
+    assert!(state.tracing_service_version().starts_with("Ferretto v"), "{state:?}");
+}
+
+#[test]
+fn the_service_ends_with_its_host_and_clients_see_it() {
+    let host = host();
+    let mut consumer = consumer(&host);
+    drop(host);
+    assert!(consumer.query_service_state(false).is_err());
+}
+
+#[test]
+fn a_trace_without_producers_has_the_services_packets() {
+    let host = host();
+    let mut consumer = consumer(&host);
+    consumer.enable_tracing(config(0).encode_to_vec(), None).unwrap();
+    consumer.disable().unwrap();
+    let mut kinds = Vec::new();
+    consumer
+        .read_buffers(|packet| {
+            let packet = protos::TracePacket::decode(packet).unwrap();
+            if let Some(protos::trace_packet::Data::SystemInfo(info)) = &packet.data {
+                kinds.push((info.num_cpus(), info.page_size(), info.system_ram_bytes() > 0));
+            }
+            Ok::<(), std::io::Error>(())
+        })
+        .unwrap();
+    assert_eq!(kinds.len(), 1);
+    assert!(kinds[0].0 > 0 && kinds[0].1 >= 4096 && kinds[0].2, "{kinds:?}");
+}
+
+/// All bytes that a well-behaved producer sends, up to its commits.
+fn conversation() -> Vec<u8> {
+    let mut client = ClientConnection::new("ProducerPort");
+    let bind = drain(&mut client);
+    let bound = ferretto_ipc::host::HostConnection::new(&[ferretto_ipc::methods::PRODUCER_PORT]);
+    let mut host = bound;
+    host.handle_bytes(&bind).unwrap();
+    client.handle_bytes(host.poll_transmit().unwrap().bytes).unwrap();
+    let mut bytes = bind;
+    let descriptor = protos::DataSourceDescriptor { name: Some("data".to_owned()), ..Default::default() };
+    let register =
+        protos::RegisterDataSourceRequest { data_source_descriptor: Some(descriptor.encode_to_vec().into()) };
+    let mut data = vec![0, 0, 0, 0, 1, 0, 1, 0];
+    data.extend_from_slice(&[2, 0x40, 0]);
+    let chunk =
+        commit::ChunksToMove { target_buffer: Some(1), data: Some(data.into()), ..Default::default() };
+    let commit = protos::CommitDataRequest { chunks_to_move: vec![chunk], ..Default::default() };
+    let init = protos::InitializeConnectionRequest {
+        producer_name: Some("dies".to_owned()),
+        producer_provided_shmem: Some(true),
+        ..Default::default()
+    };
+    client.invoke("InitializeConnection", &init, None, true).unwrap();
+    client.invoke("GetAsyncCommand", &protos::GetAsyncCommandRequest::default(), None, true).unwrap();
+    client.invoke("RegisterDataSource", &register, None, true).unwrap();
+    for _ in 0..3 {
+        client.invoke("CommitData", &commit, None, true).unwrap();
+    }
+    client.invoke("Sync", &protos::SyncRequest::default(), None, true).unwrap();
+    bytes.extend(drain(&mut client));
+    bytes
+}
+
+fn drain(client: &mut ClientConnection) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(transmit) = client.poll_transmit() {
+        let part = transmit.bytes.to_vec();
+        client.transmitted(part.len());
+        bytes.extend(part);
+    }
+    bytes
+}
+
+fn send_all(stream: &Stream, mut bytes: &[u8], fd: Option<std::os::fd::BorrowedFd<'_>>) {
+    let mut fd = fd;
+    while !bytes.is_empty() {
+        match stream.send(bytes, fd.take()) {
+            Ok(len) => bytes = &bytes[len..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+            Err(_) => return,
+        }
+    }
+}
+
+#[test]
+fn two_hundred_producers_that_die_at_any_byte_leave_the_service_serving() {
+    let host = host();
+    let mut consumer = consumer(&host);
+    consumer.enable_tracing(config(0).encode_to_vec(), None).unwrap();
+    let bytes = conversation();
+    let memory = SharedMemory::create(64 * 4096).unwrap();
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    for index in 0..200 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let cut = (seed >> 33) as usize % (bytes.len() + 1);
+        let stream = host.connect_producer().unwrap();
+        let mut sent = bytes[..cut].to_vec();
+        if index % 3 == 0 && cut > 0 {
+            // Some die of a wrong byte instead.
+            sent[cut / 2] ^= 1 << (index % 8);
+        }
+        let fd = (index % 2 == 0).then(|| memory.as_fd().unwrap());
+        send_all(&stream, &sent, fd);
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let state = consumer.query_service_state(false).unwrap();
+        if state.producers.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "dead producers stay: {}", state.producers.len());
+    }
+    consumer.disable().unwrap();
+    let mut packets = 0;
+    consumer
+        .read_buffers(|_| {
+            packets += 1;
+            Ok::<(), std::io::Error>(())
+        })
+        .unwrap();
+    assert!(packets > 5, "{packets}");
+}
+
+#[test]
+fn a_consumer_that_asks_without_reading_does_not_hold_up_others() {
+    let host = host();
+    let mut talker = ClientConnection::new("ConsumerPort");
+    let stream = host.connect_consumer().unwrap();
+    send_all(&stream, &drain(&mut talker), None);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut buffer = vec![0; 65_536];
+    let received = stream.recv(&mut buffer).unwrap();
+    talker.handle_bytes(&buffer[..received.len]).unwrap();
+    for _ in 0..20_000 {
+        talker.invoke("QueryServiceState", &protos::QueryServiceStateRequest::default(), None, true).unwrap();
+    }
+    let bytes = drain(&mut talker);
+    let mut rest = bytes.as_slice();
+    let until = Instant::now() + Duration::from_millis(500);
+    while !rest.is_empty() && Instant::now() < until {
+        match stream.send(rest, None) {
+            Ok(len) => rest = &rest[len..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+            Err(_) => break,
+        }
+    }
+    assert!(consumer(&host).query_service_state(true).is_ok());
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_holds_up_its_own_session_only() {
+    let host = host();
+    let (_reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut stuck = consumer(&host);
+    let mut config = config(0);
+    config.write_into_file = Some(true);
+    config.file_write_period_ms = Some(100);
+    // The trace carries its config: one that does not fit into the pipe.
+    config.unique_session_name = Some("x".repeat(100_000));
+    stuck.enable_tracing(config.encode_to_vec(), Some(writer)).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let state = consumer(&host).query_service_state(true).unwrap();
+    assert_eq!(state.num_sessions_started(), 1);
+    drop(stuck);
+}

@@ -52,16 +52,27 @@ impl TraceQuery {
         tables
     }
 
+    /// The one number that each query gives.
+    ///
+    /// # Panics
+    ///
+    /// As [`query`](Self::query), and if an answer is no single number.
+    pub fn numbers(&self, trace: &Path, queries: &[&str]) -> Vec<i64> {
+        let tables = self.query(trace, queries);
+        let number = |(table, query): (Table, &&str)| {
+            let cell = table.column().first().map(|cell| cell.parse());
+            cell.and_then(Result::ok).unwrap_or_else(|| panic!("{query}: {:?}", table.rows))
+        };
+        tables.into_iter().zip(queries).map(number).collect()
+    }
+
     /// The one number that a query gives.
     ///
     /// # Panics
     ///
-    /// As [`query`](Self::query), and if the answer is no single number.
+    /// As [`numbers`](Self::numbers).
     pub fn number(&self, trace: &Path, query: &str) -> i64 {
-        let table = self.query(trace, &[query]).remove(0);
-        let cell =
-            table.rows.first().and_then(|row| row.first()).unwrap_or_else(|| panic!("{query}: no row"));
-        cell.parse().unwrap_or_else(|_| panic!("{query}: {cell}"))
+        self.numbers(trace, &[query]).remove(0)
     }
 
     /// The statistics that say that something was lost or is wrong, as `name=value`.

@@ -1,69 +1,124 @@
-//! Upstream's client library (tests/upstream-client) on a service of either maker.
+//! Client libraries on services: upstream's (tests/upstream-client) and ours (src/bin/sdk-client.rs), each on each.
 
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
+use ferretto_consumer::{Event, write_packet};
 use ferretto_interop::{
-    Maker, Peers, Program, World, ferretto, need, trace_query, upstream, upstream_client,
+    Maker, Peers, Program, TraceQuery, World, config, ferretto, need, trace_query, upstream, upstream_client,
 };
+use rustix::process::Signal;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const ROUNDS: i64 = 500;
 
-/// The service's own command line records, so that only one maker's programs are needed.
-fn check(peers: &Peers, maker: Maker) {
-    let sql = need!(trace_query());
-    let mut client = need!(upstream_client());
-    let world = World::with_traced(peers, maker);
-    client.args([ROUNDS.to_string().as_str(), "1"]);
-    let mut client = world.spawn(client, "upstream-client");
+/// A program that writes [`ROUNDS`] slices, instants and counters named after it.
+struct Client {
+    command: Command,
+    name: &'static str,
+}
+
+fn upstreams_library() -> Result<Client, String> {
+    Ok(Client { command: upstream_client()?, name: "upstream" })
+}
+
+fn our_library() -> Result<Client, String> {
+    Ok(Client { command: Command::new(env!("CARGO_BIN_EXE_sdk-client")), name: "ferretto" })
+}
+
+/// Each library on each service.
+macro_rules! on_each_service {
+    ($($name:ident: $client:ident on $service:ident ($maker:ident);)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn nothing_is_lost() {
+                check_events(need!($client()), &need!($service()), Maker::$maker, &need!(trace_query()), false);
+            }
+
+            #[test]
+            fn a_service_that_appears_later_is_found() {
+                check_events(need!($client()), &need!($service()), Maker::$maker, &need!(trace_query()), true);
+            }
+        })*
+    };
+}
+
+on_each_service! {
+    upstreams_library_on_our_service: upstreams_library on ferretto (Ferretto);
+    upstreams_library_on_upstreams_service: upstreams_library on upstream (Upstream);
+    our_library_on_our_service: our_library on ferretto (Ferretto);
+    our_library_on_upstreams_service: our_library on upstream (Upstream);
+}
+
+fn check_events(mut client: Client, service: &Peers, maker: Maker, sql: &TraceQuery, client_first: bool) {
+    let mut world = if client_first { World::new() } else { World::with_traced(service, maker) };
+    client.command.args([ROUNDS.to_string().as_str(), "1"]);
+    let mut running = world.spawn(client.command, "client");
+    if client_first {
+        std::thread::sleep(Duration::from_millis(300));
+        world.start(service.command(maker, Program::Traced), "traced");
+        world.wait_for_sockets();
+    }
     world.wait_for_data_source("track_event");
 
+    let trace = record(&world, client.name, || {
+        let status = running.wait(TIMEOUT).unwrap_or_else(|| panic!("the client hangs: {}", running.log()));
+        assert!(status.success(), "{}", running.log());
+    });
+    let name = client.name;
+    for query in [
+        format!(
+            "select count(*) from slice where name = '{name} slice' and category = '{name}.client' and dur >= 0"
+        ),
+        format!(
+            "select count(*) from slice where name = '{name} instant' and category = '{name}.client' and dur = 0"
+        ),
+        format!(
+            "select count(*) from counter c join counter_track t on c.track_id = t.id where t.name = '{name} counter'"
+        ),
+        format!(
+            "select count(distinct display_value) from slice join args using (arg_set_id) \
+             where name = '{name} slice' and key = 'debug.round'"
+        ),
+    ];
+    let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+    assert_eq!(sql.numbers(&trace, &queries), [ROUNDS; 4]);
+    assert_eq!(sql.losses(&trace), Vec::<String>::new());
+}
+
+/// Records while something happens, with our own consumer: whose it is makes no difference, as other tests show.
+fn record(world: &World, name: &str, happening: impl FnOnce()) -> PathBuf {
     let mut consumer = world.consumer();
-    let config = ferretto_interop::config(
+    let text = format!(
         r#"
-        buffers { size_kb: 4096 }
-        data_sources { config { name: "track_event" track_event_config {
-          enabled_categories: "upstream.client" disabled_categories: "*" } } }
-        "#,
+        buffers {{ size_kb: 4096 }}
+        data_sources {{ config {{ name: "track_event" track_event_config {{
+          enabled_categories: "{name}.client" disabled_categories: "*" }} }} }}
+        "#
     );
-    consumer.enable_tracing(config, None).unwrap();
-    let status = client.wait(TIMEOUT).unwrap_or_else(|| panic!("the client hangs: {}", client.log()));
-    assert!(status.success(), "{}", client.log());
+    consumer.enable_tracing(config(&text), None).unwrap();
+    happening();
     consumer.disable().unwrap();
-    while !matches!(
-        consumer.poll(Some(TIMEOUT)),
-        Some(ferretto_consumer::Event::TracingDisabled { error: None })
-    ) {}
+    loop {
+        match consumer.poll(Some(TIMEOUT)) {
+            Some(Event::TracingDisabled { error }) => break assert_eq!(error, None),
+            Some(_) => {}
+            None => panic!("the session does not end"),
+        }
+    }
     let path = world.path("trace.pftrace");
     let mut file = std::fs::File::create(&path).unwrap();
-    consumer.read_buffers(|packet| ferretto_consumer::write_packet(&mut file, packet)).unwrap();
-
-    let count = |name: &str| {
-        sql.number(
-            &path,
-            &format!("select count(*) from slice where name = '{name}' and category = 'upstream.client'"),
-        )
-    };
-    assert_eq!((count("upstream slice"), count("upstream instant")), (ROUNDS, ROUNDS));
-    let counters = "select count(*) from counter join counter_track t on counter.track_id = t.id where t.name = 'upstream counter'";
-    assert_eq!(sql.number(&path, counters), ROUNDS);
-    assert_eq!(sql.losses(&path), Vec::<String>::new());
-}
-
-#[test]
-fn it_loses_nothing_on_our_service() {
-    check(&need!(ferretto()), Maker::Ferretto);
-}
-
-#[test]
-fn it_loses_nothing_on_upstreams_service() {
-    check(&need!(upstream()), Maker::Upstream);
+    consumer.read_buffers(|packet| write_packet(&mut file, packet)).unwrap();
+    path
 }
 
 #[test]
 fn our_service_stops_when_asked_to_and_removes_its_sockets() {
     let peers = need!(ferretto());
-    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT] {
         let world = World::new();
         let mut service = world.spawn(peers.command(Maker::Ferretto, Program::Traced), "traced");
         world.wait_for_sockets();

@@ -110,7 +110,7 @@ impl Setting {
     /// Nothing is lost, and the load is seen by every source.
     fn check_system(&self, trace: &Path) {
         assert_eq!(self.sql.losses(trace), Vec::<String>::new(), "{:?}", self.mix);
-        for (what, query) in [
+        let checks = [
             (
                 "slices of the load on CPUs",
                 "select count(*) from sched join thread using (utid) where thread.name = 'sleep'",
@@ -138,8 +138,10 @@ impl Setting {
             ("the session's id", "select count(*) from metadata where name = 'trace_uuid'"),
             ("the config", "select count(*) from metadata where name = 'trace_config_pbtxt'"),
             ("clocks", "select count(*) from clock_snapshot where clock_name = 'REALTIME'"),
-        ] {
-            assert!(self.sql.number(trace, query) > 0, "{:?}: no {what}", self.mix);
+        ];
+        let numbers = self.sql.numbers(trace, &checks.map(|(_, query)| query));
+        for ((what, _), number) in checks.into_iter().zip(numbers) {
+            assert!(number > 0, "{:?}: no {what}", self.mix);
         }
     }
 

@@ -69,7 +69,7 @@ fn check_events(mut client: Client, service: &Peers, maker: Maker, sql: &TraceQu
         assert!(status.success(), "{}", running.log());
     });
     let name = client.name;
-    for query in [
+    let queries = [
         format!(
             "select count(*) from slice where name = '{name} slice' and category = '{name}.client' and dur >= 0"
         ),

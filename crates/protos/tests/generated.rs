@@ -1,5 +1,6 @@
 //! Regenerates everything under `src/generated` from the `.proto` files and compares it with what is checked in, so that users need
 //! neither `protoc` nor a build script. `UPDATE_GENERATED=1 cargo test -p ferretto-protos --test generated` rewrites the files.
+//! Should the crate not compile with what is there (after a change of `src/ftrace.rs`, say), put `&[]` into known_events.rs first.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

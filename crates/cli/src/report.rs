@@ -38,8 +38,13 @@ pub(crate) fn print(error: &anyhow::Error) {
 pub(crate) fn render(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let mut text = format!("error: {}\n", join_causes(&causes));
-    for cause in error.chain() {
-        for advice in cause.downcast_ref::<UserError>().into_iter().flat_map(|e| &e.help) {
+    // An outermost error that was attached as context is not among the causes as what it is.
+    let outermost = error.downcast_ref::<UserError>();
+    let inner = error.chain().filter_map(|cause| cause.downcast_ref::<UserError>());
+    let mut said: Vec<&str> = Vec::new();
+    for advice in outermost.into_iter().chain(inner).flat_map(|error| &error.help) {
+        if !said.contains(&advice.as_str()) {
+            said.push(advice);
             text.push_str(&format!("help: {advice}\n"));
         }
     }
@@ -71,6 +76,16 @@ mod tests {
         assert_eq!(
             render(&error),
             "error: cannot write /trace: permission denied\nhelp: run it as root\nhelp: or look elsewhere\n"
+        );
+    }
+
+    #[test]
+    fn advice_of_all_levels_is_given_once() {
+        let inner = UserError::new("disk full").help("remove something");
+        let error = anyhow::Error::new(inner).context(UserError::new("it failed").help("the rest is in x"));
+        assert_eq!(
+            render(&error),
+            "error: it failed: disk full\nhelp: the rest is in x\nhelp: remove something\n"
         );
     }
 

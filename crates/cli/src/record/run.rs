@@ -22,7 +22,7 @@ use super::stream::PacketStream;
 use super::summary::{self, LeftOut, Summary};
 use super::tally::Tally;
 use crate::config_bytes::ConfigBytes;
-use crate::report::UserError;
+use crate::report::{self, UserError};
 use crate::units::duration;
 use crate::wake::{self, Signals, Wake};
 
@@ -84,12 +84,12 @@ impl Recording<'_> {
         self.signals.make_deadly();
         let ended = outcome.and_then(|()| self.read_back(&mut service.consumer, &mut state));
         if let Err(error) = ended {
-            return Err(self.with_partial(error));
+            return Self::fail(self.with_partial(error), state);
         }
         let elapsed = state.progress.elapsed();
         self.output.finish()?;
         self.sum_up(&state, target.as_deref(), counted, elapsed);
-        Self::exit_code(state)
+        Ok(state.await_command()?.map_or(ExitCode::SUCCESS, ExitCode::from))
     }
 
     /// Starts, or says why the service refuses. What else has happened meanwhile is returned.
@@ -140,7 +140,7 @@ impl Recording<'_> {
             });
             match wake {
                 Wake::Service(Event::TracingDisabled { error: None }) => return Ok(()),
-                Wake::Service(Event::TracingDisabled { error: Some(error) }) => return Err(refused(&error)),
+                Wake::Service(Event::TracingDisabled { error: Some(error) }) => bail!(error),
                 Wake::Service(Event::Disconnected { reason }) => {
                     bail!("the tracing service went away: {reason}")
                 }
@@ -241,15 +241,14 @@ impl Recording<'_> {
         }
     }
 
-    fn exit_code(state: State) -> Result<ExitCode> {
-        let Some(mut child) = state.child else { return Ok(ExitCode::SUCCESS) };
-        if state.interrupted {
-            child.terminate();
+    /// The command is not to blame: it ends by itself.
+    fn fail(error: anyhow::Error, state: State) -> Result<ExitCode> {
+        if state.child.is_none() {
+            return Err(error);
         }
-        if !child.has_ended() {
-            eprintln!("The recording is complete; waiting for the command to end.");
-        }
-        child.wait().map(ExitCode::from)
+        report::print(&error);
+        let status = state.await_command()?.filter(|&status| status != 0);
+        Ok(status.map_or(ExitCode::FAILURE, ExitCode::from))
     }
 
     /// An error after the start, with the place of what was recorded before it.
@@ -306,6 +305,18 @@ impl State {
             consumer.begin_disable()?;
         }
         Ok(())
+    }
+
+    /// The command's exit status, once it has ended.
+    fn await_command(self) -> Result<Option<u8>> {
+        let Some(mut child) = self.child else { return Ok(None) };
+        if self.interrupted {
+            child.terminate();
+        }
+        if !child.has_ended() {
+            eprintln!("Waiting for the command to end.");
+        }
+        child.wait().map(Some)
     }
 
     fn figures(&self) -> Figures {

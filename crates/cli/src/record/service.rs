@@ -17,6 +17,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 /// How long our probes may take to register: they only look around. Afterwards the recording starts without them.
 const PROBES_TIMEOUT: Duration = Duration::from_secs(5);
+/// Ahead of ordinary programs: on a machine whose CPUs are all busy the kernel's buffers would overflow otherwise.
+/// The work itself is small. Only root may ask for it; for others nothing changes.
+const NICENESS: i32 = -10;
 
 /// A connection to a service that records.
 pub(crate) struct Service {
@@ -31,7 +34,7 @@ pub(crate) struct Service {
 struct Local {
     probes: Option<Probes>,
     /// Dropped last: the probes hand over their last data to it.
-    _host: Host,
+    host: Host,
 }
 
 struct Probes {
@@ -51,12 +54,26 @@ impl Service {
     pub(crate) fn start() -> Result<Self> {
         // Abstract, so that nothing is left in the file system however this process ends.
         let private = format!("@ferretto-record-{}", std::process::id());
-        let host = start_host(private.parse()?)?;
-        let consumer = Consumer::over(host.connect_consumer()?)?;
-        let probes = start_probes(&host)?;
-        let local = Local { probes: Some(probes), _host: host };
+        let address = private.parse()?;
+        let local = with_priority(|| {
+            let host = start_host(address)?;
+            Ok::<_, anyhow::Error>(Local { probes: Some(start_probes(&host)?), host })
+        })?;
+        let consumer = Consumer::over(local.host.connect_consumer()?)?;
         Ok(Self { consumer, env: vec![(PRODUCER_SOCKET_ENV, private)], _local: Some(local) })
     }
+}
+
+/// Runs `start` so that the threads it starts have priority: they inherit it from the thread that starts them.
+fn with_priority<T: Send>(start: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(|| {
+            // Without the permission they run as they are.
+            let _ = rustix::process::nice(NICENESS);
+            start()
+        });
+        starter.join().map_err(|_| anyhow::anyhow!("the tracing service failed to start"))?
+    })
 }
 
 /// Listens for instrumented programs on an address of its own and, if it is free, on the system's.

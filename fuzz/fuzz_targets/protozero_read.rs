@@ -1,4 +1,5 @@
-//! Any bytes, read as a message and, where that makes sense, as nested messages: fields or one error, in order, without gaps.
+//! Any bytes, read as a message and, where that makes sense, as nested messages: fields or one error, in
+//! order, without gaps.
 #![no_main]
 
 use ferretto_protozero::read::{Fields, PackedVarints, Value};

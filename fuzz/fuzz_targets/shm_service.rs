@@ -1,4 +1,5 @@
-//! Any shared memory, changed between any calls of the service: errors or copies, and no chunk touched that is the producer's.
+//! Any shared memory, changed between any calls of the service: errors or copies, and no chunk touched that
+//! is the producer's.
 #![no_main]
 
 use std::os::fd::{AsFd, OwnedFd};

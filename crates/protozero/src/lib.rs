@@ -1,13 +1,13 @@
 //! Writes protobuf straight into memory that may end in the middle of a message; reads it without copying.
 //!
-//! A trace point cannot know how long a nested message gets before its last field is written, and the memory it
-//! writes to (a chunk of shared memory) may run out before that. So a nested message starts with four reserved bytes
-//! for its length, which are filled in when the message ends; if their chunk is gone by then, the sink makes a patch
-//! of them, to be applied by whoever holds the chunk's copy.
+//! A trace point cannot know how long a nested message gets before its last field is written, and the memory
+//! it writes to (a chunk of shared memory) may run out before that. So a nested message starts with four
+//! reserved bytes for its length, which are filled in when the message ends; if their chunk is gone by then,
+//! the sink makes a patch of them, to be applied by whoever holds the chunk's copy.
 //!
 //! * [`Message`] encodes fields into a [`Sink`]; it is thin and free of allocation.
-//! * [`Sink`] is where the bytes go. `Vec<u8>` is one; [`RangeSink`] is one made of small ranges, for tests and scratch
-//!   space; the producer has one over chunks of shared memory.
+//! * [`Sink`] is where the bytes go. `Vec<u8>` is one; [`RangeSink`] is one made of small ranges, for tests
+//!   and scratch space; the producer has one over chunks of shared memory.
 //! * [`read::Fields`] iterates over the fields of an encoded message, which may come from a hostile process.
 //! * [`varint`] has the encodings underneath.
 //!

@@ -5,11 +5,12 @@ use crate::varint;
 
 /// A message being written: fields go straight to the sink.
 ///
-/// The thing itself is a reference and a slot; nothing is buffered. [`nested`](Self::nested) starts a child, which borrows its parent until it is
-/// dropped; dropping it fills its length in. A message made by [`new`](Self::new) has no length of its own: whoever
-/// made it frames it.
+/// The thing itself is a reference and a slot; nothing is buffered. [`nested`](Self::nested) starts a child,
+/// which borrows its parent until it is dropped; dropping it fills its length in. A message made by
+/// [`new`](Self::new) has no length of its own: whoever made it frames it.
 ///
-/// Field numbers are best given as constants: the tag then costs nothing at run time. They must be within protobuf's 1..=2^29-1.
+/// Field numbers are best given as constants: the tag then costs nothing at run time. They must be within
+/// protobuf's 1..=2^29-1.
 ///
 /// ```
 /// # use ferretto_protozero::Message;
@@ -151,8 +152,8 @@ impl<'s, S: Sink> Message<'s, S> {
         self.sink.write(fields);
     }
 
-    /// The sink this message writes to, for what a sink can do beyond taking bytes. Bytes written through it must be
-    /// whole fields.
+    /// The sink this message writes to, for what a sink can do beyond taking bytes. Bytes written through it
+    /// must be whole fields.
     #[inline]
     pub fn sink(&mut self) -> &mut S {
         self.sink

@@ -5,8 +5,8 @@ use crate::varint;
 
 /// Writes to ranges of given sizes, one after another, and makes patches for lengths whose range is gone.
 ///
-/// It does on the heap what a trace writer does with chunks of shared memory, so it can prove that messages survive being cut anywhere; nothing else
-/// should need it.
+/// It does on the heap what a trace writer does with chunks of shared memory, so it can prove that messages
+/// survive being cut anywhere; nothing else should need it.
 ///
 /// ```
 /// use ferretto_protozero::{Message, RangeSink};
@@ -64,8 +64,8 @@ impl Range {
 }
 
 impl<I: Iterator<Item = usize>> RangeSink<I> {
-    /// Starts with an empty range of the first of `sizes`. Sizes below four, which no length fits in, count as four;
-    /// when `sizes` ends, the last range grows without end.
+    /// Starts with an empty range of the first of `sizes`. Sizes below four, which no length fits in, count
+    /// as four; when `sizes` ends, the last range grows without end.
     pub fn new(sizes: I) -> Self {
         let mut sink = Self { sizes, ranges: Vec::new(), capacity: 0, written: 0 };
         sink.next_range();

@@ -1,7 +1,8 @@
 //! Reads the fields of an encoded message without copying.
 //!
-//! The bytes may come from a hostile process: whatever they are, reading ends, with fields or with an error. Only one level is parsed: a nested
-//! message is a [`Value::Bytes`], and a caller who goes deeper bounds the depth.
+//! The bytes may come from a hostile process: whatever they are, reading ends, with fields or with an error.
+//! Only one level is parsed: a nested message is a [`Value::Bytes`], and a caller who goes deeper bounds the
+//! depth.
 
 use crate::varint;
 
@@ -51,7 +52,8 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Why a message cannot be read on. `offset` is where the field begins, in bytes from the start of the message.
+/// Why a message cannot be read on. `offset` is where the field begins, in bytes from the start of the
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// A tag, a value or a length is cut off, or a varint is longer than ten bytes.

@@ -2,8 +2,8 @@
 
 use crate::varint;
 
-/// The number of bytes that [`Sink::write_small`] takes at once: a tag and a varint at their longest, rounded up to a
-/// machine's vector register.
+/// The number of bytes that [`Sink::write_small`] takes at once: a tag and a varint at their longest, rounded
+/// up to a machine's vector register.
 pub const SMALL_LEN: usize = 16;
 
 /// The longest nested message whose length fits in the four reserved bytes (upstream: `kMaxMessageLength` in
@@ -18,17 +18,17 @@ const SLOT_LEN: usize = 4;
 
 /// Takes the bytes of an encoded message, in order.
 ///
-/// The bytes go to contiguous ranges that are handed out one after another; a message may begin in one and end in another. Only the four bytes of a
-/// reserved length always lie within one range. If that range is out of reach when the length becomes known, the sink
-/// keeps the four bytes as a patch.
+/// The bytes go to contiguous ranges that are handed out one after another; a message may begin in one and
+/// end in another. Only the four bytes of a reserved length always lie within one range. If that range is out
+/// of reach when the length becomes known, the sink keeps the four bytes as a patch.
 ///
 /// Slots are closed in reverse order of their reservation, as [`Message`](crate::Message)s nest.
 pub trait Sink {
     /// Appends `bytes`; they may cross from one range to the next.
     fn write(&mut self, bytes: &[u8]);
 
-    /// Appends the first `len` of `bytes`. A sink with room for all of `bytes` stores them with one instruction and
-    /// advances by `len`; the bytes after `len` carry no meaning.
+    /// Appends the first `len` of `bytes`. A sink with room for all of `bytes` stores them with one
+    /// instruction and advances by `len`; the bytes after `len` carry no meaning.
     ///
     /// This is what makes small fields cheap. `len` is at most [`SMALL_LEN`].
     #[inline]
@@ -36,14 +36,16 @@ pub trait Sink {
         self.write(bytes.get(..len).unwrap_or(&bytes));
     }
 
-    /// Reserves four contiguous bytes for the length of the nested message that begins after them. They should hold
-    /// zeroes until they are closed, so that what reads a half-written range sees an empty message.
+    /// Reserves four contiguous bytes for the length of the nested message that begins after them. They
+    /// should hold zeroes until they are closed, so that what reads a half-written range sees an empty
+    /// message.
     fn reserve_len(&mut self) -> LenSlot;
 
-    /// Fills in a reserved length: the number of bytes written since [`reserve_len`](Self::reserve_len) returned `slot`.
+    /// Fills in a reserved length: the number of bytes written since [`reserve_len`](Self::reserve_len)
+    /// returned `slot`.
     ///
-    /// The sink may move the nested message three bytes down and write its length in one byte, if the length is below 128 and
-    /// the slot's range is still the current one.
+    /// The sink may move the nested message three bytes down and write its length in one byte, if the length
+    /// is below 128 and the slot's range is still the current one.
     fn close_len(&mut self, slot: LenSlot);
 }
 
@@ -82,7 +84,8 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// Encodes on the heap: one range that never ends, so there are no patches and every length is minimal or four bytes.
+/// Encodes on the heap: one range that never ends, so there are no patches and every length is minimal or
+/// four bytes.
 impl Sink for Vec<u8> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {

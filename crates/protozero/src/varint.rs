@@ -1,4 +1,5 @@
-//! Base-128 varints: seven bits a byte, least significant group first, the top bit set on all but the last byte.
+//! Base-128 varints: seven bits a byte, least significant group first, the top bit set on all but the last
+//! byte.
 
 /// The most bytes a 64-bit varint takes.
 pub const MAX_SIZE: usize = 10;
@@ -35,8 +36,9 @@ pub fn encode(value: u64, out: &mut Vec<u8>) {
 
 /// Reads a varint from the start of `bytes`: its value and the number of bytes it took.
 ///
-/// Redundant (non-minimal) encodings are accepted, as trace writers reserve lengths with them. `None` if the varint does not end within
-/// `bytes` or within ten bytes. Bits beyond the 64th are dropped, as other parsers do.
+/// Redundant (non-minimal) encodings are accepted, as trace writers reserve lengths with them. `None` if the
+/// varint does not end within `bytes` or within ten bytes. Bits beyond the 64th are dropped, as other parsers
+/// do.
 ///
 /// ```
 /// use ferretto_protozero::varint::decode;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// Bytes at the start of a page: the bitmap and a reserved word (upstream: `PageHeader` in shared_memory_abi.h).
+/// Bytes at the start of a page: the bitmap and a reserved word (upstream: `PageHeader` in
+/// shared_memory_abi.h).
 pub const PAGE_HEADER_LEN: usize = 8;
 
 /// Bytes at the start of a chunk (upstream: `ChunkHeader` in shared_memory_abi.h).
@@ -14,15 +15,15 @@ pub const MAX_CHUNKS_PER_PAGE: u32 = 14;
 
 /// The largest chunk, header included: one that fills the largest page.
 ///
-/// Upstream's bound is 65536 but it keeps sizes in 16 bits, so a chunk sent inline with 65536 bytes counts as empty there. No real chunk is
-/// that long.
+/// Upstream's bound is 65536 but it keeps sizes in 16 bits, so a chunk sent inline with 65536 bytes counts as
+/// empty there. No real chunk is that long.
 pub const MAX_CHUNK_LEN: usize = PageSize::MAX as usize - PAGE_HEADER_LEN;
 
 /// The most packets a chunk can count: ten bits (upstream: `Packets::kMaxCount`).
 pub const MAX_PACKETS_PER_CHUNK: u16 = (1 << PACKET_COUNT_BITS) - 1;
 
-/// The most packets a writer should put in a chunk: one is left for the count's inflation at the end of a packet
-/// (upstream: trace_writer_impl.cc).
+/// The most packets a writer should put in a chunk: one is left for the count's inflation at the end of a
+/// packet (upstream: trace_writer_impl.cc).
 pub const WRITER_MAX_PACKETS_PER_CHUNK: u16 = MAX_PACKETS_PER_CHUNK - 1;
 
 const PACKET_COUNT_BITS: u32 = 10;
@@ -277,7 +278,8 @@ pub struct ChunkHeader {
     pub chunk_id: u32,
     /// The writer, 1..=32767; what a producer claims, so any value may come.
     pub writer_id: u16,
-    /// Packets or fragments in the chunk, at most [`MAX_PACKETS_PER_CHUNK`]; what the payload holds may be less.
+    /// Packets or fragments in the chunk, at most [`MAX_PACKETS_PER_CHUNK`]; what the payload holds may be
+    /// less.
     pub packet_count: u16,
     /// What is special about the first and the last packet.
     pub flags: ChunkFlags,
@@ -292,8 +294,8 @@ pub struct InlineChunkError {
 }
 
 impl ChunkHeader {
-    /// Splits a chunk that came over the socket, as it does from producers without shared memory, into header and payload
-    /// (upstream: `ChunksToMove.data`).
+    /// Splits a chunk that came over the socket, as it does from producers without shared memory, into header
+    /// and payload (upstream: `ChunksToMove.data`).
     ///
     /// # Errors
     ///

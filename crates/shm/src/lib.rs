@@ -1,8 +1,9 @@
 //! The shared-memory ABI of the Perfetto tracing protocol: pages, chunks and their states.
 //!
-//! A producer and the service map the same memory. It is divided into pages of equal size, a page into 1 to 14 chunks. The producer takes a free
-//! chunk, writes packets into it and marks it complete; then it tells the service over the socket, which copies the
-//! chunk and frees it. There is no lock across the processes: the states of a page's chunks share one atomic word.
+//! A producer and the service map the same memory. It is divided into pages of equal size, a page into 1 to
+//! 14 chunks. The producer takes a free chunk, writes packets into it and marks it complete; then it tells
+//! the service over the socket, which copies the chunk and frees it. There is no lock across the processes:
+//! the states of a page's chunks share one atomic word.
 //!
 //! ```text
 //! page   │ bitmap: u32 │ reserved: u32 │ chunk 0 │ chunk 1 │ …
@@ -12,10 +13,11 @@
 //!
 //! * [`SharedMemory`] is the mapping: a sealed memfd, or memory within one process.
 //! * [`ProducerView`] hands out [`ChunkWriter`]s, each the sole owner of a chunk.
-//! * [`ServiceView`] copies chunks out. It takes everything it reads for hostile: bad values are errors, and no reference into
-//!   shared memory ever leaves this crate.
+//! * [`ServiceView`] copies chunks out. It takes everything it reads for hostile: bad values are errors, and
+//!   no reference into shared memory ever leaves this crate.
 //!
-//! All `unsafe` code for shared memory is in one private module here. Upstream's definition is `shared_memory_abi.h`.
+//! All `unsafe` code for shared memory is in one private module here. Upstream's definition is
+//! `shared_memory_abi.h`.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The state machine of pages and chunks, which both views stand on.
 //!
-//! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on the page's bitmap, with the
-//! orderings of the ABI (upstream: shared_memory_abi.cc).
+//! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on
+//! the page's bitmap, with the orderings of the ABI (upstream: shared_memory_abi.cc).
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::layout::{
 };
 use crate::memory::SharedMemory;
 
-/// How often a compare-and-swap is tried before the caller gets an error: every failure means that somebody else changed the page, and
-/// an honest peer has at most 14 chunks to change (upstream: `kRetryAttempts`).
+/// How often a compare-and-swap is tried before the caller gets an error: every failure means that somebody
+/// else changed the page, and an honest peer has at most 14 chunks to change (upstream: `kRetryAttempts`).
 const MAX_ATTEMPTS: u32 = 64;
 
-/// Fewer packets than this in a chunk that is being written, and a scrape gets nothing out of it: the last one may
-/// be incomplete (upstream: `ForEachScrapableChunk`).
+/// Fewer packets than this in a chunk that is being written, and a scrape gets nothing out of it: the last
+/// one may be incomplete (upstream: `ForEachScrapableChunk`).
 const MIN_PACKETS_TO_SCRAPE: u16 = 2;
 
 /// Where a chunk is.
@@ -44,8 +44,8 @@ pub struct ViewError {
     pub page_size: usize,
 }
 
-/// Why a chunk cannot be had. Seen by the service, each of these means that the producer broke the ABI; the chunk is left
-/// as it is.
+/// Why a chunk cannot be had. Seen by the service, each of these means that the producer broke the ABI; the
+/// chunk is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// There is no such page.
@@ -189,7 +189,8 @@ impl Pages {
         })
     }
 
-    /// Moves a chunk from one state to another. A page whose chunks are all free afterwards becomes free itself.
+    /// Moves a chunk from one state to another. A page whose chunks are all free afterwards becomes free
+    /// itself.
     pub(crate) fn transition(
         &self,
         place: &ChunkPlace,
@@ -211,7 +212,7 @@ impl Pages {
             if next == ChunkState::Free && changed.all_chunks_free() {
                 changed = Bitmap::FREE_PAGE;
             }
-            match word.compare_exchange_weak(current.0, changed.0, Ordering::AcqRel, Ordering::Acquire) {
+            match word.compare_exchange(current.0, changed.0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(found) => current = Bitmap(found),
             }
@@ -219,7 +220,8 @@ impl Pages {
         Err(ChunkError::Contended { page, chunk })
     }
 
-    /// Moves a chunk to Free, its header cleared first so that a scrape cannot mistake what it said for the next writer's.
+    /// Moves a chunk to Free, its header cleared first so that a scrape cannot mistake what it said for the
+    /// next writer's.
     pub(crate) fn free(&self, place: &ChunkPlace, expected: ChunkState) -> Result<(), ChunkError> {
         for word in [0, 4].into_iter().filter_map(|at| self.memory.word(place.offset + at)) {
             word.store(0, Ordering::Relaxed);
@@ -271,8 +273,8 @@ impl Pages {
         }
     }
 
-    /// Whether a chunk is still the one that `header` was read from, so that what was read since belongs to it. Only where the producer frees chunks itself can an
-    /// honest one have been replaced.
+    /// Whether a chunk is still the one that `header` was read from, so that what was read since belongs to
+    /// it. Only where the producer frees chunks itself can an honest one have been replaced.
     fn still_holds(&self, place: &ChunkPlace, header: &ChunkHeader) -> bool {
         fence(Ordering::Acquire);
         let now = self.header(place);

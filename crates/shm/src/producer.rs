@@ -66,8 +66,8 @@ impl ProducerView {
 
     /// Takes a free chunk and labels it; `None` if there is none at this moment.
     ///
-    /// The search goes round, from the page that had a free chunk last. A free page is divided by `layout`; pages that are already
-    /// divided are used as they are.
+    /// The search goes round, from the page that had a free chunk last. A free page is divided by `layout`;
+    /// pages that are already divided are used as they are.
     #[must_use]
     pub fn try_acquire(&self, layout: PageLayout, new: NewChunk) -> Option<ChunkWriter> {
         let pages = &self.shared.pages;
@@ -83,7 +83,6 @@ impl ProducerView {
 
     fn try_acquire_in(&self, page: u32, layout: PageLayout) -> Option<ChunkPlace> {
         let pages = &self.shared.pages;
-        // The orderings of std and of the model checker are one type.
         let mut bitmap = pages.bitmap(page, Ordering::Relaxed).ok()?;
         if bitmap.layout_bits() == 0 && pages.try_partition(page, layout) {
             bitmap = pages.bitmap(page, Ordering::Relaxed).ok()?;
@@ -96,9 +95,9 @@ impl ProducerView {
         })
     }
 
-    /// Calls `each` with where it is, header, payload and whether complete, for every chunk that is complete or being written, as
-    /// [`ServiceView::scrape`](crate::ServiceView::scrape) does. For a producer whose memory the service does not
-    /// see (upstream: emulation mode).
+    /// Calls `each` with where it is, header, payload and whether complete, for every chunk that is complete
+    /// or being written, as [`ServiceView::scrape`](crate::ServiceView::scrape) does. For a producer whose
+    /// memory the service does not see (upstream: emulation mode).
     pub fn scrape(
         &self,
         wanted: impl FnMut(u16) -> bool,
@@ -107,8 +106,9 @@ impl ProducerView {
         self.shared.pages.scrape(wanted, each);
     }
 
-    /// Copies a complete chunk's payload into `payload`, replacing what that holds, and frees the chunk. Only for a producer
-    /// whose memory the service does not see and that sends the bytes itself (upstream: emulation mode).
+    /// Copies a complete chunk's payload into `payload`, replacing what that holds, and frees the chunk. Only
+    /// for a producer whose memory the service does not see and that sends the bytes itself (upstream:
+    /// emulation mode).
     ///
     /// # Errors
     ///
@@ -125,7 +125,8 @@ impl ProducerView {
         Ok(header)
     }
 
-    /// How many chunks were lost to writing because their [`ChunkWriter`] was dropped without being completed.
+    /// How many chunks were lost to writing because their [`ChunkWriter`] was dropped without being
+    /// completed.
     #[must_use]
     pub fn abandoned_chunks(&self) -> u64 {
         self.shared.abandoned.load(Ordering::Relaxed)
@@ -134,16 +135,17 @@ impl ProducerView {
 
 /// The sole owner of a chunk that is being written. It can be handed to another thread.
 ///
-/// A chunk ends with [`complete`](Self::complete), and then with word to the service. Dropped without that it stays as it is, being written
-/// by nobody: the ABI knows no way back, and completing it would pass half a packet for a whole one. Its finished
-/// packets can still be scraped, the chunk is out of use, and [`ProducerView::abandoned_chunks`] counts it.
+/// A chunk ends with [`complete`](Self::complete), and then with word to the service. Dropped without that it
+/// stays as it is, being written by nobody: the ABI knows no way back, and completing it would pass half a
+/// packet for a whole one. Its finished packets can still be scraped, the chunk is out of use, and
+/// [`ProducerView::abandoned_chunks`] counts it.
 ///
 /// A chunk with pending patches need not be completed at once. Whoever holds the `ChunkWriter` may apply them
-/// ([`write_at`](Self::write_at)) and then [`clear_flags`](Self::clear_flags) of [`ChunkFlags::NEEDS_PATCHING`]
-/// (upstream: direct SMB patching).
+/// ([`write_at`](Self::write_at)) and then [`clear_flags`](Self::clear_flags) of
+/// [`ChunkFlags::NEEDS_PATCHING`] (upstream: direct SMB patching).
 ///
-/// Offsets count from the start of the payload. What does not fit in the payload is not written, which is a mistake of the caller and
-/// fails in debug builds.
+/// Offsets count from the start of the payload. What does not fit in the payload is not written, which is a
+/// mistake of the caller and fails in debug builds.
 #[derive(Debug)]
 #[must_use = "a chunk that is not completed is out of use for good"]
 pub struct ChunkWriter {
@@ -210,8 +212,8 @@ impl ChunkWriter {
         debug_assert!(stored, "{} bytes at {offset} are beyond {}", bytes.len(), self.capacity());
     }
 
-    /// Writes the first `len` of `bytes` at `offset`. Where there is room for all of them, they are stored all at once, and those
-    /// after `len` have no meaning.
+    /// Writes the first `len` of `bytes` at `offset`. Where there is room for all of them, they are stored
+    /// all at once, and those after `len` have no meaning.
     #[inline(always)]
     pub fn write_small_at(&mut self, offset: usize, bytes: [u8; SMALL_LEN], len: usize) {
         if !self.payload.store_small(offset, bytes) {
@@ -274,7 +276,8 @@ impl ChunkWriter {
         Ok(self.place.index)
     }
 
-    /// Frees the chunk, for a producer whose memory the service does not see, once it has sent the bytes (upstream: emulation mode).
+    /// Frees the chunk, for a producer whose memory the service does not see, once it has sent the bytes
+    /// (upstream: emulation mode).
     ///
     /// # Errors
     ///

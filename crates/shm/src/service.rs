@@ -8,8 +8,8 @@ use crate::pages::{ChunkError, ChunkIndex, Pages, ViewError};
 
 /// The service's view of one producer's shared memory.
 ///
-/// Whatever the memory holds, and however it changes meanwhile, calls end and do not panic; they never change the state of a chunk that
-/// is the producer's.
+/// Whatever the memory holds, and however it changes meanwhile, calls end and do not panic; they never change
+/// the state of a chunk that is the producer's.
 #[derive(Debug)]
 pub struct ServiceView {
     pages: Pages,
@@ -43,14 +43,15 @@ impl ServiceView {
         self.pages.count()
     }
 
-    /// Takes a chunk that the producer has completed: copies its payload into `payload`, replacing what that holds, and frees
-    /// the chunk. Page and chunk may be any numbers, as they come from the producer.
+    /// Takes a chunk that the producer has completed: copies its payload into `payload`, replacing what that
+    /// holds, and frees the chunk. Page and chunk may be any numbers, as they come from the producer.
     ///
     /// The whole payload area is copied; how much of it holds fragments, only they tell.
     ///
     /// # Errors
     ///
-    /// If there is no such chunk, if it is not complete, or if the producer interferes meanwhile. `payload` is then empty.
+    /// If there is no such chunk, if it is not complete, or if the producer interferes meanwhile. `payload`
+    /// is then empty.
     pub fn read_complete_chunk(
         &self,
         page: u32,
@@ -66,11 +67,12 @@ impl ServiceView {
         Ok(header)
     }
 
-    /// Copies what the producer has not handed over yet: calls `each` with the header and payload of every chunk that is complete or being
-    /// written, and whether it is complete. No state changes; the chunks will be committed once more.
+    /// Copies what the producer has not handed over yet: calls `each` with the header and payload of every
+    /// chunk that is complete or being written, and whether it is complete. No state changes; the chunks will
+    /// be committed once more.
     ///
-    /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets is left
-    /// out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
+    /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets
+    /// is left out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
     pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, mut each: impl FnMut(ChunkHeader, &[u8], bool)) {
         self.pages.scrape(wanted, |_, header, payload, complete| each(header, payload, complete));
     }

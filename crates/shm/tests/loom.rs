@@ -58,8 +58,8 @@ impl Seen {
     }
 }
 
-// The writer runs on the first thread: the model checker starts with its whole run, and finds the other schedules from the loads of the
-// second thread that conflict with it.
+// The writer runs on the first thread: the model checker starts with its whole run, and finds the other
+// schedules from the loads of the second thread that conflict with it.
 
 #[test]
 fn a_scrape_sees_every_packet_that_is_counted_as_finished() {
@@ -90,7 +90,8 @@ fn a_scrape_sees_every_packet_that_is_counted_as_finished() {
 #[test]
 fn a_complete_chunk_is_read_whole_and_can_be_taken_again() {
     let mut model = loom::model::Builder::new();
-    // Waiting loops make many schedules; three preemptions reach every order of the steps that matter, in seconds.
+    // Waiting loops make many schedules; three preemptions reach every order of the steps that matter, in
+    // seconds.
     model.preemption_bound = Some(3);
     model.check(|| {
         let (producer, service) = views(1);

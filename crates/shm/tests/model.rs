@@ -1,4 +1,5 @@
-//! Random operations of a producer and the service on every layout and page size, compared with a plain model.
+//! Random operations of a producer and the service on every layout and page size, compared with a plain
+//! model.
 #![cfg(not(loom))]
 
 use std::collections::HashMap;
@@ -160,7 +161,8 @@ impl World {
         let layout = *model.layout.get_or_insert(layout);
         let chunk_len = layout.chunk_len(self.page_size);
         assert_eq!(writer.capacity(), chunk_len - CHUNK_HEADER_LEN);
-        // What earlier chunks left behind, under whatever layout, is still there; the test compares only what was written since.
+        // What earlier chunks left behind, under whatever layout, is still there; the test compares only what
+        // was written since.
         let mut payload = vec![0; writer.capacity()];
         writer.read_at(0, &mut payload);
         let header = ChunkHeader { chunk_id, writer_id, packet_count: 0, flags: ChunkFlags::NONE };

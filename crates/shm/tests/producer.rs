@@ -1,0 +1,164 @@
+//! What a producer may rely on: exhaustion, patching in place, going without a service, threads.
+#![cfg(not(loom))]
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use ferretto_shm::{
+    ChunkError, ChunkFlags, ChunkIndex, ChunkState, MAX_PACKETS_PER_CHUNK, NewChunk, PageLayout, PageSize,
+    ProducerView, Seals, ServiceView, SharedMemory, ViewError, WRITER_MAX_PACKETS_PER_CHUNK,
+};
+
+fn views(pages: usize) -> (ProducerView, ServiceView) {
+    let memory = Arc::new(SharedMemory::create(pages * 4096).unwrap());
+    let sent = memory.as_fd().unwrap().try_clone_to_owned().unwrap();
+    let received = Arc::new(SharedMemory::from_fd(sent, Seals::Required).unwrap());
+    let producer = ProducerView::new(memory, PageSize::DEFAULT).unwrap();
+    (producer, ServiceView::new(received, PageSize::DEFAULT).unwrap())
+}
+
+fn new(chunk_id: u32) -> NewChunk {
+    NewChunk { chunk_id, writer_id: 1 }
+}
+
+#[test]
+fn full_memory_gives_no_chunk_until_the_service_frees_one() {
+    let (producer, service) = views(2);
+    let chunks: Vec<_> =
+        (0..28).map(|id| producer.try_acquire(PageLayout::Div14, new(id)).unwrap()).collect();
+    assert!(producer.try_acquire(PageLayout::Div14, new(28)).is_none());
+    let places: Vec<_> = chunks.into_iter().map(|chunk| chunk.complete().unwrap()).collect();
+    assert!(producer.try_acquire(PageLayout::Div14, new(28)).is_none());
+    let middle = places[17];
+    service.read_complete_chunk(middle.page, middle.chunk, &mut Vec::new()).unwrap();
+    let chunk = producer.try_acquire(PageLayout::Div1, new(28)).unwrap();
+    assert_eq!(chunk.index(), middle, "a page in use keeps its layout");
+    drop(chunk);
+}
+
+#[test]
+fn a_held_chunk_is_patched_in_place_and_then_needs_no_patching() {
+    let (producer, service) = views(1);
+    let mut chunk = producer.try_acquire(PageLayout::Div1, new(0)).unwrap();
+    chunk.write_at(0, &[7, 0x0a, 0, 0, 0, 0, 0x08, 1]);
+    chunk.increment_packet_count();
+    chunk.set_flags(ChunkFlags::NEEDS_PATCHING | ChunkFlags::LAST_PACKET_CONTINUES_ON_NEXT_CHUNK);
+    let queued = chunk; // the arbiter holds it while the packet goes on in the next chunk
+    let mut arbiter_chunk = thread::spawn(move || queued).join().unwrap();
+    arbiter_chunk.write_at(2, &[0x82, 0x80, 0x80, 0x00]);
+    arbiter_chunk.clear_flags(ChunkFlags::NEEDS_PATCHING);
+    let at = arbiter_chunk.complete().unwrap();
+    let mut payload = Vec::new();
+    let header = service.read_complete_chunk(at.page, at.chunk, &mut payload).unwrap();
+    assert_eq!(header.flags, ChunkFlags::LAST_PACKET_CONTINUES_ON_NEXT_CHUNK);
+    assert_eq!(payload[..8], [7, 0x0a, 0x82, 0x80, 0x80, 0x00, 0x08, 1]);
+}
+
+#[test]
+fn a_full_packet_count_leaves_the_flags_alone() {
+    let (producer, service) = views(1);
+    let mut chunk = producer.try_acquire(PageLayout::Div1, new(0)).unwrap();
+    for _ in 0..WRITER_MAX_PACKETS_PER_CHUNK + 1 {
+        chunk.increment_packet_count();
+    }
+    assert_eq!(chunk.packet_count(), MAX_PACKETS_PER_CHUNK);
+    let at = chunk.complete().unwrap();
+    let header = service.read_complete_chunk(at.page, at.chunk, &mut Vec::new()).unwrap();
+    assert_eq!((header.packet_count, header.flags), (1023, ChunkFlags::NONE));
+}
+
+#[test]
+fn a_dropped_chunk_can_be_scraped_but_not_taken() {
+    let (producer, service) = views(1);
+    let mut chunk = producer.try_acquire(PageLayout::Div1, new(0)).unwrap();
+    chunk.write_at(0, &[1, b'a', 1, b'b']);
+    chunk.increment_packet_count();
+    chunk.increment_packet_count();
+    drop(chunk);
+    assert_eq!(producer.abandoned_chunks(), 1);
+    let found = service.read_complete_chunk(0, 0, &mut Vec::new());
+    let (expected, found_state) = (ChunkState::Complete, ChunkState::BeingWritten);
+    assert_eq!(found, Err(ChunkError::WrongState { page: 0, chunk: 0, expected, found: found_state }));
+    let mut scraped = 0;
+    service.scrape(
+        |_| true,
+        |header, payload, complete| {
+            assert_eq!((header.packet_count, complete, &payload[..4]), (2, false, &[1, b'a', 1, b'b'][..]));
+            scraped += 1;
+        },
+    );
+    assert_eq!(scraped, 1);
+}
+
+#[test]
+fn without_a_service_the_producer_frees_its_own_chunks() {
+    let (producer, _) = views(1);
+    let mut payload = Vec::new();
+    for id in 0..100 {
+        let mut chunk = producer.try_acquire(PageLayout::Div2, new(id)).unwrap();
+        chunk.write_at(0, &[1, id as u8]);
+        chunk.increment_packet_count();
+        if id % 2 == 0 {
+            chunk.complete_emulated().unwrap();
+        } else {
+            let at = chunk.complete().unwrap();
+            let header = producer.take_complete(at, &mut payload).unwrap();
+            assert_eq!((header.chunk_id, &payload[..2]), (id, &[1, id as u8][..]));
+        }
+    }
+    let free = ChunkIndex { page: 0, chunk: 0 };
+    assert!(producer.take_complete(free, &mut payload).is_err());
+    assert_eq!(producer.abandoned_chunks(), 0);
+}
+
+#[test]
+fn memory_that_is_no_multiple_of_the_page_size_has_no_view() {
+    let memory = Arc::new(SharedMemory::in_process(3 * 4096).unwrap());
+    let expected = ViewError { len: 3 * 4096, page_size: 8192 };
+    let page_size = PageSize::new(8192).unwrap();
+    assert_eq!(ServiceView::new(Arc::clone(&memory), page_size).err(), Some(expected));
+    assert_eq!(ProducerView::new(memory, page_size).err(), Some(expected));
+}
+
+#[test]
+fn many_threads_lose_nothing_and_mix_nothing_up() {
+    const WRITERS: u16 = 4;
+    const CHUNKS: u32 = 2000;
+    let (producer, service) = views(3);
+    let (commit, committed) = mpsc::channel();
+    let threads: Vec<_> = (1..=WRITERS)
+        .map(|writer_id| {
+            let (producer, commit) = (producer.clone(), commit.clone());
+            thread::spawn(move || {
+                for chunk_id in 0..CHUNKS {
+                    let layout = PageLayout::ALL[(chunk_id as usize + usize::from(writer_id)) % 5];
+                    let mut chunk = loop {
+                        match producer.try_acquire(layout, NewChunk { chunk_id, writer_id }) {
+                            Some(chunk) => break chunk,
+                            None => thread::yield_now(),
+                        }
+                    };
+                    let fill = (chunk_id as u8).wrapping_add(writer_id as u8);
+                    chunk.write_at(0, &vec![fill; chunk.capacity()]);
+                    chunk.increment_packet_count();
+                    commit.send(chunk.complete().unwrap()).unwrap();
+                }
+            })
+        })
+        .collect();
+    drop(commit);
+    let mut next_ids = [0; WRITERS as usize + 1];
+    let mut payload = Vec::new();
+    for at in committed {
+        let header = service.read_complete_chunk(at.page, at.chunk, &mut payload).unwrap();
+        let next_id = &mut next_ids[usize::from(header.writer_id)];
+        assert_eq!(header.chunk_id, *next_id);
+        *next_id += 1;
+        let fill = (header.chunk_id as u8).wrapping_add(header.writer_id as u8);
+        assert!(payload.iter().all(|byte| *byte == fill), "{header:?}");
+        service.scrape(|writer_id| writer_id == 1, |header, _, _| assert_eq!(header.writer_id, 1));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(next_ids[1..], [CHUNKS; WRITERS as usize]);
+}

@@ -1,7 +1,7 @@
 //! Any bytes on a connection, in pieces of any size: errors or requests, the same whatever the pieces, in bounded memory.
 #![no_main]
 
-use ferretto_ipc::frame::{Decoder, MAX_FRAME_BYTES};
+use ferretto_ipc::frame::{Decoder, MAX_FRAME_SIZE};
 use ferretto_ipc::host::{HostConnection, Reply};
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, ServiceDef};
 use ferretto_protos::IpcFrame;
@@ -31,7 +31,7 @@ fn decode(bytes: &[u8], piece: usize) -> (Vec<IpcFrame>, bool) {
                 Err(_) => return (frames, true),
             }
         }
-        assert!(decoder.buffered_bytes() <= MAX_FRAME_BYTES + bytes.len());
+        assert!(decoder.buffered_bytes() <= MAX_FRAME_SIZE + bytes.len());
     }
     (frames, false)
 }

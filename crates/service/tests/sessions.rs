@@ -602,7 +602,7 @@ fn memory_that_a_producer_brings_is_used_if_it_fits_the_rules() {
             page_hint: page as u32,
             ..named("p")
         });
-        let response = world.producers[&producer].response.clone().unwrap();
+        let response = world.producers[&producer].response.unwrap();
         assert_eq!(response.using_shmem_provided_by_producer(), used, "{len} {page}");
         assert_eq!(world.command_names(producer).len(), usize::from(used), "confirmed at once");
         world.register(producer, "data");

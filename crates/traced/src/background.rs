@@ -29,7 +29,9 @@ pub(crate) fn start() -> io::Result<Role> {
     }
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_else(|| OsString::from("traced"));
-    let mut child = Command::new("/proc/self/exe")
+    // By its path, so that the copy shows up under its own name.
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let mut child = Command::new(program)
         .arg0(name)
         .args(args)
         .env(MARKER_ENV, "1")

@@ -101,6 +101,10 @@ impl CommitQueue {
     ) -> Vec<CommitDataRequest> {
         let queue = std::mem::take(self);
         let mut requests = Requests::default();
+        // Copies first: their chunks may have been finished since, and a chunk that shrinks is a violation to the service.
+        for (index, target_buffer, data) in queue.unfinished {
+            requests.push_chunk(index, target_buffer, Some(data)).chunk_incomplete = Some(true);
+        }
         for chunk in queue.chunks {
             let index = match chunk.place {
                 Place::Held(writer) => writer.complete(),
@@ -115,9 +119,6 @@ impl CommitQueue {
             if data != Some(None) {
                 requests.push_chunk(index, chunk.target_buffer, data.flatten());
             }
-        }
-        for (index, target_buffer, data) in queue.unfinished {
-            requests.push_chunk(index, target_buffer, Some(data)).chunk_incomplete = Some(true);
         }
         for patches in queue.patches {
             requests.push_patches(patches);
@@ -176,6 +177,9 @@ impl Requests {
         target_buffer: u16,
         data: Option<Bytes>,
     ) -> &mut ChunksToMove {
+        // Where a chunk that comes with its bytes lies is nobody's business, but upstream's service drops it all the same if its own,
+        // unused memory has no such page (tracing_service_impl.cc); that has 64 of them by default, less than ours.
+        let index = if data.is_some() { ChunkIndex { page: 0, chunk: 0 } } else { index };
         let size = CHUNK_SIZE_ESTIMATE + data.as_ref().map_or(0, Bytes::len);
         let chunks = &mut self.last(size).chunks_to_move;
         chunks.push(ChunksToMove {
@@ -197,4 +201,69 @@ impl Requests {
 
 fn patch(offset: u32, value: [u8; 4]) -> Patch {
     Patch { offset: Some(offset), data: Some(Bytes::copy_from_slice(&value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ferretto_shm::{NewChunk, PageLayout, PageSize, ProducerView, SharedMemory};
+
+    use super::*;
+
+    fn finished(view: &ProducerView, chunk_id: u32) -> FinishedChunk {
+        let chunk = view.try_acquire(PageLayout::Div1, NewChunk { chunk_id, writer_id: 1 }).unwrap();
+        let place = Place::Complete(chunk.complete().unwrap());
+        FinishedChunk { writer_id: 1, chunk_id, target_buffer: 1, used: 4, place }
+    }
+
+    fn view(pages: usize) -> ProducerView {
+        let memory = Arc::new(SharedMemory::in_process(pages * 4096).unwrap());
+        ProducerView::new(memory, PageSize::DEFAULT).unwrap()
+    }
+
+    #[test]
+    fn a_copy_of_an_unfinished_chunk_goes_before_the_finished_one() {
+        let view = view(1);
+        let mut queue = CommitQueue::default();
+        let chunk = finished(&view, 0);
+        queue.push_unfinished(ChunkIndex { page: 0, chunk: 0 }, 1, Bytes::from_static(b"unfinished"));
+        queue.push_chunk(chunk, 4088);
+        queue.acknowledge_flush(3);
+        let requests = queue.take_requests(Some(|_, _| Some(Bytes::from_static(b"finished"))));
+        let moved: Vec<_> = requests[0]
+            .chunks_to_move
+            .iter()
+            .map(|moved| (moved.data().to_vec(), moved.chunk_incomplete()))
+            .collect();
+        assert_eq!(moved, [(b"unfinished".to_vec(), true), (b"finished".to_vec(), false)]);
+        assert_eq!(requests[0].flush_request_id, Some(3));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn requests_fit_into_frames_and_the_acknowledgement_is_last() {
+        let view = view(64);
+        let mut queue = CommitQueue::default();
+        for chunk_id in 0..64 {
+            queue.push_chunk(finished(&view, chunk_id), 4088);
+        }
+        let patches = (0..5000).map(|offset| (offset, [0; 4])).collect();
+        queue.push_patches(1, 1, ChunkPatches { chunk_id: 999, patches, has_more: false });
+        queue.acknowledge_flush(3);
+        let requests = queue.take_requests(Some(|_, _| Some(Bytes::from(vec![0; 4088]))));
+        for request in &requests {
+            assert!(prost::Message::encoded_len(request) < MAX_REQUEST_SIZE);
+            assert!(request.chunks_to_patch.iter().all(|patched| patched.patches.len() <= 1024));
+        }
+        assert_eq!(requests.iter().map(|request| request.chunks_to_move.len()).sum::<usize>(), 64);
+        let more: Vec<_> = requests
+            .iter()
+            .flat_map(|request| &request.chunks_to_patch)
+            .map(|patched| (patched.patches.len(), patched.has_more_patches()))
+            .collect();
+        assert_eq!(more, [(1024, true), (1024, true), (1024, true), (1024, true), (904, false)]);
+        assert_eq!(requests.last().unwrap().flush_request_id, Some(3));
+        assert!(requests.iter().rev().skip(1).all(|request| request.flush_request_id.is_none()));
+    }
 }

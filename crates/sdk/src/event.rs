@@ -31,7 +31,7 @@ pub(crate) enum Kind<'a> {
     Counter(&'a CounterTrack, Value<'a>),
 }
 
-/// A slice that ends when this is dropped. Made by [`slice!`](crate::slice) and [`slice_guard!`](crate::slice_guard).
+/// A slice that ends when this is dropped. Made by [`slice!`](crate::slice!) and [`slice_guard!`](crate::slice_guard!).
 #[derive(Debug)]
 #[must_use = "the slice ends when the guard is dropped"]
 pub struct SliceGuard {
@@ -59,22 +59,22 @@ impl Drop for SliceGuard {
     }
 }
 
-/// Begins a slice on this thread. [`begin!`](crate::begin) is the convenient form.
+/// Begins a slice on this thread. [`begin!`](crate::begin!) is the convenient form.
 pub fn begin(category: &'static Category, name: Name<'_>, arguments: &[Arg<'_>]) {
     emit(category, Kind::Begin, Some(name), arguments);
 }
 
-/// Ends the slice of this thread that was begun last. [`end!`](crate::end) is the convenient form.
+/// Ends the slice of this thread that was begun last. [`end!`](crate::end!) is the convenient form.
 pub fn end(category: &'static Category, arguments: &[Arg<'_>]) {
     emit(category, Kind::End, None, arguments);
 }
 
-/// Says that something happened. [`instant!`](crate::instant) is the convenient form.
+/// Says that something happened. [`instant!`](crate::instant!) is the convenient form.
 pub fn instant(category: &'static Category, name: Name<'_>, arguments: &[Arg<'_>]) {
     emit(category, Kind::Instant, Some(name), arguments);
 }
 
-/// Gives a counter a new value. [`counter!`](crate::counter) is the convenient form.
+/// Gives a counter a new value. [`counter!`](crate::counter!) is the convenient form.
 pub fn counter(category: &'static Category, track: &CounterTrack, value: &(impl ToValue + ?Sized)) {
     emit(category, Kind::Counter(track, value.to_value()), None, &[]);
 }

@@ -1,4 +1,7 @@
 //! Trace points. Each costs one relaxed load while nobody records its category; arguments are not evaluated then.
+//!
+//! A category is a literal, the name of a static, or a path to one. The last arm of each macro is for paths: what it matched is one token
+//! to the other arms.
 
 /// Declares categories with descriptions and tags, and a list of them for [`Builder::categories`](crate::Builder::categories).
 ///
@@ -51,9 +54,12 @@ macro_rules! slice {
     ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
         let _slice = $crate::slice_guard!($category, $name $(, $($arguments)*)?);
     };
+    ($category:path, $($rest:tt)+) => {
+        $crate::slice!($category, $($rest)+);
+    };
 }
 
-/// A slice as [`slice!`](crate::slice), as an expression: it ends when its value is dropped.
+/// A slice as [`slice!`](crate::slice!), as an expression: it ends when its value is dropped.
 ///
 /// ```
 /// let slice = ferretto::slice_guard!("db", "query", rows = 3);
@@ -68,6 +74,9 @@ macro_rules! slice_guard {
         } else {
             $crate::SliceGuard::new(None)
         })
+    };
+    ($category:path, $($rest:tt)+) => {
+        $crate::slice_guard!($category, $($rest)+)
     };
 }
 
@@ -85,9 +94,12 @@ macro_rules! instant {
             $crate::instant(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
         } else {})
     };
+    ($category:path, $($rest:tt)+) => {
+        $crate::instant!($category, $($rest)+)
+    };
 }
 
-/// Begins a slice of this thread that [`end!`](crate::end) ends. Where the two are in one block, [`slice!`](crate::slice) is safer.
+/// Begins a slice of this thread that [`end!`](crate::end!) ends. Where the two are in one block, [`slice!`](crate::slice!) is safer.
 ///
 /// ```
 /// ferretto::begin!("app", "frame", number = 7);
@@ -100,6 +112,9 @@ macro_rules! begin {
             $crate::begin(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
         } else {})
     };
+    ($category:path, $($rest:tt)+) => {
+        $crate::begin!($category, $($rest)+)
+    };
 }
 
 /// Ends the slice of this thread that was begun last; arguments are added to it.
@@ -109,6 +124,9 @@ macro_rules! end {
         $crate::__trace_point!($category, category => {
             $crate::end(category, $crate::__arguments!($($($arguments)*)?));
         } else {})
+    };
+    ($category:path $(, $($rest:tt)*)?) => {
+        $crate::end!($category $(, $($rest)*)?)
     };
 }
 
@@ -132,6 +150,9 @@ macro_rules! counter {
             $crate::counter(category, &$track, &$value);
         } else {})
     };
+    ($category:path, $($rest:tt)+) => {
+        $crate::counter!($category, $($rest)+)
+    };
 }
 
 /// Whether any session records this category now: for work that is only done for a trace.
@@ -145,6 +166,9 @@ macro_rules! counter {
 macro_rules! enabled {
     ($category:tt) => {
         $crate::__trace_point!($category, category => { let _ = category; true } else { false })
+    };
+    ($category:path $(, $($rest:tt)*)?) => {
+        $crate::enabled!($category $(, $($rest)*)?)
     };
 }
 

@@ -121,6 +121,30 @@ fn a_session_gets_the_categories_it_asks_for() {
     }
 }
 
+mod elsewhere {
+    ferretto::categories! {
+        pub(crate) static ALL = {
+            HERE = "path.here";
+        }
+    }
+}
+
+#[test]
+fn a_category_can_be_given_by_its_path() {
+    let _turn = turn();
+    let recording = Recording::of("path");
+    on_thread("walker", || {
+        ferretto::slice!(elsewhere::HERE, "slice", argument = 1);
+        ferretto::begin!(self::elsewhere::HERE, "by hand");
+        ferretto::end!(elsewhere::HERE);
+        ferretto::instant!(elsewhere::HERE, "instant");
+        ferretto::counter!(elsewhere::HERE, "count", 1);
+        assert!(ferretto::enabled!(elsewhere::HERE));
+    });
+    assert_eq!(elsewhere::ALL.len(), 1);
+    assert_eq!(recording.stop().events.len(), 6);
+}
+
 #[test]
 fn arguments_and_names_are_not_evaluated_while_nobody_records() {
     let _turn = turn();

@@ -254,6 +254,11 @@ impl FakeService {
             let mut payload = Vec::new();
             let header = if self.setup.emulated {
                 let data = moved.data.clone().unwrap();
+                assert_eq!(
+                    (moved.page(), moved.chunk()),
+                    (0, 0),
+                    "upstream drops pages that it does not have"
+                );
                 let (header, bytes) = ChunkHeader::split_inline(&data).unwrap();
                 payload.extend_from_slice(bytes);
                 header
@@ -270,7 +275,10 @@ impl FakeService {
             if moved.chunk_incomplete() {
                 chunk.header.packet_count -= 1;
             }
-            self.chunks.insert((header.writer_id, header.chunk_id), chunk);
+            let count = chunk.header.packet_count;
+            if let Some(before) = self.chunks.insert((header.writer_id, header.chunk_id), chunk) {
+                assert!(before.header.packet_count <= count, "a chunk shrinks");
+            }
         }
         for patched in request.chunks_to_patch {
             let key = (patched.writer_id() as u16, patched.chunk_id());

@@ -125,11 +125,11 @@ impl Builder {
         self
     }
 
-    /// Initialises. See [`init`](crate::init).
+    /// Initialises. See [`crate::init`].
     ///
     /// # Errors
     ///
-    /// As [`init`](crate::init).
+    /// As [`crate::init`].
     pub fn init(self) -> Result<(), InitError> {
         runtime::start(self.options)
     }

@@ -135,7 +135,7 @@ fn a_category_can_be_given_by_its_path() {
     let recording = Recording::of("path");
     on_thread("walker", || {
         ferretto::slice!(elsewhere::HERE, "slice", argument = 1);
-        ferretto::begin!(self::elsewhere::HERE, "by hand");
+        ferretto::begin!(elsewhere::HERE, "by hand");
         ferretto::end!(elsewhere::HERE);
         ferretto::instant!(elsewhere::HERE, "instant");
         ferretto::counter!(elsewhere::HERE, "count", 1);

@@ -52,7 +52,11 @@ fn ftrace() -> Availability {
             false
         }
         tracefs::Access::NotMounted { kernel_has_it: false } => {
-            limitations.push(Limitation { what, why: "this kernel is built without tracefs".to_owned(), remedy: None });
+            limitations.push(Limitation {
+                what,
+                why: "this kernel is built without tracefs".to_owned(),
+                remedy: None,
+            });
             false
         }
         tracefs::Access::Denied { root, missing } => {
@@ -90,7 +94,8 @@ fn kallsyms_readable() -> bool {
     let read = crate::proc_fs::read_start(&file, &mut start).unwrap_or(0);
     let start = start.get(..read).unwrap_or(&[]);
     // The first symbols of a 64-bit kernel may be per-CPU ones at 0, which the symboliser has no use for either way.
-    crate::proc_fs::lines(start).any(|line| line.iter().take_while(|b| b.is_ascii_hexdigit()).any(|&b| b != b'0'))
+    crate::proc_fs::lines(start)
+        .any(|line| line.iter().take_while(|b| b.is_ascii_hexdigit()).any(|&b| b != b'0'))
 }
 
 fn process_stats() -> Availability {
@@ -110,7 +115,11 @@ fn process_stats() -> Availability {
             remedy: Some("run it with sudo".to_owned()),
         });
     }
-    Availability { data_source: "linux.process_stats", works: Path::new("/proc/self/status").exists(), limitations }
+    Availability {
+        data_source: "linux.process_stats",
+        works: Path::new("/proc/self/status").exists(),
+        limitations,
+    }
 }
 
 fn sys_stats() -> Availability {
@@ -144,7 +153,11 @@ fn sysfs_power() -> Availability {
     let limitations = if works {
         Vec::new()
     } else {
-        vec![Limitation { what: "battery counters".to_owned(), why: "this machine has no battery".to_owned(), remedy: None }]
+        vec![Limitation {
+            what: "battery counters".to_owned(),
+            why: "this machine has no battery".to_owned(),
+            remedy: None,
+        }]
     };
     Availability { data_source: "linux.sysfs_power", works, limitations }
 }

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, TraceWriter};
+use ferretto_producer::{
+    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, TraceWriter,
+};
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, SystemInfoConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -69,7 +71,9 @@ pub enum Error {
 /// A connection made by [`Connector::Stream`] ends the loop when it ends: there is no other.
 pub fn run(options: ProbesOptions) -> Result<(), Error> {
     if options.reset_ftrace && !reset_ftrace() {
-        tracing::error!("could not reset ftrace: run it with sudo, or: sudo chown -R $USER /sys/kernel/tracing");
+        tracing::error!(
+            "could not reset ftrace: run it with sudo, or: sudo chown -R $USER /sys/kernel/tracing"
+        );
     }
     let signals = if options.stop_on_signals { Some(watch_signals()?) } else { None };
     let has_one_connection = matches!(options.connector, Connector::Stream(_));
@@ -119,7 +123,9 @@ enum Source {
     Ftrace,
     ProcessStats(Box<ProcessStats>),
     SysStats(Box<SysStats>),
-    SystemInfo { irq_names: bool },
+    SystemInfo {
+        irq_names: bool,
+    },
     SysfsPower(SysfsPower),
 }
 
@@ -141,12 +147,23 @@ impl Probes {
                 ..Default::default()
             });
         }
-        Ok(Self { client, sources: BTreeMap::new(), ftrace: FtraceController::default(), notify, was_disconnected: false })
+        Ok(Self {
+            client,
+            sources: BTreeMap::new(),
+            ftrace: FtraceController::default(),
+            notify,
+            was_disconnected: false,
+        })
     }
 
     /// Waits for something to do and does it; true if one of `stops` says to stop.
     fn turn(&mut self, stops: &[BorrowedFd<'_>]) -> Result<bool, Error> {
-        let next = self.sources.values().filter_map(|running| running.next_tick).chain(self.ftrace.next_tick()).min();
+        let next = self
+            .sources
+            .values()
+            .filter_map(|running| running.next_tick)
+            .chain(self.ftrace.next_tick())
+            .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         let fds: Vec<BorrowedFd<'_>> = stops.iter().copied().chain(self.ftrace.watermark_fds()).collect();
         let ready = self.client.wait(timeout, &fds)?;
@@ -163,7 +180,9 @@ impl Probes {
             self.ftrace.tick();
             self.hand_on_threads();
         }
-        for running in self.sources.values_mut().filter(|running| running.next_tick.is_some_and(|at| at <= now)) {
+        for running in
+            self.sources.values_mut().filter(|running| running.next_tick.is_some_and(|at| at <= now))
+        {
             running.tick();
         }
         Ok(false)
@@ -196,7 +215,9 @@ impl Probes {
             }
             ProducerEvent::ClearIncrementalState { instances } => {
                 for instance in instances {
-                    if let Some(Running { source: Source::ProcessStats(source), .. }) = self.sources.get_mut(&instance) {
+                    if let Some(Running { source: Source::ProcessStats(source), .. }) =
+                        self.sources.get_mut(&instance)
+                    {
                         source.clear_incremental_state();
                     }
                 }
@@ -224,18 +245,30 @@ impl Probes {
                 self.ftrace.set_up(instance, tracing_session, ftrace_config, writer);
                 Source::Ftrace
             }
-            PROCESS_STATS => {
-                Source::ProcessStats(Box::new(ProcessStats::new(&config.process_stats_config.clone().unwrap_or_default())))
-            }
-            SYS_STATS => Source::SysStats(Box::new(SysStats::new(&config.sys_stats_config.clone().unwrap_or_default()))),
-            SYSTEM_INFO => Source::SystemInfo { irq_names: config.system_info_config.as_ref().is_some_and(SystemInfoConfig::irq_names) },
+            PROCESS_STATS => Source::ProcessStats(Box::new(ProcessStats::new(
+                &config.process_stats_config.clone().unwrap_or_default(),
+            ))),
+            SYS_STATS => Source::SysStats(Box::new(SysStats::new(
+                &config.sys_stats_config.clone().unwrap_or_default(),
+            ))),
+            SYSTEM_INFO => Source::SystemInfo {
+                irq_names: config.system_info_config.as_ref().is_some_and(SystemInfoConfig::irq_names),
+            },
             SYSFS_POWER => Source::SysfsPower(SysfsPower::new()),
-            unknown => return tracing::error!("the service asks for the data source {unknown}, which was never registered"),
+            unknown => {
+                return tracing::error!(
+                    "the service asks for the data source {unknown}, which was never registered"
+                );
+            }
         };
         if config.priority_boost.is_some() {
-            tracing::info!("priority_boost of {} has no effect: the probes keep the priority they were started with", config.name());
+            tracing::info!(
+                "priority_boost of {} has no effect: the probes keep the priority they were started with",
+                config.name()
+            );
         }
-        self.sources.insert(instance, Running { tracing_session, writer, source, started: false, next_tick: None });
+        self.sources
+            .insert(instance, Running { tracing_session, writer, source, started: false, next_tick: None });
     }
 
     fn start(&mut self, instance: u64) {
@@ -267,7 +300,8 @@ impl Probes {
     }
 
     fn flush(&mut self, instances: &[u64]) {
-        let is_ftrace = |id: &&u64| self.sources.get(id).is_some_and(|running| matches!(running.source, Source::Ftrace));
+        let is_ftrace =
+            |id: &&u64| self.sources.get(id).is_some_and(|running| matches!(running.source, Source::Ftrace));
         let of_ftrace: Vec<u64> = instances.iter().filter(is_ftrace).copied().collect();
         if !of_ftrace.is_empty() {
             self.ftrace.flush(&of_ftrace);
@@ -284,7 +318,10 @@ impl Probes {
     fn hand_on_threads(&mut self) {
         let sources = &mut self.sources;
         self.ftrace.take_threads(|tracing_session, pids, renamed| {
-            for running in sources.values_mut().filter(|running| running.started && running.tracing_session == tracing_session) {
+            for running in sources
+                .values_mut()
+                .filter(|running| running.started && running.tracing_session == tracing_session)
+            {
                 if let Source::ProcessStats(source) = &mut running.source {
                     source.on_threads(pids, renamed, &mut running.writer);
                 }

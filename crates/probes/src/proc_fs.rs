@@ -153,7 +153,10 @@ mod tests {
         assert_eq!(leading_u64(b""), None);
         assert_eq!(leading_i64(b" -17\n"), Some(-17));
         assert_eq!(leading_i64(b"-"), None);
-        assert_eq!(leading_u64(b"99999999999999999999999"), Some(leading_u64(b"99999999999999999999999").unwrap()));
+        assert_eq!(
+            leading_u64(b"99999999999999999999999"),
+            Some(leading_u64(b"99999999999999999999999").unwrap())
+        );
     }
 
     #[test]

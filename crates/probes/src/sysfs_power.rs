@@ -21,7 +21,8 @@ impl SysfsPower {
     pub(crate) fn new() -> Self {
         let entries = std::fs::read_dir(ROOT).into_iter().flatten().flatten();
         let names = entries.filter_map(|e| e.file_name().into_string().ok());
-        let mut batteries: Vec<_> = names.filter(|name| read(format!("{ROOT}/{name}/type")).trim_ascii() == b"Battery").collect();
+        let mut batteries: Vec<_> =
+            names.filter(|name| read(format!("{ROOT}/{name}/type")).trim_ascii() == b"Battery").collect();
         batteries.sort_unstable();
         Self { batteries }
     }

@@ -28,7 +28,8 @@ pub(crate) fn write(irq_names: bool, out: &mut impl Packets) {
     let mut message = Message::new(&mut body);
     for cpu in parse_cpuinfo(&read("/proc/cpuinfo")) {
         let dir = format!("/sys/devices/system/cpu/cpu{}", cpu.index);
-        let frequencies = ["scaling_available_frequencies", "scaling_boost_frequencies"].map(|f| read(format!("{dir}/cpufreq/{f}")));
+        let frequencies = ["scaling_available_frequencies", "scaling_boost_frequencies"]
+            .map(|f| read(format!("{dir}/cpufreq/{f}")));
         write_cpu(&cpu, leading_u64(&read(format!("{dir}/cpu_capacity"))), &frequencies, &mut message);
     }
     drop(message);
@@ -41,7 +42,12 @@ pub(crate) fn write(irq_names: bool, out: &mut impl Packets) {
     }
 }
 
-fn write_cpu(cpu: &Cpu, capacity: Option<u64>, frequencies: &[Vec<u8>; 2], message: &mut Message<'_, Vec<u8>>) {
+fn write_cpu(
+    cpu: &Cpu,
+    capacity: Option<u64>,
+    frequencies: &[Vec<u8>; 2],
+    message: &mut Message<'_, Vec<u8>>,
+) {
     use cpu_field::{arm_cpu_identifier as arm, cpu as field};
     let mut out = message.nested(cpu_field::CPUS);
     out.bytes(field::PROCESSOR, &cpu.processor);
@@ -89,7 +95,10 @@ fn parse_cpuinfo(text: &[u8]) -> Vec<Cpu> {
                 b"CPU part" => cpu.arm[3] = number(value),
                 b"CPU revision" => cpu.arm[4] = number(value),
                 b"Features" | b"flags" | b"Flags" => {
-                    let bits = FEATURES.iter().enumerate().filter(|(_, feature)| words(value).any(|word| word == **feature));
+                    let bits = FEATURES
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, feature)| words(value).any(|word| word == **feature));
                     cpu.features = bits.fold(0, |all, (bit, _)| all | 1 << bit);
                 }
                 _ => {}
@@ -136,11 +145,21 @@ fn parse_interrupts(text: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     for line in lines.filter(|_| cpus > 0) {
         let tokens: Vec<&[u8]> = words(line).collect();
-        let Some(irq) = tokens.first().and_then(|t| t.strip_suffix(b":")).filter(|t| t.iter().all(u8::is_ascii_digit)).and_then(leading_u64)
+        let Some(irq) = tokens
+            .first()
+            .and_then(|t| t.strip_suffix(b":"))
+            .filter(|t| t.iter().all(u8::is_ascii_digit))
+            .and_then(leading_u64)
         else {
             continue;
         };
-        let trigger = tokens.iter().enumerate().skip(cpus + 1).rev().find(|(_, token)| is_trigger(token)).map(|(index, _)| index);
+        let trigger = tokens
+            .iter()
+            .enumerate()
+            .skip(cpus + 1)
+            .rev()
+            .find(|(_, token)| is_trigger(token))
+            .map(|(index, _)| index);
         let name_start = trigger.map_or(tokens.len() - 1, |index| index + 1);
         match tokens.get(name_start..) {
             Some(name) if !name.is_empty() && name_start >= cpus + 2 => found.push((irq, name.join(&b' '))),
@@ -151,7 +170,8 @@ fn parse_interrupts(text: &[u8]) -> Vec<(u64, Vec<u8>)> {
 }
 
 fn is_trigger(token: &[u8]) -> bool {
-    matches!(token, b"Level" | b"Edge") || [&b"-edge"[..], b"-fasteoi", b"-level"].iter().any(|suffix| token.ends_with(suffix))
+    matches!(token, b"Level" | b"Edge")
+        || [&b"-edge"[..], b"-fasteoi", b"-level"].iter().any(|suffix| token.ends_with(suffix))
 }
 
 #[cfg(test)]
@@ -176,7 +196,8 @@ mod tests {
     fn interrupts_keep_names_with_blanks_and_skip_those_without_a_number() {
         let text = b"            CPU0       CPU1\n   1:     0   9   IO-APIC   1-edge      i8042\n  24:  1 2  PCI-MSI 65536-edge  my device, eth0\n \
                      30:  1 2  GICv3 27 Level  arch timer\n 31: 1 2 chip last\n NMI:  0  0  Non-maskable interrupts\n bad\n";
-        let expected: [(u64, &[u8]); 4] = [(1, b"i8042"), (24, b"my device, eth0"), (30, b"arch timer"), (31, b"last")];
+        let expected: [(u64, &[u8]); 4] =
+            [(1, b"i8042"), (24, b"my device, eth0"), (30, b"arch timer"), (31, b"last")];
         assert_eq!(parse_interrupts(text), expected.map(|(irq, name)| (irq, name.to_vec())));
         assert!(parse_interrupts(b"").is_empty());
     }

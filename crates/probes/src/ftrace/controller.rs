@@ -10,8 +10,7 @@ use ferretto_protos::FtraceConfig;
 use ferretto_protos::fields::{ftrace_stats, trace_packet};
 use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
-use super::compact::CompactSched;
-use super::encode::{Batch, EncodeState, Names, ParseConfig, encode_batch};
+use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch};
 use super::instance::Instance;
 use super::plan::FIRST_GENERIC_FIELD;
 use super::reader::{BATCH_PAGES, CpuReader};
@@ -41,7 +40,7 @@ pub(crate) struct FtraceController {
     symbols: Option<KernelSymbols>,
     retain_symbols: bool,
     pages: Vec<u8>,
-    compact: CompactSched,
+    scratch: Scratch,
 }
 
 /// An instance and the pipes that are open while a session records.
@@ -71,7 +70,13 @@ struct Session {
 
 impl FtraceController {
     /// Prepares a session. It always comes to be: what prevents recording is said in the log and in the trace.
-    pub(crate) fn set_up(&mut self, id: u64, tracing_session: u64, config: FtraceConfig, writer: TraceWriter) {
+    pub(crate) fn set_up(
+        &mut self,
+        id: u64,
+        tracing_session: u64,
+        config: FtraceConfig,
+        writer: TraceWriter,
+    ) {
         let mut errors = SetupErrors::default();
         let (parse, works) = match self.try_set_up(id, &config, &mut errors) {
             Ok(parse) => (parse, true),
@@ -83,18 +88,29 @@ impl FtraceController {
         };
         let state = EncodeState::default();
         let before = Snapshot::default();
-        self.sessions.insert(id, Session { tracing_session, config, writer, parse, state, errors, before, started: false, works });
+        self.sessions.insert(
+            id,
+            Session { tracing_session, config, writer, parse, state, errors, before, started: false, works },
+        );
     }
 
-    fn try_set_up(&mut self, id: u64, config: &FtraceConfig, errors: &mut SetupErrors) -> Result<ParseConfig, String> {
+    fn try_set_up(
+        &mut self,
+        id: u64,
+        config: &FtraceConfig,
+        errors: &mut SetupErrors,
+    ) -> Result<ParseConfig, String> {
         let name = config.instance_name();
         if !self.instances.contains_key(name) {
             let root = tracefs_root()?;
             let instance = if name.is_empty() { Instance::root(root) } else { Instance::named(&root, name)? };
-            self.instances.insert(name.to_owned(), Running { instance, readers: Vec::new(), watermark: false });
+            self.instances
+                .insert(name.to_owned(), Running { instance, readers: Vec::new(), watermark: false });
         }
         self.next_field = self.next_field.max(FIRST_GENERIC_FIELD);
-        let Some(running) = self.instances.get_mut(name) else { return Err("the instance is gone".to_owned()) };
+        let Some(running) = self.instances.get_mut(name) else {
+            return Err("the instance is gone".to_owned());
+        };
         let result = running.instance.set_up(id, config, &mut self.next_field, errors);
         self.drop_idle_instance(name);
         result
@@ -104,7 +120,10 @@ impl FtraceController {
     pub(crate) fn start(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.started) else { return };
         session.started = true;
-        let Some(running) = self.instances.get_mut(session.config.instance_name()).filter(|_| session.works) else { return };
+        let Some(running) = self.instances.get_mut(session.config.instance_name()).filter(|_| session.works)
+        else {
+            return;
+        };
         if let Err(reason) = running.instance.activate(id) {
             session.errors.message(format!("nothing is recorded: {reason}"));
             return;
@@ -135,7 +154,8 @@ impl FtraceController {
     pub(crate) fn remove(&mut self, id: u64) {
         let Some(session) = self.sessions.remove(&id) else { return };
         let name = session.config.instance_name();
-        let others_record = self.sessions.values().any(|s| s.started && s.works && s.config.instance_name() == name);
+        let others_record =
+            self.sessions.values().any(|s| s.started && s.works && s.config.instance_name() == name);
         if let Some(running) = self.instances.get_mut(name) {
             if !others_record {
                 running.readers.clear();
@@ -168,14 +188,18 @@ impl FtraceController {
 
     /// Pipes that become readable when a buffer is as full as a session set it.
     pub(crate) fn watermark_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.instances.values().filter(|running| running.watermark).flat_map(|running| running.readers.iter().map(|r| r.pipe.as_fd()))
+        self.instances
+            .values()
+            .filter(|running| running.watermark)
+            .flat_map(|running| running.readers.iter().map(|r| r.pipe.as_fd()))
     }
 
     /// Reads what has gathered. Call [`take_threads`](Self::take_threads) afterwards.
     pub(crate) fn tick(&mut self) {
         let all_done = self.read_all(|_| MAX_PAGES_PER_TICK);
         let delay = if all_done { until_next_tick(self.period_ms()) } else { Duration::ZERO };
-        self.next_tick = self.sessions.values().any(|session| session.started).then(|| Instant::now() + delay);
+        self.next_tick =
+            self.sessions.values().any(|session| session.started).then(|| Instant::now() + delay);
     }
 
     /// Reads once through all buffers, so that what happened before the call is in the trace, and writes the statistics of these sessions.
@@ -184,9 +208,20 @@ impl FtraceController {
         self.read_all(|instance| instance.buffer_pages().max(1));
         for id in ids {
             let Some(session) = self.sessions.get_mut(id).filter(|session| session.started) else { continue };
-            let instance = self.instances.get(session.config.instance_name()).map(|running| &running.instance).filter(|_| session.works);
-            let after = instance.map(|instance| snapshot(instance, self.symbols.as_ref())).unwrap_or_default();
-            stats::write(&mut session.writer, Phase::Start, &session.before, &session.errors, session.state.errors);
+            let instance = self
+                .instances
+                .get(session.config.instance_name())
+                .map(|running| &running.instance)
+                .filter(|_| session.works);
+            let after =
+                instance.map(|instance| snapshot(instance, self.symbols.as_ref())).unwrap_or_default();
+            stats::write(
+                &mut session.writer,
+                Phase::Start,
+                &session.before,
+                &session.errors,
+                session.state.errors,
+            );
             stats::write(&mut session.writer, Phase::End, &after, &session.errors, session.state.errors);
             session.writer.flush();
         }
@@ -205,20 +240,38 @@ impl FtraceController {
     fn read_all(&mut self, max_pages: impl Fn(&Instance) -> usize) -> bool {
         let mut all_done = true;
         for (name, running) in &mut self.instances {
-            let mut sessions: Vec<&mut Session> =
-                self.sessions.values_mut().filter(|s| s.started && s.works && s.config.instance_name() == name).collect();
+            let mut sessions: Vec<&mut Session> = self
+                .sessions
+                .values_mut()
+                .filter(|s| s.started && s.works && s.config.instance_name() == name)
+                .collect();
             if sessions.is_empty() {
                 continue;
             }
             let max_pages = max_pages(&running.instance);
-            all_done &= running.read(&mut sessions, max_pages, &mut self.pages, &mut self.compact, self.symbols.as_ref());
+            all_done &= running.read(
+                &mut sessions,
+                max_pages,
+                &mut self.pages,
+                &mut self.scratch,
+                self.symbols.as_ref(),
+            );
         }
         all_done
     }
 
     fn period_ms(&self) -> u32 {
-        let asked = self.sessions.values().filter(|session| session.started).filter_map(|session| session.config.drain_period_ms).min();
-        let default = if self.instances.values().all(|running| running.watermark) { WATERMARK_PERIOD_MS } else { DEFAULT_PERIOD_MS };
+        let asked = self
+            .sessions
+            .values()
+            .filter(|session| session.started)
+            .filter_map(|session| session.config.drain_period_ms)
+            .min();
+        let default = if self.instances.values().all(|running| running.watermark) {
+            WATERMARK_PERIOD_MS
+        } else {
+            DEFAULT_PERIOD_MS
+        };
         match asked {
             None => default,
             Some(period_ms @ 1..=MAX_PERIOD_MS) => period_ms,
@@ -235,7 +288,9 @@ impl Running {
         for cpu in self.instance.tracefs.cpus() {
             match self.instance.tracefs.open_raw_pipe(cpu) {
                 Ok(pipe) => self.readers.push(CpuReader { cpu, pipe }),
-                Err(error) => errors.message(format!("CPU {cpu} is not recorded: could not open its trace_pipe_raw: {error}")),
+                Err(error) => errors.message(format!(
+                    "CPU {cpu} is not recorded: could not open its trace_pipe_raw: {error}"
+                )),
             }
         }
     }
@@ -246,7 +301,7 @@ impl Running {
         sessions: &mut [&mut Session],
         max_pages: usize,
         pages: &mut Vec<u8>,
-        compact: &mut CompactSched,
+        scratch: &mut Scratch,
         symbols: Option<&KernelSymbols>,
     ) -> bool {
         let layout = self.instance.layout;
@@ -262,13 +317,25 @@ impl Running {
                 let read = reader.read_batch(pages, layout, left, is_first);
                 is_first = false;
                 left = left.saturating_sub(read.pages);
-                let batch = Batch { cpu: reader.cpu, pages: pages.get(..read.pages * layout.page_size).unwrap_or(&[]), layout, clock };
+                let batch = Batch {
+                    cpu: reader.cpu,
+                    pages: pages.get(..read.pages * layout.page_size).unwrap_or(&[]),
+                    layout,
+                    clock,
+                };
                 for session in sessions.iter_mut() {
                     session.parse.shared = shared;
                     if let Some(error) = read.error {
                         session.state.errors.insert(error);
                     }
-                    encode_batch(&mut session.writer, &batch, &session.parse, &mut session.state, compact, names);
+                    encode_batch(
+                        &mut session.writer,
+                        &batch,
+                        &session.parse,
+                        &mut session.state,
+                        scratch,
+                        names,
+                    );
                 }
                 if read.is_last {
                     break;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use ferretto_protos::fields::{self, ftrace_event, ftrace_event_bundle as bundle_field, trace_packet};
+use ferretto_protozero::varint::{self, size};
 use ferretto_protozero::{Message, Sink};
 
 use super::compact::{CompactLayout, CompactSched, INTERN_LIMIT};
@@ -60,9 +61,14 @@ pub(crate) enum Filter {
     All,
     Print(PrintFilter),
     /// System calls by number, at this offset (an `int` or `long`).
-    Syscalls { offset: usize, ids: BTreeSet<u32> },
+    Syscalls {
+        offset: usize,
+        ids: BTreeSet<u32>,
+    },
     /// A kernel probe's type for the trace (KprobeEvent.KprobeType).
-    Kprobe { kind: u64 },
+    Kprobe {
+        kind: u64,
+    },
 }
 
 const COMPACT_SWITCH: u16 = u16::MAX;
@@ -141,6 +147,17 @@ impl EncodeState {
     }
 }
 
+/// Memory that is used again for every batch of every session.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    compact: CompactSched,
+    /// The message of one event, without its envelope.
+    body: Vec<u8>,
+    /// The events of one page, as they go into the bundle. Lengths are known before they are written here, where in shared memory
+    /// they would have to be reserved and every event moved afterwards.
+    events: Vec<u8>,
+}
+
 /// Names for addresses, shared by all sessions of an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names<'a> {
@@ -155,13 +172,17 @@ pub(crate) fn encode_batch<P: Packets>(
     batch: &Batch<'_>,
     config: &ParseConfig,
     state: &mut EncodeState,
-    compact: &mut CompactSched,
+    scratch: &mut Scratch,
     names: Names<'_>,
 ) {
     if config.shared && !holds_anything(batch, config) {
         return;
     }
-    let mut pages = batch.pages.chunks_exact(batch.layout.page_size).map(|page| Page::open(page, batch.layout)).peekable();
+    let mut pages = batch
+        .pages
+        .chunks_exact(batch.layout.page_size)
+        .map(|page| Page::open(page, batch.layout))
+        .peekable();
     while pages.peek().is_some() {
         out.packet(|packet| {
             {
@@ -172,12 +193,14 @@ pub(crate) fn encode_batch<P: Packets>(
                 // A page after which events were lost starts a bundle, for the flag is the bundle's; so does a page once the
                 // bundle has many names, to keep looking them up cheap.
                 while let Some(page) = pages.next_if(|page| {
-                    is_first || !(page.is_ok_and(|page| page.lost_events) || compact.interned() > INTERN_LIMIT)
+                    is_first
+                        || !(page.is_ok_and(|page| page.lost_events)
+                            || scratch.compact.interned() > INTERN_LIMIT)
                 }) {
                     is_first = false;
-                    encode_page(&mut bundle, page, batch.cpu, config, state, compact, names);
+                    encode_page(&mut bundle, page, batch.cpu, config, state, scratch, names);
                 }
-                compact.write_and_reset(&mut bundle);
+                scratch.compact.write_and_reset(&mut bundle);
                 write_descriptors(&mut bundle, config, &mut state.descriptors);
             }
             if let Some(symbols) = names.symbols.filter(|_| config.symbolize) {
@@ -190,11 +213,18 @@ pub(crate) fn encode_batch<P: Packets>(
 fn holds_anything(batch: &Batch<'_>, config: &ParseConfig) -> bool {
     batch.pages.chunks_exact(batch.layout.page_size).any(|page| match Page::open(page, batch.layout) {
         Err(_) => true,
-        Ok(page) => page.records().any(|record| record.map_or(true, |record| config.is_enabled(record.event_id))),
+        Ok(page) => {
+            page.records().any(|record| record.map_or(true, |record| config.is_enabled(record.event_id)))
+        }
     })
 }
 
-fn write_bundle_header<S: Sink>(bundle: &mut Message<'_, S>, batch: &Batch<'_>, lost: bool, previous_end: u64) {
+fn write_bundle_header<S: Sink>(
+    bundle: &mut Message<'_, S>,
+    batch: &Batch<'_>,
+    lost: bool,
+    previous_end: u64,
+) {
     bundle.varint(bundle_field::CPU, u64::from(batch.cpu));
     if lost {
         bundle.bool(bundle_field::LOST_EVENTS, true);
@@ -212,7 +242,9 @@ fn write_descriptors<S: Sink>(bundle: &mut Message<'_, S>, config: &ParseConfig,
     used.sort_unstable();
     used.dedup();
     for index in used.drain(..) {
-        if let Some(PlanKind::Generic { descriptor, .. }) = config.events.get(usize::from(index)).map(|e| &e.plan.kind) {
+        if let Some(PlanKind::Generic { descriptor, .. }) =
+            config.events.get(usize::from(index)).map(|e| &e.plan.kind)
+        {
             bundle.bytes(bundle_field::GENERIC_EVENT_DESCRIPTORS, descriptor);
         }
     }
@@ -222,7 +254,11 @@ fn write_descriptors<S: Sink>(bundle: &mut Message<'_, S>, config: &ParseConfig,
 fn write_symbols<S: Sink>(packet: &mut Message<'_, S>, metadata: &mut Metadata, symbols: &KernelSymbols) {
     use fields::{interned_data, interned_string};
     const INCREMENTAL_STATE_CLEARED: u64 = 1;
-    let mut named = metadata.symbols.unwritten().filter_map(|(index, address)| Some((index, symbols.lookup(address)?))).peekable();
+    let mut named = metadata
+        .symbols
+        .unwritten()
+        .filter_map(|(index, address)| Some((index, symbols.lookup(address)?)))
+        .peekable();
     // Nothing to name leaves the flag to the packet that has something.
     if named.peek().is_none() {
         return;
@@ -246,27 +282,42 @@ fn encode_page<S: Sink>(
     cpu: u32,
     config: &ParseConfig,
     state: &mut EncodeState,
-    compact: &mut CompactSched,
+    scratch: &mut Scratch,
     names: Names<'_>,
 ) {
     let page = match page {
         Ok(page) => page,
         Err(timestamp) => return write_error(bundle, state, timestamp, ParseStatus::InvalidPageHeader),
     };
+    scratch.events.clear();
     let mut last_written = 0;
+    let mut damage = None;
     for record in page.records() {
-        match record.and_then(|record| encode_record(bundle, &record, config, state, compact, names)) {
+        match record.and_then(|record| encode_record(&record, config, state, scratch, names)) {
             Ok(0) => {}
             Ok(timestamp) => last_written = timestamp,
-            Err(status) => return write_error(bundle, state, Some(page.timestamp), status),
+            Err(status) => {
+                damage = Some(status);
+                break;
+            }
         }
     }
-    if last_written != 0 {
-        state.set_bundle_end(cpu, last_written);
+    if !scratch.events.is_empty() {
+        bundle.raw(&scratch.events);
+    }
+    match damage {
+        Some(status) => write_error(bundle, state, Some(page.timestamp), status),
+        None if last_written != 0 => state.set_bundle_end(cpu, last_written),
+        None => {}
     }
 }
 
-fn write_error<S: Sink>(bundle: &mut Message<'_, S>, state: &mut EncodeState, timestamp: Option<u64>, status: ParseStatus) {
+fn write_error<S: Sink>(
+    bundle: &mut Message<'_, S>,
+    state: &mut EncodeState,
+    timestamp: Option<u64>,
+    status: ParseStatus,
+) {
     state.errors.insert(status);
     let mut error = bundle.nested(bundle_field::ERROR);
     if let Some(timestamp) = timestamp {
@@ -277,19 +328,18 @@ fn write_error<S: Sink>(bundle: &mut Message<'_, S>, state: &mut EncodeState, ti
 
 /// Encodes one record; gives its time, or 0 if this session does not want it.
 #[inline]
-fn encode_record<S: Sink>(
-    bundle: &mut Message<'_, S>,
+fn encode_record(
     record: &Record<'_>,
     config: &ParseConfig,
     state: &mut EncodeState,
-    compact: &mut CompactSched,
+    scratch: &mut Scratch,
     names: Names<'_>,
 ) -> Result<u64, ParseStatus> {
     let slot = config.dispatch.get(usize::from(record.event_id)).copied().unwrap_or(0);
     let pid = match (slot, &config.compact) {
         (0, _) => return Ok(0),
-        (COMPACT_SWITCH, Some(layout)) => compact.switch(record, &layout.switch),
-        (COMPACT_WAKING, Some(layout)) => compact.waking(record, &layout.waking),
+        (COMPACT_SWITCH, Some(layout)) => scratch.compact.switch(record, &layout.switch),
+        (COMPACT_WAKING, Some(layout)) => scratch.compact.waking(record, &layout.waking),
         _ => {
             let index = slot - 1;
             let Some(event) = config.events.get(usize::from(index)) else { return Ok(0) };
@@ -299,7 +349,7 @@ fn encode_record<S: Sink>(
             if event.plan.is_generic() && config.self_describing && !state.descriptors.contains(&index) {
                 state.descriptors.push(index);
             }
-            encode_event(bundle, record, event, config.self_describing, &mut state.metadata, names)?;
+            encode_event(record, event, config.self_describing, &mut state.metadata, scratch, names)?;
             return Ok(record.timestamp);
         }
     };
@@ -318,54 +368,84 @@ impl Filter {
     }
 }
 
-fn encode_event<S: Sink>(
-    bundle: &mut Message<'_, S>,
+fn encode_event(
     record: &Record<'_>,
     event: &SessionEvent,
     self_describing: bool,
     metadata: &mut Metadata,
+    scratch: &mut Scratch,
     names: Names<'_>,
 ) -> Result<(), ParseStatus> {
     let plan = &*event.plan;
     if record.payload.len() < plan.min_size {
         return Err(ParseStatus::InvalidEvent);
     }
-    let mut out = bundle.nested(bundle_field::EVENT);
-    out.varint(ftrace_event::TIMESTAMP, record.timestamp);
-    let pid = plan.pid_offset.and_then(|offset| read_u32(record.payload, usize::from(offset))).map(u32::cast_signed);
+    let pid = plan
+        .pid_offset
+        .and_then(|offset| read_u32(record.payload, usize::from(offset)))
+        .map(u32::cast_signed);
     if let Some(pid) = pid {
-        out.int(ftrace_event::PID, i64::from(pid));
         metadata.pids.insert(pid);
     }
+    scratch.body.clear();
+    let mut body = Message::new(&mut scratch.body);
     let mut complete = true;
+    let mut field_id = plan.field_id;
     match &plan.kind {
         PlanKind::Generic { legacy, .. } if !self_describing => {
-            let mut body = out.nested(ftrace_event::GENERIC);
+            field_id = ftrace_event::GENERIC;
             body.string(fields::generic_ftrace_event::EVENT_NAME, &plan.name);
             for (field, (name, kind)) in plan.fields.iter().zip(legacy) {
-                complete &= encode_legacy_field(&mut body, field, name, *kind, record.payload, metadata, names);
+                complete &=
+                    encode_legacy_field(&mut body, field, name, *kind, record.payload, metadata, names);
             }
         }
         PlanKind::Kprobe => {
-            let mut body = out.nested(plan.field_id);
             body.string(fields::kprobe_event::NAME, &plan.name);
             if let Filter::Kprobe { kind } = event.filter {
                 body.varint(fields::kprobe_event::TYPE, kind);
             }
         }
         PlanKind::Known | PlanKind::Generic { .. } => {
-            let mut body = out.nested(plan.field_id);
             for field in &plan.fields {
                 complete &= encode_field(&mut body, field, record.payload, metadata, names).is_some();
             }
         }
     }
+    drop(body);
+    write_envelope(&mut scratch.events, record.timestamp, pid, field_id, &scratch.body);
     // The thread that renames itself is the one renamed, in all cases that matter here (upstream: cpu_reader.cc).
     if plan.field_id == ftrace_event::TASK_RENAME {
         metadata.renamed.extend(pid);
     }
     if complete { Ok(()) } else { Err(ParseStatus::InvalidEvent) }
 }
+
+/// Room for an envelope: a tag and a varint each for time, thread and the event itself.
+const ENVELOPE_BYTES: usize = 48;
+
+/// Appends an `FtraceEvent` field of the bundle: time, thread, and the event's message.
+#[inline]
+fn write_envelope(events: &mut Vec<u8>, timestamp: u64, pid: Option<i32>, field_id: u32, body: &[u8]) {
+    let pid = pid.map(|pid| i64::from(pid).cast_unsigned());
+    let varint = |field: u32, value: u64| size(u64::from(field) << 3) + size(value);
+    let len = varint(ftrace_event::TIMESTAMP, timestamp)
+        + pid.map_or(0, |pid| varint(ftrace_event::PID, pid))
+        + varint(field_id, body.len() as u64)
+        + body.len();
+    events.reserve(ENVELOPE_BYTES + body.len());
+    varint::encode(u64::from(bundle_field::EVENT << 3 | WIRE_TYPE_BYTES), events);
+    varint::encode(len as u64, events);
+    let mut event = Message::new(events);
+    event.varint(ftrace_event::TIMESTAMP, timestamp);
+    if let Some(pid) = pid {
+        event.varint(ftrace_event::PID, pid);
+    }
+    event.bytes(field_id, body);
+}
+
+/// Protobuf's wire type for anything with a length.
+const WIRE_TYPE_BYTES: u32 = 2;
 
 fn encode_legacy_field<S: Sink>(
     body: &mut Message<'_, S>,
@@ -428,7 +508,10 @@ fn encode_field<S: Sink>(
         Op::Symbol { size } => body.varint(number, u64::from(metadata.symbols.index(address(rest, size)?))),
         Op::Device { size } => body.varint(number, user_device(address(rest, size)?)),
         Op::Array { count, element } => {
-            for bytes in rest.get(..usize::from(count) * usize::from(element.size))?.chunks_exact(usize::from(element.size.max(1))) {
+            for bytes in rest
+                .get(..usize::from(count) * usize::from(element.size))?
+                .chunks_exact(usize::from(element.size.max(1)))
+            {
                 body.varint(number, array_element(bytes, element));
             }
         }
@@ -444,7 +527,16 @@ fn located<'a>(payload: &'a [u8], field: &[u8], field_offset: usize, relative: b
     if len == 0 { Some(&[]) } else { payload.get(start..start + len) }
 }
 
+#[inline]
 fn until_nul(bytes: &[u8]) -> &[u8] {
+    // Names of threads, the most frequent strings by far: all sixteen bytes at once. The lowest set bit of this well-known
+    // expression belongs to the first zero byte.
+    if let Ok(comm) = <&[u8; 16]>::try_from(bytes) {
+        const LOW: u128 = u128::MAX / 0xff;
+        let word = u128::from_le_bytes(*comm);
+        let zeroes = word.wrapping_sub(LOW) & !word & (LOW << 7);
+        return bytes.get(..zeroes.trailing_zeros() as usize / 8).unwrap_or(bytes);
+    }
     let len = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     bytes.get(..len).unwrap_or(bytes)
 }
@@ -512,7 +604,14 @@ mod tests {
     fn encode_into(out: &mut Recorded, pages: &[u8], config: &ParseConfig, state: &mut EncodeState) {
         let batch = Batch { cpu: 3, pages, layout: LAYOUT, clock: None };
         let printk = PrintkFormats::default();
-        encode_batch(out, &batch, config, state, &mut CompactSched::default(), Names { printk: &printk, symbols: None });
+        encode_batch(
+            out,
+            &batch,
+            config,
+            state,
+            &mut Scratch::default(),
+            Names { printk: &printk, symbols: None },
+        );
     }
 
     fn encode(pages: &[u8], config: &ParseConfig) -> (Vec<Vec<u8>>, EncodeState) {
@@ -532,11 +631,17 @@ mod tests {
     }
 
     fn bytes(message: &[u8], number: u32) -> Vec<&[u8]> {
-        field(message, number).into_iter().map(|v| if let Value::Bytes(b) = v { b } else { panic!("{v:?}") }).collect()
+        field(message, number)
+            .into_iter()
+            .map(|v| if let Value::Bytes(b) = v { b } else { panic!("{v:?}") })
+            .collect()
     }
 
     fn numbers(message: &[u8], number: u32) -> Vec<u64> {
-        field(message, number).into_iter().map(|v| if let Value::Varint(n) = v { n } else { panic!("{v:?}") }).collect()
+        field(message, number)
+            .into_iter()
+            .map(|v| if let Value::Varint(n) = v { n } else { panic!("{v:?}") })
+            .collect()
     }
 
     fn bundles(packets: &[Vec<u8>]) -> Vec<&[u8]> {
@@ -546,7 +651,7 @@ mod tests {
     fn packed(message: &[u8], number: u32) -> Vec<u64> {
         let mut rest = *bytes(message, number).first().unwrap_or(&&[][..]);
         let mut values = Vec::new();
-        while let Some((value, len)) = ferretto_protozero::varint::decode(rest) {
+        while let Some((value, len)) = varint::decode(rest) {
             values.push(value);
             rest = &rest[len..];
         }
@@ -563,20 +668,41 @@ mod tests {
         let (packets, state) = encode(SCHED_PAGES, &sched_config());
         let bundles = bundles(&packets);
         assert_eq!(bundles.len(), 1);
-        assert_eq!((numbers(bundles[0], bundle_field::CPU), numbers(bundles[0], bundle_field::PREVIOUS_BUNDLE_END_TIMESTAMP)), (vec![3], vec![0]));
+        assert_eq!(
+            (
+                numbers(bundles[0], bundle_field::CPU),
+                numbers(bundles[0], bundle_field::PREVIOUS_BUNDLE_END_TIMESTAMP)
+            ),
+            (vec![3], vec![0])
+        );
         let sched = bytes(bundles[0], bundle_field::COMPACT_SCHED)[0];
         let names: Vec<_> = bytes(sched, compact::INTERN_TABLE);
         assert!(names.contains(&&b"ping"[..]) && names.contains(&&b"pong"[..]));
-        let (switches, wakings) = (packed(sched, compact::SWITCH_TIMESTAMP), packed(sched, compact::WAKING_TIMESTAMP));
+        let (switches, wakings) =
+            (packed(sched, compact::SWITCH_TIMESTAMP), packed(sched, compact::WAKING_TIMESTAMP));
         assert_eq!(switches.len() + wakings.len(), record_count(SCHED_PAGES));
-        for column in [compact::SWITCH_PREV_STATE, compact::SWITCH_NEXT_PID, compact::SWITCH_NEXT_PRIO, compact::SWITCH_NEXT_COMM_INDEX] {
+        for column in [
+            compact::SWITCH_PREV_STATE,
+            compact::SWITCH_NEXT_PID,
+            compact::SWITCH_NEXT_PRIO,
+            compact::SWITCH_NEXT_COMM_INDEX,
+        ] {
             assert_eq!(packed(sched, column).len(), switches.len());
         }
-        for column in [compact::WAKING_PID, compact::WAKING_TARGET_CPU, compact::WAKING_PRIO, compact::WAKING_COMM_INDEX, compact::WAKING_COMMON_FLAGS] {
+        for column in [
+            compact::WAKING_PID,
+            compact::WAKING_TARGET_CPU,
+            compact::WAKING_PRIO,
+            compact::WAKING_COMM_INDEX,
+            compact::WAKING_COMMON_FLAGS,
+        ] {
             assert_eq!(packed(sched, column).len(), wakings.len());
         }
         // Ping wakes pong, pong wakes ping.
-        let next: Vec<_> = packed(sched, compact::SWITCH_NEXT_PID).into_iter().zip(packed(sched, compact::SWITCH_NEXT_COMM_INDEX)).collect();
+        let next: Vec<_> = packed(sched, compact::SWITCH_NEXT_PID)
+            .into_iter()
+            .zip(packed(sched, compact::SWITCH_NEXT_COMM_INDEX))
+            .collect();
         assert!(next.iter().all(|&(pid, comm)| pid != 1001 || names[comm as usize] == b"ping"));
         assert!(state.metadata.pids.iter().any(|pid| pid == 1002));
         assert_eq!(state.errors, ParseStatuses::default());
@@ -588,7 +714,12 @@ mod tests {
         let (packets, _) = encode(SCHED_PAGES, &plain);
         let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
         assert_eq!(events.len(), record_count(SCHED_PAGES));
-        let switches: Vec<_> = events.iter().filter_map(|e| Some((numbers(e, ftrace_event::TIMESTAMP)[0], *bytes(e, ftrace_event::SCHED_SWITCH).first()?))).collect();
+        let switches: Vec<_> = events
+            .iter()
+            .filter_map(|e| {
+                Some((numbers(e, ftrace_event::TIMESTAMP)[0], *bytes(e, ftrace_event::SCHED_SWITCH).first()?))
+            })
+            .collect();
         let (packets, _) = encode(SCHED_PAGES, &sched_config());
         let sched = bytes(bundles(&packets)[0], bundle_field::COMPACT_SCHED)[0];
         let mut time = 0;
@@ -610,7 +741,8 @@ mod tests {
         let (mut out, mut state) = (Recorded::default(), EncodeState::default());
         let config = sched_config();
         encode_into(&mut out, &SCHED_PAGES[..4096], &config, &mut state);
-        let last = Page::open(&SCHED_PAGES[..4096], LAYOUT).unwrap().records().last().unwrap().unwrap().timestamp;
+        let last =
+            Page::open(&SCHED_PAGES[..4096], LAYOUT).unwrap().records().last().unwrap().unwrap().timestamp;
         encode_into(&mut out, &SCHED_PAGES[4096..], &config, &mut state);
         assert_eq!(numbers(bundles(&out.0)[1], bundle_field::PREVIOUS_BUNDLE_END_TIMESTAMP), [last]);
     }
@@ -635,8 +767,12 @@ mod tests {
         pages[4096 + 8..4096 + 12].fill(0xff);
         pages[2 * 4096 + 16] = 29; // Padding without a length.
         pages[2 * 4096 + 17..2 * 4096 + 20].fill(0);
-        let (packets, state) = encode(&pages, &config(true, &[known("sched", "sched_switch"), known("sched", "sched_waking")]));
-        assert_eq!(state.errors.numbers().collect::<Vec<_>>(), [ParseStatus::InvalidPageHeader as u64, ParseStatus::NullPadding as u64]);
+        let (packets, state) =
+            encode(&pages, &config(true, &[known("sched", "sched_switch"), known("sched", "sched_waking")]));
+        assert_eq!(
+            state.errors.numbers().collect::<Vec<_>>(),
+            [ParseStatus::InvalidPageHeader as u64, ParseStatus::NullPadding as u64]
+        );
         let bundles = bundles(&packets);
         let events: usize = bundles.iter().map(|b| bytes(b, bundle_field::EVENT).len()).sum();
         assert_eq!(events, record_count(&[&SCHED_PAGES[..4096], &SCHED_PAGES[3 * 4096..]].concat()));
@@ -662,7 +798,9 @@ mod tests {
         let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
         let enters: Vec<_> = events.iter().flat_map(|e| bytes(e, field_of("sys_enter"))).collect();
         // id = 1, args = 2
-        assert!(!enters.is_empty() && enters.iter().all(|e| numbers(e, 1).len() == 1 && numbers(e, 2).len() == 6));
+        assert!(
+            !enters.is_empty() && enters.iter().all(|e| numbers(e, 1).len() == 1 && numbers(e, 2).len() == 6)
+        );
     }
 
     #[test]
@@ -672,7 +810,8 @@ mod tests {
         config.enable(plan, Filter::Syscalls { offset: 8, ids: [1].into() });
         let (packets, _) = encode(SYSCALL_PAGES, &config);
         let events = bytes(bundles(&packets)[0], bundle_field::EVENT);
-        let ids: Vec<_> = events.iter().flat_map(|e| numbers(bytes(e, field_of("sys_enter"))[0], 1)).collect();
+        let ids: Vec<_> =
+            events.iter().flat_map(|e| numbers(bytes(e, field_of("sys_enter"))[0], 1)).collect();
         assert!(!ids.is_empty() && ids.iter().all(|&id| id == 1));
     }
 
@@ -696,7 +835,8 @@ mod tests {
         assert!(bytes(bundle, bundle_field::GENERIC_EVENT_DESCRIPTORS).is_empty());
         let body = bytes(bytes(bundle, bundle_field::EVENT)[0], ftrace_event::GENERIC)[0];
         assert_eq!(bytes(body, legacy::EVENT_NAME), [b"sched_waking"]);
-        let names: Vec<_> = bytes(body, legacy::FIELD).into_iter().map(|f| bytes(f, legacy::field::NAME)[0]).collect();
+        let names: Vec<_> =
+            bytes(body, legacy::FIELD).into_iter().map(|f| bytes(f, legacy::field::NAME)[0]).collect();
         assert_eq!(names, [&b"comm"[..], b"pid", b"prio", b"target_cpu"]);
     }
 
@@ -751,12 +891,18 @@ mod tests {
         let names = Names { printk: &printk, symbols: Some(&symbols) };
         for _ in 0..2 {
             let batch = Batch { cpu: 0, pages: &pages, layout: LAYOUT, clock: None };
-            encode_batch(&mut out, &batch, &config, &mut state, &mut CompactSched::default(), names);
+            encode_batch(&mut out, &batch, &config, &mut state, &mut Scratch::default(), names);
         }
         let body = bytes(bytes(bundles(&out.0)[0], bundle_field::EVENT)[0], 70_000)[0];
         assert_eq!(numbers(body, 1), [1]);
         let packets: Vec<TracePacket> = out.decoded();
-        let symbols = |p: &TracePacket| p.interned_data.iter().flat_map(|i| &i.kernel_symbols).map(|s| (s.iid(), s.str().to_vec())).collect::<Vec<_>>();
+        let symbols = |p: &TracePacket| {
+            p.interned_data
+                .iter()
+                .flat_map(|i| &i.kernel_symbols)
+                .map(|s| (s.iid(), s.str().to_vec()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!((symbols(&packets[0]), packets[0].sequence_flags()), (vec![(1, b"do_it".to_vec())], 1));
         assert_eq!((symbols(&packets[1]), packets[1].sequence_flags()), (vec![], 0));
     }
@@ -767,10 +913,31 @@ mod tests {
         let clock = Some(ClockPair { clock: 4, ftrace_ns: 10, boot_ns: 20 });
         let batch = Batch { cpu: 0, pages: &SCHED_PAGES[..4096], layout: LAYOUT, clock };
         let printk = PrintkFormats::default();
-        encode_batch(&mut out, &batch, &sched_config(), &mut state, &mut CompactSched::default(), Names { printk: &printk, symbols: None });
+        encode_batch(
+            &mut out,
+            &batch,
+            &sched_config(),
+            &mut state,
+            &mut Scratch::default(),
+            Names { printk: &printk, symbols: None },
+        );
         let bundle = bundles(&out.0)[0];
-        let pair = [bundle_field::FTRACE_CLOCK, bundle_field::FTRACE_TIMESTAMP, bundle_field::BOOT_TIMESTAMP].map(|f| numbers(bundle, f)[0]);
+        let pair = [bundle_field::FTRACE_CLOCK, bundle_field::FTRACE_TIMESTAMP, bundle_field::BOOT_TIMESTAMP]
+            .map(|f| numbers(bundle, f)[0]);
         assert_eq!(pair, [4, 10, 20]);
+    }
+
+    #[test]
+    fn strings_end_at_their_first_nul() {
+        for len in 0..=16 {
+            let mut comm = [b'x'; 16];
+            comm[len..].fill(0x80);
+            comm[len..].iter_mut().take(1).for_each(|b| *b = 0);
+            assert_eq!(until_nul(&comm).len(), len);
+            assert_eq!(until_nul(&comm[..15]).len(), len.min(15));
+        }
+        assert_eq!(until_nul(b"\0\x01\0"), b"");
+        assert_eq!(until_nul(&[1, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0]), [1]);
     }
 
     #[test]
@@ -815,14 +982,22 @@ mod tests {
     fn cost_of_an_event() {
         let plain = config(true, &[known("sched", "sched_switch"), known("sched", "sched_waking")]);
         for (name, config) in [("compact", sched_config()), ("plain", plain)] {
-            let (mut out, mut state, mut compact) = (Recorded::default(), EncodeState::default(), CompactSched::default());
+            let (mut out, mut state, mut scratch) =
+                (Recorded::default(), EncodeState::default(), Scratch::default());
             let printk = PrintkFormats::default();
             let started = std::time::Instant::now();
             const ROUNDS: usize = 3000;
             for _ in 0..ROUNDS {
                 out.0.clear();
                 let batch = Batch { cpu: 0, pages: SCHED_PAGES, layout: LAYOUT, clock: None };
-                encode_batch(&mut out, &batch, &config, &mut state, &mut compact, Names { printk: &printk, symbols: None });
+                encode_batch(
+                    &mut out,
+                    &batch,
+                    &config,
+                    &mut state,
+                    &mut scratch,
+                    Names { printk: &printk, symbols: None },
+                );
                 state.metadata.clear();
             }
             let events = ROUNDS * record_count(SCHED_PAGES);

@@ -148,12 +148,13 @@ impl PageLayout {
         let (header_size, data_size) = data?;
         let page_size = header_size + data_size;
         // The header is a 64-bit timestamp and a commit word of at least 32 bits (upstream: cpu_reader.cc, ParsePageHeader).
-        let sane = header_size >= 12 && header_size >= commit_end && data_size > 0 && page_size <= MAX_PAGE_SIZE;
+        let sane =
+            header_size >= 12 && header_size >= commit_end && data_size > 0 && page_size <= MAX_PAGE_SIZE;
         sane.then_some(Self { header_size, page_size })
     }
 }
 
-/// Parses `field:char prev_comm[16];	offset:8;	size:16;	signed:0;`, with any blanks.
+/// Parses `field:char prev_comm[16]; offset:8; size:16; signed:0;`, with any blanks.
 fn parse_field(line: &str) -> Option<FormatField> {
     let rest = line.trim_start().strip_prefix("field:")?;
     let mut parts = rest.split(';');
@@ -310,7 +311,8 @@ mod tests {
             ("nonsense", 4, false, "", Int { signed: false }),
         ];
         for (declaration, size, signed, name, kind) in cases {
-            let line = format!("\tfield:{declaration};\toffset:8;\tsize:{size};\tsigned:{};", u8::from(signed));
+            let line =
+                format!("\tfield:{declaration};\toffset:8;\tsize:{size};\tsigned:{};", u8::from(signed));
             let field = parse_field(&line).unwrap();
             assert_eq!((field.name.as_str(), field.kind), (name, kind), "{declaration}");
         }

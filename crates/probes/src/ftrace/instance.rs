@@ -92,10 +92,16 @@ impl Instance {
             return Err(format!("instance_name \"{name}\" must be a plain name"));
         }
         // The hypervisor's events live beside `instances/` (upstream: ftrace_controller.cc).
-        let path = if matches!(name, "hyp" | "hypervisor") { root.join(name) } else { root.join("instances").join(name) };
+        let path = if matches!(name, "hyp" | "hypervisor") {
+            root.join(name)
+        } else {
+            root.join("instances").join(name)
+        };
         let mut created = false;
         if !path.is_dir() {
-            std::fs::create_dir(&path).map_err(|error| format!("could not create the ftrace instance {}: {error}", path.display()))?;
+            std::fs::create_dir(&path).map_err(|error| {
+                format!("could not create the ftrace instance {}: {error}", path.display())
+            })?;
             created = true;
         }
         Ok(Self::new(Tracefs::new(path), created))
@@ -103,7 +109,8 @@ impl Instance {
 
     fn new(tracefs: Tracefs, created: bool) -> Self {
         let page_size = rustix::param::page_size();
-        let layout = PageLayout::parse(&tracefs.read("events/header_page")).unwrap_or(PageLayout::native_64bit(page_size));
+        let layout = PageLayout::parse(&tracefs.read("events/header_page"))
+            .unwrap_or(PageLayout::native_64bit(page_size));
         Self {
             tracefs,
             layout,
@@ -140,7 +147,9 @@ impl Instance {
         next_field: &mut u32,
         errors: &mut SetupErrors,
     ) -> Result<ParseConfig, String> {
-        let exclusive = !config.tids_to_trace.is_empty() || !config.tracefs_options.is_empty() || !config.tracing_cpumask().is_empty();
+        let exclusive = !config.tids_to_trace.is_empty()
+            || !config.tracefs_options.is_empty()
+            || !config.tracing_cpumask().is_empty();
         if self.state.is_none() {
             self.state = Some(self.take_over(config, errors)?);
         } else if exclusive || self.wanted.values().any(|wanted| wanted.exclusive) {
@@ -148,7 +157,10 @@ impl Instance {
             errors.exclusive_feature = Some(error.to_owned());
             return Err(error.to_owned());
         }
-        self.wanted.insert(session, Wanted { exclusive, buffer_percent: config.drain_buffer_percent, ..Wanted::default() });
+        self.wanted.insert(
+            session,
+            Wanted { exclusive, buffer_percent: config.drain_buffer_percent, ..Wanted::default() },
+        );
         let result = self.apply(session, config, next_field, errors);
         if result.is_err() {
             self.remove(session);
@@ -162,7 +174,10 @@ impl Instance {
         let keep = config.preserve_ftrace_buffer();
         let tracer = tracefs.current_tracer();
         if !keep && !matches!(tracer.as_str(), "nop" | "") {
-            return Err(format!("ftrace is in use: current_tracer of {} is {tracer}, not nop", tracefs.root().display()));
+            return Err(format!(
+                "ftrace is in use: current_tracer of {} is {tracer}, not nop",
+                tracefs.root().display()
+            ));
         }
         let (clocks, clock_before) = tracefs.clocks();
         let tracing_on_before = tracefs.tracing_on();
@@ -177,10 +192,13 @@ impl Instance {
             if clock != clock_before {
                 tracefs.set_clock(&clock).map_err(|error| denied(tracefs, "trace_clock", &error))?;
             }
-            requested_kb = buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
+            requested_kb =
+                buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
             if let Err(error) = tracefs.set_cpu_buffer_size_kb(requested_kb) {
                 let kept = tracefs.cpu_buffer_size_kb();
-                errors.message(format!("could not set the buffers to {requested_kb} KiB per CPU, {kept} KiB stay: {error}"));
+                errors.message(format!(
+                    "could not set the buffers to {requested_kb} KiB per CPU, {kept} KiB stay: {error}"
+                ));
                 requested_kb = kept;
             }
         }
@@ -199,10 +217,17 @@ impl Instance {
         })
     }
 
-    fn apply(&mut self, session: u64, config: &FtraceConfig, next_field: &mut u32, errors: &mut SetupErrors) -> Result<ParseConfig, String> {
+    fn apply(
+        &mut self,
+        session: u64,
+        config: &FtraceConfig,
+        next_field: &mut u32,
+        errors: &mut SetupErrors,
+    ) -> Result<ParseConfig, String> {
         self.apply_exclusive(config)?;
         say_what_is_missing(config, errors);
-        let mut parse = ParseConfig::new(config.denser_generic_event_encoding.unwrap_or(true), config.symbolize_ksyms());
+        let mut parse =
+            ParseConfig::new(config.denser_generic_event_encoding.unwrap_or(true), config.symbolize_ksyms());
         let syscall_ids = syscall_ids(config, errors);
         self.enable_kprobes(session, config, &mut parse, errors);
         let events = self.resolve_events(config, errors);
@@ -213,7 +238,8 @@ impl Instance {
         if records_syscalls && let Some(wanted) = self.wanted.get_mut(&session) {
             wanted.syscalls = Some(syscall_ids);
         }
-        self.update_syscall_filter().map_err(|error| denied(&self.tracefs, "events/raw_syscalls/*/filter", &error))?;
+        self.update_syscall_filter()
+            .map_err(|error| denied(&self.tracefs, "events/raw_syscalls/*/filter", &error))?;
         if config.enable_function_graph() {
             self.enable_function_graph(config)?;
         }
@@ -227,7 +253,9 @@ impl Instance {
         let tracefs = &self.tracefs;
         if !config.tids_to_trace.is_empty() {
             let tids: Vec<String> = config.tids_to_trace.iter().map(u32::to_string).collect();
-            tracefs.write("set_event_pid", &tids.join(" ")).map_err(|error| denied(tracefs, "set_event_pid", &error))?;
+            tracefs
+                .write("set_event_pid", &tids.join(" "))
+                .map_err(|error| denied(tracefs, "set_event_pid", &error))?;
             state.tids_filtered = true;
         }
         for option in &config.tracefs_options {
@@ -237,16 +265,21 @@ impl Instance {
                 tracefs_option::State::Disabled => false,
             };
             let name = option.name();
-            let is_plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            let is_plain = !name.is_empty()
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             let before = if is_plain { tracefs.option(name) } else { None };
             let before = before.ok_or_else(|| format!("tracefs_options: there is no option \"{name}\""))?;
-            tracefs.set_option(name, on).map_err(|error| denied(tracefs, &format!("options/{name}"), &error))?;
+            tracefs
+                .set_option(name, on)
+                .map_err(|error| denied(tracefs, &format!("options/{name}"), &error))?;
             state.options_before.push((name.to_owned(), before));
         }
         if !config.tracing_cpumask().is_empty() {
             let before = tracefs.cpumask();
             let mask = config.tracing_cpumask();
-            tracefs.write("tracing_cpumask", mask).map_err(|error| denied(tracefs, "tracing_cpumask", &error))?;
+            tracefs
+                .write("tracing_cpumask", mask)
+                .map_err(|error| denied(tracefs, "tracing_cpumask", &error))?;
             state.cpumask_before = Some(before).filter(|mask| !mask.is_empty());
         }
         Ok(())
@@ -265,7 +298,9 @@ impl Instance {
                     }
                     events.extend(all.into_iter().map(|name| (group.to_owned(), name)));
                 }
-                Some((group, name)) if is_path_part(group) && is_path_part(name) => drop(events.insert(pair(group, name))),
+                Some((group, name)) if is_path_part(group) && is_path_part(name) => {
+                    drop(events.insert(pair(group, name)))
+                }
                 Some(_) => errors.unknown_events.push(wanted.clone()),
                 None => {
                     let groups = self.tracefs.groups_of_event(wanted);
@@ -315,7 +350,8 @@ impl Instance {
         let filter = match (event.0.as_str(), event.1.as_str()) {
             ("ftrace", "print") => print_filter(config, &plan, errors),
             ("raw_syscalls", _) if !syscall_ids.is_empty() => {
-                let offset = plan.format.fields.iter().find(|f| f.name == "id").map_or(8, |f| usize::from(f.offset));
+                let offset =
+                    plan.format.fields.iter().find(|f| f.name == "id").map_or(8, |f| usize::from(f.offset));
                 Filter::Syscalls { offset, ids: syscall_ids.clone() }
             }
             _ => Filter::All,
@@ -360,7 +396,13 @@ impl Instance {
         Some(plan)
     }
 
-    fn enable_kprobes(&mut self, session: u64, config: &FtraceConfig, parse: &mut ParseConfig, errors: &mut SetupErrors) {
+    fn enable_kprobes(
+        &mut self,
+        session: u64,
+        config: &FtraceConfig,
+        parse: &mut ParseConfig,
+        errors: &mut SetupErrors,
+    ) {
         for probe in &config.kprobe_events {
             let name = probe.probe();
             let parts: &[(&str, u64)] = match probe.r#type() {
@@ -379,7 +421,14 @@ impl Instance {
         }
     }
 
-    fn enable_kprobe(&mut self, session: u64, event: EventName, kind: u64, parse: &mut ParseConfig, errors: &mut SetupErrors) -> std::io::Result<()> {
+    fn enable_kprobe(
+        &mut self,
+        session: u64,
+        event: EventName,
+        kind: u64,
+        parse: &mut ParseConfig,
+        errors: &mut SetupErrors,
+    ) -> std::io::Result<()> {
         let invalid = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "not the name of a function");
         if event.1.is_empty() || !event.1.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             return Err(invalid());
@@ -389,7 +438,8 @@ impl Instance {
             state.kprobes.insert(event.clone());
         }
         // Probes get a new id each time they are made, so that their formats are never remembered.
-        let format = EventFormat::parse(&self.tracefs.event_format(&event.0, &event.1)).ok_or_else(invalid)?;
+        let format =
+            EventFormat::parse(&self.tracefs.event_format(&event.0, &event.1)).ok_or_else(invalid)?;
         let plan = Rc::new(EventPlan::kprobe(&event.0, &format));
         if self.switch_on(session, event, errors) {
             parse.enable(plan, Filter::Kprobe { kind });
@@ -400,15 +450,23 @@ impl Instance {
     fn enable_function_graph(&mut self, config: &FtraceConfig) -> Result<(), String> {
         let tracefs = &self.tracefs;
         let Some(state) = &mut self.state else { return Ok(()) };
-        let fail = |file: &'static str| move |error: std::io::Error| format!("function_graph: could not write {file}: {error}");
+        let fail = |file: &'static str| {
+            move |error: std::io::Error| format!("function_graph: could not write {file}: {error}")
+        };
         if !state.function_graph {
             tracefs.clear("set_ftrace_filter").map_err(fail("set_ftrace_filter"))?;
             tracefs.clear("set_graph_function").map_err(fail("set_graph_function"))?;
         }
         // The kernel keeps the union over sessions: it is one tracer for the instance.
-        tracefs.append_functions("set_ftrace_filter", &config.function_filters).map_err(fail("set_ftrace_filter"))?;
-        tracefs.append_functions("set_graph_function", &config.function_graph_roots).map_err(fail("set_graph_function"))?;
-        tracefs.write("max_graph_depth", &config.function_graph_max_depth().to_string()).map_err(fail("max_graph_depth"))?;
+        tracefs
+            .append_functions("set_ftrace_filter", &config.function_filters)
+            .map_err(fail("set_ftrace_filter"))?;
+        tracefs
+            .append_functions("set_graph_function", &config.function_graph_roots)
+            .map_err(fail("set_graph_function"))?;
+        tracefs
+            .write("max_graph_depth", &config.function_graph_max_depth().to_string())
+            .map_err(fail("max_graph_depth"))?;
         if !state.function_graph {
             tracefs.write("current_tracer", "function_graph").map_err(fail("current_tracer"))?;
             state.function_graph = true;
@@ -419,15 +477,9 @@ impl Instance {
     /// The kernel filters for all sessions at once: the union, or everything if one of them wants everything.
     fn update_syscall_filter(&mut self) -> std::io::Result<()> {
         let Some(state) = &mut self.state else { return Ok(()) };
-        let mut sets = self.wanted.values().filter_map(|wanted| wanted.syscalls.as_ref()).peekable();
-        let mut union = BTreeSet::new();
-        while let Some(set) = sets.next() {
-            if set.is_empty() {
-                union.clear();
-                break;
-            }
-            union.extend(set);
-        }
+        let sets = || self.wanted.values().filter_map(|wanted| wanted.syscalls.as_ref());
+        let wants_all = sets().any(BTreeSet::is_empty);
+        let union: BTreeSet<u32> = sets().flatten().copied().filter(|_| !wants_all).collect();
         if union != state.syscall_filter {
             self.tracefs.set_syscall_filter(&union)?;
             state.syscall_filter = union;
@@ -437,8 +489,13 @@ impl Instance {
 
     /// Scheduler events go column by column if `sched_switch` is recorded and both have the layout that the encoding relies on.
     fn choose_compact(&mut self, config: &FtraceConfig, parse: &mut ParseConfig, errors: &mut SetupErrors) {
-        let Some(switch) = parse.plans().find(|plan| plan.group == "sched" && plan.name == "sched_switch") else { return };
-        if config.compact_sched.as_ref().is_some_and(|compact| compact.enabled == Some(false)) || !parse.is_enabled(switch.id) {
+        let Some(switch) = parse.plans().find(|plan| plan.group == "sched" && plan.name == "sched_switch")
+        else {
+            return;
+        };
+        if config.compact_sched.as_ref().is_some_and(|compact| compact.enabled == Some(false))
+            || !parse.is_enabled(switch.id)
+        {
             return;
         }
         if self.compact.is_none() {
@@ -448,7 +505,9 @@ impl Instance {
         }
         match self.compact.flatten() {
             Some(layout) => parse.set_compact(layout),
-            None => errors.failed_events.push("perfetto/compact_sched (unexpected sched event format)".to_owned()),
+            None => {
+                errors.failed_events.push("perfetto/compact_sched (unexpected sched event format)".to_owned())
+            }
         }
     }
 
@@ -474,7 +533,12 @@ impl Instance {
             tracing::warn!("linux.ftrace: could not restore the system call filter: {error}");
         }
         if let Some(state) = &mut self.state {
-            let unwanted: Vec<_> = state.enabled.iter().filter(|e| !self.wanted.values().any(|w| w.events.contains(*e))).cloned().collect();
+            let unwanted: Vec<_> = state
+                .enabled
+                .iter()
+                .filter(|e| !self.wanted.values().any(|w| w.events.contains(*e)))
+                .cloned()
+                .collect();
             for event in unwanted {
                 if self.tracefs.disable_event(&event.0, &event.1).is_ok() {
                     state.enabled.remove(&event);
@@ -540,7 +604,9 @@ impl Instance {
 
     /// Whether an active session wants to be woken when a buffer is that full.
     pub(crate) fn wants_watermark(&self) -> bool {
-        self.active.iter().any(|session| self.wanted.get(session).is_some_and(|wanted| wanted.buffer_percent.is_some_and(|p| p > 0)))
+        self.active.iter().any(|session| {
+            self.wanted.get(session).is_some_and(|wanted| wanted.buffer_percent.is_some_and(|p| p > 0))
+        })
     }
 
     /// The two clocks now, if the buffer's is not the boot clock.
@@ -564,9 +630,14 @@ impl Instance {
         let cpus = self.tracefs.cpus();
         Snapshot {
             cpus: cpus.into_iter().map(|cpu| CpuStats::parse(cpu, &self.tracefs.cpu_stats(cpu))).collect(),
-            kprobes: self.state.as_ref().filter(|state| !state.kprobes.is_empty()).map(|_| kprobe_totals(&self.tracefs)),
+            kprobes: self
+                .state
+                .as_ref()
+                .filter(|state| !state.kprobes.is_empty())
+                .map(|_| kprobe_totals(&self.tracefs)),
             buffer_pages: self.tracefs.cpu_buffer_size_kb() / system_page_kb,
-            requested_buffer_pages: self.state.as_ref().map_or(0, |state| state.requested_kb) / system_page_kb,
+            requested_buffer_pages: self.state.as_ref().map_or(0, |state| state.requested_kb)
+                / system_page_kb,
             ..Snapshot::default()
         }
     }
@@ -593,7 +664,11 @@ fn is_path_part(part: &str) -> bool {
 fn say_what_is_missing(config: &FtraceConfig, errors: &mut SetupErrors) {
     let ignored = [
         ("atrace_apps", !config.atrace_apps.is_empty(), "atrace exists on Android only"),
-        ("atrace_categories_prefer_sdk", !config.atrace_categories_prefer_sdk.is_empty(), "atrace exists on Android only"),
+        (
+            "atrace_categories_prefer_sdk",
+            !config.atrace_categories_prefer_sdk.is_empty(),
+            "atrace exists on Android only",
+        ),
         ("throttle_rss_stat", config.throttle_rss_stat(), "kmem/rss_stat is recorded unthrottled"),
         ("debug_ftrace_abi", config.debug_ftrace_abi(), "broken pages are counted, not kept"),
     ];
@@ -630,7 +705,10 @@ fn print_filter(config: &FtraceConfig, plan: &EventPlan, errors: &mut SetupError
 fn choose_clock<'a>(offered: &'a [String], wants_mono_raw: bool, current: &'a str) -> &'a str {
     let preferred = ["boot", "global", "local"];
     let wanted = wants_mono_raw.then_some("mono_raw").into_iter().chain(preferred);
-    wanted.filter_map(|clock| offered.iter().find(|offer| *offer == clock)).next().map_or(current, String::as_str)
+    wanted
+        .filter_map(|clock| offered.iter().find(|offer| *offer == clock))
+        .next()
+        .map_or(current, String::as_str)
 }
 
 /// `FtraceClock` of ftrace_event_bundle.proto.
@@ -649,14 +727,19 @@ fn buffer_size_kb(requested_kb: u32, is_lower_bound: bool, memory_bytes: u64) ->
     let default_kb = if memory_bytes >= LARGE_MEMORY_BYTES { LARGE_BUFFER_KB } else { SMALL_BUFFER_KB };
     let requested_kb = u64::from(requested_kb);
     let page_kb = (rustix::param::page_size() / 1024).max(1) as u64;
-    let kb = if requested_kb == 0 || (is_lower_bound && requested_kb < default_kb) { default_kb } else { requested_kb };
+    let kb = if requested_kb == 0 || (is_lower_bound && requested_kb < default_kb) {
+        default_kb
+    } else {
+        requested_kb
+    };
     (kb / page_kb).max(1) * page_kb
 }
 
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    let total: u64 = info.totalram.try_into().unwrap_or(0);
-    total.saturating_mul(u64::from(info.mem_unit.max(1)))
+    // A long: 32 bits wide on 32-bit machines.
+    #[allow(clippy::useless_conversion)]
+    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit.max(1)))
 }
 
 #[cfg(test)]
@@ -685,15 +768,26 @@ mod tests {
     fn fake_tracefs(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("ferretto-probes-{name}-{}", std::process::id()));
         let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/formats");
-        for (group, event) in [("sched", "sched_switch"), ("sched", "sched_waking"), ("irq", "irq_handler_entry"), ("ftrace", "print")] {
+        for (group, event) in [
+            ("sched", "sched_switch"),
+            ("sched", "sched_waking"),
+            ("irq", "irq_handler_entry"),
+            ("ftrace", "print"),
+        ] {
             let dir = root.join("events").join(group).join(event);
             std::fs::create_dir_all(&dir).unwrap();
             std::fs::copy(formats.join(event), dir.join("format")).unwrap();
             std::fs::write(dir.join("enable"), "0").unwrap();
         }
         for (file, text) in [
-            ("tracing_on", "1"), ("trace", ""), ("trace_clock", "[mono] global boot"), ("buffer_size_kb", "7"), ("current_tracer", "nop"),
-            ("events/enable", "0"), ("buffer_percent", "50"), ("available_events", "sched:sched_switch\nirq:irq_handler_entry\n"),
+            ("tracing_on", "1"),
+            ("trace", ""),
+            ("trace_clock", "[mono] global boot"),
+            ("buffer_size_kb", "7"),
+            ("current_tracer", "nop"),
+            ("events/enable", "0"),
+            ("buffer_percent", "50"),
+            ("available_events", "sched:sched_switch\nirq:irq_handler_entry\n"),
         ] {
             std::fs::write(root.join(file), text).unwrap();
         }
@@ -723,14 +817,24 @@ mod tests {
         assert!(clock(&root).starts_with("boot"));
         assert_eq!(file(&root, "tracing_on"), "0");
         instance.activate(1).unwrap();
-        let second = instance.set_up(2, &config(&["irq_handler_entry", "sched/sched_switch", "no/such", "nothing"]), &mut field, &mut errors).unwrap();
+        let second = instance
+            .set_up(
+                2,
+                &config(&["irq_handler_entry", "sched/sched_switch", "no/such", "nothing"]),
+                &mut field,
+                &mut errors,
+            )
+            .unwrap();
         assert!(second.is_compact() && instance.is_shared());
         assert_eq!(errors.unknown_events, ["nothing", "no/such"]);
         instance.activate(2).unwrap();
         assert_eq!(file(&root, "tracing_on"), "1");
         instance.remove(1);
         let enabled = |event: &str| file(&root, &format!("events/{event}/enable"));
-        assert_eq!([enabled("sched/sched_switch"), enabled("sched/sched_waking"), enabled("irq/irq_handler_entry")], ["1", "0", "1"]);
+        assert_eq!(
+            [enabled("sched/sched_switch"), enabled("sched/sched_waking"), enabled("irq/irq_handler_entry")],
+            ["1", "0", "1"]
+        );
         instance.remove(2);
         assert!(instance.is_idle());
         assert_eq!([enabled("sched/sched_switch"), enabled("irq/irq_handler_entry")], ["0", "0"]);
@@ -744,7 +848,9 @@ mod tests {
         let root = fake_tracefs("foreign");
         std::fs::write(root.join("current_tracer"), "function").unwrap();
         let mut instance = Instance::root(root.clone());
-        let error = instance.set_up(1, &config(&["sched/sched_switch"]), &mut 65536, &mut SetupErrors::default()).unwrap_err();
+        let error = instance
+            .set_up(1, &config(&["sched/sched_switch"]), &mut 65536, &mut SetupErrors::default())
+            .unwrap_err();
         assert!(error.contains("function"), "{error}");
         assert_eq!(file(&root, "tracing_on"), "1");
         std::fs::remove_dir_all(root).unwrap();

@@ -86,7 +86,8 @@ impl<'a> Page<'a> {
         // Little endian: the flags and the length are in the low word, whatever the width of the kernel's local_t.
         let commit = read_u32(page, 8).ok_or(Some(timestamp))?;
         let size = (commit & SIZE_MASK) as usize;
-        let data = page.get(layout.header_size..).and_then(|rest| rest.get(..size)).filter(|data| !data.is_empty());
+        let data =
+            page.get(layout.header_size..).and_then(|rest| rest.get(..size)).filter(|data| !data.is_empty());
         Ok(Self { timestamp, lost_events: commit & MISSED_EVENTS != 0, data: data.ok_or(Some(timestamp))? })
     }
 
@@ -236,14 +237,26 @@ mod tests {
 
     #[test]
     fn records_of_every_type_are_read_with_their_times() {
-        let bytes = page(MISSED_EVENTS, &[
-            header(1, 10), 7,                       // one word of payload
-            header(TYPE_TIME_EXTEND, 5), 1,         // 5 + 2^27
-            header(0, 0), 8, 9,                     // explicit length, itself included
-            header(TYPE_PADDING, 1), 8, 0xffff_ffff, // a discarded event of one word
-            header(TYPE_TIME_STAMP, 3), 2,          // absolute: 3 + 2 * 2^27
-            header(2, 4), 11, 0,
-        ]);
+        let bytes = page(
+            MISSED_EVENTS,
+            &[
+                header(1, 10),
+                7, // one word of payload
+                header(TYPE_TIME_EXTEND, 5),
+                1, // 5 + 2^27
+                header(0, 0),
+                8,
+                9, // explicit length, itself included
+                header(TYPE_PADDING, 1),
+                8,
+                0xffff_ffff, // a discarded event of one word
+                header(TYPE_TIME_STAMP, 3),
+                2, // absolute: 3 + 2 * 2^27
+                header(2, 4),
+                11,
+                0,
+            ],
+        );
         assert!(Page::open(&bytes, LAYOUT).unwrap().lost_events);
         let absolute = 2 << 27;
         assert_eq!(read(&bytes), [Ok((1010, 7, 4)), Ok((1015 + (1 << 27), 9, 4)), Ok((absolute + 7, 11, 8))]);

@@ -23,21 +23,37 @@ pub(crate) enum Op {
     /// A thread id: an `i32` that process_stats hears about.
     Pid,
     /// Bytes up to a NUL, at most this many.
-    FixedString { len: u16 },
+    FixedString {
+        len: u16,
+    },
     /// Bytes up to a NUL or the record's end.
     TailString,
     /// Offset and length in one word; the offset counts from the record's start, or from the field's end.
-    Located { relative: bool, is_string: bool },
+    Located {
+        relative: bool,
+        is_string: bool,
+    },
     /// This many bytes.
-    FixedBytes { len: u16 },
+    FixedBytes {
+        len: u16,
+    },
     /// An address that `printk_formats` has the text of.
-    StringPointer { size: u8 },
+    StringPointer {
+        size: u8,
+    },
     /// An address that leaves this process as an index only.
-    Symbol { size: u8 },
+    Symbol {
+        size: u8,
+    },
     /// A kernel device number.
-    Device { size: u8 },
+    Device {
+        size: u8,
+    },
     /// Numbers one after another.
-    Array { count: u16, element: Number },
+    Array {
+        count: u16,
+        element: Number,
+    },
 }
 
 /// A number's width and sign.
@@ -136,7 +152,9 @@ impl EventPlan {
             let mut event = out.nested(outer::EVENT_DESCRIPTOR);
             event.string(descriptor_proto::NAME, &format.name);
             for source in &format.fields {
-                let Some((op, kind)) = generic_op(source).filter(|_| !source.name.is_empty()) else { continue };
+                let Some((op, kind)) = generic_op(source).filter(|_| !source.name.is_empty()) else {
+                    continue;
+                };
                 let number = fields.len() as u32 + 1;
                 fields.push(FieldPlan { number, offset: source.offset, op });
                 legacy.push((source.name.clone(), kind.legacy()));
@@ -160,7 +178,9 @@ impl EventPlan {
     }
 
     fn new(group: &str, format: &EventFormat, field_id: u32, fields: Vec<FieldPlan>, kind: PlanKind) -> Self {
-        let common = |name: &str, size| format.common.iter().find(|f| f.name == name && f.size == size).map(|f| f.offset);
+        let common = |name: &str, size| {
+            format.common.iter().find(|f| f.name == name && f.size == size).map(|f| f.offset)
+        };
         Self {
             id: format.id,
             group: group.to_owned(),
@@ -217,7 +237,9 @@ impl GenericKind {
 
 fn known_event(group: &str, name: &str) -> Option<&'static KnownEvent> {
     // These two are not events of the kernel: the envelope for others, and that for probes.
-    let wanted = |e: &&KnownEvent| e.event == name && e.group == group && !matches!(e.name, "generic" | "kprobe_event");
+    let wanted = |e: &&KnownEvent| {
+        e.event == name && e.group == group && !matches!(e.name, "generic" | "kprobe_event")
+    };
     KNOWN_EVENTS.iter().find(wanted)
 }
 
@@ -230,10 +252,18 @@ fn known_op(source: &FormatField, target: &KnownField, arrays: bool) -> Option<O
     match (source.kind, target.kind) {
         (FieldKind::FixedString, ProtoKind::String) => Some(Op::FixedString { len: source.size }),
         (FieldKind::TailString, ProtoKind::String) => Some(Op::TailString),
-        (FieldKind::DataLocString | FieldKind::DataLocBytes, ProtoKind::String) => Some(Op::Located { relative: false, is_string: true }),
-        (FieldKind::RelLocString | FieldKind::RelLocBytes, ProtoKind::String) => Some(Op::Located { relative: true, is_string: true }),
-        (FieldKind::DataLocBytes | FieldKind::DataLocString, ProtoKind::Bytes) => Some(Op::Located { relative: false, is_string: false }),
-        (FieldKind::RelLocBytes | FieldKind::RelLocString, ProtoKind::Bytes) => Some(Op::Located { relative: true, is_string: false }),
+        (FieldKind::DataLocString | FieldKind::DataLocBytes, ProtoKind::String) => {
+            Some(Op::Located { relative: false, is_string: true })
+        }
+        (FieldKind::RelLocString | FieldKind::RelLocBytes, ProtoKind::String) => {
+            Some(Op::Located { relative: true, is_string: true })
+        }
+        (FieldKind::DataLocBytes | FieldKind::DataLocString, ProtoKind::Bytes) => {
+            Some(Op::Located { relative: false, is_string: false })
+        }
+        (FieldKind::RelLocBytes | FieldKind::RelLocString, ProtoKind::Bytes) => {
+            Some(Op::Located { relative: true, is_string: false })
+        }
         (FieldKind::FixedBytes, ProtoKind::Bytes) => Some(Op::FixedBytes { len: source.size }),
         (FieldKind::StringPointer, ProtoKind::String) => Some(Op::StringPointer { size: width(source) }),
         (FieldKind::SymbolAddress, ProtoKind::Uint64) => symbol(source),
@@ -245,7 +275,9 @@ fn known_op(source: &FormatField, target: &KnownField, arrays: bool) -> Option<O
         (FieldKind::Bool, _) => number(1, false, target.kind),
         (FieldKind::Inode, _) => number(width(source), false, target.kind),
         (FieldKind::Int { signed }, _) => number(width(source), signed, target.kind),
-        (FieldKind::StringPointer | FieldKind::Device | FieldKind::Pid, _) => number(width(source), source.signed, target.kind),
+        (FieldKind::StringPointer | FieldKind::Device | FieldKind::Pid, _) => {
+            number(width(source), source.signed, target.kind)
+        }
         _ => None,
     }
 }
@@ -296,7 +328,9 @@ fn generic_op(source: &FormatField) -> Option<(Op, GenericKind)> {
         FieldKind::Pid => (Op::Pid, Int64),
         FieldKind::Int { signed } => (number_op(Number { size: width(source), signed }), sign(signed)),
         FieldKind::IntArray { element_size: 1, .. } => (Op::FixedBytes { len: source.size }, Bytes),
-        FieldKind::IntArray { element_size, signed } => (array(source, Number { size: element_size, signed }), sign(signed)),
+        FieldKind::IntArray { element_size, signed } => {
+            (array(source, Number { size: element_size, signed }), sign(signed))
+        }
         FieldKind::Unknown => return None,
     })
 }
@@ -330,15 +364,26 @@ mod tests {
         assert_eq!(plan.pid_offset, Some(4));
         let fields: Vec<_> = plan.fields.iter().map(|f| (f.number, f.offset, f.op)).collect();
         // `success` is gone from newer kernels, so it is gone from the plan.
-        assert_eq!(fields, [(1, 8, Op::FixedString { len: 16 }), (2, 24, Op::Pid), (3, 28, Op::I32), (5, 32, Op::I32)]);
+        assert_eq!(
+            fields,
+            [(1, 8, Op::FixedString { len: 16 }), (2, 24, Op::Pid), (3, 28, Op::I32), (5, 32, Op::I32)]
+        );
     }
 
     #[test]
     fn dynamic_strings_and_arrays_of_known_events_are_planned() {
         let fork = EventPlan::known("sched", &format("sched_process_fork")).unwrap();
-        assert!(fork.fields.iter().any(|f| matches!(f.op, Op::Located { relative: false, is_string: true } | Op::FixedString { .. })));
+        assert!(fork.fields.iter().any(|f| matches!(
+            f.op,
+            Op::Located { relative: false, is_string: true } | Op::FixedString { .. }
+        )));
         let enter = EventPlan::known("raw_syscalls", &format("sys_enter")).unwrap();
-        assert!(enter.fields.iter().any(|f| f.op == Op::Array { count: 6, element: Number { size: 8, signed: false } }));
+        assert!(
+            enter
+                .fields
+                .iter()
+                .any(|f| f.op == Op::Array { count: 6, element: Number { size: 8, signed: false } })
+        );
     }
 
     #[test]
@@ -350,7 +395,10 @@ mod tests {
         assert_eq!(plan.fields.iter().map(|f| f.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
         let PlanKind::Generic { descriptor, legacy } = plan.kind else { panic!("not generic") };
         assert!(descriptor.windows(13).any(|w| w == b"no_such_event"));
-        assert_eq!(legacy.iter().map(|l| l.1).collect::<Vec<_>>(), [LegacyKind::String, LegacyKind::Int, LegacyKind::Int, LegacyKind::Int]);
+        assert_eq!(
+            legacy.iter().map(|l| l.1).collect::<Vec<_>>(),
+            [LegacyKind::String, LegacyKind::Int, LegacyKind::Int, LegacyKind::Int]
+        );
     }
 
     #[test]

@@ -20,7 +20,10 @@ struct Rule {
 enum Test {
     Prefix(Vec<u8>),
     /// `type|pid|prefix…`, as Android's atrace writes.
-    Atrace { kind: Vec<u8>, prefix: Vec<u8> },
+    Atrace {
+        kind: Vec<u8>,
+        prefix: Vec<u8>,
+    },
 }
 
 impl PrintFilter {
@@ -28,9 +31,10 @@ impl PrintFilter {
         let rules = config.rules.iter().map(|rule| Rule {
             allow: rule.allow(),
             test: match &rule.r#match {
-                Some(Match::AtraceMsg(message)) => {
-                    Test::Atrace { kind: message.r#type().as_bytes().to_vec(), prefix: message.prefix().as_bytes().to_vec() }
-                }
+                Some(Match::AtraceMsg(message)) => Test::Atrace {
+                    kind: message.r#type().as_bytes().to_vec(),
+                    prefix: message.prefix().as_bytes().to_vec(),
+                },
                 Some(Match::Prefix(prefix)) => Test::Prefix(prefix.as_bytes().to_vec()),
                 None => Test::Prefix(Vec::new()),
             },
@@ -50,9 +54,15 @@ impl Test {
         match self {
             Self::Prefix(prefix) => message.starts_with(prefix),
             Self::Atrace { kind, prefix } => {
-                let Some(rest) = message.strip_prefix(kind.as_slice()).and_then(|rest| rest.strip_prefix(b"|")) else { return false };
+                let Some(rest) =
+                    message.strip_prefix(kind.as_slice()).and_then(|rest| rest.strip_prefix(b"|"))
+                else {
+                    return false;
+                };
                 let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-                rest.get(digits..).and_then(|rest| rest.strip_prefix(b"|")).is_some_and(|rest| rest.starts_with(prefix))
+                rest.get(digits..)
+                    .and_then(|rest| rest.strip_prefix(b"|"))
+                    .is_some_and(|rest| rest.starts_with(prefix))
             }
         }
     }
@@ -71,7 +81,14 @@ mod tests {
             rules: vec![rule(true, Match::AtraceMsg(atrace)), rule(false, Match::Prefix("B|".into()))],
         };
         let filter = PrintFilter::new(&config, 2);
-        for (message, kept) in [("B|12|keep me", true), ("B|12|drop", false), ("B||keep", true), ("B|x|keep", false), ("other", true), ("", true)] {
+        for (message, kept) in [
+            ("B|12|keep me", true),
+            ("B|12|drop", false),
+            ("B||keep", true),
+            ("B|x|keep", false),
+            ("other", true),
+            ("", true),
+        ] {
             assert_eq!(filter.keeps(format!("..{message}").as_bytes()), kept, "{message}");
         }
         assert!(filter.keeps(b""));

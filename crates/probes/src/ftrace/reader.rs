@@ -27,12 +27,24 @@ pub(crate) struct BatchRead {
 
 impl CpuReader {
     /// Fills `buffer` with up to `max_pages` whole pages.
-    pub(crate) fn read_batch(&mut self, buffer: &mut [u8], layout: PageLayout, max_pages: usize, is_first: bool) -> BatchRead {
+    pub(crate) fn read_batch(
+        &mut self,
+        buffer: &mut [u8],
+        layout: PageLayout,
+        max_pages: usize,
+        is_first: bool,
+    ) -> BatchRead {
         read_batch(&mut self.pipe, buffer, layout, max_pages, is_first)
     }
 }
 
-fn read_batch(pipe: &mut impl Read, buffer: &mut [u8], layout: PageLayout, max_pages: usize, is_first: bool) -> BatchRead {
+fn read_batch(
+    pipe: &mut impl Read,
+    buffer: &mut [u8],
+    layout: PageLayout,
+    max_pages: usize,
+    is_first: bool,
+) -> BatchRead {
     let mut pages = 0;
     for page in buffer.chunks_exact_mut(layout.page_size).take(max_pages) {
         match read_page(pipe, page) {
@@ -59,7 +71,9 @@ fn read_page(pipe: &mut impl Read, page: &mut [u8]) -> Result<bool, ParseStatus>
             Ok(n) if n == page.len() => return Ok(true),
             Ok(_) => return Err(ParseStatus::PartialPageRead),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return if is_routine(&error) { Ok(false) } else { Err(ParseStatus::UnexpectedReadError) },
+            Err(error) => {
+                return if is_routine(&error) { Ok(false) } else { Err(ParseStatus::UnexpectedReadError) };
+            }
         }
     }
 }
@@ -92,10 +106,16 @@ mod tests {
         let (full, half_empty) = (page(48), page(8));
         let stop = |pages| BatchRead { pages, is_last: true, error: None };
         assert_eq!(read(&[full.clone(), half_empty.clone(), full.clone()].concat(), true), stop(2));
-        assert_eq!(read(&[half_empty.clone(), full.clone(), half_empty.clone(), full.clone()].concat(), true), stop(3));
+        assert_eq!(
+            read(&[half_empty.clone(), full.clone(), half_empty.clone(), full.clone()].concat(), true),
+            stop(3)
+        );
         assert_eq!(read(&[half_empty, full.clone()].concat(), false), stop(1));
         assert_eq!(read(&full.repeat(9), true), BatchRead { pages: 4, is_last: false, error: None });
         assert_eq!(read(&[], true), stop(0));
-        assert_eq!(read(&full[..10], true), BatchRead { pages: 0, is_last: true, error: Some(ParseStatus::PartialPageRead) });
+        assert_eq!(
+            read(&full[..10], true),
+            BatchRead { pages: 0, is_last: true, error: Some(ParseStatus::PartialPageRead) }
+        );
     }
 }

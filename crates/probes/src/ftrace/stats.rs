@@ -105,7 +105,13 @@ pub(crate) enum Phase {
 }
 
 /// Writes one `FtraceStats` packet.
-pub(crate) fn write(out: &mut impl Packets, phase: Phase, snapshot: &Snapshot, errors: &SetupErrors, parse_errors: ParseStatuses) {
+pub(crate) fn write(
+    out: &mut impl Packets,
+    phase: Phase,
+    snapshot: &Snapshot,
+    errors: &SetupErrors,
+    parse_errors: ParseStatuses,
+) {
     out.packet(|packet| {
         let mut stats = packet.nested(trace_packet::FTRACE_STATS);
         stats.varint(field::PHASE, phase as u64);

@@ -26,7 +26,9 @@ impl KernelSymbols {
         let mut map = Self::default();
         for line in proc_fs::lines(text) {
             let mut words = proc_fs::words(line);
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
             let Some(address) = hex(address).filter(|&a| a != 0) else { continue };
             // Functions only; `$x` and the like mark kinds of code on Arm.
             if !matches!(kind, b"t" | b"T" | b"w" | b"W") || name.starts_with(b"$") {
@@ -115,7 +117,9 @@ mod tests {
 
     #[test]
     fn printk_formats_parse() {
-        let formats = PrintkFormats::parse(b"0xffffffff8281a569 : \"rcu_preempt-GPS\"\n0x10 : \"a : \"b\"\"\nnonsense\n0x : \"x\"\n");
+        let formats = PrintkFormats::parse(
+            b"0xffffffff8281a569 : \"rcu_preempt-GPS\"\n0x10 : \"a : \"b\"\"\nnonsense\n0x : \"x\"\n",
+        );
         assert_eq!(formats.lookup(0xffff_ffff_8281_a569), b"rcu_preempt-GPS");
         assert_eq!(formats.lookup(0x10), b"a : \"b\"");
         assert_eq!(formats.lookup(1), b"");

@@ -4,7 +4,11 @@
 /// The number of a system call, named with or without the `sys_` that configs put before it.
 pub(crate) fn number(name: &str) -> Option<u32> {
     let name = name.strip_prefix("sys_").unwrap_or(name);
-    NUMBERS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().and_then(|at| NUMBERS.get(at)).map(|(_, number)| *number)
+    NUMBERS
+        .binary_search_by(|(known, _)| (*known).cmp(name))
+        .ok()
+        .and_then(|at| NUMBERS.get(at))
+        .map(|(_, number)| *number)
 }
 
 #[rustfmt::skip]

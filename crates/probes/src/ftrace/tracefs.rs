@@ -142,7 +142,10 @@ impl Tracefs {
     pub(crate) fn events_in(&self, group: &str) -> BTreeSet<String> {
         let dir = std::fs::read_dir(self.root.join("events").join(group));
         let entries = dir.into_iter().flatten().flatten();
-        entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).filter_map(|e| e.file_name().into_string().ok()).collect()
+        entries
+            .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+            .filter_map(|e| e.file_name().into_string().ok())
+            .collect()
     }
 
     /// Every `(group, name)` whose name is `name`, in the kernel's order, then the built-in `ftrace` group.
@@ -161,11 +164,13 @@ impl Tracefs {
 
     /// Switches an event on, by its own file or, where that is not writable, by `set_event`.
     pub(crate) fn enable_event(&self, group: &str, name: &str) -> io::Result<()> {
-        self.write(&format!("events/{group}/{name}/enable"), "1").or_else(|_| self.append("set_event", &format!("{group}:{name}")))
+        self.write(&format!("events/{group}/{name}/enable"), "1")
+            .or_else(|_| self.append("set_event", &format!("{group}:{name}")))
     }
 
     pub(crate) fn disable_event(&self, group: &str, name: &str) -> io::Result<()> {
-        self.write(&format!("events/{group}/{name}/enable"), "0").or_else(|_| self.append("set_event", &format!("!{group}:{name}")))
+        self.write(&format!("events/{group}/{name}/enable"), "0")
+            .or_else(|_| self.append("set_event", &format!("!{group}:{name}")))
     }
 
     /// The clocks on offer, and the one in use (in brackets).
@@ -212,7 +217,10 @@ impl Tracefs {
     /// A CPU's raw pages, without blocking when there are none.
     pub(crate) fn open_raw_pipe(&self, cpu: u32) -> io::Result<File> {
         let path = self.root.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+            .open(path)
     }
 
     pub(crate) fn cpu_stats(&self, cpu: u32) -> Vec<u8> {
@@ -245,7 +253,10 @@ impl Tracefs {
     pub(crate) fn append_functions(&self, file: &str, functions: &[String]) -> io::Result<()> {
         // `name:command` would run a command of the tracer for everyone who shares the instance.
         if functions.iter().any(|f| f.contains(':')) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a function filter must not contain ':'"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a function filter must not contain ':'",
+            ));
         }
         if functions.is_empty() { Ok(()) } else { self.append(file, &functions.join("\n")) }
     }

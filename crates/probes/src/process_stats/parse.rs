@@ -49,7 +49,7 @@ impl<'a> Status<'a> {
     }
 }
 
-/// `Name:	bash` without its blanks. Only what follows the first colon is the value: names may hold colons.
+/// `Name: bash` without its blanks. Only what follows the first colon is the value: names may hold colons.
 fn split_key(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|&b| b == b':')?;
     let (key, value) = line.split_at_checked(colon)?;
@@ -158,7 +158,10 @@ mod tests {
     #[test]
     fn identity_is_read_from_status() {
         let status = Status::parse(STATUS).unwrap();
-        assert_eq!((status.name, status.pid, status.tgid, status.ppid, status.uid), (&b"server: worker"[..], 4242, 4242, 1, 1000));
+        assert_eq!(
+            (status.name, status.pid, status.tgid, status.ppid, status.uid),
+            (&b"server: worker"[..], 4242, 4242, 1, 1000)
+        );
         assert_eq!(status.is_kthread, Some(false));
         assert!(!status.is_namespaced());
         let kthread = Status::parse(STATUS_KTHREAD).unwrap();

@@ -60,9 +60,14 @@ impl SysStats {
         let mut sources = Vec::new();
         // Periods that do not fit together stop everything, in upstream too: half of what was asked for would look like all of it.
         if wanted.iter().any(|(ms, _)| ms % period_ms.max(1) != 0) {
-            tracing::error!("linux.sys_stats records nothing: its periods must be multiples of the shortest one ({period_ms} ms)");
+            tracing::error!(
+                "linux.sys_stats records nothing: its periods must be multiples of the shortest one ({period_ms} ms)"
+            );
         } else {
-            sources = wanted.into_iter().map(|(ms, make)| Polled { ticks: ms / period_ms, source: make(config) }).collect();
+            sources = wanted
+                .into_iter()
+                .map(|(ms, make)| Polled { ticks: ms / period_ms, source: make(config) })
+                .collect();
         }
         Self { period_ms, tick: 0, sources, buffer: Vec::new(), body: Vec::new() }
     }
@@ -111,8 +116,12 @@ fn wanted_sources(config: &SysStatsConfig) -> Vec<(u32, MakeSource)> {
         }),
         ("devfreq_period_ms", config.devfreq_period_ms(), |_| Source::Devfreq),
         ("cpufreq_period_ms", config.cpufreq_period_ms(), |_| Source::Cpufreq { cpus: configured_cpus() }),
-        ("buddyinfo_period_ms", config.buddyinfo_period_ms(), |_| Source::Buddyinfo(PolledFile::open("/proc/buddyinfo"))),
-        ("diskstat_period_ms", config.diskstat_period_ms(), |_| Source::Diskstat(PolledFile::open("/proc/diskstats"))),
+        ("buddyinfo_period_ms", config.buddyinfo_period_ms(), |_| {
+            Source::Buddyinfo(PolledFile::open("/proc/buddyinfo"))
+        }),
+        ("diskstat_period_ms", config.diskstat_period_ms(), |_| {
+            Source::Diskstat(PolledFile::open("/proc/diskstats"))
+        }),
         ("psi_period_ms", config.psi_period_ms(), |_| Source::pressure()),
         ("thermal_period_ms", config.thermal_period_ms(), |_| Source::Thermal),
         ("cpuidle_period_ms", config.cpuidle_period_ms(), |_| Source::Cpuidle { cpus: configured_cpus() }),
@@ -132,7 +141,9 @@ fn wanted_sources(config: &SysStatsConfig) -> Vec<(u32, MakeSource)> {
 }
 
 fn stat_parts(config: &SysStatsConfig) -> StatParts {
-    let wants = |counter: StatCounters| config.stat_counters.is_empty() || config.stat_counters().any(|c| c == counter);
+    let wants = |counter: StatCounters| {
+        config.stat_counters.is_empty() || config.stat_counters().any(|c| c == counter)
+    };
     StatParts {
         cpu_times: wants(StatCounters::StatCpuTimes),
         irq_counts: wants(StatCounters::StatIrqCounts),
@@ -143,7 +154,8 @@ fn stat_parts(config: &SysStatsConfig) -> StatParts {
 
 /// CPUs that this kernel may have, online or not.
 fn configured_cpus() -> u32 {
-    let possible = crate::ftrace::tracefs::parse_cpu_list(&crate::proc_fs::read("/sys/devices/system/cpu/possible"));
+    let possible =
+        crate::ftrace::tracefs::parse_cpu_list(&crate::proc_fs::read("/sys/devices/system/cpu/possible"));
     let is_there = |cpu: &u32| std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
     possible.into_iter().filter(is_there).max().map_or(1, |last| last + 1)
 }
@@ -163,7 +175,9 @@ impl Source {
         match self {
             Self::Meminfo(file, wanted) => parse::meminfo(file.read(buffer), wanted, out),
             Self::Vmstat(file, wanted) => parse::vmstat(file.read(buffer), wanted, out),
-            Self::Stat { file, parts, ns_per_tick } => parse::stat(file.read(buffer), *parts, *ns_per_tick, out),
+            Self::Stat { file, parts, ns_per_tick } => {
+                parse::stat(file.read(buffer), *parts, *ns_per_tick, out)
+            }
             Self::Buddyinfo(file) => parse::buddyinfo(file.read(buffer), out),
             Self::Diskstat(file) => parse::diskstats(file.read(buffer), out),
             Self::Slab(file) => parse::slabinfo(file.read(buffer), out),
@@ -236,7 +250,10 @@ fn read_gpufreq<S: Sink>(buffer: &mut Vec<u8>, out: &mut Message<'_, S>) {
     let mhz = read_number("/sys/class/kgsl/kgsl-3d0/devfreq/cur_freq", buffer)
         .map(|hz| hz / 1_000_000)
         .or_else(|| read_number("/sys/class/drm/card0/gt_act_freq_mhz", buffer))
-        .or_else(|| read_at(CWD, "/sys/class/drm/card0/device/pp_dpm_sclk", buffer).then(|| parse::amd_gpu_mhz(buffer))?);
+        .or_else(|| {
+            read_at(CWD, "/sys/class/drm/card0/device/pp_dpm_sclk", buffer)
+                .then(|| parse::amd_gpu_mhz(buffer))?
+        });
     if let Some(mhz) = mhz {
         out.varint(field::GPUFREQ_MHZ, mhz);
     }
@@ -262,7 +279,8 @@ mod tests {
 
     #[test]
     fn each_source_is_read_when_its_period_is_due() {
-        let config = SysStatsConfig { meminfo_period_ms: Some(1), stat_period_ms: Some(20), ..Default::default() };
+        let config =
+            SysStatsConfig { meminfo_period_ms: Some(1), stat_period_ms: Some(20), ..Default::default() };
         let mut source = SysStats::new(&config);
         assert_eq!(source.poll_period_ms(), Some(10));
         let mut out = Recorded::default();
@@ -283,7 +301,8 @@ mod tests {
 
     #[test]
     fn periods_that_are_no_multiples_stop_polling() {
-        let config = SysStatsConfig { meminfo_period_ms: Some(20), stat_period_ms: Some(30), ..Default::default() };
+        let config =
+            SysStatsConfig { meminfo_period_ms: Some(20), stat_period_ms: Some(30), ..Default::default() };
         assert_eq!(SysStats::new(&config).poll_period_ms(), None);
         assert_eq!(SysStats::new(&SysStatsConfig::default()).poll_period_ms(), None);
     }

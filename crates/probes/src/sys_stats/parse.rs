@@ -62,7 +62,10 @@ const MAX_VMSTAT: i32 = 1024;
 /// The counters of /proc/meminfo that a config asks for: all of them if it names none.
 pub(crate) fn meminfo_counters(wanted: &[i32]) -> Counters {
     let known = MEMINFO_NAMES.iter().map(|(name, id)| (name.as_bytes().to_vec(), *id as i32));
-    known.filter(|(_, id)| wanted.is_empty() || wanted.contains(id)).map(|(name, id)| (name, id as u64)).collect()
+    known
+        .filter(|(_, id)| wanted.is_empty() || wanted.contains(id))
+        .map(|(name, id)| (name, id as u64))
+        .collect()
 }
 
 /// The counters of /proc/vmstat that a config asks for. Their names are the schema's in lower case.
@@ -110,7 +113,16 @@ pub(crate) struct StatParts {
 /// The columns of a `cpu` line, in order.
 const CPU_TIMES: [u32; 8] = {
     use field::cpu_times as f;
-    [f::USER_NS, f::USER_NICE_NS, f::SYSTEM_MODE_NS, f::IDLE_NS, f::IO_WAIT_NS, f::IRQ_NS, f::SOFTIRQ_NS, f::STEAL_NS]
+    [
+        f::USER_NS,
+        f::USER_NICE_NS,
+        f::SYSTEM_MODE_NS,
+        f::IDLE_NS,
+        f::IO_WAIT_NS,
+        f::IRQ_NS,
+        f::SOFTIRQ_NS,
+        f::STEAL_NS,
+    ]
 };
 
 /// /proc/stat.
@@ -119,8 +131,12 @@ pub(crate) fn stat<S: Sink>(text: &[u8], parts: StatParts, ns_per_tick: u64, out
         let mut values = words(line);
         let Some(name) = values.next() else { continue };
         match name {
-            b"intr" if parts.irq_counts => interrupts(values, field::NUM_IRQ_TOTAL, field::NUM_IRQ, false, out),
-            b"softirq" if parts.softirq_counts => interrupts(values, field::NUM_SOFTIRQ_TOTAL, field::NUM_SOFTIRQ, true, out),
+            b"intr" if parts.irq_counts => {
+                interrupts(values, field::NUM_IRQ_TOTAL, field::NUM_IRQ, false, out)
+            }
+            b"softirq" if parts.softirq_counts => {
+                interrupts(values, field::NUM_SOFTIRQ_TOTAL, field::NUM_SOFTIRQ, true, out)
+            }
             b"processes" if parts.fork_count => {
                 if let Some(forks) = values.next().and_then(leading_u64) {
                     out.varint(field::NUM_FORKS, forks);
@@ -141,7 +157,13 @@ pub(crate) fn stat<S: Sink>(text: &[u8], parts: StatParts, ns_per_tick: u64, out
 }
 
 /// `intr TOTAL COUNT COUNT…`: those that never came are left out unless `with_zeroes`.
-fn interrupts<'a, S: Sink>(values: impl Iterator<Item = &'a [u8]>, total: u32, each: u32, with_zeroes: bool, out: &mut Message<'_, S>) {
+fn interrupts<'a, S: Sink>(
+    values: impl Iterator<Item = &'a [u8]>,
+    total: u32,
+    each: u32,
+    with_zeroes: bool,
+    out: &mut Message<'_, S>,
+) {
     for (index, value) in values.enumerate() {
         let count = leading_u64(value).unwrap_or(0);
         match index.checked_sub(1) {
@@ -208,7 +230,9 @@ pub(crate) fn pressure<S: Sink>(text: &[u8], some: u64, full: u64, out: &mut Mes
             Some(b"full") => full,
             _ => continue,
         };
-        let Some(total_us) = words.find_map(|word| leading_u64(word.strip_prefix(b"total=")?)) else { continue };
+        let Some(total_us) = words.find_map(|word| leading_u64(word.strip_prefix(b"total=")?)) else {
+            continue;
+        };
         let mut sample = out.nested(field::PSI);
         sample.varint(field::psi_sample::RESOURCE, resource);
         sample.varint(field::psi_sample::TOTAL_NS, total_us.wrapping_mul(1000));
@@ -258,7 +282,10 @@ mod tests {
     fn every_counter_of_the_schema_has_a_kernel_name() {
         assert_eq!(meminfo_counters(&[]).len(), 38);
         assert!(vmstat_counters(&[]).len() > 150);
-        assert_eq!(vmstat_counters(&[VmstatCounters::VmstatPgfault as i32]).keys().collect::<Vec<_>>(), [b"pgfault"]);
+        assert_eq!(
+            vmstat_counters(&[VmstatCounters::VmstatPgfault as i32]).keys().collect::<Vec<_>>(),
+            [b"pgfault"]
+        );
         assert!(meminfo_counters(&[9999]).is_empty());
     }
 
@@ -266,8 +293,13 @@ mod tests {
     fn meminfo_and_vmstat_give_the_counters_asked_for() {
         let all = parse(|out| meminfo(&file("meminfo"), &meminfo_counters(&[]), out));
         assert!(all.meminfo.len() > 20 && all.meminfo.iter().all(|m| m.key.is_some() && m.value.is_some()));
-        let one = parse(|out| meminfo(&file("meminfo"), &meminfo_counters(&[MeminfoCounters::MeminfoMemTotal as i32]), out));
-        assert_eq!(one.meminfo.iter().map(|m| (m.key(), m.value())).collect::<Vec<_>>(), [(MeminfoCounters::MeminfoMemTotal, 16_000_000)]);
+        let one = parse(|out| {
+            meminfo(&file("meminfo"), &meminfo_counters(&[MeminfoCounters::MeminfoMemTotal as i32]), out)
+        });
+        assert_eq!(
+            one.meminfo.iter().map(|m| (m.key(), m.value())).collect::<Vec<_>>(),
+            [(MeminfoCounters::MeminfoMemTotal, 16_000_000)]
+        );
         let vm = parse(|out| vmstat(&file("vmstat"), &vmstat_counters(&[]), out));
         assert!(vm.vmstat.len() > 50);
     }
@@ -281,23 +313,46 @@ mod tests {
         assert_eq!((stats.cpu_stat[0].user_ns(), stats.cpu_stat[0].steal_ns()), (10, 80));
         assert_eq!(stats.num_forks(), 77);
         assert_eq!(stats.num_irq.iter().map(|i| (i.irq(), i.count())).collect::<Vec<_>>(), [(1, 4), (2, 5)]);
-        assert_eq!(stats.num_softirq.iter().map(|i| (i.irq(), i.count())).collect::<Vec<_>>(), [(0, 0), (1, 6)]);
-        let none = StatParts { cpu_times: false, irq_counts: false, softirq_counts: false, fork_count: false };
+        assert_eq!(
+            stats.num_softirq.iter().map(|i| (i.irq(), i.count())).collect::<Vec<_>>(),
+            [(0, 0), (1, 6)]
+        );
+        let none =
+            StatParts { cpu_times: false, irq_counts: false, softirq_counts: false, fork_count: false };
         assert_eq!(parse(|out| stat(text, none, 10, out)), SysStats::default());
     }
 
     #[test]
     fn disks_pressure_buddies_and_slabs_parse() {
-        let disks = parse(|out| diskstats(b" 254 0 vda 1 2 300 4 5 6 700 8 9 10 11 12 13 1400 15 16 17\n 7 0 loop0 1 2 3 4 5 6 7 8 9 10 11\n", out));
-        assert_eq!((disks.disk_stat[0].read_sectors(), disks.disk_stat[0].write_sectors(), disks.disk_stat[0].flush_time_ms()), (300, 700, 17));
+        let disks = parse(|out| {
+            diskstats(b" 254 0 vda 1 2 300 4 5 6 700 8 9 10 11 12 13 1400 15 16 17\n 7 0 loop0 1 2 3 4 5 6 7 8 9 10 11\n", out)
+        });
+        assert_eq!(
+            (
+                disks.disk_stat[0].read_sectors(),
+                disks.disk_stat[0].write_sectors(),
+                disks.disk_stat[0].flush_time_ms()
+            ),
+            (300, 700, 17)
+        );
         assert_eq!(disks.disk_stat[1].discard_sectors, None);
-        let psi = parse(|out| pressure(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", 3, 4, out));
-        assert_eq!(psi.psi.iter().map(|p| (p.resource() as i32, p.total_ns())).collect::<Vec<_>>(), [(3, 12_000), (4, 5000)]);
+        let psi = parse(|out| {
+            pressure(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", 3, 4, out)
+        });
+        assert_eq!(
+            psi.psi.iter().map(|p| (p.resource() as i32, p.total_ns())).collect::<Vec<_>>(),
+            [(3, 12_000), (4, 5000)]
+        );
         let buddies = parse(|out| buddyinfo(b"Node 0, zone    DMA32   1   2   3\n", out));
         assert_eq!((buddies.buddy_info[0].node(), buddies.buddy_info[0].zone()), ("0", "DMA32"));
         assert_eq!(buddies.buddy_info[0].order_pages, [1, 2, 3]);
-        let slabs = parse(|out| slabinfo(b"slabinfo - version: 2.1\n# name\ninode_cache 10 20 600 13 2 : tunables 0 0 0 : slabdata 44 45 0\n", out));
-        assert_eq!((slabs.slab_info[0].name(), slabs.slab_info[0].pages_per_slab(), slabs.slab_info[0].num_slabs()), ("inode_cache", 2, 45));
+        let slabs = parse(|out| {
+            slabinfo(b"slabinfo - version: 2.1\n# name\ninode_cache 10 20 600 13 2 : tunables 0 0 0 : slabdata 44 45 0\n", out)
+        });
+        assert_eq!(
+            (slabs.slab_info[0].name(), slabs.slab_info[0].pages_per_slab(), slabs.slab_info[0].num_slabs()),
+            ("inode_cache", 2, 45)
+        );
         assert_eq!(amd_gpu_mhz(b"0: 500Mhz\n1: 1500Mhz *\n"), Some(1500));
     }
 

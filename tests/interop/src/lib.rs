@@ -120,7 +120,7 @@ impl Peers {
         match maker {
             Maker::Upstream => self.upstream.as_ref().expect("asked for upstream").command(program),
             Maker::Ferretto => {
-                let mut command = Command::new(self.ferretto.as_ref().expect("asked for ferretto"));
+                let mut command = self.ferretto();
                 command.arg(match program {
                     Program::Traced => "traced",
                     Program::Probes => "probes",
@@ -129,6 +129,15 @@ impl Peers {
                 command
             }
         }
+    }
+
+    /// A command that runs `ferretto` itself.
+    ///
+    /// # Panics
+    ///
+    /// If our programs were not asked for.
+    pub fn ferretto(&self) -> Command {
+        Command::new(self.ferretto.as_ref().expect("asked for ferretto"))
     }
 }
 

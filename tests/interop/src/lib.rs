@@ -1,6 +1,6 @@
 //! Tests against real peers: what they share.
 //!
-//! A test asks for what it needs ([`upstream`], [`ferretto`], [`tracefs`], [`trace_query`]) and is skipped, saying so, if that is
+//! A test asks for what it needs ([`upstream`], [`ferretto()`], [`tracefs`], [`trace_query`]) and is skipped, saying so, if that is
 //! not there: `.ci/peers` installs upstream's programs and Trace Processor, `cargo build --release` makes ours. A [`World`] is a
 //! folder with two sockets and the daemons on them, which die with it; any program in it may be [`Maker::Upstream`]'s or
 //! [`Maker::Ferretto`]'s.

@@ -66,6 +66,8 @@ struct State {
     /// When the oldest entry of the queue came.
     pending_since: Option<Instant>,
     is_urgent: bool,
+    /// The socket takes no more copies of chunks: there is nothing to do before it does.
+    is_blocked: bool,
     ids: WriterIds,
     /// Writers that the service does not know yet, and their buffers.
     registered: Vec<(u16, u16)>,
@@ -136,14 +138,14 @@ impl Arbiter {
     /// The next commit, if it need not be now.
     pub(crate) fn commit_deadline(&self) -> Option<Instant> {
         let state = self.state();
-        let since = state.pending_since?;
+        let since = state.pending_since.filter(|_| !state.is_blocked)?;
         Some(if state.is_urgent { since } else { since + self.batch_duration })
     }
 
     pub(crate) fn commit_if_due(&self, now: Instant) {
         let state = self.state();
         let is_due = match state.pending_since {
-            Some(since) => state.is_urgent || since + self.batch_duration <= now,
+            Some(since) => state.is_urgent || state.is_blocked || since + self.batch_duration <= now,
             // A writer's end waits for its chunks: the service would not look for them any more.
             None => !state.unregistered.is_empty(),
         };
@@ -301,10 +303,12 @@ impl Arbiter {
 
     fn commit_to(&self, link: &mut LinkGuard<'_>) {
         self.register_writers(link);
-        if self.emulated && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES {
+        let is_blocked = self.emulated && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES;
+        let mut state = self.state();
+        state.is_blocked = is_blocked;
+        if is_blocked {
             return;
         }
-        let mut state = self.state();
         let unregistered = std::mem::take(&mut state.unregistered);
         let view = self.emulated.then_some(&self.view);
         let requests = state.queue.take_requests(view.map(|view| |index, used| copy_out(view, index, used)));

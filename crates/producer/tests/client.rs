@@ -99,6 +99,27 @@ fn an_emulated_producer_copies_unfinished_chunks_at_a_flush() {
 }
 
 #[test]
+fn an_emulated_producer_waits_for_a_service_that_does_not_read() {
+    let (mut client, mut service) = started(Setup { emulated: true, ..Setup::default() }, options());
+    let mut writer = client.create_writer(BUFFER, ExhaustedPolicy::Drop);
+    for _ in 0..4000 {
+        writer.new_packet().bytes(2, &[0; 1000]);
+        client.process();
+    }
+    // All bounds are reached: what is in the socket, what is queued for it, what is in memory.
+    assert!(writer.is_dropping());
+    client.process();
+    assert_eq!(client.next_timeout(), None, "it would turn for nothing");
+    let id = writer.id();
+    drop(writer);
+    for _ in 0..20 {
+        turn(&mut client, &mut service);
+    }
+    let packets = service.packets(id).len();
+    assert!((1500..4000).contains(&packets), "{packets}");
+}
+
+#[test]
 fn a_flush_that_concerns_nobody_is_acknowledged_at_once() {
     let (mut client, mut service) = started(Setup::default(), options());
     service.flush(3, &[99]);

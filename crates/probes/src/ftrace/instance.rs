@@ -299,7 +299,7 @@ impl Instance {
                     events.extend(all.into_iter().map(|name| (group.to_owned(), name)));
                 }
                 Some((group, name)) if is_path_part(group) && is_path_part(name) => {
-                    drop(events.insert(pair(group, name)))
+                    events.insert(pair(group, name));
                 }
                 Some(_) => errors.unknown_events.push(wanted.clone()),
                 None => {

@@ -272,6 +272,10 @@ fn known_op(source: &FormatField, target: &KnownField, arrays: bool) -> Option<O
         (FieldKind::IntArray { element_size, signed }, ProtoKind::Uint64 | ProtoKind::Int64) if arrays => {
             Some(array(source, Number { size: element_size, signed }))
         }
+        // An address of four bytes is a number in the schema.
+        (FieldKind::FixedBytes | FieldKind::IntArray { .. }, _) if is_number_size(source.size) => {
+            number(width(source), source.signed, target.kind)
+        }
         (FieldKind::Bool, _) => number(1, false, target.kind),
         (FieldKind::Inode, _) => number(width(source), false, target.kind),
         (FieldKind::Int { signed }, _) => number(width(source), signed, target.kind),
@@ -319,6 +323,8 @@ fn generic_op(source: &FormatField) -> Option<(Op, GenericKind)> {
         FieldKind::RelLocString => (Op::Located { relative: true, is_string: true }, String),
         FieldKind::DataLocBytes => (Op::Located { relative: false, is_string: false }, Bytes),
         FieldKind::RelLocBytes => (Op::Located { relative: true, is_string: false }, Bytes),
+        // Readers show bytes as text; where they make a number they are one, as in upstream.
+        FieldKind::FixedBytes if is_number_size(source.size) => (number_op(Number { size: width(source), signed: false }), Uint64),
         FieldKind::FixedBytes => (Op::FixedBytes { len: source.size }, Bytes),
         FieldKind::StringPointer => (Op::StringPointer { size: width(source) }, String),
         FieldKind::SymbolAddress => (symbol(source)?, Uint64),
@@ -341,6 +347,10 @@ fn symbol(source: &FormatField) -> Option<Op> {
 
 fn array(source: &FormatField, element: Number) -> Op {
     Op::Array { count: source.size / u16::from(element.size.max(1)), element }
+}
+
+fn is_number_size(size: u16) -> bool {
+    matches!(size, 1 | 2 | 4 | 8)
 }
 
 /// The size of a number's field; the format parser has checked that it is 1, 2, 4 or 8.

@@ -27,7 +27,7 @@ pub struct Limitation {
     pub remedy: Option<String>,
 }
 
-/// Checks every registered data source on the system as it is now, by trying, not by guessing from the user's id.
+/// Checks every registered data source on the system as it is now, by trying wherever trying is possible.
 pub fn availability() -> Vec<Availability> {
     vec![
         ftrace(),
@@ -66,7 +66,7 @@ fn ftrace() -> Availability {
             false
         }
     };
-    if !kallsyms_readable() {
+    if works && !kallsyms_readable() {
         limitations.push(Limitation {
             what: "names of kernel functions in ftrace events (symbolize_ksyms)".to_owned(),
             why: "/proc/kallsyms hides addresses from this user".to_owned(),
@@ -108,7 +108,8 @@ fn process_stats() -> Availability {
             remedy: Some("sudo mount -o remount,hidepid=0 /proc".to_owned()),
         });
     }
-    if File::open("/proc/1/smaps_rollup").is_err() {
+    // Root may read those of all processes but a few that protect themselves, and no command would change that.
+    if !rustix::process::geteuid().is_root() && File::open("/proc/1/smaps_rollup").is_err() {
         limitations.push(Limitation {
             what: "proportional memory (scan_smaps_rollup) and open files (resolve_process_fds) of other users' processes".to_owned(),
             why: "the kernel shows them to their owner and to root only".to_owned(),

@@ -324,7 +324,9 @@ fn generic_op(source: &FormatField) -> Option<(Op, GenericKind)> {
         FieldKind::DataLocBytes => (Op::Located { relative: false, is_string: false }, Bytes),
         FieldKind::RelLocBytes => (Op::Located { relative: true, is_string: false }, Bytes),
         // Readers show bytes as text; where they make a number they are one, as in upstream.
-        FieldKind::FixedBytes if is_number_size(source.size) => (number_op(Number { size: width(source), signed: false }), Uint64),
+        FieldKind::FixedBytes if is_number_size(source.size) => {
+            (number_op(Number { size: width(source), signed: false }), Uint64)
+        }
         FieldKind::FixedBytes => (Op::FixedBytes { len: source.size }, Bytes),
         FieldKind::StringPointer => (Op::StringPointer { size: width(source) }, String),
         FieldKind::SymbolAddress => (symbol(source)?, Uint64),

@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 /// Printed by every program's `--version`.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Records what a Linux machine does into a trace for <https://ui.perfetto.dev.>
+/// Records what a Linux machine does into a trace for https://ui.perfetto.dev.
 #[derive(Parser, Debug)]
 #[command(name = "ferretto", version, after_help = EXAMPLES, disable_help_subcommand = false)]
 struct Cli {

@@ -176,8 +176,13 @@ impl Probes {
             self.handle(event);
         }
         let now = Instant::now();
-        if watermarks.contains(&true) || self.ftrace.next_tick().is_some_and(|at| at <= now) {
+        let is_due = self.ftrace.next_tick().is_some_and(|at| at <= now);
+        if watermarks.contains(&true) {
+            self.ftrace.on_watermark();
+        } else if is_due {
             self.ftrace.tick();
+        }
+        if is_due || watermarks.contains(&true) {
             self.hand_on_threads();
         }
         for running in

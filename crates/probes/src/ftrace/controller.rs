@@ -41,6 +41,8 @@ pub(crate) struct FtraceController {
     retain_symbols: bool,
     pages: Vec<u8>,
     scratch: Scratch,
+    /// Over all instances, since the beginning.
+    pages_read: u64,
 }
 
 /// An instance and the pipes that are open while a session records.
@@ -66,6 +68,13 @@ struct Session {
     started: bool,
     /// Set up: false if nothing can be recorded, then only the reason goes into the trace.
     works: bool,
+}
+
+/// What one pass over an instance's buffers gave.
+struct ReadPass {
+    /// Every buffer has been read to its end; otherwise one may have more.
+    all_done: bool,
+    pages: u64,
 }
 
 impl FtraceController {
@@ -194,6 +203,19 @@ impl FtraceController {
             .flat_map(|running| running.readers.iter().map(|r| r.pipe.as_fd()))
     }
 
+    /// Reads because a buffer is said to be as full as a session set it. Wakings without data (the pipe of a CPU that is offline
+    /// always has an error to report) end this way of waking: the period goes on.
+    pub(crate) fn on_watermark(&mut self) {
+        let pages_before = self.pages_read;
+        self.tick();
+        if self.pages_read == pages_before {
+            tracing::info!(
+                "linux.ftrace: drain_buffer_percent has no more effect: the kernel wakes without data"
+            );
+            self.instances.values_mut().for_each(|running| running.watermark = false);
+        }
+    }
+
     /// Reads what has gathered. Call [`take_threads`](Self::take_threads) afterwards.
     pub(crate) fn tick(&mut self) {
         let all_done = self.read_all(|_| MAX_PAGES_PER_TICK);
@@ -249,13 +271,15 @@ impl FtraceController {
                 continue;
             }
             let max_pages = max_pages(&running.instance);
-            all_done &= running.read(
+            let read = running.read(
                 &mut sessions,
                 max_pages,
                 &mut self.pages,
                 &mut self.scratch,
                 self.symbols.as_ref(),
             );
+            all_done &= read.all_done;
+            self.pages_read += read.pages;
         }
         all_done
     }
@@ -295,7 +319,7 @@ impl Running {
         }
     }
 
-    /// Reads up to `max_pages` of each CPU for these sessions; false if one may have more.
+    /// Reads up to `max_pages` of each CPU for these sessions.
     fn read(
         &mut self,
         sessions: &mut [&mut Session],
@@ -303,13 +327,13 @@ impl Running {
         pages: &mut Vec<u8>,
         scratch: &mut Scratch,
         symbols: Option<&KernelSymbols>,
-    ) -> bool {
+    ) -> ReadPass {
         let layout = self.instance.layout;
         pages.resize(BATCH_PAGES * layout.page_size, 0);
         let clock = self.instance.clock_pair();
         let shared = self.instance.is_shared();
         let names = Names { symbols, printk: self.instance.printk() };
-        let mut all_done = true;
+        let mut pass = ReadPass { all_done: true, pages: 0 };
         for reader in &mut self.readers {
             let mut left = max_pages;
             let mut is_first = true;
@@ -317,6 +341,7 @@ impl Running {
                 let read = reader.read_batch(pages, layout, left, is_first);
                 is_first = false;
                 left = left.saturating_sub(read.pages);
+                pass.pages += read.pages as u64;
                 let batch = Batch {
                     cpu: reader.cpu,
                     pages: pages.get(..read.pages * layout.page_size).unwrap_or(&[]),
@@ -341,9 +366,9 @@ impl Running {
                     break;
                 }
             }
-            all_done &= left > 0;
+            pass.all_done &= left > 0;
         }
-        all_done
+        pass
     }
 }
 

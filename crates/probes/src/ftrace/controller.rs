@@ -25,6 +25,8 @@ use crate::pids::PidSet;
 const DEFAULT_PERIOD_MS: u32 = 100;
 const WATERMARK_PERIOD_MS: u32 = 1000;
 const MAX_PERIOD_MS: u32 = 60_000;
+/// So many wakings in a row without data are no coincidence.
+const MAX_EMPTY_WAKINGS: u32 = 8;
 /// Pages of a CPU read in one go; then others get a turn before reading goes on.
 const MAX_PAGES_PER_TICK: usize = 256;
 
@@ -43,6 +45,8 @@ pub(crate) struct FtraceController {
     scratch: Scratch,
     /// Over all instances, since the beginning.
     pages_read: u64,
+    /// Wakings at a watermark, one after another, that found nothing.
+    empty_wakings: u32,
 }
 
 /// An instance and the pipes that are open while a session records.
@@ -208,7 +212,10 @@ impl FtraceController {
     pub(crate) fn on_watermark(&mut self) {
         let pages_before = self.pages_read;
         self.tick();
-        if self.pages_read == pages_before {
+        // Once may be a flush that came first.
+        self.empty_wakings = if self.pages_read == pages_before { self.empty_wakings + 1 } else { 0 };
+        if self.empty_wakings >= MAX_EMPTY_WAKINGS {
+            self.empty_wakings = 0;
             tracing::info!(
                 "linux.ftrace: drain_buffer_percent has no more effect: the kernel wakes without data"
             );

@@ -607,7 +607,14 @@ mod tests {
     fn a_full_scan_names_this_process_and_its_threads() {
         let thread = std::thread::Builder::new().name("probe-test".into());
         let (tell, wait) = std::sync::mpsc::channel::<()>();
-        let thread = thread.spawn(move || wait.recv().is_ok()).unwrap();
+        let (tell_named, named) = std::sync::mpsc::channel();
+        let body = move || {
+            // A thread takes its name when it runs for the first time.
+            tell_named.send(()).unwrap();
+            wait.recv().is_ok()
+        };
+        let thread = thread.spawn(body).unwrap();
+        named.recv().unwrap();
         let config = ProcessStatsConfig {
             scan_all_processes_on_start: Some(true),
             record_thread_names: Some(true),

@@ -183,14 +183,14 @@ fn find_loader(dir: &Path) -> Option<PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// Tests lie in `target/PROFILE/deps`.
+/// Tests lie in `target/PROFILE/deps`, programs in `target/PROFILE`.
 fn find_ferretto() -> Result<PathBuf, Reason> {
     if let Some(path) = std::env::var_os(FERRETTO_ENV) {
         return Ok(path.into());
     }
     let test = std::env::current_exe().map_err(|error| error.to_string())?;
-    let built = test.ancestors().nth(3).map(|target| target.join("release/ferretto"));
-    built.filter(|path| path.exists()).ok_or_else(|| {
+    let built = test.ancestors().skip(1).take(3).map(|folder| folder.join("release/ferretto"));
+    built.filter(|path| path.exists()).last().ok_or_else(|| {
         format!(
             "there is no release build of ferretto; run cargo build --release, or name one in {FERRETTO_ENV}"
         )

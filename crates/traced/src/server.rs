@@ -29,8 +29,12 @@ const EVENTS: usize = 64;
 /// Clients at one time: more than there are processes on most machines, and each costs a descriptor or two.
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
-/// Batches read back for one consumer, and written to files, before others have their turn.
+/// Batches read back for one consumer before others have their turn.
 const BATCHES_PER_TURN: usize = 16;
+
+/// Writes to files before others have their turn. Each takes some milliseconds, and meanwhile nobody empties the shared memory of
+/// producers that write fast.
+const FILE_WRITES_PER_TURN: usize = 2;
 
 /// How long nobody is accepted after the system refused a descriptor.
 const ACCEPT_PAUSE_NS: u64 = 200_000_000;
@@ -281,7 +285,7 @@ impl Server {
     }
 
     fn write_files(&mut self, now: &Now) {
-        for _ in 0..BATCHES_PER_TURN {
+        for _ in 0..FILE_WRITES_PER_TURN {
             let Some(write) = self.service.poll_file_write(now) else { return };
             let file = write.file;
             let written = self.files.write(write);

@@ -24,6 +24,11 @@ use crate::pids::PidSet;
 /// How often buffers are drained: by default, and when the kernel wakes us at a watermark (upstream: ftrace_controller.cc).
 const DEFAULT_PERIOD_MS: u32 = 100;
 const WATERMARK_PERIOD_MS: u32 = 1000;
+/// While events come fast, buffers are drained more often than the default says, unless a session asked for a period: the reader must
+/// not let more gather than it can pass on before the kernel overwrites the rest. An eighth leaves room for a reader that the
+/// scheduler keeps waiting for seven such periods.
+const BUSY_PERIOD_MS: u32 = 10;
+const BUSY_FRACTION: usize = 8;
 const MAX_PERIOD_MS: u32 = 60_000;
 /// So many wakings in a row without data are no coincidence.
 const MAX_EMPTY_WAKINGS: u32 = 8;
@@ -37,6 +42,8 @@ pub(crate) struct FtraceController {
     instances: BTreeMap<String, Running>,
     sessions: BTreeMap<u64, Session>,
     next_tick: Option<Instant>,
+    /// How often buffers are drained where no session says so.
+    pace: Pace,
     /// Numbers of generic events are the producer's, so that two instances of a trace do not clash.
     next_field: u32,
     symbols: Option<KernelSymbols>,
@@ -79,6 +86,41 @@ struct ReadPass {
     /// Every buffer has been read to its end; otherwise one may have more.
     all_done: bool,
     pages: u64,
+    /// Of the fullest buffer.
+    most_pages: usize,
+}
+
+/// Chooses the period of draining from how much has gathered each time.
+#[derive(Debug)]
+struct Pace {
+    period_ms: u32,
+    /// Since all buffers were last read to their ends: whether the fullest was too full, or so empty that there is no hurry.
+    was_busy: bool,
+    was_idle: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { period_ms: DEFAULT_PERIOD_MS, was_busy: false, was_idle: true }
+    }
+}
+
+impl Pace {
+    /// So many pages of a buffer were read in one pass.
+    fn observe(&mut self, pages: usize, of: usize) {
+        self.was_busy |= pages.saturating_mul(BUSY_FRACTION) > of;
+        self.was_idle &= pages.saturating_mul(4 * BUSY_FRACTION) < of;
+    }
+
+    /// All buffers have been read to their ends.
+    fn settle(&mut self) {
+        if self.was_busy {
+            self.period_ms = (self.period_ms / 2).max(BUSY_PERIOD_MS);
+        } else if self.was_idle {
+            self.period_ms = (self.period_ms * 2).min(DEFAULT_PERIOD_MS);
+        }
+        (self.was_busy, self.was_idle) = (false, true);
+    }
 }
 
 impl FtraceController {
@@ -179,6 +221,7 @@ impl FtraceController {
         self.drop_idle_instance(name);
         if self.sessions.is_empty() {
             self.next_tick = None;
+            self.pace = Pace::default();
             self.pages = Vec::new();
             // An empty table is worth another try.
             if !self.retain_symbols || self.symbols.as_ref().is_some_and(|symbols| symbols.len() == 0) {
@@ -226,6 +269,9 @@ impl FtraceController {
     /// Reads what has gathered. Call [`take_threads`](Self::take_threads) afterwards.
     pub(crate) fn tick(&mut self) {
         let all_done = self.read_all(|_| MAX_PAGES_PER_TICK);
+        if all_done {
+            self.pace.settle();
+        }
         let delay = if all_done { until_next_tick(self.period_ms()) } else { Duration::ZERO };
         self.next_tick =
             self.sessions.values().any(|session| session.started).then(|| Instant::now() + delay);
@@ -287,6 +333,7 @@ impl FtraceController {
             );
             all_done &= read.all_done;
             self.pages_read += read.pages;
+            self.pace.observe(read.most_pages, running.instance.buffer_pages());
         }
         all_done
     }
@@ -301,7 +348,7 @@ impl FtraceController {
         let default = if self.instances.values().all(|running| running.watermark) {
             WATERMARK_PERIOD_MS
         } else {
-            DEFAULT_PERIOD_MS
+            self.pace.period_ms
         };
         match asked {
             None => default,
@@ -340,7 +387,7 @@ impl Running {
         let clock = self.instance.clock_pair();
         let shared = self.instance.is_shared();
         let names = Names { symbols, printk: self.instance.printk() };
-        let mut pass = ReadPass { all_done: true, pages: 0 };
+        let mut pass = ReadPass { all_done: true, pages: 0, most_pages: 0 };
         for reader in &mut self.readers {
             let mut left = max_pages;
             let mut is_first = true;
@@ -374,6 +421,7 @@ impl Running {
                 }
             }
             pass.all_done &= left > 0;
+            pass.most_pages = pass.most_pages.max(max_pages - left);
         }
         pass
     }
@@ -416,6 +464,22 @@ fn kernel_polls_well() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_that_fill_fast_are_drained_more_often_until_they_do_not() {
+        let mut pace = Pace::default();
+        let mut period_after = |pages: &[usize]| {
+            pages.iter().for_each(|&pages| pace.observe(pages, 2048));
+            pace.settle();
+            pace.period_ms
+        };
+        assert_eq!(period_after(&[10]), 100);
+        assert_eq!([period_after(&[300]), period_after(&[256, 257]), period_after(&[2048])], [50, 25, 12]);
+        assert_eq!([period_after(&[2048]), period_after(&[2048])], [10, 10]);
+        assert_eq!(period_after(&[100]), 10, "neither too full nor nearly empty");
+        assert_eq!([period_after(&[5]), period_after(&[0, 63]), period_after(&[64])], [20, 40, 40]);
+        assert_eq!([period_after(&[]), period_after(&[])], [80, 100]);
+    }
 
     #[test]
     fn a_session_without_tracefs_lives_and_ends_like_any_other() {

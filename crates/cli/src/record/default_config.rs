@@ -1,13 +1,11 @@
 //! The config of `ferretto record` without `-c`: what an ordinary look at a Linux machine needs.
 
-use std::path::Path;
-use std::time::Duration;
-
 use ferretto_protos::sys_stats_config::StatCounters;
 use ferretto_protos::trace_config::{BufferConfig, DataSource};
 use ferretto_protos::{
     DataSourceConfig, FtraceConfig, ProcessStatsConfig, SysStatsConfig, TraceConfig, TrackEventConfig,
 };
+use std::path::Path;
 
 /// Two places where the kernel shows its tracing files.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -54,7 +52,6 @@ const KERNEL_EVENTS: [&str; 14] = [
 /// What the flags may change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
-    pub(crate) duration: Option<Duration>,
     pub(crate) buffer_kb: u32,
     pub(crate) kernel_buffer_kb: u32,
 }
@@ -72,7 +69,6 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
         data_sources: sources
             .map(|config| DataSource { config: Some(config), ..DataSource::default() })
             .collect(),
-        duration_ms: settings.duration.map(|d| u32::try_from(d.as_millis()).unwrap_or(u32::MAX)),
         write_into_file: Some(true),
         file_write_period_ms: Some(FILE_WRITE_PERIOD_MS),
         flush_period_ms: Some(FLUSH_PERIOD_MS),
@@ -82,7 +78,7 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
 
 /// The names of all sources that `build` can ask for.
 pub(crate) fn source_names() -> Vec<String> {
-    let settings = Settings { duration: None, buffer_kb: 0, kernel_buffer_kb: 0 };
+    let settings = Settings { buffer_kb: 0, kernel_buffer_kb: 0 };
     sources(settings).into_iter().map(|source| source.name().to_owned()).collect()
 }
 
@@ -161,9 +157,7 @@ mod tests {
     use super::*;
 
     fn build_with(works: impl Fn(&str) -> bool) -> TraceConfig {
-        let settings =
-            Settings { duration: Some(Duration::from_secs(5)), buffer_kb: 1024, kernel_buffer_kb: 512 };
-        build(settings, works)
+        build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512 }, works)
     }
 
     fn names(config: &TraceConfig) -> Vec<&str> {
@@ -177,7 +171,7 @@ mod tests {
     #[test]
     fn the_flags_reach_the_config() {
         let config = build_with(|_| true);
-        assert_eq!((config.duration_ms(), config.write_into_file()), (5000, true));
+        assert!(config.write_into_file());
         assert_eq!(config.buffers[0].size_kb(), 1024);
         let ftrace =
             config.data_sources[0].config.as_ref().and_then(|source| source.ftrace_config.as_ref()).unwrap();

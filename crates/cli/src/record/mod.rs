@@ -40,7 +40,8 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     // Through a service of the system, its probes decide what works, not this user's rights.
     let report = if args.system { Vec::new() } else { ferretto_probes::availability() };
     let config = load_config(args, &report)?;
-    let plan = Plan::of(&config.decoded(), args.config.is_some());
+    let mut plan = Plan::of(&config.decoded(), args.config.is_some());
+    plan.duration = args.time.or(plan.duration);
     check_plan(&plan)?;
     let left_out = left_out(args, &report, &plan, &config);
     let signals = Signals::install()?;
@@ -56,7 +57,6 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
 fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes> {
     let Some(path) = &args.config else {
         let settings = Settings {
-            duration: args.time,
             buffer_kb: args.buffer.unwrap_or(DEFAULT_BUFFER_KB),
             kernel_buffer_kb: args.kernel_buffer.unwrap_or(DEFAULT_KERNEL_BUFFER_KB),
         };
@@ -65,9 +65,9 @@ fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes
     };
     let name = if path == Path::new("-") { Path::new("<stdin>") } else { path };
     let mut config = ConfigBytes::new(config_file::parse_any(name, &config_file::read(path)?)?);
-    if let Some(time) = args.time {
-        let duration_ms = u32::try_from(time.as_millis()).ok();
-        config.merge(&TraceConfig { duration_ms, ..TraceConfig::default() });
+    if args.time.is_some() {
+        // The time is ours to keep: see Recording::watch.
+        config.merge(&TraceConfig { duration_ms: Some(0), ..TraceConfig::default() });
     }
     Ok(config)
 }

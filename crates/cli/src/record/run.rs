@@ -26,7 +26,7 @@ use crate::report::{self, UserError};
 use crate::units::duration;
 use crate::wake::{self, Signals, Wake};
 
-/// How long to wait for all sources before COMMAND is started anyway (upstream's client waits as long at most).
+/// How long to wait for all sources before the time counts and COMMAND is started anyway (upstream's client waits as long at most).
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a stop may take: the service gives sources 5 s to flush and 5 s to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -56,6 +56,7 @@ struct State {
     reader: Reader,
     child: Option<RunningProgram>,
     sources_started: bool,
+    begun: Option<Instant>,
     stats_call: Option<CallId>,
     stats: Option<TraceStats>,
     next_stats: Instant,
@@ -135,9 +136,11 @@ impl Recording<'_> {
     fn watch(&mut self, service: &mut Service, state: &mut State, mut early: VecDeque<Event>) -> Result<()> {
         let started = Instant::now();
         loop {
-            let wake = early.pop_front().map(Wake::Service).unwrap_or_else(|| {
-                wake::wait(&mut service.consumer, &mut self.signals, Instant::now() + REFRESH)
-            });
+            let next_wake = self.next_wake(state);
+            let wake = early
+                .pop_front()
+                .map(Wake::Service)
+                .unwrap_or_else(|| wake::wait(&mut service.consumer, &mut self.signals, next_wake));
             match wake {
                 Wake::Service(Event::TracingDisabled { error: None }) => return Ok(()),
                 Wake::Service(Event::TracingDisabled { error: Some(error) }) => bail!(error),
@@ -152,8 +155,13 @@ impl Recording<'_> {
                 }
                 Wake::Child | Wake::Timeout => {}
             }
-            if state.sources_started || started.elapsed() > START_TIMEOUT {
+            let is_ready = state.sources_started || started.elapsed() > START_TIMEOUT;
+            if is_ready && state.begun.is_none() {
+                state.begin(self.plan.duration, self.args.quiet);
                 self.start_command(service, state)?;
+            }
+            if self.time_left(state) == Some(Duration::ZERO) {
+                Self::stop(&mut service.consumer, state)?;
             }
             if state.child.as_mut().is_some_and(RunningProgram::has_ended) {
                 Self::stop(&mut service.consumer, state)?;
@@ -163,6 +171,17 @@ impl Recording<'_> {
             }
             self.refresh(&mut service.consumer, state);
         }
+    }
+
+    /// What is left of `-t`. It counts from when all sources have started: on a busy machine the kernel takes seconds to switch its
+    /// events on, and whoever asks for five seconds wants five seconds of them.
+    fn time_left(&self, state: &State) -> Option<Duration> {
+        Some(self.args.time?.saturating_sub(state.begun?.elapsed()))
+    }
+
+    fn next_wake(&self, state: &State) -> Instant {
+        let left = self.time_left(state).filter(|_| state.stopping.is_none());
+        Instant::now() + left.map_or(REFRESH, |left| left.min(REFRESH))
     }
 
     fn start_command(&mut self, service: &Service, state: &mut State) -> Result<()> {
@@ -275,12 +294,20 @@ impl State {
             reader: Reader::default(),
             child: None,
             sources_started: false,
+            begun: None,
             stats_call: None,
             stats: None,
             next_stats: Instant::now() + STATS_PERIOD,
             stopping: None,
             interrupted: false,
         }
+    }
+
+    /// All sources have started, or there was no more waiting for them: the clock starts.
+    fn begin(&mut self, total: Option<Duration>, quiet: bool) {
+        self.begun = Some(Instant::now());
+        self.progress.finish();
+        self.progress = Progress::start(total, quiet);
     }
 
     fn handle(&mut self, event: Event, consumer: &mut Consumer) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Decides whether a packet from a producer may go into a trace.
 //!
 //! Source: upstream's packet_stream_validator.cc. Only the top level is looked at: fields must be complete and
-//! of a known wire type, and none may be one that only the service writes.
+//! of a known wire type, and none may be one that only the service writes. Beyond upstream, numbers that no field
+//! can have are refused: readers stop at them, and would not see the fields that the service appends.
 
 /// Why a packet is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +10,9 @@ pub enum Invalid {
     /// A field that only the service may write.
     #[error("field {0} of TracePacket is reserved for the service")]
     ReservedField(u32),
+    /// No field has this number: 0, or more than 29 bits.
+    #[error("{0} is no field number; they are 1 to 536870911")]
+    FieldNumber(u64),
     /// Groups, and the two wire types that do not exist.
     #[error("wire type {0} is not allowed in a TracePacket")]
     WireType(u8),
@@ -42,6 +46,9 @@ const RESERVED_FIELDS: [u32; 12] = [
 /// The longest length that trace writers can write: a varint of four bytes.
 const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
 
+/// Protobuf's limit: 29 bits.
+const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
+
 /// A 64-bit varint has at most ten bytes.
 const MAX_VARINT_BYTES: u32 = 10;
 
@@ -68,7 +75,9 @@ pub fn is_valid_untrusted_packet<'a>(slices: impl IntoIterator<Item = &'a [u8]>)
 
 fn skip_field<'a>(bytes: &mut Bytes<'a, impl Iterator<Item = &'a [u8]>>) -> Result<(), Invalid> {
     let tag = bytes.varint()?;
-    let number = (tag >> 3) as u32; // parsers drop the upper bits: so must we, or they would hide a field
+    let Ok(number @ 1..=MAX_FIELD_NUMBER) = u32::try_from(tag >> 3) else {
+        return Err(Invalid::FieldNumber(tag >> 3));
+    };
     if RESERVED_FIELDS.contains(&number) {
         return Err(Invalid::ReservedField(number));
     }
@@ -171,9 +180,15 @@ mod tests {
             check(&[0x80 | tag as u8, (tag >> 7) as u8, 0], Err(Invalid::ReservedField(field)));
         }
         check(&[0x40, 0x01, 0x18, 0x01], Err(Invalid::ReservedField(3)));
-        // With the highest bit that parsers keep it is another field; with the next it is the same.
-        check(&[0x98, 0x80, 0x80, 0x80, 0x40, 0x01], Ok(()));
-        check(&[0x98, 0x80, 0x80, 0x80, 0x80, 0x01, 0x01], Err(Invalid::ReservedField(3)));
+    }
+
+    #[test]
+    fn numbers_that_no_field_has_are_refused() {
+        check(&[0x00, 0x01], Err(Invalid::FieldNumber(0)));
+        check(&[0xf8, 0xff, 0xff, 0xff, 0x0f, 0x01], Ok(()));
+        // Parsers that drop upper bits would take these for the trusted uid.
+        check(&[0x98, 0x80, 0x80, 0x80, 0x40, 0x01], Err(Invalid::FieldNumber((1 << 31) + 3)));
+        check(&[0x98, 0x80, 0x80, 0x80, 0x80, 0x01, 0x01], Err(Invalid::FieldNumber((1 << 32) + 3)));
     }
 
     #[test]

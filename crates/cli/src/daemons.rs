@@ -15,7 +15,7 @@ use crate::{background, report};
 const PROBES_NOTIFY_ENV: &str = "TRACED_PROBES_NOTIFY_FD";
 
 /// Runs the tracing service as a daemon, as upstream's `traced`.
-#[derive(clap::Parser, Debug)]
+#[derive(clap::Parser, Debug, Default)]
 #[command(name = "traced", version, after_help = TRACED_HELP)]
 pub(crate) struct TracedArgs {
     /// Go on in the background, once the service is ready.

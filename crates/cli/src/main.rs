@@ -23,6 +23,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::daemons::TracedArgs;
 
 /// Printed by every program's `--version`.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,7 +53,7 @@ Drag the trace into https://ui.perfetto.dev to look at it.";
 #[derive(Subcommand, Debug)]
 enum Command {
     Record(record::RecordArgs),
-    Traced(daemons::TracedArgs),
+    Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     /// Upstream's command line client, flag for flag: see `ferretto perfetto --help`.
     #[command(disable_help_flag = true)]
@@ -68,9 +74,12 @@ enum Command {
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    match tracebox::Applet::named(name) {
-        Some(applet) => applet.run(args.get(1..).unwrap_or_default()),
-        None => run(Cli::parse_from(args).command),
+    match (tracebox::Applet::named(name), args.as_slice()) {
+        // Without flags there is nothing to parse, and the parser's pages would be a fifth of the idle daemon's memory.
+        (Some(tracebox::Applet::Traced), [_]) => daemons::traced(&TracedArgs::default()),
+        (None, [_, command]) if command == "traced" => daemons::traced(&TracedArgs::default()),
+        (Some(applet), _) => applet.run(args.get(1..).unwrap_or_default()),
+        (None, _) => run(Cli::parse_from(args).command),
     }
 }
 
@@ -93,12 +102,16 @@ fn run(command: Command) -> ExitCode {
 
 /// The programs' own log. `FERRETTO_LOG=debug`, or a filter such as `ferretto_service=trace`, shows more.
 pub(crate) fn log_to_stderr(default: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FERRETTO_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    let asked = std::env::var("FERRETTO_LOG").ok();
+    // A level or targets with levels: no patterns, whose engine would be a quarter of the binary.
+    let filter = asked.as_deref().unwrap_or(default).parse::<Targets>().unwrap_or_else(|error| {
+        eprintln!("FERRETTO_LOG is not understood ({error}); expected a level or target=level,…");
+        Targets::new().with_default(LevelFilter::WARN)
+    });
     // A second call keeps the first log.
     let colours = std::io::stderr().is_terminal();
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let log = tracing_subscriber::registry().with(log.with_filter(filter));
     let _ = log.try_init();
 }
 

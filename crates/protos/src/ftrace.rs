@@ -1,27 +1,32 @@
 //! The ftrace events that have a message of their own in `FtraceEvent`, as a table: an encoder matches a kernel's format file with it
 //! by name, so there is no need for a Rust type per event.
 
-/// How a field of a known event is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are protobuf's own.
-pub enum FieldKind {
-    Double,
-    Float,
-    Int64,
-    Uint64,
-    Int32,
-    Fixed64,
-    Fixed32,
-    Bool,
-    String,
-    Bytes,
-    Uint32,
-    Enum,
-    Sfixed32,
-    Sfixed64,
-    Sint32,
-    Sint64,
+use std::sync::LazyLock;
+
+macro_rules! field_kinds {
+    ($($kind:ident),*) => {
+        /// How a field of a known event is encoded.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)] // The names are protobuf's own.
+        pub enum FieldKind {
+            $($kind,)*
+        }
+
+        impl FieldKind {
+            fn named(name: &str) -> Option<Self> {
+                match name {
+                    $(stringify!($kind) => Some(Self::$kind),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
+
+field_kinds!(
+    Double, Float, Int64, Uint64, Int32, Fixed64, Fixed32, Bool, String, Bytes, Uint32, Enum, Sfixed32,
+    Sfixed64, Sint32, Sint64
+);
 
 /// A field of a [`KnownEvent`].
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +40,7 @@ pub struct KnownField {
 }
 
 /// An ftrace event with a message of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct KnownEvent {
     /// The name of its field in `FtraceEvent`: the kernel's name of the event, but for a few groups whose names would collide.
     pub name: &'static str,
@@ -46,11 +51,28 @@ pub struct KnownEvent {
     /// The number of its field in `FtraceEvent`.
     pub field_id: u32,
     /// The scalar fields of its message.
-    pub fields: &'static [KnownField],
+    pub fields: Vec<KnownField>,
 }
 
-/// All known events, sorted by name.
-pub static KNOWN_EVENTS: &[KnownEvent] = include!("generated/known_events.rs");
+/// All known events, sorted by name. They are kept as text until the first use: as a table of pointers they would be written to by the
+/// loader in each process, most of which never look at them.
+pub static KNOWN_EVENTS: LazyLock<Vec<KnownEvent>> = LazyLock::new(|| {
+    // Generated with this crate; a test sees that every line is read.
+    include_str!("generated/known_events.txt").lines().filter_map(parse_event).collect()
+});
+
+/// `name group event field_id` and, for each field, `name number kind`.
+fn parse_event(line: &'static str) -> Option<KnownEvent> {
+    let mut words = line.split(' ');
+    let (name, group, event) = (words.next()?, words.next()?, words.next()?);
+    let field_id = words.next()?.parse().ok()?;
+    let mut fields = Vec::new();
+    while let Some(name) = words.next() {
+        let number = words.next()?.parse().ok()?;
+        fields.push(KnownField { name, number, kind: FieldKind::named(words.next()?)? });
+    }
+    Some(KnownEvent { name, group, event, field_id, fields })
+}
 
 /// The known event of that name, if there is one.
 ///
@@ -67,7 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_by_name() {
+    fn the_whole_table_is_read_and_sorted_by_name() {
+        assert_eq!(KNOWN_EVENTS.len(), include_str!("generated/known_events.txt").lines().count());
         assert!(KNOWN_EVENTS.is_sorted_by(|a, b| a.name < b.name));
         assert!(KNOWN_EVENTS.len() > 500);
     }

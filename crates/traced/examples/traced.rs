@@ -4,8 +4,8 @@ use ferretto_ipc::address;
 use ferretto_traced::daemon::{DaemonOptions, run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let filter = tracing_subscriber::filter::LevelFilter::INFO;
+    tracing_subscriber::fmt().with_max_level(filter).with_writer(std::io::stderr).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let permissions = args.iter().find_map(|arg| arg.strip_prefix("--set-socket-permissions="));
     run(DaemonOptions {

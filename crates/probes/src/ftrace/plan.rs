@@ -122,7 +122,7 @@ impl EventPlan {
         let known = known_event(group, &format.name)?;
         let is_function_graph = group == "ftrace" && format.name.starts_with("funcgraph_");
         let mut fields = Vec::new();
-        for target in known.fields {
+        for target in &known.fields {
             let Some(source) = format.fields.iter().find(|f| f.name == target.name) else { continue };
             // A function's address in a plain u64 field (upstream: proto_translation_table.cc).
             let op = if is_function_graph && source.name == "func" {

@@ -160,6 +160,7 @@ impl SessionConfig {
             return Err(ConfigError::OutputPathWithoutWrite);
         }
         let (file, flush_period_ms) = parse_file(&config);
+        say_what_has_no_effect(&config);
         Ok(Self {
             buffers,
             data_sources,
@@ -334,6 +335,17 @@ fn check_guardrails(config: &TraceConfig) -> Result<(), ConfigError> {
         return Err(ConfigError::GuardrailBufferSum { sum_kb, max_kb });
     }
     Ok(())
+}
+
+/// What may be asked for and is harmless to go without.
+fn say_what_has_no_effect(config: &TraceConfig) {
+    if config.compression.is_some() || config.compression_type() != trace_config::CompressionType::Unspecified
+    {
+        tracing::warn!("compression is not supported yet: the trace is written uncompressed");
+    }
+    if config.experimental_trace_buffer_v2_compaction() {
+        tracing::warn!("experimental_trace_buffer_v2_compaction has no effect yet");
+    }
 }
 
 fn parse_buffers(buffers: &[BufferConfig]) -> Result<Vec<BufferSpec>, ConfigError> {

@@ -1,0 +1,264 @@
+//! A program, parsed once.
+
+use crate::wire::{Fields, Value};
+
+/// The most instructions and path components together that a program may have. Real ones have hundreds.
+pub const MAX_PROGRAM_SIZE: usize = 1 << 16;
+
+/// The most levels of a program: nested instructions, and the path components on the way to them. It bounds
+/// how deep the state can get, and the stack that running a program takes.
+///
+/// A compiled recursive merge takes four for each level of the messages it merges.
+pub const MAX_DEPTH: usize = 256;
+
+/// A `VmProgram`, checked against the bounds.
+///
+/// Malformed parts are no error: as upstream reads it, a message ends where it is malformed, and an
+/// instruction without a known operation aborts the program once it is reached.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) instructions: Vec<Instruction>,
+    bytes: Box<[u8]>,
+}
+
+/// Why a program cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramError {
+    /// It has more than [`MAX_PROGRAM_SIZE`] instructions and path components.
+    #[error(
+        "the program has more than {MAX_PROGRAM_SIZE} instructions and path components; merge fewer fields, or split it"
+    )]
+    TooLong,
+    /// It goes deeper than [`MAX_DEPTH`].
+    #[error(
+        "the program is nested more than {MAX_DEPTH} levels deep (instructions and path components); merge fewer levels"
+    )]
+    TooDeep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Instruction {
+    pub(crate) operation: Operation,
+    pub(crate) on_error: OnError,
+    pub(crate) nested: Vec<Self>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Select(Select),
+    RegLoad { cursor: Cursor, register: u8 },
+    Merge { skip_submessages: bool, del_if_src_empty: bool },
+    Set,
+    Del,
+    Unknown,
+}
+
+/// What happens when an instruction fails without aborting: its `abort_level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnError {
+    Skip,
+    BreakOuter,
+    Abort,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Select {
+    pub(crate) cursor: Cursor,
+    pub(crate) path: Vec<Component>,
+    pub(crate) create: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cursor {
+    Src,
+    Dst,
+    /// `VM_CURSOR_BOTH`, and whatever upstream does not know: moves like the destination, but cannot iterate.
+    Both,
+}
+
+/// One step of a path. Which of the numbers counts depends on where it stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Component {
+    pub(crate) field_id: Option<u32>,
+    pub(crate) array_index: Option<u32>,
+    pub(crate) map_key_field_id: Option<u32>,
+    pub(crate) is_repeated: bool,
+    pub(crate) register_to_match: Option<u8>,
+    pub(crate) index_register: Option<u8>,
+}
+
+impl Program {
+    /// Parses an encoded `VmProgram`.
+    ///
+    /// # Errors
+    ///
+    /// If the program exceeds a bound.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProgramError> {
+        let mut parser = Parser { left: MAX_PROGRAM_SIZE };
+        let mut instructions = Vec::new();
+        for (id, value) in Fields::new(bytes) {
+            if id == 2 {
+                instructions.push(parser.instruction(bytes_of(value), 1)?);
+            }
+        }
+        Ok(Self { instructions, bytes: bytes.into() })
+    }
+
+    /// The program as it was given to [`parse`](Self::parse).
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Counts what it parses. The last one of a field's values counts, as everywhere in protobuf.
+struct Parser {
+    left: usize,
+}
+
+impl Parser {
+    fn count(&mut self, depth: usize) -> Result<(), ProgramError> {
+        self.left = self.left.checked_sub(1).ok_or(ProgramError::TooLong)?;
+        if depth > MAX_DEPTH { Err(ProgramError::TooDeep) } else { Ok(()) }
+    }
+
+    fn instruction(&mut self, message: &[u8], depth: usize) -> Result<Instruction, ProgramError> {
+        self.count(depth)?;
+        let mut operations: [Option<&[u8]>; 5] = [None; 5];
+        let mut on_error = OnError::BreakOuter;
+        for (id, value) in Fields::new(message) {
+            match id {
+                1..=5 => {
+                    if let Some(operation) = operations.get_mut(id as usize - 1) {
+                        *operation = Some(bytes_of(value));
+                    }
+                }
+                6 => on_error = on_error_of(number_of(value)),
+                _ => {}
+            }
+        }
+        let operation = self.operation(operations, depth)?;
+        let depth = depth + operation.depth();
+        let mut nested = Vec::new();
+        for (id, value) in Fields::new(message) {
+            if id == 7 {
+                nested.push(self.instruction(bytes_of(value), depth + 1)?);
+            }
+        }
+        Ok(Instruction { operation, on_error, nested })
+    }
+
+    /// If a message has several operations, this is the order in which upstream looks for them (parser.cc,
+    /// `ParseInstruction`).
+    fn operation(&mut self, found: [Option<&[u8]>; 5], depth: usize) -> Result<Operation, ProgramError> {
+        Ok(match found {
+            [Some(select), ..] => Operation::Select(self.select(select, depth)?),
+            [_, Some(reg_load), ..] => parse_reg_load(reg_load),
+            [.., Some(_del)] => Operation::Del,
+            [_, _, Some(merge), ..] => parse_merge(merge),
+            [_, _, _, Some(_set), _] => Operation::Set,
+            _ => Operation::Unknown,
+        })
+    }
+
+    fn select(&mut self, message: &[u8], depth: usize) -> Result<Select, ProgramError> {
+        let mut select = Select { cursor: Cursor::Src, path: Vec::new(), create: false };
+        for (id, value) in Fields::new(message) {
+            match id {
+                1 => select.cursor = cursor_of(number_of(value)),
+                2 => {
+                    self.count(depth + select.path.len() + 1)?;
+                    select.path.push(parse_component(bytes_of(value)));
+                }
+                3 => select.create = number_of(value) != 0,
+                _ => {}
+            }
+        }
+        Ok(select)
+    }
+}
+
+impl Operation {
+    /// How many levels it adds.
+    fn depth(&self) -> usize {
+        match self {
+            Self::Select(select) => select.path.len(),
+            _ => 0,
+        }
+    }
+}
+
+fn parse_reg_load(message: &[u8]) -> Operation {
+    let (mut cursor, mut register) = (Cursor::Src, 0);
+    for (id, value) in Fields::new(message) {
+        match id {
+            1 => cursor = cursor_of(number_of(value)),
+            2 => register = register_of(value),
+            _ => {}
+        }
+    }
+    Operation::RegLoad { cursor, register }
+}
+
+fn parse_merge(message: &[u8]) -> Operation {
+    let (mut skip_submessages, mut del_if_src_empty) = (false, false);
+    for (id, value) in Fields::new(message) {
+        match id {
+            1 => skip_submessages = number_of(value) != 0,
+            2 => del_if_src_empty = number_of(value) != 0,
+            _ => {}
+        }
+    }
+    Operation::Merge { skip_submessages, del_if_src_empty }
+}
+
+fn parse_component(message: &[u8]) -> Component {
+    let mut component = Component::default();
+    for (id, value) in Fields::new(message) {
+        let number = number_of(value) as u32;
+        match id {
+            1 => component.field_id = Some(number),
+            2 => component.array_index = Some(number),
+            3 => component.map_key_field_id = Some(number),
+            5 => component.is_repeated = number_of(value) != 0,
+            6 => component.register_to_match = Some(register_of(value)),
+            7 => component.index_register = Some(register_of(value)),
+            _ => {}
+        }
+    }
+    component
+}
+
+fn on_error_of(number: u64) -> OnError {
+    match number as u32 {
+        2 => OnError::BreakOuter,
+        3 => OnError::Abort,
+        _ => OnError::Skip,
+    }
+}
+
+fn cursor_of(number: u64) -> Cursor {
+    match number as u32 {
+        1 => Cursor::Src,
+        2 => Cursor::Dst,
+        _ => Cursor::Both,
+    }
+}
+
+/// Upstream takes the lowest eight bits, so that register 256 is register 0.
+fn register_of(value: Value<'_>) -> u8 {
+    number_of(value) as u8
+}
+
+/// A message field with a number in it is an empty message.
+fn bytes_of(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Bytes(bytes) => bytes,
+        Value::Scalar(_) => &[],
+    }
+}
+
+/// A number field with bytes in it is something for upstream (it takes their address), so it counts as set.
+fn number_of(value: Value<'_>) -> u64 {
+    value.number().unwrap_or(u64::MAX)
+}

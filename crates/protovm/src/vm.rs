@@ -1,0 +1,87 @@
+//! The public type.
+
+use crate::abort::ApplyError;
+use crate::destination::Destination;
+use crate::program::Program;
+use crate::run::{self, Registers};
+use crate::serialize;
+use crate::tree::Tree;
+use crate::wire::Value;
+
+/// A program and the state that it folds packets into.
+#[derive(Debug)]
+pub struct Vm {
+    program: Program,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Live { registers: Box<Registers>, tree: Tree },
+    ReadOnly(Box<[u8]>),
+}
+
+impl Vm {
+    /// A VM with an empty state that may take up to `memory_limit_bytes`.
+    #[must_use]
+    pub fn new(program: Program, memory_limit_bytes: usize) -> Self {
+        Self { program, state: State::Live { registers: Box::default(), tree: Tree::new(memory_limit_bytes) } }
+    }
+
+    /// A VM that begins with an encoded message as its state. If that exceeds the limit the state is empty.
+    #[must_use]
+    pub fn with_state(program: Program, memory_limit_bytes: usize, state: &[u8]) -> Self {
+        let mut vm = Self::new(program, memory_limit_bytes);
+        if let State::Live { tree, .. } = &mut vm.state {
+            // Fails for want of memory only, and upstream goes on, too.
+            let _too_large = Destination::ROOT.set(tree, Value::Bytes(state));
+        }
+        vm
+    }
+
+    /// Runs the program with `packet`, an encoded message, as the source.
+    ///
+    /// Takes at most [`MAX_STEPS`](crate::MAX_STEPS) steps, whatever program, packet and state are.
+    ///
+    /// # Errors
+    ///
+    /// If the program ended early. What it did before stays done.
+    pub fn apply(&mut self, packet: &[u8]) -> Result<(), ApplyError> {
+        match &mut self.state {
+            State::Live { registers, tree } => run::run(&self.program.instructions, registers, tree, packet),
+            State::ReadOnly(_) => Err(ApplyError::ReadOnly),
+        }
+    }
+
+    /// Appends the state, an encoded message, to `out`.
+    pub fn serialize_state(&self, out: &mut Vec<u8>) {
+        match &self.state {
+            State::Live { tree, .. } => serialize::serialize(tree, out),
+            State::ReadOnly(state) => out.extend_from_slice(state),
+        }
+    }
+
+    /// The program.
+    #[must_use]
+    pub const fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The bytes that program and state take, the latter as they count for the limit.
+    #[must_use]
+    pub fn memory_usage_bytes(&self) -> usize {
+        let state = match &self.state {
+            State::Live { tree, .. } => tree.used(),
+            State::ReadOnly(state) => state.len(),
+        };
+        self.program.as_bytes().len() + state
+    }
+
+    /// A VM with the same state that packets cannot be applied to.
+    #[must_use]
+    pub fn clone_read_only(&self) -> Self {
+        let mut state = Vec::new();
+        self.serialize_state(&mut state);
+        Self { program: self.program.clone(), state: State::ReadOnly(state.into()) }
+    }
+}

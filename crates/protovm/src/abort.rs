@@ -43,7 +43,9 @@ pub enum ApplyError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AbortReason {
     /// The state would exceed its memory limit.
-    #[error("the state needs {wanted} bytes more, but {used} of its {limit} are in use; raise the memory limit")]
+    #[error(
+        "the state needs {wanted} bytes more, but {used} of its {limit} are in use; raise the memory limit"
+    )]
     MemoryLimit {
         /// The bytes asked for.
         wanted: usize,
@@ -70,7 +72,9 @@ pub enum AbortReason {
         field: u32,
     },
     /// An index beyond the end of a repeated field of the state; only the next one may be added.
-    #[error("index {index} is beyond the repeated field's {len} elements; elements are added at the end only")]
+    #[error(
+        "index {index} is beyond the repeated field's {len} elements; elements are added at the end only"
+    )]
     IndexBeyondEnd {
         /// The index selected.
         index: u32,

@@ -55,10 +55,13 @@
 //! | `tree`, `map` | the state: nodes, what they become, what they cost |
 //! | `serialize` | encodes the state |
 //! | `wire` | reads fields, leniently |
+//! | `compile` (feature `compile`) | makes programs from descriptions with names |
 
 #![forbid(unsafe_code)]
 
 mod abort;
+#[cfg(feature = "compile")]
+pub mod compile;
 mod destination;
 mod map;
 mod program;

@@ -9,7 +9,7 @@ pub(crate) fn serialize(tree: &Tree, out: &mut Vec<u8>) {
     match tree.content(NodeId::ROOT) {
         Content::Bytes(bytes) => out.extend_from_slice(bytes),
         Content::Message(_) => message(tree, NodeId::ROOT, out),
-        // Nothing makes the root anything else.
+        // A number alone, which a set of the root leaves, is no message.
         Content::Empty | Content::Scalar(_) | Content::Indexed(_) | Content::Mapped(_) => {}
     }
 }

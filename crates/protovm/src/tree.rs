@@ -175,7 +175,9 @@ impl Tree {
         let Some(id) = NodeId::new(self.nodes.len()) else {
             // 4 billion nodes: no limit is meant to allow that.
             self.unaccount(NODE_SIZE);
-            return Err(AbortReason::MemoryLimit { wanted: NODE_SIZE, used: self.used, limit: self.limit }.into());
+            return Err(
+                AbortReason::MemoryLimit { wanted: NODE_SIZE, used: self.used, limit: self.limit }.into()
+            );
         };
         self.nodes.push(node);
         Ok(id)

@@ -25,7 +25,10 @@ impl Vm {
     /// A VM with an empty state that may take up to `memory_limit_bytes`.
     #[must_use]
     pub fn new(program: Program, memory_limit_bytes: usize) -> Self {
-        Self { program, state: State::Live { registers: Box::default(), tree: Tree::new(memory_limit_bytes) } }
+        Self {
+            program,
+            state: State::Live { registers: Box::default(), tree: Tree::new(memory_limit_bytes) },
+        }
     }
 
     /// A VM that begins with an encoded message as its state. If that exceeds the limit the state is empty.

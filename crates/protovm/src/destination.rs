@@ -1,6 +1,7 @@
 //! The cursor that walks the state, and what the operations do where it stands.
 
 use crate::abort::{AbortReason, Step};
+use crate::map::Map;
 use crate::tree::{Content, NodeId, Tree};
 use crate::wire::{Fields, Scalar, Value};
 
@@ -157,10 +158,11 @@ impl Destination {
             return Ok(());
         }
         tree.become_message(node)?;
-        for (field, value) in Fields::new(message) {
-            tree.steps += 1;
+        let mut fields = Fields::new(message);
+        for (field, value) in fields.by_ref() {
             merge_field(tree, node, field, value, flags)?;
         }
+        tree.steps += fields.looked_at;
         let fields = tree.take_map(node);
         tree.steps += fields.len() as u64;
         for (_, field) in fields.iter() {
@@ -230,7 +232,7 @@ fn merge_element(tree: &mut Tree, repeated: NodeId, new: NodeId) {
     if !tree.node(repeated).merged {
         tree.delete_content(repeated);
         let node = tree.node_mut(repeated);
-        node.content = Content::Indexed(crate::map::Map::default());
+        node.content = Content::Indexed(Map::default());
         node.merged = true;
     }
     let _dropped = tree.append(repeated, new);

@@ -11,6 +11,7 @@ const FEW: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) enum Map {
     Few(Vec<(u64, NodeId)>),
+    #[expect(clippy::box_collection, reason = "rare, and every node would be larger without the box")]
     Many(Box<BTreeMap<u64, NodeId>>),
 }
 

@@ -177,14 +177,15 @@ impl<'p> Runner<'_> {
     ) -> Step {
         match select.cursor {
             Cursor::Src => {
-                let elements = Fields::new(message(cursors.src)?).only(field);
-                for (index, (skipped, element)) in elements.enumerate() {
-                    self.tree.steps += skipped;
+                let mut elements = Fields::new(message(cursors.src)?).only(field);
+                for (index, (looked_at, element)) in elements.by_ref().enumerate() {
+                    self.tree.steps += looked_at;
                     self.step()?;
                     self.store_index(component, index as u64)?;
                     cursors.src = element;
                     self.descend(select, rest, nested, cursors)?;
                 }
+                self.tree.steps += elements.looked_at();
             }
             Cursor::Dst => {
                 let Some(repeated) = cursors.dst.repeated_field(self.tree, field)? else { return Ok(()) };
@@ -259,11 +260,11 @@ impl<'p> Runner<'_> {
         let mut elements = Fields::new(message(src)?).only(field);
         let mut left = index;
         loop {
-            let Some((skipped, value)) = elements.next() else {
-                self.tree.steps += elements.looked_at;
+            let Some((looked_at, value)) = elements.next() else {
+                self.tree.steps += elements.looked_at();
                 return Err(Stop::Failed);
             };
-            self.tree.steps += skipped;
+            self.tree.steps += looked_at;
             if left == 0 {
                 return Ok(value);
             }

@@ -19,6 +19,8 @@ use crate::wire::{Fields, Scalar, Value};
 /// Nodes here are smaller.
 pub(crate) const NODE_SIZE: usize = 48;
 
+const _: () = assert!(size_of::<Node>() + size_of::<NodeId>() <= NODE_SIZE);
+
 /// Copying so many bytes counts as a step.
 const BYTES_A_STEP: usize = 64;
 
@@ -284,17 +286,12 @@ impl Tree {
             }
             Content::Bytes(bytes) => {
                 let bytes = mem::take(bytes);
-                let parsed = self.parse_message(&bytes);
-                let content = match parsed {
-                    Ok(map) => {
+                let (content, result) = match self.parse_message(&bytes) {
+                    Ok(fields) => {
                         self.unaccount(bytes.len());
-                        Ok(Content::Message(map))
+                        (Content::Message(fields), Ok(()))
                     }
-                    Err(stop) => Err((stop, Content::Bytes(bytes))),
-                };
-                let (result, content) = match content {
-                    Ok(content) => (Ok(()), content),
-                    Err((stop, content)) => (Err(stop), content),
+                    Err(stop) => (Content::Bytes(bytes), Err(stop)),
                 };
                 self.node_mut(id).content = content;
                 result
@@ -305,13 +302,14 @@ impl Tree {
 
     fn parse_message(&mut self, bytes: &[u8]) -> Step<Map> {
         let mut map = Map::default();
-        for (field, value) in Fields::new(bytes) {
-            self.steps += 1;
+        let mut fields = Fields::new(bytes);
+        for (field, value) in fields.by_ref() {
             if let Err(stop) = self.parse_field(&mut map, field, value) {
                 self.delete_map(map);
                 return Err(stop);
             }
         }
+        self.steps += fields.looked_at;
         Ok(map)
     }
 

@@ -47,16 +47,18 @@ impl Value<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
+    /// How many fields were parsed, also those that were skipped. It measures the work.
+    pub(crate) looked_at: u64,
 }
 
 impl<'a> Fields<'a> {
     pub(crate) const fn new(message: &'a [u8]) -> Self {
-        Self { rest: message }
+        Self { rest: message, looked_at: 0 }
     }
 
     /// The fields with the number `field` only.
     pub(crate) const fn only(self, field: u32) -> Elements<'a> {
-        Elements { fields: self, field, looked_at: 0 }
+        Elements { fields: self, field }
     }
 
     /// The next field's number and value, without regard to the limits, and what follows it.
@@ -103,6 +105,7 @@ impl<'a> Iterator for Fields<'a> {
                 return None;
             };
             self.rest = rest;
+            self.looked_at += 1;
             let fits = match value {
                 Value::Bytes(bytes) => bytes.len() as u64 <= MAX_FIELD_LEN,
                 Value::Scalar(_) => true,
@@ -118,21 +121,21 @@ impl<'a> Iterator for Fields<'a> {
 pub(crate) struct Elements<'a> {
     fields: Fields<'a>,
     field: u32,
-    /// Fields looked at since the last value.
-    pub(crate) looked_at: u64,
+}
+
+impl Elements<'_> {
+    /// The fields looked at since the last value.
+    pub(crate) const fn looked_at(&self) -> u64 {
+        self.fields.looked_at
+    }
 }
 
 impl<'a> Iterator for Elements<'a> {
     type Item = (u64, Value<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        for (id, value) in self.fields.by_ref() {
-            self.looked_at += 1;
-            if id == self.field {
-                return Some((std::mem::take(&mut self.looked_at), value));
-            }
-        }
-        None
+        let (_, value) = self.fields.find(|&(id, _)| id == self.field)?;
+        Some((std::mem::take(&mut self.fields.looked_at), value))
     }
 }
 

@@ -237,7 +237,7 @@ fn extensions_are_found_by_the_last_part_of_their_names() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let deep = "enter_scope { commands { ".repeat(300) + "set {}" + &" } }".repeat(300);
+    let deep = format!("set {{ src: \"node\" {} }}", "src: \"child\" ".repeat(300));
     let unknown_field = |message: &str, field: &str| CompileError::UnknownField {
         message: message.to_owned(),
         field: field.to_owned(),
@@ -256,7 +256,7 @@ fn what_makes_no_sense_is_refused() {
         ),
         (
             "set { src: \"number\" src: \"x\" }",
-            CompileError::NotAMessage { field: "x".into(), kind: "field of type Uint32".into() },
+            CompileError::NotAMessage { field: "x".into(), kind: "field of type uint32".into() },
         ),
         (&deep, CompileError::TooLarge),
     ];

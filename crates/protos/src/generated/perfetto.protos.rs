@@ -715,7 +715,7 @@ pub struct VmOpMerge {
     /// Leave fields alone that are messages.
     #[prost(bool, optional, tag = "1")]
     pub skip_submessages: ::core::option::Option<bool>,
-    /// Delete fields of the destination that the source does not have.
+    /// Delete fields of the destination that are present and empty in the source.
     #[prost(bool, optional, tag = "2")]
     pub del_if_src_empty: ::core::option::Option<bool>,
 }

@@ -1,20 +1,23 @@
 //! What is seen while a recording runs: one line on a terminal, nothing elsewhere but the first and the last words.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::units::{bytes, count, duration};
 
 /// How often the figures change: fast enough to look alive, slow enough to read.
 pub(crate) const REFRESH: Duration = Duration::from_millis(250);
+/// Of a terminal that does not say how wide it is.
+const DEFAULT_WIDTH: usize = 79;
+/// The length of the bar.
+const BAR_CHARS: usize = 24;
 /// The span over which packets a second are averaged, in refreshes.
 const RATE_SPAN: usize = 8;
 
-/// The progress line.
+/// The progress line. One line drawn anew needs no library, and the one that would do it keeps half a megabyte of mathematics in the
+/// memory of every daemon that this binary becomes.
 pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
+    is_visible: bool,
     started: Instant,
     total: Option<Duration>,
     rate: Rate,
@@ -32,9 +35,8 @@ pub(crate) struct Figures {
 impl Progress {
     /// Starts the clock. `quiet`, or a stderr that is no terminal, shows nothing.
     pub(crate) fn start(total: Option<Duration>, quiet: bool) -> Self {
-        let visible = !quiet && std::io::stderr().is_terminal();
-        let bar = visible.then(|| bar(total));
-        Self { bar, started: Instant::now(), total, rate: Rate::default() }
+        let is_visible = !quiet && std::io::stderr().is_terminal();
+        Self { is_visible, started: Instant::now(), total, rate: Rate::default() }
     }
 
     /// How long it has been going on.
@@ -43,33 +45,45 @@ impl Progress {
     }
 
     pub(crate) fn update(&mut self, figures: Figures) {
-        let Some(bar) = &self.bar else { return };
+        if !self.is_visible {
+            return;
+        }
         let elapsed = self.started.elapsed();
         self.rate.add(elapsed, figures.packets);
-        bar.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
-        bar.set_message(line(elapsed, self.total, figures, self.rate.per_second()));
+        let line = line(elapsed, self.total, figures, self.rate.per_second());
+        match self.total {
+            Some(total) => self.draw(&format!("{} {line}", bar(elapsed, total))),
+            None => self.draw(&line),
+        }
     }
 
     /// Shows what takes time after the recording itself.
     pub(crate) fn say(&self, words: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(words.to_owned());
-        }
+        self.draw(words);
     }
 
     /// Removes the line.
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        self.draw("");
+    }
+
+    /// Puts `line`, as much of it as the terminal is wide, in the place of the last one.
+    fn draw(&self, line: &str) {
+        if !self.is_visible {
+            return;
         }
+        let mut stderr = std::io::stderr();
+        let width = rustix::termios::tcgetwinsize(&stderr).map_or(0, |size| usize::from(size.ws_col));
+        let shown: String = line.chars().take(if width > 1 { width - 1 } else { DEFAULT_WIDTH }).collect();
+        // A terminal that is gone is no reason to stop recording.
+        let _ = write!(stderr, "\r\x1b[2K{shown}").and_then(|()| stderr.flush());
     }
 }
 
-fn bar(total: Option<Duration>) -> ProgressBar {
-    let total_ms = total.map(|total| u64::try_from(total.as_millis()).unwrap_or(u64::MAX));
-    let template = if total.is_some() { "{bar:24} {msg}" } else { "{spinner} {msg}" };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(total_ms, ProgressDrawTarget::stderr()).with_style(style)
+fn bar(elapsed: Duration, total: Duration) -> String {
+    let part = (elapsed.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0);
+    let full = (part * BAR_CHARS as f64) as usize;
+    format!("{}{}", "█".repeat(full), "░".repeat(BAR_CHARS.saturating_sub(full)))
 }
 
 fn line(elapsed: Duration, total: Option<Duration>, figures: Figures, per_second: u64) -> String {
@@ -124,6 +138,13 @@ mod tests {
             line(Duration::from_secs(90), None, figures, 0),
             "1 min 30 s, Ctrl-C ends it · 1.50 MB · 0 packets/s · 2 lost"
         );
+    }
+
+    #[test]
+    fn the_bar_fills_with_time() {
+        let full = |ms| bar(Duration::from_millis(ms), Duration::from_secs(4)).matches('█').count();
+        assert_eq!([full(0), full(1000), full(3999), full(4000), full(9000)], [0, 6, 23, 24, 24]);
+        assert_eq!(bar(Duration::ZERO, Duration::ZERO).chars().count(), BAR_CHARS);
     }
 
     #[test]

@@ -25,10 +25,10 @@ use crate::pids::PidSet;
 const DEFAULT_PERIOD_MS: u32 = 100;
 const WATERMARK_PERIOD_MS: u32 = 1000;
 /// While events come fast, buffers are drained more often than the default says, unless a session asked for a period: the reader must
-/// not let more gather than it can pass on before the kernel overwrites the rest. An eighth leaves room for a reader that the
-/// scheduler keeps waiting for seven such periods.
-const BUSY_PERIOD_MS: u32 = 10;
-const BUSY_FRACTION: usize = 8;
+/// not let more gather than it can pass on before the kernel overwrites the rest. A third leaves room for a reader that the scheduler
+/// keeps waiting for two such periods; draining more often than need be costs more than it is worth.
+const BUSY_PERIOD_MS: u32 = 25;
+const BUSY_FRACTION: usize = 3;
 const MAX_PERIOD_MS: u32 = 60_000;
 /// So many wakings in a row without data are no coincidence.
 const MAX_EMPTY_WAKINGS: u32 = 8;
@@ -474,11 +474,9 @@ mod tests {
             pace.period_ms
         };
         assert_eq!(period_after(&[10]), 100);
-        assert_eq!([period_after(&[300]), period_after(&[256, 257]), period_after(&[2048])], [50, 25, 12]);
-        assert_eq!([period_after(&[2048]), period_after(&[2048])], [10, 10]);
-        assert_eq!(period_after(&[100]), 10, "neither too full nor nearly empty");
-        assert_eq!([period_after(&[5]), period_after(&[0, 63]), period_after(&[64])], [20, 40, 40]);
-        assert_eq!([period_after(&[]), period_after(&[])], [80, 100]);
+        assert_eq!([period_after(&[700]), period_after(&[682, 683]), period_after(&[2048])], [50, 25, 25]);
+        assert_eq!(period_after(&[200]), 25, "neither too full nor nearly empty");
+        assert_eq!([period_after(&[5]), period_after(&[0, 171]), period_after(&[])], [50, 50, 100]);
     }
 
     #[test]

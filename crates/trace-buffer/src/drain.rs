@@ -55,11 +55,16 @@ pub(crate) struct Part {
 
 impl Part {
     fn new(chunk: usize, header: &Header, fragment: &Fragment) -> Self {
+        Self::of(chunk, header.unread_at(), fragment)
+    }
+
+    /// The fragment whose varint begins at `start` in the payload of the chunk at `chunk`.
+    pub(crate) fn of(chunk: usize, start: usize, fragment: &Fragment) -> Self {
         Self {
             chunk: chunk as u32, // the ring is smaller than 4 GiB
             at: (chunk + HEADER_BYTES + fragment.body_at) as u32,
             size: fragment.body_size() as u16, // a payload is at most 65,535 bytes
-            size_with_varint: (fragment.end - header.unread_at()) as u16,
+            size_with_varint: (fragment.end - start) as u16,
         }
     }
 

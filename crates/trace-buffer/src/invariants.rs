@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::{Chunk, ClientIdentity, FillPolicy, Patch, ProducerId, Stats, TraceBuffer, loss};
+use crate::{
+    Chunk, ClientIdentity, FillPolicy, OverwriteSink, Packet, Patch, ProducerId, Stats, TraceBuffer, loss,
+};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -71,10 +73,25 @@ fn operations() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn apply(buffer: &mut TraceBuffer, operation: &Operation) {
+/// Looks at every packet that is overwritten.
+struct Looks;
+
+impl OverwriteSink for Looks {
+    fn wants(&self, _producer: ProducerId) -> bool {
+        true
+    }
+
+    fn take(&mut self, packet: &Packet<'_>) {
+        assert_eq!(packet.to_vec().len(), packet.len());
+        assert!(packet.slices().all(|slice| !slice.is_empty()));
+        assert!(packet.in_one_piece().is_none_or(|bytes| bytes == packet.to_vec()));
+    }
+}
+
+fn apply(buffer: &mut TraceBuffer, operation: &Operation, sink: &mut impl OverwriteSink) {
     match operation {
         Operation::Copy { writer, chunk_id, num_fragments, flags, complete, payload } => {
-            buffer.copy_chunk(&Chunk {
+            let chunk = Chunk {
                 producer: ProducerId(1),
                 client: ClientIdentity::default(),
                 writer: *writer,
@@ -83,7 +100,8 @@ fn apply(buffer: &mut TraceBuffer, operation: &Operation) {
                 flags: *flags,
                 complete: *complete,
                 payload,
-            });
+            };
+            buffer.copy_chunk_with(&chunk, sink);
         }
         Operation::Patch { writer, chunk_id, patches, more_pending } => {
             buffer.try_patch(ProducerId(1), *writer, *chunk_id, patches, *more_pending);
@@ -149,9 +167,34 @@ proptest! {
         let mut buffer = TraceBuffer::new(size, policy).unwrap();
         for operation in &operations {
             let before = *buffer.stats();
-            apply(&mut buffer, operation);
+            apply(&mut buffer, operation, &mut ());
             check(&buffer);
             check_counters(&before, buffer.stats());
+        }
+    }
+
+    /// The two ways to evict, with and without looking at what goes, leave the same buffer behind.
+    #[test]
+    fn looking_at_what_is_overwritten_changes_nothing(
+        operations in proptest::collection::vec(operations(), 1..150),
+    ) {
+        let mut looked_at = TraceBuffer::new(4096, FillPolicy::Ring).unwrap();
+        let mut plain = TraceBuffer::new(4096, FillPolicy::Ring).unwrap();
+        for operation in &operations {
+            apply(&mut looked_at, operation, &mut Looks);
+            apply(&mut plain, operation, &mut ());
+            prop_assert_eq!(looked_at.stats(), plain.stats());
+        }
+        looked_at.begin_read();
+        plain.begin_read();
+        loop {
+            let packets = [&mut looked_at, &mut plain].map(|buffer| {
+                buffer.read_next().map(|packet| (packet.writer, packet.loss, packet.to_vec()))
+            });
+            prop_assert_eq!(&packets[0], &packets[1]);
+            if packets[0].is_none() {
+                break;
+            }
         }
     }
 }

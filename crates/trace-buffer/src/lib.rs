@@ -39,7 +39,7 @@
 //! | `fragments` | cuts a payload into fragments |
 //! | `sequence`, `sequences` | the state of one writer; the table of all |
 //! | `write`, `patch` | what a commit does |
-//! | `evict` | makes room in the ring |
+//! | `evict` | makes room in the ring, and gives what goes to whoever wants it |
 //! | `drain` | walks one sequence in order; reading and evicting share it |
 //! | `read` | walks the ring and gives out packets |
 //! | `snapshot`, `compact` | read-only clones; moving live chunks to the front |
@@ -66,6 +66,7 @@ pub mod validator;
 mod write;
 
 pub use buffer::{ClientIdentity, CreateError, FillPolicy, ProducerId, TraceBuffer};
+pub use evict::OverwriteSink;
 pub use patch::Patch;
 pub use read::{Packet, Slices};
 pub use stats::{HISTOGRAM_BOUNDS_BYTES, HISTOGRAM_BUCKETS, MAX_WRITER_HISTOGRAMS, Stats, WriterHistogram};

@@ -2,6 +2,7 @@
 
 use crate::buffer::ReadPass;
 use crate::drain::{Part, Purpose};
+use crate::sequence::Sequence;
 use crate::{ClientIdentity, ProducerId, TraceBuffer};
 
 /// Between passes, memory is kept for packets of this many fragments.
@@ -30,6 +31,17 @@ pub struct Slices<'a> {
 }
 
 impl<'a> Packet<'a> {
+    pub(crate) fn new(sequence: &Sequence, loss: u32, ring: &'a [u8], parts: &'a [Part]) -> Self {
+        Self {
+            producer: sequence.key.producer(),
+            writer: sequence.key.writer(),
+            client: sequence.client,
+            loss,
+            ring,
+            parts,
+        }
+    }
+
     /// The packet's bytes, in order. No slice is empty.
     pub fn slices(&self) -> Slices<'a> {
         Slices { ring: self.ring, parts: self.parts.iter() }
@@ -41,7 +53,16 @@ impl<'a> Packet<'a> {
         self.parts.iter().map(Part::len).sum()
     }
 
-    /// The bytes in one piece.
+    /// The bytes, if they lie in one piece.
+    pub fn in_one_piece(&self) -> Option<&'a [u8]> {
+        match self.parts {
+            [] => Some(&[]),
+            [part] => Some(part.bytes(self.ring)),
+            _ => None,
+        }
+    }
+
+    /// A copy of the bytes in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());
         self.slices().for_each(|slice| bytes.extend_from_slice(slice));
@@ -79,15 +100,8 @@ impl TraceBuffer {
         let slot = self.advance(&mut pass)?;
         self.read_pass = Some(pass);
 
-        let sequence = self.sequences.get_mut(slot);
-        Some(Packet {
-            producer: sequence.key.producer(),
-            writer: sequence.key.writer(),
-            client: sequence.client,
-            loss: sequence.take_loss(),
-            ring: self.ring.bytes(),
-            parts: &self.packet_parts,
-        })
+        let loss = self.sequences.get_mut(slot).take_loss();
+        Some(Packet::new(self.sequences.get(slot), loss, self.ring.bytes(), &self.packet_parts))
     }
 
     /// Goes round the ring, draining at each chunk its sequence up to it, until there is a packet. Gives the

@@ -83,6 +83,10 @@ impl Sequence {
         self.loss |= reason | DATA_LOSS_PRESENT;
     }
 
+    pub(crate) fn loss(&self) -> u32 {
+        self.loss
+    }
+
     pub(crate) fn take_loss(&mut self) -> u32 {
         std::mem::take(&mut self.loss)
     }

@@ -5,7 +5,7 @@ use crate::loss::WRITER_ABORT;
 use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
 use crate::sequence::{ChunkRef, Place, Sequence, compare_ids};
 use crate::sequences::SequenceKey;
-use crate::{ClientIdentity, FillPolicy, ProducerId, TraceBuffer};
+use crate::{ClientIdentity, FillPolicy, OverwriteSink, ProducerId, TraceBuffer};
 
 /// One chunk as it was found in a producer's shared memory.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +72,11 @@ impl TraceBuffer {
     /// Whatever is wrong with the chunk is counted in the [`Stats`](crate::Stats), and what can be saved of
     /// it is stored.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
+        self.copy_chunk_with(chunk, &mut ());
+    }
+
+    /// The same, giving `sink` the packets that are overwritten to make room, in the order of their sequences.
+    pub fn copy_chunk_with(&mut self, chunk: &Chunk<'_>, sink: &mut impl OverwriteSink) {
         if self.read_only {
             return;
         }
@@ -103,7 +108,7 @@ impl TraceBuffer {
             self.stats.trace_writer_packet_loss += 1;
             self.sequences.get_mut(slot).add_loss(WRITER_ABORT);
         }
-        self.store(slot, &accepted);
+        self.store(slot, &accepted, sink);
     }
 
     fn find_or_add_sequence(&mut self, chunk: &Chunk<'_>) -> u32 {
@@ -114,9 +119,9 @@ impl TraceBuffer {
         })
     }
 
-    fn store(&mut self, slot: u32, chunk: &Accepted<'_>) {
+    fn store(&mut self, slot: u32, chunk: &Accepted<'_>, sink: &mut impl OverwriteSink) {
         let Admission::Place { already_consumed } = self.admit(slot, chunk) else { return };
-        if self.make_room(outer_size(usize::from(chunk.reserved))).is_err() {
+        if self.make_room(outer_size(usize::from(chunk.reserved)), sink).is_err() {
             self.closed = true;
             self.stats.chunks_discarded += 1;
             return;

@@ -900,3 +900,132 @@ mod compaction {
         );
     }
 }
+
+mod overwritten_packets {
+    use super::check;
+
+    /// A chunk as large as the ring, which pushes out everything else.
+    fn pushed_out(before: &str) -> String {
+        format!("new 4096 ring\n{before}\ncopy 9 1 0 1 0 1 ee1f,7a*4078")
+    }
+
+    #[test]
+    fn are_given_whole_and_in_order_to_who_wants_them() {
+        check(
+            &pushed_out(
+                "want 1 3
+                 copy 1 1 0 2 0 1 01610162
+                 copy 3 7 0 1 0 1 0478797a7a
+                 copy 1 1 1 1 0 1 0163",
+            ),
+            "gone 1 1 61
+             gone 1 1 62
+             gone 3 7 78797a7a
+             gone 1 1 63",
+        );
+    }
+
+    #[test]
+    fn of_other_producers_are_not_given() {
+        check(
+            &pushed_out(
+                "want 1
+                 copy 2 1 0 1 0 1 0161
+                 copy 2 1 1 1 2 1 0162
+                 copy 2 1 2 1 1 1 0163",
+            ),
+            "",
+        );
+    }
+
+    #[test]
+    fn bring_those_before_them_along() {
+        // Chunk 1 is in the way first; chunk 0, which came late, goes before it.
+        check(
+            &pushed_out(
+                "want 1
+                 copy 1 1 1 1 0 1 0162
+                 copy 1 1 0 1 0 1 0161",
+            ),
+            "gone 1 1 61
+             gone 1 1 62",
+        );
+    }
+
+    #[test]
+    fn are_put_together_from_fragments() {
+        check(
+            &pushed_out(
+                "want 1
+                 copy 1 1 0 2 2 1 01610162
+                 copy 1 1 1 1 3 1 0163
+                 copy 1 1 2 2 1 1 01640165",
+            ),
+            "gone 1 1 61
+             gone 1 1 626364
+             gone 1 1 65",
+        );
+    }
+
+    #[test]
+    fn are_not_given_if_a_part_is_missing_or_unpatched_or_they_are_empty() {
+        check(
+            &pushed_out(
+                "want 1
+                 copy 1 1 0 2 2 1 01610162
+                 copy 1 1 2 2 1 1 01630164
+                 copy 1 1 3 1 6 1 0165
+                 copy 1 2 0 3 0 1 0001660000
+                 copy 1 3 0 2 0 1 01670768",
+            ),
+            "gone 1 1 61
+             gone 1 1 64
+             gone 1 2 66
+             gone 1 3 67",
+        );
+    }
+
+    #[test]
+    fn are_not_those_that_were_read() {
+        check(
+            &pushed_out(
+                "want 1
+                 copy 1 1 0 2 0 1 01610162
+                 copy 1 1 1 1 0 1 0163
+                 begin
+                 read 1",
+            ),
+            "packet 1 1 0 61
+             end 1
+             gone 1 1 62
+             gone 1 1 63",
+        );
+    }
+
+    #[test]
+    fn are_given_once_when_their_chunk_was_scraped_and_comes_again() {
+        check(
+            &format!(
+                "{}
+                 copy 1 1 0 3 0 1 016101620163
+                 copy 9 1 1 1 0 1 ee1f,7a*4078",
+                pushed_out("want 1\ncopy 1 1 0 3 0 0 016101620163")
+            ),
+            "gone 1 1 61
+             gone 1 1 62
+             gone 1 1 63",
+        );
+    }
+
+    #[test]
+    fn do_not_exist_where_new_chunks_are_discarded() {
+        check(
+            "new 4096 discard
+             want 1
+             copy 1 1 0 1 0 1 0161
+             copy 1 1 1 1 0 1 ee1f,7a*4078
+             stats",
+            "stats buffer_size=4096 bytes_written=32 chunks_written=1 chunks_discarded=1",
+        );
+    }
+}

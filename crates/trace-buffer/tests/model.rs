@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, Patch, ProducerId, TraceBuffer, chunk_flags};
+use ferretto_trace_buffer::{
+    Chunk, ClientIdentity, FillPolicy, OverwriteSink, Packet, Patch, ProducerId, TraceBuffer, chunk_flags,
+};
 use proptest::prelude::*;
 
 /// A chunk that a writer has finished, to be committed or lost.
@@ -108,7 +110,11 @@ fn finished_chunks(workload: &Workload) -> Vec<Finished> {
 }
 
 fn commit(buffer: &mut TraceBuffer, chunk: &Finished) {
-    buffer.copy_chunk(&Chunk {
+    commit_with(buffer, chunk, &mut ());
+}
+
+fn commit_with(buffer: &mut TraceBuffer, chunk: &Finished, sink: &mut impl OverwriteSink) {
+    let chunk = Chunk {
         producer: ProducerId(1),
         client: ClientIdentity::default(),
         writer: chunk.writer,
@@ -117,7 +123,8 @@ fn commit(buffer: &mut TraceBuffer, chunk: &Finished) {
         flags: chunk.flags,
         complete: true,
         payload: &chunk.payload,
-    });
+    };
+    buffer.copy_chunk_with(&chunk, sink);
 }
 
 fn patch(buffer: &mut TraceBuffer, chunk: &Finished) -> bool {
@@ -133,10 +140,27 @@ fn read(buffer: &mut TraceBuffer, max: usize, seen: &mut Seen) {
     buffer.begin_read();
     for _ in 0..max {
         let Some(found) = buffer.read_next() else { return };
-        let bytes = found.to_vec();
-        let number = u32::from_le_bytes(bytes[..4].try_into().expect("at least four bytes")) as usize;
-        assert!(bytes[4..].iter().all(|&byte| byte == number as u8), "a packet's bytes are its own");
-        seen.entry(found.writer).or_default().push((number, found.loss));
+        seen.entry(found.writer).or_default().push((number_of(&found), found.loss));
+    }
+}
+
+fn number_of(packet: &Packet<'_>) -> usize {
+    let bytes = packet.to_vec();
+    let number = u32::from_le_bytes(bytes[..4].try_into().expect("at least four bytes")) as usize;
+    assert!(bytes[4..].iter().all(|&byte| byte == number as u8), "a packet's bytes are its own");
+    number
+}
+
+/// The numbers of the packets that were overwritten.
+struct Overwritten<'a>(&'a mut Vec<usize>);
+
+impl OverwriteSink for Overwritten<'_> {
+    fn wants(&self, _producer: ProducerId) -> bool {
+        true
+    }
+
+    fn take(&mut self, packet: &Packet<'_>) {
+        self.0.push(number_of(packet));
     }
 }
 
@@ -214,5 +238,32 @@ proptest! {
                 expected = number + 1;
             }
         }
+    }
+
+    /// What a small ring overwrites and what it gives back is, together and in this order, everything that was
+    /// written: nothing is lost to who takes both.
+    #[test]
+    fn a_small_ring_gives_away_what_it_overwrites(
+        mut workload in workloads(),
+        reads in proptest::collection::vec((0u8..20, 0usize..30), 64),
+    ) {
+        workload.packets.iter_mut().for_each(|(writer, _)| *writer = 1);
+        let mut buffer = TraceBuffer::new(4096, FillPolicy::Ring).unwrap();
+        let mut numbers = Vec::new();
+        let read_now = |buffer: &mut TraceBuffer, max, numbers: &mut Vec<usize>| {
+            let mut seen = Seen::new();
+            read(buffer, max, &mut seen);
+            numbers.extend(seen.into_values().flatten().map(|(number, _)| number));
+        };
+        for (index, chunk) in finished_chunks(&workload).iter().enumerate() {
+            commit_with(&mut buffer, chunk, &mut Overwritten(&mut numbers));
+            patch(&mut buffer, chunk);
+            let (when, max) = reads[index % reads.len()];
+            if when == 0 {
+                read_now(&mut buffer, max, &mut numbers);
+            }
+        }
+        read_now(&mut buffer, usize::MAX, &mut numbers);
+        prop_assert_eq!(numbers, (0..workload.packets.len()).collect::<Vec<_>>());
     }
 }

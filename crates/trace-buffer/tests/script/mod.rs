@@ -3,7 +3,8 @@
 //! | operation | prints |
 //! |---|---|
 //! | `new SIZE ring\|discard` | `new SIZE_AFTER_ROUNDING` |
-//! | `copy PRODUCER WRITER CHUNK NUM_FRAGMENTS FLAGS COMPLETE HEX` | |
+//! | `want PRODUCER…` (whose overwritten packets to print from here on) | |
+//! | `copy PRODUCER WRITER CHUNK NUM_FRAGMENTS FLAGS COMPLETE HEX` | `gone PRODUCER WRITER HEX` for each overwritten packet that is wanted |
 //! | `patch PRODUCER WRITER CHUNK MORE_PENDING OFFSET:HEX4…` | `patch 1` or `patch 0` |
 //! | `begin` | |
 //! | `read MAX` | `packet PRODUCER WRITER LOSS HEX` each, then `end COUNT` |
@@ -16,7 +17,9 @@
 
 use std::fmt::Write;
 
-use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, Patch, ProducerId, Stats, TraceBuffer};
+use ferretto_trace_buffer::{
+    Chunk, ClientIdentity, FillPolicy, OverwriteSink, Packet, Patch, ProducerId, Stats, TraceBuffer,
+};
 
 /// Where and why a script cannot be run.
 pub(crate) type ScriptError = String;
@@ -36,7 +39,27 @@ pub(crate) fn run(script: &str) -> Result<String, ScriptError> {
 #[derive(Default)]
 struct Player {
     buffer: Option<TraceBuffer>,
+    gone: Gone,
     printed: String,
+}
+
+/// Prints what is overwritten of some producers.
+#[derive(Default)]
+struct Gone {
+    wanted: Vec<ProducerId>,
+    printed: String,
+}
+
+impl OverwriteSink for Gone {
+    fn wants(&self, producer: ProducerId) -> bool {
+        self.wanted.contains(&producer)
+    }
+
+    fn take(&mut self, packet: &Packet<'_>) {
+        let (producer, writer) = (packet.producer.0, packet.writer);
+        writeln!(self.printed, "gone {producer} {writer} {}", to_hex(packet.slices()))
+            .expect("a String takes everything");
+    }
 }
 
 impl Player {
@@ -48,7 +71,14 @@ impl Player {
         }
         let buffer = self.buffer.as_mut().ok_or("`new` must come first")?;
         match operation {
-            "copy" => copy(buffer, &mut words)?,
+            "want" => {
+                let wanted = words.0.by_ref().map(|word| word.parse().map(ProducerId));
+                self.gone.wanted = wanted.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+            }
+            "copy" => {
+                copy(buffer, &mut self.gone, &mut words)?;
+                self.printed.push_str(&std::mem::take(&mut self.gone.printed));
+            }
             "patch" => {
                 let patched = patch(buffer, &mut words)?;
                 self.print(format_args!("patch {}", u8::from(patched)));
@@ -102,7 +132,7 @@ impl Player {
     }
 }
 
-fn copy(buffer: &mut TraceBuffer, words: &mut Words<'_>) -> Result<(), ScriptError> {
+fn copy(buffer: &mut TraceBuffer, gone: &mut Gone, words: &mut Words<'_>) -> Result<(), ScriptError> {
     let chunk = Chunk {
         producer: ProducerId(words.number()?),
         client: ClientIdentity::default(),
@@ -113,7 +143,10 @@ fn copy(buffer: &mut TraceBuffer, words: &mut Words<'_>) -> Result<(), ScriptErr
         complete: words.number::<u8>()? != 0,
         payload: &from_hex(words.next()?)?,
     };
-    buffer.copy_chunk(&chunk);
+    match gone.wanted.is_empty() {
+        true => buffer.copy_chunk(&chunk),
+        false => buffer.copy_chunk_with(&chunk, gone),
+    }
     Ok(())
 }
 

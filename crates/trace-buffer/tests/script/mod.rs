@@ -1,4 +1,5 @@
 //! The script language in which tests and the replay example drive a buffer: one operation a line.
+//! `tests/upstream-buffer` drives upstream's buffer with it, too.
 //!
 //! | operation | prints |
 //! |---|---|
@@ -24,9 +25,43 @@ use ferretto_trace_buffer::{
 /// Where and why a script cannot be run.
 pub(crate) type ScriptError = String;
 
+/// A buffer that scripts can drive.
+pub(crate) trait Driven: Sized {
+    fn create(size: usize, policy: FillPolicy) -> Result<Self, ScriptError>;
+    fn size(&self) -> usize;
+    fn copy(&mut self, chunk: &Chunk<'_>, gone: &mut Gone);
+    fn patch(&mut self, of: ChunkName, patches: &[Patch], more_pending: bool) -> bool;
+    fn begin(&mut self);
+    fn read(&mut self) -> Option<Found>;
+    fn clone_read_only(&self) -> Result<Self, ScriptError>;
+    fn compact(&mut self);
+    fn stats(&self) -> Stats;
+}
+
+/// Which chunk is meant.
+#[derive(Clone, Copy)]
+pub(crate) struct ChunkName {
+    pub(crate) producer: ProducerId,
+    pub(crate) writer: u16,
+    pub(crate) chunk_id: u32,
+}
+
+/// A packet that was read.
+pub(crate) struct Found {
+    pub(crate) producer: u16,
+    pub(crate) writer: u16,
+    pub(crate) loss: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// Runs a script and gives what it prints.
 pub(crate) fn run(script: &str) -> Result<String, ScriptError> {
-    let mut player = Player::default();
+    run_on::<TraceBuffer>(script)
+}
+
+/// The same with a buffer of any make.
+pub(crate) fn run_on<B: Driven>(script: &str) -> Result<String, ScriptError> {
+    let mut player = Player::<B> { buffer: None, gone: Gone::default(), printed: String::new() };
     for (index, line) in script.lines().enumerate() {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with('#') {
@@ -36,18 +71,70 @@ pub(crate) fn run(script: &str) -> Result<String, ScriptError> {
     Ok(player.printed)
 }
 
-#[derive(Default)]
-struct Player {
-    buffer: Option<TraceBuffer>,
+impl Driven for TraceBuffer {
+    fn create(size: usize, policy: FillPolicy) -> Result<Self, ScriptError> {
+        Self::new(size, policy).map_err(|error| error.to_string())
+    }
+
+    fn size(&self) -> usize {
+        self.size()
+    }
+
+    fn copy(&mut self, chunk: &Chunk<'_>, gone: &mut Gone) {
+        match gone.wanted.is_empty() {
+            true => self.copy_chunk(chunk),
+            false => self.copy_chunk_with(chunk, gone),
+        }
+    }
+
+    fn patch(&mut self, of: ChunkName, patches: &[Patch], more_pending: bool) -> bool {
+        self.try_patch(of.producer, of.writer, of.chunk_id, patches, more_pending)
+    }
+
+    fn begin(&mut self) {
+        self.begin_read();
+    }
+
+    fn read(&mut self) -> Option<Found> {
+        self.read_next().map(|packet| Found {
+            producer: packet.producer.0,
+            writer: packet.writer,
+            loss: packet.loss,
+            bytes: packet.to_vec(),
+        })
+    }
+
+    fn clone_read_only(&self) -> Result<Self, ScriptError> {
+        self.clone_read_only().map_err(|error| error.to_string())
+    }
+
+    fn compact(&mut self) {
+        self.compact();
+    }
+
+    fn stats(&self) -> Stats {
+        *self.stats()
+    }
+}
+
+struct Player<B> {
+    buffer: Option<B>,
     gone: Gone,
     printed: String,
 }
 
 /// Prints what is overwritten of some producers.
 #[derive(Default)]
-struct Gone {
-    wanted: Vec<ProducerId>,
+pub(crate) struct Gone {
+    pub(crate) wanted: Vec<ProducerId>,
     printed: String,
+}
+
+impl Gone {
+    pub(crate) fn print(&mut self, producer: ProducerId, writer: u16, packet: &[u8]) {
+        writeln!(self.printed, "gone {} {writer} {}", producer.0, to_hex(packet))
+            .expect("a String takes everything");
+    }
 }
 
 impl OverwriteSink for Gone {
@@ -56,13 +143,11 @@ impl OverwriteSink for Gone {
     }
 
     fn take(&mut self, packet: &Packet<'_>) {
-        let (producer, writer) = (packet.producer.0, packet.writer);
-        writeln!(self.printed, "gone {producer} {writer} {}", to_hex(packet.slices()))
-            .expect("a String takes everything");
+        self.print(packet.producer, packet.writer, &packet.to_vec());
     }
 }
 
-impl Player {
+impl<B: Driven> Player<B> {
     fn step(&mut self, line: &str) -> Result<(), ScriptError> {
         let mut words = Words(line.split_ascii_whitespace());
         let operation = words.next()?;
@@ -83,15 +168,15 @@ impl Player {
                 let patched = patch(buffer, &mut words)?;
                 self.print(format_args!("patch {}", u8::from(patched)));
             }
-            "begin" => buffer.begin_read(),
+            "begin" => buffer.begin(),
             "read" => self.read(words.number()?)?,
             "clone" => {
-                *buffer = buffer.clone_read_only().map_err(|error| error.to_string())?;
+                *buffer = buffer.clone_read_only()?;
                 self.print(format_args!("clone"));
             }
             "compact" => buffer.compact(),
             "stats" => {
-                let line = format_stats(buffer.stats());
+                let line = format_stats(&buffer.stats());
                 self.print(format_args!("{line}"));
             }
             other => return Err(format!("no such operation: {other}")),
@@ -110,7 +195,7 @@ impl Player {
             "discard" => FillPolicy::Discard,
             other => return Err(format!("no such fill policy: {other}")),
         };
-        let buffer = TraceBuffer::new(size, policy).map_err(|error| error.to_string())?;
+        let buffer = B::create(size, policy)?;
         self.print(format_args!("new {}", buffer.size()));
         self.buffer = Some(buffer);
         Ok(())
@@ -120,10 +205,9 @@ impl Player {
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
         let mut count = 0;
         while count < max
-            && let Some(packet) = buffer.read_next()
+            && let Some(Found { producer, writer, loss, bytes }) = buffer.read()
         {
-            let (producer, writer, loss) = (packet.producer.0, packet.writer, packet.loss);
-            writeln!(self.printed, "packet {producer} {writer} {loss} {}", to_hex(packet.slices()))
+            writeln!(self.printed, "packet {producer} {writer} {loss} {}", to_hex(&bytes))
                 .expect("a String takes everything");
             count += 1;
         }
@@ -132,7 +216,7 @@ impl Player {
     }
 }
 
-fn copy(buffer: &mut TraceBuffer, gone: &mut Gone, words: &mut Words<'_>) -> Result<(), ScriptError> {
+fn copy(buffer: &mut impl Driven, gone: &mut Gone, words: &mut Words<'_>) -> Result<(), ScriptError> {
     let chunk = Chunk {
         producer: ProducerId(words.number()?),
         client: ClientIdentity::default(),
@@ -143,18 +227,16 @@ fn copy(buffer: &mut TraceBuffer, gone: &mut Gone, words: &mut Words<'_>) -> Res
         complete: words.number::<u8>()? != 0,
         payload: &from_hex(words.next()?)?,
     };
-    match gone.wanted.is_empty() {
-        true => buffer.copy_chunk(&chunk),
-        false => buffer.copy_chunk_with(&chunk, gone),
-    }
+    buffer.copy(&chunk, gone);
     Ok(())
 }
 
-fn patch(buffer: &mut TraceBuffer, words: &mut Words<'_>) -> Result<bool, ScriptError> {
+fn patch(buffer: &mut impl Driven, words: &mut Words<'_>) -> Result<bool, ScriptError> {
     let (producer, writer, chunk_id) = (ProducerId(words.number()?), words.number()?, words.number()?);
+    let of = ChunkName { producer, writer, chunk_id };
     let more_pending = words.number::<u8>()? != 0;
     let patches: Vec<Patch> = words.0.by_ref().map(parse_patch).collect::<Result<_, _>>()?;
-    Ok(buffer.try_patch(producer, writer, chunk_id, &patches, more_pending))
+    Ok(buffer.patch(of, &patches, more_pending))
 }
 
 fn parse_patch(word: &str) -> Result<Patch, ScriptError> {
@@ -230,9 +312,9 @@ fn parse_digits(digits: &str) -> Option<Vec<u8>> {
     odd.is_empty().then(|| bytes.collect()).flatten()
 }
 
-fn to_hex<'a>(slices: impl Iterator<Item = &'a [u8]>) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     let mut hex = String::new();
-    for byte in slices.flatten() {
+    for byte in bytes {
         write!(hex, "{byte:02x}").expect("a String takes everything");
     }
     if hex.is_empty() { "-".to_owned() } else { hex }

@@ -20,11 +20,14 @@ const PACKAGE: &str = ".perfetto.protos.";
 const KEPT_AS_BYTES: &[(&str, &str)] = &[
     ("AttachResponse", "trace_config"),
     ("ChangeTraceConfigRequest", "trace_config"),
+    ("DataSourceDescriptor", "protovm_program"),
     ("EnableTracingRequest", "trace_config"),
     ("GetAsyncCommandResponse.SetupDataSource", "config"),
     ("GetAsyncCommandResponse.StartDataSource", "config"),
     ("RegisterDataSourceRequest", "data_source_descriptor"),
     ("TracePacket", "trace_config"),
+    ("TracePacket.ProtoVms.Instance", "program"),
+    ("TracePacket.ProtoVms.Instance", "state"),
     ("TracingServiceState.DataSource", "ds_descriptor"),
     ("UpdateDataSourceRequest", "data_source_descriptor"),
 ];

@@ -779,8 +779,8 @@ pub struct DataSourceDescriptor {
     #[prost(bool, optional, tag = "9")]
     pub no_flush: ::core::option::Option<bool>,
     /// Applied to packets that are about to be overwritten, to keep the state that they built up.
-    #[prost(message, optional, tag = "10")]
-    pub protovm_program: ::core::option::Option<VmProgram>,
+    #[prost(bytes = "bytes", optional, tag = "10")]
+    pub protovm_program: ::core::option::Option<::prost::bytes::Bytes>,
     #[prost(message, optional, tag = "5")]
     pub gpu_counter_descriptor: ::core::option::Option<GpuCounterDescriptor>,
     #[prost(message, optional, tag = "6")]
@@ -10867,12 +10867,12 @@ pub mod trace_packet {
     /// Nested message and enum types in `ProtoVms`.
     pub mod proto_vms {
         /// One VM.
-        #[derive(Clone, PartialEq, ::prost::Message)]
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
         pub struct Instance {
-            #[prost(message, optional, tag = "1")]
-            pub program: ::core::option::Option<super::super::VmProgram>,
-            #[prost(message, optional, tag = "2")]
-            pub state: ::core::option::Option<super::super::TracePacket>,
+            #[prost(bytes = "bytes", optional, tag = "1")]
+            pub program: ::core::option::Option<::prost::bytes::Bytes>,
+            #[prost(bytes = "bytes", optional, tag = "2")]
+            pub state: ::core::option::Option<::prost::bytes::Bytes>,
             #[prost(uint32, optional, tag = "3")]
             pub memory_limit_kb: ::core::option::Option<u32>,
             /// Producers whose packets went through it.

@@ -56,6 +56,15 @@ impl Vm {
         }
     }
 
+    /// The steps that the program took for the last packet.
+    #[must_use]
+    pub const fn last_steps(&self) -> u64 {
+        match &self.state {
+            State::Live { tree, .. } => tree.steps,
+            State::ReadOnly(_) => 0,
+        }
+    }
+
     /// Appends the state, an encoded message, to `out`.
     pub fn serialize_state(&self, out: &mut Vec<u8>) {
         match &self.state {

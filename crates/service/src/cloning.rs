@@ -3,8 +3,8 @@
 use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
-use ferretto_trace_buffer::TraceBuffer;
 
+use crate::buffers::Buffer;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
@@ -175,7 +175,7 @@ impl Service {
         Ok(uuid)
     }
 
-    fn take_or_copy(&mut self, source: SessionId, index: usize) -> Result<TraceBuffer, String> {
+    fn take_or_copy(&mut self, source: SessionId, index: usize) -> Result<Buffer, String> {
         let session = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         let id = *session.buffers.get(index).ok_or("a buffer of the session is gone")?;
         let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
@@ -187,10 +187,8 @@ impl Service {
     }
 
     /// Puts an empty buffer in the place of a session's.
-    fn replace_buffer(&mut self, session_id: SessionId, index: usize) -> Option<TraceBuffer> {
+    fn replace_buffer(&mut self, session_id: SessionId, index: usize) -> Option<Buffer> {
         let id = self.sessions.get(&session_id)?.buffers.get(index)?;
-        let old = self.buffers.get_mut(id)?;
-        let empty = TraceBuffer::new(old.size(), old.fill_policy()).ok()?;
-        Some(std::mem::replace(old, empty))
+        self.buffers.get_mut(id)?.replace().ok()
     }
 }

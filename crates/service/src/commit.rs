@@ -67,7 +67,7 @@ impl Service {
             return self.discard_chunk();
         };
         let Some(buffer) = self.buffers.get_mut(&buffer) else { return self.discard_chunk() };
-        buffer.copy_chunk(&Chunk {
+        buffer.store(&Chunk {
             producer: ferretto_trace_buffer::ProducerId(id.0),
             client,
             writer: header.writer_id,
@@ -111,7 +111,7 @@ impl Service {
             Some(Patch { offset: patch.offset(), data })
         });
         let patches: Vec<Patch> = parsed.collect();
-        buffer.try_patch(
+        buffer.trace.try_patch(
             ferretto_trace_buffer::ProducerId(id.0),
             writer,
             chunk.chunk_id(),

@@ -62,6 +62,11 @@ pub enum ConfigError {
     FillPolicy { index: usize, policy: i32 },
     #[error("output_path without write_into_file would leave the file empty; set write_into_file: true")]
     OutputPathWithoutWrite,
+    #[error(
+        "data source {source_name:?}: protovm_config.memory_limit_kb is {memory_limit_kb}; {max} is the most for a session",
+        max = limits::MAX_PROTOVM_MEMORY_KB
+    )]
+    ProtoVmMemory { source_name: String, memory_limit_kb: u32 },
     #[error("data source {source_name:?}: {problem}")]
     TracingV2 { source_name: String, problem: &'static str },
 }
@@ -87,6 +92,8 @@ pub(crate) struct DataSourceSpec {
     pub(crate) machine_names: Vec<String>,
     /// The consumer has set `supports_tracing_v2`, which is the service's to set.
     pub(crate) claims_tracing_v2: bool,
+    /// Its ProtoVM is to run, with so much memory for the state.
+    pub(crate) protovm_memory_kb: Option<u32>,
 }
 
 /// Which producers may take part: those with one of the names, or whose whole name one of the expressions matches; all if there is neither.
@@ -279,12 +286,10 @@ fn check_duration(config: &TraceConfig) -> Result<(), ConfigError> {
 
 /// What the trace would silently lack, or leak, if it were ignored.
 fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
-    let sources = || config.data_sources.iter().filter_map(|source| source.config.as_ref());
     let unsupported = [
         (config.trigger_config.as_ref().is_some_and(has_triggers), "trigger_config"),
         (config.trace_filter.as_ref().is_some_and(filters), "trace_filter"),
         (config.priority_boost.is_some(), "priority_boost"),
-        (sources().any(|source| source.protovm_config.is_some()), "protovm_config"),
         (
             builtin_of(config).enable_concurrent_session_events(),
             "builtin_data_sources.enable_concurrent_session_events",
@@ -404,6 +409,7 @@ fn parse_data_source(
         producers: parse_filter(inner.name(), source)?,
         machine_names: source.machine_name_filter.clone(),
         claims_tracing_v2: inner.supports_tracing_v2.is_some(),
+        protovm_memory_kb: protovm_memory_kb(&inner)?,
         name: inner.name().to_owned(),
         raw,
     })
@@ -425,6 +431,22 @@ fn check_tracing_v2(config: &DataSourceConfig) -> Result<(), ConfigError> {
         return Ok(());
     };
     Err(ConfigError::TracingV2 { source_name: config.name().to_owned(), problem })
+}
+
+/// The limit, if there is to be a ProtoVM. Without a limit there is none, as upstream has it.
+fn protovm_memory_kb(config: &DataSourceConfig) -> Result<Option<u32>, ConfigError> {
+    let Some(protovm) = &config.protovm_config else { return Ok(None) };
+    let Some(memory_limit_kb) = protovm.memory_limit_kb else {
+        tracing::warn!(
+            data_source = config.name(),
+            "protovm_config has no effect without memory_limit_kb: set it to what the state may take"
+        );
+        return Ok(None);
+    };
+    if memory_limit_kb > limits::MAX_PROTOVM_MEMORY_KB {
+        return Err(ConfigError::ProtoVmMemory { source_name: config.name().to_owned(), memory_limit_kb });
+    }
+    Ok(Some(memory_limit_kb))
 }
 
 /// A name and an index may both be given if they mean the same; index 0 beside a name counts as not given.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use ferretto_protos::EnableTracingRequest;
 use ferretto_trace_buffer::{CreateError, TraceBuffer};
 
+use crate::buffers::Buffer;
 use crate::config::{BufferSpec, ConfigError, FileSpec, SessionConfig};
 use crate::file_output::FileOutput;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
@@ -191,8 +192,8 @@ impl Service {
         false
     }
 
-    fn make_buffers(&mut self, specs: &[BufferSpec]) -> Result<Vec<(BufferId, TraceBuffer)>, EnableError> {
-        let mut made: Vec<(BufferId, TraceBuffer)> = Vec::with_capacity(specs.len());
+    fn make_buffers(&mut self, specs: &[BufferSpec]) -> Result<Vec<(BufferId, Buffer)>, EnableError> {
+        let mut made: Vec<(BufferId, Buffer)> = Vec::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
             let is_used =
                 |id| self.buffers.contains_key(&BufferId(id)) || made.iter().any(|(other, _)| other.0 == id);
@@ -201,7 +202,7 @@ impl Service {
             let buffer =
                 TraceBuffer::new(size, spec.policy).map_err(|error| EnableError::Buffer { index, error })?;
             self.last_buffer = id;
-            made.push((BufferId(id), buffer));
+            made.push((BufferId(id), Buffer::new(buffer)));
         }
         Ok(made)
     }
@@ -223,7 +224,7 @@ impl Service {
         from: ConsumerConn,
         uid: u32,
         config: SessionConfig,
-        buffers: Vec<(BufferId, TraceBuffer)>,
+        buffers: Vec<(BufferId, Buffer)>,
         output: Option<FileOutput>,
         now: &Now,
     ) {

@@ -9,6 +9,7 @@ use crate::config::{DataSourceSpec, SessionConfig};
 use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::limits;
 use crate::now::Now;
+use crate::protovms::Wanted;
 use crate::registry::DataSource;
 use crate::service::Service;
 use crate::session::{Instance, InstanceState, State};
@@ -116,6 +117,7 @@ impl Service {
         let spec = session.config.data_sources.get(index)?;
         let buffer = *session.buffers.get(spec.buffer)?;
         let config = instance_config(spec, &session.config, session_id, buffer);
+        self.set_up_protovm(session_id, index, id, source);
         self.ensure_memory(session_id, id);
         self.producers.get_mut(&id)?.allowed_buffers.insert(buffer);
         self.last_instance += 1;
@@ -136,6 +138,39 @@ impl Service {
         let setup = command::SetupDataSource { new_instance_id: Some(instance.0), config: Some(config) };
         self.command(id, Cmd::SetupDataSource(setup));
         Some(instance)
+    }
+
+    /// Runs the data source's program on what the buffer overwrites, if the session wants that.
+    fn set_up_protovm(&mut self, session_id: SessionId, index: usize, id: ProducerId, source: &DataSource) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        let Some(spec) = session.config.data_sources.get(index) else { return };
+        let Some(buffer_id) = session.buffers.get(spec.buffer) else { return };
+        let (program, memory_limit_kb) = match (&source.program, spec.protovm_memory_kb) {
+            (Some(program), Some(memory_limit_kb)) => (program, memory_limit_kb),
+            (None, Some(_)) => {
+                tracing::warn!(producer = %id, data_source = source.name, "protovm_config has no effect: the producer brings no program");
+                return;
+            }
+            (_, None) => return,
+        };
+        let wanted = Wanted { source_name: &source.name, program, memory_limit_kb };
+        let producer = ferretto_trace_buffer::ProducerId(id.0);
+        if self.buffers.get_mut(buffer_id).is_some_and(|buffer| buffer.vms.join(&wanted, producer)) {
+            return;
+        }
+        let vms = session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.vms);
+        let (count, memory_kb) =
+            vms.fold((0, 0), |(count, kb), vms| (count + vms.len(), kb + vms.memory_limit_kb()));
+        if count >= limits::MAX_PROTOVMS_PER_SESSION
+            || memory_kb + u64::from(memory_limit_kb) > limits::MAX_PROTOVM_MEMORY_KB.into()
+        {
+            tracing::warn!(producer = %id, data_source = source.name, "too many ProtoVMs, or too large: this one is left out");
+            return;
+        }
+        let Some(buffer) = self.buffers.get_mut(buffer_id) else { return };
+        if let Err(error) = buffer.vms.add(&wanted, producer) {
+            tracing::warn!(producer = %id, data_source = source.name, "a ProtoVM is left out: {error}");
+        }
     }
 
     /// Starts an instance that is set up.

@@ -12,6 +12,7 @@
 //! | `producers`, `memory`, `instances` | registering, shared memory, where configured meets registered |
 //! | `enable`, `start_stop`, `detach`, `cloning` | the life of a session |
 //! | `flush`, `scrape`, `commit` | the way of the data in |
+//! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
 //! | `read_back`, `clock_snapshots`, `service_events`, `stats` | the way out, and what the service adds |
 //! | `ipc_output`, `file_output` | where it goes |
 //! | `observe`, `query` | what consumers can ask |
@@ -20,6 +21,7 @@
 //! Upstream: src/tracing/service/tracing_service_impl.cc.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod calls;
 mod clock_snapshots;
 mod cloning;
@@ -39,6 +41,7 @@ mod now;
 mod observe;
 mod output;
 mod producers;
+mod protovms;
 mod query;
 mod read_back;
 mod registry;

@@ -78,6 +78,18 @@ pub const MAX_WRITER_ID: u16 = 32_767;
 /// Patches in one entry of a CommitData request.
 pub const MAX_PATCHES: usize = 1024;
 
+/// ProtoVMs of one session. Ours: each may cost some MiB for its program, which a producer chose, besides its state.
+pub const MAX_PROTOVMS_PER_SESSION: usize = 32;
+/// What the states of a session's ProtoVMs may take together. Ours: they come out as one packet, and readers take 256 MiB at most.
+pub const MAX_PROTOVM_MEMORY_KB: u32 = 128 * 1024;
+/// Steps that a ProtoVM may take for each packet and, together with [`PROTOVM_STEPS_PER_BYTE`], for its size. Ours: programs take a
+/// few steps a field. One that goes on to take more stops the service from serving others, and is switched off.
+pub const PROTOVM_STEPS_PER_PACKET: u64 = 512;
+/// Steps that a ProtoVM may take for each byte of a packet, besides [`PROTOVM_STEPS_PER_PACKET`]. Ours.
+pub const PROTOVM_STEPS_PER_BYTE: u64 = 16;
+/// Memory that is kept from one fragmented packet for the next. Ours.
+pub const KEEP_PACKET_BYTES: usize = 64 * 1024;
+
 /// Size of a producer's shared memory if nobody says otherwise.
 pub const DEFAULT_SHARED_MEMORY_SIZE: usize = 256 * 1024;
 /// Page size of a producer's shared memory if nobody says otherwise.

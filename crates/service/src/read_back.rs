@@ -1,16 +1,20 @@
 //! Reading a session: the service's own packets around those of the buffers, with the trusted fields (upstream: `ReadBuffers`).
 
+use std::collections::BTreeMap;
+
 use ferretto_protos::fields::trace_packet as field;
-use ferretto_protos::trace_packet::Data;
+use ferretto_protos::trace_packet::{Data, ProtoVms};
 use ferretto_protos::{
-    BuiltinClock, TracePacket, TraceUuid, TracingServiceEvent, tracing_service_event::EventType,
+    BuiltinClock, TracePacket, TraceProvenance, TraceUuid, TracingServiceEvent, trace_provenance,
+    tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
 use ferretto_trace_buffer::{Packet, validator};
 use prost::Message;
 
+use crate::buffers::Buffer;
 use crate::clock_snapshots;
-use crate::ids::{ProducerId, SessionId};
+use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::Now;
 use crate::service::Service;
 use crate::session::Session;
@@ -53,7 +57,7 @@ impl Service {
         now: &Now,
     ) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
-        for packet in session.leading_packets(&self.options) {
+        for packet in session.leading_packets(&self.options, &self.buffers, now) {
             if !put(sink, &packet) {
                 return Progress::NoRoom;
             }
@@ -83,7 +87,7 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
         let mut suffix = Vec::new();
         for id in &session.buffers {
-            let Some(buffer) = self.buffers.get_mut(id) else { continue };
+            let Some(Buffer { trace: buffer, .. }) = self.buffers.get_mut(id) else { continue };
             if sink.len() >= limit {
                 return Progress::More;
             }
@@ -164,7 +168,12 @@ fn sync_marker_packet(uid: u32) -> Vec<u8> {
 
 impl Session {
     /// What comes before the buffers' packets, in upstream's order. Each is written once, or once for each new reason.
-    fn leading_packets(&mut self, options: &crate::ServiceOptions) -> Vec<Vec<u8>> {
+    fn leading_packets(
+        &mut self,
+        options: &crate::ServiceOptions,
+        buffers: &BTreeMap<BufferId, Buffer>,
+        now: &Now,
+    ) -> Vec<Vec<u8>> {
         let uid = options.uid;
         let mut packets = Vec::new();
         self.push_clock_packets(uid, &mut packets);
@@ -182,11 +191,35 @@ impl Session {
                 Data::TraceUuid(TraceUuid { msb: Some(msb), lsb: Some(lsb) }),
             ));
         }
+        if !std::mem::replace(&mut self.emitted.provenance, true) {
+            let provenance = Data::TraceProvenance(self.provenance(buffers));
+            packets.push(own_packet(uid, Some(now.clocks.boottime), provenance));
+        }
         if self.config.builtin.system_info && !std::mem::replace(&mut self.emitted.system_info, true) {
             packets.push(own_packet(uid, None, Data::SystemInfo(options.system_info.clone())));
         }
         self.push_event_packets(uid, &mut packets);
+        if !std::mem::replace(&mut self.emitted.protovms, true) {
+            let vms = self.buffers.iter().filter_map(|id| buffers.get(id));
+            let instance: Vec<_> = vms.flat_map(|buffer| buffer.vms.instances()).collect();
+            if !instance.is_empty() {
+                packets.push(own_packet(uid, None, Data::Protovms(ProtoVms { instance })));
+            }
+        }
         packets
+    }
+
+    /// Which sequences came from which producer. Readers need it to know whose packets go on from the state of a ProtoVM.
+    fn provenance(&mut self, buffers: &BTreeMap<BufferId, Buffer>) -> TraceProvenance {
+        let sequences_of = |id: &BufferId| {
+            let writers = buffers.get(id).into_iter().flat_map(|buffer| buffer.trace.writer_stats());
+            let sequences = writers.map(|(producer, writer, _)| trace_provenance::Sequence {
+                id: Some(self.sequences.get(ProducerId(producer.0), writer)),
+                producer_id: Some(i32::from(producer.0)),
+            });
+            trace_provenance::Buffer { sequences: sequences.collect() }
+        };
+        TraceProvenance { buffers: self.buffers.iter().map(sequences_of).collect() }
     }
 
     fn push_clock_packets(&mut self, uid: u32, packets: &mut Vec<Vec<u8>>) {

@@ -75,6 +75,8 @@ pub(crate) struct DataSource {
     pub(crate) will_notify_on_stop: bool,
     pub(crate) handles_clear: bool,
     pub(crate) no_flush: bool,
+    /// An encoded `VmProgram`.
+    pub(crate) program: Option<Bytes>,
     /// As it came, for QueryServiceState.
     pub(crate) raw: Bytes,
 }
@@ -88,6 +90,7 @@ impl DataSource {
             will_notify_on_stop: descriptor.will_notify_on_stop(),
             handles_clear: descriptor.handles_incremental_state_clear(),
             no_flush: descriptor.no_flush(),
+            program: descriptor.protovm_program.as_deref().map(Bytes::copy_from_slice),
             raw,
         }
     }

@@ -37,7 +37,7 @@ impl Service {
                 let Some(buffer) = target(header.writer_id).and_then(|id| buffers.get_mut(&id)) else {
                     return;
                 };
-                buffer.copy_chunk(&Chunk {
+                buffer.store(&Chunk {
                     producer: ferretto_trace_buffer::ProducerId(id.0),
                     client: identity,
                     writer: header.writer_id,

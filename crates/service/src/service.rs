@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ferretto_trace_buffer::TraceBuffer;
-
+use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::environment::{Environment, ServiceOptions};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
@@ -34,7 +33,7 @@ pub struct Service {
     pub(crate) producers: BTreeMap<ProducerId, Producer>,
     pub(crate) consumers: BTreeMap<ConsumerConn, Consumer>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
-    pub(crate) buffers: BTreeMap<BufferId, TraceBuffer>,
+    pub(crate) buffers: BTreeMap<BufferId, Buffer>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) last_producer: u16,
     pub(crate) last_buffer: u16,

@@ -114,7 +114,9 @@ pub(crate) struct ClockSnapshots {
 pub(crate) struct Emitted {
     pub(crate) trace_config: bool,
     pub(crate) uuid: bool,
+    pub(crate) provenance: bool,
     pub(crate) system_info: bool,
+    pub(crate) protovms: bool,
 }
 
 /// Sequence ids of a session, from 2: 1 is the service's own.

@@ -45,7 +45,8 @@ impl Service {
             FinalFlush::Succeeded => trace_stats::FinalFlushOutcome::FinalFlushSucceeded,
             FinalFlush::Failed => trace_stats::FinalFlushOutcome::FinalFlushFailed,
         } as i32);
-        let buffers = session.buffers.iter().filter_map(|id| self.buffers.get(id));
+        let buffers =
+            session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.trace);
         stats.buffer_stats = buffers.clone().map(|buffer| encode(buffer.stats())).collect();
         if session.config.builtin.histograms {
             stats.chunk_payload_histogram_def =

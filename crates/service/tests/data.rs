@@ -44,6 +44,7 @@ fn kind(packet: &TracePacket) -> &'static str {
         Some(Data::SynchronizationMarker(_)) => "marker",
         Some(Data::TraceConfig(_)) => "trace_config",
         Some(Data::TraceUuid(_)) => "uuid",
+        Some(Data::TraceProvenance(_)) => "provenance",
         Some(Data::SystemInfo(_)) => "system_info",
         Some(Data::TraceStats(_)) => "stats",
         Some(Data::ForTesting(_)) => "data",
@@ -82,6 +83,7 @@ fn packets_come_back_in_upstreams_order_with_trusted_fields() {
             "marker",
             "trace_config",
             "uuid",
+            "provenance",
             "system_info",
             "tracing_started",
             "all_data_sources_started",
@@ -102,6 +104,12 @@ fn packets_come_back_in_upstreams_order_with_trusted_fields() {
     assert_eq!((sequence(data[0]), sequence(data[1])), (2, 3));
     assert_eq!((uid(data[0]), data[0].trusted_pid()), (1000, producer.0 as i32 + 5000));
     assert_eq!(packets[4].data, Some(Data::TraceUuid(protos::TraceUuid { msb: Some(3), lsb: Some(4) })));
+    let sequences = [(2, 1), (3, 1)].map(|(id, producer_id)| protos::trace_provenance::Sequence {
+        id: Some(id),
+        producer_id: Some(producer_id),
+    });
+    let buffers = vec![protos::trace_provenance::Buffer { sequences: sequences.to_vec() }];
+    assert_eq!(packets[5].data, Some(Data::TraceProvenance(protos::TraceProvenance { buffers })));
     // Once is enough: the next read has only what is new.
     assert_eq!(kinds(&world.read(consumer)), ["read_completed"]);
 }
@@ -126,7 +134,7 @@ fn builtin_packets_can_be_switched_off() {
         "builtin_data_sources { disable_clock_snapshotting: true disable_trace_config: true disable_system_info: true \
          disable_service_events: true }",
     );
-    assert_eq!(kinds(&world.read(consumer)), ["marker", "uuid", "stats"]);
+    assert_eq!(kinds(&world.read(consumer)), ["marker", "uuid", "provenance", "stats"]);
 }
 
 #[test]

@@ -177,6 +177,7 @@ fn is_bookkeeping(number: u32) -> bool {
             | trace_packet::TRACE_PACKET_DEFAULTS
             | trace_packet::INTERNED_DATA
             | trace_packet::TRACE_PROVENANCE
+            | trace_packet::PROTOVMS
             | trace_packet::TRIGGER
     )
 }

@@ -151,6 +151,8 @@ struct Writer {
     unread: BTreeSet<Tag>,
     /// Packets were overwritten since the last one that was read.
     has_loss: bool,
+    /// A packet told of a loss since the last fragment with a tag.
+    is_announced: bool,
 }
 
 /// What a chunk said when it was copied last.
@@ -335,16 +337,16 @@ impl World {
         assert!(self.seen.contains(&(packet.producer, packet.writer)));
         assert_eq!(packet.loss & !(2 * loss::WRITER_ABORT - 1), 0, "only the buffer's own reasons");
         assert!(packet.slices.iter().all(|slice| !slice.is_empty()));
-        let Some(Writer { unread, .. }) = self.writer_of(packet) else { return };
-        let mut is_announced = packet.loss != 0;
+        let Some(Writer { unread, is_announced, .. }) = self.writer_of(packet) else { return };
+        *is_announced |= packet.loss != 0;
         for slice in &packet.slices {
             let Some(tag) = tag_of(slice) else { continue };
             let rest = unread.split_off(&tag);
             assert!(rest.contains(&tag), "fragments come in order, and once");
-            assert!(unread.is_empty() || is_announced, "{tag:?}: {unread:?} are lost without notice");
+            assert!(unread.is_empty() || *is_announced, "{tag:?}: {unread:?} are lost without notice");
             *unread = rest;
             unread.remove(&tag);
-            is_announced = false;
+            *is_announced = false;
         }
     }
 

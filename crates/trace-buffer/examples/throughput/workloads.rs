@@ -1,12 +1,14 @@
-//! Prints how fast the buffer is: `NAME BYTES_PER_SECOND` for each of three workloads.
+//! What buffers are measured with; the bench `trace_buffer` and upstream's half of it (`tests/upstream-buffer`) use it, too.
 //!
 //! - `write_single`: one writer into a ring of 64 MiB that has long been full.
 //! - `write_1000`: the same with 1000 writers in turn.
 //! - `read`: every packet of a ring of 128 MiB, once.
+//! - `memcpy`: what `write_single` copies, and nothing else: the bytes of each chunk, 4096 further on than those of the last.
 //!
 //! Chunks count as 4096 bytes when written; what counts when reading are the packets' bytes. Each figure is the
-//! best of several runs. With an argument, only the workload of that name runs.
+//! best of several runs.
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, ProducerId, TraceBuffer};
@@ -18,23 +20,47 @@ const MIB: usize = 1024 * 1024;
 const MIN_RUNS: usize = 5;
 const TIME_PER_WORKLOAD: Duration = Duration::from_millis(1500);
 
-fn main() {
-    let wanted = std::env::args().nth(1);
-    let templates = make_templates();
-    let workloads: [(&str, Workload); 3] = [
-        ("write_single", |templates| measure_writing(templates, 1)),
-        ("write_1000", |templates| measure_writing(templates, 1000)),
-        ("read", measure_reading),
-    ];
-    for (name, measure) in workloads {
-        if wanted.as_deref().is_none_or(|wanted| wanted == name) {
-            println!("{name} {:.0}", measure(&templates));
-        }
-    }
+/// The workloads that need a buffer.
+pub(crate) const OF_BUFFERS: [&str; 3] = ["write_single", "write_1000", "read"];
+
+/// A buffer that can be measured.
+pub(crate) trait Measured {
+    fn create(size_bytes: usize) -> Self;
+    fn copy(&mut self, chunk: &Chunk<'_>);
+    /// Reads every packet in a pass of its own and gives the sum of their sizes.
+    fn read_all(&mut self) -> usize;
 }
 
-/// Gives bytes per second.
-type Workload = fn(&[Template]) -> f64;
+/// Bytes per second of a workload. `None` if there is none of that name.
+pub(crate) fn measure<B: Measured>(workload: &str) -> Option<f64> {
+    let templates = make_templates();
+    Some(match workload {
+        "write_single" => measure_writing::<B>(&templates, 1),
+        "write_1000" => measure_writing::<B>(&templates, 1000),
+        "read" => measure_reading::<B>(&templates),
+        "memcpy" => measure_copying(&templates),
+        _ => return None,
+    })
+}
+
+impl Measured for TraceBuffer {
+    fn create(size_bytes: usize) -> Self {
+        Self::new(size_bytes, FillPolicy::Ring).expect("memory for the ring")
+    }
+
+    fn copy(&mut self, chunk: &Chunk<'_>) {
+        self.copy_chunk(chunk);
+    }
+
+    fn read_all(&mut self) -> usize {
+        self.begin_read();
+        let mut bytes = 0;
+        while let Some(packet) = self.read_next() {
+            bytes += packet.len();
+        }
+        bytes
+    }
+}
 
 struct Template {
     payload: Vec<u8>,
@@ -80,8 +106,8 @@ fn push_packet(template: &mut Template, size: usize) {
     template.num_fragments += 1;
 }
 
-fn copy(buffer: &mut TraceBuffer, template: &Template, writer: usize, chunk_id: u32) {
-    buffer.copy_chunk(&Chunk {
+fn copy(buffer: &mut impl Measured, template: &Template, writer: usize, chunk_id: u32) {
+    buffer.copy(&Chunk {
         producer: ProducerId(1 + (writer / 100) as u16),
         client: ClientIdentity::default(),
         writer: 1 + (writer % 100) as u16,
@@ -106,8 +132,8 @@ fn best(mut run: impl FnMut() -> (usize, Duration)) -> f64 {
     best
 }
 
-fn measure_writing(templates: &[Template], writers: usize) -> f64 {
-    let mut buffer = TraceBuffer::new(64 * MIB, FillPolicy::Ring).expect("64 MiB");
+fn measure_writing<B: Measured>(templates: &[Template], writers: usize) -> f64 {
+    let mut buffer = B::create(64 * MIB);
     let mut count = 0;
     best(|| {
         let start = Instant::now();
@@ -119,18 +145,29 @@ fn measure_writing(templates: &[Template], writers: usize) -> f64 {
     })
 }
 
-fn measure_reading(templates: &[Template]) -> f64 {
+fn measure_reading<B: Measured>(templates: &[Template]) -> f64 {
     best(|| {
-        let mut buffer = TraceBuffer::new(128 * MIB, FillPolicy::Ring).expect("128 MiB");
+        let mut buffer = B::create(128 * MIB);
         for index in 0..(128 * MIB - CHUNK_BYTES) / CHUNK_BYTES {
             copy(&mut buffer, &templates[index % TEMPLATES], 0, index as u32);
         }
         let start = Instant::now();
-        buffer.begin_read();
-        let mut bytes = 0;
-        while let Some(packet) = buffer.read_next() {
-            bytes += packet.len();
-        }
+        let bytes = buffer.read_all();
         (bytes, start.elapsed())
+    })
+}
+
+fn measure_copying(templates: &[Template]) -> f64 {
+    let mut ring = vec![0; 64 * MIB];
+    let mut count = 0;
+    best(|| {
+        let start = Instant::now();
+        for place in ring.chunks_exact_mut(CHUNK_BYTES) {
+            let payload = &templates[count % TEMPLATES].payload;
+            place[..payload.len()].copy_from_slice(payload);
+            count += 1;
+        }
+        black_box(&mut ring);
+        (64 * MIB, start.elapsed())
     })
 }

@@ -1,0 +1,151 @@
+//! Runs scripts on both sides and stops at the first difference, made as small as it gets.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use crate::generate::{protovm, trace_buffer};
+use crate::peer::{Answer, Peer};
+use crate::rng::Rng;
+use crate::shrink::{Operation, shrink, to_text};
+use crate::{Kind, replay};
+
+/// What was compared.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) scripts: u64,
+    pub(crate) operations: u64,
+    /// Scripts on which upstream aborted or did not end; nothing is compared then.
+    ///
+    /// One such case is known: upstream's ProtoVM reads through a null pointer when it encodes a state that a program has
+    /// set to a number alone (rw_proto.cc, `RwProto::Serialize`). For ours that is an empty state.
+    pub(crate) died: u64,
+}
+
+impl Report {
+    /// Has enough been compared to say something?
+    pub(crate) const fn is_sound(&self) -> bool {
+        self.died <= self.scripts / 50
+    }
+}
+
+/// A script on which the sides differ.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub(crate) seed: u64,
+    pub(crate) script: String,
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
+}
+
+/// Compares the scripts of `count` seeds from `first` on.
+///
+/// # Errors
+/// If upstream's process cannot be started.
+pub(crate) fn compare(kind: Kind, first: u64, count: u64) -> io::Result<Result<Report, Box<Difference>>> {
+    match kind {
+        Kind::TraceBuffer => Comparison::new(kind).scripts(first, count, trace_buffer::script),
+        Kind::Protovm => Comparison::new(kind).scripts(first, count, protovm::script),
+    }
+}
+
+/// The script of a seed.
+pub(crate) fn script_of(kind: Kind, seed: u64) -> String {
+    let mut rng = Rng::new(seed);
+    match kind {
+        Kind::TraceBuffer => to_text(&trace_buffer::script(&mut rng)),
+        Kind::Protovm => to_text(&protovm::script(&mut rng)),
+    }
+}
+
+/// How often the report says how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+struct Comparison {
+    kind: Kind,
+    peer: Peer,
+    report: Report,
+}
+
+/// What both sides answer to a script.
+enum Answers {
+    Same,
+    Different { ours: String, theirs: String },
+    Died(&'static str),
+}
+
+impl Comparison {
+    fn new(kind: Kind) -> Self {
+        Self { kind, peer: Peer::new(kind), report: Report::default() }
+    }
+
+    fn scripts<O: Operation>(
+        mut self,
+        first: u64,
+        count: u64,
+        generate: impl Fn(&mut Rng) -> Vec<O>,
+    ) -> io::Result<Result<Report, Box<Difference>>> {
+        let mut said = Instant::now();
+        for seed in first..first.saturating_add(count) {
+            let script = generate(&mut Rng::new(seed));
+            self.report.scripts += 1;
+            self.report.operations += script.len() as u64;
+            match self.run(&to_text(&script))? {
+                Answers::Same => {}
+                Answers::Died(how) => {
+                    self.report.died += 1;
+                    println!("{}: upstream {how} on seed {seed}", self.kind.name());
+                }
+                Answers::Different { .. } => return Ok(Err(Box::new(self.smallest(seed, script)?))),
+            }
+            if said.elapsed() > PROGRESS {
+                said = Instant::now();
+                println!("{}: {} of {count} scripts", self.kind.name(), self.report.scripts);
+            }
+        }
+        Ok(Ok(self.report))
+    }
+
+    fn run(&mut self, script: &str) -> io::Result<Answers> {
+        let theirs = match self.peer.run(script)? {
+            Answer::Printed(theirs) => theirs,
+            Answer::Died(how) => return Ok(Answers::Died(how)),
+        };
+        let ours = without_writers(&ours(self.kind, script));
+        Ok(if ours == theirs { Answers::Same } else { Answers::Different { ours, theirs } })
+    }
+
+    fn smallest<O: Operation>(&mut self, seed: u64, script: Vec<O>) -> io::Result<Difference> {
+        println!("{}: seed {seed} differs; looking for a smaller script", self.kind.name());
+        let script =
+            shrink(script, |script| matches!(self.run(&to_text(script)), Ok(Answers::Different { .. })));
+        let script = to_text(&script);
+        let (ours, theirs) = match self.run(&script)? {
+            Answers::Different { ours, theirs } => (ours, theirs),
+            Answers::Same | Answers::Died(_) => Default::default(),
+        };
+        Ok(Difference { seed, script, ours, theirs })
+    }
+}
+
+/// What ours prints; a panic is an answer, too.
+fn ours(kind: Kind, script: &str) -> String {
+    match catch_unwind(AssertUnwindSafe(|| replay::ours(kind, script))) {
+        Ok(Ok(printed)) => printed,
+        Ok(Err(error)) => format!("bad script: {error}\n"),
+        Err(_) => "panic\n".to_owned(),
+    }
+}
+
+/// Upstream's buffer does not say which writer a packet was of when it hands over what it overwrites: its answers have a 0
+/// there.
+fn without_writers(printed: &str) -> String {
+    let without_writer = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["gone", producer, _, packet] => format!("gone {producer} 0 {packet}\n"),
+            _ => format!("{line}\n"),
+        }
+    };
+    printed.lines().map(without_writer).collect()
+}

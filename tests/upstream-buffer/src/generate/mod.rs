@@ -1,0 +1,30 @@
+//! Random scripts. The same seed gives the same script.
+
+pub(crate) mod protovm;
+mod screen;
+pub(crate) mod trace_buffer;
+mod wire;
+
+use crate::rng::Rng;
+
+/// Something that happens once in so many times, or never.
+#[derive(Debug, Clone, Copy)]
+struct Odds(usize);
+
+impl Odds {
+    /// Each script has habits of its own: what is rare or never in one is common in another.
+    fn any(rng: &mut Rng) -> Self {
+        Self(rng.pick(&[0, 0, 2, 5, 20]))
+    }
+
+    fn come_up(self, rng: &mut Rng) -> bool {
+        self.0 != 0 && rng.one_in(self.0)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "-".to_owned();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

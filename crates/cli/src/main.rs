@@ -11,7 +11,6 @@ mod daemons;
 mod perfetto;
 mod record;
 mod report;
-mod suggest;
 mod tracebox;
 mod triggers;
 mod units;

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use ferretto_probes::{Availability, Limitation};
-use ferretto_protos::{DataSourceDescriptor, TracingServiceState};
+use ferretto_protos::{DataSourceDescriptor, TracingServiceState, text};
 use prost::Message;
 
 use super::plan::Plan;
 use super::summary::LeftOut;
 use crate::report::UserError;
-use crate::suggest;
 
 /// Data sources that programs offer when they start, or that other producers of upstream's world offer. Not an error
 /// when nobody does, because somebody may later (upstream: the producers' own files).
@@ -64,7 +63,7 @@ pub(crate) fn check(
 
 fn unknown_source(name: &str, offered: &BTreeSet<String>) -> UserError {
     let all: BTreeSet<&str> = offered.iter().map(String::as_str).chain(KNOWN_ELSEWHERE).collect();
-    let near = suggest::nearest(name, all.iter().copied());
+    let near = text::nearest(name, all.iter().copied());
     let mut error = UserError::new(format!("the config asks for an unknown data source \"{name}\""));
     if !near.is_empty() {
         error = error.help(format!("did you mean {}?", near.join(" or ")));

@@ -377,7 +377,7 @@ fn unknown_enum_value(word: &str, place: Place, descriptor: &EnumDescriptor) -> 
 const MAX_LISTED: usize = 8;
 
 fn hint(word: &str, names: &[String]) -> String {
-    if let Some(near) = nearest(word, names.iter().map(String::as_str)) {
+    if let Some(near) = nearest(word, names.iter().map(String::as_str)).first() {
         return format!("; did you mean `{near}`?");
     }
     if names.is_empty() || names.len() > MAX_LISTED {

@@ -77,7 +77,7 @@ pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// The message, and the line with a caret under the place.
-fn picture(name: &Path, text: &str, error: &TextError) -> String {
+pub(crate) fn picture(name: &Path, text: &str, error: &TextError) -> String {
     let (line, column) = (error.line, error.column);
     let place = format!("{}:{line}:{column}: {}", name.display(), error.message);
     let Some(source) = line.checked_sub(1).and_then(|index| text.lines().nth(index)) else {

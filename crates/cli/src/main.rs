@@ -9,6 +9,7 @@ mod config_bytes;
 mod config_file;
 mod daemons;
 mod perfetto;
+mod protovm;
 mod record;
 mod report;
 mod tracebox;
@@ -68,6 +69,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    Protovm(protovm::ProtovmArgs),
 }
 
 fn main() -> ExitCode {
@@ -91,6 +93,7 @@ fn run(command: Command) -> ExitCode {
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Perfetto { args } => return tracebox::Applet::Perfetto.run(&args),
+        Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };
     result.unwrap_or_else(|error| {

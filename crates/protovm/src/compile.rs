@@ -20,13 +20,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::fmt;
+
 use ferretto_protos::compile_command::{AbortLevel, Command};
 use ferretto_protos::vm_instruction::{AbortLevel as InstructionAbortLevel, Operation};
 use ferretto_protos::vm_op_select::{PathComponent, path_component::Field as Step};
 use ferretto_protos::{
     CompileCommand, CompileCommandDel, CompileCommandEnterScope, CompileCommandMerge, CompileCommandSet,
     CompileConfig, VmCursorEnum, VmInstruction, VmOpDel, VmOpMerge, VmOpRegLoad, VmOpSelect, VmOpSet,
-    VmProgram,
+    VmProgram, text::nearest,
 };
 use prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
@@ -42,8 +44,13 @@ pub enum CompileError {
     #[error("the description has no root_message; mostly it is \"perfetto.protos.TracePacket\"")]
     NoRootMessage,
     /// There is no such message.
-    #[error("the root_message {0:?} is not in the descriptors")]
-    UnknownMessage(String),
+    #[error("the root_message {name:?} is not in the descriptors{}", DidYouMean(.near))]
+    UnknownMessage {
+        /// The name looked for.
+        name: String,
+        /// Messages with similar names.
+        near: Vec<String>,
+    },
     /// A command without an operation, or with one that this version does not know.
     #[error("a command is none of set, del, merge and enter_scope")]
     UnknownCommand,
@@ -51,12 +58,14 @@ pub enum CompileError {
     #[error("{0} is no abort level")]
     UnknownAbortLevel(i32),
     /// There is no such field.
-    #[error("{message} has no field {field:?}")]
+    #[error("{message} has no field {field:?}{}", DidYouMean(.near))]
     UnknownField {
         /// The full name of the message.
         message: String,
         /// The name looked for in it.
         field: String,
+        /// Fields of it with similar names.
+        near: Vec<String>,
     },
     /// A path goes on in a field that is no message.
     #[error("{field:?} is looked for in a {kind}; only messages have fields")]
@@ -87,6 +96,30 @@ pub enum CompileError {
     TooLarge,
 }
 
+impl CompileError {
+    /// The name in the description that is the mistake, if it is one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::UnknownMessage { name, .. } => Some(name),
+            Self::UnknownField { field, .. } | Self::NotAMessage { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+}
+
+/// Prints `; did you mean "x" or "y"?`, or nothing.
+struct DidYouMean<'a>(&'a [String]);
+
+impl fmt::Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, others)) = self.0.split_first() else { return Ok(()) };
+        write!(f, "; did you mean {first:?}")?;
+        others.iter().try_for_each(|other| write!(f, " or {other:?}"))?;
+        f.write_str("?")
+    }
+}
+
 /// Compiles a description.
 ///
 /// Fields are looked up by name in the messages of `descriptors`; extensions, too, by the last part of their
@@ -100,9 +133,11 @@ pub enum CompileError {
 /// If a name is not found, a command makes no sense, or the program would exceed a bound.
 pub fn compile(config: &CompileConfig, descriptors: &DescriptorPool) -> Result<VmProgram, CompileError> {
     let name = config.root_message.as_deref().ok_or(CompileError::NoRootMessage)?;
-    let root = descriptors
-        .get_message_by_name(name.strip_prefix('.').unwrap_or(name))
-        .ok_or_else(|| CompileError::UnknownMessage(name.to_owned()))?;
+    let root = descriptors.get_message_by_name(name.strip_prefix('.').unwrap_or(name)).ok_or_else(|| {
+        let known: Vec<_> = descriptors.all_messages().collect();
+        let near = nearest(name, known.iter().map(MessageDescriptor::full_name));
+        CompileError::UnknownMessage { name: name.to_owned(), near: owned(&near) }
+    })?;
     let scope = Scope { src: Place::Message(root.clone()), dst: Place::Message(root), depth: 0 };
     let mut compiler = Compiler { left: MAX_PROGRAM_SIZE };
     let instructions = compiler.commands(&scope, &config.commands)?;
@@ -456,8 +491,19 @@ fn look_up_one(place: &Place, name: &str) -> Result<Found, CompileError> {
     let field = message.get_field_by_name(name).map(|field| found_field(&field));
     let extension = || message.extensions().find(|extension| extension.name() == name);
     field.or_else(|| extension().map(|extension| found_extension(&extension))).ok_or_else(|| {
-        CompileError::UnknownField { message: message.full_name().to_owned(), field: name.to_owned() }
+        let fields: Vec<_> = message.fields().map(|field| field.name().to_owned()).collect();
+        let extensions: Vec<_> = message.extensions().map(|extension| extension.name().to_owned()).collect();
+        let near = nearest(name, fields.iter().chain(&extensions).map(String::as_str));
+        CompileError::UnknownField {
+            message: message.full_name().to_owned(),
+            field: name.to_owned(),
+            near: owned(&near),
+        }
     })
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
 }
 
 /// Fields and extensions in the order of their numbers.

@@ -241,6 +241,7 @@ fn what_makes_no_sense_is_refused() {
     let unknown_field = |message: &str, field: &str| CompileError::UnknownField {
         message: message.to_owned(),
         field: field.to_owned(),
+        near: Vec::new(),
     };
     let cases = [
         ("", CompileError::UnknownCommand),
@@ -265,8 +266,20 @@ fn what_makes_no_sense_is_refused() {
     }
     let no_root = compile(&config("commands { set {} }"), &schema());
     assert_eq!(no_root, Err(CompileError::NoRootMessage));
-    let unknown_root = compile(&config("root_message: \"test.Nothing\""), &schema());
-    assert_eq!(unknown_root, Err(CompileError::UnknownMessage("test.Nothing".into())));
+}
+
+#[test]
+fn misspelt_names_are_told_with_the_nearest() {
+    let said = |description: &str| compile(&config(description), &schema()).unwrap_err().to_string();
+    assert_eq!(
+        said("root_message: \"test.Rot\""),
+        "the root_message \"test.Rot\" is not in the descriptors; did you mean \"test.Root\"?"
+    );
+    let set =
+        |name: &str| said(&format!("root_message: \"test.Root\" commands {{ set {{ src: \"{name}\" }} }}"));
+    assert_eq!(set("nodee"), "test.Root has no field \"nodee\"; did you mean \"node\" or \"nodes\"?");
+    assert_eq!(set("exstra"), "test.Root has no field \"exstra\"; did you mean \"extra\"?");
+    assert_eq!(set("other"), "test.Root has no field \"other\"");
 }
 
 #[test]

@@ -92,6 +92,20 @@ pub fn parse(full_name: &str, text: &str) -> Result<Vec<u8>, TextError> {
     Ok(message.encode_to_vec())
 }
 
+/// The places, as line and column from 1, of the quoted strings that say `wanted`. None if `text` has a mistake.
+///
+/// For mistakes that are found after parsing, which know a name and not where it stood.
+///
+/// ```
+/// let text = "name: \"a\" # \"a\"\nname: 'b' name: 'a'";
+/// assert_eq!(ferretto_protos::text::places_of(text, "a"), [(1, 7), (2, 17)]);
+/// ```
+pub fn places_of(text: &str, wanted: &str) -> Vec<(usize, usize)> {
+    let tokens = token::tokenize(text).unwrap_or_default();
+    let found = tokens.iter().filter(|token| token.kind == token::Kind::Text(wanted.as_bytes().to_vec()));
+    found.map(|token| (token.place.line, token.place.column)).collect()
+}
+
 fn message_descriptor(full_name: &str) -> prost_reflect::MessageDescriptor {
     POOL.get_message_by_name(full_name).unwrap_or_else(|| panic!("no message is called {full_name}"))
 }

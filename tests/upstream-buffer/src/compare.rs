@@ -1,4 +1,16 @@
 //! Runs scripts on both sides and stops at the first difference, made as small as it gets.
+//!
+//! What differs on purpose, or cannot be compared, is kept out, as narrowly as possible:
+//!
+//! | what | where it is kept out |
+//! |---|---|
+//! | calls in an order that upstream forbids: writing to a clone, reading before `begin` | `generate/trace_buffer.rs`, `repaired` |
+//! | a read after the end of a pass, which upstream does not expect | `replay.rs`, `TheirBuffer::pass_over` |
+//! | the writer of an overwritten packet, which upstream's buffer does not tell | [`without_writers`] |
+//! | ProtoVM programs with a string for a number, or with a field that v59.0 does not know | `generate/screen.rs` |
+//! | inputs on which upstream aborts or does not end | [`Report::died`] |
+//!
+//! Programs stay within the bounds that ours sets and upstream does not, for they are small.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

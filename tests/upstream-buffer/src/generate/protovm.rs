@@ -108,12 +108,22 @@ enum FieldKind {
     Message(usize),
 }
 
+impl FieldKind {
+    const fn is_number(self) -> bool {
+        matches!(self, Self::Varint | Self::Fixed32 | Self::Fixed64)
+    }
+}
+
 impl Schema {
     fn any(rng: &mut Rng) -> Self {
         let num_types = 1 + rng.below(3);
         let types = (0..num_types).map(|_| {
             let num_fields = 1 + rng.below(5);
-            (0..num_fields).map(|_| FieldType::any(rng, num_types)).collect()
+            let mut fields: Vec<FieldType> =
+                (0..num_fields).map(|_| FieldType::any(rng, num_types)).collect();
+            fields.sort_by_key(|field| field.id);
+            fields.dedup_by_key(|field| field.id);
+            fields
         });
         Self(types.collect())
     }
@@ -149,9 +159,12 @@ pub(crate) fn script(rng: &mut Rng) -> Vec<Operation> {
 }
 
 fn push_vm(rng: &mut Rng, schema: &Schema, script: &mut Vec<Operation>) {
-    let (damaged, fits) = (Odds::any(rng), Odds::any(rng));
-    let memory_limit = rng.pick(&[0, 1, 100, 200, 400, 1000, 3000, 1 << 16, 1 << 16, 1 << 20]);
-    let mut programmer = Programmer { rng, schema, misfit: fits, left: 40 };
+    let (damaged, misfit) = (Odds::any(rng), Odds::any(rng));
+    let ample = rng.one_in(2);
+    let memory_limit = if ample { 1 << 20 } else { rng.pick(&[0, 1, 100, 200, 400, 1000, 3000, 1 << 16]) };
+    let tame = rng.one_in(2);
+    let mut programmer =
+        Programmer { rng, schema, tame, misfit: if tame { Odds(0) } else { misfit }, left: 40 };
     let mut program = programmer.program();
     if damaged.come_up(rng) && rng.one_in(2) {
         damage(rng, &mut program);
@@ -232,6 +245,8 @@ fn value(rng: &mut Rng, schema: &Schema, kind: FieldKind, depth: usize) -> Value
 struct Programmer<'a> {
     rng: &'a mut Rng,
     schema: &'a Schema,
+    /// Writes what a compiler might: most such programs run to their end.
+    tame: bool,
     /// How often an instruction does not fit where it stands.
     misfit: Odds,
     /// Instructions that may still be written.
@@ -271,7 +286,8 @@ impl Programmer<'_> {
     fn instruction(&mut self, place: Place, depth: usize) -> Option<Vec<u8>> {
         self.left = self.left.checked_sub(1)?;
         let mut fields = match self.rng.below(12) {
-            _ if depth == MAX_NESTING => vec![bytes(3, self.two_flags())],
+            _ if depth >= MAX_NESTING => vec![bytes(3, self.two_flags())],
+            _ if self.tame => self.tame_operation(place, depth),
             0..4 => self.select(place, depth),
             4..6 => self.upsert(place, depth),
             6 => {
@@ -285,13 +301,47 @@ impl Programmer<'_> {
             _ => self.odd_operation(),
         };
         if self.rng.one_in(2) {
-            let level = self.rng.pick(&[1, 1, 1, 2, 3, 0, 9]);
+            let level = if self.tame { 1 } else { self.rng.pick(&[1, 1, 1, 2, 3, 0, 9]) };
             fields.push(number(6, level));
         }
         if self.rng.one_in(5) && depth < MAX_NESTING {
             fields.extend(self.instructions(7, place, depth + 1));
         }
         Some(encode(&fields))
+    }
+
+    fn tame_operation(&mut self, place: Place, depth: usize) -> Vec<Field> {
+        match self.rng.below(12) {
+            0..5 if place.src.is_some() && place.src == place.dst => self.descend(place, depth),
+            5..8 if place.src.is_some() => self.upsert(place, depth),
+            8 => self.select(place, depth),
+            9 => vec![bytes(4, Vec::new())],
+            10 if depth > 0 && self.rng.one_in(3) => vec![bytes(5, Vec::new())],
+            _ if place.src.is_some() => vec![bytes(3, self.two_flags())],
+            _ => vec![bytes(4, Vec::new())],
+        }
+    }
+
+    /// Moves both cursors into the same field, element by element if it is repeated.
+    fn descend(&mut self, place: Place, depth: usize) -> Vec<Field> {
+        let Some(message) = place.src else { return Vec::new() };
+        let field = self.schema.pick(self.rng, message);
+        let inner = match field.kind {
+            FieldKind::Message(inner) => Some(inner),
+            _ => None,
+        };
+        let mut from = vec![number(1, field.id.into())];
+        let mut to = vec![number(1, DST), bytes(2, encode(&from))];
+        if field.repeated {
+            from.push(number(5, 1));
+            if self.rng.one_in(2) {
+                to.push(bytes(2, encode(&[number(2, self.rng.pick(&[0, 0, 0, 1]))])));
+            }
+        }
+        to.push(number(3, 1));
+        let mut entered = vec![bytes(1, encode(&to))];
+        entered.extend(self.instructions(7, Place { src: inner, dst: inner }, depth + 2));
+        vec![bytes(1, encode(&[bytes(2, encode(&from))])), bytes(7, encode(&entered))]
     }
 
     /// What no compiler writes: no operation, two, or one with the wrong wire type.
@@ -320,7 +370,15 @@ impl Programmer<'_> {
     }
 
     fn cursor(&mut self) -> Option<Field> {
-        let cursor = self.rng.pick(&[0, SRC, SRC, DST, DST, DST, 3]);
+        let cursor = self.rng.pick(&[
+            SRC,
+            SRC,
+            DST,
+            DST,
+            DST,
+            if self.tame { SRC } else { 0 },
+            if self.tame { DST } else { 3 },
+        ]);
         (cursor != 0 || self.rng.one_in(3)).then(|| number(1, cursor))
     }
 
@@ -350,10 +408,11 @@ impl Programmer<'_> {
             Some(FieldKind::Message(inner)) => Some(inner),
             _ => None,
         };
-        let repeated = field.is_some_and(|field| field.repeated) ^ self.rng.one_in(12);
+        let repeated = field.is_some_and(|field| field.repeated) ^ (!self.tame && self.rng.one_in(12));
         let mut component = vec![number(1, id.into())];
         let mut fields = Vec::new();
-        match self.rng.below(if repeated { 4 } else { 1 }) {
+        let (ways, indexes) = if self.tame { (3, &NUMBERS[..3]) } else { (4, &NUMBERS[..]) };
+        match self.rng.below(if repeated { ways } else { 1 }) {
             0 => fields.push(bytes(2, encode(&component))),
             1 => {
                 component.push(number(5, self.rng.pick(&[1, 1, 1, 0])));
@@ -361,7 +420,7 @@ impl Programmer<'_> {
             }
             2 => {
                 fields.push(bytes(2, encode(&component)));
-                fields.push(bytes(2, encode(&[number(2, self.rng.pick(&NUMBERS))])));
+                fields.push(bytes(2, encode(&[number(2, self.rng.pick(indexes))])));
             }
             _ => {
                 fields.push(bytes(2, encode(&component)));
@@ -384,6 +443,12 @@ impl Programmer<'_> {
         encode(&fields)
     }
 
+    /// A field of the entry that can be a key, if there is one.
+    fn key_field(&mut self, entry: usize) -> FieldType {
+        let numbers = self.schema.0[entry].iter().find(|field| !field.repeated && field.kind.is_number());
+        numbers.filter(|_| self.tame).copied().unwrap_or_else(|| self.schema.pick(self.rng, entry))
+    }
+
     /// What programs are for: for each element of a field of the source, load its key, find or make the entry with the same
     /// key in the destination, and merge.
     fn upsert(&mut self, place: Place, depth: usize) -> Vec<Field> {
@@ -396,9 +461,9 @@ impl Programmer<'_> {
         }) else {
             return self.select(place, depth);
         };
-        let key = self.schema.pick(self.rng, entry);
+        let key = self.key_field(entry);
         let register = self.rng.pick(&[0, 1]);
-        let same_type = place.dst == Some(message) || self.rng.one_in(2);
+        let same_type = self.tame || place.dst == Some(message) || self.rng.one_in(2);
         let dst_id = if same_type { field.id } else { self.rng.pick(&FIELD_IDS) };
 
         let load = encode(&[

@@ -144,8 +144,8 @@ struct World {
 
 #[derive(Default)]
 struct Writer {
-    /// Its chunks so far, by their distance from its first.
-    chunks: BTreeMap<i32, Written>,
+    /// Its chunks so far by their distance from its first, and how many fragments of each the buffer took.
+    chunks: BTreeMap<i32, (Written, usize)>,
     next: i32,
     /// Fragments that the buffer took, and that neither came out again nor were passed by one that did.
     unread: BTreeSet<Tag>,
@@ -227,7 +227,7 @@ impl World {
 
     fn copy_again(&mut self, writer: u8, back: u8, more: &[u8], complete: bool) {
         let index = usize::from(writer) % FIRST_IDS.len();
-        let Some((&distance, old)) = self.writers[index].chunks.iter().rev().nth(usize::from(back % 8))
+        let Some((&distance, (old, _))) = self.writers[index].chunks.iter().rev().nth(usize::from(back % 8))
         else {
             return;
         };
@@ -255,15 +255,16 @@ impl World {
             ..chunk(index as u16, FIRST_IDS[index].wrapping_add(distance as u32), &bytes)
         });
         let writer = &mut self.writers[index];
+        let mut known = writer.chunks.get(&distance).map_or(0, |(_, known)| *known);
         if stored(self.buffer.stats()) > stored(&before) {
-            let known = writer.chunks.get(&distance).map_or(0, Written::valid);
             for (fragment, &code) in (0..).zip(&written.sizes).take(written.valid()).skip(known) {
                 if size(code) >= TAG_BYTES {
                     writer.unread.insert((distance, fragment));
                 }
             }
+            known = written.valid();
         }
-        writer.chunks.insert(distance, written);
+        writer.chunks.insert(distance, (written, known));
     }
 
     fn copy(&mut self, chunk: &Chunk<'_>) {

@@ -540,6 +540,27 @@ mod losses {
         );
     }
 
+    /// Upstream does not expect to be asked on, and tells the gap before the chunk that it stands at once more.
+    #[test]
+    fn gaps_are_told_once_when_a_reader_asks_on_after_the_end_of_a_pass() {
+        check(
+            "new 4096 ring
+             copy 1 1 0 0 0 1 -
+             copy 1 1 2 2 2 1 01610162
+             begin
+             read 2
+             read 1
+             copy 1 1 1 1 0 1 0163
+             begin
+             read 1",
+            "packet 1 1 3 61
+             end 1
+             end 0
+             packet 1 1 0 63
+             end 1",
+        );
+    }
+
     #[test]
     fn a_missing_middle_costs_the_packet_only() {
         check(

@@ -107,11 +107,11 @@ fn differential_of(kind: Kind, seed: u64, scripts: u64) -> Result<(), String> {
             report.died, report.scripts
         )),
         Ok(report) => {
-            let compare::Report { scripts, operations, died } = report;
+            let compare::Report { scripts, operations, cut, died } = report;
             let seconds = start.elapsed().as_secs_f64();
             println!(
-                "{name}: {scripts} scripts, {operations} operations, no difference ({seconds:.1} s; upstream \
-                 aborted or did not end on {died})"
+                "{name}: {scripts} scripts, {operations} operations, no difference ({seconds:.1} s; {cut} scripts cut, \
+                 upstream died on {died})"
             );
             Ok(())
         }

@@ -9,6 +9,11 @@ pub(crate) trait Operation: Clone + Display {
 
     /// Leaves out what may not stand where it stands.
     fn repaired(script: Vec<Self>) -> Vec<Self>;
+
+    /// May upstream die of it, for a reason that is known?
+    fn is_dangerous(&self) -> bool {
+        false
+    }
 }
 
 /// Tries no more than this many scripts: minutes at worst.

@@ -67,6 +67,12 @@ impl shrink::Operation for Operation {
         }
     }
 
+    /// Upstream reads through a null pointer when it encodes a state that a program has set to a number alone (rw_proto.cc,
+    /// `RwProto::Serialize`). For ours that is an empty state.
+    fn is_dangerous(&self) -> bool {
+        matches!(self, Self::State | Self::Clone)
+    }
+
     /// A VM comes first, and its program is one that both run alike (see [`screen`]).
     fn repaired(script: Vec<Self>) -> Vec<Self> {
         let mut is_there = false;

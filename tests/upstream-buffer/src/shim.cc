@@ -67,7 +67,7 @@ void TraceBufferProtoVms::MaybeProcessOverwrittenPacket(const TracePacket& packe
   packet.GetRawBytes(&overwritten.back().bytes);
 }
 
-// The scripts say anew what they want when they clone, and a clone overwrites nothing.
+// A clone overwrites nothing.
 void TraceBufferProtoVms::CloneReadOnlyFrom(const TraceBufferProtoVms&) {}
 
 bool TraceBufferProtoVms::HasProducer(ProducerID producer) const {

@@ -21,7 +21,7 @@ const VM_PROGRAM: &str = "perfetto.protos.VmProgram";
 /// All of Perfetto's own descriptors are less than 2 MiB; this bounds our memory.
 const MAX_DESCRIPTORS_BYTES: u64 = 64 << 20;
 
-/// Programs that fold overwritten packets into a state.
+/// Compiles the programs that fold overwritten packets into a state.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ProtovmArgs {
     #[command(subcommand)]
@@ -71,16 +71,13 @@ pub(crate) fn main(args: &ProtovmArgs) -> Result<()> {
     let own = args.descriptor_set.as_deref().map(read_descriptors).transpose()?;
     let descriptors = own.as_ref().unwrap_or_else(|| text::descriptor_pool());
     let bytes = config_file::read(&args.description)?;
-    let program = compile_bytes(&args.description, &bytes, descriptors)
-        .map_err(|error| if own.is_some() { error } else { error.help(OWN_MESSAGES) })?;
+    let program = compile_bytes(&args.description, &bytes, descriptors)?;
     let encoded = if args.txt { as_readable(&program)? } else { program.encode_to_vec() };
     match &args.output {
         Some(path) if !to_stdout => write_whole(path, &encoded),
         _ => Ok(std::io::stdout().write_all(&encoded)?),
     }
 }
-
-const OWN_MESSAGES: &str = "for messages of your own, add --descriptor-set FILE";
 
 fn read_descriptors(path: &Path) -> Result<DescriptorPool> {
     let name = path.display();
@@ -100,17 +97,22 @@ fn read_descriptors(path: &Path) -> Result<DescriptorPool> {
     })
 }
 
-fn compile_bytes(
-    name: &Path,
-    bytes: &[u8],
-    descriptors: &DescriptorPool,
-) -> std::result::Result<VmProgram, UserError> {
+fn compile_bytes(name: &Path, bytes: &[u8], descriptors: &DescriptorPool) -> Result<VmProgram, UserError> {
     if let Some(text) = as_text(bytes) {
         return compile_text(text, descriptors).map_err(|mistake| mistake.told(name, text, descriptors));
     }
     let config = CompileConfig::decode(bytes)
         .map_err(|error| UserError::new(format!("{} is no CompileConfig: {error}", name.display())))?;
-    compile(&config, descriptors).map_err(|error| UserError::new(format!("{}: {error}", name.display())))
+    compile(&config, descriptors)
+        .map_err(|error| with_advice(&error, format!("{}: {error}", name.display()), descriptors))
+}
+
+fn with_advice(error: &CompileError, message: String, descriptors: &DescriptorPool) -> UserError {
+    let message = UserError::new(message);
+    if error.name().is_none() || !std::ptr::eq(descriptors, text::descriptor_pool()) {
+        return message;
+    }
+    message.help("for messages of your own, add --descriptor-set FILE")
 }
 
 /// What is wrong with a text.
@@ -119,7 +121,7 @@ enum Mistake {
     Meaning(CompileError),
 }
 
-fn compile_text(text: &str, descriptors: &DescriptorPool) -> std::result::Result<VmProgram, Mistake> {
+fn compile_text(text: &str, descriptors: &DescriptorPool) -> Result<VmProgram, Mistake> {
     let bytes = text::parse(COMPILE_CONFIG, text).map_err(Mistake::Text)?;
     // The parser made them of the same descriptors as the type.
     let config = CompileConfig::decode(bytes.as_slice()).unwrap_or_default();
@@ -132,12 +134,13 @@ impl Mistake {
             Self::Text(error) => return UserError::new(picture(file, text, error)),
             Self::Meaning(error) => error,
         };
-        UserError::new(match place_of(error, text, descriptors) {
+        let message = match place_of(error, text, descriptors) {
             Some((line, column)) => {
                 picture(file, text, &TextError { line, column, message: error.to_string() })
             }
             None => format!("{}: {error}", file.display()),
-        })
+        };
+        with_advice(error, message, descriptors)
     }
 }
 

@@ -18,6 +18,8 @@ const PRODUCER: ProducerId = ProducerId(1);
 const FLOCK: ProducerId = ProducerId(2);
 /// More than the sequences without chunks that a buffer remembers.
 const MAX_FLOCK: u16 = 1300;
+/// So often a script may compare all packets of two buffers: that is slow.
+const MAX_COMPARISONS: u32 = 8;
 /// Where each writer's chunk ids begin: two of them wrap round.
 const FIRST_IDS: [u32; 4] = [0, u32::MAX - 1, 1 << 31, u32::MAX - 30];
 
@@ -117,6 +119,7 @@ fuzz_target!(|script: Script| {
         flock: script.flock,
         looks: script.looks,
         tame: script.tame,
+        comparisons: 0,
         tidy: true,
     };
     for operation in &script.operations {
@@ -138,6 +141,7 @@ struct World {
     flock: u16,
     looks: bool,
     tame: bool,
+    comparisons: u32,
     /// The packets can be foretold.
     tidy: bool,
 }
@@ -200,9 +204,10 @@ impl World {
             Operation::ReadBoth => self.read_both(),
             Operation::Clone => self.buffer = self.clone(),
             Operation::Compact => {
-                let before = read_all(&mut self.clone());
+                let before = self.readable();
                 self.buffer.compact();
-                assert_eq!(before, read_all(&mut self.clone()), "compaction moves chunks, no more");
+                let after = before.is_some().then(|| read_all(&mut self.clone()));
+                assert_eq!(before, after, "compaction moves chunks, no more");
             }
         }
     }
@@ -309,11 +314,17 @@ impl World {
         self.buffer.clone_read_only().expect("a small buffer")
     }
 
+    /// What a clone gives, unless that was asked too often.
+    fn readable(&mut self) -> Option<Vec<Got>> {
+        self.comparisons += 1;
+        (self.comparisons <= MAX_COMPARISONS).then(|| read_all(&mut self.clone()))
+    }
+
     fn read_both(&mut self) {
         assert!(self.buffer.writer_stats().count() <= self.seen.len());
-        let of_clone = read_all(&mut self.clone());
+        let of_clone = self.readable();
         let packets = read_all(&mut self.buffer);
-        assert_eq!(of_clone, packets);
+        assert!(of_clone.is_none_or(|of_clone| of_clone == packets));
         packets.iter().for_each(|packet| self.take_read(packet));
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT};
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch};
 use ferretto_protos::{self as protos, CommitDataRequest, clone_session_request::Selector};
 use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Token};
@@ -81,8 +82,8 @@ fn act() -> impl Strategy<Value = Act> {
         .prop_map(|(chunks_to_move, chunks_to_patch, flush_request_id)| {
             Act::Commit(CommitDataRequest { chunks_to_move, chunks_to_patch, flush_request_id })
         });
-    let producer_methods = proptest::sample::select(ferretto_methods::PRODUCER);
-    let consumer_methods = proptest::sample::select(ferretto_methods::CONSUMER);
+    let producer_methods = proptest::sample::select(PRODUCER_PORT.methods);
+    let consumer_methods = proptest::sample::select(CONSUMER_PORT.methods);
     prop_oneof![
         4 => (0..MEMORY_BYTES - 64, bytes(64)).prop_map(|(offset, bytes)| Act::Scribble { offset, bytes }),
         4 => (0..16usize, prop_oneof![any::<u32>(), (1..6u32, any::<u32>()).prop_map(|(layout, states)| layout << 28 | states >> 4)])
@@ -95,40 +96,6 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..20_000u64).prop_map(Act::Wait),
         1 => Just(Act::Reconnect),
     ]
-}
-
-mod ferretto_methods {
-    pub(super) const PRODUCER: &[&str] = &[
-        "InitializeConnection",
-        "RegisterDataSource",
-        "UnregisterDataSource",
-        "CommitData",
-        "GetAsyncCommand",
-        "RegisterTraceWriter",
-        "UnregisterTraceWriter",
-        "NotifyDataSourceStarted",
-        "NotifyDataSourceStopped",
-        "ActivateTriggers",
-        "Sync",
-        "UpdateDataSource",
-    ];
-    pub(super) const CONSUMER: &[&str] = &[
-        "EnableTracing",
-        "DisableTracing",
-        "ReadBuffers",
-        "FreeBuffers",
-        "Flush",
-        "StartTracing",
-        "ChangeTraceConfig",
-        "Detach",
-        "Attach",
-        "GetTraceStats",
-        "ObserveEvents",
-        "QueryServiceState",
-        "QueryCapabilities",
-        "SaveTraceForBugreport",
-        "CloneSession",
-    ];
 }
 
 const CONFIGS: &[&str] = &[

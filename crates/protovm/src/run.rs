@@ -251,8 +251,8 @@ impl<'p> Runner<'_> {
     }
 
     fn must_exist(&mut self, select: &Select, field: u32, cursors: &Cursors<'p>) -> Step {
-        let exists = cursors.dst.has_field(self.tree, field)?;
-        if exists || select.create { Ok(()) } else { Err(Stop::Failed) }
+        // Entering creates it then, and finds everything else that can be wrong.
+        if select.create || cursors.dst.has_field(self.tree, field)? { Ok(()) } else { Err(Stop::Failed) }
     }
 
     /// The value of the `index`th field with this number.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `idle_memory` | resident memory of an idle service |
 //! | `probes_cpu` | processor time of the data sources on one config under one load |
+//! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |
 //! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
 //! | `trace_buffer` | speed of the trace buffer, beside bare copies and upstream's buffer; needs neither root nor the peers above |
 

@@ -14,14 +14,13 @@
 //! Programs stay within the bounds that ours sets and upstream does not, for they are small.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use crate::Kind;
 use crate::generate::{protovm, trace_buffer};
-use crate::peer::{Answer, Peer};
+use crate::peer::{Answer, Peer, Side};
 use crate::rng::Rng;
 use crate::shrink::{Operation, shrink, to_text};
-use crate::{Kind, replay};
 
 /// What was compared.
 #[derive(Debug, Default)]
@@ -53,7 +52,7 @@ pub(crate) struct Difference {
 /// Compares the scripts of `count` seeds from `first` on.
 ///
 /// # Errors
-/// If upstream's process cannot be started.
+/// If the processes of the two sides cannot be started.
 pub(crate) fn compare(kind: Kind, first: u64, count: u64) -> io::Result<Result<Report, Box<Difference>>> {
     match kind {
         Kind::TraceBuffer => Comparison::new(kind).scripts(first, count, trace_buffer::script),
@@ -75,7 +74,8 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 struct Comparison {
     kind: Kind,
-    peer: Peer,
+    ours: Peer,
+    theirs: Peer,
     report: Report,
 }
 
@@ -88,7 +88,8 @@ enum Answers {
 
 impl Comparison {
     fn new(kind: Kind) -> Self {
-        Self { kind, peer: Peer::new(kind), report: Report::default() }
+        let [ours, theirs] = [Side::Ours, Side::Theirs].map(|side| Peer::new(side, kind));
+        Self { kind, ours, theirs, report: Report::default() }
     }
 
     fn scripts<O: Operation>(
@@ -125,12 +126,17 @@ impl Comparison {
     }
 
     fn run(&mut self, script: &str) -> io::Result<Answers> {
-        let theirs = match self.peer.run(script)? {
-            Answer::Printed(theirs) => theirs,
-            Answer::Died(how) => return Ok(Answers::Died(how)),
-        };
-        let ours = without_writers(&ours(self.kind, script));
-        Ok(if ours == theirs { Answers::Same } else { Answers::Different { ours, theirs } })
+        let (ours, theirs) = (self.ours.run(script)?, self.theirs.run(script)?);
+        Ok(match (ours, theirs) {
+            (Answer::Died(how), theirs) => {
+                Answers::Different { ours: format!("{how}\n"), theirs: format!("{theirs:?}\n") }
+            }
+            (Answer::Printed(_), Answer::Died(how)) => Answers::Died(how),
+            (Answer::Printed(ours), Answer::Printed(theirs)) => {
+                let ours = without_writers(&ours);
+                if ours == theirs { Answers::Same } else { Answers::Different { ours, theirs } }
+            }
+        })
     }
 
     fn smallest<O: Operation>(&mut self, seed: u64, script: Vec<O>) -> io::Result<Difference> {
@@ -143,15 +149,6 @@ impl Comparison {
             Answers::Same | Answers::Died(_) => Default::default(),
         };
         Ok(Difference { seed, script, ours, theirs })
-    }
-}
-
-/// What ours prints; a panic is an answer, too.
-fn ours(kind: Kind, script: &str) -> String {
-    match catch_unwind(AssertUnwindSafe(|| replay::ours(kind, script))) {
-        Ok(Ok(printed)) => printed,
-        Ok(Err(error)) => format!("bad script: {error}\n"),
-        Err(_) => "panic\n".to_owned(),
     }
 }
 

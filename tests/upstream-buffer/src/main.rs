@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `shim.cc`, `cpp` | upstream's objects as Rust types |
 //! | `replay` | runs scripts on either side |
-//! | `peer` | runs upstream's side in a process of its own |
+//! | `peer` | runs each side in a process of its own |
 //! | `generate` | makes random scripts |
 //! | `compare`, `shrink` | finds differences, and makes them small |
 //! | `throughput` | the workloads of the bench |
@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use cpp::Version;
+use peer::Side;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
         ["replay", kind] => replay(kind),
         ["throughput", "--v1", ref workload @ ..] => throughput(Version::V1, workload),
         ["throughput", ref workload @ ..] => throughput(Version::V2, workload),
-        ["serve", kind] => serve(kind),
+        ["serve", side, kind] => serve(side, kind),
         _ => Err(USAGE.to_owned()),
     };
     match done {
@@ -99,9 +100,7 @@ fn differential(options: &[&str]) -> Result<(), String> {
 fn differential_of(kind: Kind, seed: u64, scripts: u64) -> Result<(), String> {
     let start = Instant::now();
     let name = kind.name();
-    match compare::compare(kind, seed, scripts)
-        .map_err(|error| format!("cannot run upstream's side: {error}"))?
-    {
+    match compare::compare(kind, seed, scripts).map_err(|error| format!("cannot run the sides: {error}"))? {
         Ok(report) if !report.is_sound() => Err(format!(
             "{name}: upstream aborted or did not end on {} of {} scripts: too many to have compared anything",
             report.died, report.scripts
@@ -148,7 +147,7 @@ fn throughput(version: Version, workload: &[&str]) -> Result<(), String> {
 }
 
 /// For `peer`.
-fn serve(kind: &str) -> Result<(), String> {
-    let kind = Kind::named(kind).ok_or(USAGE)?;
-    peer::serve(kind).map_err(|error| error.to_string())
+fn serve(side: &str, kind: &str) -> Result<(), String> {
+    let (side, kind) = (Side::named(side).ok_or(USAGE)?, Kind::named(kind).ok_or(USAGE)?);
+    peer::serve(side, kind).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Upstream's side in a process of its own, for it may abort or never end.
+//! Each side in a process of its own, for it may abort or never end: upstream's does, on some scripts.
 //!
 //! The process is this program again. Scripts go in and answers come out, each with its length before it.
 
@@ -12,17 +12,38 @@ use crate::{Kind, replay};
 /// Scripts take milliseconds. Upstream has no bound on what a ProtoVM program may do.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Whose buffers and VMs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Ours,
+    Theirs,
+}
+
+impl Side {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Theirs => "theirs",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Ours, Self::Theirs].into_iter().find(|side| side.name() == name)
+    }
+}
+
 /// What became of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Printed(String),
-    /// The process ended (upstream checks itself and aborts), or had to be ended.
+    /// The process ended (ours panicked; upstream checks itself and aborts), or had to be ended.
     Died(&'static str),
 }
 
 /// The process, started when it is needed.
 #[derive(Debug)]
 pub(crate) struct Peer {
+    side: Side,
     kind: Kind,
     process: Option<Process>,
 }
@@ -34,18 +55,18 @@ struct Process {
 }
 
 impl Peer {
-    pub(crate) const fn new(kind: Kind) -> Self {
-        Self { kind, process: None }
+    pub(crate) const fn new(side: Side, kind: Kind) -> Self {
+        Self { side, kind, process: None }
     }
 
-    /// What upstream prints for the script.
+    /// What it prints for the script.
     ///
     /// # Errors
     /// If the process cannot be started.
     pub(crate) fn run(&mut self, script: &str) -> io::Result<Answer> {
         let mut process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(self.kind)?,
+            None => Process::start(self.side, self.kind)?,
         };
         let answer = process.run(script);
         if let Answer::Printed(_) = answer {
@@ -56,12 +77,12 @@ impl Peer {
 }
 
 impl Process {
-    fn start(kind: Kind) -> io::Result<Self> {
+    fn start(side: Side, kind: Kind) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", kind.name()])
+            .args(["serve", side.name(), kind.name()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(if side == Side::Ours { Stdio::inherit() } else { Stdio::null() })
             .spawn()?;
         let (sender, answers) = channel();
         let mut stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -97,10 +118,14 @@ impl Drop for Process {
 ///
 /// # Errors
 /// If its input or output break.
-pub(crate) fn serve(kind: Kind) -> io::Result<()> {
+pub(crate) fn serve(side: Side, kind: Kind) -> io::Result<()> {
+    let replay = match side {
+        Side::Ours => replay::ours,
+        Side::Theirs => replay::theirs,
+    };
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     while let Some(script) = receive(&mut input)? {
-        let answer = replay::theirs(kind, &script).unwrap_or_else(|error| format!("bad script: {error}\n"));
+        let answer = replay(kind, &script).unwrap_or_else(|error| format!("bad script: {error}\n"));
         send(&mut output, &answer)?;
     }
     Ok(())

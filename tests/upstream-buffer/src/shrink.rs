@@ -1,6 +1,7 @@
 //! Makes a script that shows a difference as small as it gets.
 
 use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 /// An operation of a script.
 pub(crate) trait Operation: Clone + Display {
@@ -16,8 +17,11 @@ pub(crate) trait Operation: Clone + Display {
     }
 }
 
-/// Tries no more than this many scripts: minutes at worst.
+/// Tries no more than this many scripts.
 const MAX_TRIES: usize = 20_000;
+
+/// Nor longer than this: a script that does not end takes long to fail.
+const MAX_TIME: Duration = Duration::from_secs(300);
 
 /// The script as text, an operation a line.
 pub(crate) fn to_text(script: &[impl Operation]) -> String {
@@ -25,9 +29,9 @@ pub(crate) fn to_text(script: &[impl Operation]) -> String {
 }
 
 /// Gives a script for which `fails` still holds, and no longer if any one operation is left out or made simpler (or
-/// after [`MAX_TRIES`]).
+/// after [`MAX_TRIES`] or [`MAX_TIME`]).
 pub(crate) fn shrink<O: Operation>(script: Vec<O>, fails: impl FnMut(&[O]) -> bool) -> Vec<O> {
-    let mut shrinker = Shrinker { script, fails, tries: 0 };
+    let mut shrinker = Shrinker { script, fails, tries: 0, started: Instant::now() };
     while shrinker.leave_out() | shrinker.simplify() {}
     shrinker.script
 }
@@ -36,13 +40,15 @@ struct Shrinker<O, F> {
     script: Vec<O>,
     fails: F,
     tries: usize,
+    started: Instant,
 }
 
 impl<O: Operation, F: FnMut(&[O]) -> bool> Shrinker<O, F> {
     fn keep_if_it_fails(&mut self, candidate: Vec<O>) -> bool {
         self.tries += 1;
         let candidate = O::repaired(candidate);
-        let fails = self.tries <= MAX_TRIES && (self.fails)(&candidate);
+        let may_try = self.tries <= MAX_TRIES && self.started.elapsed() < MAX_TIME;
+        let fails = may_try && (self.fails)(&candidate);
         if fails {
             self.script = candidate;
         }

@@ -69,8 +69,6 @@ pub struct TraceBuffer {
     pub(crate) sequences: Sequences,
     pub(crate) stats: Stats,
     pub(crate) histograms: WriterHistograms,
-    /// Number of the current or last read pass; 0 before the first.
-    pub(crate) read_generation: u64,
     pub(crate) read_pass: Option<ReadPass>,
     /// The packet that was found last; kept to reuse its memory.
     pub(crate) packet_parts: Vec<Part>,
@@ -105,7 +103,6 @@ impl TraceBuffer {
             sequences: Sequences::default(),
             stats,
             histograms: WriterHistograms::default(),
-            read_generation: 0,
             read_pass: None,
             packet_parts: Vec::new(),
             resident: 0,

@@ -17,11 +17,11 @@ impl TraceBuffer {
             return;
         }
         let mut chunks: Vec<_> = self.sequences.chunks_mut().collect();
-        chunks.sort_unstable_by_key(|chunk| chunk.at);
+        chunks.sort_unstable();
 
         let write_at = self.write_at;
-        let on_both_sides = chunks.first().is_some_and(|first| first.offset() < write_at)
-            && chunks.last().is_some_and(|last| last.offset() >= write_at);
+        let on_both_sides = chunks.first().is_some_and(|first| (**first as usize) < write_at)
+            && chunks.last().is_some_and(|last| **last as usize >= write_at);
         if on_both_sides {
             self.stats.compactions_skipped += 1;
             return;
@@ -29,9 +29,9 @@ impl TraceBuffer {
 
         let mut end = 0;
         for chunk in chunks {
-            let outer_size = self.ring.header(chunk.offset()).outer_size();
-            self.ring.move_chunk(chunk.offset(), end);
-            chunk.at = end as u32; // the ring is smaller than 4 GiB
+            let outer_size = self.ring.header(*chunk as usize).outer_size();
+            self.ring.move_chunk(*chunk as usize, end);
+            *chunk = end as u32; // the ring is smaller than 4 GiB
             end += outer_size;
         }
         self.truncate_ring(end);

@@ -14,6 +14,7 @@ use crate::loss::{
     CHUNK_CORRUPTED, ORPHAN_CONTINUATION, OVERWRITE, READ_GAP, REASSEMBLY_BROKEN_CHAIN, REASSEMBLY_GAP,
 };
 use crate::ring::{HEADER_BYTES, Header, INCOMPLETE};
+use crate::sequence::Consumed;
 
 /// What the chunks are drained for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,6 @@ pub(crate) struct Drain {
     /// The chunk the walk is at, and its header as it is in the ring.
     at: usize,
     header: Header,
-    id: u32,
     /// Two chunks of this walk did not have consecutive ids. From then on no packet is put together any more
     /// in this walk, as upstream has it (trace_buffer_v2.cc, `sequence_gap_detected_`).
     gap_seen: bool,
@@ -91,20 +91,17 @@ impl TraceBuffer {
     /// Starts a walk that ends with the chunk at `target`, which belongs to the sequence in `slot`.
     pub(crate) fn start_drain(&mut self, slot: u32, target: usize, purpose: Purpose) -> Option<Drain> {
         let sequence = self.sequences.get_mut(slot);
-        let first = sequence.first()?;
-        if sequence.has_gap_before(first) {
+        let at = sequence.first()?;
+        let header = self.ring.header(at);
+        if sequence.has_gap_before(header.id) {
             sequence.add_loss(READ_GAP);
         }
-        let header = self.ring.header(first.offset());
-        if purpose == Purpose::Read && !self.is_stalled(slot) {
-            self.ring.warm_up(first.offset(), &header);
-        }
-        Some(Drain { purpose, slot, target, at: first.offset(), header, id: first.id, gap_seen: false })
+        Some(Drain { purpose, slot, target, at, header, gap_seen: false })
     }
 
     /// Is there nothing more to read from the sequence in this read pass?
     fn is_stalled(&self, slot: u32) -> bool {
-        self.sequences.get(slot).stalled_in == self.read_generation
+        self.sequences.get(slot).is_stalled()
     }
 
     /// Consumes up to the next packet that is not empty; its parts are then in `packet_parts`. False when the
@@ -155,7 +152,7 @@ impl TraceBuffer {
             Kind::Begin => match self.reassemble(drain, fragment) {
                 Reassembled::Whole => return ControlFlow::Break(true),
                 Reassembled::NotYet if drain.purpose == Purpose::Read => {
-                    self.sequences.get_mut(drain.slot).stalled_in = self.read_generation;
+                    self.sequences.set_stalled(drain.slot);
                     return ControlFlow::Break(false);
                 }
                 Reassembled::NotYet => OVERWRITE,
@@ -169,23 +166,19 @@ impl TraceBuffer {
     /// Done with the fragments of the chunk: erases it and goes on to the next. False when the walk is over.
     fn leave_chunk(&mut self, drain: &mut Drain) -> bool {
         if drain.header.has(INCOMPLETE) && drain.purpose == Purpose::Read {
-            self.sequences.get_mut(drain.slot).stalled_in = self.read_generation;
+            self.sequences.set_stalled(drain.slot);
             return false;
         }
-        self.erase_first(drain.slot);
+        self.erase_first(drain.slot, drain.at, &drain.header);
         if drain.at == drain.target {
             return false;
         }
         let Some(next) = self.sequences.get(drain.slot).first() else {
             return false;
         };
-        drain.gap_seen |= next.id != drain.id.wrapping_add(1);
-        drain.id = next.id;
-        drain.at = next.offset();
-        drain.header = self.ring.header(drain.at);
-        if drain.purpose == Purpose::Read {
-            self.ring.warm_up(drain.at, &drain.header);
-        }
+        let header = self.ring.header(next);
+        drain.gap_seen |= header.id != drain.header.id.wrapping_add(1);
+        (drain.at, drain.header) = (next, header);
         true
     }
 
@@ -219,23 +212,23 @@ impl TraceBuffer {
             return Reassembled::NotYet;
         }
         let sequence = self.sequences.get(drain.slot);
-        let mut id = drain.id;
+        let mut id = drain.header.id;
         for index in 1..sequence.len() {
             let Some(next) = sequence.get(index) else { break };
-            let header = self.ring.header(next.offset());
+            let header = self.ring.header(next);
             if header.has(NEEDS_PATCHING) {
                 return Reassembled::NotYet;
             }
-            if drain.gap_seen || next.id != id.wrapping_add(1) {
+            if drain.gap_seen || header.id != id.wrapping_add(1) {
                 return Reassembled::Lost(REASSEMBLY_GAP);
             }
-            id = next.id;
-            let payload = self.ring.payload(next.offset(), &header);
+            id = header.id;
+            let payload = self.ring.payload(next, &header);
             match fragment_at(payload, header.unread_at(), header.flags) {
                 Found::Nothing | Found::GivenUp => {}
                 Found::Corrupt => return Reassembled::Lost(CHUNK_CORRUPTED),
                 Found::Fragment(fragment) => {
-                    let part = Part::new(next.offset(), &header, &fragment);
+                    let part = Part::new(next, &header, &fragment);
                     match fragment.kind {
                         Kind::Continue => self.packet_parts.push(part),
                         Kind::End => {
@@ -278,11 +271,12 @@ impl TraceBuffer {
         }
     }
 
-    /// Takes the first chunk out of the sequence and leaves padding in its place.
-    pub(crate) fn erase_first(&mut self, slot: u32) {
-        let Some(first) = self.sequences.get(slot).first() else { return };
-        let header = self.ring.header(first.offset());
-        self.sequences.pop_first_chunk(slot, header.payload_size, header.has(INCOMPLETE));
-        self.ring.set_header(first.offset(), Header::padding(header.size));
+    /// Takes the first chunk out of the sequence, which is the one at `at`, and leaves padding in its place.
+    #[inline]
+    pub(crate) fn erase_first(&mut self, slot: u32, at: usize, header: &Header) {
+        let consumed =
+            Consumed { id: header.id, payload_size: header.payload_size, incomplete: header.has(INCOMPLETE) };
+        self.sequences.pop_first_chunk(slot, consumed);
+        self.ring.set_header(at, Header::padding(header.size));
     }
 }

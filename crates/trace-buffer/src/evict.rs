@@ -56,6 +56,7 @@ impl TraceBuffer {
     }
 
     /// Evicts every chunk that begins in the next `size` bytes, and makes a gap of what is left of the last.
+    #[inline]
     fn clear_next(&mut self, size: usize, sink: &mut impl OverwriteSink) {
         let clear_end = self.write_at + size;
         let mut at = self.write_at;
@@ -67,6 +68,7 @@ impl TraceBuffer {
             }
             at += header.outer_size();
         }
+        self.ring.prefetch_header_behind(at);
         if at > clear_end {
             let gap = at - clear_end; // a multiple of a header's size, and no larger than a chunk
             self.ring.set_header(clear_end, Header::padding((gap - HEADER_BYTES) as u16));
@@ -75,13 +77,14 @@ impl TraceBuffer {
     }
 
     /// Drains the sequence up to the chunk at `at`, which is left as padding.
+    #[inline]
     fn evict(&mut self, slot: u32, at: usize, header: &Header, sink: &mut impl OverwriteSink) {
         let wanted = sink.wants(self.sequences.get(slot).key.producer());
         if self.is_plain_first(slot, at, header) {
             if wanted {
                 self.give_plain(slot, at, header, sink);
             }
-            self.erase_plain_first(slot, header);
+            self.erase_plain_first(slot, at, header);
             return;
         }
         let Some(mut drain) = self.start_drain(slot, at, Purpose::Evict) else { return };
@@ -102,12 +105,11 @@ impl TraceBuffer {
     fn is_plain_first(&self, slot: u32, at: usize, header: &Header) -> bool {
         header.has(PLAIN)
             && header.unread == header.payload_size
-            && self.sequences.get(slot).first().is_some_and(|first| first.offset() == at)
+            && self.sequences.get(slot).first() == Some(at)
     }
 
     /// Gives out the packets of a chunk that holds whole ones only, those of no bytes left out.
     fn give_plain(&self, slot: u32, at: usize, header: &Header, sink: &mut impl OverwriteSink) {
-        self.ring.warm_up(at, header);
         let payload = self.ring.payload(at, header);
         let mut fragment_start = 0;
         while let Found::Fragment(fragment) = fragment_at(payload, fragment_start, header.flags) {
@@ -120,15 +122,15 @@ impl TraceBuffer {
     }
 
     /// Does what draining such a chunk does.
-    fn erase_plain_first(&mut self, slot: u32, header: &Header) {
+    #[inline]
+    fn erase_plain_first(&mut self, slot: u32, at: usize, header: &Header) {
         let sequence = self.sequences.get_mut(slot);
-        let Some(first) = sequence.first() else { return };
-        if sequence.has_gap_before(first) {
+        if sequence.has_gap_before(header.id) {
             sequence.add_loss(READ_GAP);
         }
         sequence.add_loss(OVERWRITE);
         self.count_consumed(Purpose::Evict, header.outer_size());
-        self.erase_first(slot);
+        self.erase_first(slot, at, header);
     }
 
     /// A packet of the sequence that consists of these parts.

@@ -87,8 +87,13 @@ fn kind(is_first: bool, is_last: bool, flags: u8) -> Kind {
 #[inline]
 fn read_size(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
-        [first @ ..0x80, ..] => Some((u64::from(first), 1)),
-        [first, second @ ..0x80, ..] => Some((u64::from(first & 0x7f) | u64::from(second) << 7, 2)),
+        // One way for both lengths: a processor that guesses which it is would guess wrong too often.
+        [first, second, ..] if first & second < 0x80 => {
+            let is_long = u64::from(first >> 7);
+            let high = (u64::from(second) << 7) & is_long.wrapping_neg();
+            Some((u64::from(first & 0x7f) | high, 1 + is_long as usize))
+        }
+        [only] if only < 0x80 => Some((u64::from(only), 1)),
         _ => read_long_size(bytes),
     }
 }

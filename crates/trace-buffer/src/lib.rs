@@ -38,6 +38,7 @@
 //! | `ring` | the bytes: chunk headers and payloads at offsets |
 //! | `fragments` | cuts a payload into fragments |
 //! | `sequence`, `sequences` | the state of one writer; the table of all |
+//! | `chunk_queue` | where one writer's chunks are |
 //! | `write`, `patch` | what a commit does |
 //! | `evict` | makes room in the ring, and gives what goes to whoever wants it |
 //! | `drain` | walks one sequence in order; reading and evicting share it |
@@ -45,9 +46,10 @@
 //! | `snapshot`, `compact` | read-only clones; moving live chunks to the front |
 //! | [`validator`] | is a packet fit to go into a trace? |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod buffer;
+mod chunk_queue;
 mod compact;
 mod drain;
 mod evict;
@@ -56,6 +58,7 @@ mod fragments;
 mod invariants;
 pub mod loss;
 mod patch;
+mod prefetch;
 mod read;
 mod ring;
 mod sequence;

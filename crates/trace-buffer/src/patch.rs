@@ -47,7 +47,7 @@ impl TraceBuffer {
         more_pending: bool,
     ) -> Option<()> {
         let slot = self.sequences.find(key)?;
-        let at = self.sequences.get(slot).find(chunk_id)?.offset();
+        let at = self.sequences.get(slot).find(chunk_id, &self.ring)?;
         let mut header = self.ring.header(at);
         header.flags &= !PLAIN;
         self.ring.set_header(at, header);

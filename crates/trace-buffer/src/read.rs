@@ -89,7 +89,7 @@ impl TraceBuffer {
     pub fn begin_read(&mut self) {
         let at = if self.write_at == self.ring.used() { 0 } else { self.write_at };
         self.read_pass = Some(ReadPass { at, drain: None });
-        self.read_generation += 1;
+        self.sequences.end_stalls();
         self.packet_parts.clear();
         self.packet_parts.shrink_to(KEEP_PARTS_CAPACITY);
     }
@@ -120,6 +120,7 @@ impl TraceBuffer {
                 let slot = self.ring.header(pass.at).slot;
                 pass.drain = slot.and_then(|slot| self.start_drain(slot, pass.at, Purpose::Read));
                 if pass.drain.is_some() {
+                    self.ring.prefetch_chunk(pass.at + self.ring.header(pass.at).outer_size());
                     continue;
                 }
             }

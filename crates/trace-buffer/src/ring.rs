@@ -4,6 +4,7 @@
 //! written by this crate only and lie outside every payload's range, so offsets taken from them can be trusted.
 
 use crate::CreateError;
+use crate::prefetch::prefetch;
 
 /// Size of a chunk's header, and what chunks are aligned to: a gap always has room for a header of its own.
 ///
@@ -16,9 +17,6 @@ pub(crate) const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
 
 /// Buffer sizes are rounded up to this.
 const SIZE_STEP_BYTES: usize = 4096;
-
-/// Of nearly every processor; a wrong guess costs a little time.
-const CACHE_LINE_BYTES: usize = 64;
 
 /// Set for chunks that were scraped while their writer may still have been writing.
 ///
@@ -35,6 +33,8 @@ pub(crate) const PLAIN: u8 = 0x40;
 pub(crate) struct Header {
     /// The sequence's slot; none for padding.
     pub(crate) slot: Option<u32>,
+    /// The chunk's number in its sequence.
+    pub(crate) id: u32,
     /// Bytes reserved for the payload. Never changes while the chunk is there.
     pub(crate) size: u16,
     /// Bytes of valid fragments. At most `size`.
@@ -48,7 +48,7 @@ pub(crate) struct Header {
 impl Header {
     /// A chunk that holds nothing: what is left of a consumed one, or a gap.
     pub(crate) fn padding(size: u16) -> Self {
-        Self { slot: None, size, payload_size: 0, unread: 0, flags: 0 }
+        Self { slot: None, id: 0, size, payload_size: 0, unread: 0, flags: 0 }
     }
 
     /// Offset in the payload of the first fragment that is not consumed.
@@ -66,8 +66,9 @@ impl Header {
     }
 
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let slot = self.slot.map_or(0, |slot| u128::from(slot) + 1);
-        let word = slot
+        let slot = self.slot.map_or(0, |slot| slot + 1); // there are fewer chunks than that
+        let word = u128::from(slot)
+            | u128::from(self.id) << 32
             | u128::from(self.size) << 64
             | u128::from(self.payload_size) << 80
             | u128::from(self.unread) << 96
@@ -78,7 +79,8 @@ impl Header {
     fn from_bytes(bytes: [u8; HEADER_BYTES]) -> Self {
         let word = u128::from_le_bytes(bytes);
         Self {
-            slot: (word as u64).checked_sub(1).map(|slot| slot as u32),
+            slot: (word as u32).checked_sub(1),
+            id: (word >> 32) as u32,
             size: (word >> 64) as u16,
             payload_size: (word >> 80) as u16,
             unread: (word >> 96) as u16,
@@ -139,14 +141,29 @@ impl Ring {
         &self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
     }
 
-    /// Brings the unread rest of a chunk into the caches.
+    /// Begins to bring a chunk and the header behind it into the caches, if there is a chunk at `at`.
     ///
-    /// The reader hops from one fragment's size to the next: each hop would wait for memory, for no prefetcher
-    /// guesses where it goes. These loads do not depend on each other, and wait together.
-    pub(crate) fn warm_up(&self, at: usize, header: &Header) {
-        let unread = self.payload(at, header).get(header.unread_at()..).unwrap_or_default();
-        let touched = unread.iter().step_by(CACHE_LINE_BYTES).fold(0, |sum: u8, byte| sum ^ byte);
-        std::hint::black_box(touched);
+    /// Who walks a payload hops from one fragment's size to the next: each hop would wait for memory, for the
+    /// processor cannot guess where it goes. So the chunk that is to be walked next is asked for while this one is.
+    pub(crate) fn prefetch_chunk(&self, at: usize) {
+        if at < self.used() {
+            let next = at + self.header(at).outer_size();
+            prefetch(&self.bytes[at..(next + HEADER_BYTES).min(self.used())]);
+        }
+    }
+
+    /// The same for the header alone of the chunk behind the one at `at`.
+    #[inline]
+    pub(crate) fn prefetch_header_behind(&self, at: usize) {
+        if at < self.used() {
+            self.prefetch_header(at + self.header(at).outer_size());
+        }
+    }
+
+    /// The same for the header at `at`, if there is one.
+    #[inline]
+    pub(crate) fn prefetch_header(&self, at: usize) {
+        prefetch(self.bytes.get(at..at + HEADER_BYTES).unwrap_or_default());
     }
 
     pub(crate) fn payload_mut(&mut self, at: usize, header: &Header) -> &mut [u8] {

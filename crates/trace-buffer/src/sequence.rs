@@ -1,34 +1,18 @@
 //! The state of one writer.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 
 use crate::ClientIdentity;
-use crate::loss::DATA_LOSS_PRESENT;
+use crate::chunk_queue::ChunkQueue;
+use crate::loss::{DATA_LOSS_PRESENT, SMB_FULL};
+use crate::ring::Ring;
 use crate::sequences::SequenceKey;
-use crate::stats::HistogramIndex;
 
 /// This many of the latest chunks are looked at one by one before a search by bisection.
 ///
 /// Chunks come late by a few places only. When a hostile writer's ids span more than half of their range, no
 /// order exists, and the two ways of searching may disagree; that is its own loss.
 const NEAR_CHUNKS: usize = 256;
-
-/// An emptied queue keeps room for this many chunks, lest every pass of reading allocates anew.
-const KEEP_CHUNKS_CAPACITY: usize = 1024;
-
-/// A chunk of the sequence: its number, and where it lies in the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChunkRef {
-    pub(crate) id: u32,
-    pub(crate) at: u32,
-}
-
-impl ChunkRef {
-    pub(crate) fn offset(self) -> usize {
-        self.at as usize
-    }
-}
 
 /// What is remembered of the chunk that left the buffer last, read or overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,56 +31,83 @@ pub(crate) enum Place {
     Taken(usize),
 }
 
-/// The state of one {producer, writer}.
+/// The bits of `marks` that are reasons of [`loss`](crate::loss); the others are the `MARK_*`.
+const LOSS_BITS: u16 = (SMB_FULL as u16) * 2 - 1;
+/// A chunk has been consumed.
+const MARK_CONSUMED: u16 = 1 << 12;
+/// The chunk consumed last was incomplete.
+const MARK_CONSUMED_INCOMPLETE: u16 = 1 << 13;
+/// Nothing more can be read in this read pass.
+const MARK_STALLED: u16 = 1 << 14;
+/// The sequence had chunks and has none now.
+const MARK_EMPTIED: u16 = 1 << 15;
+const _: () = assert!(LOSS_BITS < MARK_CONSUMED);
+
+/// The state of one {producer, writer}. Packed: a producer may have 65,000 of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
     pub(crate) key: SequenceKey,
     /// As it was when the sequence began.
     pub(crate) client: ClientIdentity,
-    pub(crate) histogram: HistogramIndex,
-    /// The chunks in the buffer, by id.
-    chunks: VecDeque<ChunkRef>,
-    pub(crate) last_consumed: Option<Consumed>,
-    /// Nothing more can be read in the read pass of this number.
-    pub(crate) stalled_in: u64,
-    /// What was lost since the last packet.
-    loss: u32,
-    /// While the sequence has no chunks and had some: a number that tells which emptied first.
-    pub(crate) emptied_as: Option<u64>,
+    /// Where the chunks lie in the ring, by id. While there are none: a number that tells which sequence emptied first.
+    chunks: ChunkQueue,
+    consumed_id: u32,
+    consumed_payload_size: u16,
+    /// What was lost since the last packet, and what there is to remember.
+    marks: u16,
 }
 
+/// With its part of the table that finds it, a sequence is to take no more than 64 bytes.
+const _: () = assert!(size_of::<Sequence>() == 48);
+
 impl Sequence {
-    pub(crate) fn new(key: SequenceKey, client: ClientIdentity, histogram: HistogramIndex) -> Self {
-        Self {
-            key,
-            client,
-            histogram,
-            chunks: VecDeque::new(),
-            last_consumed: None,
-            stalled_in: 0,
-            loss: 0,
-            emptied_as: None,
-        }
+    pub(crate) fn new(key: SequenceKey, client: ClientIdentity) -> Self {
+        let chunks = ChunkQueue::default();
+        Self { key, client, chunks, consumed_id: 0, consumed_payload_size: 0, marks: 0 }
     }
 
     pub(crate) fn add_loss(&mut self, reason: u32) {
-        self.loss |= reason | DATA_LOSS_PRESENT;
-    }
-
-    pub(crate) fn loss(&self) -> u32 {
-        self.loss
+        self.marks |= (reason | DATA_LOSS_PRESENT) as u16 & LOSS_BITS;
     }
 
     pub(crate) fn take_loss(&mut self) -> u32 {
-        std::mem::take(&mut self.loss)
+        let loss = self.loss();
+        self.marks &= !LOSS_BITS;
+        loss
     }
 
-    pub(crate) fn first(&self) -> Option<ChunkRef> {
-        self.chunks.front().copied()
+    pub(crate) fn loss(&self) -> u32 {
+        u32::from(self.marks & LOSS_BITS)
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<ChunkRef> {
-        self.chunks.get(index).copied()
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.marks & MARK_STALLED != 0
+    }
+
+    pub(crate) fn set_stalled(&mut self, stalled: bool) {
+        self.marks = if stalled { self.marks | MARK_STALLED } else { self.marks & !MARK_STALLED };
+    }
+
+    /// If the sequence had chunks and has none: the number that it was given then.
+    pub(crate) fn emptied_as(&self) -> Option<u32> {
+        if self.marks & MARK_EMPTIED != 0 { self.chunks.kept() } else { None }
+    }
+
+    pub(crate) fn set_emptied_as(&mut self, number: u32) {
+        self.marks |= MARK_EMPTIED;
+        self.chunks.keep(number);
+    }
+
+    /// Where the first chunk is.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<usize> {
+        self.get(0)
+    }
+
+    /// Where the chunk with this index is.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<usize> {
+        self.chunks.get(index).map(|at| at as usize)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -107,71 +118,99 @@ impl Sequence {
         self.chunks.is_empty()
     }
 
-    pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut ChunkRef> {
+    pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         self.chunks.iter_mut()
     }
 
     /// Where `id` is or belongs. Ids wrap round.
-    pub(crate) fn place_of(&self, id: u32) -> Place {
-        let near = self.chunks.len().saturating_sub(NEAR_CHUNKS);
-        for (index, chunk) in self.chunks.range(near..).enumerate().rev() {
-            match compare_ids(id, chunk.id) {
-                Ordering::Greater => return Place::Before(near + index + 1),
-                Ordering::Equal => return Place::Taken(near + index),
+    #[inline]
+    pub(crate) fn place_of(&self, id: u32, ring: &Ring) -> Place {
+        let near = self.len().saturating_sub(NEAR_CHUNKS);
+        for index in (near..self.len()).rev() {
+            match compare_ids(id, self.id_at(index, ring)) {
+                Ordering::Greater => return Place::Before(index + 1),
+                Ordering::Equal => return Place::Taken(index),
                 Ordering::Less => {}
             }
         }
-        let before = self.chunks.partition_point(|chunk| compare_ids(chunk.id, id).is_le()).min(near);
+        let before = self.first_after(id, near, ring);
         match before.checked_sub(1) {
-            Some(index) if self.chunks.get(index).is_some_and(|chunk| chunk.id == id) => Place::Taken(index),
+            Some(index) if self.id_at(index, ring) == id => Place::Taken(index),
             _ => Place::Before(before),
         }
     }
 
-    /// The chunk with this id.
-    pub(crate) fn find(&self, id: u32) -> Option<ChunkRef> {
-        let near = self.chunks.len().saturating_sub(NEAR_CHUNKS);
-        if let Some(chunk) = self.chunks.range(near..).rev().find(|chunk| chunk.id == id) {
-            return Some(*chunk);
+    /// By bisection: the first chunk of those before `end` that comes after `id`.
+    fn first_after(&self, id: u32, end: usize, ring: &Ring) -> usize {
+        let (mut low, mut high) = (0, end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if compare_ids(self.id_at(middle, ring), id).is_le() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
-        match self.place_of(id) {
+        low
+    }
+
+    /// Where the chunk with this id is.
+    pub(crate) fn find(&self, id: u32, ring: &Ring) -> Option<usize> {
+        let near = self.len().saturating_sub(NEAR_CHUNKS);
+        let found = (near..self.len()).rev().find(|&index| self.id_at(index, ring) == id);
+        match found.map_or_else(|| self.place_of(id, ring), Place::Taken) {
             Place::Taken(index) => self.get(index),
             Place::Before(_) => None,
         }
     }
 
-    pub(crate) fn insert(&mut self, index: usize, chunk: ChunkRef) {
-        self.chunks.insert(index.min(self.chunks.len()), chunk);
+    #[inline]
+    fn id_at(&self, index: usize, ring: &Ring) -> u32 {
+        self.get(index).map_or(0, |at| ring.header(at).id)
+    }
+
+    /// Inserts a chunk before the one with this index.
+    #[inline]
+    pub(crate) fn insert(&mut self, index: usize, at: usize) {
+        self.marks &= !MARK_EMPTIED;
+        self.chunks.insert(index.min(self.chunks.len()), at as u32); // the ring is smaller than 4 GiB
     }
 
     /// Removes the first chunk, and remembers it as the one consumed last.
-    pub(crate) fn pop_first(&mut self, payload_size: u16, incomplete: bool) -> Option<ChunkRef> {
-        let chunk = self.chunks.pop_front()?;
-        self.last_consumed = Some(Consumed { id: chunk.id, payload_size, incomplete });
-        if self.chunks.is_empty() && self.chunks.capacity() > KEEP_CHUNKS_CAPACITY {
-            self.chunks.shrink_to(KEEP_CHUNKS_CAPACITY);
+    #[inline]
+    pub(crate) fn pop_first(&mut self, consumed: Consumed) {
+        if self.chunks.pop_first().is_some() {
+            self.consumed_id = consumed.id;
+            self.consumed_payload_size = consumed.payload_size;
+            self.marks = self.marks & !MARK_CONSUMED_INCOMPLETE | MARK_CONSUMED;
+            if consumed.incomplete {
+                self.marks |= MARK_CONSUMED_INCOMPLETE;
+            }
         }
-        Some(chunk)
     }
 
-    /// Is a chunk missing between the one consumed last and the first that is here?
+    /// The chunk that left the buffer last.
+    #[inline]
+    pub(crate) fn last_consumed(&self) -> Option<Consumed> {
+        let incomplete = self.marks & MARK_CONSUMED_INCOMPLETE != 0;
+        let last = Consumed { id: self.consumed_id, payload_size: self.consumed_payload_size, incomplete };
+        (self.marks & MARK_CONSUMED != 0).then_some(last)
+    }
+
+    /// Is a chunk missing between the one consumed last and the first that is here, whose id is given?
     ///
     /// Not if that is the same chunk, which was overwritten while incomplete and came again with more.
-    pub(crate) fn has_gap_before(&self, first: ChunkRef) -> bool {
-        self.last_consumed.is_some_and(|last| {
-            let came_again = last.incomplete && first.id == last.id;
-            !came_again && first.id != last.id.wrapping_add(1)
+    #[inline]
+    pub(crate) fn has_gap_before(&self, first_id: u32) -> bool {
+        self.last_consumed().is_some_and(|last| {
+            let came_again = last.incomplete && first_id == last.id;
+            !came_again && first_id != last.id.wrapping_add(1)
         })
-    }
-
-    /// Gives back the memory of a sequence that is no longer used.
-    pub(crate) fn clear(&mut self) {
-        self.chunks = VecDeque::new();
-        self.emptied_as = None;
     }
 }
 
 /// Which of two ids comes first, if they are less than half of the range apart.
+#[inline]
 pub(crate) fn compare_ids(a: u32, b: u32) -> Ordering {
     (a.wrapping_sub(b) as i32).cmp(&0)
 }

@@ -1,13 +1,15 @@
 //! The table of all sequences.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 
-use crate::ProducerId;
-use crate::sequence::{ChunkRef, Sequence};
+use hashbrown::HashTable;
+
+use crate::sequence::{Consumed, Sequence};
+use crate::stats::HistogramIndex;
+use crate::{ClientIdentity, ProducerId};
 
 /// Producer and writer in one number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SequenceKey(u32);
 
 impl SequenceKey {
@@ -22,31 +24,15 @@ impl SequenceKey {
     pub(crate) fn writer(self) -> u16 {
         self.0 as u16
     }
-}
 
-pub(crate) type KeyHasher = BuildHasherDefault<MixingHasher>;
-
-/// Spreads a 32-bit key with one multiplication.
-///
-/// Writers choose 16 of the bits. The table's index comes from the product's upper half folded onto its lower,
-/// so that no choice of them puts more than a few keys into one place.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct MixingHasher(u64);
-
-impl Hasher for MixingHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(u32::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, key: u32) {
-        let product = (self.0 ^ u64::from(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 / golden ratio
-        self.0 = product ^ (product >> 32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+    /// Spreads the key with one multiplication.
+    ///
+    /// Writers choose 16 of its bits. A table's index comes from the product's upper half folded onto its lower,
+    /// so that no choice of them puts more than a few keys into one place.
+    #[inline]
+    pub(crate) fn hash(self) -> u64 {
+        let product = u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 / golden ratio
+        product ^ (product >> 32)
     }
 }
 
@@ -59,128 +45,188 @@ const KEEP_EMPTY: usize = 1024;
 /// So many more may gather before the oldest are swept away together.
 const EMPTY_SLACK: usize = 128;
 
+/// So many sequences are allocated together: a list that doubles would have room for twice as many as there are.
+const SEQUENCES_PER_BLOCK: usize = 64;
+
 /// The state of every writer that has chunks in the buffer or had some lately.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sequences {
-    slot_of: HashMap<SequenceKey, u32, KeyHasher>,
-    slots: Vec<Sequence>,
+    slot_of: HashTable<u32>,
+    /// Slot n is sequence `n % SEQUENCES_PER_BLOCK` of block `n / SEQUENCES_PER_BLOCK`.
+    blocks: Vec<Vec<Sequence>>,
+    /// By slot.
+    histograms: Vec<HistogramIndex>,
     free_slots: Vec<u32>,
     /// The writer that was looked up last: writers tend to commit several chunks in a row.
     latest: Option<(SequenceKey, u32)>,
     /// How many sequences are without chunks.
     num_empty: usize,
     /// When and which sequences became empty, in this order. Some are not any more.
-    emptied: VecDeque<(u64, u32)>,
-    num_emptied: u64,
+    emptied: VecDeque<(u32, u32)>,
+    /// Wraps round; when two numbers are taken for one, a sequence is swept away early.
+    num_emptied: u32,
+    /// What nothing more can be read from in this read pass. Some have other sequences in their place since.
+    stalled: Vec<u32>,
 }
 
 impl Sequences {
+    #[inline]
     pub(crate) fn find(&mut self, key: SequenceKey) -> Option<u32> {
         if let Some((latest, slot)) = self.latest
             && latest == key
         {
             return Some(slot);
         }
-        let slot = *self.slot_of.get(&key)?;
+        let slot = *self.slot_of.find(key.hash(), |&slot| self.get(slot).key == key)?;
         self.latest = Some((key, slot));
         Some(slot)
     }
 
     /// Adds a sequence that is not there yet.
-    pub(crate) fn add(&mut self, sequence: Sequence) -> u32 {
+    pub(crate) fn add(&mut self, sequence: Sequence, histogram: HistogramIndex) -> u32 {
         let key = sequence.key;
         let slot = match self.free_slots.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = sequence;
+                *self.get_mut(slot) = sequence;
+                self.histograms[slot as usize] = histogram;
                 slot
             }
-            None => {
-                self.slots.push(sequence);
-                self.slots.len() as u32 - 1 // there are at most 2^32 keys
-            }
+            None => self.push(sequence, histogram),
         };
-        self.slot_of.insert(key, slot);
+        let blocks = &self.blocks;
+        self.slot_of.insert_unique(key.hash(), slot, |&slot| at_slot(blocks, slot).key.hash());
         self.latest = Some((key, slot));
         slot
     }
 
+    fn push(&mut self, sequence: Sequence, histogram: HistogramIndex) -> u32 {
+        let slot = self.histograms.len() as u32; // there are at most 2^32 keys
+        self.histograms.push(histogram);
+        match self.blocks.last_mut().filter(|block| block.len() < SEQUENCES_PER_BLOCK) {
+            Some(block) => block.push(sequence),
+            None => {
+                let mut block = Vec::with_capacity(SEQUENCES_PER_BLOCK);
+                block.push(sequence);
+                self.blocks.push(block);
+            }
+        }
+        slot
+    }
+
+    #[inline]
     pub(crate) fn get(&self, slot: u32) -> &Sequence {
-        &self.slots[slot as usize]
+        at_slot(&self.blocks, slot)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Sequence {
-        &mut self.slots[slot as usize]
+        let slot = slot as usize;
+        &mut self.blocks[slot / SEQUENCES_PER_BLOCK][slot % SEQUENCES_PER_BLOCK]
     }
 
-    /// All chunks of all sequences, in no order.
-    pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut ChunkRef> {
-        self.slots.iter_mut().flat_map(Sequence::chunks_mut)
+    pub(crate) fn histogram(&self, slot: u32) -> HistogramIndex {
+        self.histograms[slot as usize]
+    }
+
+    /// Where all chunks of all sequences are, in no order.
+    pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut u32> {
+        self.blocks.iter_mut().flatten().flat_map(Sequence::chunks_mut)
     }
 
     /// Slot and offset of all chunks.
     #[cfg(test)]
     pub(crate) fn all_chunks(&self) -> impl Iterator<Item = (u32, usize)> {
-        let num_empty = self.slots.iter().filter(|sequence| sequence.emptied_as.is_some()).count();
-        assert_eq!(num_empty, self.num_empty);
-        let slots = (0..).zip(&self.slots);
+        let sequences = || self.blocks.iter().flatten();
+        assert_eq!(sequences().filter(|sequence| sequence.emptied_as().is_some()).count(), self.num_empty);
+        let slots = (0..).zip(sequences());
         slots
             .flat_map(|(slot, sequence)| (0..sequence.len()).map(move |index| (slot, sequence, index)))
-            .filter_map(|(slot, sequence, index)| sequence.get(index).map(|chunk| (slot, chunk.offset())))
+            .filter_map(|(slot, sequence, index)| sequence.get(index).map(|at| (slot, at)))
     }
 
-    pub(crate) fn insert_chunk(&mut self, slot: u32, index: usize, chunk: ChunkRef) {
+    #[inline]
+    pub(crate) fn insert_chunk(&mut self, slot: u32, index: usize, at: usize) {
         let sequence = self.get_mut(slot);
-        sequence.insert(index, chunk);
-        if sequence.emptied_as.take().is_some() {
-            self.num_empty -= 1;
-        }
+        let was_empty = sequence.emptied_as().is_some();
+        sequence.insert(index, at);
+        self.num_empty -= usize::from(was_empty);
     }
 
     /// Removes a sequence's first chunk as consumed.
-    pub(crate) fn pop_first_chunk(
-        &mut self,
-        slot: u32,
-        payload_size: u16,
-        incomplete: bool,
-    ) -> Option<ChunkRef> {
-        let sequence = &mut self.slots[slot as usize];
-        let chunk = sequence.pop_first(payload_size, incomplete)?;
-        if sequence.is_empty() {
-            self.num_emptied += 1;
-            sequence.emptied_as = Some(self.num_emptied);
-            self.num_empty += 1;
-            self.emptied.push_back((self.num_emptied, slot));
-            self.forget_refilled();
+    #[inline]
+    pub(crate) fn pop_first_chunk(&mut self, slot: u32, consumed: Consumed) {
+        let sequence = self.get_mut(slot);
+        sequence.pop_first(consumed);
+        if sequence.is_empty() && sequence.emptied_as().is_none() {
+            self.has_emptied(slot);
         }
-        Some(chunk)
+    }
+
+    fn has_emptied(&mut self, slot: u32) {
+        self.num_emptied = self.num_emptied.wrapping_add(1);
+        let number = self.num_emptied;
+        self.get_mut(slot).set_emptied_as(number);
+        self.num_empty += 1;
+        self.emptied.push_back((number, slot));
+        self.forget_refilled();
     }
 
     /// Keeps `emptied` from growing when the same sequences empty and fill again and again.
     fn forget_refilled(&mut self) {
         if self.emptied.len() > 2 * (self.num_empty + KEEP_EMPTY) {
-            let slots = &self.slots;
-            self.emptied.retain(|&(number, slot)| slots[slot as usize].emptied_as == Some(number));
+            let blocks = &self.blocks;
+            self.emptied.retain(|&(number, slot)| at_slot(blocks, slot).emptied_as() == Some(number));
+        }
+    }
+
+    /// Nothing more can be read from the sequence in this read pass.
+    pub(crate) fn set_stalled(&mut self, slot: u32) {
+        self.get_mut(slot).set_stalled(true);
+        self.stalled.push(slot);
+    }
+
+    /// A new read pass begins.
+    pub(crate) fn end_stalls(&mut self) {
+        for slot in std::mem::take(&mut self.stalled) {
+            self.get_mut(slot).set_stalled(false);
         }
     }
 
     /// Forgets the sequences that have been empty for longest, if there are many.
     ///
     /// Slots change hands here: no read pass may go on across it.
+    #[inline]
     pub(crate) fn sweep(&mut self) {
-        if self.num_empty <= KEEP_EMPTY + EMPTY_SLACK {
-            return;
+        if self.num_empty > KEEP_EMPTY + EMPTY_SLACK {
+            self.sweep_oldest();
         }
+    }
+
+    fn sweep_oldest(&mut self) {
         while self.num_empty > KEEP_EMPTY
             && let Some((number, slot)) = self.emptied.pop_front()
         {
-            let sequence = &mut self.slots[slot as usize];
-            if sequence.emptied_as == Some(number) {
-                sequence.clear();
-                self.slot_of.remove(&sequence.key);
-                self.free_slots.push(slot);
+            if self.get(slot).emptied_as() == Some(number) {
+                self.remove(slot);
                 self.num_empty -= 1;
             }
         }
         self.latest = None;
     }
+
+    /// Gives back the memory of a sequence that is no longer used, and its slot to another.
+    fn remove(&mut self, slot: u32) {
+        let key = self.get(slot).key;
+        if let Ok(entry) = self.slot_of.find_entry(key.hash(), |&other| other == slot) {
+            entry.remove();
+        }
+        *self.get_mut(slot) = Sequence::new(key, ClientIdentity::default());
+        self.free_slots.push(slot);
+    }
+}
+
+#[inline]
+fn at_slot(blocks: &[Vec<Sequence>], slot: u32) -> &Sequence {
+    let slot = slot as usize;
+    &blocks[slot / SEQUENCES_PER_BLOCK][slot % SEQUENCES_PER_BLOCK]
 }

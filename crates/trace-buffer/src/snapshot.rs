@@ -26,7 +26,6 @@ impl TraceBuffer {
                 ..self.stats
             },
             histograms: self.histograms.clone(),
-            read_generation: self.read_generation,
             read_pass: None,
             packet_parts: Vec::new(),
             resident: 0,

@@ -1,8 +1,10 @@
 //! Counters of one buffer, and the sizes of chunks each writer commits.
 
-use std::collections::HashMap;
+use std::num::NonZeroU16;
 
-use crate::sequences::{KeyHasher, SequenceKey};
+use hashbrown::HashTable;
+
+use crate::sequences::SequenceKey;
 
 /// What happened in a buffer since it was made; `TraceStats.BufferStats` (trace_stats.proto) field by field.
 ///
@@ -87,31 +89,45 @@ impl WriterHistogram {
 
 /// Where a writer's histogram lies; kept by its sequence so that counting a chunk needs no look-up.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HistogramIndex(Option<u32>);
+pub(crate) struct HistogramIndex(Option<NonZeroU16>);
+
+const _: () = assert!(MAX_WRITER_HISTOGRAMS < u16::MAX as usize);
+
+impl HistogramIndex {
+    fn new(index: u16) -> Self {
+        Self(NonZeroU16::new(index + 1))
+    }
+
+    fn get(self) -> Option<usize> {
+        self.0.map(|number| usize::from(number.get()) - 1)
+    }
+}
 
 /// The histograms of all writers ever seen. They outlive the writers' sequences.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriterHistograms {
-    index_of: HashMap<SequenceKey, u32, KeyHasher>,
+    index_of: HashTable<u16>,
     histograms: Vec<(SequenceKey, WriterHistogram)>,
 }
 
 impl WriterHistograms {
     pub(crate) fn index_of(&mut self, key: SequenceKey) -> HistogramIndex {
-        if let Some(&index) = self.index_of.get(&key) {
-            return HistogramIndex(Some(index));
+        let histograms = &mut self.histograms;
+        if let Some(&index) = self.index_of.find(key.hash(), |&at| histograms[usize::from(at)].0 == key) {
+            return HistogramIndex::new(index);
         }
-        if self.histograms.len() >= MAX_WRITER_HISTOGRAMS {
+        if histograms.len() >= MAX_WRITER_HISTOGRAMS {
             return HistogramIndex(None);
         }
-        let index = self.histograms.len() as u32;
-        self.histograms.push((key, WriterHistogram::default()));
-        self.index_of.insert(key, index);
-        HistogramIndex(Some(index))
+        let index = histograms.len() as u16; // less than MAX_WRITER_HISTOGRAMS
+        histograms.push((key, WriterHistogram::default()));
+        self.index_of.insert_unique(key.hash(), index, |&at| histograms[usize::from(at)].0.hash());
+        HistogramIndex::new(index)
     }
 
     pub(crate) fn add(&mut self, index: HistogramIndex, payload_size_bytes: u64) {
-        if let Some((_, histogram)) = index.0.and_then(|at| self.histograms.get_mut(at as usize)) {
+        let histogram = index.get().and_then(|at| self.histograms.get_mut(at));
+        if let Some((_, histogram)) = histogram {
             histogram.add(payload_size_bytes);
         }
     }

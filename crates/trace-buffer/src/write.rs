@@ -3,7 +3,7 @@
 use crate::fragments::{Missing, measure};
 use crate::loss::WRITER_ABORT;
 use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
-use crate::sequence::{ChunkRef, Place, Sequence, compare_ids};
+use crate::sequence::{Place, Sequence, compare_ids};
 use crate::sequences::SequenceKey;
 use crate::{ClientIdentity, FillPolicy, OverwriteSink, ProducerId, TraceBuffer};
 
@@ -60,8 +60,9 @@ struct Accepted<'a> {
 
 /// Whether a chunk is to be placed at the write cursor.
 enum Admission {
-    /// Yes; so many bytes at its start were consumed when the buffer had it before.
-    Place { already_consumed: u16 },
+    /// Yes, before the chunk with this index in its sequence; so many bytes at its start were consumed when the
+    /// buffer had it before.
+    Place { index: usize, already_consumed: u16 },
     /// No; everything that there was to do has been done.
     Done,
 }
@@ -85,6 +86,11 @@ impl TraceBuffer {
             self.stats.chunks_discarded += 1;
             return;
         }
+        let key = SequenceKey::new(chunk.producer, chunk.writer);
+        let found = self.sequences.find(key);
+        if let Some(slot) = found {
+            self.prefetch_newest(slot);
+        }
         let (num_fragments, flags) = announced(chunk);
         let measured = measure(chunk.payload, num_fragments, flags);
         if measured.missing == Some(Missing::Violation) {
@@ -102,8 +108,8 @@ impl TraceBuffer {
             plain: measured.plain,
             reserved: reserved as u16, // at most MAX_PAYLOAD_BYTES
         };
-        let slot = self.find_or_add_sequence(chunk);
-        self.histograms.add(self.sequences.get(slot).histogram, measured.size as u64);
+        let slot = found.unwrap_or_else(|| self.add_sequence(key, chunk.client));
+        self.histograms.add(self.sequences.histogram(slot), measured.size as u64);
         if measured.missing == Some(Missing::GivenUp) {
             self.stats.trace_writer_packet_loss += 1;
             self.sequences.get_mut(slot).add_loss(WRITER_ABORT);
@@ -111,31 +117,42 @@ impl TraceBuffer {
         self.store(slot, &accepted, sink);
     }
 
-    fn find_or_add_sequence(&mut self, chunk: &Chunk<'_>) -> u32 {
-        let key = SequenceKey::new(chunk.producer, chunk.writer);
-        self.sequences.find(key).unwrap_or_else(|| {
-            let histogram = self.histograms.index_of(key);
-            self.sequences.add(Sequence::new(key, chunk.client, histogram))
-        })
+    fn add_sequence(&mut self, key: SequenceKey, client: ClientIdentity) -> u32 {
+        let histogram = self.histograms.index_of(key);
+        self.sequences.add(Sequence::new(key, client), histogram)
     }
 
+    /// The chunk's place will be sought from the end of its sequence.
+    #[inline]
+    fn prefetch_newest(&self, slot: u32) {
+        let sequence = self.sequences.get(slot);
+        if let Some(at) = sequence.len().checked_sub(1).and_then(|newest| sequence.get(newest)) {
+            self.ring.prefetch_header(at);
+        }
+    }
+
+    #[inline]
     fn store(&mut self, slot: u32, chunk: &Accepted<'_>, sink: &mut impl OverwriteSink) {
-        let Admission::Place { already_consumed } = self.admit(slot, chunk) else { return };
+        let Admission::Place { index, already_consumed } = self.admit(slot, chunk) else { return };
+        let len_before = self.sequences.get(slot).len();
         if self.make_room(outer_size(usize::from(chunk.reserved)), sink).is_err() {
             self.closed = true;
             self.stats.chunks_discarded += 1;
             return;
         }
-        self.place(slot, chunk, already_consumed);
+        // Making room may have taken the sequence's first chunks.
+        let num_evicted = len_before - self.sequences.get(slot).len();
+        self.place(slot, chunk, index.saturating_sub(num_evicted), already_consumed);
         self.sequences.sweep();
     }
 
     /// Deals with chunks that the buffer has or had. This must come before room is made: the very chunk that
     /// is committed again could be evicted by that.
+    #[inline]
     fn admit(&mut self, slot: u32, chunk: &Accepted<'_>) -> Admission {
         let sequence = self.sequences.get(slot);
         let mut already_consumed = 0;
-        if let Some(last) = sequence.last_consumed
+        if let Some(last) = sequence.last_consumed()
             && compare_ids(chunk.id, last.id).is_le()
         {
             let has_more = last.incomplete && usize::from(last.payload_size) < chunk.fragments.len();
@@ -146,20 +163,20 @@ impl TraceBuffer {
             // It was evicted while incomplete. What it held then is not to be read twice.
             already_consumed = last.payload_size;
         }
-        match sequence.place_of(chunk.id) {
+        match sequence.place_of(chunk.id, &self.ring) {
             Place::Before(index) if sequence.len() - index > MAX_LATER_CHUNKS => {
                 self.stats.abi_violations += 1;
                 Admission::Done
             }
-            Place::Before(_) => Admission::Place { already_consumed },
+            Place::Before(index) => Admission::Place { index, already_consumed },
             Place::Taken(index) => self.commit_again(slot, index, chunk),
         }
     }
 
     /// The buffer has a copy of the chunk, which was scraped. It may only grow.
     fn commit_again(&mut self, slot: u32, index: usize, chunk: &Accepted<'_>) -> Admission {
-        let Some(copy) = self.sequences.get(slot).get(index) else { return Admission::Done };
-        let header = self.ring.header(copy.offset());
+        let Some(at) = self.sequences.get(slot).get(index) else { return Admission::Done };
+        let header = self.ring.header(at);
         let copy_flags = header.flags & chunk_flags::MASK;
         let size = chunk.fragments.len();
         if size < usize::from(header.payload_size)
@@ -175,10 +192,10 @@ impl TraceBuffer {
             // The copy may lie just before the write cursor, and the new packets would be overwritten before
             // anyone reads them: the chunk moves to the cursor.
             self.stats.chunks_relocated += 1;
-            self.erase_first(slot);
-            return Admission::Place { already_consumed: header.payload_size };
+            self.erase_first(slot, at, &header);
+            return Admission::Place { index: 0, already_consumed: header.payload_size };
         }
-        self.rewrite(copy.offset(), header, chunk);
+        self.rewrite(at, header, chunk);
         Admission::Done
     }
 
@@ -201,10 +218,12 @@ impl TraceBuffer {
     }
 
     /// Puts the chunk at the write cursor, where there is room for it, and into its sequence.
-    fn place(&mut self, slot: u32, chunk: &Accepted<'_>, already_consumed: u16) {
+    #[inline]
+    fn place(&mut self, slot: u32, chunk: &Accepted<'_>, index: usize, already_consumed: u16) {
         let payload_size = chunk.fragments.len() as u16; // at most MAX_PAYLOAD_BYTES
         let header = Header {
             slot: Some(slot),
+            id: chunk.id,
             size: chunk.reserved,
             payload_size,
             unread: payload_size.saturating_sub(already_consumed),
@@ -214,13 +233,10 @@ impl TraceBuffer {
         self.ring.place(at, header, chunk.fragments);
         self.write_at = at + header.outer_size();
 
-        // Making room may have taken chunks out of the sequence: only now is it known where this one belongs.
-        let sequence = self.sequences.get(slot);
-        let (Place::Before(index) | Place::Taken(index)) = sequence.place_of(chunk.id);
-        if index < sequence.len() {
+        if index < self.sequences.get(slot).len() {
             self.stats.chunks_committed_out_of_order += 1;
         }
-        self.sequences.insert_chunk(slot, index, ChunkRef { id: chunk.id, at: at as u32 });
+        self.sequences.insert_chunk(slot, index, at);
         self.has_data = true;
         self.stats.chunks_written += 1;
         self.stats.bytes_written += header.outer_size() as u64;

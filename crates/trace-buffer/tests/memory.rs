@@ -1,0 +1,106 @@
+//! What the buffer takes beside its ring, counted at the allocator.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ferretto_trace_buffer::{
+    Chunk, ClientIdentity, FillPolicy, MAX_WRITER_HISTOGRAMS, ProducerId, TraceBuffer, WriterHistogram,
+};
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: the system's allocator does everything.
+// JUSTIFICATION: there is no other way to see what is allocated.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What is counted is the whole process's.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const RING_BYTES: usize = 64 * 1024 * 1024;
+
+/// Each of `num_writers` commits `chunks_each` chunks; gives the bytes that the buffer has allocated beside its ring and beside the
+/// histograms of chunk sizes, which are statistics and outlive the sequences.
+fn bytes_beside_the_ring(num_writers: usize, chunks_each: u32) -> usize {
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let mut buffer = TraceBuffer::new(RING_BYTES, FillPolicy::Ring).expect("64 MiB");
+    for chunk_id in 0..chunks_each {
+        for writer in 0..num_writers {
+            buffer.copy_chunk(&Chunk {
+                producer: ProducerId(1 + (writer >> 16) as u16),
+                client: ClientIdentity::default(),
+                writer: writer as u16,
+                chunk_id,
+                num_fragments: 1,
+                flags: 0,
+                complete: true,
+                payload: b"\x03abc",
+            });
+        }
+    }
+    assert_eq!(buffer.stats().chunks_overwritten, 0);
+    let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
+    let key_and_index_bytes = 16;
+    let histograms = num_writers.next_power_of_two().min(MAX_WRITER_HISTOGRAMS)
+        * (size_of::<WriterHistogram>() + key_and_index_bytes);
+    allocated - RING_BYTES - histograms
+}
+
+#[test]
+fn a_live_sequence_takes_at_most_64_bytes_and_a_chunk_8() {
+    let _alone = ONE_AT_A_TIME.lock();
+    // Just above the sizes at which tables grow, and far above.
+    for num_writers in [1000, 14_337, 28_673, 57_345, 65_537, 114_689, 200_000] {
+        for chunks_each in [1, 2, 3, 9] {
+            let bytes = bytes_beside_the_ring(num_writers, chunks_each);
+            let chunks = num_writers * chunks_each as usize;
+            assert!(
+                bytes <= 64 * num_writers + 8 * chunks,
+                "{num_writers} sequences with {chunks_each} chunks each take {bytes} bytes: {:.1} a sequence",
+                (bytes as f64 - 8.0 * chunks as f64) / num_writers as f64
+            );
+        }
+    }
+}
+
+#[test]
+fn sequences_that_come_and_go_do_not_add_up() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let mut buffer = TraceBuffer::new(4096, FillPolicy::Ring).expect("a page");
+    let mut peak = 0;
+    for number in 0..400_000usize {
+        buffer.copy_chunk(&Chunk {
+            producer: ProducerId(1 + (number >> 16) as u16),
+            client: ClientIdentity::default(),
+            writer: number as u16,
+            chunk_id: 0,
+            num_fragments: 1,
+            flags: 0,
+            complete: true,
+            payload: b"\x03abc",
+        });
+        peak = peak.max(ALLOCATED.load(Ordering::Relaxed) - before);
+    }
+    let histograms = 2 * MAX_WRITER_HISTOGRAMS * (size_of::<WriterHistogram>() + 16);
+    assert!(peak < histograms + 512 * 1024, "400,000 short-lived writers took {peak} bytes");
+}

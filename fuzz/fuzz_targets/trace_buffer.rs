@@ -18,6 +18,8 @@ const PRODUCER: ProducerId = ProducerId(1);
 const FLOCK: ProducerId = ProducerId(2);
 /// More than the sequences without chunks that a buffer remembers.
 const MAX_FLOCK: u16 = 1300;
+/// Fragments of a chunk; a tag has a byte for the index.
+const MAX_FRAGMENTS: usize = 200;
 /// So often a script may compare all packets of two buffers: that is slow.
 const MAX_COMPARISONS: u32 = 8;
 /// Where each writer's chunk ids begin: two of them wrap round.
@@ -224,7 +226,7 @@ impl World {
             self.tidy = false;
         }
         writer.next = writer.next.max(distance + 1);
-        let sizes = sizes[..sizes.len().min(255)].to_vec();
+        let sizes = sizes[..sizes.len().min(MAX_FRAGMENTS)].to_vec();
         let scraped = room.map(|room| payload(distance, &sizes).len() + usize::from(room) % 4096);
         let written = Written { sizes, flags: flags & chunk_flags::MASK, scraped };
         self.commit(index, distance, written);
@@ -240,7 +242,7 @@ impl World {
         let mut sizes = old.sizes.clone();
         for &size_code in more {
             sizes.push(size_code);
-            if sizes.len() > 255 || payload(distance, &sizes).len() > size {
+            if sizes.len() > MAX_FRAGMENTS || payload(distance, &sizes).len() > size {
                 sizes.pop();
                 break;
             }

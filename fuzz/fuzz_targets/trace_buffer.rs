@@ -159,6 +159,8 @@ struct Writer {
     has_loss: bool,
     /// A packet told of a loss since the last fragment with a tag.
     is_announced: bool,
+    /// One of the chunks before this came late or again. Its coming may have cost a later chunk, and its packets tell of that loss then.
+    disordered_until: i32,
 }
 
 /// What a chunk said when it was copied last.
@@ -270,6 +272,9 @@ impl World {
                 }
             }
             known = written.valid();
+            if distance + 1 < writer.next {
+                writer.disordered_until = writer.next;
+            }
         }
         writer.chunks.insert(distance, (written, known));
     }
@@ -351,12 +356,15 @@ impl World {
         assert!(self.seen.contains(&(packet.producer, packet.writer)));
         assert_eq!(packet.loss & !(2 * loss::WRITER_ABORT - 1), 0, "only the buffer's own reasons");
         assert!(packet.slices.iter().all(|slice| !slice.is_empty()));
-        let Some(Writer { unread, is_announced, .. }) = self.writer_of(packet) else { return };
+        let Some(Writer { unread, is_announced, disordered_until, .. }) = self.writer_of(packet) else {
+            return;
+        };
         *is_announced |= packet.loss != 0;
         for slice in &packet.slices {
             let Some(tag) = tag_of(slice) else { continue };
             let rest = unread.split_off(&tag);
             assert!(rest.contains(&tag), "fragments come in order, and once");
+            unread.retain(|(distance, _)| distance >= disordered_until);
             assert!(unread.is_empty() || *is_announced, "{tag:?}: {unread:?} are lost without notice");
             *unread = rest;
             unread.remove(&tag);

@@ -3,6 +3,8 @@
 //! The memory is reserved when the buffer is made and becomes resident as it is first written. Headers are
 //! written by this crate only and lie outside every payload's range, so offsets taken from them can be trusted.
 
+use memmap2::MmapMut;
+
 use crate::CreateError;
 use crate::prefetch::prefetch;
 
@@ -94,11 +96,14 @@ pub(crate) fn outer_size(payload_bytes: usize) -> usize {
     (HEADER_BYTES + payload_bytes).next_multiple_of(HEADER_BYTES)
 }
 
-/// The memory. Its length is the part used so far; it never grows beyond what was reserved.
+/// The memory.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    bytes: Vec<u8>,
+    /// `size` bytes; those of a clone end with what is used.
+    bytes: MmapMut,
     size: usize,
+    /// The part from the start that chunks have been written to.
+    used: usize,
 }
 
 impl Ring {
@@ -108,14 +113,14 @@ impl Ring {
             .checked_next_multiple_of(SIZE_STEP_BYTES)
             .filter(|&size| u32::try_from(size).is_ok())
             .ok_or(CreateError::TooLarge { size_bytes })?;
-        Ok(Self { bytes: reserve(size)?, size })
+        Ok(Self { bytes: reserve(size)?, size, used: 0 })
     }
 
     /// A copy with room for nothing more than what is used.
     pub(crate) fn copy_used(&self) -> Result<Self, CreateError> {
-        let mut bytes = reserve(self.bytes.len())?;
-        bytes.extend_from_slice(&self.bytes);
-        Ok(Self { bytes, size: self.size })
+        let mut bytes = reserve(self.used.max(1))?;
+        bytes[..self.used].copy_from_slice(self.bytes());
+        Ok(Self { bytes, size: self.size, used: self.used })
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -123,7 +128,7 @@ impl Ring {
     }
 
     pub(crate) fn used(&self) -> usize {
-        self.bytes.len()
+        self.used
     }
 
     pub(crate) fn header(&self, at: usize) -> Header {
@@ -172,23 +177,14 @@ impl Ring {
 
     /// All bytes in use; packets point into them.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.used]
     }
 
     /// Writes a whole chunk at `at`, which is at most `used()`. The chunk fits before the ring's end.
     pub(crate) fn place(&mut self, at: usize, header: Header, payload: &[u8]) {
         let end = at + header.outer_size();
         debug_assert!(end <= self.size && payload.len() == usize::from(header.payload_size));
-        if at == self.bytes.len() {
-            // The first time round, memory is written once: not zeroed before.
-            self.bytes.extend_from_slice(&header.to_bytes());
-            self.bytes.extend_from_slice(payload);
-            self.bytes.resize(end, 0);
-            return;
-        }
-        if end > self.bytes.len() {
-            self.bytes.resize(end, 0);
-        }
+        self.used = self.used.max(end);
         self.set_header(at, header);
         self.payload_mut(at, &header).copy_from_slice(payload);
     }
@@ -202,17 +198,20 @@ impl Ring {
     /// Forgets everything from `used` on. With `release`, its memory goes back to the system, if there is
     /// memory to move the rest into.
     pub(crate) fn truncate(&mut self, used: usize, release: bool) {
-        self.bytes.truncate(used);
+        self.used = used;
         if release && let Ok(mut fresh) = reserve(self.size) {
-            fresh.extend_from_slice(&self.bytes);
+            fresh[..used].copy_from_slice(self.bytes());
             self.bytes = fresh;
         }
     }
 }
 
 /// Memory of `size` bytes that becomes resident when it is written.
-fn reserve(size: usize) -> Result<Vec<u8>, CreateError> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size).map_err(|_| CreateError::OutOfMemory { size_bytes: size })?;
+fn reserve(size: usize) -> Result<MmapMut, CreateError> {
+    let bytes = MmapMut::map_anon(size).map_err(|_| CreateError::OutOfMemory { size_bytes: size })?;
+    // A ring is walked from end to end, again and again: with large pages the processor looks up a five hundredth of the
+    // addresses, and the kernel hands out as few pages when a buffer is cloned. Kernels that have none say no; no harm done.
+    #[cfg(target_os = "linux")]
+    let _ = bytes.advise(memmap2::Advice::HugePage);
     Ok(bytes)
 }

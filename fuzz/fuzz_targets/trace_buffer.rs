@@ -159,8 +159,6 @@ struct Writer {
     has_loss: bool,
     /// A packet told of a loss since the last fragment with a tag.
     is_announced: bool,
-    /// One of the chunks before this came late or again. Its coming may have cost a later chunk, and its packets tell of that loss then.
-    disordered_until: i32,
 }
 
 /// What a chunk said when it was copied last.
@@ -272,9 +270,10 @@ impl World {
                 }
             }
             known = written.valid();
-            if distance + 1 < writer.next {
-                writer.disordered_until = writer.next;
-            }
+            // What is overwritten by a chunk that comes late may be a later one of the same writer. Then the order is lost: the loss is
+            // told too early, and what is committed yet again may come out twice. So it is in upstream's buffer; no real writer has two
+            // unfinished chunks at a time.
+            self.tidy &= distance + 1 == writer.next || cleared(self.buffer.stats()) == cleared(&before);
         }
         writer.chunks.insert(distance, (written, known));
     }
@@ -356,7 +355,7 @@ impl World {
         assert!(self.seen.contains(&(packet.producer, packet.writer)));
         assert_eq!(packet.loss & !(2 * loss::WRITER_ABORT - 1), 0, "only the buffer's own reasons");
         assert!(packet.slices.iter().all(|slice| !slice.is_empty()));
-        let Some(Writer { unread, is_announced, disordered_until, .. }) = self.writer_of(packet) else {
+        let Some(Writer { unread, is_announced, .. }) = self.writer_of(packet) else {
             return;
         };
         *is_announced |= packet.loss != 0;
@@ -364,7 +363,6 @@ impl World {
             let Some(tag) = tag_of(slice) else { continue };
             let rest = unread.split_off(&tag);
             assert!(rest.contains(&tag), "fragments come in order, and once");
-            unread.retain(|(distance, _)| distance >= disordered_until);
             assert!(unread.is_empty() || *is_announced, "{tag:?}: {unread:?} are lost without notice");
             *unread = rest;
             unread.remove(&tag);
@@ -450,6 +448,11 @@ fn chunk(writer: u16, chunk_id: u32, payload: &[u8]) -> Chunk<'_> {
 /// Changes when a chunk is taken, or its new part is.
 fn stored(stats: &Stats) -> u64 {
     stats.chunks_written + stats.chunks_rewritten
+}
+
+/// Changes when something is overwritten.
+fn cleared(stats: &Stats) -> u64 {
+    stats.bytes_overwritten + stats.padding_bytes_cleared
 }
 
 /// Most fragments are small; the largest fill a half of the smallest buffer.

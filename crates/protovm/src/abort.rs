@@ -5,15 +5,16 @@
 pub(crate) enum Stop {
     /// The instruction's abort level says what this ends.
     Failed,
-    /// The program ends.
-    Abort(AbortReason),
+    /// The program ends. Boxed: what every step returns should fit into registers.
+    Abort(Box<AbortReason>),
 }
 
 pub(crate) type Step<T = ()> = Result<T, Stop>;
 
 impl From<AbortReason> for Stop {
+    #[cold]
     fn from(reason: AbortReason) -> Self {
-        Self::Abort(reason)
+        Self::Abort(Box::new(reason))
     }
 }
 

@@ -10,9 +10,11 @@ use crate::wire::{Fields, Scalar, Value};
 pub(crate) struct Destination {
     /// `None` once it was deleted here.
     node: Option<NodeId>,
-    /// The node whose map has this one, and the key it has there. `None` for the root, and for the elements
-    /// that an iteration goes through: deleting those only empties them.
-    parent: Option<(NodeId, u64)>,
+    /// The node whose map has this one. `None` for the root, and for the elements that an iteration goes through:
+    /// deleting those only empties them.
+    parent: Option<NodeId>,
+    /// The key that this node has there.
+    key: u64,
 }
 
 /// The flags of a merge.
@@ -23,15 +25,21 @@ pub(crate) struct MergeFlags {
 }
 
 impl Destination {
-    pub(crate) const ROOT: Self = Self { node: Some(NodeId::ROOT), parent: None };
+    pub(crate) const ROOT: Self = Self { node: Some(NodeId::ROOT), parent: None, key: 0 };
 
     /// An element of a repeated field, in an iteration.
     pub(crate) const fn element(node: NodeId) -> Self {
-        Self { node: Some(node), parent: None }
+        Self { node: Some(node), parent: None, key: 0 }
     }
 
-    pub(crate) fn is_same_node(&self, other: &Self) -> bool {
-        self.node == other.node
+    /// A place in a node's map.
+    const fn child(node: NodeId, parent: NodeId, key: u64) -> Self {
+        Self { node: Some(node), parent: Some(parent), key }
+    }
+
+    /// The node, unless it was deleted.
+    pub(crate) const fn node_here(&self) -> Option<NodeId> {
+        self.node
     }
 
     /// The root, or what counts as one.
@@ -60,7 +68,7 @@ impl Destination {
                 Err(repeated.wrong_kind("a single field").into())
             }
             _ => {
-                *self = Self { node: Some(child), parent: Some((node, field.into())) };
+                *self = Self::child(child, node, field.into());
                 Ok(())
             }
         }
@@ -80,7 +88,7 @@ impl Destination {
                 tree.create_child(repeated, index.into())?
             }
         };
-        *self = Self { node: Some(element), parent: Some((repeated, index.into())) };
+        *self = Self::child(element, repeated, index.into());
         Ok(())
     }
 
@@ -93,7 +101,7 @@ impl Destination {
             Some(element) => element,
             None => tree.create_child(repeated, key)?,
         };
-        *self = Self { node: Some(element), parent: Some((repeated, key)) };
+        *self = Self::child(element, repeated, key);
         Ok(())
     }
 
@@ -135,16 +143,16 @@ impl Destination {
     /// Deletes what is here. The root becomes empty, and its memory stays on the account, as with upstream.
     pub(crate) fn delete(&mut self, tree: &mut Tree) -> Step {
         let node = self.node()?;
-        let Some((parent, key)) = self.parent else {
+        let Some(parent) = self.parent else {
             tree.forget_content(node);
             return Ok(());
         };
         let mut siblings = tree.take_map(parent);
-        if siblings.remove(key).is_some() {
+        if siblings.remove(self.key).is_some() {
             tree.delete_entry(node);
         }
         tree.put_map(parent, siblings);
-        *self = Self { node: None, parent: None };
+        *self = Self { node: None, parent: None, key: 0 };
         Ok(())
     }
 
@@ -165,9 +173,7 @@ impl Destination {
         tree.steps += fields.looked_at;
         let fields = tree.take_map(node);
         tree.steps += fields.len() as u64;
-        for (_, field) in fields.iter() {
-            tree.node_mut(field).merged = false;
-        }
+        fields.for_each(|field| tree.node_mut(field).merged = false);
         tree.put_map(node, fields);
         Ok(())
     }
@@ -200,6 +206,10 @@ fn merge_field(tree: &mut Tree, message: NodeId, field: u32, value: Value<'_>, f
     }
     if flags.skip_submessages && matches!(tree.content(present), Content::Message(_)) {
         // A select before this merge made it a message, to merge into it.
+        return Ok(());
+    }
+    if !tree.node(present).merged && tree.overwrite(present, value)? {
+        tree.node_mut(present).merged = true;
         return Ok(());
     }
     let new = tree.create_field(value)?;

@@ -109,6 +109,15 @@ impl Map {
         }
     }
 
+    /// Visits all nodes.
+    #[inline]
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(NodeId)) {
+        match self {
+            Self::Few(entries) => entries.iter().for_each(|entry| visit(entry.1)),
+            Self::Many(entries) => entries.values().for_each(|&node| visit(node)),
+        }
+    }
+
     /// All entries in the order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, NodeId)> + '_ {
         let (few, many) = match self {

@@ -3,7 +3,7 @@
 use crate::abort::{AbortReason, ApplyError, Step, Stop};
 use crate::destination::{Destination, MergeFlags};
 use crate::program::{Component, Cursor, Instruction, OnError, Operation, Select};
-use crate::tree::Tree;
+use crate::tree::{NodeId, Tree};
 use crate::wire::{Fields, Value};
 
 /// The most steps for one packet: instructions, steps of paths, elements iterated over, fields looked at.
@@ -38,14 +38,14 @@ pub(crate) fn run(
 ) -> Result<(), ApplyError> {
     tree.steps = 0;
     let mut runner = Runner { registers, tree, path: Vec::new() };
-    let mut cursors = Cursors { src: Value::Bytes(packet), dst: Destination::ROOT, outer_dst: None };
+    let mut cursors = Cursors { src: Value::Bytes(packet), dst: Destination::ROOT, outer_node: None };
     match runner.instructions(program, &mut cursors) {
         Ok(()) => Ok(()),
         Err(Stop::Failed) => Err(ApplyError::Failed),
         Err(Stop::Abort(reason)) => {
             let mut path = runner.path;
             path.reverse();
-            Err(ApplyError::Aborted { reason, path })
+            Err(ApplyError::Aborted { reason: *reason, path })
         }
     }
 }
@@ -55,8 +55,8 @@ pub(crate) fn run(
 struct Cursors<'p> {
     src: Value<'p>,
     dst: Destination,
-    /// The destination that the innermost select goes back to: it must not be deleted.
-    outer_dst: Option<Destination>,
+    /// The node that the innermost select goes back to: it must not be deleted.
+    outer_node: Option<NodeId>,
 }
 
 struct Runner<'a> {
@@ -74,17 +74,24 @@ impl<'p> Runner<'_> {
 
     fn instructions(&mut self, instructions: &[Instruction], cursors: &mut Cursors<'p>) -> Step {
         for (index, instruction) in instructions.iter().enumerate() {
-            let result = match (self.instruction(instruction, cursors), instruction.on_error) {
-                (Err(Stop::Failed), OnError::Skip) => Ok(()),
-                (Err(Stop::Failed), OnError::Abort) => Err(AbortReason::AbortLevel.into()),
-                (result, _) => result,
-            };
-            if matches!(result, Err(Stop::Abort(_))) {
-                self.path.push(index);
+            if let Err(stop) = self.instruction(instruction, cursors) {
+                self.stopped(stop, instruction.on_error, index)?;
             }
-            result?;
         }
         Ok(())
+    }
+
+    /// An instruction stopped, the one with this index: is that the end of more?
+    fn stopped(&mut self, stop: Stop, on_error: OnError, index: usize) -> Step {
+        let stop = match (stop, on_error) {
+            (Stop::Failed, OnError::Skip) => return Ok(()),
+            (Stop::Failed, OnError::Abort) => AbortReason::AbortLevel.into(),
+            (stop, _) => stop,
+        };
+        if matches!(stop, Stop::Abort(_)) {
+            self.path.push(index);
+        }
+        Err(stop)
     }
 
     fn instruction(&mut self, instruction: &Instruction, cursors: &mut Cursors<'p>) -> Step {
@@ -117,7 +124,7 @@ impl<'p> Runner<'_> {
 
     fn delete(&mut self, cursors: &mut Cursors<'p>) -> Step {
         let is_root = cursors.dst.is_root()?;
-        if !is_root && cursors.outer_dst.is_some_and(|outer| outer.is_same_node(&cursors.dst)) {
+        if !is_root && cursors.outer_node.is_some() && cursors.outer_node == cursors.dst.node_here() {
             return Err(AbortReason::DeleteSelected.into());
         }
         cursors.dst.delete(self.tree)
@@ -128,7 +135,7 @@ impl<'p> Runner<'_> {
         if select.cursor == Cursor::Src && select.create {
             return Err(AbortReason::CreateInSource.into());
         }
-        cursors.outer_dst = Some(cursors.dst);
+        cursors.outer_node = cursors.dst.node_here();
         self.descend(select, &select.path, nested, &mut cursors)
     }
 

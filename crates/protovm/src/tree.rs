@@ -10,6 +10,7 @@
 //! the account: see the calls of [`Tree::forget`].
 
 use std::mem;
+use std::num::NonZeroU32;
 
 use crate::abort::{AbortReason, Step};
 use crate::map::Map;
@@ -24,15 +25,20 @@ const _: () = assert!(size_of::<Node>() + size_of::<NodeId>() <= NODE_SIZE);
 /// Copying so many bytes counts as a step.
 const BYTES_A_STEP: usize = 64;
 
-/// A node's place in the tree. Valid until the node is released.
+/// A node's place in the tree, counted from 1 so that none takes no more room. Valid until the node is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeId(u32);
+pub(crate) struct NodeId(NonZeroU32);
 
 impl NodeId {
-    pub(crate) const ROOT: Self = Self(0);
+    pub(crate) const ROOT: Self = Self(NonZeroU32::MIN);
 
     pub(crate) fn new(index: usize) -> Option<Self> {
-        u32::try_from(index).ok().map(Self)
+        index.checked_add(1).and_then(|number| u32::try_from(number).ok()).and_then(NonZeroU32::new).map(Self)
+    }
+
+    #[inline]
+    const fn index(self) -> usize {
+        self.0.get() as usize - 1
     }
 }
 
@@ -114,12 +120,12 @@ impl Tree {
     /// Ids are handed out by `create` and forgotten on `release`, so they are always in bounds.
     #[inline]
     pub(crate) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0 as usize]
+        &self.nodes[id.index()]
     }
 
     #[inline]
     pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
+        &mut self.nodes[id.index()]
     }
 
     #[inline]
@@ -192,6 +198,38 @@ impl Tree {
                 let copy = self.copy(bytes)?;
                 self.create(Content::Bytes(copy)).inspect_err(|_| self.unaccount(bytes.len()))
             }
+        }
+    }
+
+    /// Replaces a number by another, or bytes by others, without a new node; `false` if that cannot be.
+    ///
+    /// The account takes the same way as if a node were created and the old one deleted: what is in use in between
+    /// must be below the limit, too.
+    pub(crate) fn overwrite(&mut self, id: NodeId, value: Value<'_>) -> Step<bool> {
+        match (self.content(id), value) {
+            (Content::Scalar(_), Value::Scalar(scalar)) => {
+                self.account(NODE_SIZE)?;
+                self.unaccount(NODE_SIZE);
+                self.node_mut(id).content = Content::Scalar(scalar);
+            }
+            (Content::Bytes(old), Value::Bytes(bytes)) => {
+                let old_len = old.len();
+                self.account(bytes.len())?;
+                self.account(NODE_SIZE).inspect_err(|_| self.unaccount(bytes.len()))?;
+                self.unaccount(NODE_SIZE + old_len);
+                self.overwrite_bytes(id, bytes);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Replaces bytes that are on the account by others that are, in the same memory if they are as many.
+    pub(crate) fn overwrite_bytes(&mut self, id: NodeId, bytes: &[u8]) {
+        self.steps += (bytes.len() / BYTES_A_STEP) as u64;
+        match &mut self.node_mut(id).content {
+            Content::Bytes(old) if old.len() == bytes.len() => old.copy_from_slice(bytes),
+            content => *content = Content::Bytes(bytes.into()),
         }
     }
 

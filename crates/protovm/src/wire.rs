@@ -62,6 +62,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field's number and value, without regard to the limits, and what follows it.
+    #[inline]
     fn parse(&self) -> Option<(u32, Value<'a>, &'a [u8])> {
         let (tag, rest) = take_varint(self.rest)?;
         // Numbers beyond 32 bits wrap around, as upstream's do.
@@ -133,12 +134,18 @@ impl Elements<'_> {
 impl<'a> Iterator for Elements<'a> {
     type Item = (u64, Value<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let (_, value) = self.fields.find(|&(id, _)| id == self.field)?;
-        Some((std::mem::take(&mut self.fields.looked_at), value))
+        loop {
+            let (id, value) = self.fields.next()?;
+            if id == self.field {
+                return Some((std::mem::take(&mut self.fields.looked_at), value));
+            }
+        }
     }
 }
 
+#[inline]
 fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (value, len) = varint::decode(bytes)?;
     Some((value, bytes.get(len..)?))

@@ -55,7 +55,19 @@ pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
+/// The high bit of each byte: set where a varint goes on.
+const GOES_ON: u64 = 0x8080_8080_8080_8080;
+
 fn decode_long(bytes: &[u8]) -> Option<(u64, usize)> {
+    // Timestamps have 7 to 9 bytes: take 8 at once.
+    if let Some(&first) = bytes.first_chunk() {
+        let word = u64::from_le_bytes(first);
+        let end = !word & GOES_ON;
+        if end != 0 {
+            let len = end.trailing_zeros() / 8 + 1;
+            return Some((gather(word << (64 - 8 * len) >> (64 - 8 * len)), len as usize));
+        }
+    }
     let mut value = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(MAX_SIZE) {
         value |= u64::from(byte & 0x7f) << (7 * index);
@@ -64,6 +76,13 @@ fn decode_long(bytes: &[u8]) -> Option<(u64, usize)> {
         }
     }
     None
+}
+
+/// The lower seven bits of each byte, side by side.
+const fn gather(word: u64) -> u64 {
+    let word = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let word = (word & 0x0000_3fff_0000_3fff) | (word & 0x3fff_0000_3fff_0000) >> 2;
+    (word & 0x0000_0000_0fff_ffff) | (word & 0x0fff_ffff_0000_0000) >> 4
 }
 
 /// `value` as a varint of exactly four bytes, however small it is.

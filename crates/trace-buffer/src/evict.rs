@@ -110,6 +110,7 @@ impl TraceBuffer {
 
     /// Gives out the packets of a chunk that holds whole ones only, those of no bytes left out.
     fn give_plain(&self, slot: u32, at: usize, header: &Header, sink: &mut impl OverwriteSink) {
+        self.ring.prefetch_chunk(at + header.outer_size());
         let payload = self.ring.payload(at, header);
         let mut fragment_start = 0;
         while let Found::Fragment(fragment) = fragment_at(payload, fragment_start, header.flags) {

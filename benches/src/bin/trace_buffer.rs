@@ -3,9 +3,11 @@
 //!
 //! Upstream's half is a program of its own, for it needs a C++ compiler. It is run if `FERRETTO_UPSTREAM_BUFFER` names it:
 //!
-//!     cargo build --release --manifest-path tests/upstream-buffer/Cargo.toml --target-dir target/upstream-buffer
-//!     FERRETTO_UPSTREAM_BUFFER=target/upstream-buffer/release/upstream-buffer \
-//!       cargo run --release -p ferretto-benches --bin trace_buffer
+//! ```sh
+//! cargo build --release --manifest-path tests/upstream-buffer/Cargo.toml --target-dir target/upstream-buffer
+//! FERRETTO_UPSTREAM_BUFFER=target/upstream-buffer/release/upstream-buffer \
+//!   cargo run --release -p ferretto-benches --bin trace_buffer
+//! ```
 
 #[path = "../../../crates/trace-buffer/examples/throughput/workloads.rs"]
 mod workloads;

@@ -150,6 +150,8 @@ pub(crate) struct SessionConfig {
     pub(crate) exclusive_priority: u32,
     pub(crate) file: Option<FileSpec>,
     pub(crate) builtin: BuiltinSpec,
+    /// With deflate.
+    pub(crate) compress: bool,
 }
 
 impl SessionConfig {
@@ -198,6 +200,7 @@ impl SessionConfig {
             exclusive_priority: config.exclusive_prio(),
             file,
             builtin: parse_builtin(&config),
+            compress: wants_deflate(&config),
             producers: config.producers,
             raw,
         })
@@ -344,13 +347,22 @@ fn check_guardrails(config: &TraceConfig) -> Result<(), ConfigError> {
 
 /// What may be asked for and is harmless to go without.
 fn say_what_has_no_effect(config: &TraceConfig) {
-    if config.compression.is_some() || config.compression_type() != trace_config::CompressionType::Unspecified
-    {
-        tracing::warn!("compression is not supported yet: the trace is written uncompressed");
+    let asked_for = config.compression.is_some()
+        || config.compression_type() != trace_config::CompressionType::Unspecified;
+    if asked_for && !wants_deflate(config) {
+        tracing::warn!(
+            "the only compression is deflate: the trace is not compressed (add `compression_type: COMPRESSION_TYPE_DEFLATE`)"
+        );
     }
     if config.experimental_trace_buffer_v2_compaction() {
         tracing::warn!("experimental_trace_buffer_v2_compaction has no effect yet");
     }
+}
+
+/// A config may name deflate beside a newer way to compress, for services that lack it.
+fn wants_deflate(config: &TraceConfig) -> bool {
+    config.compression.as_ref().is_some_and(|compression| compression.deflate.is_some())
+        || config.compression_type() == trace_config::CompressionType::Deflate
 }
 
 fn parse_buffers(buffers: &[BufferConfig]) -> Result<Vec<BufferSpec>, ConfigError> {

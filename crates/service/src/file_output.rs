@@ -62,7 +62,7 @@ struct FileSink {
 }
 
 /// `Trace.packet`: field 1, length-delimited.
-const PACKET_TAG: u8 = 0x0a;
+pub(crate) const PACKET_TAG: u8 = 0x0a;
 
 /// What stands before a packet, at most: the tag and a length below 4 GiB.
 const PREAMBLE_BYTES: usize = 6;
@@ -78,7 +78,7 @@ impl PacketSink for FileSink {
         self.bytes.len()
     }
 
-    fn has_room(&self, len: usize) -> bool {
+    fn make_room(&mut self, len: usize) -> bool {
         (self.bytes.len() + PREAMBLE_BYTES).saturating_add(len) as u64 <= self.room
     }
 }

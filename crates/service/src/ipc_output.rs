@@ -59,7 +59,7 @@ impl PacketSink for Replies {
         self.total
     }
 
-    fn has_room(&self, _len: usize) -> bool {
+    fn make_room(&mut self, _len: usize) -> bool {
         true
     }
 }

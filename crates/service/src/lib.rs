@@ -26,6 +26,7 @@ mod calls;
 mod clock_snapshots;
 mod cloning;
 mod commit;
+mod compression;
 mod config;
 mod detach;
 mod enable;

@@ -14,6 +14,7 @@ use prost::Message;
 
 use crate::buffers::Buffer;
 use crate::clock_snapshots;
+use crate::compression::Compressing;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::Now;
 use crate::service::Service;
@@ -32,8 +33,8 @@ pub(crate) trait PacketSink {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize);
     /// Bytes taken so far.
     fn len(&self) -> usize;
-    /// Is there room for a packet of this size? Where a file has a limit.
-    fn has_room(&self, len: usize) -> bool;
+    /// Is there room for a packet of this size, or can it be made? Where a file has a limit.
+    fn make_room(&mut self, len: usize) -> bool;
 }
 
 /// How far one read went.
@@ -62,6 +63,23 @@ impl Service {
                 return Progress::NoRoom;
             }
         }
+        if !self.sessions.get(&session_id).is_some_and(|session| session.config.compress) {
+            return self.read_data(session_id, sink, limit, now);
+        }
+        let mut compressing = Compressing::new(sink);
+        let progress = self.read_data(session_id, &mut compressing, limit, now);
+        compressing.finish();
+        progress
+    }
+
+    /// Everything but the service's first packets.
+    fn read_data(
+        &mut self,
+        session_id: SessionId,
+        sink: &mut impl PacketSink,
+        limit: usize,
+        now: &Now,
+    ) -> Progress {
         match self.read_buffers(session_id, sink, limit) {
             Progress::Drained => {}
             unfinished => return unfinished,
@@ -101,7 +119,7 @@ impl Service {
                 suffix.clear();
                 write_trusted_fields(&mut suffix, &packet, sequence);
                 let len = packet.len() + suffix.len();
-                if !sink.has_room(len) {
+                if !sink.make_room(len) {
                     return Progress::NoRoom;
                 }
                 sink.packet(packet.slices().chain([suffix.as_slice()]), len);
@@ -132,7 +150,7 @@ fn write_trusted_fields(suffix: &mut Vec<u8>, packet: &Packet<'_>, sequence: u32
 }
 
 fn put(sink: &mut impl PacketSink, packet: &[u8]) -> bool {
-    let has_room = sink.has_room(packet.len());
+    let has_room = sink.make_room(packet.len());
     if has_room {
         sink.packet(std::iter::once(packet), packet.len());
     }

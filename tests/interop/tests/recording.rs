@@ -49,6 +49,7 @@ on_each_mix! {
     a_small_ring_keeps_the_end
     ctrl_c_ends_a_recording_and_keeps_it
     a_session_writes_into_a_file_while_it_records
+    a_compressed_recording_has_it_all
     the_service_is_queried
 }
 
@@ -267,6 +268,14 @@ fn a_session_writes_into_a_file_while_it_records(setting: &Setting) {
     let rest = "write_into_file: true file_write_period_ms: 300 flush_period_ms: 300 duration_ms: 1500";
     let trace = setting.record(&config("size_kb: 16384", rest));
     setting.check_system(&trace);
+}
+
+fn a_compressed_recording_has_it_all(setting: &Setting) {
+    let rest = "compression_type: COMPRESSION_TYPE_DEFLATE duration_ms: 1500";
+    for more in ["", "write_into_file: true file_write_period_ms: 300 flush_period_ms: 300"] {
+        let trace = setting.record(&config("size_kb: 16384", &format!("{rest} {more}")));
+        setting.check_system(&trace);
+    }
 }
 
 fn the_service_is_queried(setting: &Setting) {

@@ -1,0 +1,95 @@
+//! Packets that are compressed together, as one packet of the trace (upstream: zlib_compressor.cc).
+//!
+//! Each batch that is read becomes a packet with `compressed_packets`: the batch as it would stand in a file, in the format of zlib.
+//! The service's first packets stay as they are, so that readers find out about a trace without unpacking it.
+
+use std::io::Write as _;
+
+use ferretto_protos::fields::trace_packet::COMPRESSED_PACKETS;
+use ferretto_protozero::Message as Writer;
+use ferretto_protozero::varint;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+
+use crate::file_output::PACKET_TAG;
+use crate::read_back::PacketSink;
+
+/// zlib's own choice, and upstream's.
+const LEVEL: u32 = 6;
+
+/// What compression and framing may add, as a part of the batch: data that cannot be compressed is stored in blocks of at least 16 KiB,
+/// with 5 bytes each.
+const EXPANSION_DIVISOR: usize = 2048;
+const OVERHEAD_BYTES: usize = 64;
+
+/// What stands before a packet in a batch, at most: the tag and its length.
+const PREAMBLE_BYTES: usize = 6;
+
+/// Compresses packets on their way to another sink. Call [`finish`](Self::finish) at the end.
+pub(crate) struct Compressing<'a, S> {
+    sink: &'a mut S,
+    /// The batch, once it has begun.
+    encoder: Option<ZlibEncoder<Vec<u8>>>,
+    /// Bytes of the batch before compression.
+    taken: usize,
+}
+
+impl<'a, S: PacketSink> Compressing<'a, S> {
+    pub(crate) fn new(sink: &'a mut S) -> Self {
+        Self { sink, encoder: None, taken: 0 }
+    }
+
+    /// Gives the batch to the sink.
+    pub(crate) fn finish(mut self) {
+        self.end_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.taken = 0;
+        // Writing to memory cannot fail.
+        let Some(Ok(batch)) = self.encoder.take().map(ZlibEncoder::finish) else { return };
+        let mut packet = Vec::with_capacity(batch.len() + OVERHEAD_BYTES);
+        Writer::new(&mut packet).bytes(COMPRESSED_PACKETS, &batch);
+        self.sink.packet(std::iter::once(packet.as_slice()), packet.len());
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let written = self.encoder.get_or_insert_with(new_encoder).write_all(bytes);
+        debug_assert!(written.is_ok(), "memory takes everything");
+        self.taken += bytes.len();
+    }
+}
+
+fn new_encoder() -> ZlibEncoder<Vec<u8>> {
+    ZlibEncoder::new(Vec::new(), Compression::new(LEVEL))
+}
+
+/// The packet that a batch becomes, should nothing in it become smaller.
+fn largest(batch_len: usize) -> usize {
+    batch_len.saturating_add(batch_len / EXPANSION_DIVISOR + OVERHEAD_BYTES)
+}
+
+impl<S: PacketSink> PacketSink for Compressing<'_, S> {
+    fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
+        let mut preamble = Vec::with_capacity(PREAMBLE_BYTES);
+        preamble.push(PACKET_TAG);
+        varint::encode(len as u64, &mut preamble);
+        self.write(&preamble);
+        slices.for_each(|slice| self.write(slice));
+    }
+
+    /// As if nothing became smaller.
+    fn len(&self) -> usize {
+        self.sink.len() + self.taken
+    }
+
+    /// How small a batch becomes is known at its end only: near the limit of a file, batches end early.
+    fn make_room(&mut self, len: usize) -> bool {
+        let len = len.saturating_add(PREAMBLE_BYTES);
+        if self.sink.make_room(largest(self.taken.saturating_add(len))) {
+            return true;
+        }
+        self.end_batch();
+        self.sink.make_room(largest(len))
+    }
+}

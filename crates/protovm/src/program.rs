@@ -19,6 +19,8 @@ pub const MAX_DEPTH: usize = 256;
 pub struct Program {
     pub(crate) instructions: Vec<Instruction>,
     bytes: Box<[u8]>,
+    /// With a packet that has none of these fields the program fails before it does anything. `None` if there are no such fields.
+    first_fields: Option<Box<[u32]>>,
 }
 
 /// Why a program cannot be used.
@@ -101,13 +103,47 @@ impl Program {
                 instructions.push(parser.instruction(bytes_of(value), 1)?);
             }
         }
-        Ok(Self { instructions, bytes: bytes.into() })
+        let first_fields = first_fields(&instructions);
+        Ok(Self { instructions, bytes: bytes.into(), first_fields })
+    }
+
+    /// False if the program would certainly fail, and change nothing.
+    pub(crate) fn concerns(&self, packet: &[u8]) -> bool {
+        self.first_fields
+            .as_ref()
+            .is_none_or(|wanted| Fields::new(packet).any(|(field, _)| wanted.contains(&field)))
     }
 
     /// The program as it was given to [`parse`](Self::parse).
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// All fields of a packet are compared with each: programs that begin with more selects are just run. Compilers make one for each kind of
+/// packet.
+const MAX_FIRST_FIELDS: usize = 8;
+
+/// What a program looks for in a packet before all else, if it does nothing without: as compilers make them, programs begin with selects.
+fn first_fields(instructions: &[Instruction]) -> Option<Box<[u32]>> {
+    let ends_program = |instruction: &Instruction| instruction.on_error == OnError::BreakOuter;
+    if instructions.len() > MAX_FIRST_FIELDS || !instructions.iter().any(ends_program) {
+        return None;
+    }
+    instructions.iter().map(Instruction::first_field).collect()
+}
+
+impl Instruction {
+    /// The field of the packet without which the instruction fails, and does nothing but that.
+    fn first_field(&self) -> Option<u32> {
+        let Operation::Select(Select { cursor: Cursor::Src, path, create: false }) = &self.operation else {
+            return None;
+        };
+        let (first, rest) = path.split_first()?;
+        let by_key = rest.first().is_some_and(|next| next.map_key_field_id.is_some());
+        let fails = !first.is_repeated && !by_key && self.on_error != OnError::Abort;
+        first.field_id.filter(|_| fails)
     }
 }
 

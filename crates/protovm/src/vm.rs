@@ -56,6 +56,14 @@ impl Vm {
         }
     }
 
+    /// Whether it makes a difference to [`apply`](Self::apply) the packet. If not, the program would fail at once, and change nothing.
+    ///
+    /// Much cheaper than applying it, for a program that begins with a look for a field that few packets have.
+    #[must_use]
+    pub fn concerns(&self, packet: &[u8]) -> bool {
+        self.program.concerns(packet)
+    }
+
     /// The steps that the program took for the last packet.
     #[must_use]
     pub const fn last_steps(&self) -> u64 {

@@ -428,3 +428,28 @@ dst 1 2";
     let state = state(&vm);
     assert_eq!(state[..7], [0x0a, 0x80, 0x81, 0x80, 0x00, 0x12, 126]);
 }
+
+#[test]
+fn a_packet_without_what_the_program_looks_for_first_does_not_concern_it() {
+    let cases = [
+        ("src 1 2\n  set", "1:{3:4}", true),
+        ("src 1 2\n  set", "2:1", false),
+        ("src 1 2\n  set", "", false),
+        ("src 1\n  set\nsrc 2\n  set", "2:1", true),
+        ("src 1\n  set\nsrc 2\n  set", "3:1", false),
+        ("src 1 | skip\n  set\nsrc 2\n  set", "3:1", false),
+        // These do not fail, or do something, or abort.
+        ("src 1 | skip\n  set", "2:1", true),
+        ("src 1[*]\n  set", "2:1", true),
+        ("dst+ 1\n  set", "2:1", true),
+        ("src 1\n  set\ndst\n  del", "2:1", true),
+        ("merge", "2:1", true),
+        ("src 1 | abort\n  set", "2:1", true),
+        ("src\n  merge", "2:1", true),
+        ("none", "2:1", true),
+    ];
+    for (text, packet, expected) in cases {
+        let vm = Vm::new(program(text), PLENTY);
+        assert_eq!(vm.concerns(&message(packet)), expected, "{text} with {packet}");
+    }
+}

@@ -238,10 +238,14 @@ fn run(program: &[u8], limit: usize, state: &[u8], packets: &[Vec<u8>]) {
     let Ok(program) = Program::parse(program) else { return };
     let mut vm = Vm::with_state(program, limit, state);
     for packet in packets {
-        let _outcome = vm.apply(packet);
+        let mut before = Vec::new();
+        vm.serialize_state(&mut before);
+        let concerns = vm.concerns(packet);
+        let outcome = vm.apply(packet);
         assert!(used(&vm) <= limit);
         let mut state = Vec::new();
         vm.serialize_state(&mut state);
+        assert!(concerns || (outcome == Err(ApplyError::Failed) && state == before));
     }
 }
 

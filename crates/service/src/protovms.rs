@@ -110,10 +110,6 @@ impl OverwriteSink for ProtoVms {
 
     /// The first VM of the producer whose program succeeds has taken the packet.
     fn take(&mut self, packet: &Packet<'_>) {
-        // What the trace would not take is not to get into it in this way. Upstream does not look.
-        if validator::is_valid_untrusted_packet(packet.slices()).is_err() {
-            return;
-        }
         let bytes = match packet.in_one_piece() {
             Some(bytes) => bytes,
             None => {
@@ -123,7 +119,12 @@ impl OverwriteSink for ProtoVms {
                 &self.whole
             }
         };
-        let mut serving = self.vms.iter_mut().filter(|vm| vm.serves(packet.producer));
+        let mut serving =
+            self.vms.iter_mut().filter(|vm| vm.serves(packet.producer) && vm.vm.concerns(bytes)).peekable();
+        // What the trace would not take is not to get into it in this way. Upstream does not look.
+        if serving.peek().is_none() || validator::is_valid_untrusted_packet([bytes]).is_err() {
+            return;
+        }
         let _taken = serving.any(|vm| vm.apply(bytes));
     }
 }

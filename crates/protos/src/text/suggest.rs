@@ -21,6 +21,9 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Ve
         known.into_iter().filter_map(|name| Some((distance_to(wanted, name)?, name))).collect();
     near.sort_unstable();
     near.dedup();
+    if near.first().is_some_and(|&(distance, _)| distance == 0) {
+        near.truncate(1); // nothing else was meant
+    }
     near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 

@@ -140,7 +140,7 @@ impl Sequence {
             return;
         }
         let mut state = IncrementalState {
-            last_timestamp: now,
+            last_timestamp: whole_units(now, self.options),
             drop_count,
             categories: Interned::default(),
             names: Interned::default(),
@@ -181,6 +181,11 @@ fn put_defaults<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, t
     event.varint(track_event::TRACK_UUID, thread_uuid(tid));
 }
 
+/// The time at the last tick of the sequence's own clock: its events then have the times of ticks, and none is off by more than one.
+fn whole_units(now: u64, options: SessionOptions) -> u64 {
+    options.delta_unit_ns.map_or(now, |unit| now / unit * unit)
+}
+
 /// Ties the sequence's own clock to the system's.
 fn put_clocks<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, now: u64) {
     let Some(unit) = options.delta_unit_ns else {
@@ -189,7 +194,7 @@ fn put_clocks<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, now
     let mut snapshot = packet.nested(trace_packet::CLOCK_SNAPSHOT);
     let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
     clock.varint(clock_snapshot::clock::CLOCK_ID, CLOCK_BOOTTIME);
-    clock.varint(clock_snapshot::clock::TIMESTAMP, now);
+    clock.varint(clock_snapshot::clock::TIMESTAMP, whole_units(now, options));
     drop(clock);
     let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
     clock.varint(clock_snapshot::clock::CLOCK_ID, CLOCK_INCREMENTAL);

@@ -17,6 +17,9 @@ const MAX_SUGGESTIONS: usize = 3;
 /// assert!(nearest("zebra", ["linux.ftrace"]).is_empty());
 /// ```
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    if fold(wanted).is_none() {
+        return Vec::new();
+    }
     let mut near: Vec<(usize, &str)> =
         known.into_iter().filter_map(|name| Some((distance_to(wanted, name)?, name))).collect();
     near.sort_unstable();

@@ -7,11 +7,10 @@ use std::io::Write as _;
 
 use ferretto_protos::fields::trace_packet::COMPRESSED_PACKETS;
 use ferretto_protozero::Message as Writer;
-use ferretto_protozero::varint;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-use crate::file_output::PACKET_TAG;
+use crate::file_output::{PREAMBLE_BYTES, put_preamble};
 use crate::read_back::PacketSink;
 
 /// zlib's own choice, and upstream's.
@@ -21,9 +20,6 @@ const LEVEL: u32 = 6;
 /// with 5 bytes each.
 const EXPANSION_DIVISOR: usize = 2048;
 const OVERHEAD_BYTES: usize = 64;
-
-/// What stands before a packet in a batch, at most: the tag and its length.
-const PREAMBLE_BYTES: usize = 6;
 
 /// Compresses packets on their way to another sink. Call [`finish`](Self::finish) at the end.
 pub(crate) struct Compressing<'a, S> {
@@ -72,8 +68,7 @@ fn largest(batch_len: usize) -> usize {
 impl<S: PacketSink> PacketSink for Compressing<'_, S> {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
         let mut preamble = Vec::with_capacity(PREAMBLE_BYTES);
-        preamble.push(PACKET_TAG);
-        varint::encode(len as u64, &mut preamble);
+        put_preamble(len, &mut preamble);
         self.write(&preamble);
         slices.for_each(|slice| self.write(slice));
     }

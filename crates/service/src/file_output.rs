@@ -62,15 +62,20 @@ struct FileSink {
 }
 
 /// `Trace.packet`: field 1, length-delimited.
-pub(crate) const PACKET_TAG: u8 = 0x0a;
+const PACKET_TAG: u8 = 0x0a;
 
 /// What stands before a packet, at most: the tag and a length below 4 GiB.
-const PREAMBLE_BYTES: usize = 6;
+pub(crate) const PREAMBLE_BYTES: usize = 6;
+
+/// Appends what stands before a packet of this size.
+pub(crate) fn put_preamble(len: usize, out: &mut Vec<u8>) {
+    out.push(PACKET_TAG);
+    varint::encode(len as u64, out);
+}
 
 impl PacketSink for FileSink {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
-        self.bytes.push(PACKET_TAG);
-        varint::encode(len as u64, &mut self.bytes);
+        put_preamble(len, &mut self.bytes);
         slices.for_each(|slice| self.bytes.extend_from_slice(slice));
     }
 

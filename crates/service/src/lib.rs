@@ -14,7 +14,7 @@
 //! | `flush`, `scrape`, `commit` | the way of the data in |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
 //! | `read_back`, `clock_snapshots`, `service_events`, `stats` | the way out, and what the service adds |
-//! | `ipc_output`, `file_output` | where it goes |
+//! | `ipc_output`, `file_output`, `compression` | where it goes, and in what form |
 //! | `observe`, `query` | what consumers can ask |
 //! | [`limits`] | every bound |
 //!

@@ -1,0 +1,58 @@
+//! Why a config is refused.
+
+use crate::limits;
+
+/// Why a config is refused. The text reaches the person who wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ConfigError {
+    #[error("the trace config is no valid protobuf message: {0}")]
+    Undecodable(String),
+    #[error("duration_ms is {duration_ms}: a trace lasts at most {max_ms} ms; use a shorter duration_ms")]
+    TooLong { duration_ms: u64, max_ms: u128 },
+    #[error("{feature} is not supported by this service yet; remove it from the trace config")]
+    Unsupported { feature: &'static str },
+    #[error("bugreport_filename {0:?} may contain only letters, digits, '-', '_' and '.'")]
+    BugreportFilename(String),
+    #[error("enable_extra_guardrails does not allow deferred_start")]
+    GuardrailDeferredStart,
+    #[error(
+        "enable_extra_guardrails wants buffer sizes that are multiples of 4 KiB; buffers[{index}].size_kb is {size_kb}"
+    )]
+    GuardrailBufferMultiple { index: usize, size_kb: u64 },
+    #[error("enable_extra_guardrails allows {max_kb} KiB of buffers; the config asks for {sum_kb} KiB")]
+    GuardrailBufferSum { sum_kb: u64, max_kb: u64 },
+    #[error("the config has {count} buffers; a session has at most {max}", max = limits::MAX_BUFFERS_PER_SESSION)]
+    TooManyBuffers { count: usize },
+    #[error("two buffers are named {0:?}; names must be unique in a config")]
+    DuplicateBufferName(String),
+    #[error("data source {source_name:?} wants buffer {wanted:?}, but no buffer of the config has this name")]
+    NoSuchBufferName { source_name: String, wanted: String },
+    #[error(
+        "data source {source_name:?}: target_buffer_name {wanted:?} is buffer {named}, but target_buffer is {index}"
+    )]
+    BufferMismatch { source_name: String, wanted: String, named: usize, index: usize },
+    #[error(
+        "data source {source_name:?} wants target_buffer {index}, but the config has {count} buffer(s), counted from 0"
+    )]
+    NoSuchBuffer { source_name: String, index: u32, count: usize },
+    #[error(
+        "data source {source_name:?}: the producer filter {pattern:?} is no valid regular expression: {reason}"
+    )]
+    Regex { source_name: String, pattern: String, reason: String },
+    #[error("buffers[{index}].size_kb is {size_kb}; a buffer has 1 to 4194303 KiB")]
+    BufferSize { index: usize, size_kb: u64 },
+    #[error("buffers[{index}].experimental_mode {mode} is unknown")]
+    BufferMode { index: usize, mode: i32 },
+    #[error("buffers[{index}].fill_policy {policy} is unknown; RING_BUFFER or DISCARD is expected")]
+    FillPolicy { index: usize, policy: i32 },
+    #[error("output_path without write_into_file would leave the file empty; set write_into_file: true")]
+    OutputPathWithoutWrite,
+    #[error(
+        "data source {source_name:?}: protovm_config.memory_limit_kb is {memory_limit_kb}; {max} is the most for a session",
+        max = limits::MAX_PROTOVM_MEMORY_KB
+    )]
+    ProtoVmMemory { source_name: String, memory_limit_kb: u32 },
+    #[error("data source {source_name:?}: {problem}")]
+    TracingV2 { source_name: String, problem: &'static str },
+}

@@ -1,0 +1,198 @@
+//! A trace config, parsed once into types that cannot be wrong.
+//!
+//! Fields that this schema does not know stay in the raw bytes, which go to producers and into the trace. What the service would have
+//! to do but cannot is an error that names it; fields that mean nothing on Linux are accepted (upstream: tracing_service_impl.cc,
+//! `EnableTracing`).
+
+mod buffers;
+mod builtin;
+mod compression;
+mod data_sources;
+mod error;
+mod file;
+mod guardrails;
+mod producer_filter;
+
+use bytes::Bytes;
+use ferretto_protos::trace_config::{ProducerConfig, TraceFilter, TriggerConfig};
+use ferretto_protos::{TraceConfig, trace_config};
+use prost::Message;
+
+pub(crate) use self::buffers::BufferSpec;
+use self::buffers::parse_buffers;
+use self::builtin::{BuiltinSpec, builtin_of, parse_builtin};
+use self::compression::wants_deflate;
+pub(crate) use self::data_sources::DataSourceSpec;
+use self::data_sources::parse_data_sources;
+pub use self::error::ConfigError;
+pub(crate) use self::file::FileSpec;
+use self::file::parse_file;
+use self::guardrails::{check_duration, check_guardrails};
+use self::producer_filter::parse_filter;
+use crate::limits;
+
+/// A config that the service can serve.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionConfig {
+    /// As it came from the consumer.
+    pub(crate) raw: Bytes,
+    pub(crate) buffers: Vec<BufferSpec>,
+    pub(crate) data_sources: Vec<DataSourceSpec>,
+    pub(crate) producers: Vec<ProducerConfig>,
+    pub(crate) duration_ms: u32,
+    pub(crate) duration_with_suspend: bool,
+    pub(crate) guardrails: bool,
+    pub(crate) lockdown: Option<bool>,
+    pub(crate) deferred_start: bool,
+    pub(crate) flush_period_ms: Option<u32>,
+    pub(crate) flush_timeout_ms: u32,
+    pub(crate) stop_timeout_ms: u32,
+    pub(crate) clear_period_ms: Option<u32>,
+    pub(crate) unique_name: String,
+    pub(crate) uuid: Option<(i64, i64)>,
+    pub(crate) bugreport_score: i32,
+    pub(crate) bugreport_filename: String,
+    pub(crate) semaphores: Vec<(String, u64)>,
+    pub(crate) exclusive_priority: u32,
+    pub(crate) file: Option<FileSpec>,
+    pub(crate) builtin: BuiltinSpec,
+    /// With deflate.
+    pub(crate) compress: bool,
+}
+
+impl SessionConfig {
+    /// Checks in upstream's order, so that a config with two mistakes gives the same one first.
+    pub(crate) fn parse(raw: Bytes) -> Result<Self, ConfigError> {
+        let config =
+            TraceConfig::decode(raw.clone()).map_err(|error| ConfigError::Undecodable(error.to_string()))?;
+        check_duration(&config)?;
+        check_supported(&config)?;
+        check_bugreport_filename(config.bugreport_filename())?;
+        check_guardrails(&config)?;
+        let buffers = parse_buffers(&config.buffers)?;
+        let data_sources = parse_data_sources(&config, &raw)?;
+        if config.output_path.is_some() && !config.write_into_file() {
+            return Err(ConfigError::OutputPathWithoutWrite);
+        }
+        let (file, flush_period_ms) = parse_file(&config);
+        say_what_has_no_effect(&config);
+        Ok(Self {
+            buffers,
+            data_sources,
+            duration_ms: config.duration_ms(),
+            duration_with_suspend: config.prefer_suspend_clock_for_duration(),
+            guardrails: config.enable_extra_guardrails(),
+            lockdown: match config.lockdown_mode() {
+                trace_config::LockdownModeOperation::LockdownUnchanged => None,
+                trace_config::LockdownModeOperation::LockdownClear => Some(false),
+                trace_config::LockdownModeOperation::LockdownSet => Some(true),
+            },
+            deferred_start: config.deferred_start(),
+            flush_period_ms,
+            flush_timeout_ms: or_default(config.flush_timeout_ms(), limits::DEFAULT_FLUSH_TIMEOUT_MS),
+            stop_timeout_ms: or_default(
+                config.data_source_stop_timeout_ms(),
+                limits::DEFAULT_STOP_TIMEOUT_MS,
+            ),
+            clear_period_ms: config
+                .incremental_state_config
+                .as_ref()
+                .and_then(|clear| period(clear.clear_period_ms())),
+            unique_name: config.unique_session_name().to_owned(),
+            uuid: uuid(&config),
+            bugreport_score: config.bugreport_score(),
+            bugreport_filename: config.bugreport_filename().to_owned(),
+            semaphores: parse_semaphores(&config),
+            exclusive_priority: config.exclusive_prio(),
+            file,
+            builtin: parse_builtin(&config),
+            compress: wants_deflate(&config),
+            producers: config.producers,
+            raw,
+        })
+    }
+
+    /// The memory sizes that the config gives to a producer, in bytes: whole and page.
+    pub(crate) fn memory_sizes_of(&self, producer: &str) -> Option<(usize, usize)> {
+        let bytes = |kb: u32| usize::try_from(kb).unwrap_or(usize::MAX).saturating_mul(1024);
+        let found = self.producers.iter().find(|config| config.producer_name() == producer)?;
+        Some((bytes(found.shm_size_kb()), bytes(found.page_size_kb())))
+    }
+
+    /// Takes over additional producer filters from an updated config; says whether it had any.
+    pub(crate) fn add_filters(&mut self, raw: &Bytes) -> Result<bool, ConfigError> {
+        let update =
+            TraceConfig::decode(raw.clone()).map_err(|error| ConfigError::Undecodable(error.to_string()))?;
+        let mut changed = false;
+        for (current, new) in self.data_sources.iter_mut().zip(&update.data_sources) {
+            let new = parse_filter(&current.name, new)?;
+            changed |= current.producers.add(new);
+        }
+        Ok(changed)
+    }
+}
+
+fn or_default(value: u32, default: u32) -> u32 {
+    if value == 0 { default } else { value }
+}
+
+fn period(value: u32) -> Option<u32> {
+    (value != 0).then(|| value.max(limits::MIN_PERIOD_MS))
+}
+
+fn uuid(config: &TraceConfig) -> Option<(i64, i64)> {
+    let uuid = (config.trace_uuid_msb(), config.trace_uuid_lsb());
+    (uuid != (0, 0)).then_some(uuid)
+}
+
+/// What the trace would silently lack, or leak, if it were ignored.
+fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
+    let unsupported = [
+        (config.trigger_config.as_ref().is_some_and(has_triggers), "trigger_config"),
+        (config.trace_filter.as_ref().is_some_and(filters), "trace_filter"),
+        (config.priority_boost.is_some(), "priority_boost"),
+        (
+            builtin_of(config).enable_concurrent_session_events(),
+            "builtin_data_sources.enable_concurrent_session_events",
+        ),
+    ];
+    match unsupported.into_iter().find(|(is_used, _)| *is_used) {
+        Some((_, feature)) => Err(ConfigError::Unsupported { feature }),
+        None => Ok(()),
+    }
+}
+
+fn has_triggers(config: &TriggerConfig) -> bool {
+    config.trigger_mode() as i32 != 0 || !config.triggers.is_empty()
+}
+
+fn filters(filter: &TraceFilter) -> bool {
+    *filter != TraceFilter::default()
+}
+
+fn check_bugreport_filename(name: &str) -> Result<(), ConfigError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match name.chars().all(allowed) {
+        true => Ok(()),
+        false => Err(ConfigError::BugreportFilename(name.to_owned())),
+    }
+}
+
+/// What may be asked for and is harmless to go without.
+fn say_what_has_no_effect(config: &TraceConfig) {
+    let asked_for = config.compression.is_some()
+        || config.compression_type() != trace_config::CompressionType::Unspecified;
+    if asked_for && !wants_deflate(config) {
+        tracing::warn!(
+            "the only compression is deflate: the trace is not compressed (add `compression_type: COMPRESSION_TYPE_DEFLATE`)"
+        );
+    }
+    if config.experimental_trace_buffer_v2_compaction() {
+        tracing::warn!("experimental_trace_buffer_v2_compaction has no effect yet");
+    }
+}
+
+fn parse_semaphores(config: &TraceConfig) -> Vec<(String, u64)> {
+    let semaphores = config.session_semaphores.iter();
+    semaphores.map(|semaphore| (semaphore.name().to_owned(), semaphore.max_other_session_count())).collect()
+}

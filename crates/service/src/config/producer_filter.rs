@@ -1,0 +1,65 @@
+//! Which producers a data source is wanted from.
+
+use ferretto_protos::trace_config;
+use regex_lite::Regex;
+
+use super::ConfigError;
+use crate::limits;
+
+/// Which producers may take part: those with one of the names, or whose whole name one of the expressions matches; all if there is neither.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProducerFilter {
+    names: Vec<String>,
+    patterns: Vec<Regex>,
+}
+
+impl ProducerFilter {
+    pub(crate) fn matches(&self, producer: &str) -> bool {
+        let everyone = self.names.is_empty() && self.patterns.is_empty();
+        everyone
+            || self.names.iter().any(|name| name == producer)
+            || self.patterns.iter().any(|pattern| pattern.is_match(producer))
+    }
+
+    /// Filters can be widened only: those that match now go on to match. A filter that lets everyone pass stays so.
+    pub(super) fn add(&mut self, other: Self) -> bool {
+        if self.names.is_empty() && self.patterns.is_empty() {
+            return false;
+        }
+        let before = self.names.len() + self.patterns.len();
+        for name in other.names {
+            if !self.names.contains(&name) {
+                self.names.push(name);
+            }
+        }
+        for pattern in other.patterns {
+            if !self.patterns.iter().any(|known| known.as_str() == pattern.as_str()) {
+                self.patterns.push(pattern);
+            }
+        }
+        before != self.names.len() + self.patterns.len()
+    }
+}
+
+pub(super) fn parse_filter(
+    source_name: &str,
+    source: &trace_config::DataSource,
+) -> Result<ProducerFilter, ConfigError> {
+    let patterns = source.producer_name_regex_filter.iter().map(|pattern| full_match(source_name, pattern));
+    Ok(ProducerFilter {
+        names: source.producer_name_filter.clone(),
+        patterns: patterns.collect::<Result<_, _>>()?,
+    })
+}
+
+fn full_match(source_name: &str, pattern: &str) -> Result<Regex, ConfigError> {
+    let error = |reason: String| ConfigError::Regex {
+        source_name: source_name.to_owned(),
+        pattern: pattern.chars().take(limits::MAX_NAME_BYTES).collect(),
+        reason,
+    };
+    if pattern.len() > limits::MAX_REGEX_BYTES {
+        return Err(error(format!("it is longer than {} bytes", limits::MAX_REGEX_BYTES)));
+    }
+    Regex::new(&format!("^(?:{pattern})$")).map_err(|reason| error(reason.to_string()))
+}

@@ -45,9 +45,11 @@ pub mod address;
 pub mod client;
 pub mod frame;
 pub mod host;
+pub mod identity;
 pub mod link;
 pub mod methods;
 mod outgoing;
+pub mod remote;
 pub mod socket;
 
 pub use outgoing::{MAX_QUEUED_BYTES, QueueError, Transmit};

@@ -6,11 +6,9 @@
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{Gid, Mode, chmod, chown};
 use rustix::io::Errno;
@@ -21,15 +19,13 @@ use rustix::net::{
 };
 
 use crate::address::Address;
+use crate::remote;
 
 /// Connections that wait to be accepted; upstream's value.
-const BACKLOG: i32 = 128;
+pub(crate) const BACKLOG: i32 = 128;
 
 /// Room for one meaningful descriptor and a few that a confused peer adds; more truncate the message, which is an error.
 const MAX_RECEIVED_FDS: usize = 8;
-
-/// Connecting to another machine must not hang a caller for the minutes that TCP would.
-const TCP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Who is at the other end of a Unix socket, as the kernel says: captured when the connection was made, cannot be forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +55,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Connects; for a Unix socket this succeeds or fails at once, for TCP it waits up to ten seconds.
+    /// Connects; for a Unix socket this succeeds or fails at once, over TCP and vsock it waits up to ten seconds (see
+    /// [`Connecting`](crate::remote::Connecting) for a way not to).
     pub fn connect(address: &Address) -> io::Result<Self> {
         match address {
             Address::Path(_) | Address::Abstract(_) => connect_unix(address),
-            Address::Tcp { host, port } => connect_tcp(host, *port),
-            Address::Vsock { .. } => Err(vsock_unsupported(address)),
+            Address::Tcp { .. } | Address::Vsock { .. } => remote::connect(address),
         }
     }
 
@@ -84,10 +80,9 @@ impl Stream {
         Self { fd, passes_fds: true }
     }
 
-    fn tcp(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(Self { fd: stream.into(), passes_fds: false })
+    /// A connected, non-blocking socket to another machine.
+    pub(crate) fn without_fds(fd: OwnedFd) -> Self {
+        Self { fd, passes_fds: false }
     }
 
     /// Whether descriptors can be sent (Unix sockets).
@@ -100,7 +95,7 @@ impl Stream {
         if fd.is_some() && !self.passes_fds {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "file descriptors cannot be sent over TCP: connect through a Unix socket",
+                "file descriptors cannot be sent over TCP or vsock: connect through a Unix socket",
             ));
         }
         let fds = fd.map(|fd| [fd]);
@@ -145,7 +140,7 @@ impl Stream {
         Ok(Received { len: message.bytes, fd })
     }
 
-    /// Who is at the other end; `None` where the kernel does not say (TCP).
+    /// Who is at the other end; `None` where the kernel does not say (TCP, vsock).
     pub fn peer_credentials(&self) -> io::Result<Option<PeerCredentials>> {
         if !self.passes_fds {
             return Ok(None);
@@ -156,6 +151,11 @@ impl Stream {
             uid: peer.uid.as_raw(),
             gid: peer.gid.as_raw(),
         }))
+    }
+
+    /// The other end's host, without port; `None` for Unix sockets.
+    pub fn peer_host(&self) -> Option<String> {
+        if self.passes_fds { None } else { remote::peer_host(self.fd.as_fd()) }
     }
 
     /// Ends the connection in both directions; the peer sees the end of the stream.
@@ -200,8 +200,10 @@ impl Listener {
                 Ok(listener)
             }
             Address::Abstract(_) => listen_unix(address),
-            Address::Tcp { host, port } => listen_tcp(address, host, *port),
-            Address::Vsock { .. } => Err(vsock_unsupported(address)),
+            Address::Tcp { .. } | Address::Vsock { .. } => {
+                let fd = remote::listen(address)?;
+                Ok(Self { fd, address: address.clone(), passes_fds: false, file: None })
+            }
         }
     }
 
@@ -209,7 +211,7 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Stream> {
         let fd = rustix::io::retry_on_intr(|| accept_with(&self.fd, nonblocking_cloexec()))?;
         if !self.passes_fds {
-            return Stream::tcp(TcpStream::from(fd));
+            return remote::accepted(fd);
         }
         Ok(Stream::unix(fd))
     }
@@ -219,12 +221,10 @@ impl Listener {
         &self.address
     }
 
-    /// The address in use, for TCP: differs from [`address`](Self::address) if that has port 0.
-    pub fn local_tcp_address(&self) -> Option<SocketAddr> {
-        if self.passes_fds {
-            return None;
-        }
-        rustix::net::getsockname(&self.fd).ok()?.try_into().ok()
+    /// The address in use: differs from [`address`](Self::address) if the system was to choose the port.
+    pub fn local_address(&self) -> Address {
+        let local = if self.passes_fds { None } else { remote::local_address(self.fd.as_fd()) };
+        local.unwrap_or_else(|| self.address.clone())
     }
 }
 
@@ -309,29 +309,6 @@ fn listen_unix(address: &Address) -> io::Result<Listener> {
     bind(&fd, &unix_address(address)?)?;
     listen(&fd, BACKLOG)?;
     Ok(Listener { fd, address: address.clone(), passes_fds: true, file: None })
-}
-
-fn connect_tcp(host: &str, port: u16) -> io::Result<Stream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-    for candidate in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&candidate, TCP_CONNECT_TIMEOUT) {
-            Ok(stream) => return Stream::tcp(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn listen_tcp(address: &Address, host: &str, port: u16) -> io::Result<Listener> {
-    // The standard library sets SO_REUSEADDR on Unix.
-    let listener = TcpListener::bind((host, port))?;
-    listener.set_nonblocking(true)?;
-    Ok(Listener { fd: listener.into(), address: address.clone(), passes_fds: false, file: None })
-}
-
-fn vsock_unsupported(address: &Address) -> io::Error {
-    let message = format!("{address}: vsock sockets are not supported yet; use a Unix socket or host:port");
-    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 /// Only a socket on which nobody answers is stale.

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use ferretto_ipc::address::Address;
+use ferretto_ipc::remote::{Connected, Connecting};
 use ferretto_ipc::socket::{Listener, Stream, set_permissions};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{FdFlags, fcntl_getfd};
@@ -19,6 +20,11 @@ fn path_address(path: &Path) -> Address {
 fn wait_for(fd: impl AsFd) {
     let timeout = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
     rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap();
+}
+
+fn wait_until_writable(fd: impl AsFd) {
+    let timeout = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&timeout)).unwrap();
 }
 
 fn accept(listener: &Listener) -> Stream {
@@ -51,23 +57,70 @@ fn unix_sockets_connect_by_path_and_abstract_name() {
     }
 }
 
-#[test]
-fn tcp_sockets_connect_and_pass_no_descriptors() {
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local_tcp_address().unwrap().to_string().parse().unwrap();
-    let client = Stream::connect(&address).unwrap();
-    let server = accept(&listener);
-    check_roundtrip(&client, &server);
+fn check_without_descriptors(client: &Stream, server: &Stream) {
+    check_roundtrip(client, server);
     let file: OwnedFd = tempfile::tempfile().unwrap().into();
     assert_eq!(client.send(b"x", Some(file.as_fd())).unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(server.peer_credentials().unwrap(), None);
 }
 
 #[test]
-fn vsock_says_that_it_is_not_supported_yet() {
-    let address = "vsock://2:1".parse().unwrap();
-    assert_eq!(Stream::connect(&address).unwrap_err().kind(), ErrorKind::Unsupported);
-    assert_eq!(Listener::bind(&address).unwrap_err().kind(), ErrorKind::Unsupported);
+fn tcp_sockets_connect_and_pass_no_descriptors() {
+    for (listen, host) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")] {
+        let listener = match Listener::bind(&listen.parse().unwrap()) {
+            Ok(listener) => listener,
+            Err(error) => {
+                eprintln!("skipped: {listen}: {error}");
+                continue;
+            }
+        };
+        let client = Stream::connect(&listener.local_address()).unwrap();
+        let server = accept(&listener);
+        check_without_descriptors(&client, &server);
+        assert_eq!(server.peer_host().as_deref(), Some(host));
+    }
+}
+
+#[test]
+fn vsock_sockets_connect_where_the_kernel_has_a_loopback() {
+    // VMADDR_CID_ANY, VMADDR_PORT_ANY; 1 is this machine.
+    let listener = match Listener::bind(&Address::Vsock { cid: u32::MAX, port: u32::MAX }) {
+        Ok(listener) => listener,
+        Err(error) => return eprintln!("skipped: no vsock: {error}"),
+    };
+    let Address::Vsock { port, .. } = listener.local_address() else {
+        panic!("{:?}", listener.local_address())
+    };
+    assert_ne!(port, u32::MAX, "the system has chosen a port");
+    if !Path::new("/sys/module/vsock_loopback").exists() {
+        return eprintln!("skipped: the kernel has no vsock_loopback");
+    }
+    let client = Stream::connect(&Address::Vsock { cid: 1, port }).unwrap();
+    let server = accept(&listener);
+    check_without_descriptors(&client, &server);
+    assert!(server.peer_host().unwrap().starts_with("vsock://"));
+}
+
+#[test]
+fn a_connection_is_made_without_waiting() {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_address();
+    let mut connecting = Connecting::start(&address).unwrap();
+    let client = loop {
+        wait_until_writable(&connecting);
+        match connecting.finish().unwrap() {
+            Connected::Yes(stream) => break stream,
+            Connected::NotYet(rest) => connecting = rest,
+        }
+    };
+    check_roundtrip(&client, &accept(&listener));
+
+    drop(listener);
+    let refused = Connecting::start(&address).and_then(|connecting| {
+        wait_until_writable(&connecting);
+        connecting.finish()
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -8,13 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ferretto_ipc::client::{Event, RequestId};
+use ferretto_ipc::identity::peer_identity;
 use ferretto_ipc::link::{ClientLink, LinkError};
 use ferretto_ipc::socket::Stream;
 use ferretto_protos::get_async_command_response::{Cmd, SetupTracing};
 use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
 use ferretto_protos::{
     CommitDataRequest, GetAsyncCommandRequest, GetAsyncCommandResponse, InitializeConnectionRequest,
-    InitializeConnectionResponse, RegisterDataSourceRequest, SyncRequest, ipc_frame,
+    InitializeConnectionResponse, RegisterDataSourceRequest, SyncRequest,
 };
 use ferretto_shm::{PageSize, Seals, SharedMemory};
 use prost::Message;
@@ -94,7 +95,9 @@ impl Connection {
         let mut link = ClientLink::new(stream, "ProducerPort");
         if !passes_fds {
             // The service cannot ask the kernel who is at the other end. A full queue is impossible: it is empty.
-            let _ = link.connection().set_peer_identity(peer_identity());
+            let pid = rustix::process::getpid().as_raw_nonzero().get();
+            let uid = rustix::process::getuid().as_raw();
+            let _ = link.connection().set_peer_identity(peer_identity(pid, uid));
         }
         Ok(Self {
             link: Arc::new(SharedLink::new(link)),
@@ -322,18 +325,4 @@ impl Connection {
 
 fn or_default(hint: u32, default: u32) -> u32 {
     if hint == 0 { default } else { hint }
-}
-
-fn peer_identity() -> ipc_frame::SetPeerIdentity {
-    let system = rustix::system::uname();
-    let machine_name = std::env::var("PERFETTO_MACHINE_NAME")
-        .unwrap_or_else(|_| system.sysname().to_string_lossy().into_owned());
-    // One id for all processes of a machine until it boots again.
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    ipc_frame::SetPeerIdentity {
-        pid: Some(rustix::process::getpid().as_raw_nonzero().get()),
-        uid: Some(rustix::process::getuid().as_raw().cast_signed()),
-        machine_id_hint: Some(boot_id.trim().to_owned()),
-        machine_name: Some(machine_name),
-    }
 }

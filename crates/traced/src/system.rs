@@ -3,15 +3,13 @@
 use std::fs;
 use std::sync::Arc;
 
+use ferretto_ipc::identity::machine_name;
 use ferretto_protos::{SystemInfo, Utsname};
 use ferretto_service::{ClockReadings, Environment, FileHandle, Now, ServiceOptions};
 use ferretto_shm::SharedMemory;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::files::FileTable;
-
-/// Overrides the machine's name, as upstream's variable does.
-const MACHINE_NAME_ENV: &str = "PERFETTO_MACHINE_NAME";
 
 /// Reads all clocks, the boot clock first: it is the one that the others are compared with. The time stamp counter is left out, for
 /// reading it is `unsafe`.
@@ -68,11 +66,6 @@ pub(crate) fn service_options() -> ServiceOptions {
         machine_name: machine_name(),
         system_info: system_info(),
     }
-}
-
-fn machine_name() -> String {
-    let set = std::env::var(MACHINE_NAME_ENV).ok().filter(|name| !name.is_empty());
-    set.unwrap_or_else(|| rustix::system::uname().sysname().to_string_lossy().into_owned())
 }
 
 fn system_info() -> SystemInfo {

@@ -12,6 +12,7 @@ use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
 use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch};
 use super::instance::Instance;
+use super::metadata::Renamed;
 use super::plan::FIRST_GENERIC_FIELD;
 use super::reader::{BATCH_PAGES, CpuReader};
 use super::stats::{self, Phase, SetupErrors, Snapshot};
@@ -303,7 +304,7 @@ impl FtraceController {
     }
 
     /// Gives the threads that each tracing session's events have mentioned since the last time, and those renamed.
-    pub(crate) fn take_threads(&mut self, mut give: impl FnMut(u64, &PidSet, &[i32])) {
+    pub(crate) fn take_threads(&mut self, mut give: impl FnMut(u64, &PidSet, &[Renamed])) {
         for session in self.sessions.values_mut() {
             let metadata = &mut session.state.metadata;
             give(session.tracing_session, &metadata.pids, &metadata.renamed);

@@ -9,7 +9,7 @@ use ferretto_protozero::{Message, Sink};
 
 use super::compact::{CompactLayout, CompactSched, INTERN_LIMIT};
 use super::format::PageLayout;
-use super::metadata::Metadata;
+use super::metadata::{Metadata, Renamed};
 use super::page::{Page, ParseStatus, ParseStatuses, Record, read_u32, read_u64};
 use super::plan::{EventPlan, FieldPlan, LegacyKind, Number, Op, PlanKind};
 use super::print_filter::PrintFilter;
@@ -416,9 +416,16 @@ fn encode_event(
     write_envelope(&mut scratch.events, record.timestamp, pid, field_id, &scratch.body);
     // The thread that renames itself is the one renamed, in all cases that matter here (upstream: cpu_reader.cc).
     if plan.field_id == ftrace_event::TASK_RENAME {
-        metadata.renamed.extend(pid);
+        metadata.renamed.extend(pid.and_then(|pid| renamed(pid, plan, record.payload)));
     }
     if complete { Ok(()) } else { Err(ParseStatus::InvalidEvent) }
+}
+
+fn renamed(pid: i32, plan: &EventPlan, payload: &[u8]) -> Option<Renamed> {
+    let number = fields::task_rename_ftrace_event::NEWCOMM;
+    let field = plan.fields.iter().find(|field| field.number == number)?;
+    let comm = payload.get(usize::from(field.offset)..)?.first_chunk()?;
+    Some(Renamed { pid, comm: *comm })
 }
 
 /// Room for an envelope: a tag and a varint each for time, thread and the event itself.
@@ -706,6 +713,16 @@ mod tests {
         assert!(next.iter().all(|&(pid, comm)| pid != 1001 || names[comm as usize] == b"ping"));
         assert!(state.metadata.pids.iter().any(|pid| pid == 1002));
         assert_eq!(state.errors, ParseStatuses::default());
+    }
+
+    #[test]
+    fn a_renamed_thread_is_known_with_its_new_name() {
+        let plan = known("task", "task_rename");
+        let mut payload = [0; 46];
+        payload[28..33].copy_from_slice(b"sleep");
+        let found = renamed(1001, &plan, &payload).unwrap();
+        assert_eq!((found.pid, found.name()), (1001, &b"sleep"[..]));
+        assert_eq!(renamed(1001, &plan, &payload[..40]), None);
     }
 
     #[test]

@@ -45,11 +45,30 @@ impl SymbolIndex {
     }
 }
 
+/// A thread with a new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Renamed {
+    pub(crate) pid: i32,
+    /// With zeroes behind it, as the kernel has it.
+    pub(crate) comm: [u8; COMM_BYTES],
+}
+
+/// The kernel's bound for a thread's name and its final zero (TASK_COMM_LEN).
+pub(crate) const COMM_BYTES: usize = 16;
+
+impl Renamed {
+    /// Its name, without what lies behind the final zero.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.comm.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
+}
+
 /// Gathered for one session, and handed on after each round of reading.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     pub(crate) pids: PidSet,
-    pub(crate) renamed: Vec<i32>,
+    /// In the order of the events of each CPU.
+    pub(crate) renamed: Vec<Renamed>,
     pub(crate) symbols: SymbolIndex,
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod controller;
 mod encode;
 pub mod format;
 mod instance;
-mod metadata;
+pub(crate) mod metadata;
 pub mod page;
 mod plan;
 mod print_filter;

@@ -72,7 +72,7 @@ impl Service {
                 .max_by_key(|session| session.config.bugreport_score),
             Some(Selector::SessionId(id)) => sessions.find(|session| session.id.0 == *id),
             Some(Selector::UniqueSessionName(name)) => {
-                sessions.find(|session| session.config.unique_name == *name)
+                sessions.find(|session| session.config.claims.unique_name == *name)
             }
             None => None,
         };
@@ -150,6 +150,7 @@ impl Service {
         session.counters = original.counters.clone();
         session.clocks = original.clocks.clone();
         session.events = original.events.clone();
+        session.machines = original.machines.unwritten();
         session.sequences = original.sequences.clone();
         session.stats_armed = true;
         // A new trace, recognisably of the same recording.

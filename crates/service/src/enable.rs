@@ -5,7 +5,7 @@ use ferretto_protos::EnableTracingRequest;
 use ferretto_trace_buffer::{CreateError, TraceBuffer};
 
 use crate::buffers::Buffer;
-use crate::config::{BufferSpec, ConfigError, FileSpec, SessionConfig};
+use crate::config::{BufferSpec, Claims, ConfigError, Draft, FileSpec, SessionConfig};
 use crate::file_output::FileOutput;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
@@ -13,7 +13,7 @@ use crate::now::Now;
 use crate::output::Reply;
 use crate::registry::next_free_id;
 use crate::service::Service;
-use crate::session::Session;
+use crate::session::{Session, State};
 
 /// Why no session was made. The text is the error of the EnableTracing response.
 #[derive(Debug, thiserror::Error)]
@@ -38,10 +38,6 @@ enum EnableError {
     TooManyOfUid { uid: u32 },
     #[error("there are {max} concurrent tracing sessions already; stop one first", max = limits::MAX_SESSIONS)]
     TooMany,
-    #[error("write_into_file needs a file descriptor or output_path, and got neither")]
-    NoFile,
-    #[error("write_into_file needs a file descriptor or output_path, and got both")]
-    TwoFiles,
     #[error("cannot create output_path {path:?}: {error}")]
     OutputPath { path: String, error: String },
     #[error("buffers[{index}]: {error}")]
@@ -91,16 +87,18 @@ impl Service {
         file: Option<FileHandle>,
         now: &Now,
     ) -> Result<(), EnableError> {
-        let config = SessionConfig::parse(raw)?;
-        if let Some(lockdown) = config.lockdown {
+        let draft = Draft::decode(raw)?;
+        if let Some(lockdown) = draft.lockdown() {
             self.lockdown = lockdown;
         }
         if self.session_of(from).is_some() {
             return Err(EnableError::HasSession);
         }
+        let checked = draft.check()?;
         let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
-        self.check_against_others(uid, &config, now)?;
-        check_file(&config, file)?;
+        self.check_against_others(uid, &checked.claims(), now)?;
+        let config = checked.into_session_config(file.is_some())?;
+        // The file is made last, unlike upstream's, so that a config that is refused leaves none behind.
         let buffers = self.make_buffers(&config.buffers)?;
         let output = match &config.file {
             Some(spec) => Some(self.open_output(spec, file)?),
@@ -114,30 +112,27 @@ impl Service {
     }
 
     /// What depends on who else is tracing, in upstream's order.
-    fn check_against_others(
-        &mut self,
-        uid: u32,
-        config: &SessionConfig,
-        now: &Now,
-    ) -> Result<(), EnableError> {
-        self.make_way_for_exclusive(uid, config.exclusive_priority, now)?;
-        let name = &config.unique_name;
-        let active = || self.sessions.values().filter(|session| session.is_active());
-        if !name.is_empty() && active().any(|session| session.config.unique_name == *name) {
+    fn check_against_others(&mut self, uid: u32, claims: &Claims, now: &Now) -> Result<(), EnableError> {
+        self.make_way_for_exclusive(uid, claims.exclusive_priority, now)?;
+        let name = &claims.unique_name;
+        let not_copied = || self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
+        if !name.is_empty() && not_copied().any(|session| session.config.claims.unique_name == *name) {
             return Err(EnableError::NameInUse(name.clone()));
         }
-        for (name, max_others) in &config.semaphores {
+        for (name, max_others) in &claims.semaphores {
             let held = |session: &&Session| {
-                session.config.semaphores.iter().find(|(held, _)| held == name).map(|(_, max)| *max)
+                let semaphores = &session.config.claims.semaphores;
+                semaphores.iter().find(|(held, _)| held == name).map(|(_, max)| *max)
             };
-            let limits = active().filter_map(|session| held(&session));
+            let active = not_copied().filter(|session| session.is_active());
+            let limits = active.filter_map(|session| held(&session));
             let others = limits.clone().count() as u64;
             let allowed = limits.min().unwrap_or(u64::MAX).min(*max_others);
             if others > allowed {
                 return Err(EnableError::Semaphore { name: name.clone(), others, allowed });
             }
         }
-        if config.guardrails && self.is_too_soon(name, now) {
+        if claims.guardrails && self.is_too_soon(name, now) {
             return Err(EnableError::TooSoon { name: name.clone() });
         }
         if self.sessions.values().filter(|session| session.owner_uid == uid).count()
@@ -151,44 +146,42 @@ impl Service {
         Ok(())
     }
 
-    /// A session that wants to be alone ends the others, if none of them wants it as much.
+    /// A session that wants to be alone ends and frees all others, finished ones and copies too, if none of them wants it as much.
     fn make_way_for_exclusive(&mut self, uid: u32, priority: u32, now: &Now) -> Result<(), EnableError> {
-        if priority > 0 && uid != 0 {
-            return Err(EnableError::ExclusiveNotAllowed);
-        }
-        let active = self.sessions.values().filter(|session| session.is_active());
-        let running = active.map(|session| session.config.exclusive_priority).max().unwrap_or(0);
+        let priorities = self.sessions.values().map(|session| session.config.claims.exclusive_priority);
+        let running = priorities.max().unwrap_or(0);
         if running > 0 && running >= priority {
             return Err(EnableError::Exclusive { running });
         }
         if priority == 0 {
             return Ok(());
         }
-        let sessions: Vec<SessionId> =
-            self.sessions.values().filter(|session| session.is_active()).map(|session| session.id).collect();
-        for session_id in sessions {
+        // Upstream's trace_config.proto says so; its service checks on Android only.
+        if uid != 0 {
+            return Err(EnableError::ExclusiveNotAllowed);
+        }
+        for session_id in self.sessions.keys().copied().collect::<Vec<SessionId>>() {
             if let Some(session) = self.sessions.get_mut(&session_id) {
                 session.error = format!("ended by a session with exclusive_prio {priority}");
             }
-            self.disable_tracing(session_id, true, now);
+            self.free_session(session_id, now);
         }
         Ok(())
     }
 
+    /// Traces without a name count as of one name. In whole seconds, as upstream counts.
     fn is_too_soon(&mut self, name: &str, now: &Now) -> bool {
-        if name.is_empty() {
-            return false;
-        }
-        let spacing = limits::MIN_SPACING_WITH_GUARDRAILS.as_nanos() as u64;
-        let boottime = now.clocks.boottime;
-        self.last_starts.retain(|(_, start)| boottime.saturating_sub(*start) < spacing);
+        let seconds = |boottime_ns: u64| boottime_ns / 1_000_000_000;
+        let now_ns = now.clocks.boottime;
+        let spacing = limits::MIN_SPACING_WITH_GUARDRAILS.as_secs();
+        self.last_starts.retain(|(_, start)| seconds(now_ns).saturating_sub(seconds(*start)) <= spacing);
         if self.last_starts.iter().any(|(started, _)| started == name) {
             return true;
         }
         if self.last_starts.len() >= limits::MAX_REMEMBERED_NAMES {
             self.last_starts.pop_front();
         }
-        self.last_starts.push_back((name.to_owned(), boottime));
+        self.last_starts.push_back((name.to_owned(), now_ns));
         false
     }
 
@@ -208,13 +201,12 @@ impl Service {
     }
 
     fn open_output(&mut self, spec: &FileSpec, file: Option<FileHandle>) -> Result<FileOutput, EnableError> {
-        let handle = match (file, &spec.output_path) {
-            (Some(file), _) => file,
-            (None, Some(path)) => {
+        let handle = match &spec.output_path {
+            Some(path) => {
                 let error = |error| EnableError::OutputPath { path: path.clone(), error };
                 self.environment.create_output(path).map_err(error)?
             }
-            (None, None) => return Err(EnableError::NoFile),
+            None => file.ok_or(ConfigError::NoFile)?,
         };
         Ok(FileOutput::new(handle, spec.clone()))
     }
@@ -264,14 +256,5 @@ impl Service {
             }
             Err(error) => tracing::warn!(%session_id, "ChangeTraceConfig ignored: {error}"),
         }
-    }
-}
-
-fn check_file(config: &SessionConfig, file: Option<FileHandle>) -> Result<(), EnableError> {
-    let Some(spec) = &config.file else { return Ok(()) };
-    match (file, &spec.output_path) {
-        (None, None) => Err(EnableError::NoFile),
-        (Some(_), Some(_)) => Err(EnableError::TwoFiles),
-        _ => Ok(()),
     }
 }

@@ -207,7 +207,7 @@ fn instance_config(
     message.varint(field::TARGET_BUFFER, buffer.0.into());
     message.varint(field::TRACE_DURATION_MS, config.duration_ms.into());
     message.varint(field::TRACING_SESSION_ID, session.0);
-    message.bool(field::ENABLE_EXTRA_GUARDRAILS, config.guardrails);
+    message.bool(field::ENABLE_EXTRA_GUARDRAILS, config.claims.guardrails);
     message.varint(field::STOP_TIMEOUT_MS, config.stop_timeout_ms.into());
     // Unspecified: only Android knows trusted initiators.
     message.varint(field::SESSION_INITIATOR, 0);

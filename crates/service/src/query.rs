@@ -101,7 +101,7 @@ fn describe(session: &Session) -> TracingSession {
         id: Some(session.id.0),
         consumer_uid: Some(session.owner_uid as i32),
         state: Some(session.state.name().to_owned()),
-        unique_session_name: Some(config.unique_name.clone()),
+        unique_session_name: Some(config.claims.unique_name.clone()),
         buffer_size_kb: config.buffers.iter().map(|buffer| buffer.size_kb).collect(),
         duration_ms: Some(config.duration_ms),
         num_data_sources: Some(u32::try_from(session.instances.len()).unwrap_or(u32::MAX)),

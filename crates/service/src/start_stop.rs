@@ -195,8 +195,9 @@ impl Service {
             && let Some(consumer) = self.consumers.get_mut(&owner)
         {
             consumer.session = None;
+            let error = session.error.clone();
             self.end_reading(owner);
-            self.answer_enable_tracing(owner, "");
+            self.answer_enable_tracing(owner, &error);
         }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if session.file.is_some() {

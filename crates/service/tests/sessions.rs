@@ -515,13 +515,21 @@ fn limits_of_sessions_names_and_semaphores_hold() {
 fn an_exclusive_session_ends_others_and_keeps_new_ones_out() {
     let mut world = World::default();
     let (user, root) = (world.consumer(1000), world.consumer(0));
+    let finished = world.consumer(1001);
+    world.enable(finished, &config(""));
+    world.disable(finished);
     world.enable(user, &config(""));
     world.enable(root, &config("exclusive_prio: 2"));
     assert!(world.ended(user).unwrap().contains("exclusive_prio 2"));
     assert_eq!(world.ended(root), None);
-    world.free(user);
+    assert_eq!(world.service.session_count(), 1, "the others are freed");
     world.enable(user, &config(""));
     assert!(world.ended(user).unwrap().contains("exclusive"));
+    let (same, more) = (world.consumer(0), world.consumer(0));
+    world.enable(same, &config("exclusive_prio: 2"));
+    assert!(world.ended(same).unwrap().contains("higher exclusive_prio"));
+    world.enable(more, &config("exclusive_prio: 3"));
+    assert!(world.ended(root).unwrap().contains("exclusive_prio 3"));
 }
 
 #[test]
@@ -534,7 +542,7 @@ fn traces_with_guardrails_keep_their_distance() {
     world.free(consumer);
     world.enable(consumer, &text);
     assert!(world.ended(consumer).unwrap().contains("less than 300 s ago"));
-    world.advance_ms(300_000);
+    world.advance_ms(301_000);
     world.enable(consumer, &text);
     assert_eq!(world.ended(consumer), None);
 }

@@ -16,7 +16,8 @@ pub(crate) struct BufferSpec {
     pub(crate) clear_before_clone: bool,
 }
 
-pub(super) fn parse_buffers(buffers: &[BufferConfig]) -> Result<Vec<BufferSpec>, ConfigError> {
+/// How many there are, and that each name is one buffer's.
+pub(super) fn check_buffer_names(buffers: &[BufferConfig]) -> Result<(), ConfigError> {
     if buffers.len() > limits::MAX_BUFFERS_PER_SESSION {
         return Err(ConfigError::TooManyBuffers { count: buffers.len() });
     }
@@ -26,6 +27,10 @@ pub(super) fn parse_buffers(buffers: &[BufferConfig]) -> Result<Vec<BufferSpec>,
             return Err(ConfigError::DuplicateBufferName(buffer.name().to_owned()));
         }
     }
+    Ok(())
+}
+
+pub(super) fn parse_buffers(buffers: &[BufferConfig]) -> Result<Vec<BufferSpec>, ConfigError> {
     buffers.iter().enumerate().map(|(index, buffer)| parse_buffer(index, buffer)).collect()
 }
 

@@ -46,6 +46,10 @@ pub enum ConfigError {
     BufferMode { index: usize, mode: i32 },
     #[error("buffers[{index}].fill_policy {policy} is unknown; RING_BUFFER or DISCARD is expected")]
     FillPolicy { index: usize, policy: i32 },
+    #[error("write_into_file needs a file descriptor or output_path, and got neither")]
+    NoFile,
+    #[error("write_into_file needs a file descriptor or output_path, and got both")]
+    TwoFiles,
     #[error("output_path without write_into_file would leave the file empty; set write_into_file: true")]
     OutputPathWithoutWrite,
     #[error(

@@ -19,7 +19,7 @@ use ferretto_protos::{TraceConfig, trace_config};
 use prost::Message;
 
 pub(crate) use self::buffers::BufferSpec;
-use self::buffers::parse_buffers;
+use self::buffers::{check_buffer_names, parse_buffers};
 use self::builtin::{BuiltinSpec, builtin_of, parse_builtin};
 use self::compression::wants_deflate;
 pub(crate) use self::data_sources::DataSourceSpec;
@@ -36,57 +36,104 @@ use crate::limits;
 pub(crate) struct SessionConfig {
     /// As it came from the consumer.
     pub(crate) raw: Bytes,
+    pub(crate) claims: Claims,
     pub(crate) buffers: Vec<BufferSpec>,
     pub(crate) data_sources: Vec<DataSourceSpec>,
     pub(crate) producers: Vec<ProducerConfig>,
     pub(crate) duration_ms: u32,
     pub(crate) duration_with_suspend: bool,
-    pub(crate) guardrails: bool,
-    pub(crate) lockdown: Option<bool>,
     pub(crate) deferred_start: bool,
     pub(crate) flush_period_ms: Option<u32>,
     pub(crate) flush_timeout_ms: u32,
     pub(crate) stop_timeout_ms: u32,
     pub(crate) clear_period_ms: Option<u32>,
-    pub(crate) unique_name: String,
     pub(crate) uuid: Option<(i64, i64)>,
     pub(crate) bugreport_score: i32,
     pub(crate) bugreport_filename: String,
-    pub(crate) semaphores: Vec<(String, u64)>,
-    pub(crate) exclusive_priority: u32,
     pub(crate) file: Option<FileSpec>,
     pub(crate) builtin: BuiltinSpec,
     /// With deflate.
     pub(crate) compress: bool,
 }
 
-impl SessionConfig {
-    /// Checks in upstream's order, so that a config with two mistakes gives the same one first.
-    pub(crate) fn parse(raw: Bytes) -> Result<Self, ConfigError> {
-        let config =
-            TraceConfig::decode(raw.clone()).map_err(|error| ConfigError::Undecodable(error.to_string()))?;
-        check_duration(&config)?;
-        check_supported(&config)?;
-        check_bugreport_filename(config.bugreport_filename())?;
-        check_guardrails(&config)?;
-        let buffers = parse_buffers(&config.buffers)?;
-        let data_sources = parse_data_sources(&config, &raw)?;
-        if config.output_path.is_some() && !config.write_into_file() {
-            return Err(ConfigError::OutputPathWithoutWrite);
+/// What a session shares with others, or keeps from them.
+#[derive(Debug, Clone)]
+pub(crate) struct Claims {
+    /// 0 if it is not exclusive.
+    pub(crate) exclusive_priority: u32,
+    pub(crate) unique_name: String,
+    /// By name, and how many others may hold it.
+    pub(crate) semaphores: Vec<(String, u64)>,
+    pub(crate) guardrails: bool,
+}
+
+/// A config that was decoded. Upstream checks the one half of a config before it looks at who else is tracing, and the other half after
+/// it; the steps here keep that order, so that a config with two mistakes gives the same one first.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    config: TraceConfig,
+    raw: Bytes,
+}
+
+/// A config whose first half was found right.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    draft: Draft,
+    data_sources: Vec<DataSourceSpec>,
+}
+
+impl Draft {
+    pub(crate) fn decode(raw: Bytes) -> Result<Self, ConfigError> {
+        Ok(Self { config: decode(&raw)?, raw })
+    }
+
+    /// Whether producers of other users are to be kept out from now on; `None` for as it is. It counts even if the config is refused.
+    pub(crate) fn lockdown(&self) -> Option<bool> {
+        match self.config.lockdown_mode() {
+            trace_config::LockdownModeOperation::LockdownUnchanged => None,
+            trace_config::LockdownModeOperation::LockdownClear => Some(false),
+            trace_config::LockdownModeOperation::LockdownSet => Some(true),
         }
-        let (file, flush_period_ms) = parse_file(&config);
+    }
+
+    /// What comes before the look at other sessions.
+    pub(crate) fn check(self) -> Result<Checked, ConfigError> {
+        let config = &self.config;
+        check_duration(config)?;
+        check_supported(config)?;
+        check_bugreport_filename(config.bugreport_filename())?;
+        check_guardrails(config)?;
+        check_buffer_names(&config.buffers)?;
+        let data_sources = parse_data_sources(config, &self.raw)?;
+        Ok(Checked { draft: self, data_sources })
+    }
+}
+
+impl Checked {
+    /// What the session would have to share with others.
+    pub(crate) fn claims(&self) -> Claims {
+        let config = &self.draft.config;
+        Claims {
+            exclusive_priority: config.exclusive_prio(),
+            unique_name: config.unique_session_name().to_owned(),
+            semaphores: parse_semaphores(config),
+            guardrails: config.enable_extra_guardrails(),
+        }
+    }
+
+    /// What comes after the look at other sessions. `has_descriptor`: the consumer sent a file.
+    pub(crate) fn into_session_config(self, has_descriptor: bool) -> Result<SessionConfig, ConfigError> {
+        let claims = self.claims();
+        let Self { draft: Draft { config, raw }, data_sources } = self;
+        let (file, flush_period_ms) = parse_file(&config, has_descriptor)?;
+        let buffers = parse_buffers(&config.buffers)?;
         say_what_has_no_effect(&config);
-        Ok(Self {
+        Ok(SessionConfig {
+            claims,
             buffers,
             data_sources,
             duration_ms: config.duration_ms(),
             duration_with_suspend: config.prefer_suspend_clock_for_duration(),
-            guardrails: config.enable_extra_guardrails(),
-            lockdown: match config.lockdown_mode() {
-                trace_config::LockdownModeOperation::LockdownUnchanged => None,
-                trace_config::LockdownModeOperation::LockdownClear => Some(false),
-                trace_config::LockdownModeOperation::LockdownSet => Some(true),
-            },
             deferred_start: config.deferred_start(),
             flush_period_ms,
             flush_timeout_ms: or_default(config.flush_timeout_ms(), limits::DEFAULT_FLUSH_TIMEOUT_MS),
@@ -98,12 +145,9 @@ impl SessionConfig {
                 .incremental_state_config
                 .as_ref()
                 .and_then(|clear| period(clear.clear_period_ms())),
-            unique_name: config.unique_session_name().to_owned(),
             uuid: uuid(&config),
             bugreport_score: config.bugreport_score(),
             bugreport_filename: config.bugreport_filename().to_owned(),
-            semaphores: parse_semaphores(&config),
-            exclusive_priority: config.exclusive_prio(),
             file,
             builtin: parse_builtin(&config),
             compress: wants_deflate(&config),
@@ -111,7 +155,9 @@ impl SessionConfig {
             raw,
         })
     }
+}
 
+impl SessionConfig {
     /// The memory sizes that the config gives to a producer, in bytes: whole and page.
     pub(crate) fn memory_sizes_of(&self, producer: &str) -> Option<(usize, usize)> {
         let bytes = |kb: u32| usize::try_from(kb).unwrap_or(usize::MAX).saturating_mul(1024);
@@ -121,8 +167,7 @@ impl SessionConfig {
 
     /// Takes over additional producer filters from an updated config; says whether it had any.
     pub(crate) fn add_filters(&mut self, raw: &Bytes) -> Result<bool, ConfigError> {
-        let update =
-            TraceConfig::decode(raw.clone()).map_err(|error| ConfigError::Undecodable(error.to_string()))?;
+        let update = decode(raw)?;
         let mut changed = false;
         for (current, new) in self.data_sources.iter_mut().zip(&update.data_sources) {
             let new = parse_filter(&current.name, new)?;
@@ -130,6 +175,10 @@ impl SessionConfig {
         }
         Ok(changed)
     }
+}
+
+fn decode(raw: &Bytes) -> Result<TraceConfig, ConfigError> {
+    TraceConfig::decode(raw.clone()).map_err(|error| ConfigError::Undecodable(error.to_string()))
 }
 
 fn or_default(value: u32, default: u32) -> u32 {

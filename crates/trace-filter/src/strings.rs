@@ -1,0 +1,374 @@
+//! The rules for strings (upstream: string_filter.cc, the comments of `TraceConfig.TraceFilter`).
+//!
+//! They work like a firewall's: one after another, until one that matches ends it. Strings are bytes, and so the regular expressions
+//! see them: `.` is any byte but the end of a line, `\w` and `\d` are ASCII.
+
+use regex::bytes::{Captures, Regex, RegexBuilder};
+
+/// Rules of a filter. Each may be tried on each string.
+pub const MAX_RULES: usize = 512;
+
+/// Bytes of a regular expression, and of the prefix beside it.
+pub const MAX_PATTERN_BYTES: usize = 4096;
+
+/// The greatest semantic type that a rule can be for; fields may have greater ones, and get all rules (upstream: `kLimit`).
+pub const MAX_RULE_SEMANTIC_TYPE: u32 = 127;
+
+/// What a regular expression may take once it is compiled: it bounds the time that a byte of a string costs.
+const MAX_COMPILED_BYTES: usize = 256 * 1024;
+
+/// What the states that are found while matching may take; when they are full, they are forgotten.
+const MAX_CACHE_BYTES: usize = 1024 * 1024;
+
+/// Stands where a group matched, cut off or followed by dashes so that the length stays.
+const REDACTED: &[u8] = b"P60REDACTED";
+const PADDING: u8 = b'-';
+
+/// What a rule does with a string that it matches. All but the last match the whole string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Overwrites what the groups matched, and ends.
+    #[default]
+    MatchRedactGroups,
+    /// The same, if the payload of an atrace message has the rule's prefix.
+    AtraceMatchRedactGroups,
+    /// Ends: the string stays.
+    MatchBreak,
+    /// The same, if the payload of an atrace message has the rule's prefix.
+    AtraceMatchBreak,
+    /// If the payload of an atrace message has the rule's prefix: overwrites the groups of all matches, wherever they are in the string,
+    /// and ends if there was one.
+    AtraceRepeatedSearchRedactGroups,
+}
+
+impl Policy {
+    /// By its number in `TraceConfig.TraceFilter.StringFilterPolicy`.
+    #[must_use]
+    pub const fn from_number(number: i32) -> Option<Self> {
+        Some(match number {
+            1 => Self::MatchRedactGroups,
+            2 => Self::AtraceMatchRedactGroups,
+            3 => Self::MatchBreak,
+            4 => Self::AtraceMatchBreak,
+            5 => Self::AtraceRepeatedSearchRedactGroups,
+            _ => return None,
+        })
+    }
+}
+
+/// A rule, as a config gives it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rule<'a> {
+    /// What to do.
+    pub policy: Policy,
+    /// A regular expression in the syntax of the crate `regex`: no look-around, no back-references.
+    pub pattern: &'a str,
+    /// What the payload of an atrace message must begin with, for the policies that say so: `x` of `B|123|x`.
+    pub atrace_payload_starts_with: &'a str,
+    /// A later rule of the same name takes the place of an earlier one; empty for none.
+    pub name: &'a str,
+    /// The semantic types of strings that it is for. None means type 0: strings without one.
+    pub semantic_types: &'a [u32],
+}
+
+/// Why a rule is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum RuleError {
+    #[error("a filter has at most {MAX_RULES} rules for strings")]
+    TooMany,
+    #[error("a pattern has {len} bytes; {MAX_PATTERN_BYTES} are the most")]
+    TooLong { len: usize },
+    #[error("the pattern {pattern:?} is no regular expression, or too large a one: {reason}")]
+    Pattern { pattern: String, reason: String },
+    #[error("semantic type {semantic_type} is above {MAX_RULE_SEMANTIC_TYPE}")]
+    SemanticType { semantic_type: u32 },
+}
+
+/// The rules of a filter, in the order in which they are tried.
+#[derive(Debug, Clone, Default)]
+pub struct StringFilter {
+    rules: Vec<Compiled>,
+}
+
+#[derive(Debug, Clone)]
+struct Compiled {
+    policy: Policy,
+    regex: Regex,
+    prefix: Box<[u8]>,
+    name: String,
+    /// A bit for each semantic type.
+    semantic_types: u128,
+}
+
+impl StringFilter {
+    /// Adds a rule at the end, or in the place of the one that has its name.
+    pub fn add(&mut self, rule: &Rule<'_>) -> Result<(), RuleError> {
+        let compiled = Compiled::new(rule)?;
+        let is_namesake = |known: &&mut Compiled| !rule.name.is_empty() && known.name == rule.name;
+        if let Some(known) = self.rules.iter_mut().find(is_namesake) {
+            *known = compiled;
+        } else if self.rules.len() < MAX_RULES {
+            self.rules.push(compiled);
+        } else {
+            return Err(RuleError::TooMany);
+        }
+        Ok(())
+    }
+
+    /// Overwrites what the rules say; never changes the length. Says if a rule that redacts has matched.
+    pub fn redact(&self, text: &mut [u8], semantic_type: u32) -> bool {
+        if text.is_empty() || self.rules.is_empty() {
+            return false;
+        }
+        let payload = atrace_payload(text);
+        for rule in self.rules.iter().filter(|rule| rule.is_for(semantic_type)) {
+            let has_prefix =
+                payload.is_some_and(|at| text.get(at..).is_some_and(|it| it.starts_with(&rule.prefix)));
+            match rule.policy {
+                Policy::AtraceMatchBreak
+                | Policy::AtraceMatchRedactGroups
+                | Policy::AtraceRepeatedSearchRedactGroups
+                    if !has_prefix => {}
+                // To see that it does not match, as most strings do not, costs less than to see where.
+                _ if !rule.regex.is_match(text) => {}
+                Policy::MatchBreak | Policy::AtraceMatchBreak => return false,
+                Policy::MatchRedactGroups
+                | Policy::AtraceMatchRedactGroups
+                | Policy::AtraceRepeatedSearchRedactGroups => {
+                    rule.redact_matches(text);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Compiled {
+    fn new(rule: &Rule<'_>) -> Result<Self, RuleError> {
+        let len = rule.pattern.len().max(rule.atrace_payload_starts_with.len());
+        if len > MAX_PATTERN_BYTES {
+            return Err(RuleError::TooLong { len });
+        }
+        // By itself first: what is wrong by itself could be right within the frame.
+        let mut regex = compile(rule.pattern, rule)?;
+        if rule.policy != Policy::AtraceRepeatedSearchRedactGroups {
+            regex = compile(&format!(r"\A(?:{})\z", rule.pattern), rule)?;
+        }
+        Ok(Self {
+            policy: rule.policy,
+            regex,
+            prefix: rule.atrace_payload_starts_with.as_bytes().into(),
+            name: rule.name.to_owned(),
+            semantic_types: mask(rule.semantic_types)?,
+        })
+    }
+
+    /// Types beyond the mask get all rules: rather one too many than one too few.
+    const fn is_for(&self, semantic_type: u32) -> bool {
+        semantic_type > MAX_RULE_SEMANTIC_TYPE || self.semantic_types >> semantic_type & 1 == 1
+    }
+
+    fn redact_matches(&self, text: &mut [u8]) {
+        let mut groups = Vec::new();
+        match self.policy {
+            Policy::AtraceRepeatedSearchRedactGroups => {
+                self.regex.captures_iter(text).for_each(|found| push_groups(&found, &mut groups));
+            }
+            _ => self.regex.captures(text).iter().for_each(|found| push_groups(found, &mut groups)),
+        }
+        for (start, end) in groups {
+            if let Some(group) = text.get_mut(start..end) {
+                overwrite(group);
+            }
+        }
+    }
+}
+
+fn compile(pattern: &str, rule: &Rule<'_>) -> Result<Regex, RuleError> {
+    let mut builder = RegexBuilder::new(pattern);
+    builder.unicode(false).size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_CACHE_BYTES);
+    let refuse = |error: regex::Error| RuleError::Pattern {
+        pattern: rule.pattern.to_owned(),
+        reason: error.to_string(),
+    };
+    builder.build().map_err(refuse)
+}
+
+fn mask(semantic_types: &[u32]) -> Result<u128, RuleError> {
+    if semantic_types.is_empty() {
+        return Ok(1);
+    }
+    let bit = |&semantic_type: &u32| match semantic_type {
+        0..=MAX_RULE_SEMANTIC_TYPE => Ok(1u128 << semantic_type),
+        _ => Err(RuleError::SemanticType { semantic_type }),
+    };
+    semantic_types.iter().try_fold(0, |mask, semantic_type| Ok(mask | bit(semantic_type)?))
+}
+
+/// Outer groups before those within them: the latter are overwritten last.
+fn push_groups(found: &Captures<'_>, groups: &mut Vec<(usize, usize)>) {
+    groups.extend(found.iter().skip(1).flatten().map(|group| (group.start(), group.end())));
+}
+
+fn overwrite(group: &mut [u8]) {
+    let mark = REDACTED.iter().copied().chain(std::iter::repeat(PADDING));
+    group.iter_mut().zip(mark).for_each(|(byte, mark)| *byte = mark);
+}
+
+/// Where the payload of an atrace message begins: after the bar that follows the process id, as in `B|123|payload`.
+fn atrace_payload(text: &[u8]) -> Option<usize> {
+    /// The first bar is passed over unseen: before it stands one letter. Messages of type `E` have no payload.
+    const EARLIEST_SECOND_BAR: usize = 2;
+    if text.first() == Some(&b'E') {
+        return None;
+    }
+    let bar = text.get(EARLIEST_SECOND_BAR..)?.iter().position(|byte| *byte == b'|')?;
+    Some(EARLIEST_SECOND_BAR + bar + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rules: &[Rule<'_>], semantic_type: u32, text: &[u8], expected: &[u8]) {
+        let mut filter = StringFilter::default();
+        rules.iter().for_each(|rule| filter.add(rule).unwrap());
+        let mut redacted = text.to_vec();
+        let has_matched = filter.redact(&mut redacted, semantic_type);
+        let show = String::from_utf8_lossy;
+        assert_eq!(redacted, expected, "{} became {}", show(text), show(&redacted));
+        assert!(has_matched || redacted == text);
+    }
+
+    fn check_one(policy: Policy, pattern: &str, prefix: &str, text: &str, expected: &str) {
+        let rule = Rule { policy, pattern, atrace_payload_starts_with: prefix, ..Rule::default() };
+        check(&[rule], 0, text.as_bytes(), expected.as_bytes());
+    }
+
+    #[test]
+    fn groups_are_overwritten_in_their_length() {
+        let check =
+            |pattern, text, expected| check_one(Policy::MatchRedactGroups, pattern, "", text, expected);
+        check("user=(.*)", "user=me", "user=P6");
+        check("user=(.*)", "user=exactly11ch", "user=P60REDACTED");
+        check("user=(.*)", "user=somebody-else", "user=P60REDACTED--");
+        check("(a)(b)?", "a", "P");
+        check("(a(b))", "ab", "PP");
+        check("abc", "abc", "abc");
+        check("b", "abc", "abc");
+        check("a|ab", "ab", "ab");
+        check("(a|ab)", "ab", "P6");
+        check("", "abc", "abc");
+        check("(.*)", "", "");
+        check("(.*)", "two\nlines", "two\nlines");
+        check("(?s)(.*)", "two\nlines", "P60REDACT");
+    }
+
+    #[test]
+    fn strings_need_not_be_text() {
+        let rule = Rule { pattern: "a(.*)b", ..Rule::default() };
+        check(&[rule], 0, b"a\xff\x00\xc3b", b"aP60b");
+        let rule = Rule { pattern: "a(\u{e9})b", ..Rule::default() };
+        check(&[rule], 0, "a\u{e9}b".as_bytes(), b"aP6b");
+    }
+
+    #[test]
+    fn atrace_policies_look_at_the_payload() {
+        let check = |prefix, text, expected| {
+            check_one(Policy::AtraceMatchRedactGroups, r"B\|\d+\|\w+ (.*)", prefix, text, expected);
+        };
+        check("work", "B|12|work for me", "B|12|work P60RED");
+        check("", "B|12|work for me", "B|12|work P60RED");
+        check("play", "B|12|work for me", "B|12|work for me");
+        check("work for me and you", "B|12|work for me", "B|12|work for me");
+        for text in ["E|12|(secret)", "B|", "B", "B|12"] {
+            check_one(Policy::AtraceMatchRedactGroups, "(.*)", "", text, text);
+        }
+        check_one(Policy::AtraceMatchRedactGroups, "(.*)", "", "B||", "P60");
+    }
+
+    #[test]
+    fn a_repeated_search_finds_all() {
+        let check = |pattern, text, expected| {
+            check_one(Policy::AtraceRepeatedSearchRedactGroups, pattern, "", text, expected);
+        };
+        check(r"\d=(\w+)", "B|1|1=ab 2=cd", "B|1|1=P6 2=P6");
+        check("x*(y?)", "B|1|aya", "B|1|aPa");
+        check("z(z)", "B|1|aya", "B|1|aya");
+        check(r"\d=(\w+)", "no bars 1=ab", "no bars 1=ab");
+    }
+
+    #[test]
+    fn the_first_rule_that_ends_it_ends_it() {
+        let rule =
+            |policy, pattern| Rule { policy, pattern, atrace_payload_starts_with: "p", ..Rule::default() };
+        let redact_b = rule(Policy::MatchRedactGroups, "(b.*)");
+        let redact_all = rule(Policy::MatchRedactGroups, "(.*)");
+        let keep_bc = rule(Policy::MatchBreak, "bc");
+        let keep_atrace = rule(Policy::AtraceMatchBreak, ".*");
+        check(&[keep_bc, redact_b, redact_all], 0, b"bc", b"bc");
+        check(&[redact_b, keep_bc], 0, b"bc", b"P6");
+        check(&[keep_bc, redact_b], 0, b"xx", b"xx");
+        check(&[keep_atrace, redact_all], 0, b"B|1|p", b"B|1|p");
+        check(&[keep_atrace, redact_all], 0, b"B|1|q", b"P60RE");
+        // It matches, has no groups, and still ends it.
+        check(&[rule(Policy::MatchRedactGroups, "bc"), redact_all], 0, b"bc", b"bc");
+        check(&[rule(Policy::AtraceRepeatedSearchRedactGroups, "p"), redact_all], 0, b"B|1|p", b"B|1|p");
+    }
+
+    #[test]
+    fn a_later_rule_takes_the_place_of_its_namesake() {
+        let rule = |name, pattern| Rule { name, pattern, ..Rule::default() };
+        let rules = [
+            rule("one", "a(.)"),
+            rule("two", "(a).*"),
+            rule("", "b(.)"),
+            rule("", "(b.)"),
+            rule("one", "(a.)"),
+        ];
+        check(&rules, 0, b"ax", b"P6");
+        check(&rules, 0, b"axx", b"Pxx");
+        check(&rules, 0, b"bx", b"bP");
+    }
+
+    #[test]
+    fn rules_are_for_semantic_types() {
+        let rule = |semantic_types| Rule { pattern: "(.*)", semantic_types, ..Rule::default() };
+        for (types, semantic_type, matches) in [
+            (&[][..], 0, true),
+            (&[], 1, false),
+            (&[1], 0, false),
+            (&[1, 127], 1, true),
+            (&[1, 127], 127, true),
+            (&[1], 128, true),
+            (&[], 65_533, true),
+        ] {
+            let expected: &[u8] = if matches { b"P6" } else { b"ab" };
+            check(&[rule(types)], semantic_type, b"ab", expected);
+        }
+    }
+
+    #[test]
+    fn rules_that_cannot_be_are_refused() {
+        let add = |rule: Rule<'_>| StringFilter::default().add(&rule).unwrap_err();
+        for pattern in
+            ["(", "a)(?:b", r"(a)\1", "(?=a)", "(?x)a # comment", r"\p{Greek}", "((a{1000}){1000}){1000}"]
+        {
+            let error = add(Rule { pattern, ..Rule::default() });
+            assert!(matches!(error, RuleError::Pattern { .. }), "{pattern}: {error}");
+        }
+        let long = "a".repeat(MAX_PATTERN_BYTES + 1);
+        let expected = RuleError::TooLong { len: long.len() };
+        assert_eq!(add(Rule { pattern: &long, ..Rule::default() }), expected);
+        assert_eq!(add(Rule { atrace_payload_starts_with: &long, ..Rule::default() }), expected);
+        let error = add(Rule { semantic_types: &[128], ..Rule::default() });
+        assert_eq!(error, RuleError::SemanticType { semantic_type: 128 });
+        let mut filter = StringFilter::default();
+        for _ in 0..MAX_RULES {
+            filter.add(&Rule::default()).unwrap();
+        }
+        assert_eq!(filter.add(&Rule::default()), Err(RuleError::TooMany));
+    }
+}

@@ -50,8 +50,29 @@ fn a_command_is_recorded_and_its_status_passed_on() {
     assert_eq!(done.status.code(), Some(7), "{}", done.stderr);
     let trace = world.path("trace.pftrace");
     check_trace(&sql, &trace, true);
-    let query = "select count(*) from sched join thread using (utid) where thread.name = 'sleep'";
-    assert!(sql.number(&trace, query) > 0, "the command's child was seen");
+    assert!(times_scheduled(&sql, &trace, "sleep") > 0, "the command's child was not seen: {}", done.stderr);
+}
+
+fn times_scheduled(sql: &TraceQuery, trace: &Path, name: &str) -> i64 {
+    let query = format!("select count(*) from sched join thread using (utid) where thread.name = '{name}'");
+    sql.number(trace, &query)
+}
+
+#[test]
+fn a_command_has_its_name_however_short_it_runs() {
+    let (peers, sql) = (need!(ferretto()), need!(trace_query()));
+    need!(tracefs());
+    let world = World::new();
+    // Long enough as a shell to be read from /proc as such; what it becomes then is gone before it can be read.
+    let busy = "(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec sleep 0.01); exit 0";
+    let done = world.run(record(peers.ferretto(), &world, &["--", "sh", "-c", busy]), TIMEOUT);
+    assert!(done.status.success(), "{}", done.stderr);
+    let trace = world.path("trace.pftrace");
+    assert!(
+        times_scheduled(&sql, &trace, "sleep") > 0,
+        "it was seen under its old name only: {}",
+        done.stderr
+    );
 }
 
 #[test]

@@ -211,7 +211,9 @@ fn instance_config(
     message.varint(field::STOP_TIMEOUT_MS, config.stop_timeout_ms.into());
     // Unspecified: only Android knows trusted initiators.
     message.varint(field::SESSION_INITIATOR, 0);
-    message.bool(field::PREFER_SUSPEND_CLOCK_FOR_DURATION, config.duration_with_suspend);
+    if config.duration_with_suspend {
+        message.bool(field::PREFER_SUSPEND_CLOCK_FOR_DURATION, true);
+    }
     if spec.claims_tracing_v2 {
         // The second transport was not negotiated; data of a producer that believed otherwise would be lost.
         message.bool(field::SUPPORTS_TRACING_V2, false);

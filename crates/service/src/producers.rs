@@ -145,7 +145,6 @@ impl Service {
         // A copy: the bytes given are part of a whole received frame.
         let source = DataSource::new(&descriptor, Bytes::copy_from_slice(&raw));
         producer.data_sources.push(source.clone());
-        self.totals.data_sources_seen = self.totals.data_sources_seen.saturating_add(1);
         self.add_to_sessions(id, &source, now);
     }
 

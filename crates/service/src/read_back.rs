@@ -93,7 +93,7 @@ impl Service {
         session.push_event_packets(uid, &mut trailing);
         if let Some(stats) = stats {
             session.stats_armed = false;
-            trailing.push(own_packet(uid, Some(now.clocks.boottime), Data::TraceStats(stats)));
+            trailing.push(own_packet(uid, None, Data::TraceStats(stats)));
         }
         match trailing.iter().all(|packet| put(sink, packet)) {
             true => Progress::Drained,

@@ -52,7 +52,6 @@ pub struct Service {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) producers_seen: u32,
-    pub(crate) data_sources_seen: u32,
     pub(crate) chunks_discarded: u64,
     pub(crate) patches_discarded: u64,
 }

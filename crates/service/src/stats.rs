@@ -27,7 +27,8 @@ impl Service {
             producers_connected: Some(count(self.producers.len())),
             producers_seen: Some(self.totals.producers_seen.into()),
             data_sources_registered: Some(count(registered)),
-            data_sources_seen: Some(self.totals.data_sources_seen.into()),
+            // As upstream counts: instances.
+            data_sources_seen: Some(self.last_instance),
             tracing_sessions: Some(count(self.sessions.len())),
             total_buffers: Some(count(self.buffers.len())),
             chunks_discarded: Some(self.totals.chunks_discarded),
@@ -49,8 +50,6 @@ impl Service {
             session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.trace);
         stats.buffer_stats = buffers.clone().map(|buffer| encode(buffer.stats())).collect();
         if session.config.builtin.histograms {
-            stats.chunk_payload_histogram_def =
-                HISTOGRAM_BOUNDS_BYTES.iter().map(|bound| *bound as i64).collect();
             for (index, buffer) in (0u32..).zip(buffers) {
                 for (producer, writer, histogram) in buffer.writer_stats() {
                     stats.writer_stats.push(WriterStats {
@@ -66,6 +65,10 @@ impl Service {
                 }
             }
         }
+        if !stats.writer_stats.is_empty() {
+            stats.chunk_payload_histogram_def =
+                HISTOGRAM_BOUNDS_BYTES.iter().map(|bound| *bound as i64).collect();
+        }
         Some(stats)
     }
 }
@@ -73,25 +76,30 @@ impl Service {
 fn encode(stats: &Stats) -> BufferStats {
     BufferStats {
         buffer_size: Some(stats.buffer_size),
-        bytes_written: Some(stats.bytes_written),
-        bytes_overwritten: Some(stats.bytes_overwritten),
-        bytes_read: Some(stats.bytes_read),
-        padding_bytes_written: Some(stats.padding_bytes_written),
-        padding_bytes_cleared: Some(stats.padding_bytes_cleared),
-        chunks_written: Some(stats.chunks_written),
-        chunks_rewritten: Some(stats.chunks_rewritten),
-        chunks_overwritten: Some(stats.chunks_overwritten),
-        chunks_discarded: Some(stats.chunks_discarded),
-        chunks_read: Some(stats.chunks_read),
-        chunks_committed_out_of_order: Some(stats.chunks_committed_out_of_order),
-        chunks_relocated: Some(stats.chunks_relocated),
-        write_wrap_count: Some(stats.write_wrap_count),
-        patches_succeeded: Some(stats.patches_succeeded),
-        patches_failed: Some(stats.patches_failed),
-        readaheads_succeeded: Some(stats.readaheads_succeeded),
-        readaheads_failed: Some(stats.readaheads_failed),
-        abi_violations: Some(stats.abi_violations),
-        trace_writer_packet_loss: Some(stats.trace_writer_packet_loss),
+        bytes_written: counted(stats.bytes_written),
+        bytes_overwritten: counted(stats.bytes_overwritten),
+        bytes_read: counted(stats.bytes_read),
+        padding_bytes_written: counted(stats.padding_bytes_written),
+        padding_bytes_cleared: counted(stats.padding_bytes_cleared),
+        chunks_written: counted(stats.chunks_written),
+        chunks_rewritten: counted(stats.chunks_rewritten),
+        chunks_overwritten: counted(stats.chunks_overwritten),
+        chunks_discarded: counted(stats.chunks_discarded),
+        chunks_read: counted(stats.chunks_read),
+        chunks_committed_out_of_order: counted(stats.chunks_committed_out_of_order),
+        chunks_relocated: counted(stats.chunks_relocated),
+        write_wrap_count: counted(stats.write_wrap_count),
+        patches_succeeded: counted(stats.patches_succeeded),
+        patches_failed: counted(stats.patches_failed),
+        readaheads_succeeded: counted(stats.readaheads_succeeded),
+        readaheads_failed: counted(stats.readaheads_failed),
+        abi_violations: counted(stats.abi_violations),
+        trace_writer_packet_loss: counted(stats.trace_writer_packet_loss),
         ..Default::default()
     }
+}
+
+/// What never happened is left out, as upstream does.
+fn counted(count: u64) -> Option<u64> {
+    (count != 0).then_some(count)
 }

@@ -9,10 +9,12 @@ use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
 use crate::now::Now;
+use crate::producers::truncated;
 use crate::query::may_see;
 use crate::registry::next_free_id;
 use crate::service::Service;
 use crate::session::{Session, State};
+use crate::triggers::ReceivedTrigger;
 
 /// Selects the session with the best bugreport score (upstream: `kBugreportSessionId`).
 const BUGREPORT_SESSION_ID: u64 = u64::MAX;
@@ -22,6 +24,8 @@ const BUGREPORT_SESSION_ID: u64 = u64::MAX;
 pub(crate) struct CloneRequest {
     from: ConsumerConn,
     token: Token,
+    /// The trigger that the consumer was told of.
+    trigger: Option<ReceivedTrigger>,
 }
 
 impl Service {
@@ -35,7 +39,7 @@ impl Service {
     ) {
         // Only a session that writes into a file would need it, and such a one cannot be cloned yet.
         self.close_files(file);
-        let clone = CloneRequest { from, token };
+        let clone = CloneRequest { from, token, trigger: trigger_of(request) };
         let session_id = match self.find_to_clone(from, request) {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
@@ -118,7 +122,7 @@ impl Service {
         _success: bool,
         now: &Now,
     ) {
-        match self.make_clone(source, clone.from, now) {
+        match self.make_clone(source, &clone, now) {
             Ok(uuid) => {
                 let response = CloneSessionResponse {
                     success: Some(true),
@@ -133,7 +137,13 @@ impl Service {
         }
     }
 
-    fn make_clone(&mut self, source: SessionId, from: ConsumerConn, now: &Now) -> Result<(i64, i64), String> {
+    fn make_clone(
+        &mut self,
+        source: SessionId,
+        clone: &CloneRequest,
+        now: &Now,
+    ) -> Result<(i64, i64), String> {
+        let from = clone.from;
         let consumer = self.consumers.get(&from).ok_or("the consumer is gone")?;
         if consumer.session.is_some() {
             return Err("this consumer has a tracing session already".to_owned());
@@ -167,6 +177,9 @@ impl Service {
         }
         session.record_event(EventType::TracingDisabled(true), now);
         session.buffers = buffers;
+        if let Some(original) = self.sessions.get_mut(&source) {
+            session.triggers = original.triggers.for_clone(original.trigger_mode(), clone.trigger.clone());
+        }
         let uuid = session.uuid;
         self.sessions.insert(id, session);
         if let Some(consumer) = self.consumers.get_mut(&from) {
@@ -191,4 +204,15 @@ impl Service {
         let id = self.sessions.get(&session_id)?.buffers.get(index)?;
         self.buffers.get_mut(id)?.replace().ok()
     }
+}
+
+/// Which trigger the consumer clones for, if it says so.
+fn trigger_of(request: &CloneSessionRequest) -> Option<ReceivedTrigger> {
+    (!request.clone_trigger_name().is_empty()).then(|| ReceivedTrigger {
+        boottime_ns: request.clone_trigger_boot_time_ns(),
+        name: truncated(request.clone_trigger_name()).into(),
+        producer_name: truncated(request.clone_trigger_producer_name()).into(),
+        producer_uid: request.clone_trigger_trusted_producer_uid().cast_unsigned(),
+        delay_ms: request.clone_trigger_delay_ms(),
+    })
 }

@@ -237,7 +237,8 @@ impl Service {
         }
         tracing::info!(session = %id, uid, deferred, "session configured");
         self.set_up_all(id);
-        if !deferred {
+        let waits_for_trigger = self.arm_triggers(id, now);
+        if !deferred && !waits_for_trigger {
             self.start_tracing(id, now);
         }
     }

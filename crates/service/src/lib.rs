@@ -15,6 +15,7 @@
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
 //! | `read_back`, `clock_snapshots`, `service_events`, `stats` | the way out, and what the service adds |
 //! | `ipc_output`, `file_output`, `compression` | where it goes, and in what form |
+//! | `triggers` | what producers call out for sessions to start, stop or be cloned |
 //! | `observe`, `query` | what consumers can ask |
 //! | [`limits`] | every bound |
 //!
@@ -52,6 +53,7 @@ mod service_events;
 mod session;
 mod start_stop;
 mod stats;
+mod triggers;
 
 pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory};
 pub use config::ConfigError;

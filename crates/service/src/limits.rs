@@ -30,6 +30,17 @@ pub const MAX_PENDING_FLUSHES: usize = 1000;
 /// Names of slow data sources in one service event.
 pub const MAX_SLOW_DATA_SOURCES: usize = 32;
 
+/// The time over which `max_per_24_h` of a trigger counts.
+pub const TRIGGER_WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Activations of triggers that are remembered for [`TRIGGER_WINDOW`]. Ours: a higher `max_per_24_h` is no limit.
+pub const MAX_TRIGGER_HISTORY: usize = 4096;
+/// Triggers in one `ActivateTriggers` request; more are ignored. Ours: each may be looked up in the whole history.
+pub const MAX_TRIGGERS_PER_REQUEST: usize = 1024;
+/// Triggers that a session has received and that wait for the next read-back; the oldest are forgotten. Ours.
+pub const MAX_RECEIVED_TRIGGERS: usize = 1024;
+/// Snapshots of a session that wait for the delay of their trigger. Ours: more than anybody could write at one time.
+pub const MAX_PENDING_SNAPSHOTS: usize = 64;
+
 /// Time between clock snapshots if the config does not say.
 pub const DEFAULT_SNAPSHOT_INTERVAL_MS: u32 = 10_000;
 /// Shortest time between clock snapshots: below that the service would do little else. Ours.

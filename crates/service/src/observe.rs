@@ -1,6 +1,8 @@
-//! ObserveEvents: telling a consumer how its data sources start and stop.
+//! ObserveEvents: telling a consumer how its data sources start and stop, and when to clone its session.
 
-use ferretto_protos::observable_events::{DataSourceInstanceState, DataSourceInstanceStateChange, Type};
+use ferretto_protos::observable_events::{
+    CloneTriggerHit, DataSourceInstanceState, DataSourceInstanceStateChange, Type,
+};
 use ferretto_protos::{ObservableEvents, ObserveEventsRequest, ObserveEventsResponse};
 
 use crate::ids::{ConsumerConn, SessionId, Token};
@@ -8,6 +10,7 @@ use crate::output::Reply;
 use crate::registry::Observing;
 use crate::service::Service;
 use crate::session::InstanceState;
+use crate::triggers::ReceivedTrigger;
 
 impl Service {
     /// A new call ends the stream of the one before; one that asks for nothing only does that.
@@ -82,6 +85,26 @@ impl Service {
         if let Some(events) = self.observer(session_id, Type::AllDataSourcesStarted) {
             events.all_data_sources_started = Some(true);
         }
+    }
+
+    /// Tells the consumer to clone its session. In a message of its own, for it can hold one trigger only.
+    pub(crate) fn observe_snapshot_trigger(&mut self, session_id: SessionId, trigger: &ReceivedTrigger) {
+        let Some(owner) = self.sessions.get(&session_id).and_then(|session| session.owner) else { return };
+        let observing = self.consumers.get(&owner).and_then(|consumer| consumer.observing.as_ref());
+        let Some(observing) = observing.filter(|found| found.mask & Type::CloneTriggerHit as u32 != 0) else {
+            return;
+        };
+        let hit = CloneTriggerHit {
+            tracing_session_id: Some(session_id.0.cast_signed()),
+            trigger_name: Some(trigger.name.as_ref().to_owned()),
+            producer_name: Some(trigger.producer_name.as_ref().to_owned()),
+            producer_uid: Some(trigger.producer_uid),
+            boot_time_ns: Some(trigger.boottime_ns),
+            trigger_delay_ms: Some(trigger.delay_ms),
+        };
+        let events = ObservableEvents { clone_trigger_hit: Some(hit), ..Default::default() };
+        let reply = Reply::more(observing.token, &ObserveEventsResponse { events: Some(events) });
+        self.reply_consumer(owner, reply);
     }
 
     /// Sends what an input has brought about, in one message a consumer. At the end of each `handle_*`.

@@ -244,7 +244,8 @@ impl Service {
     }
 }
 
-fn truncated(text: &str) -> String {
+/// As much of a name as is kept.
+pub(crate) fn truncated(text: &str) -> String {
     let mut end = text.len().min(limits::MAX_NAME_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -22,7 +22,11 @@ impl Service {
     pub(crate) fn query_capabilities(&mut self, from: ConsumerConn, token: Token) {
         let capabilities = TracingServiceCapabilities {
             has_query_capabilities: Some(true),
-            observable_events: vec![Type::DataSourcesInstances as i32, Type::AllDataSourcesStarted as i32],
+            observable_events: vec![
+                Type::DataSourcesInstances as i32,
+                Type::AllDataSourcesStarted as i32,
+                Type::CloneTriggerHit as i32,
+            ],
             has_trace_config_output_path: Some(true),
             has_clone_session: Some(true),
         };

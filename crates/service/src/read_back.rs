@@ -58,6 +58,9 @@ impl Service {
         now: &Now,
     ) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        if session.waits_for_trigger() {
+            return Progress::Drained;
+        }
         for packet in session.leading_packets(&self.options, &self.buffers, now) {
             if !put(sink, &packet) {
                 return Progress::NoRoom;
@@ -200,6 +203,10 @@ impl Session {
         }
         if self.config.builtin.trace_config && !std::mem::replace(&mut self.emitted.trace_config, true) {
             packets.push(own_packet(uid, None, Data::TraceConfig(self.config.raw.clone())));
+        }
+        if self.config.builtin.trace_config {
+            let triggers = self.triggers.take_packets();
+            packets.extend(triggers.map(|(boottime_ns, data)| own_packet(uid, Some(boottime_ns), data)));
         }
         if !std::mem::replace(&mut self.emitted.uuid, true) {
             let (msb, lsb) = self.uuid;

@@ -10,6 +10,7 @@ use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::registry::{Consumer, Peer, Producer, ProducerLink};
 use crate::session::{Session, State};
+use crate::triggers::TriggerHistory;
 
 /// The tracing service, without sockets, files, clocks or threads.
 ///
@@ -44,6 +45,7 @@ pub struct Service {
     pub(crate) totals: Totals,
     /// When sessions with guardrails last started, by name, on the boot clock in nanoseconds.
     pub(crate) last_starts: VecDeque<(String, u64)>,
+    pub(crate) trigger_history: TriggerHistory,
     /// A chunk on its way from shared memory to a buffer; kept for its capacity.
     pub(crate) chunk: Vec<u8>,
 }
@@ -87,6 +89,7 @@ impl Service {
             lockdown: false,
             totals: Totals::default(),
             last_starts: VecDeque::new(),
+            trigger_history: TriggerHistory::default(),
             chunk: Vec::new(),
         }
     }
@@ -159,8 +162,8 @@ impl Service {
                     &ferretto_protos::NotifyDataSourceStoppedResponse::default(),
                 );
             }
-            // No session can wait for triggers: configs that have them are refused.
-            ProducerCall::ActivateTriggers(_) => {
+            ProducerCall::ActivateTriggers(request) => {
+                self.activate_triggers(producer, &request.trigger_names, now);
                 self.answer_producer(from, token, &ferretto_protos::ActivateTriggersResponse::default());
             }
             ProducerCall::Sync(_) => {
@@ -310,5 +313,5 @@ fn session_deadlines(session: &Session) -> impl Iterator<Item = Deadline> {
     };
     let flushes = session.flushes.values().map(|flush| flush.deadline);
     let file = session.file.as_ref().and_then(|file| file.next_write);
-    session.timers.all().chain(stop).chain(flushes).chain(file)
+    session.timers.all().chain(stop).chain(flushes).chain(file).chain(session.triggers.deadlines())
 }

@@ -11,6 +11,7 @@ use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::now::{ClockReadings, Deadline};
 use crate::registry::Owner;
 use crate::service_events::ServiceEvents;
+use crate::triggers::SessionTriggers;
 
 /// Where a session stands (upstream: facts in tracing_service_session.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +77,15 @@ pub(crate) struct Timers {
     pub(crate) snapshot: Option<Deadline>,
     pub(crate) flush: Option<Deadline>,
     pub(crate) clear: Option<Deadline>,
+    /// Until it starts by a trigger or not at all; or until it stops by one.
+    pub(crate) trigger: Option<Deadline>,
 }
 
 impl Timers {
     pub(crate) fn all(&self) -> impl Iterator<Item = Deadline> {
-        [self.duration, self.all_started, self.snapshot, self.flush, self.clear].into_iter().flatten()
+        [self.duration, self.all_started, self.snapshot, self.flush, self.clear, self.trigger]
+            .into_iter()
+            .flatten()
     }
 }
 
@@ -163,6 +168,7 @@ pub(crate) struct Session {
     pub(crate) counters: SessionCounters,
     pub(crate) clocks: ClockSnapshots,
     pub(crate) events: ServiceEvents,
+    pub(crate) triggers: SessionTriggers,
     pub(crate) emitted: Emitted,
     pub(crate) sync_marker_armed: bool,
     pub(crate) stats_armed: bool,
@@ -201,6 +207,7 @@ impl Session {
             },
             clocks: ClockSnapshots::default(),
             events: ServiceEvents::default(),
+            triggers: SessionTriggers::default(),
             emitted: Emitted::default(),
             sync_marker_armed: false,
             stats_armed: false,

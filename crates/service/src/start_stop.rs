@@ -244,14 +244,15 @@ impl Service {
         if flushes {
             self.periodic_flush(session_id, now);
         }
-        if ends {
-            self.end_of_duration(session_id, now);
+        self.expire_triggers(session_id, now);
+        if ends && !self.sessions.get(&session_id).is_some_and(|session| session.ends_by_trigger()) {
+            self.end_in_time(session_id, now);
         }
         self.expire_file_write(session_id, now);
     }
 
-    /// A detached session without a file has nobody left who could read it (upstream: `FlushAndDisableTracing`).
-    fn end_of_duration(&mut self, session_id: SessionId, now: &Now) {
+    /// The end that the config foresees. A detached session without a file has nobody left who could read it (upstream: `FlushAndDisableTracing`).
+    pub(crate) fn end_in_time(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get(&session_id) else { return };
         if session.owner.is_none() && session.file.is_none() {
             return self.free_session(session_id, now);

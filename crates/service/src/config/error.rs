@@ -12,6 +12,32 @@ pub enum ConfigError {
     TooLong { duration_ms: u64, max_ms: u128 },
     #[error("{feature} is not supported by this service yet; remove it from the trace config")]
     Unsupported { feature: &'static str },
+    #[error(
+        "trigger_config.trigger_timeout_ms is {timeout_ms}: triggers need 1 to {max_ms} ms, after which the session ends"
+    )]
+    TriggerTimeout { timeout_ms: u32, max_ms: u128 },
+    #[error(
+        "trigger_config.trigger_mode {0} is unknown; START_TRACING, STOP_TRACING or CLONE_SNAPSHOT is expected"
+    )]
+    TriggerMode(i32),
+    #[error(
+        "trigger_config.use_clone_snapshot_if_available needs trigger_mode: STOP_TRACING, and trigger_mode is {0}"
+    )]
+    TriggerModeForClone(&'static str),
+    #[error(
+        "trigger_config has {0} trigger(s) and no trigger_mode; set START_TRACING, STOP_TRACING or CLONE_SNAPSHOT"
+    )]
+    TriggersWithoutMode(usize),
+    #[error("duration_ms is {0}: with triggers, trigger_timeout_ms takes its place; remove duration_ms")]
+    TriggerWithDuration(u32),
+    #[error(
+        "write_into_file cannot be used with trigger_mode STOP_TRACING or CLONE_SNAPSHOT: what comes before the trigger stays in memory"
+    )]
+    TriggerWithFile,
+    #[error("two triggers are named {0:?}; names must be unique in trigger_config")]
+    DuplicateTrigger(String),
+    #[error("trigger {name:?}: producer_name_regex {pattern:?} is no valid regular expression: {reason}")]
+    TriggerRegex { name: String, pattern: String, reason: String },
     #[error("bugreport_filename {0:?} may contain only letters, digits, '-', '_' and '.'")]
     BugreportFilename(String),
     #[error("enable_extra_guardrails does not allow deferred_start")]

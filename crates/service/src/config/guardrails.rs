@@ -1,15 +1,21 @@
 //! How long a trace may last, and the narrower limits of `enable_extra_guardrails`, for traces that nobody watches.
 
+use std::time::Duration;
+
 use ferretto_protos::TraceConfig;
 
 use super::ConfigError;
 use crate::limits;
 
-pub(super) fn check_duration(config: &TraceConfig) -> Result<(), ConfigError> {
-    let max = match config.enable_extra_guardrails() {
+pub(super) fn max_duration(config: &TraceConfig) -> Duration {
+    match config.enable_extra_guardrails() {
         true => limits::MAX_DURATION_WITH_GUARDRAILS,
         false => limits::MAX_DURATION,
-    };
+    }
+}
+
+pub(super) fn check_duration(config: &TraceConfig) -> Result<(), ConfigError> {
+    let max = max_duration(config);
     let duration_ms = u64::from(config.duration_ms());
     if u128::from(duration_ms) > max.as_millis() {
         return Err(ConfigError::TooLong { duration_ms, max_ms: max.as_millis() });

@@ -12,9 +12,10 @@ mod error;
 mod file;
 mod guardrails;
 mod producer_filter;
+mod triggers;
 
 use bytes::Bytes;
-use ferretto_protos::trace_config::{ProducerConfig, TraceFilter, TriggerConfig};
+use ferretto_protos::trace_config::{ProducerConfig, TraceFilter};
 use ferretto_protos::{TraceConfig, trace_config};
 use prost::Message;
 
@@ -29,6 +30,8 @@ pub(crate) use self::file::FileSpec;
 use self::file::parse_file;
 use self::guardrails::{check_duration, check_guardrails};
 use self::producer_filter::parse_filter;
+pub(crate) use self::triggers::{TriggerMode, TriggersSpec};
+use self::triggers::{parse_triggers, trigger_mode};
 use crate::limits;
 
 /// A config that the service can serve.
@@ -54,6 +57,7 @@ pub(crate) struct SessionConfig {
     pub(crate) builtin: BuiltinSpec,
     /// With deflate.
     pub(crate) compress: bool,
+    pub(crate) triggers: Option<TriggersSpec>,
 }
 
 /// What a session shares with others, or keeps from them.
@@ -79,6 +83,7 @@ pub(crate) struct Draft {
 #[derive(Debug)]
 pub(crate) struct Checked {
     draft: Draft,
+    triggers: Option<TriggersSpec>,
     data_sources: Vec<DataSourceSpec>,
 }
 
@@ -100,12 +105,14 @@ impl Draft {
     pub(crate) fn check(self) -> Result<Checked, ConfigError> {
         let config = &self.config;
         check_duration(config)?;
-        check_supported(config)?;
+        let trigger_mode = trigger_mode(config)?;
         check_bugreport_filename(config.bugreport_filename())?;
+        let triggers = trigger_mode.map(|mode| parse_triggers(config, mode)).transpose()?;
+        check_supported(config)?;
         check_guardrails(config)?;
         check_buffer_names(&config.buffers)?;
         let data_sources = parse_data_sources(config, &self.raw)?;
-        Ok(Checked { draft: self, data_sources })
+        Ok(Checked { draft: self, triggers, data_sources })
     }
 }
 
@@ -124,7 +131,7 @@ impl Checked {
     /// What comes after the look at other sessions. `has_descriptor`: the consumer sent a file.
     pub(crate) fn into_session_config(self, has_descriptor: bool) -> Result<SessionConfig, ConfigError> {
         let claims = self.claims();
-        let Self { draft: Draft { config, raw }, data_sources } = self;
+        let Self { draft: Draft { config, raw }, triggers, data_sources } = self;
         let (file, flush_period_ms) = parse_file(&config, has_descriptor)?;
         let buffers = parse_buffers(&config.buffers)?;
         say_what_has_no_effect(&config);
@@ -151,6 +158,7 @@ impl Checked {
             file,
             builtin: parse_builtin(&config),
             compress: wants_deflate(&config),
+            triggers,
             producers: config.producers,
             raw,
         })
@@ -197,7 +205,6 @@ fn uuid(config: &TraceConfig) -> Option<(i64, i64)> {
 /// What the trace would silently lack, or leak, if it were ignored.
 fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
     let unsupported = [
-        (config.trigger_config.as_ref().is_some_and(has_triggers), "trigger_config"),
         (config.trace_filter.as_ref().is_some_and(filters), "trace_filter"),
         (config.priority_boost.is_some(), "priority_boost"),
         (
@@ -209,10 +216,6 @@ fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
         Some((_, feature)) => Err(ConfigError::Unsupported { feature }),
         None => Ok(()),
     }
-}
-
-fn has_triggers(config: &TriggerConfig) -> bool {
-    config.trigger_mode() as i32 != 0 || !config.triggers.is_empty()
 }
 
 fn filters(filter: &TraceFilter) -> bool {

@@ -45,16 +45,28 @@ pub(super) fn parse_filter(
     source_name: &str,
     source: &trace_config::DataSource,
 ) -> Result<ProducerFilter, ConfigError> {
-    let patterns = source.producer_name_regex_filter.iter().map(|pattern| full_match(source_name, pattern));
+    let error = |BadPattern { pattern, reason }: BadPattern| ConfigError::Regex {
+        source_name: source_name.to_owned(),
+        pattern,
+        reason,
+    };
+    let patterns = source.producer_name_regex_filter.iter().map(|pattern| full_match(pattern).map_err(error));
     Ok(ProducerFilter {
         names: source.producer_name_filter.clone(),
         patterns: patterns.collect::<Result<_, _>>()?,
     })
 }
 
-fn full_match(source_name: &str, pattern: &str) -> Result<Regex, ConfigError> {
-    let error = |reason: String| ConfigError::Regex {
-        source_name: source_name.to_owned(),
+/// No regular expression, and why.
+pub(super) struct BadPattern {
+    /// Its beginning, if it is long.
+    pub(super) pattern: String,
+    pub(super) reason: String,
+}
+
+/// An expression that a whole name has to match.
+pub(super) fn full_match(pattern: &str) -> Result<Regex, BadPattern> {
+    let error = |reason: String| BadPattern {
         pattern: pattern.chars().take(limits::MAX_NAME_BYTES).collect(),
         reason,
     };

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use ferretto_protos::get_async_command_response::Cmd;
@@ -49,7 +50,7 @@ pub struct FakeFile {
 }
 
 struct FakeEnvironment {
-    random: u64,
+    random: Arc<AtomicU64>,
 }
 
 /// Files that the service creates have numbers from here.
@@ -61,8 +62,7 @@ impl Environment for FakeEnvironment {
     }
 
     fn random_u64(&mut self) -> u64 {
-        self.random += 1;
-        self.random
+        self.random.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn create_output(&mut self, path: &str) -> Result<FileHandle, String> {
@@ -76,6 +76,8 @@ pub struct World {
     pub producers: BTreeMap<ProducerConn, FakeProducer>,
     pub consumers: BTreeMap<ConsumerConn, FakeConsumer>,
     pub files: BTreeMap<FileHandle, FakeFile>,
+    /// The last random number; each is the one before plus 1.
+    pub random: Arc<AtomicU64>,
     last: u64,
 }
 
@@ -87,12 +89,15 @@ impl Default for World {
             machine_name: "Linux".to_owned(),
             system_info: protos::SystemInfo { page_size: Some(4096), ..Default::default() },
         };
+        let random = Arc::new(AtomicU64::new(100));
+        let environment = FakeEnvironment { random: Arc::clone(&random) };
         let mut world = Self {
-            service: Service::new(options, Box::new(FakeEnvironment { random: 100 })),
+            service: Service::new(options, Box::new(environment)),
             now: Now::default(),
             producers: BTreeMap::new(),
             consumers: BTreeMap::new(),
             files: BTreeMap::new(),
+            random,
             last: 0,
         };
         world.set_time(START_NS);

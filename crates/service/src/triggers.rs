@@ -1,0 +1,334 @@
+//! Triggers: names that producers call out, and what sessions make of them (upstream: tracing_service_impl.cc, `ActivateTriggers`).
+//!
+//! A name that no session waits for costs a look at the sessions. Activations that count are remembered for a day, whoever they came
+//! from, because `max_per_24_h` of a later session counts them too.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use ferretto_protos::Trigger;
+use ferretto_protos::trace_packet::Data;
+
+use crate::config::TriggerMode;
+use crate::ids::{ProducerId, SessionId};
+use crate::limits;
+use crate::now::{Deadline, Now, take_if_over};
+use crate::service::Service;
+use crate::session::{Session, State};
+
+/// A trigger as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct ReceivedTrigger {
+    pub(crate) boottime_ns: u64,
+    pub(crate) name: Arc<str>,
+    pub(crate) producer_name: Arc<str>,
+    pub(crate) producer_uid: u32,
+    pub(crate) delay_ms: u64,
+}
+
+impl ReceivedTrigger {
+    pub(crate) fn to_proto(&self) -> Trigger {
+        Trigger {
+            trigger_name: Some(self.name.as_ref().to_owned()),
+            producer_name: Some(self.producer_name.as_ref().to_owned()),
+            trusted_producer_uid: Some(self.producer_uid.cast_signed()),
+            stop_delay_ms: Some(self.delay_ms),
+        }
+    }
+}
+
+/// What a session has received.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTriggers {
+    /// Whether any has come, which lets the trace be read.
+    received: bool,
+    /// Those that are not in the trace yet.
+    pending: VecDeque<ReceivedTrigger>,
+    /// What a clone was made for.
+    pub(crate) cloned_for: Option<ReceivedTrigger>,
+    /// Snapshots that are to be taken when their delay is over.
+    snapshots: Vec<(Deadline, ReceivedTrigger)>,
+}
+
+impl SessionTriggers {
+    /// Says whether it is the first one.
+    fn receive(&mut self, trigger: ReceivedTrigger) -> bool {
+        if self.pending.len() >= limits::MAX_RECEIVED_TRIGGERS {
+            self.pending.pop_front();
+        }
+        self.pending.push_back(trigger);
+        !std::mem::replace(&mut self.received, true)
+    }
+
+    fn announce_later(&mut self, at: Deadline, trigger: ReceivedTrigger) {
+        if self.snapshots.len() >= limits::MAX_PENDING_SNAPSHOTS {
+            tracing::warn!(trigger = %trigger.name, "too many snapshots wait for their delay: this one is not taken");
+            return;
+        }
+        self.snapshots.push((at, trigger));
+    }
+
+    fn take_due(&mut self, now: &Now) -> Vec<ReceivedTrigger> {
+        let is_due = |waiting: &mut (Deadline, ReceivedTrigger)| now.is_over(waiting.0);
+        self.snapshots.extract_if(.., is_due).map(|(_, trigger)| trigger).collect()
+    }
+
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = Deadline> {
+        self.snapshots.iter().map(|(at, _)| *at)
+    }
+
+    /// What a clone takes along. Between two snapshots of a session that goes on, each trigger belongs to the first one only.
+    pub(crate) fn for_clone(
+        &mut self,
+        mode: Option<TriggerMode>,
+        cloned_for: Option<ReceivedTrigger>,
+    ) -> Self {
+        let pending = match mode {
+            Some(TriggerMode::CloneSnapshot) => std::mem::take(&mut self.pending),
+            _ => self.pending.clone(),
+        };
+        Self { received: self.received, pending, cloned_for, snapshots: Vec::new() }
+    }
+
+    /// The packets to write into the trace, with their times.
+    pub(crate) fn take_packets(&mut self) -> impl Iterator<Item = (u64, Data)> {
+        let cloned_for = self.cloned_for.take();
+        let cloned_for =
+            cloned_for.map(|trigger| (trigger.boottime_ns, Data::CloneSnapshotTrigger(trigger.to_proto())));
+        let received =
+            self.pending.drain(..).map(|trigger| (trigger.boottime_ns, Data::Trigger(trigger.to_proto())));
+        cloned_for.into_iter().chain(received)
+    }
+}
+
+/// The activations of the last 24 hours that counted.
+#[derive(Debug, Default)]
+pub(crate) struct TriggerHistory {
+    /// When, on the boot clock, and the hash of the name; in the order of time.
+    entries: VecDeque<(u64, u64)>,
+}
+
+impl TriggerHistory {
+    fn count(&mut self, name: &str, now: &Now) -> usize {
+        let day = limits::TRIGGER_WINDOW.as_nanos() as u64;
+        let begin = now.clocks.boottime.saturating_sub(day);
+        while self.entries.front().is_some_and(|(at, _)| *at < begin) {
+            self.entries.pop_front();
+        }
+        let name = hash(name);
+        self.entries.iter().filter(|(_, other)| *other == name).count()
+    }
+
+    /// When it is full, a name that is called out again and again displaces itself, not others.
+    fn push(&mut self, name: &str, now: &Now) {
+        let name = hash(name);
+        if self.entries.len() >= limits::MAX_TRIGGER_HISTORY {
+            let own = self.entries.iter().position(|(_, other)| *other == name);
+            self.entries.remove(own.unwrap_or_default());
+        }
+        self.entries.push_back((now.clocks.boottime, name));
+    }
+}
+
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Who calls out a trigger.
+struct Source {
+    name: Arc<str>,
+    uid: u32,
+}
+
+impl Service {
+    pub(crate) fn activate_triggers(&mut self, producer: ProducerId, names: &[String], now: &Now) {
+        let Some(producer) = self.producers.get(&producer) else { return };
+        let source = Source { name: producer.name.as_str().into(), uid: producer.peer.uid };
+        if names.len() > limits::MAX_TRIGGERS_PER_REQUEST {
+            tracing::warn!(producer = %source.name, count = names.len(), "too many triggers at once: the last ones are ignored");
+        }
+        for name in names.iter().take(limits::MAX_TRIGGERS_PER_REQUEST) {
+            self.activate_trigger(&source, name, now);
+        }
+    }
+
+    fn activate_trigger(&mut self, source: &Source, name: &str, now: &Now) {
+        let waiting = self.sessions.values().filter(|session| session.listens_to(name));
+        let waiting: Vec<SessionId> = waiting.map(|session| session.id).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let before = self.trigger_history.count(name, now);
+        let mut counts = false;
+        for session_id in waiting {
+            counts |= self.trigger_session(session_id, source, name, before, now);
+        }
+        if counts {
+            self.trigger_history.push(name, now);
+        }
+    }
+
+    /// Says whether the trigger counts for this session; `before` is how often it did in the last 24 hours.
+    fn trigger_session(
+        &mut self,
+        session_id: SessionId,
+        source: &Source,
+        name: &str,
+        before: usize,
+        now: &Now,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return false };
+        let Some(triggers) = &session.config.triggers else { return false };
+        let Some((name, spec)) = triggers.triggers.get_key_value(name) else { return false };
+        if !spec.accepts(&source.name) {
+            return false;
+        }
+        if spec.skip_probability > 0.0 && unit_interval(self.environment.random_u64()) < spec.skip_probability
+        {
+            tracing::debug!(%session_id, trigger = %name, "trigger skipped by chance");
+            return false;
+        }
+        if spec.max_per_24_h > 0 && before >= usize::try_from(spec.max_per_24_h).unwrap_or(usize::MAX) {
+            tracing::debug!(%session_id, trigger = %name, "trigger came more often than max_per_24_h allows");
+            return false;
+        }
+        tracing::info!(%session_id, trigger = %name, producer = %source.name, "trigger received");
+        let trigger = ReceivedTrigger {
+            boottime_ns: now.clocks.boottime,
+            name: Arc::clone(name),
+            producer_name: Arc::clone(&source.name),
+            producer_uid: source.uid,
+            delay_ms: spec.delay_ms.into(),
+        };
+        let (mode, delay_ms) = (triggers.mode, spec.delay_ms);
+        self.act_on(session_id, mode, trigger, delay_ms, now);
+        true
+    }
+
+    fn act_on(
+        &mut self,
+        session_id: SessionId,
+        mode: TriggerMode,
+        trigger: ReceivedTrigger,
+        delay_ms: u32,
+        now: &Now,
+    ) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.snapshot_clocks(now);
+        let is_first = session.triggers.receive(trigger.clone());
+        let at = now.after_ms(delay_ms.into());
+        match mode {
+            TriggerMode::Start if session.state == State::Configured => {
+                session.config.duration_ms = delay_ms;
+                self.start_tracing(session_id, now);
+            }
+            TriggerMode::Stop if is_first => session.timers.trigger = Some(at),
+            TriggerMode::Start | TriggerMode::Stop => {}
+            TriggerMode::CloneSnapshot => session.triggers.announce_later(at, trigger),
+        }
+    }
+
+    /// Lets a new session wait for its triggers. Says whether it starts with one.
+    pub(crate) fn arm_triggers(&mut self, session_id: SessionId, now: &Now) -> bool {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return false };
+        let Some(spec) = &session.config.triggers else { return false };
+        if spec.mode == TriggerMode::Start {
+            session.timers.trigger = Some(now.after_ms(spec.timeout_ms.into()));
+            return true;
+        }
+        session.config.duration_ms = spec.timeout_ms;
+        false
+    }
+
+    pub(crate) fn expire_triggers(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let snapshots = session.triggers.take_due(now);
+        if take_if_over(&mut session.timers.trigger, now) {
+            match session.trigger_mode() {
+                // None has come.
+                Some(TriggerMode::Start) if session.state == State::Configured => {
+                    self.disable_tracing(session_id, false, now);
+                }
+                Some(TriggerMode::Stop) => self.end_in_time(session_id, now),
+                _ => {}
+            }
+        }
+        for trigger in snapshots {
+            self.observe_snapshot_trigger(session_id, &trigger);
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn trigger_mode(&self) -> Option<TriggerMode> {
+        self.config.triggers.as_ref().map(|triggers| triggers.mode)
+    }
+
+    /// A clone listens to none.
+    fn listens_to(&self, name: &str) -> bool {
+        let spec = self.config.triggers.as_ref().filter(|_| self.state != State::ClonedReadOnly);
+        spec.is_some_and(|spec| spec.triggers.contains_key(name))
+    }
+
+    /// A trigger has set the time of the end, whatever the time-out says.
+    pub(crate) fn ends_by_trigger(&self) -> bool {
+        self.trigger_mode() == Some(TriggerMode::Stop) && self.triggers.received
+    }
+
+    /// Nothing of such a session can be read, not even its config: without a trigger there is no trace. One that is for snapshots is read
+    /// through its clones only.
+    pub(crate) fn waits_for_trigger(&self) -> bool {
+        if self.state == State::ClonedReadOnly {
+            return false;
+        }
+        let Some(spec) = &self.config.triggers else { return false };
+        spec.mode == TriggerMode::CloneSnapshot || (!spec.triggers.is_empty() && !self.triggers.received)
+    }
+}
+
+/// A number from 0 to below 1.
+fn unit_interval(random: u64) -> f64 {
+    const DIGITS: u32 = f64::MANTISSA_DIGITS;
+    (random >> (u64::BITS - DIGITS)) as f64 / (1u64 << DIGITS) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boottime: u64) -> Now {
+        Now { clocks: crate::ClockReadings { boottime, ..Default::default() } }
+    }
+
+    #[test]
+    fn random_numbers_are_below_one() {
+        assert_eq!(unit_interval(0), 0.0);
+        assert_eq!(unit_interval(1 << 63), 0.5);
+        assert!(unit_interval(u64::MAX) < 1.0);
+    }
+
+    #[test]
+    fn history_forgets_after_a_day() {
+        let day = limits::TRIGGER_WINDOW.as_nanos() as u64;
+        let mut history = TriggerHistory::default();
+        history.push("a", &at(10));
+        history.push("b", &at(20));
+        assert_eq!(history.count("a", &at(10 + day)), 1);
+        assert_eq!(history.count("a", &at(11 + day)), 0);
+        assert_eq!(history.count("b", &at(11 + day)), 1);
+    }
+
+    #[test]
+    fn a_full_history_keeps_other_names() {
+        let mut history = TriggerHistory::default();
+        history.push("rare", &at(0));
+        for i in 0..2 * limits::MAX_TRIGGER_HISTORY as u64 {
+            history.push("flood", &at(i));
+        }
+        assert_eq!(history.entries.len(), limits::MAX_TRIGGER_HISTORY);
+        assert_eq!(history.count("rare", &at(1)), 1);
+    }
+}

@@ -24,6 +24,7 @@ const KEPT_AS_BYTES: &[(&str, &str)] = &[
     ("EnableTracingRequest", "trace_config"),
     ("GetAsyncCommandResponse.SetupDataSource", "config"),
     ("GetAsyncCommandResponse.StartDataSource", "config"),
+    ("InitRelayRequest", "system_info"),
     ("RegisterDataSourceRequest", "data_source_descriptor"),
     ("TracePacket", "trace_config"),
     ("TracePacket.ProtoVms.Instance", "program"),

@@ -1,4 +1,4 @@
-//! The methods of the two ports, decoded.
+//! The methods of the ports, decoded.
 
 use std::sync::Arc;
 
@@ -92,6 +92,14 @@ calls! {
         QueryCapabilities(QueryCapabilitiesRequest),
         SaveTraceForBugreport(SaveTraceForBugreportRequest),
         CloneSession(CloneSessionRequest),
+    }
+}
+
+calls! {
+    /// A call of RelayPort (upstream: relay_port.proto).
+    RelayCall {
+        InitRelay(InitRelayRequest),
+        SyncClock(SyncClockRequest),
     }
 }
 

@@ -160,6 +160,7 @@ impl Service {
         session.counters = original.counters.clone();
         session.clocks = original.clocks.clone();
         session.events = original.events.clone();
+        session.machines = original.machines.unwritten();
         session.sequences = original.sequences.clone();
         session.stats_armed = true;
         // A new trace, recognisably of the same recording.

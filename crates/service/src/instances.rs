@@ -10,7 +10,7 @@ use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::limits;
 use crate::now::Now;
 use crate::protovms::Wanted;
-use crate::registry::DataSource;
+use crate::registry::{DataSource, Producer};
 use crate::service::Service;
 use crate::session::{Instance, InstanceState, State};
 
@@ -33,7 +33,7 @@ impl Service {
         };
         let mut found = Vec::new();
         for (id, producer) in &self.producers {
-            if self.matches(spec, &producer.name) {
+            if self.matches(spec, producer) {
                 let named = producer.data_sources.iter().filter(|source| source.name == spec.name);
                 found.extend(named.map(|source| (*id, source.clone())));
             }
@@ -41,8 +41,10 @@ impl Service {
         found
     }
 
-    fn matches(&self, spec: &DataSourceSpec, producer_name: &str) -> bool {
-        spec.producers.matches(producer_name) && spec.matches_machine(&self.options.machine_name)
+    fn matches(&self, spec: &DataSourceSpec, producer: &Producer) -> bool {
+        let machine = producer.machine.as_ref();
+        let machine_name = machine.map_or(&self.options.machine_name, |machine| &machine.name);
+        spec.producers.matches(&producer.name) && spec.machines.matches(machine_name, machine.is_none())
     }
 
     /// A data source that comes late joins the sessions that want it.
@@ -55,13 +57,11 @@ impl Service {
     }
 
     fn add_to_session(&mut self, session_id: SessionId, id: ProducerId, source: &DataSource, now: &Now) {
-        let Some(producer_name) = self.producers.get(&id).map(|producer| producer.name.clone()) else {
-            return;
-        };
+        let Some(producer) = self.producers.get(&id) else { return };
         let Some(session) = self.sessions.get(&session_id) else { return };
         let is_started = session.state == State::Started;
         let specs = session.config.data_sources.iter().enumerate();
-        let wanted = specs.filter(|(_, spec)| spec.name == source.name && self.matches(spec, &producer_name));
+        let wanted = specs.filter(|(_, spec)| spec.name == source.name && self.matches(spec, producer));
         for index in wanted.map(|(index, _)| index).collect::<Vec<_>>() {
             if let Some(instance) = self.set_up_instance(session_id, index, id, source)
                 && is_started
@@ -118,6 +118,7 @@ impl Service {
         let buffer = *session.buffers.get(spec.buffer)?;
         let config = instance_config(spec, &session.config, session_id, buffer);
         self.set_up_protovm(session_id, index, id, source);
+        self.take_up_machine(session_id, id);
         self.ensure_memory(session_id, id);
         self.producers.get_mut(&id)?.allowed_buffers.insert(buffer);
         self.last_instance += 1;

@@ -7,9 +7,10 @@
 //! | module | behaviour |
 //! |---|---|
 //! | `service` | inputs, outputs, dispatch |
-//! | `calls` | the two ports' methods, decoded |
+//! | `calls` | the ports' methods, decoded |
 //! | `config` | a trace config, parsed and checked |
 //! | `producers`, `memory`, `instances` | registering, shared memory, where configured meets registered |
+//! | `machines` | producers on other machines, and their clocks |
 //! | `enable`, `start_stop`, `detach`, `cloning` | the life of a session |
 //! | `flush`, `scrape`, `commit` | the way of the data in |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
@@ -38,6 +39,7 @@ mod ids;
 mod instances;
 mod ipc_output;
 pub mod limits;
+mod machines;
 mod memory;
 mod now;
 mod observe;
@@ -55,10 +57,11 @@ mod start_stop;
 mod stats;
 mod triggers;
 
-pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory};
+pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory, RelayCall};
 pub use config::ConfigError;
 pub use environment::{Environment, ServiceOptions};
 pub use ids::{BufferId, ConsumerConn, FileHandle, InstanceId, ProducerConn, ProducerId, SessionId, Token};
+pub use machines::Machine;
 pub use now::{ClockReadings, Now};
 pub use output::{FileWrite, Output, Reply};
 pub use registry::Peer;

@@ -101,6 +101,23 @@ pub const PROTOVM_STEPS_PER_BYTE: u64 = 16;
 /// Memory that is kept from one fragmented packet for the next. Ours.
 pub const KEEP_PACKET_BYTES: usize = 64 * 1024;
 
+/// Relays at one time. Ours: one a machine, and more machines than anybody has put into one trace.
+pub const MAX_RELAYS: usize = 256;
+/// Machines besides the service's own whose clocks a session notes. Ours, as [`MAX_RELAYS`].
+pub const MAX_MACHINES_PER_SESSION: usize = 256;
+/// Bytes of what a relay says of its machine. Ours: it is a few names and numbers.
+pub const MAX_SYSTEM_INFO_BYTES: usize = 16 * 1024;
+/// Rounds of clock readings kept for each machine. Upstream keeps five pairs, which are two or three rounds.
+pub const MAX_SYNC_ROUNDS: usize = 3;
+/// Longest time between the two halves of a round: Trace Processor takes longer ones for two rounds.
+pub const MAX_SYNC_ROUND: Duration = Duration::from_secs(30);
+/// Clocks in one reading of a relay: as many as there can be builtin ones. Ours.
+pub const MAX_SYNCED_CLOCKS: usize = 63;
+/// The highest id of a clock that means the same everywhere (upstream: builtin_clock.proto).
+pub const MAX_BUILTIN_CLOCK: u32 = 63;
+/// The latest time that a relay's clock may show: Trace Processor adds two of them as signed numbers. Ours: the year 2116.
+pub const MAX_CLOCK_READING: u64 = 1 << 62;
+
 /// Size of a producer's shared memory if nobody says otherwise.
 pub const DEFAULT_SHARED_MEMORY_SIZE: usize = 256 * 1024;
 /// Page size of a producer's shared memory if nobody says otherwise.

@@ -31,6 +31,7 @@ impl Service {
         };
         let Some(link) = self.links.get_mut(&from) else { return };
         let peer = link.peer;
+        let machine = link.machine.clone();
         link.producer = Some(id);
         let bytes = |hint: u32| usize::try_from(hint).unwrap_or(usize::MAX);
         let hints = MemorySizes {
@@ -48,6 +49,7 @@ impl Service {
         let producer = Producer {
             conn: from,
             peer,
+            machine,
             name: truncated(request.producer_name()),
             sdk_version: truncated(request.sdk_version()),
             // What is not said means no: the service's default (upstream: `SetSMBScrapingEnabled`).
@@ -71,7 +73,8 @@ impl Service {
             return None;
         }
         let uid = link.peer.uid;
-        if self.lockdown && uid != self.options.uid {
+        // Whoever is only said to be of this user does not count.
+        if self.lockdown && (uid != self.options.uid || link.peer.emulated) {
             tracing::warn!(uid, "lock-down: a producer of another user is refused");
             return None;
         }

@@ -48,16 +48,18 @@ impl Service {
         let mut parts = Parts::new(self.general_state(peer));
         if !sessions_only {
             for (id, producer) in &self.producers {
-                let size =
-                    producer.name.len() + producer.sdk_version.len() + self.options.machine_name.len() + 64;
+                // Not said of the service's own (upstream: `QueryServiceState`).
+                let machine = producer.machine.as_ref();
+                let machine_name_len = machine.map_or(0, |machine| machine.name.len());
+                let size = producer.name.len() + producer.sdk_version.len() + machine_name_len + 64;
                 parts.room_for(size).producers.push(Producer {
                     id: Some(i32::from(id.0)),
                     name: Some(producer.name.clone()),
                     uid: Some(producer.peer.uid as i32),
                     pid: Some(producer.peer.pid),
                     sdk_version: Some(producer.sdk_version.clone()),
-                    machine_id: Some(0),
-                    machine_name: Some(self.options.machine_name.clone()),
+                    machine_id: machine.map(|machine| machine.id),
+                    machine_name: machine.map(|machine| machine.name.clone()),
                     ..Default::default()
                 });
             }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protos::trace_packet::{Data, ProtoVms};
 use ferretto_protos::{
-    BuiltinClock, TracePacket, TraceProvenance, TraceUuid, TracingServiceEvent, trace_provenance,
-    tracing_service_event::EventType,
+    BuiltinClock, RemoteClockSync, TracePacket, TraceProvenance, TraceUuid, TracingServiceEvent,
+    trace_provenance, tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
 use ferretto_trace_buffer::{Packet, validator};
@@ -187,6 +187,25 @@ fn sync_marker_packet(uid: u32) -> Vec<u8> {
     packet
 }
 
+/// What another machine is.
+fn system_info_packet(uid: u32, machine_id: u32, info: &[u8]) -> Vec<u8> {
+    let base = TracePacket { machine_id: Some(machine_id), ..own_packet_base(uid, None) };
+    let mut packet = base.encode_to_vec();
+    Writer::new(&mut packet).bytes(field::SYSTEM_INFO, info);
+    packet
+}
+
+/// How another machine's clocks go. As upstream's it is of no sequence.
+fn clock_sync_packet(uid: u32, machine_id: u32, sync: RemoteClockSync) -> Vec<u8> {
+    let packet = TracePacket {
+        machine_id: Some(machine_id),
+        optional_trusted_packet_sequence_id: None,
+        data: Some(Data::RemoteClockSync(sync)),
+        ..own_packet_base(uid, None)
+    };
+    packet.encode_to_vec()
+}
+
 impl Session {
     /// What comes before the buffers' packets, in upstream's order. Each is written once, or once for each new reason.
     fn leading_packets(
@@ -223,7 +242,15 @@ impl Session {
         if self.config.builtin.system_info && !std::mem::replace(&mut self.emitted.system_info, true) {
             packets.push(own_packet(uid, None, Data::SystemInfo(options.system_info.clone())));
         }
+        if self.config.builtin.system_info {
+            let infos = self.machines.take_system_infos().into_iter();
+            packets.extend(infos.map(|(machine, info)| system_info_packet(uid, machine, &info)));
+        }
         self.push_event_packets(uid, &mut packets);
+        if self.config.builtin.clock_snapshots {
+            let syncs = self.machines.take_clock_syncs().into_iter();
+            packets.extend(syncs.map(|(machine, sync)| clock_sync_packet(uid, machine, sync)));
+        }
         if !std::mem::replace(&mut self.emitted.protovms, true) {
             let vms = self.buffers.iter().filter_map(|id| buffers.get(id));
             let instance: Vec<_> = vms.flat_map(|buffer| buffer.vms.instances()).collect();

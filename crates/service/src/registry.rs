@@ -9,6 +9,7 @@ use ferretto_shm::{ServiceView, SharedMemory};
 use ferretto_trace_buffer::ClientIdentity;
 
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
+use crate::machines::Machine;
 
 /// Who is at the other end of a connection, as the kernel says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Peer {
 #[derive(Debug)]
 pub(crate) struct ProducerLink {
     pub(crate) peer: Peer,
+    /// None for the service's own.
+    pub(crate) machine: Option<Arc<Machine>>,
     pub(crate) producer: Option<ProducerId>,
     /// The `GetAsyncCommand` call whose replies are the commands.
     pub(crate) commands: Option<Token>,
@@ -37,6 +40,8 @@ pub(crate) struct ProducerLink {
 pub(crate) struct Producer {
     pub(crate) conn: ProducerConn,
     pub(crate) peer: Peer,
+    /// None for the service's own.
+    pub(crate) machine: Option<Arc<Machine>>,
     pub(crate) name: String,
     pub(crate) sdk_version: String,
     pub(crate) scraping: bool,
@@ -98,7 +103,8 @@ impl DataSource {
 
 impl Producer {
     pub(crate) fn identity(&self) -> ClientIdentity {
-        ClientIdentity { uid: self.peer.uid, pid: self.peer.pid, machine_id: 0 }
+        let machine_id = self.machine.as_ref().map_or(0, |machine| machine.id);
+        ClientIdentity { uid: self.peer.uid, pid: self.peer.pid, machine_id }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::environment::{Environment, ServiceOptions};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
+use crate::machines::Relay;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::registry::{Consumer, Peer, Producer, ProducerLink};
@@ -32,6 +33,7 @@ pub struct Service {
     pub(crate) options: ServiceOptions,
     pub(crate) links: BTreeMap<ProducerConn, ProducerLink>,
     pub(crate) producers: BTreeMap<ProducerId, Producer>,
+    pub(crate) relays: BTreeMap<ProducerConn, Relay>,
     pub(crate) consumers: BTreeMap<ConsumerConn, Consumer>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) buffers: BTreeMap<BufferId, Buffer>,
@@ -77,6 +79,7 @@ impl Service {
             options,
             links: BTreeMap::new(),
             producers: BTreeMap::new(),
+            relays: BTreeMap::new(),
             consumers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -96,7 +99,13 @@ impl Service {
 
     /// A connection was made on the producer side.
     pub fn handle_producer_connected(&mut self, conn: ProducerConn, peer: Peer) {
-        let link = ProducerLink { peer, producer: None, commands: None, setup_tracing_pending: false };
+        let link = ProducerLink {
+            peer,
+            machine: None,
+            producer: None,
+            commands: None,
+            setup_tracing_pending: false,
+        };
         self.links.insert(conn, link);
     }
 
@@ -176,6 +185,7 @@ impl Service {
     /// A producer is gone. What it has committed stays; what its memory still holds is scraped.
     pub fn handle_producer_disconnected(&mut self, conn: ProducerConn, now: &Now) {
         let Some(link) = self.links.remove(&conn) else { return };
+        self.relays.remove(&conn);
         if let Some(producer) = link.producer {
             self.remove_producer(producer, now);
         }

@@ -8,6 +8,7 @@ use crate::config::SessionConfig;
 use crate::file_output::FileOutput;
 use crate::flush::PendingFlush;
 use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
+use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
 use crate::registry::Owner;
 use crate::service_events::ServiceEvents;
@@ -168,6 +169,7 @@ pub(crate) struct Session {
     pub(crate) counters: SessionCounters,
     pub(crate) clocks: ClockSnapshots,
     pub(crate) events: ServiceEvents,
+    pub(crate) machines: SessionMachines,
     pub(crate) triggers: SessionTriggers,
     pub(crate) emitted: Emitted,
     pub(crate) sync_marker_armed: bool,
@@ -207,6 +209,7 @@ impl Session {
             },
             clocks: ClockSnapshots::default(),
             events: ServiceEvents::default(),
+            machines: SessionMachines::default(),
             triggers: SessionTriggers::default(),
             emitted: Emitted::default(),
             sync_marker_armed: false,

@@ -6307,8 +6307,8 @@ pub struct SyncResponse {}
 /// The machine behind the relay.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InitRelayRequest {
-    #[prost(message, optional, tag = "1")]
-    pub system_info: ::core::option::Option<SystemInfo>,
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub system_info: ::core::option::Option<::prost::bytes::Bytes>,
 }
 /// Empty.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

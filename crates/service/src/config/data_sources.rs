@@ -6,6 +6,7 @@ use ferretto_protozero::read::{Fields, Value};
 
 use super::ConfigError;
 use super::buffers::target_buffer;
+use super::machine_filter::MachineFilter;
 use super::producer_filter::{ProducerFilter, parse_filter};
 use crate::limits;
 
@@ -18,19 +19,11 @@ pub(crate) struct DataSourceSpec {
     /// Index in [`SessionConfig::buffers`].
     pub(crate) buffer: usize,
     pub(crate) producers: ProducerFilter,
-    pub(crate) machine_names: Vec<String>,
+    pub(crate) machines: MachineFilter,
     /// The consumer has set `supports_tracing_v2`, which is the service's to set.
     pub(crate) claims_tracing_v2: bool,
     /// Its ProtoVM is to run, with so much memory for the state.
     pub(crate) protovm_memory_kb: Option<u32>,
-}
-
-impl DataSourceSpec {
-    /// Whether this machine is one of those asked for (upstream: `MachineNameMatchesFilter`; no filter means the service's machine).
-    pub(crate) fn matches_machine(&self, machine_name: &str) -> bool {
-        self.machine_names.is_empty()
-            || self.machine_names.iter().any(|name| name == machine_name || name == "host")
-    }
 }
 
 pub(super) fn parse_data_sources(
@@ -52,7 +45,7 @@ fn parse_data_source(
     Ok(DataSourceSpec {
         buffer: target_buffer(&config.buffers, &inner)?,
         producers: parse_filter(inner.name(), source)?,
-        machine_names: source.machine_name_filter.clone(),
+        machines: MachineFilter::new(config, source),
         claims_tracing_v2: inner.supports_tracing_v2.is_some(),
         protovm_memory_kb: protovm_memory_kb(&inner)?,
         name: inner.name().to_owned(),

@@ -11,6 +11,7 @@ mod data_sources;
 mod error;
 mod file;
 mod guardrails;
+mod machine_filter;
 mod producer_filter;
 mod triggers;
 

@@ -12,8 +12,8 @@ use ferretto_protos::{
     self as protos, DataSourceDescriptor, EnableTracingResponse, TracePacket, commit_data_request as commit,
 };
 use ferretto_service::{
-    ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Now, Output, Peer, ProducerCall,
-    ProducerConn, Reply, Service, ServiceOptions, Token,
+    ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Machine, Now, Output, Peer,
+    ProducerCall, ProducerConn, RelayCall, Reply, Service, ServiceOptions, Token,
 };
 use ferretto_shm::{ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize, ProducerView, SharedMemory};
 use prost::Message;
@@ -115,6 +115,7 @@ pub struct Introduction {
     pub page_hint: u32,
     pub provides: Option<usize>,
     pub emulated: bool,
+    pub machine: Option<Machine>,
 }
 
 pub fn named(name: &str) -> Introduction {
@@ -126,6 +127,7 @@ pub fn named(name: &str) -> Introduction {
         page_hint: 0,
         provides: None,
         emulated: false,
+        machine: None,
     }
 }
 
@@ -154,6 +156,26 @@ impl World {
         self.introduce(&named(name))
     }
 
+    /// Connects, and says nothing yet.
+    pub fn connect(&mut self, who: &Introduction) -> ProducerConn {
+        self.last += 1;
+        let conn = ProducerConn(self.last);
+        self.producers.insert(conn, FakeProducer::default());
+        let pid = self.last as i32 + 5000;
+        self.service.handle_producer_connected(conn, Peer { uid: who.uid, pid, emulated: who.emulated });
+        if let Some(machine) = &who.machine {
+            self.service.handle_producer_machine(conn, machine.clone());
+        }
+        conn
+    }
+
+    /// A call of RelayPort.
+    pub fn relay(&mut self, conn: ProducerConn, call: RelayCall) {
+        let token = self.token();
+        self.service.handle_relay_call(conn, token, call, &self.now);
+        self.run();
+    }
+
     /// Connects, introduces itself, and opens the command stream.
     pub fn introduce(&mut self, who: &Introduction) -> ProducerConn {
         let memory = who.provides.map(|len| Arc::new(SharedMemory::in_process(len).unwrap()));
@@ -168,11 +190,7 @@ impl World {
     }
 
     fn introduce_bringing(&mut self, who: &Introduction, memory: Option<Arc<SharedMemory>>) -> ProducerConn {
-        self.last += 1;
-        let conn = ProducerConn(self.last);
-        self.producers.insert(conn, FakeProducer::default());
-        let pid = self.last as i32 + 5000;
-        self.service.handle_producer_connected(conn, Peer { uid: who.uid, pid, emulated: who.emulated });
+        let conn = self.connect(who);
         let request = protos::InitializeConnectionRequest {
             producer_name: Some(who.name.clone()),
             shared_memory_size_hint_bytes: Some(who.size_hint),
@@ -285,6 +303,19 @@ impl World {
     pub fn emit(&mut self, conn: ProducerConn, writer: u16, chunk_id: u32, buffer: u16, packets: &[&[u8]]) {
         let index = self.write(conn, writer, chunk_id, packets).complete().unwrap();
         self.commit_chunk(conn, Self::move_request(index, buffer));
+    }
+
+    /// Commits a packet by value.
+    pub fn emit_inline(&mut self, conn: ProducerConn, writer: u16, buffer: u16, packet: &[u8]) {
+        let mut data = vec![0, 0, 0, 0];
+        data.extend_from_slice(&writer.to_le_bytes());
+        data.extend_from_slice(&[1, 0]);
+        data.extend_from_slice(&fragment(packet));
+        let data = Some(data.into());
+        self.commit_chunk(
+            conn,
+            commit::ChunksToMove { target_buffer: Some(buffer.into()), data, ..Default::default() },
+        );
     }
 
     pub fn acknowledge_flush(&mut self, conn: ProducerConn, request_id: u64) {

@@ -1,10 +1,11 @@
 //! The `ferretto` command: records a Linux machine, and stands in for upstream's programs.
 //!
-//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `trigger_perfetto` or
-//! `tracebox` it is that program.
+//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `trigger_perfetto`,
+//! `websocket_bridge` or `tracebox` it is that program.
 #![forbid(unsafe_code)]
 
 mod background;
+mod bridge;
 mod config_bytes;
 mod config_file;
 mod daemons;
@@ -69,6 +70,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    Bridge(bridge::BridgeArgs),
     Protovm(protovm::ProtovmArgs),
 }
 
@@ -93,6 +95,7 @@ fn run(command: Command) -> ExitCode {
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Perfetto { args } => return tracebox::Applet::Perfetto.run(&args),
+        Command::Bridge(args) => bridge::main(&args),
         Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };

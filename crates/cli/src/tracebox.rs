@@ -17,8 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::bridge::BridgeArgs;
 use crate::daemons::{ProbesArgs, TracedArgs};
-use crate::{background, daemons, perfetto, report, triggers};
+use crate::{background, bridge, daemons, perfetto, report, triggers};
 
 /// How long a service may take to say that it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,6 +31,7 @@ pub(crate) enum Applet {
     Traced,
     Probes,
     Trigger,
+    Bridge,
     Tracebox,
     /// A program of upstream that we do not have.
     Missing(&'static str),
@@ -46,7 +48,7 @@ impl Applet {
             "tracebox" => Self::Tracebox,
             "traced_relay" => Self::Missing("traced_relay"),
             "traced_perf" => Self::Missing("traced_perf"),
-            "websocket_bridge" => Self::Missing("websocket_bridge"),
+            "websocket_bridge" => Self::Bridge,
             _ => return None,
         })
     }
@@ -61,6 +63,7 @@ impl Applet {
             Self::Traced => daemons::traced(&TracedArgs::parse_from(with_name("traced", args))),
             Self::Probes => daemons::probes(&ProbesArgs::parse_from(with_name("traced_probes", args))),
             Self::Trigger => trigger(&texts(args)),
+            Self::Bridge => done(bridge::main(&BridgeArgs::parse_from(with_name("websocket_bridge", args)))),
             Self::Tracebox => tracebox(args),
             Self::Missing(name) => {
                 eprintln!("error: {name} is not part of Ferretto yet");
@@ -216,6 +219,7 @@ mod tests {
             ("traced_probes", Some(Applet::Probes)),
             ("tracebox", Some(Applet::Tracebox)),
             ("trigger_perfetto", Some(Applet::Trigger)),
+            ("websocket_bridge", Some(Applet::Bridge)),
             ("traced_relay", Some(Applet::Missing("traced_relay"))),
             ("ferretto", None),
             ("perfetto2", None),

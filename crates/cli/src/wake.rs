@@ -1,7 +1,7 @@
 //! What the commands wait for: the service, signals, the end of a child process, time.
 
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +36,11 @@ impl Signals {
         let (child, child_sender) = pipe()?;
         signal_hook::low_level::pipe::register(SIGCHLD, child_sender).context("cannot handle SIGCHLD")?;
         Ok(Self { stop, child, deadly })
+    }
+
+    /// Becomes readable when SIGINT, SIGTERM or SIGHUP comes, and stays so until [`wait`] says it.
+    pub(crate) fn stop(&self) -> BorrowedFd<'_> {
+        self.stop.as_fd()
     }
 
     /// Lets the next signal end the process at once: for work that does not wait for signals.

@@ -5,7 +5,7 @@ use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
 
 use crate::buffers::Buffer;
-use crate::flush::{AfterFlush, FlushReason};
+use crate::flush::{AfterFlush, FLUSH_FOR_BUGREPORT, FlushReason};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
 use crate::now::Now;
@@ -13,11 +13,12 @@ use crate::producers::truncated;
 use crate::query::may_see;
 use crate::registry::next_free_id;
 use crate::service::Service;
-use crate::session::{Session, State};
+use crate::session::{FinalFlush, Session, State};
 use crate::triggers::ReceivedTrigger;
 
 /// Selects the session with the best bugreport score (upstream: `kBugreportSessionId`).
 const BUGREPORT_SESSION_ID: u64 = u64::MAX;
+const BUGREPORT_SELECTOR: Selector = Selector::SessionId(BUGREPORT_SESSION_ID);
 
 /// A clone that waits for its flush.
 #[derive(Debug)]
@@ -57,7 +58,10 @@ impl Service {
         for index in cleared {
             self.replace_buffer(session_id, index);
         }
-        self.flush(session_id, None, FlushReason::TraceClone.by_service(), AfterFlush::Clone(clone), now);
+        let for_bugreport = request.for_bugreport() || request.selector == Some(BUGREPORT_SELECTOR);
+        let target = if for_bugreport { FLUSH_FOR_BUGREPORT } else { 0 };
+        let flags = FlushReason::TraceClone.by_service() | target;
+        self.flush(session_id, None, flags, AfterFlush::Clone(clone), now);
     }
 
     fn find_to_clone(
@@ -119,10 +123,10 @@ impl Service {
         &mut self,
         source: SessionId,
         clone: CloneRequest,
-        _success: bool,
+        success: bool,
         now: &Now,
     ) {
-        match self.make_clone(source, &clone, now) {
+        match self.make_clone(source, &clone, success, now) {
             Ok(uuid) => {
                 let response = CloneSessionResponse {
                     success: Some(true),
@@ -141,6 +145,7 @@ impl Service {
         &mut self,
         source: SessionId,
         clone: &CloneRequest,
+        success: bool,
         now: &Now,
     ) -> Result<(i64, i64), String> {
         let from = clone.from;
@@ -158,6 +163,7 @@ impl Service {
         session.state = State::ClonedReadOnly;
         session.start_realtime_ns = original.start_realtime_ns;
         session.counters = original.counters.clone();
+        session.counters.final_flush = FinalFlush::of(success);
         session.clocks = original.clocks.clone();
         session.events = original.events.clone();
         session.machines = original.machines.unwritten();

@@ -30,8 +30,12 @@ impl FlushReason {
     }
 }
 
-fn is_trace_stop(flags: u64) -> bool {
-    flags & 0xf == FlushReason::TraceStop as u64
+/// Set in the flags of a flush for a clone that goes into a bug report (upstream: flush_flags.h, `CloneTarget::kBugreport`).
+pub(crate) const FLUSH_FOR_BUGREPORT: u64 = 1 << 8;
+
+/// Whether it is the last flush before a trace is read.
+fn is_last(flags: u64) -> bool {
+    [FlushReason::TraceStop, FlushReason::TraceClone].iter().any(|reason| flags & 0xf == *reason as u64)
 }
 
 /// What a flush is for.
@@ -158,19 +162,20 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         let Some(flush) = session.flushes.remove(&id) else { return };
         session.snapshot_clocks(now);
+        if is_last(flush.flags) && !success {
+            let slow =
+                session.instances.iter().filter(|instance| flush.waits_for.contains(&instance.producer));
+            let slow = slow_sources(slow);
+            session.record_event(EventType::LastFlushSlowDataSources(slow), now);
+        }
         session.record_event(EventType::AllDataSourcesFlushed(true), now);
         match success {
             true => session.counters.flushes_succeeded += 1,
             false => session.counters.flushes_failed += 1,
         }
-        if is_trace_stop(flush.flags) {
-            session.counters.final_flush = if success { FinalFlush::Succeeded } else { FinalFlush::Failed };
-            if !success {
-                let slow =
-                    session.instances.iter().filter(|instance| flush.waits_for.contains(&instance.producer));
-                let slow = slow_sources(slow);
-                session.record_event(EventType::LastFlushSlowDataSources(slow), now);
-            }
+        // A consumer's own flush is not the final one, whatever its flags say.
+        if matches!(flush.after, AfterFlush::Disable) {
+            session.counters.final_flush = FinalFlush::of(success);
         }
         if !success {
             tracing::warn!(%session_id, producers = ?flush.waits_for, "producers did not answer a flush in time");

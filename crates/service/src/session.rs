@@ -98,6 +98,12 @@ pub(crate) enum FinalFlush {
     Failed = 2,
 }
 
+impl FinalFlush {
+    pub(crate) fn of(success: bool) -> Self {
+        if success { Self::Succeeded } else { Self::Failed }
+    }
+}
+
 /// Counters that become TraceStats.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionCounters {

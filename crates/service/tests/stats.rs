@@ -2,7 +2,12 @@
 
 mod world;
 
+use ferretto_protos::get_async_command_response::Cmd;
 use ferretto_protos::trace_packet::Data;
+use ferretto_protos::trace_stats::FinalFlushOutcome;
+use ferretto_protos::tracing_service_event::EventType;
+use ferretto_protos::{self as protos, clone_session_request::Selector};
+use ferretto_service::ConsumerCall;
 use world::{World, config, only_setup, packet};
 
 #[test]
@@ -45,5 +50,71 @@ fn producers_are_told_of_the_clock_for_the_duration_if_it_is_another() {
         world.enable(consumer, &config(more));
         let (_, told_config) = only_setup(&world.commands(producer));
         assert_eq!(told_config.prefer_suspend_clock_for_duration, told);
+    }
+}
+
+/// A consumer that asks for a clone of session 1.
+fn clone_of_first(world: &mut World, for_bugreport: bool) -> ferretto_service::ConsumerConn {
+    let cloner = world.consumer(1000);
+    let request = protos::CloneSessionRequest {
+        selector: Some(Selector::SessionId(1)),
+        for_bugreport: Some(for_bugreport),
+        ..Default::default()
+    };
+    world.ask(cloner, ConsumerCall::CloneSession(request));
+    cloner
+}
+
+#[test]
+fn the_final_flush_is_the_services_own() {
+    const TRACE_STOP: u64 = 2;
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("duration_ms: 100"));
+    let request = protos::FlushRequest { flags: Some(TRACE_STOP), ..Default::default() };
+    world.ask(consumer, ConsumerCall::Flush(request));
+    assert_eq!(world.stats(consumer).final_flush_outcome(), FinalFlushOutcome::FinalFlushUnspecified);
+
+    let cloner = clone_of_first(&mut world, false);
+    assert_eq!(world.stats(cloner).final_flush_outcome(), FinalFlushOutcome::FinalFlushSucceeded);
+    assert_eq!(world.stats(consumer).final_flush_outcome(), FinalFlushOutcome::FinalFlushUnspecified);
+    world.advance_ms(200);
+    assert_eq!(world.stats(consumer).final_flush_outcome(), FinalFlushOutcome::FinalFlushSucceeded);
+}
+
+#[test]
+fn who_was_too_slow_comes_before_the_end_of_the_flush() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("flush_timeout_ms: 50"));
+    let cloner = clone_of_first(&mut world, false);
+    world.advance_ms(100);
+    assert_eq!(world.stats(cloner).final_flush_outcome(), FinalFlushOutcome::FinalFlushFailed);
+    let events = world.read(cloner).into_iter().filter_map(|packet| match packet.data {
+        Some(Data::ServiceEvent(event)) => event.event_type,
+        _ => None,
+    });
+    let events: Vec<EventType> = events.collect();
+    let place = |is: fn(&EventType) -> bool| events.iter().position(is).expect("the event");
+    let slow = place(|event| matches!(event, EventType::LastFlushSlowDataSources(_)));
+    assert_eq!(slow + 1, place(|event| matches!(event, EventType::AllDataSourcesFlushed(_))));
+}
+
+#[test]
+fn producers_are_told_that_a_flush_is_for_a_bug_report() {
+    for (for_bugreport, expected) in [(false, 0x013), (true, 0x113)] {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config(""));
+        clone_of_first(&mut world, for_bugreport);
+        let flags = world.commands(producer).into_iter().find_map(|command| match command {
+            Cmd::Flush(flush) => Some(flush.flags()),
+            _ => None,
+        });
+        assert_eq!(flags, Some(expected));
     }
 }

@@ -1,18 +1,23 @@
-//! `ferretto traced` and `ferretto probes`: the daemons, with upstream's flags.
+//! `ferretto traced`, `ferretto probes` and `ferretto relay`: the daemons, with upstream's flags.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ferretto_ipc::address::{default_consumer, default_producer};
+use ferretto_ipc::address::{Address, default_consumer, default_producer};
 use ferretto_probes::ProbesOptions;
-use ferretto_traced::daemon::{self, DaemonOptions, SocketPermissions};
+use ferretto_relay::RelayOptions;
+use ferretto_traced::daemon::{self, DaemonOptions, RelayEndpoints, SocketPermissions};
 
-use crate::report::UserError;
 use crate::{background, report};
 
 /// Names the descriptor that gets a `1` when the probes are registered (upstream: traced_probes's main).
 const PROBES_NOTIFY_ENV: &str = "TRACED_PROBES_NOTIFY_FD";
+
+/// The same for the relay's socket (upstream: traced_relay's main).
+const RELAY_NOTIFY_ENV: &str = "TRACED_RELAY_NOTIFY_FD";
 
 /// Runs the tracing service as a daemon, as upstream's `traced`.
 #[derive(clap::Parser, Debug, Default)]
@@ -26,13 +31,13 @@ pub(crate) struct TracedArgs {
     #[arg(long, value_name = "GROUP:MODE:GROUP:MODE")]
     set_socket_permissions: Option<SocketPermissions>,
 
-    /// Not supported yet: serves relays of other machines.
-    #[arg(long, hide = true)]
+    /// Serve relays of other machines on all producer sockets.
+    #[arg(long)]
     enable_relay_endpoint: bool,
 
-    /// Not supported yet: the same on one of the producer sockets.
-    #[arg(long, value_name = "SOCKET", hide = true)]
-    enable_relay_endpoint_on: Vec<String>,
+    /// Serve relays on this one of the producer sockets; may be repeated.
+    #[arg(long, value_name = "SOCKET")]
+    enable_relay_endpoint_on: Vec<Address>,
 }
 
 const TRACED_HELP: &str = "\
@@ -57,6 +62,33 @@ pub(crate) struct ProbesArgs {
     cleanup_after_crash: bool,
 }
 
+/// Carries this machine's producers to the tracing service of another, as upstream's `traced_relay`.
+#[derive(clap::Parser, Debug)]
+#[command(name = "traced_relay", version, after_help = RELAY_HELP)]
+pub(crate) struct RelayArgs {
+    /// Go on in the background, once producers can connect.
+    #[arg(long)]
+    background: bool,
+
+    /// Group and octal mode of the socket's file, such as traced-producer:0660.
+    #[arg(long, value_name = "GROUP:MODE", value_parser = group_and_mode)]
+    set_socket_permissions: Option<(String, u32)>,
+}
+
+const RELAY_HELP: &str = "\
+It takes the place of `traced` at PERFETTO_PRODUCER_SOCK_NAME (else /run/perfetto/traced-producer.sock,
+else /tmp/perfetto-producer). PERFETTO_RELAY_SOCK_NAME names the service's producer socket on the other
+machine: 192.168.0.1:20001, [fd00::1]:20001 or vsock://2:20001. `traced --enable-relay-endpoint` serves it there.
+TRACED_RELAY_NOTIFY_FD names a descriptor that gets a 1 when producers can connect.";
+
+fn group_and_mode(text: &str) -> Result<(String, u32), String> {
+    let parsed = text.split_once(':').and_then(|(group, mode)| {
+        let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o7777)?;
+        (!group.is_empty()).then(|| (group.to_owned(), mode))
+    });
+    parsed.ok_or_else(|| "expected GROUP:MODE with an octal mode, such as traced-producer:0660".to_owned())
+}
+
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn traced(args: &TracedArgs) -> ExitCode {
     crate::log_to_stderr("info");
@@ -64,12 +96,15 @@ pub(crate) fn traced(args: &TracedArgs) -> ExitCode {
 }
 
 fn run_traced(args: &TracedArgs) -> Result<()> {
-    if args.enable_relay_endpoint || !args.enable_relay_endpoint_on.is_empty() {
-        return Err(UserError::new("relay endpoints are not supported yet").into());
-    }
+    let relays = if args.enable_relay_endpoint {
+        RelayEndpoints::All
+    } else {
+        RelayEndpoints::On(args.enable_relay_endpoint_on.clone())
+    };
     let options = DaemonOptions {
         producer_addresses: default_producer()?,
         consumer_address: default_consumer()?,
+        relays,
         background: args.background,
         socket_permissions: args.set_socket_permissions.clone(),
     };
@@ -92,8 +127,37 @@ pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
     finish(run_probes(args))
 }
 
+/// Relays until SIGTERM or SIGINT.
+pub(crate) fn relay(args: &RelayArgs) -> ExitCode {
+    crate::log_to_stderr("info");
+    if args.background && !background::is_child() {
+        return background::launch(None, None).unwrap_or_else(|error| {
+            report::print(&error);
+            ExitCode::FAILURE
+        });
+    }
+    finish(run_relay(args))
+}
+
+fn run_relay(args: &RelayArgs) -> Result<()> {
+    let notify = notify_descriptor(RELAY_NOTIFY_ENV)?;
+    let options = RelayOptions {
+        producer_addresses: default_producer()?,
+        service_address: ferretto_relay::service_address()?,
+        socket_permissions: args.set_socket_permissions.clone(),
+        system_info: ferretto_traced::system_info(),
+    };
+    let ready = || {
+        if args.background {
+            background::enter().map_err(std::io::Error::other)?;
+        }
+        notify.map_or(Ok(()), |notify| File::from(notify).write_all(b"1"))
+    };
+    Ok(ferretto_relay::run(options, ready)?)
+}
+
 fn run_probes(args: &ProbesArgs) -> Result<()> {
-    let notify = notify_descriptor()?;
+    let notify = notify_descriptor(PROBES_NOTIFY_ENV)?;
     if args.background {
         background::enter()?;
     }
@@ -107,13 +171,13 @@ fn run_probes(args: &ProbesArgs) -> Result<()> {
 }
 
 /// Opened anew by its name: taking over a raw number could close what somebody else owns.
-fn notify_descriptor() -> Result<Option<OwnedFd>> {
-    let Some(number) = std::env::var(PROBES_NOTIFY_ENV).ok() else { return Ok(None) };
+fn notify_descriptor(variable: &str) -> Result<Option<OwnedFd>> {
+    let Some(number) = std::env::var(variable).ok() else { return Ok(None) };
     let file = number
         .parse::<u32>()
         .map_err(anyhow::Error::from)
-        .and_then(|fd| Ok(std::fs::File::options().write(true).open(format!("/proc/self/fd/{fd}"))?));
-    Ok(Some(file.with_context(|| format!("{PROBES_NOTIFY_ENV}={number} names no open descriptor"))?.into()))
+        .and_then(|fd| Ok(File::options().write(true).open(format!("/proc/self/fd/{fd}"))?));
+    Ok(Some(file.with_context(|| format!("{variable}={number} names no open descriptor"))?.into()))
 }
 
 fn finish(result: Result<()>) -> ExitCode {

@@ -1,6 +1,6 @@
 //! The `ferretto` command: records a Linux machine, and stands in for upstream's programs.
 //!
-//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `trigger_perfetto`,
+//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `traced_relay`, `trigger_perfetto`,
 //! `websocket_bridge` or `tracebox` it is that program.
 #![forbid(unsafe_code)]
 
@@ -56,6 +56,7 @@ enum Command {
     Record(record::RecordArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
+    Relay(daemons::RelayArgs),
     /// Upstream's command line client, flag for flag: see `ferretto perfetto --help`.
     #[command(disable_help_flag = true)]
     Perfetto {
@@ -94,6 +95,7 @@ fn run(command: Command) -> ExitCode {
         }
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
+        Command::Relay(args) => return daemons::relay(&args),
         Command::Perfetto { args } => return tracebox::Applet::Perfetto.run(&args),
         Command::Bridge(args) => bridge::main(&args),
         Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::bridge::BridgeArgs;
-use crate::daemons::{ProbesArgs, TracedArgs};
+use crate::daemons::{ProbesArgs, RelayArgs, TracedArgs};
 use crate::{background, bridge, daemons, perfetto, report, triggers};
 
 /// How long a service may take to say that it is ready.
@@ -31,6 +31,7 @@ pub(crate) enum Applet {
     Traced,
     Probes,
     Trigger,
+    Relay,
     Bridge,
     Tracebox,
     /// A program of upstream that we do not have.
@@ -46,7 +47,7 @@ impl Applet {
             "traced_probes" => Self::Probes,
             "trigger_perfetto" => Self::Trigger,
             "tracebox" => Self::Tracebox,
-            "traced_relay" => Self::Missing("traced_relay"),
+            "traced_relay" => Self::Relay,
             "traced_perf" => Self::Missing("traced_perf"),
             "websocket_bridge" => Self::Bridge,
             _ => return None,
@@ -62,6 +63,7 @@ impl Applet {
             }
             Self::Traced => daemons::traced(&TracedArgs::parse_from(with_name("traced", args))),
             Self::Probes => daemons::probes(&ProbesArgs::parse_from(with_name("traced_probes", args))),
+            Self::Relay => daemons::relay(&RelayArgs::parse_from(with_name("traced_relay", args))),
             Self::Trigger => trigger(&texts(args)),
             Self::Bridge => done(bridge::main(&BridgeArgs::parse_from(with_name("websocket_bridge", args)))),
             Self::Tracebox => tracebox(args),
@@ -220,7 +222,8 @@ mod tests {
             ("tracebox", Some(Applet::Tracebox)),
             ("trigger_perfetto", Some(Applet::Trigger)),
             ("websocket_bridge", Some(Applet::Bridge)),
-            ("traced_relay", Some(Applet::Missing("traced_relay"))),
+            ("traced_relay", Some(Applet::Relay)),
+            ("traced_perf", Some(Applet::Missing("traced_perf"))),
             ("ferretto", None),
             ("perfetto2", None),
         ];

@@ -1,7 +1,7 @@
 //! The service as a daemon, with nothing around it: sockets from the environment, log by `RUST_LOG`.
 
 use ferretto_ipc::address;
-use ferretto_traced::daemon::{DaemonOptions, run};
+use ferretto_traced::daemon::{DaemonOptions, RelayEndpoints, run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let filter = tracing_subscriber::filter::LevelFilter::INFO;
@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     run(DaemonOptions {
         producer_addresses: address::default_producer()?,
         consumer_address: address::default_consumer()?,
+        relays: RelayEndpoints::None,
         background: args.iter().any(|arg| arg == "--background"),
         socket_permissions: permissions.map(str::parse).transpose()?,
     })?;

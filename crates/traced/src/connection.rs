@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ferretto_ipc::host::{HostConnection, Reply as IpcReply, Request, RequestId};
-use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, ServiceDef};
+use ferretto_ipc::identity::machine_id;
+use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, RELAY_PORT, ServiceDef};
 use ferretto_ipc::socket::Stream;
-use ferretto_service::{Peer, Reply, Token};
+use ferretto_service::{Machine, Peer, Reply, Token};
 
 /// Who connects at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,23 @@ pub(crate) enum Side {
     Consumer,
 }
 
+/// What is offered at a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Door {
+    pub(crate) side: Side,
+    /// Relays of other machines may come too.
+    pub(crate) relays: bool,
+}
+
+impl Door {
+    pub(crate) const PRODUCERS: Self = Self { side: Side::Producer, relays: false };
+    pub(crate) const CONSUMERS: Self = Self { side: Side::Consumer, relays: false };
+}
+
 const PRODUCER_SERVICES: &[ServiceDef] = &[PRODUCER_PORT];
+const PRODUCER_AND_RELAY_SERVICES: &[ServiceDef] = &[PRODUCER_PORT, RELAY_PORT];
+/// The index of RelayPort there.
+pub(crate) const RELAY_SERVICE: usize = 1;
 const CONSUMER_SERVICES: &[ServiceDef] = &[CONSUMER_PORT];
 
 /// A producer that leaves this many bytes unread has stopped reading: it loses its connection, as it would with upstream after 10 ms.
@@ -71,13 +88,14 @@ pub(crate) struct Interest {
 }
 
 impl Connection {
-    pub(crate) fn new(side: Side, stream: Stream) -> Self {
-        let services = match side {
+    pub(crate) fn new(door: Door, stream: Stream) -> Self {
+        let services = match door.side {
+            Side::Producer if door.relays => PRODUCER_AND_RELAY_SERVICES,
             Side::Producer => PRODUCER_SERVICES,
             Side::Consumer => CONSUMER_SERVICES,
         };
         Self {
-            side,
+            side: door.side,
             stream,
             host: HostConnection::new(services),
             is_introduced: false,
@@ -172,6 +190,13 @@ impl Connection {
             pid: identity.map_or(0, |identity| identity.pid()),
             emulated: !self.stream.passes_fds(),
         }
+    }
+
+    /// Where it is, if that is another machine: one that is reached by TCP or vsock and says which it is.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        let identity = self.host.peer_identity().filter(|_| !self.stream.passes_fds())?;
+        let id = machine_id(identity.machine_id_hint(), &self.stream.peer_host().unwrap_or_default());
+        Some(Machine { id, name: identity.machine_name().to_owned() })
     }
 }
 

@@ -8,7 +8,7 @@ use ferretto_ipc::socket::{Listener, group_id, set_permissions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background::{self, Role};
-use crate::connection::Side;
+use crate::connection::{Door, Side};
 use crate::notify;
 use crate::server::Server;
 
@@ -19,10 +19,46 @@ pub struct DaemonOptions {
     pub producer_addresses: Vec<Address>,
     /// Where consumers connect.
     pub consumer_address: Address,
+    /// Where relays of other machines may connect.
+    pub relays: RelayEndpoints,
     /// Return once a copy of this process, started again in a session of its own, is ready to serve.
     pub background: bool,
     /// Groups and modes of the sockets' files.
     pub socket_permissions: Option<SocketPermissions>,
+}
+
+/// The producer sockets at which relays are served, too (`--enable-relay-endpoint`, `--enable-relay-endpoint-on`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RelayEndpoints {
+    /// None of them.
+    #[default]
+    None,
+    /// All of them.
+    All,
+    /// These, of [`DaemonOptions::producer_addresses`].
+    On(Vec<Address>),
+}
+
+impl RelayEndpoints {
+    fn may_use(&self, socket: &Address) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::On(sockets) => sockets.contains(socket),
+        }
+    }
+
+    /// Each must be one of the sockets that there are: a mistake would leave relays out in silence.
+    fn check(&self, sockets: &[Address]) -> Result<(), Error> {
+        let Self::On(chosen) = self else { return Ok(()) };
+        match chosen.iter().find(|socket| !sockets.contains(socket)) {
+            None => Ok(()),
+            Some(unknown) => Err(Error::UnknownRelayEndpoint {
+                socket: unknown.to_string(),
+                sockets: sockets.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            }),
+        }
+    }
 }
 
 /// Group and mode of the files of the two sockets: the argument of `--set-socket-permissions`,
@@ -80,6 +116,16 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Relays were to be served at a socket that is none.
+    #[error(
+        "relays cannot be served on {socket}: it is none of the producer sockets ({sockets}); the option chooses from them and makes no new ones"
+    )]
+    UnknownRelayEndpoint {
+        /// The address as it was given.
+        socket: String,
+        /// The producer sockets.
+        sockets: String,
+    },
     /// Anything else that the system refused.
     #[error("cannot {what}: {source}")]
     System {
@@ -95,6 +141,7 @@ pub enum Error {
 /// With [`background`](DaemonOptions::background) it returns as soon as a copy of this process serves: the same program with the same
 /// arguments, which must lead to this function again.
 pub fn run(options: DaemonOptions) -> Result<(), Error> {
+    options.relays.check(&options.producer_addresses)?;
     if options.background
         && let Role::Done = background::start().map_err(system("start the service in the background"))?
     {
@@ -129,20 +176,21 @@ fn listen_everywhere(options: &DaemonOptions) -> Result<Server, Error> {
     let permissions = options.socket_permissions.as_ref();
     let producers = permissions.map(|wanted| (wanted.producer_group.as_str(), wanted.producer_mode));
     for address in &options.producer_addresses {
-        listen(&mut server, Side::Producer, address, producers)?;
+        let door = Door { side: Side::Producer, relays: options.relays.may_use(address) };
+        listen(&mut server, door, address, producers)?;
     }
     let consumers = permissions.map(|wanted| (wanted.consumer_group.as_str(), wanted.consumer_mode));
-    listen(&mut server, Side::Consumer, &options.consumer_address, consumers)?;
+    listen(&mut server, Door::CONSUMERS, &options.consumer_address, consumers)?;
     Ok(server)
 }
 
 pub(crate) fn listen(
     server: &mut Server,
-    side: Side,
+    door: Door,
     address: &Address,
     permissions: Option<(&str, u32)>,
-) -> Result<(), Error> {
-    let whom = match side {
+) -> Result<Address, Error> {
+    let whom = match door.side {
         Side::Producer => "producers",
         Side::Consumer => "consumers",
     };
@@ -152,7 +200,9 @@ pub(crate) fn listen(
         let group = group_id(group).map_err(error)?;
         set_permissions(path, Some(group), mode).map_err(error)?;
     }
-    server.listen(side, listener).map_err(error)
+    let local = listener.local_address();
+    server.listen(door, listener).map_err(error)?;
+    Ok(local)
 }
 
 /// Each producer costs a descriptor or two; the soft limit of 1024 is for programs that use `select`.
@@ -172,6 +222,24 @@ pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferretto_ipc::address::parse_list;
+
+    #[test]
+    fn relays_are_served_where_they_were_asked_for_only() {
+        let sockets = parse_list("/p,[::1]:1").unwrap();
+        let tcp = RelayEndpoints::On(parse_list("[::1]:1").unwrap());
+        let cases =
+            [(RelayEndpoints::None, [false; 2]), (RelayEndpoints::All, [true; 2]), (tcp, [false, true])];
+        for (relays, expected) in cases {
+            assert!(relays.check(&sockets).is_ok());
+            assert_eq!(expected, [relays.may_use(&sockets[0]), relays.may_use(&sockets[1])], "{relays:?}");
+        }
+        let wrong = RelayEndpoints::On(parse_list("/q").unwrap()).check(&sockets);
+        assert_eq!(
+            wrong.unwrap_err().to_string().split(';').next(),
+            Some("relays cannot be served on /q: it is none of the producer sockets (/p,[::1]:1)")
+        );
+    }
 
     #[test]
     fn socket_permissions_are_groups_and_octal_modes() {

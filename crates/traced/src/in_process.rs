@@ -9,7 +9,7 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Stream;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::connection::Side;
+use crate::connection::{Door, Side};
 use crate::daemon::{Error, listen, system};
 use crate::server::Server;
 
@@ -20,6 +20,8 @@ pub struct HostOptions {
     pub producer_addresses: Vec<Address>,
     /// Where else consumers may connect, beside [`Host::connect_consumer`].
     pub consumer_address: Option<Address>,
+    /// Relays of other machines may connect at `producer_addresses`, too.
+    pub relays: bool,
 }
 
 /// A running service; it stops, with all its sessions, when this is dropped.
@@ -36,11 +38,12 @@ pub struct Host {
     orders: Sender<Order>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    producer_addresses: Vec<Address>,
 }
 
 #[derive(Debug)]
 enum Order {
-    Serve(Side, Stream),
+    Serve(Door, Stream),
     Stop,
 }
 
@@ -48,11 +51,13 @@ impl Host {
     /// Starts the service's thread. Its sockets are there when this returns.
     pub fn spawn(options: HostOptions) -> Result<Self, Error> {
         let mut server = Server::new().map_err(system("set up the event loop"))?;
+        let mut producer_addresses = Vec::new();
         for address in &options.producer_addresses {
-            listen(&mut server, Side::Producer, address, None)?;
+            let door = Door { side: Side::Producer, relays: options.relays };
+            producer_addresses.push(listen(&mut server, door, address, None)?);
         }
         if let Some(address) = &options.consumer_address {
-            listen(&mut server, Side::Consumer, address, None)?;
+            listen(&mut server, Door::CONSUMERS, address, None)?;
         }
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let wake = Arc::new(wake.map_err(|error| system("make an eventfd")(error.into()))?);
@@ -62,22 +67,27 @@ impl Host {
         let serve = move || serve(server, &receiver, &woken);
         let thread = std::thread::Builder::new().name("ferretto-service".to_owned()).spawn(serve);
         let thread = Some(thread.map_err(system("start the service's thread"))?);
-        Ok(Self { orders, wake, thread })
+        Ok(Self { orders, wake, thread, producer_addresses })
+    }
+
+    /// Where producers may connect, with the ports that the system chose where it was asked to (port 0).
+    pub fn producer_addresses(&self) -> &[Address] {
+        &self.producer_addresses
     }
 
     /// A socket that is connected to the service's producer side.
     pub fn connect_producer(&self) -> Result<Stream, Error> {
-        self.connect(Side::Producer)
+        self.connect(Door::PRODUCERS)
     }
 
     /// A socket that is connected to the service's consumer side.
     pub fn connect_consumer(&self) -> Result<Stream, Error> {
-        self.connect(Side::Consumer)
+        self.connect(Door::CONSUMERS)
     }
 
-    fn connect(&self, side: Side) -> Result<Stream, Error> {
+    fn connect(&self, door: Door) -> Result<Stream, Error> {
         let (client, server) = Stream::pair().map_err(system("make a socket pair"))?;
-        self.order(Order::Serve(side, server));
+        self.order(Order::Serve(door, server));
         Ok(client)
     }
 
@@ -112,8 +122,8 @@ fn serve(mut server: Server, orders: &Receiver<Order>, woken: &OwnedFd) {
         while let Ok(order) = orders.try_recv() {
             match order {
                 Order::Stop => return,
-                Order::Serve(side, stream) => {
-                    if let Err(error) = server.add_client(side, stream) {
+                Order::Serve(door, stream) => {
+                    if let Err(error) = server.add_client(door, stream) {
                         tracing::error!("cannot serve a client: {error}");
                     }
                 }

@@ -21,5 +21,7 @@ mod notify;
 mod server;
 mod system;
 
+pub use system::system_info;
+
 /// What the service calls itself in `--query` and in traces.
 pub const VERSION: &str = concat!("Ferretto v", env!("CARGO_PKG_VERSION"));

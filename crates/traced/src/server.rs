@@ -11,12 +11,13 @@ use std::sync::Arc;
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
 use ferretto_service::{
-    ConsumerCall, ConsumerConn, FileHandle, Now, Output, ProducerCall, ProducerConn, Service, Token,
+    ConsumerCall, ConsumerConn, FileHandle, Now, Output, ProducerCall, ProducerConn, RelayCall, Service,
+    Token,
 };
 use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::{Timespec, epoll};
 
-use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Ended, Interest, Side};
+use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Door, Ended, Interest, RELAY_SERVICE, Side};
 use crate::files::{FileTable, Written};
 use crate::system::{self, SystemEnvironment};
 
@@ -44,7 +45,7 @@ pub(crate) struct Server {
     epoll: OwnedFd,
     service: Service,
     files: FileTable,
-    listeners: BTreeMap<u64, (Side, Listener)>,
+    listeners: BTreeMap<u64, (Door, Listener)>,
     connections: BTreeMap<u64, Connection>,
     /// Files that did not take all of a write.
     waiting_files: BTreeMap<u64, FileHandle>,
@@ -81,18 +82,18 @@ impl Server {
     }
 
     /// Accepts clients at a socket.
-    pub(crate) fn listen(&mut self, side: Side, listener: Listener) -> io::Result<()> {
+    pub(crate) fn listen(&mut self, door: Door, listener: Listener) -> io::Result<()> {
         let key = self.new_key();
         self.add_to_epoll(&listener, key, epoll::EventFlags::IN)?;
-        self.listeners.insert(key, (side, listener));
+        self.listeners.insert(key, (door, listener));
         Ok(())
     }
 
     /// Serves a client that is connected already.
-    pub(crate) fn add_client(&mut self, side: Side, stream: Stream) -> io::Result<()> {
+    pub(crate) fn add_client(&mut self, door: Door, stream: Stream) -> io::Result<()> {
         let key = self.new_key();
         self.add_to_epoll(&stream, key, epoll::EventFlags::IN)?;
-        self.connections.insert(key, Connection::new(side, stream));
+        self.connections.insert(key, Connection::new(door, stream));
         Ok(())
     }
 
@@ -146,9 +147,9 @@ impl Server {
     }
 
     fn handle_event(&mut self, key: u64, flags: epoll::EventFlags, now: &Now) {
-        if let Some((side, listener)) = self.listeners.get(&key) {
-            let (side, accepted) = (*side, listener.accept());
-            return self.handle_accepted(side, accepted, now);
+        if let Some((door, listener)) = self.listeners.get(&key) {
+            let (door, accepted) = (*door, listener.accept());
+            return self.handle_accepted(door, accepted, now);
         }
         if let Some(file) = self.waiting_files.remove(&key) {
             self.files.with_fd(file, |fd| epoll::delete(&self.epoll, fd));
@@ -164,13 +165,13 @@ impl Server {
         }
     }
 
-    fn handle_accepted(&mut self, side: Side, accepted: io::Result<Stream>, now: &Now) {
+    fn handle_accepted(&mut self, door: Door, accepted: io::Result<Stream>, now: &Now) {
         let result = match accepted {
             Ok(_) if self.connections.len() >= MAX_CONNECTIONS => {
                 tracing::warn!("{MAX_CONNECTIONS} clients are connected: another one is hung up on");
                 Ok(())
             }
-            Ok(stream) => self.add_client(side, stream),
+            Ok(stream) => self.add_client(door, stream),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
             Err(error) => Err(error),
@@ -221,11 +222,22 @@ impl Server {
             connection.is_introduced = true;
             let peer = connection.peer();
             match connection.side {
-                Side::Producer => self.service.handle_producer_connected(ProducerConn(key), peer),
+                Side::Producer => {
+                    self.service.handle_producer_connected(ProducerConn(key), peer);
+                    if let Some(machine) = connection.machine() {
+                        self.service.handle_producer_machine(ProducerConn(key), machine);
+                    }
+                }
                 Side::Consumer => self.service.handle_consumer_connected(ConsumerConn(key), peer),
             }
         }
         let handled = match connection.side {
+            Side::Producer if request.service == RELAY_SERVICE => {
+                RelayCall::decode(request.method_name(), request.args).map(|call| {
+                    // Clocks are compared: what was read at the start of the turn is too old.
+                    self.service.handle_relay_call(ProducerConn(key), token, call, &system::now());
+                })
+            }
             Side::Producer => ProducerCall::decode(request.method_name(), request.args).map(|call| {
                 let memory = if call.takes_memory() { take_memory(connection) } else { None };
                 self.service.handle_producer_call(ProducerConn(key), token, call, memory, now);

@@ -68,7 +68,8 @@ pub(crate) fn service_options() -> ServiceOptions {
     }
 }
 
-fn system_info() -> SystemInfo {
+/// What this machine is, for the packet of that name.
+pub fn system_info() -> SystemInfo {
     let uname = rustix::system::uname();
     let text = |text: &std::ffi::CStr| Some(text.to_string_lossy().into_owned());
     let memory = rustix::system::sysinfo();

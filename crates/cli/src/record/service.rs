@@ -81,12 +81,12 @@ fn start_host(private: Address) -> Result<Host> {
     let free = default_producer()?.into_iter().filter(|address| Stream::connect(address).is_err());
     let mut addresses: Vec<Address> = free.collect();
     addresses.insert(0, private.clone());
-    let with_system = HostOptions { producer_addresses: addresses, consumer_address: None };
+    let with_system = HostOptions { producer_addresses: addresses, ..HostOptions::default() };
     let error = match Host::spawn(with_system) {
         Ok(host) => return Ok(host),
         Err(error) => error,
     };
-    let host = Host::spawn(HostOptions { producer_addresses: vec![private], consumer_address: None });
+    let host = Host::spawn(HostOptions { producer_addresses: vec![private], ..HostOptions::default() });
     if host.is_ok() {
         eprintln!("note: programs that run already will not appear: {error}");
     }

@@ -1,0 +1,316 @@
+//! The loop of a relay.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use ferretto_ipc::address::Address;
+use ferretto_ipc::identity::{identity_frame, peer_identity};
+use ferretto_ipc::remote::Connecting;
+use ferretto_ipc::socket::{Listener, Stream, group_id, set_permissions};
+use rustix::event::{Timespec, epoll};
+
+use crate::pair::{Interest, Pair, Side};
+use crate::sync::Sync;
+use crate::{Error, RelayOptions, system};
+
+/// Producers at one time. Each may hold two queues of 128 KiB, and two descriptors.
+const MAX_PRODUCERS: usize = 1024;
+/// Bytes received at once.
+const RECEIVE_BYTES: usize = 64 * 1024;
+/// Events taken from the kernel at once; more are there the next time.
+const EVENTS: usize = 64;
+/// How long nobody is accepted after the system refused a descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// At the end, how long a slow service may take for what producers have sent.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Keys of what is waited for. Listeners come after these, the ends of pairs after [`FIRST_PAIR_KEY`]: two for each.
+const STOP_KEY: u64 = 0;
+const SYNC_KEY: u64 = 1;
+const FIRST_LISTENER_KEY: u64 = 2;
+const FIRST_PAIR_KEY: u64 = 1 << 16;
+
+/// A relay whose sockets are there.
+#[derive(Debug)]
+pub struct Relay {
+    epoll: OwnedFd,
+    service_address: Address,
+    listeners: Vec<Listener>,
+    /// When nobody is accepted for lack of descriptors.
+    accepts_again_at: Option<Instant>,
+    pairs: BTreeMap<u64, Watched>,
+    last_pair: u64,
+    sync: Sync,
+    /// Whether the sync's descriptor is watched, and for writing.
+    sync_is_watched: bool,
+    scratch: Vec<u8>,
+}
+
+/// A pair, and what epoll was told to look for.
+#[derive(Debug)]
+struct Watched {
+    pair: Pair,
+    interests: [Interest; 2],
+}
+
+impl Relay {
+    /// Listens for producers.
+    pub fn new(options: RelayOptions) -> Result<Self, Error> {
+        if options.service_address.passes_fds() {
+            return Err(Error::ServiceIsLocal(options.service_address));
+        }
+        raise_descriptor_limit();
+        let listeners = listen(&options)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from);
+        let epoll = epoll.map_err(system("set up the event loop"))?;
+        Ok(Self {
+            epoll,
+            sync: Sync::new(options.service_address.clone(), options.system_info, Instant::now()),
+            service_address: options.service_address,
+            listeners,
+            accepts_again_at: None,
+            pairs: BTreeMap::new(),
+            last_pair: 0,
+            sync_is_watched: false,
+            scratch: vec![0; RECEIVE_BYTES],
+        })
+    }
+
+    /// Relays until `stop` is readable. What producers have sent until then still goes to the service, if it takes it.
+    pub fn run(mut self, stop: impl AsFd) -> Result<(), Error> {
+        let failed = system("wait for events");
+        add(&self.epoll, &stop, STOP_KEY, epoll::EventFlags::IN).map_err(&failed)?;
+        self.set_accepting(true).map_err(&failed)?;
+        loop {
+            let deadline = [Some(self.sync.deadline()), self.accepts_again_at].into_iter().flatten().min();
+            let keys = self.wait(deadline).map_err(&failed)?;
+            if keys.contains(&STOP_KEY) {
+                return self.stop().map_err(&failed);
+            }
+            self.process_sync(keys.contains(&SYNC_KEY)).map_err(&failed)?;
+            for key in keys {
+                self.handle_ready(key).map_err(&failed)?;
+            }
+            self.resume_accepting().map_err(&failed)?;
+        }
+    }
+
+    fn stop(mut self) -> io::Result<()> {
+        tracing::info!("stopping");
+        // Files of sockets go first, so that nobody comes any more.
+        self.listeners.clear();
+        // Nothing but the pairs is waited for from here on.
+        self.epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        for key in self.pairs.keys().copied().collect::<Vec<_>>() {
+            if let Some(watched) = self.pairs.get_mut(&key) {
+                watched.pair.finish();
+                watched.interests = Default::default();
+            }
+            self.settle(key)?;
+        }
+        while !self.pairs.is_empty() && Instant::now() < deadline {
+            for key in self.wait(Some(deadline))? {
+                self.handle_ready(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<u64>> {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut events = Vec::with_capacity(EVENTS);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(events.into_iter().map(|event: epoll::Event| event.data.u64()).collect())
+    }
+
+    fn handle_ready(&mut self, key: u64) -> io::Result<()> {
+        if let Some(index) = key.checked_sub(FIRST_PAIR_KEY) {
+            let (pair, side) = (index / 2, if index % 2 == 0 { Side::Producer } else { Side::Service });
+            return self.forward(pair, side);
+        }
+        let listener = key.checked_sub(FIRST_LISTENER_KEY).and_then(|index| usize::try_from(index).ok());
+        match listener.and_then(|index| self.listeners.get(index)).map(Listener::accept) {
+            Some(accepted) => self.handle_accepted(accepted),
+            None => Ok(()),
+        }
+    }
+
+    fn handle_accepted(&mut self, accepted: io::Result<Stream>) -> io::Result<()> {
+        let result = match accepted {
+            Ok(_) if self.pairs.len() >= MAX_PRODUCERS => {
+                tracing::warn!("{MAX_PRODUCERS} producers are connected: another one is hung up on");
+                return Ok(());
+            }
+            Ok(producer) => self.add_pair(producer),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) if is_out_of_descriptors(&error) => {
+                // The listener stays readable, so it must be left alone for a while.
+                tracing::error!("cannot take a producer: {error}");
+                self.accepts_again_at = Some(Instant::now() + ACCEPT_PAUSE);
+                self.set_accepting(false)
+            }
+            Err(error) => {
+                tracing::debug!("a producer is hung up on: {error}");
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins to connect for a producer, as which the service is to know it.
+    fn add_pair(&mut self, producer: Stream) -> io::Result<()> {
+        let credentials = producer.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
+        let identity = peer_identity(credentials.pid, credentials.uid);
+        let introduction = identity_frame(identity).map_err(io::Error::other)?;
+        let connecting = Connecting::start(&self.service_address)?;
+        tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
+        self.last_pair += 1;
+        let pair = Pair::new(producer, connecting, &introduction);
+        self.pairs.insert(self.last_pair, Watched { pair, interests: Default::default() });
+        self.settle(self.last_pair)
+    }
+
+    fn forward(&mut self, key: u64, side: Side) -> io::Result<()> {
+        let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
+        let is_connecting = watched.pair.is_connecting() && side == Side::Service;
+        if is_connecting {
+            // The next address that is tried has another descriptor.
+            watched.watch(&self.epoll, key, side, Interest::default())?;
+        }
+        if let Err(error) = watched.pair.handle_ready(side, &mut self.scratch) {
+            tracing::debug!("a producer is hung up on: the service cannot be reached: {error}");
+            // The sockets close, and so leave the epoll set.
+            self.pairs.remove(&key);
+            return Ok(());
+        }
+        self.settle(key)
+    }
+
+    /// Ends a pair, or waits for what it wants now.
+    fn settle(&mut self, key: u64) -> io::Result<()> {
+        let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
+        if watched.pair.is_over() {
+            self.pairs.remove(&key);
+            return Ok(());
+        }
+        for side in [Side::Producer, Side::Service] {
+            let wanted = watched.pair.interest(side);
+            watched.watch(&self.epoll, key, side, wanted)?;
+        }
+        Ok(())
+    }
+
+    fn process_sync(&mut self, is_ready: bool) -> io::Result<()> {
+        // Its descriptor comes and goes: it is watched anew each time that it has done something.
+        let now = Instant::now();
+        if !is_ready && self.sync.deadline() > now {
+            return Ok(());
+        }
+        if let (true, Some((fd, _))) = (std::mem::take(&mut self.sync_is_watched), self.sync.fd()) {
+            epoll::delete(&self.epoll, fd)?;
+        }
+        self.sync.process(is_ready, now);
+        if let Some((fd, writes)) = self.sync.fd() {
+            let mut flags = epoll::EventFlags::IN;
+            flags.set(epoll::EventFlags::OUT, writes);
+            add(&self.epoll, fd, SYNC_KEY, flags)?;
+            self.sync_is_watched = true;
+        }
+        Ok(())
+    }
+
+    fn resume_accepting(&mut self) -> io::Result<()> {
+        match self.accepts_again_at {
+            Some(at) if at <= Instant::now() => {
+                self.accepts_again_at = None;
+                self.set_accepting(true)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn set_accepting(&self, accepting: bool) -> io::Result<()> {
+        for (key, listener) in (FIRST_LISTENER_KEY..).zip(&self.listeners) {
+            match accepting {
+                true => add(&self.epoll, listener, key, epoll::EventFlags::IN)?,
+                false => epoll::delete(&self.epoll, listener)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watched {
+    /// An end of which nothing is wanted is not watched at all: that it has hung up would be reported again and again.
+    fn watch(&mut self, set: &OwnedFd, pair: u64, side: Side, wanted: Interest) -> io::Result<()> {
+        let index = usize::from(side == Side::Service);
+        let Some(current) = self.interests.get_mut(index) else { return Ok(()) };
+        let Some(fd) = self.pair.fd(side) else { return Ok(()) };
+        let key = FIRST_PAIR_KEY + 2 * pair + index as u64;
+        let nothing = Interest::default();
+        let old = std::mem::replace(current, wanted);
+        match (old == nothing, wanted == nothing) {
+            (true, true) => Ok(()),
+            (true, false) => add(set, fd, key, wanted.flags()),
+            (false, true) => Ok(epoll::delete(set, fd)?),
+            (false, false) if old == wanted => Ok(()),
+            (false, false) => Ok(epoll::modify(set, fd, epoll::EventData::new_u64(key), wanted.flags())?),
+        }
+    }
+}
+
+impl Interest {
+    fn flags(self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, self.read);
+        flags.set(epoll::EventFlags::OUT, self.write);
+        flags
+    }
+}
+
+fn add(set: &OwnedFd, fd: impl AsFd, key: u64, flags: epoll::EventFlags) -> io::Result<()> {
+    Ok(epoll::add(set, fd, epoll::EventData::new_u64(key), flags)?)
+}
+
+fn listen(options: &RelayOptions) -> Result<Vec<Listener>, Error> {
+    let mut listeners = Vec::new();
+    for address in &options.producer_addresses {
+        if !address.passes_fds() {
+            return Err(Error::ProducersAreRemote(address.clone()));
+        }
+        let error = |source| Error::Listen { address: address.clone(), source };
+        listeners.push(Listener::bind(address).map_err(error)?);
+        if let (Some((group, mode)), Some(path)) = (&options.socket_permissions, address.path()) {
+            let group = group_id(group).map_err(error)?;
+            set_permissions(path, Some(group), *mode).map_err(error)?;
+        }
+    }
+    Ok(listeners)
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|errno| code == Some(errno.raw_os_error()))
+}
+
+/// Each producer costs two descriptors; the soft limit of 1024 is for programs that use `select`.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!("the limit of descriptors stays as it is: {error}");
+    }
+}

@@ -1,9 +1,9 @@
 //! Tests against real peers: what they share.
 //!
-//! A test asks for what it needs ([`upstream`], [`ferretto()`], [`tracefs`], [`trace_query`]) and is skipped, saying so, if that is
-//! not there: `.ci/peers` installs upstream's programs and Trace Processor, `cargo build --release` makes ours. A [`World`] is a
-//! folder with two sockets and the daemons on them, which die with it; any program in it may be [`Maker::Upstream`]'s or
-//! [`Maker::Ferretto`]'s.
+//! A test asks for what it needs ([`upstream`], [`ferretto()`], [`tracefs`], [`trace_query`], [`browser()`]) and is skipped, saying so,
+//! if that is not there: `.ci/peers` installs upstream's programs, Trace Processor and a browser, `cargo build --release` makes ours.
+//! A [`World`] is a folder with two sockets and the daemons on them, which die with it; any program in it may be
+//! [`Maker::Upstream`]'s or [`Maker::Ferretto`]'s.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,10 @@ use std::process::Command;
 pub use sql::{Table, TraceQuery, trace_query};
 pub use world::{Daemon, Finished, World};
 
+/// The folder that the Perfetto UI is served from.
+const UI_ENV: &str = "FERRETTO_UI";
+/// A command that runs a headless Chromium.
+const BROWSER_ENV: &str = "FERRETTO_BROWSER";
 /// A folder with upstream's programs and the libraries and loader to run them with, as `.ci/peers` makes it.
 const PEERS_DIR_ENV: &str = "FERRETTO_PEERS_DIR";
 /// The `ferretto` binary, if it is not in the release folder of the target directory.
@@ -37,6 +41,13 @@ macro_rules! need {
             }
         }
     };
+}
+
+/// A headless browser with the Perfetto UI.
+#[derive(Debug, Clone)]
+pub struct Browser {
+    ui: PathBuf,
+    words: Vec<String>,
 }
 
 /// Why a test is skipped.
@@ -97,6 +108,27 @@ pub fn upstream_client() -> Result<Command, Reason> {
         format!("{UPSTREAM_CLIENT_ENV} is not set; build tests/upstream-client and name its program there")
     })?;
     Ok(Command::new(path))
+}
+
+/// A browser and the UI, if there are both.
+pub fn browser() -> Result<Browser, Reason> {
+    let get = |name: &str| {
+        std::env::var(name).map_err(|_| {
+            format!("{name} is not set; run eval \"$(.ci/peers)\" for a browser with the Perfetto UI")
+        })
+    };
+    let words = get(BROWSER_ENV)?.split_whitespace().map(str::to_owned).collect();
+    Ok(Browser { ui: get(UI_ENV)?.into(), words })
+}
+
+impl Browser {
+    /// A command that records with the UI's page, as record_page.cjs tells.
+    pub fn record_page(&self, out: &Path) -> Command {
+        let mut command = Command::new("node");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("record_page.cjs"));
+        command.arg(&self.ui).arg(out).args(&self.words);
+        command
+    }
 }
 
 /// Whether this process may use the kernel's tracing.

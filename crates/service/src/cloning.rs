@@ -27,6 +27,8 @@ pub(crate) struct CloneRequest {
     token: Token,
     /// The trigger that the consumer was told of.
     trigger: Option<ReceivedTrigger>,
+    /// Whoever asks for a bug report gets all of the trace.
+    skip_trace_filter: bool,
 }
 
 impl Service {
@@ -40,7 +42,9 @@ impl Service {
     ) {
         // Only a session that writes into a file would need it, and such a one cannot be cloned yet.
         self.close_files(file);
-        let clone = CloneRequest { from, token, trigger: trigger_of(request) };
+        let is_bugreport = request.selector == Some(Selector::SessionId(BUGREPORT_SESSION_ID));
+        let skip_trace_filter = request.skip_trace_filter() || is_bugreport;
+        let clone = CloneRequest { from, token, trigger: trigger_of(request), skip_trace_filter };
         let session_id = match self.find_to_clone(from, request) {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
@@ -168,6 +172,9 @@ impl Service {
         session.events = original.events.clone();
         session.machines = original.machines.unwritten();
         session.sequences = original.sequences.clone();
+        if clone.skip_trace_filter {
+            session.filtering = None;
+        }
         session.stats_armed = true;
         // A new trace, recognisably of the same recording.
         session.uuid = (self.environment.random_u64() as i64, original.uuid.1);

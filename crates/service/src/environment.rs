@@ -17,6 +17,12 @@ pub trait Environment: Send {
 
     /// Creates the file that a consumer's config names (`output_path`). It must not exist yet. The error is for people.
     fn create_output(&mut self, path: &str) -> Result<FileHandle, String>;
+
+    /// The time on a clock of any beginning, for saying what the service's own work took. Nothing is decided by it; where nobody
+    /// measures, it stands still.
+    fn stopwatch_ns(&mut self) -> u64 {
+        0
+    }
 }
 
 /// Facts that do not change while the service runs.

@@ -14,7 +14,7 @@
 //! | `enable`, `start_stop`, `detach`, `cloning` | the life of a session |
 //! | `flush`, `scrape`, `commit` | the way of the data in |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
-//! | `read_back`, `clock_snapshots`, `service_events`, `stats` | the way out, and what the service adds |
+//! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
 //! | `ipc_output`, `file_output`, `compression` | where it goes, and in what form |
 //! | `triggers` | what producers call out for sessions to start, stop or be cloned |
 //! | `observe`, `query` | what consumers can ask |
@@ -34,6 +34,7 @@ mod detach;
 mod enable;
 mod environment;
 mod file_output;
+mod filtering;
 mod flush;
 mod ids;
 mod instances;
@@ -58,7 +59,7 @@ mod stats;
 mod triggers;
 
 pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory, RelayCall};
-pub use config::ConfigError;
+pub use config::{ConfigError, RuleProblem};
 pub use environment::{Environment, ServiceOptions};
 pub use ids::{BufferId, ConsumerConn, FileHandle, InstanceId, ProducerConn, ProducerId, SessionId, Token};
 pub use machines::Machine;

@@ -15,6 +15,7 @@ use prost::Message;
 use crate::buffers::Buffer;
 use crate::clock_snapshots;
 use crate::compression::Compressing;
+use crate::filtering::Outlet;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::Now;
 use crate::service::Service;
@@ -61,10 +62,12 @@ impl Service {
         if session.waits_for_trigger() {
             return Progress::Drained;
         }
-        for packet in session.leading_packets(&self.options, &self.buffers, now) {
-            if !put(sink, &packet) {
-                return Progress::NoRoom;
-            }
+        let leading = session.leading_packets(&self.options, &self.buffers, now);
+        if let Some(filtering) = &mut session.filtering {
+            filtering.begin_batch();
+        }
+        if !self.put_own(session_id, sink, &leading) {
+            return Progress::NoRoom;
         }
         if !self.sessions.get(&session_id).is_some_and(|session| session.config.compress) {
             return self.read_data(session_id, sink, limit, now);
@@ -87,29 +90,41 @@ impl Service {
             Progress::Drained => {}
             unfinished => return unfinished,
         }
-        let stats = self.sessions.get(&session_id).is_some_and(|session| session.stats_armed);
-        let stats = stats.then(|| self.trace_stats(session_id)).flatten();
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
         session.record_event(EventType::ReadTracingBuffersCompleted(true), now);
         let uid = self.options.uid;
         let mut trailing = Vec::new();
         session.push_event_packets(uid, &mut trailing);
-        if let Some(stats) = stats {
-            session.stats_armed = false;
-            trailing.push(own_packet(uid, None, Data::TraceStats(stats)));
+        let has_room = self.put_own(session_id, sink, &trailing) && self.put_stats(session_id, sink);
+        if has_room { Progress::Drained } else { Progress::NoRoom }
+    }
+
+    /// The service's own packets are filtered like those of producers.
+    fn put_own(&mut self, session_id: SessionId, sink: &mut impl PacketSink, packets: &[Vec<u8>]) -> bool {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return true };
+        let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
+        packets.iter().all(|packet| outlet.put(None, std::iter::once(packet.as_slice()), packet.len()))
+    }
+
+    /// What the filter did with all packets before is in them; they themselves are not filtered.
+    fn put_stats(&mut self, session_id: SessionId, sink: &mut impl PacketSink) -> bool {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return true };
+        if !std::mem::take(&mut session.stats_armed) {
+            return true;
         }
-        match trailing.iter().all(|packet| put(sink, packet)) {
-            true => Progress::Drained,
-            false => Progress::NoRoom,
-        }
+        let Some(stats) = self.trace_stats(session_id) else { return true };
+        let packet = own_packet(self.options.uid, None, Data::TraceStats(stats));
+        let Some(session) = self.sessions.get_mut(&session_id) else { return true };
+        Outlet::new(sink, &mut session.filtering, &mut *self.environment).put_unfiltered(&packet)
     }
 
     fn read_buffers(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
         let mut suffix = Vec::new();
-        for id in &session.buffers {
+        for (index, id) in session.buffers.iter().enumerate() {
             let Some(Buffer { trace: buffer, .. }) = self.buffers.get_mut(id) else { continue };
-            if sink.len() >= limit {
+            if outlet.len() >= limit {
                 return Progress::More;
             }
             buffer.begin_read();
@@ -122,11 +137,10 @@ impl Service {
                 suffix.clear();
                 write_trusted_fields(&mut suffix, &packet, sequence);
                 let len = packet.len() + suffix.len();
-                if !sink.make_room(len) {
+                if !outlet.put(Some(index), packet.slices().chain([suffix.as_slice()]), len) {
                     return Progress::NoRoom;
                 }
-                sink.packet(packet.slices().chain([suffix.as_slice()]), len);
-                if sink.len() >= limit {
+                if outlet.len() >= limit {
                     return Progress::More;
                 }
             }
@@ -150,14 +164,6 @@ fn write_trusted_fields(suffix: &mut Vec<u8>, packet: &Packet<'_>, sequence: u32
     if packet.loss != 0 {
         writer.varint(field::PREVIOUS_PACKET_DROPPED, packet.loss.into());
     }
-}
-
-fn put(sink: &mut impl PacketSink, packet: &[u8]) -> bool {
-    let has_room = sink.make_room(packet.len());
-    if has_room {
-        sink.packet(std::iter::once(packet), packet.len());
-    }
-    has_room
 }
 
 /// A packet of the service itself.

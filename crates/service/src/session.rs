@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::config::SessionConfig;
 use crate::file_output::FileOutput;
+use crate::filtering::Filtering;
 use crate::flush::PendingFlush;
 use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::machines::SessionMachines;
@@ -181,6 +182,8 @@ pub(crate) struct Session {
     pub(crate) sync_marker_armed: bool,
     pub(crate) stats_armed: bool,
     pub(crate) sequences: SequenceIds,
+    /// None of the trace is written without it, if there is one.
+    pub(crate) filtering: Option<Filtering>,
     pub(crate) file: Option<FileOutput>,
     /// It had a file, which is complete.
     pub(crate) wrote_into_file: bool,
@@ -192,6 +195,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(id: SessionId, config: SessionConfig, owner_uid: u32, owner: Owner) -> Self {
+        let filtering = config.trace_filter.clone().map(Filtering::new);
         Self {
             id,
             config,
@@ -221,6 +225,7 @@ impl Session {
             sync_marker_armed: false,
             stats_armed: false,
             sequences: SequenceIds::default(),
+            filtering,
             file: None,
             wrote_into_file: false,
             error: String::new(),

@@ -4,6 +4,7 @@ use ferretto_protos::trace_stats::{self, BufferStats, WriterStats};
 use ferretto_protos::{GetTraceStatsResponse, TraceStats};
 use ferretto_trace_buffer::{HISTOGRAM_BOUNDS_BYTES, Stats};
 
+use crate::filtering::Filtering;
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
 use crate::output::Reply;
 use crate::service::Service;
@@ -46,6 +47,7 @@ impl Service {
             FinalFlush::Succeeded => trace_stats::FinalFlushOutcome::FinalFlushSucceeded,
             FinalFlush::Failed => trace_stats::FinalFlushOutcome::FinalFlushFailed,
         } as i32);
+        stats.filter_stats = session.filtering.as_ref().map(Filtering::stats);
         let buffers =
             session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.trace);
         stats.buffer_stats = buffers.clone().map(|buffer| encode(buffer.stats())).collect();

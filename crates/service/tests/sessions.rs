@@ -423,7 +423,6 @@ fn refused_configs_say_why() {
         (format!("{with_source} target_buffer: 1 }} }}"), "wants target_buffer 1"),
         (format!("{with_source} target_buffer_name: \"b\" }} }}"), "no buffer of the config has this name"),
         (format!("{with_source} }} producer_name_regex_filter: \"(\" }}"), "no valid regular expression"),
-        ("trace_filter { bytecode: \"abc\" }".to_owned(), "trace_filter is not supported"),
         ("write_into_file: true".to_owned(), "got neither"),
         ("output_path: \"/x\"".to_owned(), "write_into_file: true"),
         ("write_into_file: true output_path: \"/missing/x\"".to_owned(), "no such directory"),

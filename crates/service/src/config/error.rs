@@ -1,5 +1,7 @@
 //! Why a config is refused.
 
+use ferretto_trace_filter::{BytecodeError, RootError, RuleError};
+
 use crate::limits;
 
 /// Why a config is refused. The text reaches the person who wrote it.
@@ -72,6 +74,12 @@ pub enum ConfigError {
     BufferMode { index: usize, mode: i32 },
     #[error("buffers[{index}].fill_policy {policy} is unknown; RING_BUFFER or DISCARD is expected")]
     FillPolicy { index: usize, policy: i32 },
+    #[error("trace_filter.{field}: {error}")]
+    FilterProgram { field: &'static str, error: BytecodeError },
+    #[error("trace_filter: {0}")]
+    FilterRoot(#[from] RootError),
+    #[error("trace_filter.{field}.rules[{index}]: {problem}")]
+    FilterRule { field: &'static str, index: usize, problem: RuleProblem },
     #[error("write_into_file needs a file descriptor or output_path, and got neither")]
     NoFile,
     #[error("write_into_file needs a file descriptor or output_path, and got both")]
@@ -85,4 +93,14 @@ pub enum ConfigError {
     ProtoVmMemory { source_name: String, memory_limit_kb: u32 },
     #[error("data source {source_name:?}: {problem}")]
     TracingV2 { source_name: String, problem: &'static str },
+}
+
+/// Why a rule of a trace filter is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum RuleProblem {
+    #[error("policy {0} is unknown; one of the SFP_… is expected")]
+    Policy(i32),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
 }

@@ -13,11 +13,15 @@ mod file;
 mod guardrails;
 mod machine_filter;
 mod producer_filter;
+mod trace_filter;
 mod triggers;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use ferretto_protos::trace_config::{ProducerConfig, TraceFilter};
+use ferretto_protos::trace_config::ProducerConfig;
 use ferretto_protos::{TraceConfig, trace_config};
+use ferretto_trace_filter::MessageFilter;
 use prost::Message;
 
 pub(crate) use self::buffers::BufferSpec;
@@ -26,11 +30,12 @@ use self::builtin::{BuiltinSpec, builtin_of, parse_builtin};
 use self::compression::wants_deflate;
 pub(crate) use self::data_sources::DataSourceSpec;
 use self::data_sources::parse_data_sources;
-pub use self::error::ConfigError;
+pub use self::error::{ConfigError, RuleProblem};
 pub(crate) use self::file::FileSpec;
 use self::file::parse_file;
 use self::guardrails::{check_duration, check_guardrails};
 use self::producer_filter::parse_filter;
+use self::trace_filter::parse_trace_filter;
 pub(crate) use self::triggers::{TriggerMode, TriggersSpec};
 use self::triggers::{parse_triggers, trigger_mode};
 use crate::limits;
@@ -59,6 +64,7 @@ pub(crate) struct SessionConfig {
     /// With deflate.
     pub(crate) compress: bool,
     pub(crate) triggers: Option<TriggersSpec>,
+    pub(crate) trace_filter: Option<Arc<MessageFilter>>,
 }
 
 /// What a session shares with others, or keeps from them.
@@ -133,6 +139,7 @@ impl Checked {
     pub(crate) fn into_session_config(self, has_descriptor: bool) -> Result<SessionConfig, ConfigError> {
         let claims = self.claims();
         let Self { draft: Draft { config, raw }, triggers, data_sources } = self;
+        let trace_filter = config.trace_filter.as_ref().map(parse_trace_filter).transpose()?;
         let (file, flush_period_ms) = parse_file(&config, has_descriptor)?;
         let buffers = parse_buffers(&config.buffers)?;
         say_what_has_no_effect(&config);
@@ -160,6 +167,7 @@ impl Checked {
             builtin: parse_builtin(&config),
             compress: wants_deflate(&config),
             triggers,
+            trace_filter,
             producers: config.producers,
             raw,
         })
@@ -206,7 +214,6 @@ fn uuid(config: &TraceConfig) -> Option<(i64, i64)> {
 /// What the trace would silently lack, or leak, if it were ignored.
 fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
     let unsupported = [
-        (config.trace_filter.as_ref().is_some_and(filters), "trace_filter"),
         (config.priority_boost.is_some(), "priority_boost"),
         (
             builtin_of(config).enable_concurrent_session_events(),
@@ -217,10 +224,6 @@ fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
         Some((_, feature)) => Err(ConfigError::Unsupported { feature }),
         None => Ok(()),
     }
-}
-
-fn filters(filter: &TraceFilter) -> bool {
-    *filter != TraceFilter::default()
 }
 
 fn check_bugreport_filename(name: &str) -> Result<(), ConfigError> {

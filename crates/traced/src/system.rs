@@ -56,6 +56,10 @@ impl Environment for SystemEnvironment {
     fn create_output(&mut self, path: &str) -> Result<FileHandle, String> {
         self.files.create(path).map_err(|error| error.to_string())
     }
+
+    fn stopwatch_ns(&mut self) -> u64 {
+        nanoseconds(clock_gettime(ClockId::Monotonic))
+    }
 }
 
 /// The facts for a service of this process.

@@ -1,0 +1,363 @@
+//! A relay between real sockets: a service in this process or a peer that the test plays, and producers.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ferretto_consumer::Consumer;
+use ferretto_ipc::address::{Address, parse_list};
+use ferretto_ipc::frame::Decoder;
+use ferretto_ipc::identity::{machine_id, peer_identity};
+use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions};
+use ferretto_protos::fields::{test_event, trace_packet};
+use ferretto_protos::ipc_frame::{Msg, SetPeerIdentity};
+use ferretto_protos::trace_packet::Data;
+use ferretto_protos::{DataSourceDescriptor, SystemInfo, TracePacket};
+use ferretto_relay::{Error, Relay, RelayOptions};
+use ferretto_traced::in_process::{Host, HostOptions};
+use prost::Message;
+
+/// For everything that happens soon, on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A relay on a thread; it stops when this is dropped.
+struct Running {
+    dir: tempfile::TempDir,
+    stop: UnixStream,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Running {
+    fn to(service: Address) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = RelayOptions {
+            producer_addresses: vec![Address::Path(dir.path().join("producers"))],
+            service_address: service,
+            socket_permissions: None,
+            system_info: SystemInfo { num_cpus: Some(77), ..Default::default() },
+        };
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let relay = Relay::new(options).unwrap();
+        let thread = Some(std::thread::spawn(move || relay.run(stopped)));
+        Self { dir, stop, thread }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("producers")
+    }
+
+    fn producer(&self, name: &str) -> ProducerClient {
+        let connector = Connector::Address(Address::Path(self.socket()));
+        let mut producer =
+            ProducerClient::new(ProducerOptions { connector, ..ProducerOptions::new(name) }).unwrap();
+        let descriptor = DataSourceDescriptor { name: Some("data".to_owned()), ..Default::default() };
+        producer.register_data_source(&descriptor);
+        producer
+    }
+
+    fn end(&mut self) {
+        // It may have ended by itself, in error.
+        let _ = self.stop.write_all(b"x");
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn service_at(address: &str) -> Host {
+    let producer_addresses = parse_list(address).unwrap();
+    Host::spawn(HostOptions { producer_addresses, relays: true, ..HostOptions::default() }).unwrap()
+}
+
+fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < TIMEOUT, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Serves the producer until this happens.
+fn until(producer: &mut ProducerClient, wanted: impl Fn(&ProducerEvent) -> bool) -> ProducerEvent {
+    let start = Instant::now();
+    loop {
+        while let Some(event) = producer.next_event() {
+            if wanted(&event) {
+                return event;
+            }
+        }
+        assert!(start.elapsed() < TIMEOUT, "waited in vain for an event");
+        producer.wait(Some(Duration::from_millis(50)), &[]).unwrap();
+    }
+}
+
+fn enable(host: &Host) -> Consumer {
+    let mut consumer = Consumer::over(host.connect_consumer().unwrap()).unwrap();
+    let config = ferretto_protos::text::parse_trace_config(
+        "buffers { size_kb: 32768 } data_sources { config { name: \"data\" } } trace_all_machines: true",
+    );
+    consumer.enable_tracing(config.unwrap(), None).unwrap();
+    consumer
+}
+
+fn read(consumer: &mut Consumer) -> Vec<TracePacket> {
+    let mut packets = Vec::new();
+    consumer
+        .read_buffers(|packet| {
+            packets.push(TracePacket::decode(packet).unwrap());
+            Ok::<(), std::io::Error>(())
+        })
+        .unwrap();
+    packets
+}
+
+/// This machine as others see it.
+fn this_machine() -> u32 {
+    machine_id(peer_identity(0, 0).machine_id_hint(), "")
+}
+
+#[test]
+fn a_producer_is_known_by_its_process_and_its_machine() {
+    let host = service_at("127.0.0.1:0");
+    let relay = Running::to(host.producer_addresses()[0].clone());
+    let mut producer = relay.producer("behind");
+    until(&mut producer, |event| matches!(event, ProducerEvent::Connected));
+    let mut consumer = Consumer::over(host.connect_consumer().unwrap()).unwrap();
+    let state = consumer.query_service_state(false).unwrap();
+    let [seen] = state.producers.as_slice() else { panic!("{state:?}") };
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let uid = rustix::process::geteuid().as_raw().cast_signed();
+    assert_eq!((seen.name(), seen.pid(), seen.uid()), ("behind", pid, uid));
+    assert_eq!((seen.machine_id(), seen.machine_name()), (this_machine(), "Linux"));
+}
+
+#[test]
+fn a_trace_has_all_that_a_producer_wrote_and_says_where() {
+    const PACKETS: u32 = 20_000;
+    let host = service_at("127.0.0.1:0");
+    let relay = Running::to(host.producer_addresses()[0].clone());
+    let mut consumer = enable(&host);
+    let mut producer = relay.producer("behind");
+    let start = until(&mut producer, |event| matches!(event, ProducerEvent::Start { .. }));
+    let ProducerEvent::Start { config, .. } = start else { panic!("{start:?}") };
+    let buffer = u16::try_from(config.target_buffer()).unwrap();
+    let mut writer = producer.create_writer(buffer, ExhaustedPolicy::Stall);
+    for value in 0..PACKETS {
+        let mut packet = writer.new_packet();
+        let mut event = packet.nested(trace_packet::FOR_TESTING);
+        event.varint(test_event::SEQ_VALUE, value.into());
+        event.string(test_event::STR, "some bytes to make it more than the relay and the sockets hold");
+    }
+    drop(writer);
+    // It is gone before all has arrived.
+    producer.commit();
+    assert!(producer.drain(TIMEOUT));
+    drop(producer);
+    consumer.disable().unwrap();
+    let packets = read(&mut consumer);
+    let values: Vec<u32> = packets
+        .iter()
+        .filter_map(|packet| match &packet.data {
+            Some(Data::ForTesting(event)) => Some(event.seq_value()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        values == (0..PACKETS).collect::<Vec<_>>(),
+        "{} packets, the last {:?}",
+        values.len(),
+        values.last()
+    );
+    let foreign = packets.iter().filter(|packet| packet.machine_id.is_some());
+    let machines: std::collections::BTreeSet<u32> = foreign.map(TracePacket::machine_id).collect();
+    assert_eq!(machines.into_iter().collect::<Vec<_>>(), [this_machine()]);
+}
+
+#[test]
+fn the_relay_tells_of_its_machine_and_its_clocks() {
+    let host = service_at("[::1]:0");
+    let relay = Running::to(host.producer_addresses()[0].clone());
+    let mut consumer = enable(&host);
+    let mut producer = relay.producer("behind");
+    until(&mut producer, |event| matches!(event, ProducerEvent::Start { .. }));
+    let (mut infos, mut syncs) = (Vec::new(), Vec::new());
+    wait_until("facts and clocks", || {
+        for packet in read(&mut consumer) {
+            match packet.data {
+                Some(Data::SystemInfo(info)) if packet.machine_id.is_some() => infos.push(info.num_cpus()),
+                Some(Data::RemoteClockSync(sync)) => syncs.push(sync),
+                _ => {}
+            }
+        }
+        !infos.is_empty() && !syncs.is_empty()
+    });
+    assert_eq!(infos, [77]);
+    for synced in &syncs[0].synced_clocks {
+        let (here, there) = (synced.client_clocks.as_ref().unwrap(), synced.host_clocks.as_ref().unwrap());
+        assert_eq!((here.clocks.len(), there.clocks.len()), (6, 6));
+        for (here, there) in here.clocks.iter().zip(&there.clocks) {
+            assert_eq!(here.clock_id(), there.clock_id());
+            // They are the same clocks: the service read them after the relay.
+            let later = there.timestamp().checked_sub(here.timestamp());
+            assert!(later.is_some_and(|later| later < TIMEOUT.as_nanos() as u64), "{here:?} {there:?}");
+        }
+    }
+}
+
+#[test]
+fn a_service_that_comes_back_is_found() {
+    let host = service_at("127.0.0.1:0");
+    let address = host.producer_addresses()[0].clone();
+    let relay = Running::to(address.clone());
+    let mut producer = relay.producer("behind");
+    until(&mut producer, |event| matches!(event, ProducerEvent::Connected));
+    drop(host);
+    until(&mut producer, |event| matches!(event, ProducerEvent::Disconnected { .. }));
+    let host = service_at(&address.to_string());
+    until(&mut producer, |event| matches!(event, ProducerEvent::Connected));
+    let mut consumer = enable(&host);
+    until(&mut producer, |event| matches!(event, ProducerEvent::Start { .. }));
+    wait_until("clocks", || {
+        read(&mut consumer).iter().any(|packet| matches!(packet.data, Some(Data::RemoteClockSync(_))))
+    });
+}
+
+#[test]
+fn a_relay_that_stops_leaves_nothing_behind() {
+    let host = service_at("127.0.0.1:0");
+    let mut relay = Running::to(host.producer_addresses()[0].clone());
+    let mut producer = relay.producer("behind");
+    until(&mut producer, |event| matches!(event, ProducerEvent::Connected));
+    relay.end();
+    assert!(!relay.socket().exists());
+    let mut consumer = Consumer::over(host.connect_consumer().unwrap()).unwrap();
+    wait_until("the producer is gone", || consumer.query_service_state(false).unwrap().producers.is_empty());
+}
+
+/// A service of which the test plays the part: the relay's own connection is told by what it binds.
+struct Listening(TcpListener);
+
+impl Listening {
+    fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    fn address(&self) -> Address {
+        self.0.local_addr().unwrap().to_string().parse().unwrap()
+    }
+
+    /// The next connection, and what the peer says it is.
+    fn accept(&self) -> (TcpStream, SetPeerIdentity) {
+        let (mut stream, _) = self.0.accept().unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut decoder = Decoder::new();
+        loop {
+            if let Some(frame) = decoder.next().unwrap() {
+                let Some(Msg::SetPeerIdentity(identity)) = frame.msg else { continue };
+                return (stream, identity);
+            }
+            // Byte by byte, to leave what comes after it.
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            decoder.push(&byte);
+        }
+    }
+}
+
+/// Bytes that are easy to tell from others.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+#[test]
+fn bytes_pass_as_they_are_however_slow_the_other_side_is() {
+    const LEN: usize = 16 << 20;
+    let listening = Listening::new();
+    let relay = Running::to(listening.address());
+    let (own, _) = listening.accept();
+    let mut producer = UnixStream::connect(relay.socket()).unwrap();
+    let (mut service, identity) = listening.accept();
+    assert_eq!(identity.pid(), i32::try_from(std::process::id()).unwrap());
+
+    let bytes = noise(LEN);
+    for to_service in [true, false] {
+        let (from, to): (Box<dyn Write + Send>, Box<dyn Read>) = if to_service {
+            (Box::new(producer.try_clone().unwrap()), Box::new(service.try_clone().unwrap()))
+        } else {
+            (Box::new(service.try_clone().unwrap()), Box::new(producer.try_clone().unwrap()))
+        };
+        let (mut from, mut to) = (from, to);
+        let sent = bytes.clone();
+        let sending = std::thread::spawn(move || from.write_all(&sent).unwrap());
+        // Nobody reads until everything between the ends is full: the sender has to wait.
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!sending.is_finished(), "{LEN} bytes fit nowhere");
+        let mut received = vec![0; LEN];
+        to.read_exact(&mut received).unwrap();
+        sending.join().unwrap();
+        assert!(received == bytes, "to_service: {to_service}");
+    }
+
+    // The producer hangs up while the service has not read yet.
+    producer.write_all(&bytes[..100_000]).unwrap();
+    drop(producer);
+    let mut rest = Vec::new();
+    service.read_to_end(&mut rest).unwrap();
+    assert!(rest == bytes[..100_000]);
+    drop(own);
+}
+
+#[test]
+fn a_side_that_hangs_up_takes_the_other_along_after_what_it_sent() {
+    let listening = Listening::new();
+    let relay = Running::to(listening.address());
+    let (_own, _) = listening.accept();
+    let mut producer = UnixStream::connect(relay.socket()).unwrap();
+    let (mut service, _) = listening.accept();
+    service.write_all(b"farewell").unwrap();
+    service.shutdown(Shutdown::Both).unwrap();
+    let mut rest = Vec::new();
+    producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    producer.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"farewell");
+}
+
+#[test]
+fn without_a_service_producers_are_hung_up_on() {
+    let listening = Listening::new();
+    let address = listening.address();
+    drop(listening);
+    let relay = Running::to(address);
+    let mut producer = UnixStream::connect(relay.socket()).unwrap();
+    producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    match producer.read(&mut [0]) {
+        Ok(read) => assert_eq!(read, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
+fn sockets_that_make_no_sense_are_refused() {
+    let options = |producers: &str, service: &str| RelayOptions {
+        producer_addresses: parse_list(producers).unwrap(),
+        service_address: service.parse().unwrap(),
+        socket_permissions: None,
+        system_info: SystemInfo::default(),
+    };
+    assert!(matches!(Relay::new(options("@p", "/tmp/service")), Err(Error::ServiceIsLocal(_))));
+    assert!(matches!(Relay::new(options("127.0.0.1:0", "127.0.0.1:1")), Err(Error::ProducersAreRemote(_))));
+}

@@ -13,8 +13,11 @@ impl Session {
         self.stats_armed = true;
         self.snapshot_clocks(now);
         if self.state == State::Started {
-            let interval = self.config.builtin.snapshot_interval_ms;
-            self.timers.snapshot = Some(now.next_multiple_ms(interval));
+            let builtin = &self.config.builtin;
+            self.timers.snapshot = Some(match builtin.snapshots_count_suspend {
+                true => now.next_multiple_ms_with_suspend(builtin.snapshot_interval_ms),
+                false => now.next_multiple_ms(builtin.snapshot_interval_ms),
+            });
         }
     }
 

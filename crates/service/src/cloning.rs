@@ -80,8 +80,9 @@ impl Service {
         let mut sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
         let found = match &request.selector {
             Some(Selector::SessionId(BUGREPORT_SESSION_ID)) => sessions
-                .filter(|session| session.config.bugreport_score > 0)
-                .max_by_key(|session| session.config.bugreport_score),
+                .filter(|session| session.config.bugreport_score > 0 && session.state == State::Started)
+                // Of equal ones the oldest.
+                .max_by_key(|session| (session.config.bugreport_score, std::cmp::Reverse(session.id))),
             Some(Selector::SessionId(id)) => sessions.find(|session| session.id.0 == *id),
             Some(Selector::UniqueSessionName(name)) => {
                 sessions.find(|session| session.config.claims.unique_name == *name)
@@ -171,6 +172,7 @@ impl Service {
         session.clocks = original.clocks.clone();
         session.events = original.events.clone();
         session.machines = original.machines.unwritten();
+        session.concurrent = original.concurrent.clone();
         session.sequences = original.sequences.clone();
         if clone.skip_trace_filter {
             session.filtering = None;
@@ -196,6 +198,7 @@ impl Service {
         }
         let uuid = session.uuid;
         self.sessions.insert(id, session);
+        self.announce_state(id, now);
         if let Some(consumer) = self.consumers.get_mut(&from) {
             consumer.session = Some(id);
         }

@@ -38,6 +38,8 @@ enum EnableError {
     TooManyOfUid { uid: u32 },
     #[error("there are {max} concurrent tracing sessions already; stop one first", max = limits::MAX_SESSIONS)]
     TooMany,
+    #[error("priority_boost: {0}; the service needs the capability CAP_SYS_NICE for it")]
+    Boost(String),
     #[error("cannot create output_path {path:?}: {error}")]
     OutputPath { path: String, error: String },
     #[error("buffers[{index}]: {error}")]
@@ -98,10 +100,11 @@ impl Service {
         let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
         self.check_against_others(uid, &checked.claims(), now)?;
         let config = checked.into_session_config(file.is_some())?;
-        // The file is made last, unlike upstream's, so that a config that is refused leaves none behind.
+        // What the machine may refuse comes after the config's own mistakes, unlike upstream's: the file last, so that none is left behind.
         let buffers = self.make_buffers(&config.buffers)?;
+        self.raise_scheduling(config.boost).map_err(EnableError::Boost)?;
         let output = match &config.file {
-            Some(spec) => Some(self.open_output(spec, file)?),
+            Some(spec) => Some(self.open_output(spec, file).inspect_err(|_| self.lower_scheduling())?),
             None => None,
         };
         if output.is_none() {
@@ -228,15 +231,18 @@ impl Service {
             Some(uuid) => uuid,
             None => (self.environment.random_u64() as i64, self.environment.random_u64() as i64),
         };
+        session.boost = session.config.boost;
         session.file = output;
         session.buffers = buffers.iter().map(|(id, _)| *id).collect();
         self.buffers.extend(buffers);
         self.sessions.insert(id, session);
+        self.introduce_others(id);
         if let Some(consumer) = self.consumers.get_mut(&from) {
             consumer.session = Some(id);
         }
         tracing::info!(session = %id, uid, deferred, "session configured");
         self.set_up_all(id);
+        self.announce_state(id, now);
         let waits_for_trigger = self.arm_triggers(id, now);
         if !deferred && !waits_for_trigger {
             self.start_tracing(id, now);

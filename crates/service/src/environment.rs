@@ -6,6 +6,7 @@ use ferretto_protos::SystemInfo;
 use ferretto_shm::SharedMemory;
 
 use crate::ids::FileHandle;
+use crate::scheduling::Boost;
 
 /// What the driver gives to [`Service::new`](crate::Service::new). Called from inside `handle_*`; must not block.
 pub trait Environment: Send {
@@ -22,6 +23,15 @@ pub trait Environment: Send {
     /// measures, it stands still.
     fn stopwatch_ns(&mut self) -> u64 {
         0
+    }
+
+    /// Has the calling thread, which is the service's, scheduled like this from now on; `None`: as it was at first. The error is for
+    /// people.
+    fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {
+        match boost {
+            Some(_) => Err("the service has no say over how it is scheduled here".to_owned()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
 //! | `ipc_output`, `file_output`, `compression` | where it goes, and in what form |
 //! | `triggers` | what producers call out for sessions to start, stop or be cloned |
+//! | `concurrent`, `scheduling` | what sessions do to one another and to the service's thread |
 //! | `observe`, `query` | what consumers can ask |
 //! | [`limits`] | every bound |
 //!
@@ -29,6 +30,7 @@ mod clock_snapshots;
 mod cloning;
 mod commit;
 mod compression;
+mod concurrent;
 mod config;
 mod detach;
 mod enable;
@@ -50,6 +52,7 @@ mod protovms;
 mod query;
 mod read_back;
 mod registry;
+mod scheduling;
 mod scrape;
 mod service;
 mod service_events;
@@ -66,4 +69,5 @@ pub use machines::Machine;
 pub use now::{ClockReadings, Now};
 pub use output::{FileWrite, Output, Reply};
 pub use registry::Peer;
+pub use scheduling::Boost;
 pub use service::Service;

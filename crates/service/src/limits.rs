@@ -52,6 +52,9 @@ pub const SIGNIFICANT_DRIFT: Duration = Duration::from_millis(10);
 /// Service events of the kinds that repeat, kept until the next read-back; of other kinds one.
 pub const MAX_REPEATED_EVENTS: usize = 64;
 
+/// Events about other sessions, kept until the next read-back.
+pub const MAX_CONCURRENT_SESSION_EVENTS: usize = 4096;
+
 /// Time between writes to the file if the config does not say.
 pub const DEFAULT_FILE_WRITE_PERIOD_MS: u32 = 5_000;
 /// Shortest time between writes to the file.

@@ -48,9 +48,17 @@ impl Now {
 
     /// The next multiple of the period on the wall clock: periodic work of several sessions then happens at one time, with one wake-up.
     pub(crate) fn next_multiple_ms(&self, period_ms: u32) -> Deadline {
+        self.after_ms(self.ms_to_multiple(period_ms))
+    }
+
+    /// The same, if that time comes while the machine sleeps, as soon as it wakes up.
+    pub(crate) fn next_multiple_ms_with_suspend(&self, period_ms: u32) -> Deadline {
+        self.after_ms_with_suspend(self.ms_to_multiple(period_ms))
+    }
+
+    fn ms_to_multiple(&self, period_ms: u32) -> u64 {
         let period_ms = u64::from(period_ms.max(1));
-        let wall_ms = self.clocks.realtime / NS_PER_MS;
-        self.after_ms(period_ms - wall_ms % period_ms)
+        period_ms - self.clocks.realtime / NS_PER_MS % period_ms
     }
 
     /// Nanoseconds until the deadline; 0 when it is over.

@@ -17,7 +17,7 @@ use crate::clock_snapshots;
 use crate::compression::Compressing;
 use crate::filtering::Outlet;
 use crate::ids::{BufferId, ProducerId, SessionId};
-use crate::now::Now;
+use crate::now::{ClockReadings, Now};
 use crate::service::Service;
 use crate::session::Session;
 
@@ -213,7 +213,7 @@ fn clock_sync_packet(uid: u32, machine_id: u32, sync: RemoteClockSync) -> Vec<u8
 }
 
 impl Session {
-    /// What comes before the buffers' packets, in upstream's order. Each is written once, or once for each new reason.
+    /// What comes before the buffers' packets, in upstream's order (v59). Each is written once, or once for each new reason.
     fn leading_packets(
         &mut self,
         options: &crate::ServiceOptions,
@@ -222,16 +222,10 @@ impl Session {
     ) -> Vec<Vec<u8>> {
         let uid = options.uid;
         let mut packets = Vec::new();
-        self.push_clock_packets(uid, &mut packets);
-        if std::mem::take(&mut self.sync_marker_armed) {
-            packets.push(sync_marker_packet(uid));
-        }
+        let initial = self.clocks.initial.take();
+        packets.extend(initial.map(|readings| self.clock_packet(uid, &readings)));
         if self.config.builtin.trace_config && !std::mem::replace(&mut self.emitted.trace_config, true) {
             packets.push(own_packet(uid, None, Data::TraceConfig(self.config.raw.clone())));
-        }
-        if self.config.builtin.trace_config {
-            let triggers = self.triggers.take_packets();
-            packets.extend(triggers.map(|(boottime_ns, data)| own_packet(uid, Some(boottime_ns), data)));
         }
         if !std::mem::replace(&mut self.emitted.uuid, true) {
             let (msb, lsb) = self.uuid;
@@ -240,6 +234,16 @@ impl Session {
                 None,
                 Data::TraceUuid(TraceUuid { msb: Some(msb), lsb: Some(lsb) }),
             ));
+        }
+        for readings in std::mem::take(&mut self.clocks.ring) {
+            packets.push(self.clock_packet(uid, &readings));
+        }
+        if std::mem::take(&mut self.sync_marker_armed) {
+            packets.push(sync_marker_packet(uid));
+        }
+        if self.config.builtin.trace_config {
+            let triggers = self.triggers.take_packets();
+            packets.extend(triggers.map(|(boottime_ns, data)| own_packet(uid, Some(boottime_ns), data)));
         }
         if !std::mem::replace(&mut self.emitted.provenance, true) {
             let provenance = Data::TraceProvenance(self.provenance(buffers));
@@ -253,6 +257,10 @@ impl Session {
             packets.extend(infos.map(|(machine, info)| system_info_packet(uid, machine, &info)));
         }
         self.push_event_packets(uid, &mut packets);
+        let events = self.concurrent.take().into_iter();
+        packets.extend(events.map(|other| {
+            own_packet(uid, Some(other.boottime_ns), Data::ConcurrentSessionEvent(other.event))
+        }));
         if self.config.builtin.clock_snapshots {
             let syncs = self.machines.take_clock_syncs().into_iter();
             packets.extend(syncs.map(|(machine, sync)| clock_sync_packet(uid, machine, sync)));
@@ -280,13 +288,9 @@ impl Session {
         TraceProvenance { buffers: self.buffers.iter().map(sequences_of).collect() }
     }
 
-    fn push_clock_packets(&mut self, uid: u32, packets: &mut Vec<Vec<u8>>) {
-        let primary_clock = self.config.builtin.primary_clock;
-        let readings = self.clocks.initial.take().into_iter().chain(self.clocks.ring.drain(..));
-        packets.extend(readings.map(|readings| {
-            let snapshot = clock_snapshots::encode(&readings, primary_clock);
-            own_packet(uid, None, Data::ClockSnapshot(snapshot))
-        }));
+    fn clock_packet(&self, uid: u32, readings: &ClockReadings) -> Vec<u8> {
+        let snapshot = clock_snapshots::encode(readings, self.config.builtin.primary_clock);
+        own_packet(uid, None, Data::ClockSnapshot(snapshot))
     }
 
     fn push_event_packets(&mut self, uid: u32, packets: &mut Vec<Vec<u8>>) {

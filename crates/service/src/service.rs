@@ -10,6 +10,7 @@ use crate::machines::Relay;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::registry::{Consumer, Peer, Producer, ProducerLink};
+use crate::scheduling::Boost;
 use crate::session::{Session, State};
 use crate::triggers::TriggerHistory;
 
@@ -44,6 +45,8 @@ pub struct Service {
     pub(crate) last_instance: u64,
     pub(crate) last_flush: u64,
     pub(crate) lockdown: bool,
+    /// How its thread is scheduled now.
+    pub(crate) boost: Option<Boost>,
     pub(crate) totals: Totals,
     /// When sessions with guardrails last started, by name, on the boot clock in nanoseconds.
     pub(crate) last_starts: VecDeque<(String, u64)>,
@@ -90,6 +93,7 @@ impl Service {
             last_instance: 0,
             last_flush: 0,
             lockdown: false,
+            boost: None,
             totals: Totals::default(),
             last_starts: VecDeque::new(),
             trigger_history: TriggerHistory::default(),
@@ -275,6 +279,17 @@ impl Service {
     pub fn next_timeout_ns(&self, now: &Now) -> Option<u64> {
         let deadlines = self.sessions.values().flat_map(session_deadlines);
         deadlines.map(|deadline| now.ns_until(deadline)).min()
+    }
+
+    /// The next time on the boot clock at which [`handle_timeout`](Self::handle_timeout) has something to do, even if the machine sleeps
+    /// until shortly before: what waits for [`next_timeout_ns`](Self::next_timeout_ns) by another clock would come late.
+    pub fn next_boottime_deadline_ns(&self) -> Option<u64> {
+        let deadlines = self.sessions.values().flat_map(session_deadlines);
+        let with_suspend = deadlines.filter_map(|deadline| match deadline {
+            Deadline::WithSuspend(at) => Some(at),
+            Deadline::Running(_) => None,
+        });
+        with_suspend.min()
     }
 
     /// The next thing to do.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
 
+use crate::concurrent::ConcurrentEvents;
 use crate::config::SessionConfig;
 use crate::file_output::FileOutput;
 use crate::filtering::Filtering;
@@ -12,6 +13,7 @@ use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
 use crate::registry::Owner;
+use crate::scheduling::Boost;
 use crate::service_events::ServiceEvents;
 use crate::triggers::SessionTriggers;
 
@@ -166,6 +168,8 @@ pub(crate) struct Session {
     pub(crate) owner: Owner,
     pub(crate) detach_key: Option<String>,
     pub(crate) state: State,
+    /// On the boot clock.
+    pub(crate) state_since_ns: u64,
     /// Global ids of the buffers, in the config's order.
     pub(crate) buffers: Vec<BufferId>,
     pub(crate) instances: Vec<Instance>,
@@ -178,6 +182,7 @@ pub(crate) struct Session {
     pub(crate) events: ServiceEvents,
     pub(crate) machines: SessionMachines,
     pub(crate) triggers: SessionTriggers,
+    pub(crate) concurrent: ConcurrentEvents,
     pub(crate) emitted: Emitted,
     pub(crate) sync_marker_armed: bool,
     pub(crate) stats_armed: bool,
@@ -187,6 +192,8 @@ pub(crate) struct Session {
     pub(crate) file: Option<FileOutput>,
     /// It had a file, which is complete.
     pub(crate) wrote_into_file: bool,
+    /// How the service's thread is scheduled while there is this session.
+    pub(crate) boost: Option<Boost>,
     /// Why it ended, if not as asked.
     pub(crate) error: String,
     /// Erase it as soon as its file is written.
@@ -204,6 +211,7 @@ impl Session {
             owner,
             detach_key: None,
             state: State::Configured,
+            state_since_ns: 0,
             buffers: Vec::new(),
             instances: Vec::new(),
             all_started_reported: false,
@@ -221,6 +229,7 @@ impl Session {
             events: ServiceEvents::default(),
             machines: SessionMachines::default(),
             triggers: SessionTriggers::default(),
+            concurrent: ConcurrentEvents::default(),
             emitted: Emitted::default(),
             sync_marker_armed: false,
             stats_armed: false,
@@ -228,6 +237,7 @@ impl Session {
             filtering,
             file: None,
             wrote_into_file: false,
+            boost: None,
             error: String::new(),
             free_when_written: false,
         }

@@ -20,8 +20,9 @@ impl Service {
             tracing::warn!(%session_id, "StartTracing of a session that is {}", session.state.name());
             return;
         }
-        session.state = State::Started;
         session.start_realtime_ns = now.clocks.realtime;
+        self.set_state(session_id, State::Started, now);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if session.config.builtin.clock_snapshots {
             session.clocks.initial = Some(now.clocks);
         }
@@ -113,7 +114,7 @@ impl Service {
             return self.finish_disabling(session_id, now);
         }
         let deadline = now.after_ms(session.config.stop_timeout_ms.into());
-        session.state = State::Stopping { deadline };
+        self.set_state(session_id, State::Stopping { deadline }, now);
     }
 
     fn stop_instances(&mut self, session_id: SessionId, immediately: bool) {
@@ -154,12 +155,13 @@ impl Service {
     fn finish_disabling(&mut self, session_id: SessionId, now: &Now) {
         self.scrape_all(session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        session.state = State::Disabled;
         session.timers = Default::default();
         for instance in &mut session.instances {
             instance.state = InstanceState::Stopped;
         }
         session.record_event(EventType::TracingDisabled(true), now);
+        self.set_state(session_id, State::Disabled, now);
+        let Some(session) = self.sessions.get(&session_id) else { return };
         if session.file.is_some() {
             return self.start_final_write(session_id);
         }
@@ -190,6 +192,9 @@ impl Service {
     /// Erases a session and gives its buffers back. A session with a file goes on until its last bytes are written.
     pub(crate) fn free_session(&mut self, session_id: SessionId, now: &Now) {
         self.disable_tracing(session_id, true, now);
+        if self.sessions.get(&session_id).is_some_and(|session| session.state == State::ClonedReadOnly) {
+            self.set_state(session_id, State::Disabled, now);
+        }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if let Some(owner) = session.owner.take()
             && let Some(consumer) = self.consumers.get_mut(&owner)
@@ -217,6 +222,7 @@ impl Service {
             }
         }
         self.close_files(session.file.map(|file| file.handle));
+        self.lower_scheduling();
         tracing::debug!(%session_id, "session freed");
     }
 

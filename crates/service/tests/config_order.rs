@@ -65,6 +65,7 @@ fn mistakes() -> Vec<Mistake> {
         meets(Before::AllOfUser, "user 1000 has 5"),
         meets(Before::All, "there are 15 concurrent"),
         plain("trace_filter {}", "trace_filter.bytecode"),
+        plain("priority_boost { policy: POLICY_SCHED_OTHER priority: 21 }", "priority_boost needs policy"),
         plain("write_into_file: true", "got neither"),
         plain("buffers { size_kb: 0 }", "buffers[0].size_kb is 0"),
     ]

@@ -79,10 +79,10 @@ fn packets_come_back_in_upstreams_order_with_trusted_fields() {
         kinds(&packets),
         [
             "clock_snapshot",
-            "clock_snapshot",
-            "marker",
             "trace_config",
             "uuid",
+            "clock_snapshot",
+            "marker",
             "provenance",
             "system_info",
             "tracing_started",
@@ -103,7 +103,7 @@ fn packets_come_back_in_upstreams_order_with_trusted_fields() {
     let data: Vec<&TracePacket> = packets.iter().filter(|packet| kind(packet) == "data").collect();
     assert_eq!((sequence(data[0]), sequence(data[1])), (2, 3));
     assert_eq!((uid(data[0]), data[0].trusted_pid()), (1000, producer.0 as i32 + 5000));
-    assert_eq!(packets[4].data, Some(Data::TraceUuid(protos::TraceUuid { msb: Some(3), lsb: Some(4) })));
+    assert_eq!(packets[2].data, Some(Data::TraceUuid(protos::TraceUuid { msb: Some(3), lsb: Some(4) })));
     let sequences = [(2, 1), (3, 1)].map(|(id, producer_id)| protos::trace_provenance::Sequence {
         id: Some(id),
         producer_id: Some(producer_id),
@@ -134,7 +134,7 @@ fn builtin_packets_can_be_switched_off() {
         "builtin_data_sources { disable_clock_snapshotting: true disable_trace_config: true disable_system_info: true \
          disable_service_events: true }",
     );
-    assert_eq!(kinds(&world.read(consumer)), ["marker", "uuid", "provenance", "stats"]);
+    assert_eq!(kinds(&world.read(consumer)), ["uuid", "marker", "provenance", "stats"]);
 }
 
 #[test]

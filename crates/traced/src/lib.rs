@@ -8,16 +8,19 @@
 //! | `server` | the loop: waits, hands inputs to the service, carries out its outputs |
 //! | `connection` | one client: its socket, its frames, its requests |
 //! | `files` | trace files, written as they take it |
+//! | `alarm`, `scheduling` | waking up at a time, however long the machine slept; the priority of the service's thread |
 //! | `system` | clocks, memory, randomness, facts about the machine |
 //! | [`daemon`], [`in_process`] | the two ways to run it |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod alarm;
 mod background;
 mod connection;
 pub mod daemon;
 mod files;
 pub mod in_process;
 mod notify;
+mod scheduling;
 mod server;
 mod system;
 

@@ -17,6 +17,7 @@ use ferretto_service::{
 use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::{Timespec, epoll};
 
+use crate::alarm::Alarm;
 use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Door, Ended, Interest, RELAY_SERVICE, Side};
 use crate::files::{FileTable, Written};
 use crate::system::{self, SystemEnvironment};
@@ -40,9 +41,14 @@ const FILE_WRITES_PER_TURN: usize = 2;
 /// How long nobody is accepted after the system refused a descriptor.
 const ACCEPT_PAUSE_NS: u64 = 200_000_000;
 
+/// The alarm's key in `epoll`; clients and files come after it.
+const ALARM_KEY: u64 = 0;
+
 /// A service with its sockets and files.
 pub(crate) struct Server {
     epoll: OwnedFd,
+    /// For what is due at a time of the boot clock.
+    alarm: Alarm,
     service: Service,
     files: FileTable,
     listeners: BTreeMap<u64, (Door, Listener)>,
@@ -63,16 +69,21 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new() -> io::Result<Self> {
         let files = FileTable::default();
-        let environment = SystemEnvironment { files: files.clone() };
+        let environment = SystemEnvironment::new(files.clone());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let alarm = Alarm::new()?;
+        let data = epoll::EventData::new_u64(ALARM_KEY);
+        epoll::add(&epoll, &alarm, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
         Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll,
+            alarm,
             service: Service::new(system::service_options(), Box::new(environment)),
             files,
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
             waiting_files: BTreeMap::new(),
             watched: BTreeSet::new(),
-            last_key: 0,
+            last_key: ALARM_KEY,
             buffer: vec![0; RECEIVE_BYTES],
             dirty: BTreeSet::new(),
             ended: Vec::new(),
@@ -107,6 +118,7 @@ impl Server {
 
     /// Waits for something and does it. Returns the keys of watched descriptors that are readable.
     pub(crate) fn turn(&mut self) -> io::Result<Vec<u64>> {
+        self.alarm.set(self.service.next_boottime_deadline_ns())?;
         let events = self.wait()?;
         let now = system::now();
         self.has_more_work = false;
@@ -114,7 +126,7 @@ impl Server {
         for (key, flags) in events {
             if self.watched.contains(&key) {
                 readable.push(key);
-            } else {
+            } else if key != ALARM_KEY {
                 self.handle_event(key, flags, &now);
             }
         }

@@ -1,18 +1,22 @@
 //! What the service learns from this machine: clocks, memory, randomness, names and numbers.
 
 use std::fs;
+use std::io;
 use std::sync::Arc;
 
 use ferretto_ipc::identity::machine_name;
 use ferretto_protos::{SystemInfo, Utsname};
-use ferretto_service::{ClockReadings, Environment, FileHandle, Now, ServiceOptions};
+use ferretto_service::{Boost, ClockReadings, Environment, FileHandle, Now, ServiceOptions};
 use ferretto_shm::SharedMemory;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::files::FileTable;
+use crate::scheduling::Scheduling;
 
-/// Reads all clocks, the boot clock first: it is the one that the others are compared with. The time stamp counter is left out, for
-/// reading it is `unsafe`.
+/// What the machine is compatible with, where there is a device tree.
+const DEVICE_TREE: &str = "/sys/firmware/devicetree/base/compatible";
+
+/// Reads all clocks, the boot clock first: it is the one that the others are compared with.
 pub(crate) fn now() -> Now {
     let read = |id| nanoseconds(clock_gettime(id));
     Now {
@@ -23,9 +27,23 @@ pub(crate) fn now() -> Now {
             realtime: read(ClockId::Realtime),
             monotonic: read(ClockId::Monotonic),
             monotonic_raw: read(ClockId::MonotonicRaw),
-            tsc: None,
+            tsc: time_stamp_counter(),
         },
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+fn time_stamp_counter() -> Option<u64> {
+    // SAFETY: reads a register of the processor and no memory. Linux lets programs do it unless they ask to be stopped from it.
+    // JUSTIFICATION: ftrace and perf can stamp events by this counter, and without it in the snapshots nobody knows when they were. No
+    // call of the kernel tells it.
+    Some(unsafe { std::arch::x86_64::_rdtsc() })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn time_stamp_counter() -> Option<u64> {
+    None
 }
 
 fn nanoseconds(time: Timespec) -> u64 {
@@ -34,8 +52,17 @@ fn nanoseconds(time: Timespec) -> u64 {
 }
 
 /// What the service asks for from inside its inputs.
+#[derive(Default)]
 pub(crate) struct SystemEnvironment {
     pub(crate) files: FileTable,
+    /// How the service's thread was scheduled before it was boosted.
+    unboosted: Option<Scheduling>,
+}
+
+impl SystemEnvironment {
+    pub(crate) fn new(files: FileTable) -> Self {
+        Self { files, unboosted: None }
+    }
 }
 
 impl Environment for SystemEnvironment {
@@ -59,6 +86,15 @@ impl Environment for SystemEnvironment {
 
     fn stopwatch_ns(&mut self) -> u64 {
         nanoseconds(clock_gettime(ClockId::Monotonic))
+    }
+
+    fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {
+        let text = |error: io::Error| error.to_string();
+        let unboosted = match self.unboosted {
+            Some(unboosted) => unboosted,
+            None => *self.unboosted.insert(Scheduling::current().map_err(text)?),
+        };
+        boost.map_or(unboosted, Scheduling::from).apply().map_err(text)
     }
 }
 
@@ -90,8 +126,15 @@ pub fn system_info() -> SystemInfo {
         num_cpus: Some(num_cpus()),
         timezone_off_mins: timezone_offset_minutes(),
         system_ram_bytes: Some((memory.totalram as u64).saturating_mul(memory.mem_unit.into())),
+        device_tree_compatibles: fs::read(DEVICE_TREE).map_or_else(|_| Vec::new(), |list| split_list(&list)),
         ..Default::default()
     }
+}
+
+/// A list in the form of the device tree: each entry ends with a zero.
+fn split_list(list: &[u8]) -> Vec<String> {
+    let entries = list.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()
 }
 
 /// Processors that are configured, online or not, as `sysconf(_SC_NPROCESSORS_CONF)` says.
@@ -130,8 +173,19 @@ mod tests {
     }
 
     #[test]
+    fn device_tree_entries_are_told_apart() {
+        assert_eq!(
+            split_list(b"raspberrypi,4-model-b\0brcm,bcm2711\0"),
+            ["raspberrypi,4-model-b", "brcm,bcm2711"]
+        );
+        assert_eq!(split_list(b""), [""; 0]);
+    }
+
+    #[test]
     fn clocks_run() {
         let (a, b) = (now().clocks, now().clocks);
+        assert_eq!(a.tsc.is_some(), cfg!(target_arch = "x86_64"));
+        assert!(b.tsc >= a.tsc);
         assert!(a.boottime > 0 && b.boottime >= a.boottime);
         assert!(b.monotonic >= a.monotonic && a.realtime > a.boottime);
     }

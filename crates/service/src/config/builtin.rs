@@ -1,6 +1,6 @@
 //! What the service itself adds to a trace.
 
-use ferretto_protos::{TraceConfig, trace_config};
+use ferretto_protos::TraceConfig;
 
 use super::or_default;
 use crate::limits;
@@ -14,15 +14,14 @@ pub(crate) struct BuiltinSpec {
     pub(crate) service_events: bool,
     pub(crate) primary_clock: i32,
     pub(crate) snapshot_interval_ms: u32,
+    pub(crate) snapshots_count_suspend: bool,
     pub(crate) histograms: bool,
-}
-
-pub(super) fn builtin_of(config: &TraceConfig) -> trace_config::BuiltinDataSource {
-    config.builtin_data_sources.unwrap_or_default()
+    /// Events about other sessions.
+    pub(crate) concurrent_sessions: bool,
 }
 
 pub(super) fn parse_builtin(config: &TraceConfig) -> BuiltinSpec {
-    let builtin = builtin_of(config);
+    let builtin = config.builtin_data_sources.unwrap_or_default();
     let interval = or_default(builtin.snapshot_interval_ms(), limits::DEFAULT_SNAPSHOT_INTERVAL_MS);
     BuiltinSpec {
         clock_snapshots: !builtin.disable_clock_snapshotting(),
@@ -34,6 +33,8 @@ pub(super) fn parse_builtin(config: &TraceConfig) -> BuiltinSpec {
             clock => clock,
         },
         snapshot_interval_ms: interval.max(limits::MIN_SNAPSHOT_INTERVAL_MS),
+        snapshots_count_suspend: builtin.prefer_suspend_clock_for_snapshot(),
+        concurrent_sessions: builtin.enable_concurrent_session_events(),
         histograms: !builtin.disable_chunk_usage_histograms(),
     }
 }

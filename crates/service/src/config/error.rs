@@ -12,8 +12,6 @@ pub enum ConfigError {
     Undecodable(String),
     #[error("duration_ms is {duration_ms}: a trace lasts at most {max_ms} ms; use a shorter duration_ms")]
     TooLong { duration_ms: u64, max_ms: u128 },
-    #[error("{feature} is not supported by this service yet; remove it from the trace config")]
-    Unsupported { feature: &'static str },
     #[error(
         "trigger_config.trigger_timeout_ms is {timeout_ms}: triggers need 1 to {max_ms} ms, after which the session ends"
     )]
@@ -80,6 +78,10 @@ pub enum ConfigError {
     FilterRoot(#[from] RootError),
     #[error("trace_filter.{field}.rules[{index}]: {problem}")]
     FilterRule { field: &'static str, index: usize, problem: RuleProblem },
+    #[error(
+        "priority_boost needs policy POLICY_SCHED_OTHER with priority 0 to 20, or POLICY_SCHED_FIFO with priority 1 to 99"
+    )]
+    PriorityBoost,
     #[error("write_into_file needs a file descriptor or output_path, and got neither")]
     NoFile,
     #[error("write_into_file needs a file descriptor or output_path, and got both")]

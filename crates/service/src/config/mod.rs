@@ -4,6 +4,7 @@
 //! to do but cannot is an error that names it; fields that mean nothing on Linux are accepted (upstream: tracing_service_impl.cc,
 //! `EnableTracing`).
 
+mod boost;
 mod buffers;
 mod builtin;
 mod compression;
@@ -24,9 +25,10 @@ use ferretto_protos::{TraceConfig, trace_config};
 use ferretto_trace_filter::MessageFilter;
 use prost::Message;
 
+use self::boost::parse_boost;
 pub(crate) use self::buffers::BufferSpec;
 use self::buffers::{check_buffer_names, parse_buffers};
-use self::builtin::{BuiltinSpec, builtin_of, parse_builtin};
+use self::builtin::{BuiltinSpec, parse_builtin};
 use self::compression::wants_deflate;
 pub(crate) use self::data_sources::DataSourceSpec;
 use self::data_sources::parse_data_sources;
@@ -39,6 +41,7 @@ use self::trace_filter::parse_trace_filter;
 pub(crate) use self::triggers::{TriggerMode, TriggersSpec};
 use self::triggers::{parse_triggers, trigger_mode};
 use crate::limits;
+use crate::scheduling::Boost;
 
 /// A config that the service can serve.
 #[derive(Debug, Clone)]
@@ -60,6 +63,7 @@ pub(crate) struct SessionConfig {
     pub(crate) bugreport_score: i32,
     pub(crate) bugreport_filename: String,
     pub(crate) file: Option<FileSpec>,
+    pub(crate) boost: Option<Boost>,
     pub(crate) builtin: BuiltinSpec,
     /// With deflate.
     pub(crate) compress: bool,
@@ -115,7 +119,6 @@ impl Draft {
         let trigger_mode = trigger_mode(config)?;
         check_bugreport_filename(config.bugreport_filename())?;
         let triggers = trigger_mode.map(|mode| parse_triggers(config, mode)).transpose()?;
-        check_supported(config)?;
         check_guardrails(config)?;
         check_buffer_names(&config.buffers)?;
         let data_sources = parse_data_sources(config, &self.raw)?;
@@ -140,6 +143,7 @@ impl Checked {
         let claims = self.claims();
         let Self { draft: Draft { config, raw }, triggers, data_sources } = self;
         let trace_filter = config.trace_filter.as_ref().map(parse_trace_filter).transpose()?;
+        let boost = parse_boost(config.priority_boost.as_ref())?;
         let (file, flush_period_ms) = parse_file(&config, has_descriptor)?;
         let buffers = parse_buffers(&config.buffers)?;
         say_what_has_no_effect(&config);
@@ -164,6 +168,7 @@ impl Checked {
             bugreport_score: config.bugreport_score(),
             bugreport_filename: config.bugreport_filename().to_owned(),
             file,
+            boost,
             builtin: parse_builtin(&config),
             compress: wants_deflate(&config),
             triggers,
@@ -209,21 +214,6 @@ fn period(value: u32) -> Option<u32> {
 fn uuid(config: &TraceConfig) -> Option<(i64, i64)> {
     let uuid = (config.trace_uuid_msb(), config.trace_uuid_lsb());
     (uuid != (0, 0)).then_some(uuid)
-}
-
-/// What the trace would silently lack, or leak, if it were ignored.
-fn check_supported(config: &TraceConfig) -> Result<(), ConfigError> {
-    let unsupported = [
-        (config.priority_boost.is_some(), "priority_boost"),
-        (
-            builtin_of(config).enable_concurrent_session_events(),
-            "builtin_data_sources.enable_concurrent_session_events",
-        ),
-    ];
-    match unsupported.into_iter().find(|(is_used, _)| *is_used) {
-        Some((_, feature)) => Err(ConfigError::Unsupported { feature }),
-        None => Ok(()),
-    }
 }
 
 fn check_bugreport_filename(name: &str) -> Result<(), ConfigError> {

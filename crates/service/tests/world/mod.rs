@@ -2,8 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ferretto_protos::get_async_command_response::Cmd;
@@ -12,7 +12,7 @@ use ferretto_protos::{
     self as protos, DataSourceDescriptor, EnableTracingResponse, TracePacket, commit_data_request as commit,
 };
 use ferretto_service::{
-    ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Machine, Now, Output, Peer,
+    Boost, ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Machine, Now, Output, Peer,
     ProducerCall, ProducerConn, RelayCall, Reply, Service, ServiceOptions, Token,
 };
 use ferretto_shm::{ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize, ProducerView, SharedMemory};
@@ -45,12 +45,23 @@ pub struct FakeConsumer {
 pub struct FakeFile {
     pub bytes: Vec<u8>,
     pub closed: bool,
+    /// Writes after which it was to be brought to storage.
+    pub syncs: usize,
     /// The next write fails.
     pub breaks: bool,
 }
 
 struct FakeEnvironment {
     random: Arc<AtomicU64>,
+    machine: Arc<Mutex<FakeMachine>>,
+}
+
+/// What the service did to its machine.
+#[derive(Default)]
+struct FakeMachine {
+    scheduling: Option<Boost>,
+    refuses_scheduling: bool,
+    created_files: usize,
 }
 
 /// Files that the service creates have numbers from here.
@@ -66,7 +77,20 @@ impl Environment for FakeEnvironment {
     }
 
     fn create_output(&mut self, path: &str) -> Result<FileHandle, String> {
-        if path.contains("missing") { Err("no such directory".to_owned()) } else { Ok(CREATED_FILE) }
+        if path.contains("missing") {
+            return Err("no such directory".to_owned());
+        }
+        self.machine.lock().unwrap().created_files += 1;
+        Ok(CREATED_FILE)
+    }
+
+    fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {
+        let mut machine = self.machine.lock().unwrap();
+        if machine.refuses_scheduling {
+            return Err("Operation not permitted".to_owned());
+        }
+        machine.scheduling = boost;
+        Ok(())
     }
 }
 
@@ -78,6 +102,7 @@ pub struct World {
     pub files: BTreeMap<FileHandle, FakeFile>,
     /// The last random number; each is the one before plus 1.
     pub random: Arc<AtomicU64>,
+    machine: Arc<Mutex<FakeMachine>>,
     last: u64,
 }
 
@@ -90,7 +115,8 @@ impl Default for World {
             system_info: protos::SystemInfo { page_size: Some(4096), ..Default::default() },
         };
         let random = Arc::new(AtomicU64::new(100));
-        let environment = FakeEnvironment { random: Arc::clone(&random) };
+        let machine: Arc<Mutex<FakeMachine>> = Default::default();
+        let environment = FakeEnvironment { random: Arc::clone(&random), machine: Arc::clone(&machine) };
         let mut world = Self {
             service: Service::new(options, Box::new(environment)),
             now: Now::default(),
@@ -98,6 +124,7 @@ impl Default for World {
             consumers: BTreeMap::new(),
             files: BTreeMap::new(),
             random,
+            machine,
             last: 0,
         };
         world.set_time(START_NS);
@@ -143,6 +170,20 @@ impl World {
             monotonic_raw: boottime,
             tsc: None,
         };
+    }
+
+    /// How the service's thread is scheduled.
+    pub fn scheduling(&self) -> Option<Boost> {
+        self.machine.lock().unwrap().scheduling
+    }
+
+    pub fn refuse_scheduling(&mut self) {
+        self.machine.lock().unwrap().refuses_scheduling = true;
+    }
+
+    /// How many files the service has made.
+    pub fn created_files(&self) -> usize {
+        self.machine.lock().unwrap().created_files
     }
 
     fn token(&mut self) -> Token {
@@ -484,6 +525,7 @@ impl World {
                 if result.is_ok() {
                     assert!(!file.closed, "a write after the end");
                     file.bytes.extend_from_slice(&write.bytes);
+                    file.syncs += usize::from(write.sync);
                 }
                 self.service.handle_file_written(write.file, result, &self.now);
                 continue;

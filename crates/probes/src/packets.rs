@@ -1,6 +1,8 @@
 //! Where packets go.
 
 use ferretto_producer::TraceWriter;
+use ferretto_protos::BuiltinClock;
+use ferretto_protos::fields::trace_packet;
 use ferretto_protozero::{Message, Sink};
 
 /// Takes whole packets: a trace writer, or a vector in tests.
@@ -9,6 +11,13 @@ pub(crate) trait Packets {
     type Sink: Sink;
     /// Writes one packet, from its start to its end.
     fn packet<R>(&mut self, write: impl FnOnce(&mut Message<'_, Self::Sink>) -> R) -> R;
+}
+
+/// Stamps a packet with a reading of the boot clock. The clock is named although it is the default one: Trace Processor before v54 brings
+/// packets of other machines onto the trace's time line only then.
+pub(crate) fn stamp(packet: &mut Message<'_, impl Sink>, boottime_ns: u64) {
+    packet.varint(trace_packet::TIMESTAMP, boottime_ns);
+    packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, BuiltinClock::Boottime as u64);
 }
 
 impl Packets for TraceWriter {

@@ -3,7 +3,7 @@
 use ferretto_protos::fields::{battery_counters as field, trace_packet};
 
 use crate::clock::boottime_ns;
-use crate::packets::Packets;
+use crate::packets::{Packets, stamp};
 use crate::proc_fs::{leading_i64, read};
 
 /// How often batteries are read (upstream: linux_power_sysfs_data_source.cc).
@@ -31,7 +31,7 @@ impl SysfsPower {
         for name in &self.batteries {
             let number = |file: &str| leading_i64(&read(format!("{ROOT}/{name}/{file}")));
             out.packet(|packet| {
-                packet.varint(trace_packet::TIMESTAMP, boottime_ns());
+                stamp(packet, boottime_ns());
                 let mut battery = packet.nested(trace_packet::BATTERY);
                 for (number, value) in [
                     (field::CHARGE_COUNTER_UAH, number("charge_now")),

@@ -4,7 +4,7 @@ use ferretto_protos::fields::{cpu_info as cpu_field, interrupt_info as irq_field
 use ferretto_protozero::Message;
 
 use crate::clock::boottime_ns;
-use crate::packets::Packets;
+use crate::packets::{Packets, stamp};
 use crate::proc_fs::{leading_u64, lines, read, words};
 
 /// One CPU of /proc/cpuinfo.
@@ -34,7 +34,7 @@ pub(crate) fn write(irq_names: bool, out: &mut impl Packets) {
     }
     drop(message);
     out.packet(|packet| {
-        packet.varint(trace_packet::TIMESTAMP, boottime_ns());
+        stamp(packet, boottime_ns());
         packet.bytes(trace_packet::CPU_INFO, &body);
     });
     if irq_names {
@@ -131,7 +131,7 @@ fn write_interrupts(text: &[u8], out: &mut impl Packets) {
     drop(message);
     if !body.is_empty() {
         out.packet(|packet| {
-            packet.varint(trace_packet::TIMESTAMP, boottime_ns());
+            stamp(packet, boottime_ns());
             packet.bytes(trace_packet::INTERRUPT_INFO, &body);
         });
     }

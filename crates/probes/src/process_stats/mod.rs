@@ -16,7 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
 use crate::clock::boottime_ns;
 use crate::ftrace::metadata::Renamed;
-use crate::packets::Packets;
+use crate::packets::{Packets, stamp};
 use crate::pids::{PidBits, PidSet};
 use crate::proc_fs::{leading_i64, leading_u64, open_at, read_small_at};
 use parse::{Counter, Runtimes, Status, arguments, memory_counters};
@@ -426,7 +426,7 @@ impl ProcessStats {
         let body = &self.scratch.body;
         let state_cleared = std::mem::take(&mut self.state_cleared);
         out.packet(|packet| {
-            packet.varint(trace_packet::TIMESTAMP, started);
+            stamp(packet, started);
             if state_cleared {
                 packet.bool(trace_packet::INCREMENTAL_STATE_CLEARED, true);
             }

@@ -9,7 +9,7 @@ use ferretto_protos::sys_stats_config::StatCounters;
 use ferretto_protozero::{Message, Sink};
 
 use crate::clock::{boottime_ns, ns_per_tick};
-use crate::packets::Packets;
+use crate::packets::{Packets, stamp};
 use crate::proc_fs::{PolledFile, leading_u64, read_at};
 use parse::{Counters, StatParts};
 use rustix::fs::CWD;
@@ -92,7 +92,7 @@ impl SysStats {
         self.tick = self.tick.wrapping_add(1);
         let body = &self.body;
         out.packet(|packet| {
-            packet.varint(trace_packet::TIMESTAMP, started);
+            stamp(packet, started);
             packet.bytes(trace_packet::SYS_STATS, body);
         });
     }

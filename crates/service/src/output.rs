@@ -33,6 +33,11 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// The response, for drivers in one process with the client; `None` if the request was rejected, or the response is of another type.
+    pub fn message<M: Message + Default>(&self) -> Option<M> {
+        M::decode(self.body.clone()?).ok()
+    }
+
     pub(crate) fn last(token: Token, message: &impl Message) -> Self {
         Self { token, body: Some(message.encode_to_vec().into()), has_more: false, memory: None }
     }

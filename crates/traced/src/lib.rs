@@ -11,6 +11,7 @@
 //! | `alarm`, `scheduling` | waking up at a time, however long the machine slept; the priority of the service's thread |
 //! | `system` | clocks, memory, randomness, facts about the machine |
 //! | [`daemon`], [`in_process`] | the two ways to run it |
+//! | [`own_driver`] | what it takes to run it in a third way |
 #![deny(unsafe_code)]
 
 mod alarm;
@@ -20,6 +21,7 @@ pub mod daemon;
 mod files;
 pub mod in_process;
 mod notify;
+pub mod own_driver;
 mod scheduling;
 mod server;
 mod system;

@@ -9,6 +9,7 @@ mod bridge;
 mod config_bytes;
 mod config_file;
 mod daemons;
+mod flight;
 mod perfetto;
 mod protovm;
 mod record;
@@ -54,6 +55,7 @@ Drag the trace into https://ui.perfetto.dev to look at it.";
 #[derive(Subcommand, Debug)]
 enum Command {
     Record(record::RecordArgs),
+    Snapshot(flight::SnapshotArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Relay(daemons::RelayArgs),
@@ -92,6 +94,10 @@ fn run(command: Command) -> ExitCode {
         Command::Record(args) => {
             log_to_stderr("error");
             record::main(&args)
+        }
+        Command::Snapshot(args) => {
+            log_to_stderr("error");
+            flight::main(&args)
         }
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),

@@ -220,10 +220,12 @@ impl Probes {
             }
             ProducerEvent::ClearIncrementalState { instances } => {
                 for instance in instances {
-                    if let Some(Running { source: Source::ProcessStats(source), .. }) =
+                    if let Some(Running { source: Source::ProcessStats(source), writer, .. }) =
                         self.sources.get_mut(&instance)
                     {
                         source.clear_incremental_state();
+                        // A ring may have forgotten processes that do nothing: events will not name them again.
+                        source.start(writer);
                     }
                 }
             }

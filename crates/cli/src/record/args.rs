@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::flight::{self, Keep};
 use crate::units;
 
 /// Records this machine into a trace file.
@@ -42,6 +43,24 @@ pub(crate) struct RecordArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
+    /// Keep the latest in memory instead of writing a file; `ferretto snapshot` writes it out, as often as one likes. With -o, the last
+    /// moments are written at the end, too.
+    #[arg(long, help_heading = "Flight recorder")]
+    pub(crate) flight: bool,
+
+    /// How much to keep: memory, such as 256mb, or a time, such as 30s, whose memory is then guessed [default: 64mb].
+    #[arg(long, value_name = "SIZE|TIME", value_parser = Keep::parse, requires = "flight", conflicts_with_all = ["buffer", "config"],
+        help_heading = "Flight recorder")]
+    pub(crate) keep: Option<Keep>,
+
+    /// Write a numbered file whenever this trigger is called out, as by `ferretto trigger NAME`; may be given several times.
+    #[arg(long = "trigger", value_name = "NAME", requires = "flight", help_heading = "Flight recorder")]
+    pub(crate) triggers: Vec<String>,
+
+    /// For `ferretto snapshot --name NAME`, where there are several [default: flight].
+    #[arg(long, value_name = "NAME", value_parser = flight::parse_name, requires = "flight", help_heading = "Flight recorder")]
+    pub(crate) name: Option<String>,
+
     /// Run this, record for as long as it runs, and exit with its status.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -52,10 +71,11 @@ Examples:
   ferretto record -o trace.pftrace -t 5s      five seconds of this machine
   sudo ferretto record                        scheduling too, until Ctrl-C
   ferretto record -- make -j8                 while make runs
-  ferretto record -c my.cfg -t 1m             what my.cfg asks for";
+  ferretto record -c my.cfg -t 1m             what my.cfg asks for
+  ferretto record --flight --keep 256mb       the latest, until something happens: then ferretto snapshot";
 
 /// A buffer's size in KiB.
-fn size_kb(text: &str) -> Result<u32, String> {
+pub(crate) fn size_kb(text: &str) -> Result<u32, String> {
     let kb = units::parse_size_kb(text).ok_or("expected a number and kb, mb or gb, as in 64mb")?;
     match u32::try_from(kb) {
         Ok(0) => Err("a buffer needs at least 1kb".to_owned()),

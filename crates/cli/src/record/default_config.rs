@@ -1,6 +1,8 @@
 //! The config of `ferretto record` without `-c`: what an ordinary look at a Linux machine needs.
 
+use ferretto_protos::process_stats_config::Quirks;
 use ferretto_protos::sys_stats_config::StatCounters;
+use ferretto_protos::trace_config::buffer_config::FillPolicy;
 use ferretto_protos::trace_config::{BufferConfig, DataSource};
 use ferretto_protos::{
     DataSourceConfig, FtraceConfig, ProcessStatsConfig, SysStatsConfig, TraceConfig, TrackEventConfig,
@@ -15,6 +17,8 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 pub(crate) const DEFAULT_BUFFER_KB: u32 = 64 << 10;
 /// For process names and counters. Apart from the others, so that a storm of events never overwrites the names.
 const STATE_BUFFER_KB: u32 = 8 << 10;
+/// For what is said once at the start. It keeps that instead of the newest.
+const MACHINE_BUFFER_KB: u32 = 256;
 /// Of each CPU in the kernel; read ten times a second, so it holds 100 ms of events at 80 MB/s.
 pub(crate) const DEFAULT_KERNEL_BUFFER_KB: u32 = 8 << 10;
 const DRAIN_PERIOD_MS: u32 = 100;
@@ -26,6 +30,9 @@ const COUNTERS_PERIOD_MS: u32 = 1_000;
 
 const EVENTS_BUFFER: u32 = 0;
 const STATE_BUFFER: u32 = 1;
+/// Of a flight recorder only, where counters would overwrite the names in time.
+const COUNTERS_BUFFER: u32 = 2;
+const MACHINE_BUFFER: u32 = 3;
 
 /// Kernel events: who ran when and why, which processes and threads came and went, how fast the CPUs ran, and what
 /// people write to trace_marker.
@@ -54,6 +61,8 @@ const KERNEL_EVENTS: [&str; 14] = [
 pub(crate) struct Settings {
     pub(crate) buffer_kb: u32,
     pub(crate) kernel_buffer_kb: u32,
+    /// The buffers are rings that nobody empties.
+    pub(crate) is_flight: bool,
 }
 
 /// All sources for which `works` is true.
@@ -64,11 +73,18 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
         ..BufferConfig::default()
     };
     let sources = sources(settings).into_iter().filter(|source| works(source.name()));
+    let data_sources =
+        sources.map(|config| DataSource { config: Some(config), ..DataSource::default() }).collect();
+    let mut buffers = vec![buffer("events", settings.buffer_kb), buffer("state", STATE_BUFFER_KB)];
+    if settings.is_flight {
+        let discard = Some(FillPolicy::Discard as i32);
+        buffers.push(buffer("counters", STATE_BUFFER_KB));
+        buffers.push(BufferConfig { fill_policy: discard, ..buffer("machine", MACHINE_BUFFER_KB) });
+        return TraceConfig { buffers, data_sources, ..TraceConfig::default() };
+    }
     TraceConfig {
-        buffers: vec![buffer("events", settings.buffer_kb), buffer("state", STATE_BUFFER_KB)],
-        data_sources: sources
-            .map(|config| DataSource { config: Some(config), ..DataSource::default() })
-            .collect(),
+        buffers,
+        data_sources,
         write_into_file: Some(true),
         file_write_period_ms: Some(FILE_WRITE_PERIOD_MS),
         flush_period_ms: Some(FLUSH_PERIOD_MS),
@@ -78,24 +94,39 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
 
 /// The names of all sources that `build` can ask for.
 pub(crate) fn source_names() -> Vec<String> {
-    let settings = Settings { buffer_kb: 0, kernel_buffer_kb: 0 };
+    let settings = Settings { buffer_kb: 0, kernel_buffer_kb: 0, is_flight: false };
     sources(settings).into_iter().map(|source| source.name().to_owned()).collect()
 }
 
 fn sources(settings: Settings) -> Vec<DataSourceConfig> {
-    vec![
+    let (counters, machine) = match settings.is_flight {
+        true => (COUNTERS_BUFFER, MACHINE_BUFFER),
+        false => (STATE_BUFFER, STATE_BUFFER),
+    };
+    let process_stats = |config, buffer| DataSourceConfig {
+        process_stats_config: Some(config),
+        ..source("linux.process_stats", buffer)
+    };
+    let mut sources = vec![
         DataSourceConfig { ftrace_config: Some(ftrace(settings)), ..source("linux.ftrace", EVENTS_BUFFER) },
-        DataSourceConfig {
-            process_stats_config: Some(process_stats()),
-            ..source("linux.process_stats", STATE_BUFFER)
-        },
-        DataSourceConfig { sys_stats_config: Some(sys_stats()), ..source("linux.sys_stats", STATE_BUFFER) },
-        source("linux.system_info", STATE_BUFFER),
+        DataSourceConfig { sys_stats_config: Some(sys_stats()), ..source("linux.sys_stats", counters) },
+        source("linux.system_info", machine),
         DataSourceConfig {
             track_event_config: Some(all_categories()),
             ..source("track_event", EVENTS_BUFFER)
         },
-    ]
+    ];
+    match settings.is_flight {
+        false => {
+            let both = ProcessStatsConfig { proc_stats_poll_ms: Some(COUNTERS_PERIOD_MS), ..process_names() };
+            sources.insert(1, process_stats(both, STATE_BUFFER));
+        }
+        true => {
+            sources.insert(1, process_stats(process_names(), STATE_BUFFER));
+            sources.insert(2, process_stats(process_counters(), COUNTERS_BUFFER));
+        }
+    }
+    sources
 }
 
 fn source(name: &str, target_buffer: u32) -> DataSourceConfig {
@@ -125,10 +156,18 @@ fn kernel_has(event: &str) -> bool {
     roots.next().is_none_or(|root| root.join(event).is_dir())
 }
 
-fn process_stats() -> ProcessStatsConfig {
+fn process_names() -> ProcessStatsConfig {
     ProcessStatsConfig {
         scan_all_processes_on_start: Some(true),
         record_thread_names: Some(true),
+        ..ProcessStatsConfig::default()
+    }
+}
+
+/// Counters without names.
+fn process_counters() -> ProcessStatsConfig {
+    ProcessStatsConfig {
+        quirks: vec![Quirks::DisableOnDemand as i32],
         proc_stats_poll_ms: Some(COUNTERS_PERIOD_MS),
         ..ProcessStatsConfig::default()
     }
@@ -157,7 +196,7 @@ mod tests {
     use super::*;
 
     fn build_with(works: impl Fn(&str) -> bool) -> TraceConfig {
-        build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512 }, works)
+        build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512, is_flight: false }, works)
     }
 
     fn names(config: &TraceConfig) -> Vec<&str> {
@@ -191,5 +230,29 @@ mod tests {
         for source in config.data_sources.iter().filter_map(|source| source.config.as_ref()) {
             assert!((source.target_buffer() as usize) < config.buffers.len(), "{}", source.name());
         }
+    }
+
+    #[test]
+    fn a_flight_recorder_keeps_names_counters_and_events_apart() {
+        let config = build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512, is_flight: true }, |_| true);
+        assert!(!config.write_into_file());
+        let targets: Vec<(&str, u32)> = config
+            .data_sources
+            .iter()
+            .filter_map(|source| source.config.as_ref())
+            .map(|config| (config.name(), config.target_buffer()))
+            .collect();
+        let expected = [
+            ("linux.ftrace", 0),
+            ("linux.process_stats", 1),
+            ("linux.process_stats", 2),
+            ("linux.sys_stats", 2),
+            ("linux.system_info", 3),
+            ("track_event", 0),
+        ];
+        assert_eq!(targets, expected);
+        let policies: Vec<_> = config.buffers.iter().map(BufferConfig::fill_policy).collect();
+        assert_eq!(policies.iter().filter(|policy| **policy == FillPolicy::Discard).count(), 1);
+        assert_eq!(config.buffers[3].fill_policy(), FillPolicy::Discard);
     }
 }

@@ -4,14 +4,14 @@ mod args;
 mod command;
 mod default_config;
 pub(crate) mod output;
-mod plan;
+pub(crate) mod plan;
 mod progress;
 mod run;
 mod service;
 mod sources;
 pub(crate) mod stream;
-mod summary;
-mod tally;
+pub(crate) mod summary;
+pub(crate) mod tally;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use anyhow::Result;
 use ferretto_probes::Availability;
 use ferretto_protos::{TraceConfig, text};
 
-pub(crate) use self::args::RecordArgs;
+pub(crate) use self::args::{RecordArgs, size_kb};
 use self::command::Program;
 use self::default_config::{DEFAULT_BUFFER_KB, DEFAULT_KERNEL_BUFFER_KB, Settings};
 use self::output::Output;
@@ -31,6 +31,7 @@ use self::service::Service;
 use self::summary::LeftOut;
 use crate::config_bytes::ConfigBytes;
 use crate::config_file;
+use crate::flight::{self, Flight, Keep};
 use crate::report::UserError;
 use crate::wake::Signals;
 
@@ -39,25 +40,51 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     let program = Program::find(&args.command)?;
     // Through a service of the system, its probes decide what works, not this user's rights.
     let report = if args.system { Vec::new() } else { ferretto_probes::availability() };
-    let config = load_config(args, &report)?;
+    let flight = flight(args)?;
+    let mut config = load_config(args, &report)?;
+    if let Some(flight) = &flight {
+        flight.change(&mut config);
+    }
     let mut plan = Plan::of(&config.decoded(), args.config.is_some());
     plan.duration = args.time.or(plan.duration);
+    plan.is_ring = args.flight;
     check_plan(&plan)?;
     let left_out = left_out(args, &report, &plan, &config);
     let signals = Signals::install()?;
-    let output = Output::open(&target(args, &plan))?;
+    let output = match &flight {
+        Some(Flight { last: None, .. }) => Output::nowhere()?,
+        _ => Output::open(&target(args, &plan))?,
+    };
 
-    let mut service = if args.system { Service::of_system()? } else { Service::start()? };
+    let socket = flight.as_ref().and_then(|flight| flight.socket.clone());
+    let mut service = if args.system { Service::of_system()? } else { Service::start(socket)? };
     let offered = sources::offered(&service.consumer.query_service_state(false)?);
     let absent = sources::check(&plan, &offered, args.any_source)?;
     say_before_start(&plan, &absent, &left_out);
-    Recording { args, config, plan, output, program, signals, left_out }.run(&mut service)
+    Recording { args, config, plan, output, program, signals, left_out, flight }.run(&mut service)
+}
+
+fn flight(args: &RecordArgs) -> Result<Option<Flight>> {
+    if !args.flight {
+        return Ok(None);
+    }
+    let name = args.name.clone().unwrap_or_else(|| flight::DEFAULT_NAME.to_owned());
+    let keep = args.config.is_none().then(|| args.keep.unwrap_or(Keep::Memory { kb: DEFAULT_BUFFER_KB }));
+    Ok(Some(Flight {
+        socket: (!args.system).then(|| flight::socket::claim(&name)).transpose()?,
+        triggers: args.triggers.clone(),
+        last: args.output.clone(),
+        quiet: args.quiet,
+        name,
+        keep,
+    }))
 }
 
 fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes> {
     let Some(path) = &args.config else {
         let settings = Settings {
-            buffer_kb: args.buffer.unwrap_or(DEFAULT_BUFFER_KB),
+            buffer_kb: args.keep.map(Keep::kb).or(args.buffer).unwrap_or(DEFAULT_BUFFER_KB),
+            is_flight: args.flight,
             kernel_buffer_kb: args.kernel_buffer.unwrap_or(DEFAULT_KERNEL_BUFFER_KB),
         };
         let works = |name: &str| sources::works(report, name);
@@ -73,6 +100,10 @@ fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes
 }
 
 fn check_plan(plan: &Plan) -> Result<()> {
+    if plan.is_ring && plan.write_into_file {
+        let error = UserError::new("a flight recorder writes no file while it records");
+        return Err(error.help("remove write_into_file from the config").into());
+    }
     let wrong = match () {
         () if plan.buffers.is_empty() => "the config has no buffers",
         () if plan.sources.is_empty() => "the config has no data sources",

@@ -47,6 +47,11 @@ impl Output {
         }
     }
 
+    /// Nothing is to be written.
+    pub(crate) fn nowhere() -> Result<Self> {
+        Self::special(Path::new("/dev/null"), false)
+    }
+
     fn stdout() -> Result<Self> {
         if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
             let error = UserError::new("a trace is binary: it would garble the terminal");

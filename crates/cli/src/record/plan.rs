@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) duration: Option<Duration>,
     /// The user wrote the config, so advice is about its fields and not about our flags.
     pub(crate) from_file: bool,
+    /// The buffers are to forget the oldest: a flight recorder's.
+    pub(crate) is_ring: bool,
 }
 
 /// One buffer of the service.

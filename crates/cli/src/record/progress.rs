@@ -30,6 +30,8 @@ pub(crate) struct Figures {
     pub(crate) packets: u64,
     /// Bytes and events lost so far, for whatever cause.
     pub(crate) losses: u64,
+    /// Of a flight recorder: bytes of events that it has, and may have.
+    pub(crate) ring: Option<(u64, u64)>,
 }
 
 impl Progress {
@@ -95,6 +97,9 @@ fn line(elapsed: Duration, total: Option<Duration>, figures: Figures, per_second
         0 => "nothing lost".to_owned(),
         n => format!("{} lost", count(n)),
     };
+    if let Some((held, size)) = figures.ring {
+        return format!("{time} · {} of {} in memory · {losses}", bytes(held), bytes(size));
+    }
     format!("{time} · {} · {} packets/s · {losses}", bytes(figures.bytes), count(per_second))
 }
 
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_line_says_time_bytes_rate_and_losses() {
-        let figures = Figures { bytes: 1_500_000, packets: 0, losses: 0 };
+        let figures = Figures { bytes: 1_500_000, ..Figures::default() };
         let total = Some(Duration::from_secs(5));
         assert_eq!(
             line(Duration::from_secs(2), total, figures, 1234),
@@ -137,6 +142,15 @@ mod tests {
         assert_eq!(
             line(Duration::from_secs(90), None, figures, 0),
             "1 min 30 s, Ctrl-C ends it · 1.50 MB · 0 packets/s · 2 lost"
+        );
+    }
+
+    #[test]
+    fn a_flight_recorder_says_what_it_holds() {
+        let figures = Figures { ring: Some((1_500_000, 67_108_864)), ..Figures::default() };
+        assert_eq!(
+            line(Duration::from_secs(90), None, figures, 0),
+            "1 min 30 s, Ctrl-C ends it · 1.50 MB of 67.1 MB in memory · nothing lost"
         );
     }
 

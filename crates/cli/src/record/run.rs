@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use ferretto_consumer::{Answer, CallId, Consumer, Event, Observe, flush_flags, write_packet};
 use ferretto_protos::TraceStats;
 use ferretto_protos::fields::trace_config;
+use ferretto_protos::trace_stats::BufferStats;
 
 use super::args::RecordArgs;
 use super::command::{Program, RunningProgram};
@@ -19,11 +20,12 @@ use super::plan::Plan;
 use super::progress::{Figures, Progress, REFRESH};
 use super::service::Service;
 use super::stream::PacketStream;
-use super::summary::{self, LeftOut, Summary};
+use super::summary::{self, LeftOut, Span, Summary};
 use super::tally::Tally;
 use crate::config_bytes::ConfigBytes;
+use crate::flight::{self, Flight, Keep, Listener};
 use crate::report::{self, UserError};
-use crate::units::duration;
+use crate::units::{duration, kib};
 use crate::wake::{self, Signals, Wake};
 
 /// How long to wait for all sources before the time counts and COMMAND is started anyway (upstream's client waits as long at most).
@@ -48,6 +50,7 @@ pub(crate) struct Recording<'a> {
     pub(crate) program: Option<Program>,
     pub(crate) signals: Signals,
     pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) flight: Option<Flight>,
 }
 
 /// What changes while it runs.
@@ -62,6 +65,7 @@ struct State {
     next_stats: Instant,
     stopping: Option<Stopping>,
     interrupted: bool,
+    said_short: bool,
 }
 
 /// The end of a recording: flush, then disable.
@@ -77,10 +81,14 @@ impl Recording<'_> {
         let target = self.output.target_path().map(PathBuf::from);
         let counted = self.reads_file() || !self.plan.write_into_file;
         let early = self.enable(&mut service.consumer)?;
+        let listener = self.flight.as_ref().map(Listener::start).transpose()?.flatten();
         self.say_start();
         let mut state = State::new(self.plan.duration, self.args.quiet);
         let outcome = self.watch(service, &mut state, early);
         state.progress.finish();
+        if let Some(listener) = listener {
+            listener.finish();
+        }
         // Nothing is left to be cleaned up but files.
         self.signals.make_deadly();
         let ended = outcome.and_then(|()| self.read_back(&mut service.consumer, &mut state));
@@ -129,7 +137,14 @@ impl Recording<'_> {
             (None, Some(time)) => format!("for {}", duration(time)),
             (None, None) => "until Ctrl-C".to_owned(),
         };
-        eprintln!("Recording {until}: {}.", self.plan.sources.join(", "));
+        let sources = self.plan.sources.join(", ");
+        let Some(flight) = &self.flight else { return eprintln!("Recording {until}: {sources}.") };
+        let memory: u64 = self.plan.buffers.iter().map(|buffer| buffer.size_kb).sum();
+        eprintln!(
+            "Recording {until} into {} of memory, twice that while a snapshot is written: {sources}.",
+            kib(memory)
+        );
+        eprint!("{}", flight.instructions());
     }
 
     /// Until tracing has ended.
@@ -212,8 +227,34 @@ impl Recording<'_> {
             state.reader.scan(self.output.file(), SCAN_PER_TURN);
         }
         if state.stopping.is_none() {
-            state.progress.update(state.figures());
+            self.say_if_short(state);
+            state.progress.update(state.figures(self.flight.is_some()));
         }
+    }
+
+    /// Whoever asks for a time should know when the memory that was guessed for it is too little.
+    fn say_if_short(&self, state: &mut State) {
+        let Some(Flight { keep: Some(Keep::Time(wanted)), .. }) = self.flight else { return };
+        let ring = state.stats.as_ref().and_then(|stats| stats.buffer_stats.first());
+        let (Some(ring), Some(begun)) = (ring, state.begun) else { return };
+        if ring.bytes_overwritten() == 0 || state.said_short || self.args.quiet {
+            return;
+        }
+        let part = ring.buffer_size() as f64 / ring.bytes_written().max(1) as f64;
+        let holds = begun.elapsed().mul_f64(part.min(1.0));
+        if holds >= wanted {
+            return;
+        }
+        state.said_short = true;
+        let need_kb =
+            ring.buffer_size() as f64 / 1024.0 * wanted.as_secs_f64() / holds.as_secs_f64().max(0.001);
+        state.progress.finish();
+        eprintln!(
+            "note: at this load the memory holds about {}; for {} give it --keep {}mb",
+            duration(holds),
+            duration(wanted),
+            (need_kb / 1024.0).ceil()
+        );
     }
 
     /// Whether the service writes to a file that can be read while it grows.
@@ -224,6 +265,10 @@ impl Recording<'_> {
     /// What is still in the service's buffers, and its last statistics.
     fn read_back(&mut self, consumer: &mut Consumer, state: &mut State) -> Result<()> {
         state.stats = consumer.stats().ok().or(state.stats.take());
+        if matches!(self.flight, Some(Flight { last: None, .. })) {
+            consumer.free()?;
+            return Ok(());
+        }
         if !self.plan.write_into_file {
             let mut file = self.output.file();
             let reader = &mut state.reader;
@@ -240,10 +285,21 @@ impl Recording<'_> {
     }
 
     fn sum_up(&self, state: &State, path: Option<&Path>, counted: bool, elapsed: Duration) {
+        if matches!(self.flight, Some(Flight { last: None, .. })) {
+            if !self.args.quiet {
+                eprintln!("Stopped after {}. What was in memory is gone.", duration(elapsed));
+            }
+            return;
+        }
+        let span = match &self.flight {
+            Some(_) => Span::Last(state.reader.tally.reaches_back(flight::boottime_ns())),
+            None => Span::Whole,
+        };
         let summary = Summary {
             path,
             counted,
             bytes: state.reader.bytes,
+            span,
             elapsed,
             plan: &self.plan,
             tally: &state.reader.tally,
@@ -300,6 +356,7 @@ impl State {
             next_stats: Instant::now() + STATS_PERIOD,
             stopping: None,
             interrupted: false,
+            said_short: false,
         }
     }
 
@@ -346,8 +403,17 @@ impl State {
         child.wait().map(Some)
     }
 
-    fn figures(&self) -> Figures {
+    fn figures(&self, is_flight: bool) -> Figures {
         let stats = self.stats.iter();
+        if is_flight {
+            let buffers = || stats.clone().flat_map(|stats| &stats.buffer_stats);
+            let held = |ring: &BufferStats| ring.bytes_written().saturating_sub(ring.bytes_overwritten());
+            return Figures {
+                losses: buffers().map(ring_losses).sum(),
+                ring: buffers().next().map(|ring| (held(ring), ring.buffer_size())),
+                ..Figures::default()
+            };
+        }
         let by_service: u64 =
             stats.map(|stats| stats.buffer_stats.iter().map(buffer_losses).sum::<u64>()).sum();
         let by_kernel = self.reader.tally.ftrace.lossy_bundles;
@@ -355,12 +421,18 @@ impl State {
             bytes: self.reader.bytes,
             packets: self.reader.tally.packets,
             losses: by_service + by_kernel,
+            ring: None,
         }
     }
 }
 
-fn buffer_losses(stats: &ferretto_protos::trace_stats::BufferStats) -> u64 {
-    stats.chunks_overwritten() + stats.chunks_discarded() + stats.trace_writer_packet_loss()
+fn buffer_losses(stats: &BufferStats) -> u64 {
+    stats.chunks_overwritten() + ring_losses(stats)
+}
+
+/// What a ring loses against its will.
+fn ring_losses(stats: &BufferStats) -> u64 {
+    stats.chunks_discarded() + stats.trace_writer_packet_loss()
 }
 
 /// Follows the trace as it grows.

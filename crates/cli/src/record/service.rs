@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -50,13 +51,13 @@ impl Service {
         Ok(Self { consumer, env: Vec::new(), _local: None })
     }
 
-    /// A service and the Linux probes on threads of this process.
-    pub(crate) fn start() -> Result<Self> {
+    /// A service and the Linux probes on threads of this process. At `consumers` others may ask for snapshots.
+    pub(crate) fn start(consumers: Option<PathBuf>) -> Result<Self> {
         // Abstract, so that nothing is left in the file system however this process ends.
         let private = format!("@ferretto-record-{}", std::process::id());
         let address = private.parse()?;
         let local = with_priority(|| {
-            let host = start_host(address)?;
+            let host = start_host(address, consumers.map(Address::Path))?;
             Ok::<_, anyhow::Error>(Local { probes: Some(start_probes(&host)?), host })
         })?;
         let consumer = Consumer::over(local.host.connect_consumer()?)?;
@@ -77,16 +78,17 @@ fn with_priority<T: Send>(start: impl FnOnce() -> Result<T> + Send) -> Result<T>
 }
 
 /// Listens for instrumented programs on an address of its own and, if it is free, on the system's.
-fn start_host(private: Address) -> Result<Host> {
+fn start_host(private: Address, consumers: Option<Address>) -> Result<Host> {
     let free = default_producer()?.into_iter().filter(|address| Stream::connect(address).is_err());
     let mut addresses: Vec<Address> = free.collect();
     addresses.insert(0, private.clone());
-    let with_system = HostOptions { producer_addresses: addresses, ..HostOptions::default() };
+    let options = HostOptions { consumer_address: consumers, ..HostOptions::default() };
+    let with_system = HostOptions { producer_addresses: addresses, ..options.clone() };
     let error = match Host::spawn(with_system) {
         Ok(host) => return Ok(host),
         Err(error) => error,
     };
-    let host = Host::spawn(HostOptions { producer_addresses: vec![private], ..HostOptions::default() });
+    let host = Host::spawn(HostOptions { producer_addresses: vec![private], ..options });
     if host.is_ok() {
         eprintln!("note: programs that run already will not appear: {error}");
     }

@@ -23,6 +23,7 @@ pub(crate) struct Summary<'a> {
     /// Whether the packets were seen: those that the service writes to a pipe or to a device are not.
     pub(crate) counted: bool,
     pub(crate) bytes: u64,
+    pub(crate) span: Span,
     pub(crate) elapsed: Duration,
     pub(crate) plan: &'a Plan,
     pub(crate) tally: &'a Tally,
@@ -31,6 +32,14 @@ pub(crate) struct Summary<'a> {
     /// The file ends in the middle of a packet.
     pub(crate) torn: bool,
     pub(crate) left_out: &'a [LeftOut],
+}
+
+/// What of the recording is in the trace.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Span {
+    Whole,
+    /// The end of it, and how far that reaches back, if events tell.
+    Last(Option<Duration>),
 }
 
 /// Something that this user may not record.
@@ -61,7 +70,12 @@ fn headline(summary: &Summary<'_>) -> String {
         return format!("Recorded {} into {place}.\n", duration(summary.elapsed));
     }
     let packets = counted(summary.tally.packets, "packet", "packets");
-    format!("Recorded {} into {place} ({}, {packets}).\n", duration(summary.elapsed), bytes(summary.bytes))
+    let what = match summary.span {
+        Span::Whole => format!("Recorded {} into", duration(summary.elapsed)),
+        Span::Last(Some(time)) => format!("The last {} are in", duration(time)),
+        Span::Last(None) => "The latest is in".to_owned(),
+    };
+    format!("{what} {place} ({}, {packets}).\n", bytes(summary.bytes))
 }
 
 fn contents(summary: &Summary<'_>) -> String {
@@ -198,7 +212,8 @@ fn buffer_losses(plan: &Plan, index: usize, stats: &BufferStats) -> Vec<String> 
     let buffer = plan.buffers.get(index).unwrap_or(&unknown);
     let name = buffer_name(index, buffer);
     let mut sentences = Vec::new();
-    let overwritten = stats.bytes_overwritten();
+    // Forgetting the oldest is what a flight recorder is for.
+    let overwritten = if plan.is_ring { 0 } else { stats.bytes_overwritten() };
     if overwritten > 0 && plan.write_into_file {
         let advice = enlarge(plan, index, buffer);
         sentences.push(format!(
@@ -255,6 +270,7 @@ fn buffer_name(index: usize, buffer: &Buffer) -> String {
 fn enlarge(plan: &Plan, index: usize, buffer: &Buffer) -> String {
     let double = buffer.size_kb.saturating_mul(2).max(1);
     match plan.from_file {
+        _ if plan.is_ring => "enlarge it".to_owned(),
         true => format!("enlarge it with size_kb: {double} in the config's buffers number {}", index + 1),
         false => format!("enlarge it with --buffer {}mb", double.div_ceil(1024)),
     }
@@ -282,6 +298,10 @@ fn service_losses(stats: &TraceStats) -> Vec<String> {
 fn flagged_losses(summary: &Summary<'_>, unexplained: bool) -> Option<String> {
     let losses = &summary.tally.losses;
     if !unexplained || losses.packets == 0 {
+        return None;
+    }
+    // A ring's oldest packets follow on others that were forgotten.
+    if summary.plan.is_ring && losses.shared_memory_full == 0 {
         return None;
     }
     let gaps = counted(losses.packets, "gap", "gaps");
@@ -365,6 +385,7 @@ mod tests {
             path: Some(Path::new("t.pftrace")),
             counted: true,
             bytes: 12_345_678,
+            span: Span::Whole,
             elapsed: Duration::from_secs(5),
             plan,
             tally,

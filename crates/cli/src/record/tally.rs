@@ -4,6 +4,7 @@
 //! upstream's trace_packet.proto, ftrace_event_bundle.proto, ftrace_stats.proto and process_tree.proto.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
 
 use ferretto_protos::TraceStats;
 use ferretto_protos::fields::{
@@ -39,6 +40,8 @@ pub(crate) struct Tally {
     pub(crate) others: u64,
     pub(crate) losses: Losses,
     pub(crate) stats: Option<TraceStats>,
+    /// The first counters of processes or the system, on the clock of the trace.
+    first_counters_ns: Option<u64>,
     pids: HashSet<u64>,
     tids: HashSet<u64>,
     app_sequences: HashSet<u64>,
@@ -60,6 +63,7 @@ pub(crate) struct Ftrace {
     pub(crate) parse_errors: u64,
     pub(crate) unknown_events: BTreeSet<String>,
     pub(crate) failed_events: BTreeSet<String>,
+    first_event_ns: Option<u64>,
 }
 
 impl Ftrace {
@@ -107,14 +111,20 @@ impl Tally {
         let mut sequence = 0;
         let mut loss = 0;
         let mut is_app = false;
+        let mut timestamp_ns = None;
+        let counters_before = self.process_counters + self.system_counters;
         for field in Fields::new(bytes).map_while(Result::ok) {
             match (field.number, field.value) {
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Varint(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Varint(mask)) => loss = mask,
                 (trace_packet::TRACK_EVENT, _) => is_app = true,
+                (trace_packet::TIMESTAMP, Value::Varint(ns)) => timestamp_ns = Some(ns),
                 (number, Value::Bytes(body)) => self.payload(number, body),
                 _ => {}
             }
+        }
+        if self.process_counters + self.system_counters > counters_before {
+            self.first_counters_ns = earlier(self.first_counters_ns, timestamp_ns);
         }
         if is_app {
             self.track_events += 1;
@@ -125,6 +135,12 @@ impl Tally {
         if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !is_first) {
             self.loss(loss, sequence);
         }
+    }
+
+    /// From the first kernel event, or else from the first counter, to `now_ns`.
+    pub(crate) fn reaches_back(&self, now_ns: u64) -> Option<Duration> {
+        let first = self.ftrace.first_event_ns.or(self.first_counters_ns)?;
+        Some(Duration::from_nanos(now_ns.saturating_sub(first)))
     }
 
     fn loss(&mut self, mask: u64, sequence: u64) {
@@ -179,6 +195,7 @@ fn is_bookkeeping(number: u32) -> bool {
             | trace_packet::TRACE_PROVENANCE
             | trace_packet::PROTOVMS
             | trace_packet::TRIGGER
+            | trace_packet::CLONE_SNAPSHOT_TRIGGER
     )
 }
 
@@ -204,6 +221,8 @@ impl Ftrace {
     fn event(&mut self, event: &[u8]) {
         const SCHED_SWITCH: u32 = 4;
         const SCHED_WAKING: u32 = 20;
+        const TIMESTAMP: u32 = 1;
+        self.first_event_ns = earlier(self.first_event_ns, varint_field(event, TIMESTAMP));
         let is = |number| Fields::new(event).map_while(Result::ok).any(|field| field.number == number);
         match () {
             () if is(SCHED_SWITCH) => self.switches += 1,
@@ -215,6 +234,10 @@ impl Ftrace {
     fn compact(&mut self, compact: &[u8]) {
         use ftrace_event_bundle::compact_sched;
         for (number, packed) in messages(compact) {
+            // The first timestamp is whole, those after it are differences.
+            if matches!(number, compact_sched::SWITCH_TIMESTAMP | compact_sched::WAKING_TIMESTAMP) {
+                self.first_event_ns = earlier(self.first_event_ns, first_packed(packed));
+            }
             match number {
                 compact_sched::SWITCH_TIMESTAMP => self.switches += packed_len(packed),
                 compact_sched::WAKING_TIMESTAMP => self.wakings += packed_len(packed),
@@ -274,6 +297,14 @@ fn varint_field(body: &[u8], number: u32) -> Option<u64> {
         Value::Varint(value) => Some(value),
         _ => None,
     })
+}
+
+fn earlier(known: Option<u64>, other: Option<u64>) -> Option<u64> {
+    known.into_iter().chain(other).min()
+}
+
+fn first_packed(packed: &[u8]) -> Option<u64> {
+    ferretto_protozero::varint::decode(packed).map(|(value, _)| value)
 }
 
 /// How many varints a packed field holds: each ends with the one byte that has no continuation bit.

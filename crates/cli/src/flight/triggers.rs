@@ -1,0 +1,139 @@
+//! Snapshots by trigger: a thread of the recorder that listens for them and writes numbered files.
+//!
+//! It listens through a session of its own that records nothing. A session that waits for triggers may last a week at most, and the
+//! recording is to last for as long as one likes; this one is simply begun again.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use ferretto_consumer::{Consumer, Event, Observe};
+use ferretto_ipc::address::Address;
+use ferretto_protos::observable_events::CloneTriggerHit;
+use ferretto_protos::trace_config::trigger_config::{Trigger, TriggerMode};
+use ferretto_protos::trace_config::{BufferConfig, TriggerConfig};
+use ferretto_protos::{CloneSessionRequest, TraceConfig};
+use prost::Message;
+
+use super::{Flight, numbered, request, snapshot};
+use crate::record::output::Output;
+use crate::report::{self, UserError};
+
+/// The most that the service allows: a week (upstream: tracing_service_impl.h).
+const LISTEN_MS: u32 = 7 * 24 * 3600 * 1000;
+/// Numbers tried for a file before giving up.
+const MAX_NUMBER: u32 = 100_000;
+
+/// Listens until the service goes away or the process ends.
+pub(crate) struct Listener {
+    /// Held while a snapshot is written.
+    busy: Arc<Mutex<()>>,
+}
+
+impl Listener {
+    /// Starts to listen, if the recorder has triggers. The recording has begun already.
+    pub(crate) fn start(flight: &Flight) -> Result<Option<Self>> {
+        if flight.triggers.is_empty() {
+            return Ok(None);
+        }
+        let busy = Arc::new(Mutex::new(()));
+        let mut ears = Ears { flight: flight.clone(), busy: Arc::clone(&busy), consumer: connect(flight)? };
+        ears.begin()?;
+        let thread = std::thread::Builder::new().name("triggers".to_owned());
+        thread.spawn(move || ears.listen()).context("cannot start a thread")?;
+        Ok(Some(Self { busy }))
+    }
+
+    /// Waits for the snapshot that is being written. None is begun afterwards.
+    pub(crate) fn finish(self) {
+        std::mem::forget(self.busy.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A connection to the recorder's service.
+fn connect(flight: &Flight) -> Result<Consumer> {
+    Ok(match &flight.socket {
+        Some(path) => Consumer::connect(&Address::Path(path.clone()))?,
+        None => Consumer::connect_default()?,
+    })
+}
+
+struct Ears {
+    flight: Flight,
+    busy: Arc<Mutex<()>>,
+    consumer: Consumer,
+}
+
+impl Ears {
+    fn begin(&mut self) -> Result<()> {
+        self.consumer.observe(Observe::CLONE_TRIGGER_HIT)?;
+        self.consumer.enable_tracing(config(&self.flight.triggers).encode_to_vec(), None)?;
+        Ok(())
+    }
+
+    fn listen(mut self) {
+        loop {
+            match self.consumer.poll(None) {
+                Some(Event::Observed(events)) => {
+                    if let Some(hit) = events.clone_trigger_hit {
+                        self.take(&hit);
+                    }
+                }
+                Some(Event::TracingDisabled { error: None }) => {
+                    if let Err(error) = self.consumer.free().map_err(Into::into).and_then(|()| self.begin()) {
+                        return report::print(&error.context("triggers are not listened to any longer"));
+                    }
+                }
+                Some(Event::TracingDisabled { error: Some(error) }) => {
+                    let error = UserError::new(format!("triggers are not listened to: {error}"));
+                    return report::print(&error.into());
+                }
+                Some(Event::Disconnected { .. }) => return,
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    fn take(&self, hit: &CloneTriggerHit) {
+        let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.write(hit) {
+            // On a line of its own, whatever the progress line shows.
+            Ok(words) => eprint!("\r{}: {words}", hit.trigger_name()),
+            Err(error) => report::print(&error.context(format!("no snapshot for {}", hit.trigger_name()))),
+        }
+    }
+
+    fn write(&self, hit: &CloneTriggerHit) -> Result<String> {
+        let request = CloneSessionRequest {
+            clone_trigger_name: hit.trigger_name.clone(),
+            clone_trigger_producer_name: hit.producer_name.clone(),
+            clone_trigger_trusted_producer_uid: hit.producer_uid.map(u32::cast_signed),
+            clone_trigger_boot_time_ns: hit.boot_time_ns,
+            clone_trigger_delay_ms: hit.trigger_delay_ms,
+            ..request(&self.flight.name)
+        };
+        let mut output = Output::open(&self.next_path()?)?;
+        snapshot::take(&mut connect(&self.flight)?, &request, &mut output, self.flight.quiet)
+    }
+
+    /// The first number that no file has.
+    fn next_path(&self) -> Result<PathBuf> {
+        let base = self.flight.base();
+        let mut paths = (1..MAX_NUMBER).map(|number| numbered(&base, &number.to_string()));
+        paths.find(|path| !path.exists()).with_context(|| format!("no number is left for {}", base.display()))
+    }
+}
+
+fn config(triggers: &[String]) -> TraceConfig {
+    let trigger = |name: &String| Trigger { name: Some(name.clone()), ..Trigger::default() };
+    TraceConfig {
+        buffers: vec![BufferConfig { size_kb: Some(4), ..BufferConfig::default() }],
+        trigger_config: Some(TriggerConfig {
+            trigger_mode: Some(TriggerMode::CloneSnapshot as i32),
+            trigger_timeout_ms: Some(LISTEN_MS),
+            triggers: triggers.iter().map(trigger).collect(),
+            ..TriggerConfig::default()
+        }),
+        ..TraceConfig::default()
+    }
+}

@@ -220,9 +220,12 @@ impl Service {
         };
         let mut dropped = Vec::new();
         for instance in session.instances.iter_mut().filter(concerned) {
-            if instance.state != InstanceState::Stopped {
-                instance.state = InstanceState::Stopped;
-                dropped.push((instance.id, instance.producer_name.clone(), instance.source_name.clone()));
+            let before = std::mem::replace(&mut instance.state, InstanceState::Stopped);
+            if before != InstanceState::Stopped {
+                let names = (instance.producer_name.clone(), instance.source_name.clone());
+                // One that is stopping was told so.
+                let is_told = of.is_some() && before != InstanceState::Stopping;
+                dropped.push((instance.id, names, is_told));
             }
         }
         if dropped.is_empty() && session.instances.iter().all(|instance| instance.producer != id) {
@@ -234,9 +237,9 @@ impl Service {
             !(instance.producer == id && same)
         };
         session.instances.retain(keeps);
-        for (instance, producer_name, source_name) in dropped {
+        for (instance, (producer_name, source_name), is_told) in dropped {
             self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
-            if of.is_some() {
+            if is_told {
                 self.command(
                     id,
                     Cmd::StopDataSource(command::StopDataSource { instance_id: Some(instance.0) }),

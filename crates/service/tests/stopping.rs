@@ -1,0 +1,60 @@
+//! A data source is told to stop once, whatever ends it.
+
+mod world;
+
+use ferretto_protos as protos;
+use ferretto_service::{ConsumerConn, ProducerCall, ProducerConn};
+use world::World;
+
+/// What may end a data source.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Disable,
+    Free,
+    Unregister,
+}
+
+fn end(world: &mut World, end: End, producer: ProducerConn, consumer: ConsumerConn) {
+    match end {
+        End::Disable => world.disable(consumer),
+        End::Free => world.free(consumer),
+        End::Unregister => {
+            let request = protos::UnregisterDataSourceRequest { data_source_name: Some("data".to_owned()) };
+            world.call(producer, ProducerCall::UnregisterDataSource(request));
+        }
+    }
+}
+
+#[test]
+fn a_data_source_is_told_to_stop_once() {
+    let cases: &[&[End]] = &[
+        &[End::Disable],
+        &[End::Free],
+        &[End::Unregister],
+        &[End::Disable, End::Disable],
+        &[End::Disable, End::Free],
+        &[End::Disable, End::Unregister],
+        &[End::Unregister, End::Disable],
+        &[End::Disable, End::Unregister, End::Free],
+    ];
+    for case in cases {
+        for waits in [false, true] {
+            let mut world = World::default();
+            let producer = world.producer("p");
+            let descriptor = protos::DataSourceDescriptor {
+                name: Some("data".to_owned()),
+                will_notify_on_stop: Some(waits),
+                ..Default::default()
+            };
+            world.register_as(producer, descriptor);
+            let consumer = world.consumer(1000);
+            world.enable(consumer, "buffers { size_kb: 64 } data_sources { config { name: \"data\" } }");
+            for how in *case {
+                end(&mut world, *how, producer, consumer);
+            }
+            let names = world.command_names(producer);
+            let stops = names.iter().filter(|name| **name == "stop").count();
+            assert_eq!(stops, 1, "{case:?}, and the service waits for it: {waits}: {names:?}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 mod common;
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Place, assert_status, packets, send_signal, stderr, wait_until};
 use ferretto_protos::TracingServiceState;
@@ -56,6 +56,19 @@ fn a_text_config_is_recorded() {
     let light = place.applet("perfetto", &["-t", "300ms", "-s", "10mb", "-o", "light"]).output().unwrap();
     assert_status(&light, 0);
     assert!(packets(&place.path("light")).iter().any(|p| matches!(p.data, Some(Data::TraceConfig(_)))));
+}
+
+#[test]
+fn a_recording_begins_after_its_delay() {
+    let place = Place::new();
+    let _traced = place.traced();
+    place.write(
+        "c",
+        format!("{COUNTERS} duration_ms: 1 cmd_trace_start_delay {{ min_delay_ms: 700 max_delay_ms: 750 }}"),
+    );
+    let before = Instant::now();
+    assert_status(&place.applet("perfetto", &["-c", "c", "--txt", "-o", "t"]).output().unwrap(), 0);
+    assert!(before.elapsed() >= Duration::from_millis(700));
 }
 
 #[test]

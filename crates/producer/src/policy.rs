@@ -33,3 +33,26 @@ impl ExhaustedPolicy {
         self != Self::Drop
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ferretto_protos::DataSourceConfig;
+
+    use super::*;
+
+    #[test]
+    fn a_config_chooses_what_writers_do() {
+        let cases = [
+            (None, ExhaustedPolicy::Stall),
+            (Some(BufferExhaustedPolicy::BufferExhaustedUnspecified), ExhaustedPolicy::Stall),
+            (Some(BufferExhaustedPolicy::BufferExhaustedDrop), ExhaustedPolicy::Drop),
+            (Some(BufferExhaustedPolicy::BufferExhaustedStallThenAbort), ExhaustedPolicy::Stall),
+            (Some(BufferExhaustedPolicy::BufferExhaustedStallThenDrop), ExhaustedPolicy::StallThenDrop),
+        ];
+        for (wanted, expected) in cases {
+            let buffer_exhausted_policy = wanted.map(|policy| policy as i32);
+            let config = DataSourceConfig { buffer_exhausted_policy, ..Default::default() };
+            assert_eq!(ExhaustedPolicy::from_config(&config, ExhaustedPolicy::Stall), expected, "{wanted:?}");
+        }
+    }
+}

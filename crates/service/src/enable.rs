@@ -118,7 +118,10 @@ impl Service {
     fn check_against_others(&mut self, uid: u32, claims: &Claims, now: &Now) -> Result<(), EnableError> {
         self.make_way_for_exclusive(uid, claims.exclusive_priority, now)?;
         let name = &claims.unique_name;
-        let not_copied = || self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
+        let not_copied = || {
+            let sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
+            sessions.filter(|session| !session.is_leaving())
+        };
         if !name.is_empty() && not_copied().any(|session| session.config.claims.unique_name == *name) {
             return Err(EnableError::NameInUse(name.clone()));
         }
@@ -151,7 +154,8 @@ impl Service {
 
     /// A session that wants to be alone ends and frees all others, finished ones and copies too, if none of them wants it as much.
     fn make_way_for_exclusive(&mut self, uid: u32, priority: u32, now: &Now) -> Result<(), EnableError> {
-        let priorities = self.sessions.values().map(|session| session.config.claims.exclusive_priority);
+        let staying = self.sessions.values().filter(|session| !session.is_leaving());
+        let priorities = staying.map(|session| session.config.claims.exclusive_priority);
         let running = priorities.max().unwrap_or(0);
         if running > 0 && running >= priority {
             return Err(EnableError::Exclusive { running });

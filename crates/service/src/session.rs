@@ -251,6 +251,11 @@ impl Session {
         self.instances.iter().all(|instance| instance.state == state)
     }
 
+    /// It is freed, and only its file is not written to the end yet. Upstream writes that at once.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.free_when_written
+    }
+
     /// It counts against the limits: a copy and a finished session hold buffers too.
     pub(crate) fn is_active(&self) -> bool {
         self.state != State::ClonedReadOnly && self.state != State::Disabled

@@ -52,6 +52,7 @@ fn fields_without_a_meaning_here_are_accepted() {
         "builtin_data_sources { disable_extension_descriptors: true }",
         "cmd_trace_start_delay { min_delay_ms: 1 max_delay_ms: 2 }",
         "activate_triggers: \"t\"",
+        "experimental_trace_buffer_v2_compaction: true",
     ];
     for field in fields {
         let mut world = World::default();

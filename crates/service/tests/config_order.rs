@@ -3,7 +3,7 @@
 mod world;
 
 use ferretto_protos as protos;
-use ferretto_service::{ConsumerCall, ConsumerConn};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle};
 use world::{World, config};
 
 /// Whose configs are refused.
@@ -181,6 +181,20 @@ fn names_of_finished_sessions_are_taken_until_they_are_freed() {
     world.free(first);
     world.enable(second, &text);
     assert_eq!(world.ended(second), None);
+}
+
+#[test]
+fn a_freed_sessions_name_is_free_though_its_file_is_not_written_yet() {
+    let mut world = World::default();
+    let text = config("unique_session_name: \"n\" exclusive_prio: 1 write_into_file: true");
+    let first = world.consumer(0);
+    world.enable_into(first, &text, FileHandle(1));
+    world.files_wait = true;
+    world.free(first);
+    assert_eq!(world.service.session_count(), 1);
+    world.enable(first, &config("unique_session_name: \"n\" exclusive_prio: 1"));
+    assert_eq!(world.ended(first).as_deref(), Some(""), "the answer to the first call");
+    assert_eq!(world.service.session_count(), 2);
 }
 
 #[test]

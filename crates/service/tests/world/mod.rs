@@ -102,6 +102,8 @@ pub struct World {
     pub files: BTreeMap<FileHandle, FakeFile>,
     /// The last random number; each is the one before plus 1.
     pub random: Arc<AtomicU64>,
+    /// No file takes anything for now.
+    pub files_wait: bool,
     machine: Arc<Mutex<FakeMachine>>,
     last: u64,
 }
@@ -124,6 +126,7 @@ impl Default for World {
             consumers: BTreeMap::new(),
             files: BTreeMap::new(),
             random,
+            files_wait: false,
             machine,
             last: 0,
         };
@@ -519,7 +522,8 @@ impl World {
             while let Some(output) = self.service.poll_output() {
                 self.carry_out(output);
             }
-            if let Some(write) = self.service.poll_file_write(&self.now) {
+            if let Some(write) = (!self.files_wait).then(|| self.service.poll_file_write(&self.now)).flatten()
+            {
                 let file = self.files.entry(write.file).or_default();
                 let result = if file.breaks { Err("No space left on device".to_owned()) } else { Ok(()) };
                 if result.is_ok() {

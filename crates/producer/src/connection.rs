@@ -297,15 +297,16 @@ impl Connection {
             return Ok(());
         }
         let hint = or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE);
+        let told = setup.shared_buffer_page_size_kb().saturating_mul(1024);
         let (memory, page_size) = if self.emulated {
-            (Arc::new(SharedMemory::in_process(EMULATION_SHM_SIZE)?), hint)
+            (Arc::new(SharedMemory::in_process(EMULATION_SHM_SIZE)?), or_default(told, hint))
         } else if let Some(memory) = self.own_memory.take() {
             (memory, hint)
         } else {
             let fd = fd.ok_or(ConnectionLost::NoSharedMemory)?;
             // The service trusts no producer, but a producer trusts its service: no seals wanted (upstream: posix_shared_memory.cc).
             let memory = SharedMemory::from_fd(fd, Seals::NotRequired)?;
-            (Arc::new(memory), setup.shared_buffer_page_size_kb().saturating_mul(1024))
+            (Arc::new(memory), told)
         };
         let page_size = PageSize::new(page_size.into())
             .map_err(|source| ConnectionLost::PageSize { kib: page_size / 1024, source })?;

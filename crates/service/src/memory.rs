@@ -50,12 +50,37 @@ fn attach(memory: Arc<SharedMemory>, page_size: usize, is_provided: bool) -> Opt
 }
 
 impl Service {
-    /// Gives a producer memory at its first data source instance: config, then hint, then default decide on its size.
+    /// Gives a producer memory at its first data source instance.
     pub(crate) fn ensure_memory(&mut self, session: SessionId, id: ProducerId) {
+        let Some(sizes) = self.memory_sizes(session, id) else { return };
         let Some(producer) = self.producers.get_mut(&id) else { return };
-        if producer.memory.is_some() || producer.peer.emulated {
-            return self.ensure_setup_tracing_for_emulation(id);
+        if producer.memory.is_some() || producer.emulated_page_size.is_some() {
+            return;
         }
+        if producer.peer.emulated {
+            // Chunks come by value, but the producer waits for SetupTracing all the same, and takes its page size from there. Once:
+            // upstream's aborts at a second one.
+            producer.emulated_page_size = Some(sizes.page);
+        } else {
+            let memory = match self.environment.allocate_memory(sizes.size) {
+                Ok(memory) => memory,
+                Err(error) => {
+                    tracing::error!(producer = %id, bytes = sizes.size, "no shared memory for a producer: {error}");
+                    return;
+                }
+            };
+            producer.memory = attach(memory, sizes.page, false);
+        }
+        let conn = producer.conn;
+        if let Some(link) = self.links.get_mut(&conn) {
+            link.setup_tracing_pending = true;
+        }
+        self.send_setup_tracing(conn);
+    }
+
+    /// Config, then hint, then default decide.
+    fn memory_sizes(&self, session: SessionId, id: ProducerId) -> Option<MemorySizes> {
+        let producer = self.producers.get(&id)?;
         let configured =
             self.sessions.get(&session).and_then(|session| session.config.memory_sizes_of(&producer.name));
         let (size, page) = configured.unwrap_or_default();
@@ -64,33 +89,7 @@ impl Service {
             size: or_hint(size, producer.hints.size),
             page: or_hint(page, producer.hints.page),
         };
-        let sizes = wanted.or_valid();
-        let memory = match self.environment.allocate_memory(sizes.size) {
-            Ok(memory) => memory,
-            Err(error) => {
-                tracing::error!(producer = %id, bytes = sizes.size, "no shared memory for a producer: {error}");
-                return;
-            }
-        };
-        producer.memory = attach(memory, sizes.page, false);
-        let conn = producer.conn;
-        if let Some(link) = self.links.get_mut(&conn) {
-            link.setup_tracing_pending = true;
-        }
-        self.send_setup_tracing(conn);
-    }
-
-    /// Chunks come by value, but the producer still waits for SetupTracing before it traces; once is enough.
-    fn ensure_setup_tracing_for_emulation(&mut self, id: ProducerId) {
-        let Some(producer) = self.producers.get(&id) else { return };
-        if !producer.peer.emulated || !producer.allowed_buffers.is_empty() {
-            return;
-        }
-        let conn = producer.conn;
-        if let Some(link) = self.links.get_mut(&conn) {
-            link.setup_tracing_pending = true;
-        }
-        self.send_setup_tracing(conn);
+        Some(wanted.or_valid())
     }
 }
 

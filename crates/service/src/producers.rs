@@ -56,6 +56,7 @@ impl Service {
             scraping: request.smb_scraping_mode() == ProducerSmbScrapingMode::SmbScrapingEnabled,
             hints,
             memory,
+            emulated_page_size: None,
             data_sources: Vec::new(),
             allowed_buffers: Default::default(),
             writers: Default::default(),
@@ -119,11 +120,11 @@ impl Service {
             return;
         };
         link.setup_tracing_pending = false;
-        let memory = self.producers.get(&id).and_then(|producer| producer.memory.as_ref());
-        let own = memory.filter(|memory| !memory.is_provided);
+        let Some(producer) = self.producers.get(&id) else { return };
+        let own = producer.memory.as_ref().filter(|memory| !memory.is_provided);
+        let page_size = own.map(|own| own.page_size).or(producer.emulated_page_size);
         let setup = command::SetupTracing {
-            shared_buffer_page_size_kb: own
-                .map(|own| u32::try_from(own.page_size / 1024).unwrap_or_default()),
+            shared_buffer_page_size_kb: page_size.map(|size| u32::try_from(size / 1024).unwrap_or_default()),
             ..Default::default()
         };
         let message = GetAsyncCommandResponse { cmd: Some(Cmd::SetupTracing(setup)) };

@@ -47,6 +47,8 @@ pub(crate) struct Producer {
     pub(crate) scraping: bool,
     pub(crate) hints: MemorySizes,
     pub(crate) memory: Option<ProducerMemory>,
+    /// Page size of the private memory of a producer that sends its chunks by value, once it was told to set tracing up.
+    pub(crate) emulated_page_size: Option<usize>,
     pub(crate) data_sources: Vec<DataSource>,
     /// Buffers that its data sources write to; commits to others are discarded.
     pub(crate) allowed_buffers: BTreeSet<BufferId>,

@@ -112,6 +112,25 @@ fn machines_are_chosen_by_name_and_others_only_if_asked_for() {
 }
 
 #[test]
+fn a_producer_that_shares_no_memory_sets_tracing_up_once_with_its_page_size() {
+    use ferretto_protos::get_async_command_response::Cmd;
+    let mut world = World::default();
+    let producer = world.introduce(&Introduction { page_hint: 8192, ..guest() });
+    world.register(producer, "data");
+    let mut setups = Vec::new();
+    for _ in 0..2 {
+        let consumer = world.consumer(0);
+        world.enable(consumer, &config("trace_all_machines: true", ""));
+        setups.extend(world.commands(producer).into_iter().filter_map(|command| match command {
+            Cmd::SetupTracing(setup) => setup.shared_buffer_page_size_kb,
+            _ => None,
+        }));
+        world.free(consumer);
+    }
+    assert_eq!(setups, [8]);
+}
+
+#[test]
 fn packets_and_the_state_say_which_machine() {
     let mut world = World::default();
     let (consumer, _) = tracing(&mut world);

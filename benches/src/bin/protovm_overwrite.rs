@@ -1,7 +1,12 @@
 //! Prints what it costs the service to overwrite packets, with and without a ProtoVM that folds them into a state.
 //!
-//! Two sessions get the same chunks by turns, each into a ring that is full. The program is what upstream's compiler makes of a short
+//! Two sessions get the same chunks by turns, each into a ring that is full. The first two rows are the writing workloads of the
+//! trace buffer's own bench. The program is what upstream's compiler makes of a short
 //! description: it merges the elements of a map, and sets a text. Needs no peers.
+
+#[allow(dead_code, reason = "its measuring half is for buffers without a service")]
+#[path = "../../../crates/trace-buffer/examples/throughput/workloads.rs"]
+mod workloads;
 
 use std::sync::Arc;
 
@@ -117,10 +122,10 @@ impl World {
     }
 
     /// Fills the ring so many times, and gives the nanoseconds that each packet takes.
-    fn fill(&mut self, laps: usize, chunks: &[Chunk]) -> f64 {
+    fn fill(&mut self, laps: usize, chunks: &[Chunk], writers: u32) -> f64 {
         let count = laps * RING_KB as usize * 1024 / CHUNK_BYTES;
         let ready: Vec<ChunksToMove> =
-            (0..count).map(|index| self.commit(&chunks[index % chunks.len()])).collect();
+            (0..count).map(|index| self.commit(&chunks[index % chunks.len()], writers)).collect();
         let packets: usize = (0..count).map(|index| chunks[index % chunks.len()].packets).sum();
         let requests = ready.into_iter().map(|chunk| protos::CommitDataRequest {
             chunks_to_move: vec![chunk],
@@ -134,10 +139,12 @@ impl World {
         (thread_cpu_ns() - start_ns) as f64 / packets as f64
     }
 
-    fn commit(&mut self, chunk: &Chunk) -> ChunksToMove {
-        let mut data = self.next_chunk.to_le_bytes().to_vec();
+    /// The next chunk of so many writers in turn.
+    fn commit(&mut self, chunk: &Chunk, writers: u32) -> ChunksToMove {
+        let mut data = (self.next_chunk / writers).to_le_bytes().to_vec();
+        let writer = 1 + self.next_chunk % writers;
         self.next_chunk += 1;
-        data.extend(1u16.to_le_bytes()); // the writer
+        data.extend((writer as u16).to_le_bytes());
         data.extend((chunk.packets as u16).to_le_bytes());
         data.extend(&chunk.payload);
         ChunksToMove { target_buffer: Some(1), data: Some(data.into()), ..ChunksToMove::default() }
@@ -200,6 +207,8 @@ struct Chunk {
 /// What the packets hold.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
+    /// Nothing that the program looks for, in 50 to 500 bytes, from so many writers in turn.
+    Workload { writers: u32 },
     /// Each changes an element, and sets a text of so many bytes, if any.
     Patches { text_bytes: usize },
     /// Something that the program does not look for, of so many bytes.
@@ -207,33 +216,52 @@ enum Kind {
 }
 
 impl Kind {
-    fn packet(self, number: u32) -> Vec<u8> {
+    /// Chunks full of packets.
+    fn chunks(self) -> Vec<Chunk> {
         match self {
-            Self::Patches { text_bytes } => patch(number, text_bytes),
-            Self::Others { bytes } => other(bytes),
+            Self::Workload { .. } => workload(),
+            Self::Patches { text_bytes } => filled(|number| patch(number, text_bytes)),
+            Self::Others { bytes } => filled(|_| other(bytes)),
+        }
+    }
+
+    fn writers(self) -> u32 {
+        match self {
+            Self::Workload { writers } => writers,
+            Self::Patches { .. } | Self::Others { .. } => 1,
         }
     }
 }
 
-/// Chunks full of packets, and a packet's size.
-fn chunks(kind: Kind) -> (Vec<Chunk>, usize) {
+fn workload() -> Vec<Chunk> {
+    let templates = workloads::make_templates().into_iter();
+    templates
+        .map(|template| Chunk { payload: template.payload, packets: template.num_fragments.into() })
+        .collect()
+}
+
+fn filled(mut packet: impl FnMut(u32) -> Vec<u8>) -> Vec<Chunk> {
     let mut number = 0;
-    let mut size = 0;
     let chunks = (0..64).map(|_| {
         let mut chunk = Chunk { payload: Vec::new(), packets: 0 };
         loop {
-            let packet = kind.packet(number);
+            let packet = packet(number);
             if chunk.payload.len() + packet.len() + 2 > CHUNK_BYTES - 24 {
                 return chunk;
             }
             prost::encoding::encode_varint(packet.len() as u64, &mut chunk.payload);
             chunk.payload.extend(&packet);
             chunk.packets += 1;
-            size = packet.len();
             number += 1;
         }
     });
-    (chunks.collect(), size)
+    chunks.collect()
+}
+
+/// Bytes a packet, about.
+fn mean_size(chunks: &[Chunk]) -> usize {
+    let bytes: usize = chunks.iter().map(|chunk| chunk.payload.len()).sum();
+    bytes / chunks.iter().map(|chunk| chunk.packets).sum::<usize>()
 }
 
 fn patch(number: u32, text_bytes: usize) -> Vec<u8> {
@@ -261,6 +289,8 @@ fn other(bytes: usize) -> Vec<u8> {
 fn main() {
     println!("{:<14} {:>12} {:>14} {:>14} {:>8}", "packets", "bytes", "without ns", "with ns", "ratio");
     let kinds = [
+        ("write_single", Kind::Workload { writers: 1 }),
+        ("write_1000", Kind::Workload { writers: 1000 }),
         ("not looked for", Kind::Others { bytes: 250 }),
         ("not looked for", Kind::Others { bytes: 1000 }),
         ("merged", Kind::Patches { text_bytes: 0 }),
@@ -269,15 +299,16 @@ fn main() {
         ("merged", Kind::Patches { text_bytes: 3000 }),
     ];
     for (name, kind) in kinds {
-        let (chunks, size) = chunks(kind);
+        let chunks = kind.chunks();
+        let size = mean_size(&chunks);
         let mut worlds = [World::new(false), World::new(true)];
         worlds.iter_mut().for_each(|world| {
-            world.fill(2, &chunks);
+            world.fill(2, &chunks, kind.writers());
         });
         let mut times: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
             for (world, times) in worlds.iter_mut().zip(&mut times) {
-                times.push((world.fill(LAPS_PER_ROUND, &chunks) * 100.0) as u64);
+                times.push((world.fill(LAPS_PER_ROUND, &chunks, kind.writers()) * 100.0) as u64);
             }
         }
         let [without, with] = times.map(|times| median(times) as f64 / 100.0);

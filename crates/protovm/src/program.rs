@@ -109,9 +109,14 @@ impl Program {
 
     /// False if the program would certainly fail, and change nothing.
     pub(crate) fn concerns(&self, packet: &[u8]) -> bool {
-        self.first_fields
-            .as_ref()
-            .is_none_or(|wanted| Fields::new(packet).any(|(field, _)| wanted.contains(&field)))
+        let Some(wanted) = &self.first_fields else { return true };
+        Fields::new(packet).any(|(field, _)| wanted.contains(&field))
+    }
+
+    /// False if no packet in these bytes can concern the program.
+    pub(crate) fn may_concern(&self, bytes: &[u8]) -> bool {
+        let Some(wanted) = &self.first_fields else { return true };
+        wanted.iter().any(|&field| may_have(bytes, field))
     }
 
     /// The program as it was given to [`parse`](Self::parse).
@@ -132,6 +137,30 @@ fn first_fields(instructions: &[Instruction]) -> Option<Box<[u32]>> {
         return None;
     }
     instructions.iter().map(Instruction::first_field).collect()
+}
+
+/// Whether the first two bytes of a field's tag are anywhere in the bytes. It looks at sixteen bytes at a time, where a walk looks at a
+/// field.
+fn may_have(bytes: &[u8], field: u32) -> bool {
+    const MORE_FOLLOWS: u8 = 0x80;
+    // Below this number the tag is a single byte, of which any packet has many.
+    const FIRST_WITH_TWO_BYTES: u32 = 16;
+    // The bytes looked at before the next decision: enough to be quick, few enough to end early.
+    const BLOCK_BYTES: usize = 256;
+    if field < FIRST_WITH_TWO_BYTES {
+        return true;
+    }
+    // Three bits of the first byte are the wire type; the last bit of the second says whether a third follows.
+    let first = MORE_FOLLOWS | ((field & 0xf) << 3) as u8;
+    let second = (field >> 4 & 0x7f) as u8;
+    let Some(following) = bytes.get(1..) else { return false };
+    bytes.chunks(BLOCK_BYTES).zip(following.chunks(BLOCK_BYTES)).any(|(bytes, following)| {
+        let pairs = bytes.iter().zip(following);
+        // Zero if both are as wanted: bytes without branches are what compilers make wide instructions of.
+        let least =
+            pairs.fold(u8::MAX, |least, (a, b)| least.min((a & !7 ^ first) | (b & !MORE_FOLLOWS ^ second)));
+        least == 0
+    })
 }
 
 impl Instruction {

@@ -64,6 +64,13 @@ impl Vm {
         self.program.concerns(packet)
     }
 
+    /// Whether there may be packets among these bytes that concern the program: a quick look at many packets at once, with whatever is
+    /// between them. False only if [`concerns`](Self::concerns) is false for each.
+    #[must_use]
+    pub fn may_concern(&self, bytes: &[u8]) -> bool {
+        self.program.may_concern(bytes)
+    }
+
     /// The steps that the program took for the last packet.
     #[must_use]
     pub const fn last_steps(&self) -> u64 {

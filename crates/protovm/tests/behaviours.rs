@@ -430,6 +430,35 @@ dst 1 2";
 }
 
 #[test]
+fn a_field_is_found_wherever_and_however_its_tag_is_written() {
+    for field in [1u32, 15, 16, 17, 127, 128, 900, 2047, 2048, 123_456, (1 << 24) - 1] {
+        let vm = Vm::new(program(&format!("src {field}\n  set")), PLENTY);
+        for before in [0, 1, 15, 16, 23, 24, 25, 254, 255, 256, 257, 700] {
+            // Fields with number 1000 first: no tag of the others is in them.
+            let mut packet = [0xc0, 0x3e, 0x01].repeat(before / 3);
+            packet.extend([0xc0, 0x3e, 0xb1, 0x00].iter().take(if before % 3 == 0 { 0 } else { 4 }));
+            assert!(
+                !vm.concerns(&packet) && (field < 16 || !vm.may_concern(&packet)),
+                "{field} after {before}"
+            );
+            for padding in 0..3 {
+                let mut with = packet.clone();
+                let mut tag = Vec::new();
+                prost::encoding::encode_varint(u64::from(field) << 3, &mut tag);
+                // The same number in more bytes than it takes.
+                for _ in 0..padding {
+                    *tag.last_mut().unwrap() |= 0x80;
+                    tag.push(0);
+                }
+                with.extend(tag);
+                with.push(7);
+                assert!(vm.concerns(&with) && vm.may_concern(&with), "{field} after {before} with {padding}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_packet_without_what_the_program_looks_for_first_does_not_concern_it() {
     let cases = [
         ("src 1 2\n  set", "1:{3:4}", true),

@@ -241,6 +241,7 @@ fn run(program: &[u8], limit: usize, state: &[u8], packets: &[Vec<u8>]) {
         let mut before = Vec::new();
         vm.serialize_state(&mut before);
         let concerns = vm.concerns(packet);
+        assert!(vm.may_concern(packet) || !concerns);
         let outcome = vm.apply(packet);
         assert!(used(&vm) <= limit);
         let mut state = Vec::new();

@@ -108,6 +108,10 @@ impl OverwriteSink for ProtoVms {
         self.vms.iter().any(|vm| vm.serves(producer))
     }
 
+    fn wants_some_of(&self, producer: ProducerId, packets: &[u8]) -> bool {
+        self.vms.iter().any(|vm| vm.serves(producer) && vm.vm.may_concern(packets))
+    }
+
     /// The first VM of the producer whose program succeeds has taken the packet.
     fn take(&mut self, packet: &Packet<'_>) {
         let bytes = match packet.in_one_piece() {

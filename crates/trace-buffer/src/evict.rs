@@ -16,6 +16,12 @@ pub trait OverwriteSink {
     /// Are the producer's packets wanted? If not, their chunks can go without being looked at.
     fn wants(&self, producer: ProducerId) -> bool;
 
+    /// May any of these packets of the producer be wanted? They are whole ones, with their sizes between them. It saves the walk over
+    /// them.
+    fn wants_some_of(&self, _producer: ProducerId, _packets: &[u8]) -> bool {
+        true
+    }
+
     /// Takes a packet that is about to be overwritten.
     ///
     /// It is whole, and the next one of its sequence; but it has not been [validated](crate::validator). What
@@ -112,6 +118,9 @@ impl TraceBuffer {
     fn give_plain(&self, slot: u32, at: usize, header: &Header, sink: &mut impl OverwriteSink) {
         self.ring.prefetch_chunk(at + header.outer_size());
         let payload = self.ring.payload(at, header);
+        if !sink.wants_some_of(self.sequences.get(slot).key.producer(), payload) {
+            return;
+        }
         let mut fragment_start = 0;
         while let Found::Fragment(fragment) = fragment_at(payload, fragment_start, header.flags) {
             if fragment.body_size() > 0 {

@@ -62,12 +62,13 @@ impl Measured for TraceBuffer {
     }
 }
 
-struct Template {
-    payload: Vec<u8>,
-    num_fragments: u16,
+/// A chunk to be written again and again.
+pub(crate) struct Template {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) num_fragments: u16,
 }
 
-fn make_templates() -> Vec<Template> {
+pub(crate) fn make_templates() -> Vec<Template> {
     let mut state = 42u64;
     let mut random = move || {
         state = state * 48271 % 2_147_483_647;

@@ -1,38 +1,44 @@
-//! Packets that are compressed together, as one packet of the trace (upstream: zlib_compressor.cc).
+//! Packets that are compressed together, as one packet of the trace (upstream: zlib_compressor.cc, zstd_compressor.cc).
 //!
-//! Each batch that is read becomes a packet with `compressed_packets`: the batch as it would stand in a file, in the format of zlib.
-//! The service's first packets stay as they are, so that readers find out about a trace without unpacking it.
+//! Each batch that is read becomes a packet with `compressed_packets` or `zstd_compressed_packets`: the batch as it would stand in a file,
+//! in the format of zlib or as a frame of zstd. The packets that readers want before they unpack anything stay as they are.
 
 use std::io::Write as _;
 
-use ferretto_protos::fields::trace_packet::COMPRESSED_PACKETS;
+use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_PACKETS};
 use ferretto_protozero::Message as Writer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
+use crate::config::Codec;
 use crate::file_output::{PREAMBLE_BYTES, put_preamble};
 use crate::read_back::PacketSink;
 
 /// zlib's own choice, and upstream's.
-const LEVEL: u32 = 6;
+const DEFLATE_LEVEL: u32 = 6;
+
+/// The only one of the library that compresses.
+const ZSTD_LEVEL: CompressionLevel = CompressionLevel::Fastest;
 
 /// What compression and framing may add, as a part of the batch: data that cannot be compressed is stored in blocks of at least 16 KiB,
-/// with 5 bytes each.
+/// with 5 bytes each (deflate), or of 128 KiB, with 3 (zstd).
 const EXPANSION_DIVISOR: usize = 2048;
 const OVERHEAD_BYTES: usize = 64;
 
 /// Compresses packets on their way to another sink. Call [`finish`](Self::finish) at the end.
 pub(crate) struct Compressing<'a, S> {
     sink: &'a mut S,
+    codec: Codec,
     /// The batch, once it has begun.
-    encoder: Option<ZlibEncoder<Vec<u8>>>,
+    encoder: Option<Encoder>,
     /// Bytes of the batch before compression.
     taken: usize,
 }
 
 impl<'a, S: PacketSink> Compressing<'a, S> {
-    pub(crate) fn new(sink: &'a mut S) -> Self {
-        Self { sink, encoder: None, taken: 0 }
+    pub(crate) fn new(sink: &'a mut S, codec: Codec) -> Self {
+        Self { sink, codec, encoder: None, taken: 0 }
     }
 
     /// Gives the batch to the sink.
@@ -42,22 +48,52 @@ impl<'a, S: PacketSink> Compressing<'a, S> {
 
     fn end_batch(&mut self) {
         self.taken = 0;
-        // Writing to memory cannot fail.
-        let Some(Ok(batch)) = self.encoder.take().map(ZlibEncoder::finish) else { return };
+        let Some((field, batch)) = self.encoder.take().and_then(Encoder::finish) else { return };
         let mut packet = Vec::with_capacity(batch.len() + OVERHEAD_BYTES);
-        Writer::new(&mut packet).bytes(COMPRESSED_PACKETS, &batch);
+        Writer::new(&mut packet).bytes(field, &batch);
         self.sink.packet(std::iter::once(packet.as_slice()), packet.len());
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let written = self.encoder.get_or_insert_with(new_encoder).write_all(bytes);
-        debug_assert!(written.is_ok(), "memory takes everything");
+        self.encoder.get_or_insert_with(|| Encoder::new(self.codec)).write(bytes);
         self.taken += bytes.len();
     }
 }
 
-fn new_encoder() -> ZlibEncoder<Vec<u8>> {
-    ZlibEncoder::new(Vec::new(), Compression::new(LEVEL))
+enum Encoder {
+    Deflate(ZlibEncoder<Vec<u8>>),
+    /// All of it is needed at once.
+    Zstd(Vec<u8>),
+}
+
+impl Encoder {
+    fn new(codec: Codec) -> Self {
+        match codec {
+            Codec::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::new(DEFLATE_LEVEL))),
+            Codec::Zstd => Self::Zstd(Vec::new()),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Deflate(encoder) => {
+                let written = encoder.write_all(bytes);
+                debug_assert!(written.is_ok(), "memory takes everything");
+            }
+            Self::Zstd(batch) => batch.extend_from_slice(bytes),
+        }
+    }
+
+    /// The field for it, and its bytes.
+    fn finish(self) -> Option<(u32, Vec<u8>)> {
+        match self {
+            // Writing to memory cannot fail.
+            Self::Deflate(encoder) => encoder.finish().ok().map(|batch| (COMPRESSED_PACKETS, batch)),
+            Self::Zstd(batch) => {
+                Some((ZSTD_COMPRESSED_PACKETS, compress_to_vec(batch.as_slice(), ZSTD_LEVEL)))
+            }
+        }
+    }
 }
 
 /// The packet that a batch becomes, should nothing in it become smaller.

@@ -66,26 +66,31 @@ impl Service {
         if let Some(filtering) = &mut session.filtering {
             filtering.begin_batch();
         }
-        if !self.put_own(session_id, sink, &leading) {
+        if !self.put_own(session_id, sink, &leading.never_compressed) {
             return Progress::NoRoom;
         }
-        if !self.sessions.get(&session_id).is_some_and(|session| session.config.compress) {
-            return self.read_data(session_id, sink, limit, now);
-        }
-        let mut compressing = Compressing::new(sink);
-        let progress = self.read_data(session_id, &mut compressing, limit, now);
+        let Some(codec) = self.sessions.get(&session_id).and_then(|session| session.config.compression)
+        else {
+            return self.read_data(session_id, sink, &leading.others, limit, now);
+        };
+        let mut compressing = Compressing::new(sink, codec);
+        let progress = self.read_data(session_id, &mut compressing, &leading.others, limit, now);
         compressing.finish();
         progress
     }
 
-    /// Everything but the service's first packets.
+    /// Everything but the service's very first packets.
     fn read_data(
         &mut self,
         session_id: SessionId,
         sink: &mut impl PacketSink,
+        leading: &[Vec<u8>],
         limit: usize,
         now: &Now,
     ) -> Progress {
+        if !self.put_own(session_id, sink, leading) {
+            return Progress::NoRoom;
+        }
         match self.read_buffers(session_id, sink, limit) {
             Progress::Drained => {}
             unfinished => return unfinished,
@@ -212,6 +217,12 @@ fn clock_sync_packet(uid: u32, machine_id: u32, sync: RemoteClockSync) -> Vec<u8
     packet.encode_to_vec()
 }
 
+/// What comes before the buffers' packets.
+struct LeadingPackets {
+    never_compressed: Vec<Vec<u8>>,
+    others: Vec<Vec<u8>>,
+}
+
 impl Session {
     /// What comes before the buffers' packets, in upstream's order (v59). Each is written once, or once for each new reason.
     fn leading_packets(
@@ -219,22 +230,10 @@ impl Session {
         options: &crate::ServiceOptions,
         buffers: &BTreeMap<BufferId, Buffer>,
         now: &Now,
-    ) -> Vec<Vec<u8>> {
+    ) -> LeadingPackets {
         let uid = options.uid;
+        let never_compressed = self.first_packets(uid);
         let mut packets = Vec::new();
-        let initial = self.clocks.initial.take();
-        packets.extend(initial.map(|readings| self.clock_packet(uid, &readings)));
-        if self.config.builtin.trace_config && !std::mem::replace(&mut self.emitted.trace_config, true) {
-            packets.push(own_packet(uid, None, Data::TraceConfig(self.config.raw.clone())));
-        }
-        if !std::mem::replace(&mut self.emitted.uuid, true) {
-            let (msb, lsb) = self.uuid;
-            packets.push(own_packet(
-                uid,
-                None,
-                Data::TraceUuid(TraceUuid { msb: Some(msb), lsb: Some(lsb) }),
-            ));
-        }
         for readings in std::mem::take(&mut self.clocks.ring) {
             packets.push(self.clock_packet(uid, &readings));
         }
@@ -271,6 +270,22 @@ impl Session {
             if !instance.is_empty() {
                 packets.push(own_packet(uid, None, Data::Protovms(ProtoVms { instance })));
             }
+        }
+        LeadingPackets { never_compressed, others: packets }
+    }
+
+    /// What a reader can decide by, without unpacking a trace.
+    fn first_packets(&mut self, uid: u32) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        let initial = self.clocks.initial.take();
+        packets.extend(initial.map(|readings| self.clock_packet(uid, &readings)));
+        if self.config.builtin.trace_config && !std::mem::replace(&mut self.emitted.trace_config, true) {
+            packets.push(own_packet(uid, None, Data::TraceConfig(self.config.raw.clone())));
+        }
+        if !std::mem::replace(&mut self.emitted.uuid, true) {
+            let (msb, lsb) = self.uuid;
+            let uuid = TraceUuid { msb: Some(msb), lsb: Some(lsb) };
+            packets.push(own_packet(uid, None, Data::TraceUuid(uuid)));
         }
         packets
     }

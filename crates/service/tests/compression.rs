@@ -6,17 +6,28 @@ use std::io::Read;
 
 use ferretto_protos::trace_packet::Data;
 use ferretto_protos::{self as protos, TracePacket};
-use ferretto_service::{ConsumerConn, FileHandle, ProducerConn};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerConn};
 use flate2::read::ZlibDecoder;
 use prost::Message;
+use ruzstd::decoding::StreamingDecoder;
 use world::{World, config, packet, payloads};
 
-/// The ways to ask for it; the last names a way that we lack first.
-const ASKED_FOR: [&str; 3] = [
-    "compression_type: COMPRESSION_TYPE_DEFLATE",
-    "compression { deflate {} }",
-    "compression { zstd { level: 3 } } compression_type: COMPRESSION_TYPE_DEFLATE",
+/// The ways to ask for it. A config may name a fallback for services that lack zstd.
+const ASKED_FOR: [(&str, Codec); 5] = [
+    ("compression_type: COMPRESSION_TYPE_DEFLATE", Codec::Deflate),
+    ("compression { deflate {} }", Codec::Deflate),
+    ("compression { zstd {} }", Codec::Zstd),
+    ("compression { zstd { level: 19 } }", Codec::Zstd),
+    ("compression { zstd { level: -3 } } compression_type: COMPRESSION_TYPE_DEFLATE", Codec::Zstd),
 ];
+/// One of each.
+const CODECS: [(&str, Codec); 2] = [ASKED_FOR[1], ASKED_FOR[2]];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Codec {
+    Deflate,
+    Zstd,
+}
 
 fn tracing(more: &str, file: Option<FileHandle>) -> (World, ProducerConn, ConsumerConn) {
     let mut world = World::default();
@@ -31,21 +42,27 @@ fn tracing(more: &str, file: Option<FileHandle>) -> (World, ProducerConn, Consum
     (world, producer, consumer)
 }
 
-/// The packets inside, and how many were found compressed.
-fn unpack(packets: &[TracePacket]) -> (Vec<TracePacket>, usize) {
+/// The packets inside, and how those that were compressed were.
+fn unpack(packets: &[TracePacket]) -> (Vec<TracePacket>, Vec<Codec>) {
     let mut inside = Vec::new();
-    let mut num_compressed = 0;
+    let mut codecs = Vec::new();
     for packet in packets {
-        let Some(Data::CompressedPackets(batch)) = &packet.data else {
-            inside.push(packet.clone());
-            continue;
-        };
-        num_compressed += 1;
         let mut bytes = Vec::new();
-        ZlibDecoder::new(batch.as_ref()).read_to_end(&mut bytes).expect("zlib's format");
+        match &packet.data {
+            Some(Data::CompressedPackets(batch)) => {
+                ZlibDecoder::new(batch.as_ref()).read_to_end(&mut bytes).expect("zlib's format");
+                codecs.push(Codec::Deflate);
+            }
+            Some(Data::ZstdCompressedPackets(batch)) => {
+                let mut frame = StreamingDecoder::new(batch.as_ref()).expect("a frame");
+                frame.read_to_end(&mut bytes).expect("zstd's format");
+                codecs.push(Codec::Zstd);
+            }
+            _ => inside.push(packet.clone()),
+        }
         inside.extend(protos::Trace::decode(bytes.as_slice()).expect("a part of a trace").packet);
     }
-    (inside, num_compressed)
+    (inside, codecs)
 }
 
 #[test]
@@ -58,10 +75,11 @@ fn a_consumer_gets_the_same_packets() {
         world.read(consumer)
     };
     let plain = read("");
-    for asked_for in ASKED_FOR {
+    for (asked_for, codec) in ASKED_FOR {
         let compressed = read(asked_for);
-        let (inside, num_compressed) = unpack(&compressed);
-        assert!(num_compressed > 1, "300 kB are several batches");
+        let (inside, codecs) = unpack(&compressed);
+        assert!(codecs.len() > 1, "300 kB are several batches");
+        assert!(codecs.iter().all(|found| *found == codec), "{asked_for}: {codecs:?}");
         assert_eq!(payloads(&inside), payloads(&plain), "{asked_for}");
         assert_eq!(inside.len(), plain.len(), "{asked_for}");
         let size = |packets: &[TracePacket]| packets.iter().map(Message::encoded_len).sum::<usize>();
@@ -71,30 +89,55 @@ fn a_consumer_gets_the_same_packets() {
 
 #[test]
 fn what_readers_look_for_first_is_not_compressed() {
-    let (mut world, producer, consumer) = tracing(ASKED_FOR[0], None);
-    world.emit(producer, 1, 0, 1, &[&packet("x")]);
-    let packets = world.read(consumer);
-    let is_plain = |wanted: fn(&Data) -> bool| packets.iter().filter_map(|p| p.data.as_ref()).any(wanted);
-    assert!(is_plain(|data| matches!(data, Data::ClockSnapshot(_))));
-    assert!(is_plain(|data| matches!(data, Data::TraceConfig(_))));
-    assert!(is_plain(|data| matches!(data, Data::TraceUuid(_))));
-    assert!(is_plain(|data| matches!(data, Data::SynchronizationMarker(_))));
-    assert!(!is_plain(|data| matches!(data, Data::ForTesting(_))));
+    for (asked_for, codec) in CODECS {
+        let (mut world, producer, consumer) = tracing(asked_for, None);
+        world.emit(producer, 1, 0, 1, &[&packet("x")]);
+        let packets = world.read(consumer);
+        let [first @ .., last] = packets.as_slice() else { panic!("no packets") };
+        assert!(matches!(
+            first.iter().filter_map(|packet| packet.data.as_ref()).collect::<Vec<_>>()[..],
+            [Data::ClockSnapshot(_), Data::TraceConfig(_), Data::TraceUuid(_)]
+        ));
+        let (inside, codecs) = unpack(std::slice::from_ref(last));
+        assert_eq!(codecs, [codec]);
+        assert!(inside.iter().any(|packet| matches!(packet.data, Some(Data::SynchronizationMarker(_)))));
+        assert_eq!(payloads(&inside), ["x"]);
+    }
 }
 
 #[test]
-fn zstd_alone_leaves_the_trace_as_it_is() {
-    let (mut world, producer, consumer) = tracing("compression { zstd { level: 3 } }", None);
+fn an_unknown_way_leaves_the_trace_as_it_is() {
+    let (mut world, producer, consumer) = tracing("compression {}", None);
     world.emit(producer, 1, 0, 1, &[&packet("x")]);
     let packets = world.read(consumer);
-    assert_eq!(unpack(&packets).1, 0);
+    assert_eq!(unpack(&packets).1, []);
     assert_eq!(payloads(&packets), ["x"]);
 }
 
 #[test]
+fn a_clone_is_compressed_as_its_source() {
+    for (asked_for, codec) in CODECS {
+        let (mut world, producer, _) = tracing(&format!("{asked_for} unique_session_name: \"s\""), None);
+        world.emit(producer, 1, 0, 1, &[&packet("x")]);
+        let cloning = world.consumer(1000);
+        let selector = Some(protos::clone_session_request::Selector::UniqueSessionName("s".to_owned()));
+        let request = protos::CloneSessionRequest { selector, ..Default::default() };
+        world.ask(cloning, ConsumerCall::CloneSession(request));
+        world.acknowledge_flushes(producer);
+        let (inside, codecs) = unpack(&world.read(cloning));
+        assert_eq!(codecs, [codec]);
+        assert_eq!(payloads(&inside), ["x"]);
+    }
+}
+
+#[test]
 fn a_file_is_complete_at_its_end() {
+    CODECS.into_iter().for_each(|(asked_for, _)| check_whole_file(asked_for));
+}
+
+fn check_whole_file(asked_for: &str) {
     let file = FileHandle(1);
-    let more = format!("{} write_into_file: true file_write_period_ms: 100 duration_ms: 1000", ASKED_FOR[0]);
+    let more = format!("{asked_for} write_into_file: true file_write_period_ms: 100 duration_ms: 1000");
     let (mut world, producer, consumer) = tracing(&more, Some(file));
     for index in 0..10u32 {
         world.emit(producer, 1, index, 1, &[&packet(&index.to_string())]);
@@ -102,8 +145,8 @@ fn a_file_is_complete_at_its_end() {
         world.acknowledge_flushes(producer);
     }
     assert_eq!(world.ended(consumer).as_deref(), Some(""));
-    let (inside, num_compressed) = unpack(&world.file_packets(file));
-    assert!(num_compressed >= 10);
+    let (inside, codecs) = unpack(&world.file_packets(file));
+    assert!(codecs.len() >= 10);
     assert_eq!(payloads(&inside), (0..10).map(|index| index.to_string()).collect::<Vec<_>>());
     assert!(matches!(inside.last().and_then(|packet| packet.data.as_ref()), Some(Data::TraceStats(_))));
 }
@@ -119,14 +162,15 @@ fn a_file_with_a_limit_takes_what_fits_compressed() {
     let noisy: Vec<String> = (0..200).map(|_| (0..500).map(|_| noise()).collect()).collect();
     let smooth = vec!["x".repeat(500); 200];
     let max = 20_000;
-    for (texts, at_least) in [(noisy, 30), (smooth, 150)] {
+    let cases = [(&noisy, 30), (&smooth, 150)];
+    for ((asked_for, _), (texts, at_least)) in
+        CODECS.into_iter().flat_map(|codec| cases.map(|case| (codec, case)))
+    {
         let file = FileHandle(1);
-        let more = format!(
-            "{} write_into_file: true file_write_period_ms: 100 max_file_size_bytes: {max}",
-            ASKED_FOR[0]
-        );
+        let more =
+            format!("{asked_for} write_into_file: true file_write_period_ms: 100 max_file_size_bytes: {max}");
         let (mut world, producer, consumer) = tracing(&more, Some(file));
-        for (index, text) in (0u32..).zip(&texts) {
+        for (index, text) in (0u32..).zip(texts) {
             world.emit(producer, 1, index, 1, &[&packet(text)]);
         }
         world.advance_ms(100);

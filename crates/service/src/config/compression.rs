@@ -2,8 +2,22 @@
 
 use ferretto_protos::{TraceConfig, trace_config};
 
-/// A config may name deflate beside a newer way to compress, for services that lack it.
-pub(super) fn wants_deflate(config: &TraceConfig) -> bool {
-    config.compression.as_ref().is_some_and(|compression| compression.deflate.is_some())
-        || config.compression_type() == trace_config::CompressionType::Deflate
+/// How batches of packets are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Codec {
+    /// The format of zlib.
+    Deflate,
+    /// A frame of zstd. There is one level to it, whatever the config says.
+    Zstd,
+}
+
+/// The newest that the config names: it may name an older one beside it, for services that lack the newer.
+pub(super) fn parse_compression(config: &TraceConfig) -> Option<Codec> {
+    let asked_for = config.compression.as_ref();
+    if asked_for.is_some_and(|compression| compression.zstd.is_some()) {
+        return Some(Codec::Zstd);
+    }
+    let wants_deflate = asked_for.is_some_and(|compression| compression.deflate.is_some())
+        || config.compression_type() == trace_config::CompressionType::Deflate;
+    wants_deflate.then_some(Codec::Deflate)
 }

@@ -29,7 +29,8 @@ use self::boost::parse_boost;
 pub(crate) use self::buffers::BufferSpec;
 use self::buffers::{check_buffer_names, parse_buffers};
 use self::builtin::{BuiltinSpec, parse_builtin};
-use self::compression::wants_deflate;
+pub(crate) use self::compression::Codec;
+use self::compression::parse_compression;
 pub(crate) use self::data_sources::DataSourceSpec;
 use self::data_sources::parse_data_sources;
 pub use self::error::{ConfigError, RuleProblem};
@@ -65,8 +66,7 @@ pub(crate) struct SessionConfig {
     pub(crate) file: Option<FileSpec>,
     pub(crate) boost: Option<Boost>,
     pub(crate) builtin: BuiltinSpec,
-    /// With deflate.
-    pub(crate) compress: bool,
+    pub(crate) compression: Option<Codec>,
     pub(crate) triggers: Option<TriggersSpec>,
     pub(crate) trace_filter: Option<Arc<MessageFilter>>,
 }
@@ -170,7 +170,7 @@ impl Checked {
             file,
             boost,
             builtin: parse_builtin(&config),
-            compress: wants_deflate(&config),
+            compression: parse_compression(&config),
             triggers,
             trace_filter,
             producers: config.producers,
@@ -228,9 +228,12 @@ fn check_bugreport_filename(name: &str) -> Result<(), ConfigError> {
 fn say_what_has_no_effect(config: &TraceConfig) {
     let asked_for = config.compression.is_some()
         || config.compression_type() != trace_config::CompressionType::Unspecified;
-    if asked_for && !wants_deflate(config) {
-        tracing::warn!(
-            "the only compression is deflate: the trace is not compressed (add `compression_type: COMPRESSION_TYPE_DEFLATE`)"
+    if asked_for && parse_compression(config).is_none() {
+        tracing::warn!("the trace is not compressed: the config asks for neither deflate nor zstd");
+    }
+    if config.compression.and_then(|compression| compression.zstd).is_some_and(|zstd| zstd.level() != 0) {
+        tracing::info!(
+            "compression.zstd.level has no effect: there is one level, which is about level 1 of zstd"
         );
     }
     if config.experimental_trace_buffer_v2_compaction() {

@@ -36,6 +36,8 @@ const DEFAULT_ADB_SOCKET: &str = "tcp:127.0.0.1:5037";
 
 /// Connections at a time, each with a thread. A page holds two for each recording, and some for a moment with adb.
 const MAX_CONNECTIONS: usize = 64;
+/// Further ones that are told so at a time; beyond, nobody is told anything.
+const MAX_REFUSED: usize = 16;
 /// How long nobody is accepted after the system refused a descriptor or a thread.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -183,13 +185,10 @@ impl<'a> Bridge<'a> {
         let opened = listener.accept().and_then(|(stream, _)| {
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
-            let Some(place) = Place::take(&self.connections) else {
-                request::refuse(&stream, &Refusal::TooMany);
-                return Ok(());
-            };
+            let Some(place) = Place::take(&self.connections) else { return Ok(()) };
             let builder = std::thread::Builder::new().name("connection".to_owned());
             builder.spawn_scoped(scope, move || {
-                self.serve_connection(stream);
+                self.serve_connection(stream, &place);
                 drop(place);
             })?;
             Ok(())
@@ -204,8 +203,9 @@ impl<'a> Bridge<'a> {
         }
     }
 
-    fn serve_connection(&self, mut stream: TcpStream) {
+    fn serve_connection(&self, mut stream: TcpStream, place: &Place<'_>) {
         let request = match request::read(&mut stream, self.signals.stop()) {
+            Ok(_) if place.is_for_refusal => return request::refuse(&stream, &Refusal::TooMany),
             Ok(request) => request,
             Err(refusal) => return request::refuse(&stream, &refusal),
         };
@@ -251,23 +251,27 @@ impl<'a> Bridge<'a> {
     }
 }
 
-/// One of the [`MAX_CONNECTIONS`], given back when dropped.
-struct Place<'a>(&'a AtomicUsize);
+/// One of the connections that are served, or told that there are too many; given back when dropped.
+struct Place<'a> {
+    taken: &'a AtomicUsize,
+    is_for_refusal: bool,
+}
 
 impl<'a> Place<'a> {
     /// Only the accepting thread takes places.
     fn take(taken: &'a AtomicUsize) -> Option<Self> {
-        if taken.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+        let before = taken.load(Ordering::Relaxed);
+        if before >= MAX_CONNECTIONS + MAX_REFUSED {
             return None;
         }
         taken.fetch_add(1, Ordering::Relaxed);
-        Some(Self(taken))
+        Some(Self { taken, is_for_refusal: before >= MAX_CONNECTIONS })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -348,10 +352,11 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let taken = AtomicUsize::new(0);
-        let mut places: Vec<Place> = std::iter::from_fn(|| Place::take(&taken)).collect();
-        assert_eq!(places.len(), MAX_CONNECTIONS);
-        places.pop();
-        assert!(Place::take(&taken).is_some());
+        let mut places: Vec<Place<'_>> = std::iter::from_fn(|| Place::take(&taken)).collect();
+        let served = places.iter().filter(|place| !place.is_for_refusal).count();
+        assert_eq!((served, places.len()), (MAX_CONNECTIONS, MAX_CONNECTIONS + MAX_REFUSED));
+        places.truncate(MAX_CONNECTIONS - 1);
+        assert!(Place::take(&taken).is_some_and(|place| !place.is_for_refusal));
     }
 
     #[test]

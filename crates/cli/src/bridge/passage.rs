@@ -17,6 +17,8 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocket, WebSocketConfig};
 use tungstenite::{Message, Utf8Bytes};
 
+use super::request;
+
 /// What is passed to the page at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 /// The UI sends a frame of the service's protocol (128 KiB at most) or a write of adb's at a time.
@@ -197,6 +199,8 @@ impl Passage {
             let flushed = self.page.flush();
             match self.page.read().map_err(would_block) {
                 Ok(_) => continue,
+                // What comes is no websocket any more.
+                Err(Err(End::Violation(_))) => return request::hang_up(self.page.get_ref()),
                 Err(Err(_)) => return,
                 Err(Ok(_)) => {}
             }

@@ -19,6 +19,8 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_HEADERS: usize = 64;
 /// A browser sends its request at once; somebody who does not holds a thread.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client that was refused may go on sending before it has taken the answer.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Base64 of the 16 bytes that RFC 6455 asks for.
 const KEY_LENGTH: usize = 24;
 
@@ -261,7 +263,24 @@ pub(super) fn refuse(stream: &TcpStream, refusal: &Refusal) {
     );
     // Who does not wait for the answer does not need it.
     let _ = send(stream, &answer);
+    hang_up(stream);
+}
+
+/// Says that nothing follows, and reads until the client has hung up, for a while: closing a connection with bytes unread would throw
+/// away what was said last.
+pub(super) fn hang_up(mut stream: &TcpStream) {
     let _ = stream.shutdown(std::net::Shutdown::Write);
+    let deadline = Instant::now() + REFUSED_TIMEOUT;
+    while Instant::now() < deadline {
+        match stream.read(&mut [0; 4096]) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+                let _ = rustix::event::poll(&mut [PollFd::new(stream, PollFlags::IN)], left.as_ref());
+            }
+            _ => return,
+        }
+    }
 }
 
 /// Nothing was sent before, so that the socket takes it all at once.

@@ -15,6 +15,7 @@ use anyhow::Result;
 use ferretto_consumer::Consumer;
 use ferretto_ipc::address::Address;
 use ferretto_protos::clone_session_request::Selector;
+use ferretto_protos::trace_config::IncrementalStateConfig;
 use ferretto_protos::{CloneSessionRequest, TraceConfig};
 use rustix::process::geteuid;
 
@@ -35,6 +36,8 @@ const KB_PER_CPU_SECOND: u64 = 2 << 10;
 /// The least and the most that a time is turned into; more can be asked for as a size.
 const MIN_KEEP_KB: u64 = 16 << 10;
 const MAX_KEEP_KB: u64 = 2 << 20;
+/// What is older than the first clear in a ring may be unreadable.
+const LONGEST_CLEAR_PERIOD_MS: u32 = 5_000;
 
 /// Writes the last moments of a running flight recorder (`ferretto record --flight`) into a trace. The recording goes on.
 #[derive(clap::Args, Debug, Clone)]
@@ -143,11 +146,13 @@ impl Keep {
 
     /// How often data sources say again what later events refer to: what is older than the first time in the ring cannot be read.
     fn clear_period_ms(self) -> u32 {
-        const LONGEST_MS: u128 = 5_000;
-        const SHORTEST_MS: u128 = 1_000;
+        const SHORTEST_MS: u32 = 1_000;
         match self {
-            Self::Memory { .. } => LONGEST_MS as u32,
-            Self::Time(time) => (time.as_millis() / 4).clamp(SHORTEST_MS, LONGEST_MS) as u32,
+            Self::Memory { .. } => LONGEST_CLEAR_PERIOD_MS,
+            Self::Time(time) => {
+                let quarter = u32::try_from(time.as_millis() / 4).unwrap_or(u32::MAX);
+                quarter.clamp(SHORTEST_MS, LONGEST_CLEAR_PERIOD_MS)
+            }
         }
     }
 }
@@ -169,9 +174,13 @@ pub(crate) struct Flight {
 impl Flight {
     /// The session that everybody finds, with its rings.
     pub(crate) fn change(&self, config: &mut ConfigBytes) {
-        let clear_period_ms = self.keep.map(Keep::clear_period_ms);
-        let incremental_state_config = clear_period_ms
-            .map(|ms| ferretto_protos::trace_config::IncrementalStateConfig { clear_period_ms: Some(ms) });
+        let says_it = config.decoded().incremental_state_config.is_some();
+        let clear_period_ms = match self.keep {
+            Some(keep) => Some(keep.clear_period_ms()),
+            None => (!says_it).then_some(LONGEST_CLEAR_PERIOD_MS),
+        };
+        let incremental_state_config =
+            clear_period_ms.map(|ms| IncrementalStateConfig { clear_period_ms: Some(ms) });
         config.merge(&TraceConfig {
             unique_session_name: Some(session_name(&self.name)),
             incremental_state_config,

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) from_file: bool,
     /// The buffers are to forget the oldest: a flight recorder's.
     pub(crate) is_ring: bool,
+    /// Names of triggers without one of which there will be nothing.
+    pub(crate) triggers: Vec<String>,
 }
 
 /// One buffer of the service.
@@ -44,6 +46,12 @@ impl Plan {
                 .filter(|&ms| ms > 0)
                 .map(|ms| Duration::from_millis(ms.into())),
             from_file,
+            triggers: config
+                .trigger_config
+                .iter()
+                .flat_map(|triggers| &triggers.triggers)
+                .map(|trigger| trigger.name().to_owned())
+                .collect(),
             ..Self::default()
         };
         for source in config.data_sources.iter().filter_map(|source| source.config.as_ref()) {

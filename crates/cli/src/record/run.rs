@@ -95,6 +95,9 @@ impl Recording<'_> {
         if let Err(error) = ended {
             return Self::fail(self.with_partial(error), state);
         }
+        if let Some(error) = self.nothing_came(&state, counted) {
+            return Self::fail(error, state);
+        }
         let elapsed = state.progress.elapsed();
         self.output.finish()?;
         self.sum_up(&state, target.as_deref(), counted, elapsed);
@@ -135,6 +138,9 @@ impl Recording<'_> {
             (Some(_), Some(time)) => format!("until the command ends, {} at most", duration(time)),
             (Some(_), None) => "until the command ends".to_owned(),
             (None, Some(time)) => format!("for {}", duration(time)),
+            (None, None) if !self.plan.triggers.is_empty() => {
+                "when and as long as its triggers say".to_owned()
+            }
             (None, None) => "until Ctrl-C".to_owned(),
         };
         let sources = self.plan.sources.join(", ");
@@ -282,6 +288,18 @@ impl Recording<'_> {
         }
         consumer.free()?;
         Ok(())
+    }
+
+    /// A recording that waited for a trigger in vain has no trace.
+    fn nothing_came(&self, state: &State, counted: bool) -> Option<anyhow::Error> {
+        let name = self.plan.triggers.first().filter(|_| counted && state.reader.bytes == 0)?;
+        let error = UserError::new("nothing was recorded: the config waits for a trigger");
+        Some(
+            error
+                .help(format!("call it out while the recording waits: ferretto trigger {name}"))
+                .help(format!("for snapshots: ferretto record --flight --trigger {name}"))
+                .into(),
+        )
     }
 
     fn sum_up(&self, state: &State, path: Option<&Path>, counted: bool, elapsed: Duration) {

@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use ferretto_consumer::Consumer;
+use ferretto_protos::tracing_service_state::Producer;
 use ferretto_protos::{DataSourceDescriptor, TracingServiceState};
 use prost::Message;
 
@@ -44,19 +45,22 @@ fn render(state: &TracingServiceState, long: bool, is_root: bool) -> String {
 
 fn producers(text: &mut String, state: &TracingServiceState) {
     text.push_str("\n\nPRODUCER PROCESSES CONNECTED:\n\n");
-    let mut row = |cells: [&str; 6]| {
-        let [id, pid, uid, flags, name, sdk] = cells;
-        let _ =
-            writeln!(text, "{}", format!("{id:<6} {pid:<8} {uid:<8} {flags:<6} {name:<42} {sdk}").trim_end());
+    let machine_column = machine_column(state);
+    let mut row = |cells: [&str; 7]| {
+        let [id, pid, uid, flags, machine, name, sdk] = cells;
+        let machine = machine_column(machine);
+        let line = format!("{id:<6} {pid:<8} {uid:<8} {flags:<6} {machine}{name:<42} {sdk}");
+        let _ = writeln!(text, "{}", line.trim_end());
     };
-    row(["ID", "PID", "UID", "FLAGS", "NAME", "SDK"]);
-    row(["==", "===", "===", "=====", "====", "==="]);
+    row(["ID", "PID", "UID", "FLAGS", "MACHINE", "NAME", "SDK"]);
+    row(["==", "===", "===", "=====", "=======", "====", "==="]);
     for producer in &state.producers {
         row([
             &producer.id().to_string(),
             &producer.pid().to_string(),
             &producer.uid().to_string(),
             if producer.frozen() { "F" } else { "" },
+            &machine_name(producer),
             producer.name(),
             producer.sdk_version(),
         ]);
@@ -65,19 +69,36 @@ fn producers(text: &mut String, state: &TracingServiceState) {
 
 fn data_sources(text: &mut String, state: &TracingServiceState, long: bool) {
     text.push_str("\n\nDATA SOURCES REGISTERED:\n\n");
-    let mut row = |cells: [&str; 3]| {
-        let [name, producer, details] = cells;
-        let _ = writeln!(text, "{}", format!("{name:<40} {producer:<40} {details}").trim_end());
+    let machine_column = machine_column(state);
+    let mut row = |cells: [&str; 4]| {
+        let [name, producer, machine, details] = cells;
+        let machine = machine_column(machine);
+        let _ = writeln!(text, "{}", format!("{name:<40} {producer:<40} {machine}{details}").trim_end());
     };
-    row(["NAME", "PRODUCER", "DETAILS"]);
-    row(["====", "========", "======="]);
+    row(["NAME", "PRODUCER", "MACHINE", "DETAILS"]);
+    row(["====", "========", "=======", "======="]);
     for source in &state.data_sources {
         let bytes = source.ds_descriptor.as_deref().unwrap_or_default();
         let descriptor = DataSourceDescriptor::decode(bytes).unwrap_or_default();
         let id = source.producer_id();
         let producer = state.producers.iter().find(|producer| producer.id() == id);
+        let machine = producer.map(machine_name).unwrap_or_default();
         let producer = producer.map_or(format!("({id})"), |producer| format!("{} ({id})", producer.name()));
-        row([descriptor.name(), &producer, &details(&descriptor, long)]);
+        row([descriptor.name(), &producer, &machine, &details(&descriptor, long)]);
+    }
+}
+
+/// The cell of a machine's name; there is none while all producers are on the service's own (upstream: perfetto_cmd.cc).
+fn machine_column(state: &TracingServiceState) -> impl Fn(&str) -> String + use<> {
+    let has_others = state.producers.iter().any(|producer| producer.machine_id() != 0);
+    move |machine| if has_others { format!("{machine:<20} ") } else { String::new() }
+}
+
+fn machine_name(producer: &Producer) -> String {
+    match (producer.machine_id(), producer.machine_name()) {
+        (0, _) => "(host)".to_owned(),
+        (id, "") => format!("{id:#x}"),
+        (_, name) => name.to_owned(),
     }
 }
 
@@ -130,7 +151,7 @@ fn time_of_day(realtime_ns: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ferretto_protos::tracing_service_state::{DataSource, Producer, TracingSession};
+    use ferretto_protos::tracing_service_state::{DataSource, TracingSession};
     use ferretto_protos::{TrackEventCategory, TrackEventDescriptor};
 
     use super::*;
@@ -164,6 +185,25 @@ mod tests {
             supports_tracing_sessions: Some(true),
             num_sessions: Some(2),
             ..TracingServiceState::default()
+        }
+    }
+
+    #[test]
+    fn machines_are_shown_when_there_are_several() {
+        assert!(!render(&state(), false, false).contains("MACHINE"));
+        for (machine_name, shown) in [("guest", "guest"), ("", "0xab")] {
+            let mut several = state();
+            several.producers.push(Producer {
+                id: Some(8),
+                name: Some("far".to_owned()),
+                machine_id: Some(0xab),
+                machine_name: Some(machine_name.to_owned()),
+                ..Producer::default()
+            });
+            let text = render(&several, false, false);
+            let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap().to_owned();
+            assert!(line(" far").contains(shown), "{text}");
+            assert!(line(" app").contains("(host)") && line("app (7)").contains("(host)"), "{text}");
         }
     }
 

@@ -1,30 +1,64 @@
 //! The whole system in one thread, under a seeded, faulty world.
 //!
-//! A [`World`] has the real service, the real frames and connections, real shared memory, and a fake clock. Producers and consumers
-//! connect, write, stall, lie, send garbage and vanish, and the network delays and splits what they say; every choice comes from the
-//! seed, so a failure replays exactly: `cargo run -p sim -- --seeds 42..43`.
+//! A [`World`] has the real service, the real frames and connections, real shared memory, and fake clocks and files. Producers and
+//! consumers connect, write, stall, lie, send garbage and vanish, the network delays and splits what they say, and files break; every
+//! choice comes from the seed, so a failure replays exactly: `cargo run -p sim -- --seeds 42..43 --trace`.
 //!
-//! What is checked (see `trace.rs` and `world.rs`):
-//! * nothing panics, and the service does not grow: when all have gone, no session, buffer or timer is left;
-//! * each sequence comes back in order and once, and each gap in it is announced by `previous_packet_dropped`;
-//! * where the buffer was large enough and the producer kept the rules, nothing that the service acknowledged is missing;
-//! * packets carry the user of the connection that they came through, and reach only sessions that their data source was started for.
+//! | module | what it is |
+//! |---|---|
+//! | `world` | the order of events, clocks, and the end |
+//! | `fate`, `rng` | choices, the story, and how often each behaviour occurred ([`BEHAVIOURS`]) |
+//! | `link` | a connection: what one end says arrives late and in pieces at the other |
+//! | `plan` | what a session is to be like |
+//! | `consumer`, `producer`, `writer`, `files` | those who do what they should, more or less |
+//! | `liar` | what hostile producers do |
+//! | `model`, `session` | what must be true after each call: who is answered when, what the state is, when a session ends |
+//! | `trace` | what must be true of a trace, packet by packet |
+//!
+//! What is checked:
+//! * each sequence of an honest producer comes back in order, once and undamaged, and each gap in it is announced;
+//! * where buffers and file were large enough, nothing that the service acknowledged, or found in the memory of a producer that
+//!   vanished, is missing;
+//! * each call is answered once; a flush when the last producer has answered or its time is over, the end of a session when the last
+//!   data source has stopped or its time is over;
+//! * packets carry the user and process of the connection that they came through, and reach only sessions that have a data source
+//!   of that user; what the service says of sessions, producers and data sources is what the model knows, and only to whom it may;
+//! * each file is closed once, after its last write, and is well-formed up to the last write that succeeded;
+//! * nothing that is due stays due; and in the end no session, buffer, timer, instance, file or shared memory is left.
+//!
+//! What liars do is counted as theirs: all of this holds for the honest ones beside them.
 
 #![forbid(unsafe_code)]
 
 mod consumer;
+mod fate;
+mod files;
+mod liar;
 mod link;
+mod model;
+mod plan;
 mod producer;
 mod rng;
+mod session;
 mod trace;
 mod world;
+mod writer;
 
-pub use world::{Report, World};
+pub use fate::{BEHAVIOURS, Report};
+pub use world::World;
 
 /// Runs one world to its end.
 ///
 /// # Panics
-/// If the system breaks a promise; the message names the seed.
+/// If the system breaks a promise.
 pub fn run(seed: u64) -> Report {
-    World::new(seed).run()
+    World::new(seed, false).run()
+}
+
+/// The same, and prints the story.
+///
+/// # Panics
+/// If the system breaks a promise.
+pub fn tell(seed: u64) -> Report {
+    World::new(seed, true).run()
 }

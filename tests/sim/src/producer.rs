@@ -1,455 +1,393 @@
-//! A producer that writes numbered packets as the protocol asks, or, if it is hostile, as it pleases.
+//! A producer: it does what the service asks for, writes, stalls, and keeps the rules; or, if it is hostile, does as it pleases too
+//! (see `liar.rs`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ferretto_ipc::client::{Event, RequestId};
 use ferretto_protos as protos;
-use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch::Patch};
 use ferretto_protos::get_async_command_response::Cmd;
-use ferretto_protozero::varint;
-use ferretto_shm::{ChunkFlags, NewChunk, PageLayout, PageSize, ProducerView, SharedMemory};
+use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
+use ferretto_shm::{PageSize, ProducerView, SharedMemory};
 use prost::Message;
 
+use crate::fate::Fate;
 use crate::link::Link;
-use crate::rng::Rng;
-use crate::trace::{self, Stream};
+use crate::plan::{DATA_SOURCES, producer_name};
+use crate::trace::Stream;
+use crate::writer::Writer;
 
-pub(crate) const DATA_SOURCE: &str = "sim.packets";
-/// What a producer may commit in its life: with five of them never as much as an ample buffer holds.
-const CHUNK_BUDGET: usize = 150;
+/// Chunks that one writer may fill in its life: those of a whole world seldom fill an ample buffer.
+const CHUNK_BUDGET: usize = 40;
 
-/// A writer of one data source instance.
-struct Writer {
-    id: u16,
-    buffer: u32,
-    next_chunk: u32,
-    next_packet: u64,
-    /// Packets in commits that the service has answered.
-    acked: u64,
-    /// A packet could not be finished for want of memory: the stream has a gap of its own making.
-    is_broken: bool,
+/// What follows when the service has taken a call.
+enum Sent {
+    Commit { instance: u64, stream: Stream, count: u64, patches: usize },
+    Register { instance: u64 },
+}
+
+/// How it introduces itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    pub(crate) is_hostile: bool,
+    /// Without shared memory.
+    pub(crate) is_emulated: bool,
+    brings_memory: bool,
+    scrapes: bool,
+    notifies_start: bool,
+    notifies_stop: bool,
+    flushes: bool,
+    sources: usize,
 }
 
 pub(crate) struct Producer {
     pub(crate) link: Link,
     pub(crate) uid: u32,
-    pub(crate) is_hostile: bool,
-    /// Does not answer the service until this many more acts.
-    stalled: usize,
-    memory: Option<Arc<SharedMemory>>,
-    view: Option<ProducerView>,
-    page_size: PageSize,
-    writers: BTreeMap<u64, Writer>,
+    pub(crate) name: String,
+    pub(crate) habits: Habits,
+    /// The memory that it brings along.
+    pub(crate) provided: Option<Arc<SharedMemory>>,
+    pub(crate) memory: Option<Arc<SharedMemory>>,
+    pub(crate) view: Option<ProducerView>,
+    pub(crate) page_size: PageSize,
+    pub(crate) writers: BTreeMap<u64, Writer>,
+    /// The sessions of instances that are set up.
+    sessions: BTreeMap<u64, u32>,
+    memory_len: usize,
     last_writer: u16,
-    /// Commits on their way: what is acknowledged when they are answered.
-    commits: HashMap<RequestId, (u64, u64)>,
+    sent: HashMap<RequestId, Sent>,
     /// Commands that were received and wait to be obeyed.
-    commands: Vec<Cmd>,
-    /// Instances that were ever set up.
-    pub(crate) instances: Vec<u64>,
-    /// As in [`Writer`], of instances that have stopped.
-    finished: Vec<(u64, u64, bool)>,
-    chunk_budget: usize,
+    commands: VecDeque<Cmd>,
+    /// Does nothing for this many more acts.
+    stalled: usize,
+    has_unregistered: bool,
 }
 
 impl Producer {
-    pub(crate) fn new(uid: u32, is_hostile: bool, rng: &mut Rng) -> Self {
-        let page_size = PageSize::new(rng.pick(&[4096, 8192, 16384, 32768])).expect("a page size");
+    pub(crate) fn new(uid: u32, number: usize, fate: &mut Fate) -> Self {
+        let page_size = PageSize::new(fate.pick(&[4096, 4096, 8192, 32768])).expect("a page size");
+        let memory_len = page_size.bytes() * fate.pick(&[2, 8, 32]);
+        let is_emulated = fate.one_in(8);
+        let habits = Habits {
+            is_hostile: fate.one_in(3),
+            is_emulated,
+            brings_memory: !is_emulated && fate.one_in(4),
+            scrapes: fate.one_in(2),
+            notifies_start: fate.one_in(2),
+            notifies_stop: !fate.one_in(4),
+            flushes: !fate.one_in(6),
+            sources: 1 + fate.below(DATA_SOURCES.len()),
+        };
+        let create = || Arc::new(SharedMemory::create(memory_len).expect("memory"));
+        let own = habits.brings_memory.then(create);
         Self {
             link: Link::producer(),
             uid,
-            is_hostile,
-            stalled: 0,
-            memory: None,
+            name: producer_name(number),
+            habits,
+            provided: own.clone(),
+            memory: own.or_else(|| is_emulated.then(create)),
             view: None,
             page_size,
             writers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            memory_len,
             last_writer: 0,
-            commits: HashMap::new(),
-            commands: Vec::new(),
-            instances: Vec::new(),
-            finished: Vec::new(),
-            chunk_budget: CHUNK_BUDGET,
+            sent: HashMap::new(),
+            commands: VecDeque::new(),
+            stalled: 0,
+            has_unregistered: false,
         }
     }
 
-    /// Of each stream that has no gap of its own making, how many packets the service has acknowledged.
-    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = (Stream, u64)> {
-        let running =
-            self.writers.iter().map(|(&instance, writer)| (instance, writer.acked, writer.is_broken));
-        let all = running.chain(self.finished.iter().copied()).filter(|(_, _, is_broken)| !is_broken);
-        all.map(|(instance, acked, _)| (Stream { uid: self.uid, instance }, acked))
-    }
-
     /// One thing that a producer may do.
-    pub(crate) fn act(&mut self, rng: &mut Rng) {
-        self.receive();
+    pub(crate) fn act(&mut self, fate: &mut Fate) {
+        self.receive(fate);
         if self.stalled > 0 {
             self.stalled -= 1;
             return;
         }
-        if self.is_hostile && rng.one_in(4) {
-            return self.misbehave(rng);
+        if self.habits.is_hostile && fate.one_in(4) {
+            return self.misbehave(fate);
         }
-        if !self.commands.is_empty() {
-            let command = self.commands.remove(0);
-            return self.obey(command, rng);
+        if let Some(command) = self.commands.pop_front() {
+            return self.obey(command, fate);
         }
-        if !self.writers.is_empty() && rng.one_in(2) {
-            self.write(rng);
+        match fate.below(100) {
+            0..60 => self.write(fate),
+            60..80 => self.send_patches(fate),
+            80 if !self.has_unregistered && fate.one_in(3) => self.unregister(),
+            _ => {}
         }
     }
 
     /// Obeys all commands at once: at the end of the world nobody stalls.
-    pub(crate) fn settle(&mut self, rng: &mut Rng) {
+    pub(crate) fn settle(&mut self, fate: &mut Fate) {
         self.stalled = 0;
-        self.receive();
-        while !self.commands.is_empty() {
-            let command = self.commands.remove(0);
-            self.obey(command, rng);
+        self.receive(fate);
+        while let Some(command) = self.commands.pop_front() {
+            self.obey(command, fate);
         }
     }
 
-    fn call(&mut self, method: &str, args: &impl Message, want_reply: bool) -> Option<RequestId> {
-        self.link.client.invoke(method, args, None, want_reply).ok()
+    pub(crate) fn call(&mut self, method: &str, args: &impl Message, want_reply: bool) -> Option<RequestId> {
+        self.link.call(method, args, want_reply)
     }
 
-    fn receive(&mut self) {
+    fn receive(&mut self, fate: &mut Fate) {
         while let Some(event) = self.link.poll_event() {
             match event {
-                Event::Bound => self.introduce(),
-                Event::BindFailed => {}
-                Event::Reply { request, body: Some(body), has_more } => {
-                    if let Some((instance, count)) = self.commits.remove(&request) {
-                        self.acknowledge(instance, count);
-                    } else if has_more {
-                        let response = protos::GetAsyncCommandResponse::decode(body).expect("a command");
-                        self.commands.extend(response.cmd);
+                Event::Bound => {
+                    if self.habits.is_hostile && fate.one_in(3) {
+                        self.speak_too_early(fate);
                     }
+                    self.introduce();
+                    self.register_all();
                 }
-                Event::Reply { request, body: None, .. } => {
-                    self.commits.remove(&request);
+                Event::Reply { body: Some(body), has_more: true, .. } => {
+                    let response = protos::GetAsyncCommandResponse::decode(body).expect("a command");
+                    self.commands.extend(response.cmd);
                 }
+                Event::BindFailed | Event::Reply { .. } => {}
             }
         }
     }
 
-    fn acknowledge(&mut self, instance: u64, count: u64) {
-        if let Some(writer) = self.writers.get_mut(&instance) {
-            writer.acked = writer.acked.max(count);
-        }
-    }
-
-    fn introduce(&mut self) {
+    pub(crate) fn introduce(&mut self) {
+        let scrapes = if self.habits.scrapes {
+            ProducerSmbScrapingMode::SmbScrapingEnabled
+        } else {
+            ProducerSmbScrapingMode::SmbScrapingDisabled
+        };
         let request = protos::InitializeConnectionRequest {
-            producer_name: Some(format!("sim.{}", self.uid)),
+            producer_name: Some(self.name.clone()),
             shared_memory_page_size_hint_bytes: u32::try_from(self.page_size.bytes()).ok(),
-            shared_memory_size_hint_bytes: Some(256 * 1024),
-            smb_scraping_mode: Some(1),
+            shared_memory_size_hint_bytes: u32::try_from(self.memory_len).ok(),
+            smb_scraping_mode: Some(scrapes as i32),
+            producer_provided_shmem: self.provided.is_some().then_some(true),
             ..Default::default()
         };
         self.call("InitializeConnection", &request, true);
         self.call("GetAsyncCommand", &protos::GetAsyncCommandRequest::default(), true);
-        let descriptor = protos::DataSourceDescriptor {
-            name: Some(DATA_SOURCE.to_owned()),
-            will_notify_on_start: Some(true),
-            will_notify_on_stop: Some(true),
-            ..Default::default()
-        };
-        let register = protos::RegisterDataSourceRequest {
-            data_source_descriptor: Some(descriptor.encode_to_vec().into()),
-        };
-        self.call("RegisterDataSource", &register, true);
     }
 
-    fn obey(&mut self, command: Cmd, rng: &mut Rng) {
-        match command {
-            Cmd::SetupTracing(setup) => {
-                let page_size = u64::from(setup.shared_buffer_page_size_kb()) * 1024;
-                self.page_size =
-                    PageSize::new(page_size).expect("the service chooses a page size of the ABI");
-                self.memory = self.link.take_memory();
-                let memory = self.memory.clone().expect("memory comes along");
-                self.view = Some(ProducerView::new(memory, self.page_size).expect("whole pages"));
-            }
-            Cmd::SetupDataSource(setup) => self.instances.push(setup.new_instance_id()),
-            Cmd::StartDataSource(start) => {
-                self.start(start.new_instance_id(), &start.config.unwrap_or_default())
-            }
-            Cmd::StopDataSource(stop) => self.stop(stop.instance_id(), rng),
-            Cmd::Flush(flush) => {
-                let request =
-                    protos::CommitDataRequest { flush_request_id: flush.request_id, ..Default::default() };
-                self.call("CommitData", &request, false);
-            }
-            Cmd::ClearIncrementalState(_) => {}
+    pub(crate) fn register_all(&mut self) {
+        for name in DATA_SOURCES.iter().take(self.habits.sources) {
+            let descriptor = protos::DataSourceDescriptor {
+                name: Some((*name).to_owned()),
+                will_notify_on_start: Some(self.habits.notifies_start),
+                will_notify_on_stop: Some(self.habits.notifies_stop),
+                handles_incremental_state_clear: Some(true),
+                no_flush: Some(!self.habits.flushes),
+                ..Default::default()
+            };
+            let register = protos::RegisterDataSourceRequest {
+                data_source_descriptor: Some(descriptor.encode_to_vec().into()),
+            };
+            self.call("RegisterDataSource", &register, true);
         }
-        if rng.one_in(20) {
-            self.stalled = rng.below(40);
+    }
+
+    fn unregister(&mut self) {
+        self.has_unregistered = true;
+        let name = Some(DATA_SOURCES[0].to_owned());
+        self.call(
+            "UnregisterDataSource",
+            &protos::UnregisterDataSourceRequest { data_source_name: name },
+            true,
+        );
+    }
+
+    fn obey(&mut self, command: Cmd, fate: &mut Fate) {
+        match command {
+            Cmd::SetupTracing(setup) => self.set_up_memory(&setup),
+            Cmd::SetupDataSource(setup) => {
+                let session = session_of(setup.config.as_ref());
+                let known = self.sessions.insert(setup.new_instance_id(), session);
+                assert!(known.is_none() || self.habits.is_hostile, "an instance is set up twice");
+            }
+            Cmd::StartDataSource(start) => {
+                self.start(start.new_instance_id(), &start.config.unwrap_or_default());
+            }
+            Cmd::StopDataSource(stop) => self.stop(stop.instance_id(), fate),
+            Cmd::Flush(flush) => self.flush(flush.request_id(), fate),
+            Cmd::ClearIncrementalState(_) => fate.saw("incremental state cleared"),
+        }
+        if fate.one_in(20) {
+            fate.saw("a producer stalls");
+            self.stalled = fate.below(40);
+        }
+    }
+
+    fn set_up_memory(&mut self, setup: &protos::get_async_command_response::SetupTracing) {
+        if self.memory.is_none() {
+            let page_size = u64::from(setup.shared_buffer_page_size_kb()) * 1024;
+            self.page_size = PageSize::new(page_size).expect("the service chooses a page size of the ABI");
+            self.memory = self.link.take_memory();
+        }
+        let memory = self.memory.clone().expect("memory comes along");
+        if self.view.is_none() {
+            self.view = Some(ProducerView::new(memory, self.page_size).expect("whole pages"));
         }
     }
 
     fn start(&mut self, instance: u64, config: &Bytes) {
-        let config = protos::DataSourceConfig::decode(config.clone()).expect("a config");
+        let session = session_of(Some(config));
+        let is_set_up = self.sessions.get(&instance) == Some(&session);
+        assert!(is_set_up || self.habits.is_hostile, "the instance {instance} was not set up for this");
+        let buffer = protos::DataSourceConfig::decode(config.clone()).expect("a config").target_buffer();
         self.last_writer += 1;
-        let writer = Writer {
-            id: self.last_writer,
-            buffer: config.target_buffer(),
-            next_chunk: 0,
-            next_packet: 0,
-            acked: 0,
-            is_broken: false,
-        };
+        let stream = Stream { uid: self.uid, session, instance };
+        let writer = Writer::new(self.last_writer, stream, buffer, CHUNK_BUDGET);
         let register = protos::RegisterTraceWriterRequest {
             trace_writer_id: Some(u32::from(writer.id)),
-            target_buffer: Some(writer.buffer),
+            target_buffer: Some(buffer),
         };
         self.writers.insert(instance, writer);
-        self.call("RegisterTraceWriter", &register, true);
-        let started = protos::NotifyDataSourceStartedRequest { data_source_id: Some(instance) };
-        self.call("NotifyDataSourceStarted", &started, true);
+        if let Some(request) = self.call("RegisterTraceWriter", &register, true) {
+            self.sent.insert(request, Sent::Register { instance });
+        }
+        if self.habits.notifies_start {
+            let started = protos::NotifyDataSourceStartedRequest { data_source_id: Some(instance) };
+            self.call("NotifyDataSourceStarted", &started, true);
+        }
     }
 
-    fn stop(&mut self, instance: u64, rng: &mut Rng) {
-        if rng.one_in(2) {
-            self.write_into(instance, rng);
+    fn stop(&mut self, instance: u64, fate: &mut Fate) {
+        let was_set_up = self.sessions.remove(&instance).is_some();
+        assert!(was_set_up || self.habits.is_hostile, "the instance {instance} stops and was never set up");
+        if fate.one_in(2) {
+            self.write_into(instance, fate);
         }
+        self.commit_all(instance, fate);
         if let Some(writer) = self.writers.remove(&instance) {
-            self.finished.push((instance, writer.acked, writer.is_broken));
-            let unregister =
-                protos::UnregisterTraceWriterRequest { trace_writer_id: Some(u32::from(writer.id)) };
+            let id = Some(u32::from(writer.id));
+            let unregister = protos::UnregisterTraceWriterRequest { trace_writer_id: id };
             self.call("UnregisterTraceWriter", &unregister, true);
         }
-        let stopped = protos::NotifyDataSourceStoppedRequest { data_source_id: Some(instance) };
-        self.call("NotifyDataSourceStopped", &stopped, true);
+        if self.habits.notifies_stop {
+            let stopped = protos::NotifyDataSourceStoppedRequest { data_source_id: Some(instance) };
+            self.call("NotifyDataSourceStopped", &stopped, true);
+        }
     }
 
-    fn write(&mut self, rng: &mut Rng) {
+    fn flush(&mut self, request_id: u64, fate: &mut Fate) {
         let instances: Vec<u64> = self.writers.keys().copied().collect();
-        self.write_into(rng.pick(&instances), rng);
+        for instance in instances {
+            self.commit_all(instance, fate);
+        }
+        let request = protos::CommitDataRequest { flush_request_id: Some(request_id), ..Default::default() };
+        self.call("CommitData", &request, false);
     }
 
-    /// Fills a chunk or, with a large packet, several, and commits them.
-    fn write_into(&mut self, instance: u64, rng: &mut Rng) {
-        let (Some(view), Some(writer)) = (self.view.clone(), self.writers.get_mut(&instance)) else { return };
-        if self.chunk_budget == 0 {
+    fn write(&mut self, fate: &mut Fate) {
+        let instances: Vec<u64> = self.writers.keys().copied().collect();
+        if instances.is_empty() {
             return;
         }
-        self.chunk_budget -= 1;
-        let stream = Stream { uid: self.uid, instance };
-        let mut commit = protos::CommitDataRequest::default();
-        if rng.one_in(4) {
-            write_large(&view, writer, stream, rng, &mut commit);
-        } else {
-            write_small(&view, writer, stream, rng, &mut commit);
-        }
-        let count = writer.next_packet;
-        if let Some(request) = self.call("CommitData", &commit, true) {
-            self.commits.insert(request, (instance, count));
+        let instance = fate.pick(&instances);
+        self.write_into(instance, fate);
+        if fate.one_in(2) {
+            let with_patches = fate.one_in(2);
+            self.commit(instance, with_patches, fate.one_in(4), fate);
         }
     }
 
-    /// What no producer may do, but somebody will.
-    fn misbehave(&mut self, rng: &mut Rng) {
-        match rng.below(8) {
-            0 => {
-                let garbage = rng.bytes(300);
-                self.link.send_garbage(&garbage);
-            }
-            1 => self.scribble(rng),
-            2 | 3 => {
-                let commit = random_commit(rng);
-                self.call("CommitData", &commit, true);
-            }
-            4 => {
-                let id = Some(rng.next() % 100);
-                self.call(
-                    "NotifyDataSourceStarted",
-                    &protos::NotifyDataSourceStartedRequest { data_source_id: id },
-                    true,
-                );
-                self.call(
-                    "NotifyDataSourceStopped",
-                    &protos::NotifyDataSourceStoppedRequest { data_source_id: id },
-                    true,
-                );
-            }
-            5 => {
-                let register = protos::RegisterTraceWriterRequest {
-                    trace_writer_id: Some((rng.next() % 70_000) as u32),
-                    target_buffer: Some((rng.next() % 70_000) as u32),
-                };
-                self.call("RegisterTraceWriter", &register, true);
-            }
-            6 => self.introduce(),
-            _ => {
-                let name = Some(DATA_SOURCE.to_owned());
-                self.call(
-                    "UnregisterDataSource",
-                    &protos::UnregisterDataSourceRequest { data_source_name: name },
-                    true,
-                );
-            }
+    fn write_into(&mut self, instance: u64, fate: &mut Fate) {
+        if let (Some(view), Some(writer)) = (&self.view, self.writers.get_mut(&instance)) {
+            writer.write(view, self.habits.is_emulated, fate);
         }
     }
 
-    /// Writes anything anywhere into the memory that the service reads.
-    fn scribble(&mut self, rng: &mut Rng) {
-        let Some(memory) = &self.memory else { return };
-        let Some(fd) = memory.as_fd() else { return };
-        for _ in 0..20 {
-            let bytes = rng.bytes(64);
-            // Headers of pages are the tender spots.
-            let page = rng.below(memory.len() / self.page_size.bytes()) * self.page_size.bytes();
-            let offset = if rng.one_in(2) { page } else { rng.below(memory.len() - 64) };
-            rustix::io::pwrite(fd, &bytes, offset as u64).expect("a memfd can be written");
+    fn send_patches(&mut self, fate: &mut Fate) {
+        let owes = self.writers.iter().find(|(_, writer)| writer.owes_patches());
+        if let Some(instance) = owes.map(|(instance, _)| *instance) {
+            fate.saw("a patch comes late");
+            self.commit(instance, true, true, fate);
         }
     }
-}
 
-fn write_small(
-    view: &ProducerView,
-    writer: &mut Writer,
-    stream: Stream,
-    rng: &mut Rng,
-    commit: &mut protos::CommitDataRequest,
-) {
-    let layout = rng.pick(&PageLayout::ALL);
-    let label = NewChunk { chunk_id: writer.next_chunk, writer_id: writer.id };
-    let Some(mut chunk) = view.try_acquire(layout, label) else { return };
-    writer.next_chunk += 1;
-    let mut offset = 0;
-    for _ in 0..1 + rng.below(6) {
-        let packet = trace::packet(stream, writer.next_packet, rng.below(120));
-        let mut fragment = Vec::new();
-        varint::encode(packet.len() as u64, &mut fragment);
-        fragment.extend_from_slice(&packet);
-        if offset + fragment.len() > chunk.capacity() {
-            break;
+    fn commit_all(&mut self, instance: u64, fate: &mut Fate) {
+        if let (Some(view), Some(writer)) = (&self.view, self.writers.get_mut(&instance)) {
+            writer.finish(view, self.habits.is_emulated);
         }
-        chunk.write_at(offset, &fragment);
-        offset += fragment.len();
-        chunk.increment_packet_count();
-        writer.next_packet += 1;
+        self.commit(instance, true, true, fate);
     }
-    complete(chunk, writer.buffer, commit);
-}
 
-/// One packet over as many chunks as it needs; the sizes of the fragments but the last are patched in afterwards.
-fn write_large(
-    view: &ProducerView,
-    writer: &mut Writer,
-    stream: Stream,
-    rng: &mut Rng,
-    commit: &mut protos::CommitDataRequest,
-) {
-    const SIZE_LEN: usize = 4;
-    let packet = trace::packet(stream, writer.next_packet, 3000 + rng.below(9000));
-    let mut rest = packet.as_slice();
-    let mut is_first = true;
-    let first_chunk = writer.next_chunk;
-    while !rest.is_empty() {
-        let label = NewChunk { chunk_id: writer.next_chunk, writer_id: writer.id };
-        let Some(mut chunk) = view.try_acquire(PageLayout::Div1, label) else {
-            // The packet stays unfinished: it is lost, and the next one on this sequence says so.
-            break;
+    fn commit(&mut self, instance: u64, with_patches: bool, want_reply: bool, fate: &mut Fate) {
+        let Some(commit) = self.writers.get_mut(&instance).and_then(|writer| writer.commit(with_patches))
+        else {
+            return;
         };
-        writer.next_chunk += 1;
-        let len = rest.len().min(chunk.capacity() - SIZE_LEN);
-        let (part, after) = rest.split_at(len);
-        let is_patched = !after.is_empty() && rng.one_in(2);
-        let size = redundant_size(len);
-        chunk.write_at(0, if is_patched { &[0; SIZE_LEN] } else { &size });
-        chunk.write_at(SIZE_LEN, part);
-        chunk.increment_packet_count();
-        if !is_first {
-            chunk.set_flags(ChunkFlags::FIRST_PACKET_CONTINUES_FROM_PREV_CHUNK);
+        if commit.request.chunks_to_move.len() > 1 {
+            fate.saw("a commit with several chunks");
         }
-        if !after.is_empty() {
-            chunk.set_flags(ChunkFlags::LAST_PACKET_CONTINUES_ON_NEXT_CHUNK);
+        if let Some(request) = self.call("CommitData", &commit.request, want_reply) {
+            let (stream, count, patches) = (commit.stream, commit.count, commit.patches);
+            self.sent.insert(request, Sent::Commit { instance, stream, count, patches });
         }
-        // A size field that the service has copied before it was known cannot be walked over; real writers patch inside the packet.
-        // So the first bytes of the packet are what is patched here.
-        if is_patched {
-            patch_packet(&mut chunk, &size, part, writer, label.chunk_id, commit);
-        }
-        complete(chunk, writer.buffer, commit);
-        rest = after;
-        is_first = false;
     }
-    let was_begun = writer.next_chunk != first_chunk;
-    writer.is_broken |= was_begun && !rest.is_empty();
-    writer.next_packet += u64::from(was_begun);
-}
 
-/// Leaves four bytes of the fragment to be patched.
-fn patch_packet(
-    chunk: &mut ferretto_shm::ChunkWriter,
-    size: &[u8; 4],
-    part: &[u8],
-    writer: &Writer,
-    chunk_id: u32,
-    commit: &mut protos::CommitDataRequest,
-) {
-    chunk.write_at(0, size);
-    chunk.write_at(4, &[0; 4]);
-    chunk.set_flags(ChunkFlags::NEEDS_PATCHING);
-    let patch = Patch { offset: Some(4), data: Some(Bytes::copy_from_slice(&part[..4])) };
-    commit.chunks_to_patch.push(ChunkToPatch {
-        target_buffer: Some(writer.buffer),
-        writer_id: Some(u32::from(writer.id)),
-        chunk_id: Some(chunk_id),
-        patches: vec![patch],
-        has_more_patches: Some(false),
-    });
-}
-
-fn complete(chunk: ferretto_shm::ChunkWriter, buffer: u32, commit: &mut protos::CommitDataRequest) {
-    // The world of a hostile producer may have changed the chunk's state: then it is lost.
-    let Ok(at) = chunk.complete() else { return };
-    commit.chunks_to_move.push(ChunksToMove {
-        page: Some(at.page),
-        chunk: Some(at.chunk),
-        target_buffer: Some(buffer),
-        ..Default::default()
-    });
-}
-
-/// A length in four bytes, as writers reserve them.
-fn redundant_size(len: usize) -> [u8; 4] {
-    let len = u32::try_from(len).expect("a fragment is smaller than a page");
-    let part = |shift: u32| (len >> shift) as u8 & 0x7f;
-    [part(0) | 0x80, part(7) | 0x80, part(14) | 0x80, part(21)]
-}
-
-fn random_commit(rng: &mut Rng) -> protos::CommitDataRequest {
-    let number = |rng: &mut Rng| Some((rng.next() % rng.pick(&[3, 20, 100_000, u64::from(u32::MAX)])) as u32);
-    let data = match rng.below(5) {
-        0 => Some(Bytes::new()),
-        1 => Some(Bytes::from(vec![0; 65536])),
-        2 => Some(Bytes::from(rng.bytes(300))),
-        _ => None,
-    };
-    let patch_len = rng.below(7);
-    let patch = Patch { offset: number(rng), data: Some(Bytes::from(vec![0xff; patch_len])) };
-    let patches = vec![patch; rng.pick(&[0, 1, 3, 1025])];
-    protos::CommitDataRequest {
-        chunks_to_move: vec![ChunksToMove {
-            page: number(rng),
-            chunk: number(rng),
-            target_buffer: number(rng),
-            data,
-            chunk_incomplete: Some(rng.one_in(2)),
-        }],
-        chunks_to_patch: vec![ChunkToPatch {
-            target_buffer: number(rng),
-            writer_id: number(rng),
-            chunk_id: number(rng),
-            patches,
-            has_more_patches: Some(rng.one_in(2)),
-        }],
-        flush_request_id: Some(rng.next() % 50),
+    /// The service has taken a call: how many packets of which stream are in its hands now, if that has changed.
+    pub(crate) fn service_took(&mut self, request: RequestId) -> Option<(Stream, u64)> {
+        match self.sent.remove(&request)? {
+            Sent::Register { instance } => {
+                if let Some(writer) = self.writers.get_mut(&instance) {
+                    writer.is_registered = true;
+                }
+                None
+            }
+            Sent::Commit { instance, stream, count, patches } => {
+                if let Some(writer) = self.writers.get_mut(&instance) {
+                    writer.patches_on_the_way -= patches;
+                }
+                (!self.habits.is_hostile).then_some((stream, count))
+            }
+        }
     }
+
+    /// What the service must find in the memory if the producer vanishes now.
+    pub(crate) fn scrapable(&self) -> Vec<(Stream, u64)> {
+        let is_visible = self.habits.scrapes && !self.habits.is_emulated && !self.habits.is_hostile;
+        let writers = self.writers.values().filter(|_| is_visible);
+        writers.filter_map(|writer| Some((writer.stream, writer.scrapable()?))).collect()
+    }
+
+    /// What is worth a count when it vanishes now.
+    pub(crate) fn note_vanishing(&self, fate: &mut Fate) {
+        fate.saw("a producer vanishes");
+        if self.writers.values().any(Writer::has_open_chunk) {
+            fate.saw("a producer vanishes in the middle of a chunk");
+        }
+        if self.writers.values().any(Writer::owes_patches) {
+            fate.saw("a patch comes never");
+        }
+    }
+
+    /// Who it is.
+    pub(crate) fn note(&self, fate: &mut Fate) {
+        if self.habits.is_emulated {
+            fate.saw("a producer has no shared memory");
+        }
+        if self.habits.brings_memory {
+            fate.saw("a producer brings its memory");
+        }
+    }
+
+    /// Nothing is on its way and nothing left to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.link.is_quiet() && self.commands.is_empty()
+    }
+
+    /// Instances that the service has set up and not stopped, as far as the producer has obeyed.
+    pub(crate) fn instances(&self) -> usize {
+        self.sessions.len()
+    }
+}
+
+/// Which session a data source's config is for.
+pub(crate) fn session_of(config: Option<&Bytes>) -> u32 {
+    let config = config.and_then(|config| protos::DataSourceConfig::decode(config.clone()).ok());
+    config.and_then(|config| config.legacy_config().parse().ok()).unwrap_or(0)
 }

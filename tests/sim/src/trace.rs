@@ -1,109 +1,273 @@
-//! What a trace must look like: the packets that simulated producers write say who wrote them and how many came before.
+//! What a trace must look like: the packets that honest producers write say who wrote them, for whom, and how many came before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 
 use ferretto_protos::fields::trace_packet as trace_packet_fields;
-use ferretto_protos::{TestEvent, TracePacket, trace_packet};
+use ferretto_protos::trace_packet::{Data, OptionalTrustedPacketSequenceId, OptionalTrustedUid};
+use ferretto_protos::tracing_service_event::EventType;
+use ferretto_protos::{TestEvent, TracePacket, TraceStats, trace_stats::FinalFlushOutcome};
 use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
 
-/// Names a stream of packets: one writer of one data source instance of one producer.
+/// The sequence of the service's own packets.
+const SERVICE_SEQUENCE: u32 = 1;
+/// All bits of `previous_packet_dropped` that have a name.
+const KNOWN_LOSSES: u32 = 0x1ff;
+/// The field of `Trace` that a packet is.
+const TRACE_PACKET: u32 = 1;
+
+/// Names a stream of packets: what one writer of one data source instance writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Stream {
     pub(crate) uid: u32,
+    /// The session that it is for.
+    pub(crate) session: u32,
     pub(crate) instance: u64,
 }
 
 /// The packet number `count` of a stream, of roughly `len` bytes.
-pub(crate) fn packet(stream: Stream, count: u64, len: usize) -> Vec<u8> {
-    let event = TestEvent {
-        str: Some(format!("{}/{}/{}", stream.uid, stream.instance, "x".repeat(len))),
-        counter: Some(count),
+pub(crate) fn packet(stream: Stream, count: u64, len: usize, is_after_loss: bool) -> Vec<u8> {
+    let event = TestEvent { str: Some(text(stream, count, len)), counter: Some(count), ..Default::default() };
+    let packet = TracePacket {
+        data: Some(Data::ForTesting(event)),
+        // What writers of ours say after they found no memory: DATA_LOSS_PRESENT and SMB_FULL.
+        previous_packet_dropped: is_after_loss.then_some(0x101),
         ..Default::default()
     };
-    TracePacket { data: Some(trace_packet::Data::ForTesting(event)), ..Default::default() }.encode_to_vec()
+    packet.encode_to_vec()
+}
+
+fn text(stream: Stream, count: u64, len: usize) -> String {
+    let letter = char::from(b'a' + (count % 26) as u8);
+    let filler: String = std::iter::repeat_n(letter, len).collect();
+    format!("{}/{}/{}/{len}/{filler}", stream.uid, stream.session, stream.instance)
+}
+
+fn parse(text: &str) -> Option<(Stream, usize)> {
+    let mut parts = text.splitn(5, '/');
+    let stream = Stream {
+        uid: parts.next()?.parse().ok()?,
+        session: parts.next()?.parse().ok()?,
+        instance: parts.next()?.parse().ok()?,
+    };
+    Some((stream, parts.next()?.parse().ok()?))
+}
+
+/// Who is known in the world, for the packets that claim to be somebody's.
+#[derive(Debug, Default)]
+pub(crate) struct People {
+    /// The process of each user; every producer has a user of its own.
+    pub(crate) pids: BTreeMap<u32, i32>,
+    pub(crate) hostile: BTreeSet<u32>,
+    /// Which users have had a data source in which session.
+    pub(crate) granted: BTreeSet<(u32, u32)>,
 }
 
 /// What came back of one stream.
 #[derive(Debug, Default)]
 struct Found {
     next: u64,
-    gaps: u64,
+    /// How many came before the first gap.
+    until_gap: Option<u64>,
+    unannounced: u64,
 }
 
 /// Reads a trace packet by packet and checks it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Checker {
+    /// The session whose data it holds.
+    session: u32,
     streams: BTreeMap<Stream, Found>,
+    owners: BTreeMap<u32, u32>,
     sequences: BTreeMap<u32, Stream>,
     pub(crate) packets: u64,
     pub(crate) gaps: u64,
+    /// Gaps that nobody announces are allowed so many times a stream: when its buffer was emptied for a clone.
+    pub(crate) emptied: u64,
+    stats: Option<TraceStats>,
+    has_slow_flush: bool,
+    /// The session's events are all in the trace.
+    pub(crate) has_names: bool,
 }
 
 impl Checker {
-    /// The next packet of the trace. What hostile producers write is only looked at for whose it is.
-    pub(crate) fn packet(&mut self, bytes: &[u8], is_hostile: impl Fn(u32) -> bool) {
+    pub(crate) fn new(session: u32, has_events: bool) -> Self {
+        Self {
+            session,
+            streams: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            packets: 0,
+            gaps: 0,
+            emptied: 0,
+            stats: None,
+            has_slow_flush: false,
+            has_names: has_events,
+        }
+    }
+
+    /// A trace file. One that could not be written to its end may break off in the middle of a packet.
+    pub(crate) fn file(&mut self, bytes: &[u8], may_break_off: bool, people: &People) {
+        for field in Fields::new(bytes) {
+            let Ok(field) = field else {
+                assert!(may_break_off, "a file breaks off");
+                return;
+            };
+            let Value::Bytes(packet) = field.value else { panic!("{field:?} in a trace file") };
+            assert_eq!(field.number, TRACE_PACKET, "a file has packets only");
+            self.packet(packet, people);
+        }
+    }
+
+    /// The next packet of the trace.
+    pub(crate) fn packet(&mut self, bytes: &[u8], people: &People) {
+        if let Some(inner) = compressed(bytes) {
+            return self.file(&inner, false, people);
+        }
         self.packets += 1;
-        if trusted_uid(bytes).is_some_and(is_hostile) {
-            return;
+        let uid = trusted_uid(bytes);
+        if people.pids.contains_key(&uid) {
+            assert!(
+                people.granted.contains(&(uid, self.session)),
+                "{uid} has no data source in this session"
+            );
+            // What the others write is looked at only for whose it is.
+            if people.hostile.contains(&uid) {
+                return;
+            }
         }
         let packet = TracePacket::decode(bytes).expect("a trace has packets only");
-        let Some(trace_packet::Data::ForTesting(event)) = &packet.data else { return };
-        let Some(stream) = parse(event.str()) else { panic!("a packet that nobody wrote: {event:?}") };
-        let Some(trace_packet::OptionalTrustedUid::TrustedUid(uid)) = packet.optional_trusted_uid else {
-            panic!("a packet without its user: {event:?}");
+        let sequence = sequence_of(&packet);
+        let Some(&pid) = people.pids.get(&uid) else { return self.service_packet(uid, sequence, &packet) };
+        assert!(sequence > SERVICE_SEQUENCE, "{uid} speaks as the service");
+        assert_eq!(packet.trusted_pid, Some(pid), "the process of {uid}");
+        let owner = *self.owners.entry(sequence).or_insert(uid);
+        assert_eq!(owner, uid, "two users on the sequence {sequence}");
+        self.producer_packet(uid, sequence, &packet);
+    }
+
+    fn service_packet(&mut self, uid: u32, sequence: u32, packet: &TracePacket) {
+        assert_eq!((uid, sequence), (crate::world::SERVICE_UID, SERVICE_SEQUENCE), "whose is it? {packet:?}");
+        match &packet.data {
+            Some(Data::TraceStats(stats)) => self.stats = Some(stats.clone()),
+            Some(Data::ServiceEvent(event)) => {
+                self.has_slow_flush |=
+                    matches!(event.event_type, Some(EventType::LastFlushSlowDataSources(_)));
+            }
+            Some(Data::ForTesting(event)) => panic!("the service wrote {event:?}"),
+            _ => {}
+        }
+    }
+
+    fn producer_packet(&mut self, uid: u32, sequence: u32, packet: &TracePacket) {
+        let Some(Data::ForTesting(event)) = &packet.data else {
+            panic!("a packet that nobody wrote: {packet:?}")
         };
-        assert_eq!(u32::try_from(uid), Ok(stream.uid), "a packet of {stream:?} under another user");
-        let Some(trace_packet::OptionalTrustedPacketSequenceId::TrustedPacketSequenceId(sequence)) =
-            packet.optional_trusted_packet_sequence_id
-        else {
-            panic!("a packet without its sequence: {event:?}");
-        };
+        let (stream, len) = parse(event.str()).unwrap_or_else(|| panic!("nobody wrote {event:?}"));
+        let count = event.counter();
+        assert_eq!(event.str(), text(stream, count, len), "a packet of {stream:?} was damaged");
+        assert_eq!(uid, stream.uid, "a packet of {stream:?} under another user");
+        assert_eq!(self.session, stream.session, "a packet of {stream:?} in another session");
         let owner = *self.sequences.entry(sequence).or_insert(stream);
         assert_eq!(owner, stream, "two streams on the sequence {sequence}");
-        self.check_order(stream, event.counter(), packet.previous_packet_dropped() != 0);
+        let loss = packet.previous_packet_dropped();
+        assert!(loss & !KNOWN_LOSSES == 0 && (loss == 0 || loss & 1 == 1), "{stream:?}: the loss {loss:#x}");
+        self.check_order(stream, count, loss != 0);
     }
 
     fn check_order(&mut self, stream: Stream, count: u64, is_loss_announced: bool) {
+        let emptied = self.emptied;
         let found = self.streams.entry(stream).or_default();
-        assert!(count >= found.next, "{stream:?} came back out of order: {count} after {}", found.next);
+        assert!(
+            count >= found.next,
+            "{stream:?} came back out of order: {count}, {} was expected",
+            found.next
+        );
         if count > found.next {
-            assert!(is_loss_announced, "{stream:?}: nobody says that {} to {count} are lost", found.next);
-            found.gaps += 1;
+            found.unannounced += u64::from(!is_loss_announced);
+            assert!(
+                found.unannounced <= emptied,
+                "{stream:?}: nobody says that {} to {count} are lost",
+                found.next
+            );
+            found.until_gap.get_or_insert(found.next);
             self.gaps += 1;
         }
         found.next = count + 1;
     }
 
-    /// The stream must be there without a gap, at least up to (not with) `count`.
+    /// The stream must be there without a gap, at least up to (not with) `count`; unless the buffer says that it was too small.
     pub(crate) fn check_complete(&self, stream: Stream, count: u64) {
-        if count == 0 {
-            return;
-        }
         let found = self.streams.get(&stream);
+        let there = found.map_or(0, |found| found.until_gap.unwrap_or(found.next));
         assert!(
-            found.is_some_and(|found| found.gaps == 0 && found.next >= count),
-            "{stream:?}: {found:?}, not {count}"
+            there >= count || self.has_overflown(),
+            "{stream:?}: {found:?}, not {count}: {:?}",
+            self.stats
         );
     }
 
-    /// Whether anything of the stream came back.
-    pub(crate) fn has(&self, stream: Stream) -> bool {
-        self.streams.contains_key(&stream)
+    fn has_overflown(&self) -> bool {
+        let buffers = self.stats.iter().flat_map(|stats| &stats.buffer_stats);
+        buffers.into_iter().any(|buffer| buffer.chunks_overwritten() + buffer.chunks_discarded() > 0)
+    }
+
+    /// At the end of a trace: a failed last flush names whom it waited for, and no more flushes ended than began.
+    pub(crate) fn check_flushes(&self) -> bool {
+        let Some(stats) = &self.stats else { return false };
+        let ended = stats.flushes_succeeded() + stats.flushes_failed();
+        assert!(ended <= stats.flushes_requested(), "more flushes ended than began: {stats:?}");
+        let has_failed = stats.final_flush_outcome() == FinalFlushOutcome::FinalFlushFailed;
+        assert!(
+            !has_failed || self.has_slow_flush || !self.has_names,
+            "a flush failed and nobody says whose"
+        );
+        has_failed
     }
 }
 
-/// The user that the service has put on a packet, whatever else is in it.
-fn trusted_uid(packet: &[u8]) -> Option<u32> {
+/// The packets in a packet, if it holds such.
+fn compressed(packet: &[u8]) -> Option<Vec<u8>> {
+    let field = Fields::new(packet).next()?.ok()?;
+    let (trace_packet_fields::COMPRESSED_PACKETS, Value::Bytes(bytes)) = (field.number, field.value) else {
+        return None;
+    };
+    let mut inner = Vec::new();
+    flate2::read::ZlibDecoder::new(bytes)
+        .read_to_end(&mut inner)
+        .expect("compressed packets can be unpacked");
+    Some(inner)
+}
+
+/// The user that the service has put on a packet, whatever else is in it. Nobody else may put one on it.
+fn trusted_uid(packet: &[u8]) -> u32 {
     let fields = Fields::new(packet).map(|field| field.expect("a trace has packets only"));
-    let value = fields.filter(|field| field.number == trace_packet_fields::TRUSTED_UID).last()?.value;
-    match value {
-        Value::Varint(uid) => u32::try_from(uid).ok(),
-        _ => panic!("the trusted uid is no number"),
+    let mut uids =
+        fields.filter(|field| field.number == trace_packet_fields::TRUSTED_UID).map(|field| field.value);
+    let (Some(Value::Varint(uid)), None) = (uids.next(), uids.next()) else {
+        panic!("a packet has one trusted user");
+    };
+    u32::try_from(uid).expect("a user has 32 bits")
+}
+
+fn sequence_of(packet: &TracePacket) -> u32 {
+    match packet.optional_trusted_packet_sequence_id {
+        Some(OptionalTrustedPacketSequenceId::TrustedPacketSequenceId(sequence)) => sequence,
+        None => panic!("a packet without its sequence: {packet:?}"),
     }
 }
 
-fn parse(text: &str) -> Option<Stream> {
-    let mut parts = text.splitn(3, '/');
-    Some(Stream { uid: parts.next()?.parse().ok()?, instance: parts.next()?.parse().ok()? })
+/// A packet that says of itself what only the service may say.
+pub(crate) fn forged_packet(stream: Stream, count: u64, uid: i32, sequence: u32) -> Vec<u8> {
+    let event = TestEvent { str: Some(text(stream, count, 3)), counter: Some(count), ..Default::default() };
+    let packet = TracePacket {
+        data: Some(Data::ForTesting(event)),
+        optional_trusted_uid: Some(OptionalTrustedUid::TrustedUid(uid)),
+        optional_trusted_packet_sequence_id: Some(OptionalTrustedPacketSequenceId::TrustedPacketSequenceId(
+            sequence,
+        )),
+        ..Default::default()
+    };
+    packet.encode_to_vec()
 }

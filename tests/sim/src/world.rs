@@ -1,7 +1,6 @@
-//! The world: a service, clients that come and go, a clock, and an order of events that the seed decides.
+//! The world: a service, clients that come and go, clocks, files, and an order of events that the seed decides.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ferretto_protos as protos;
 use ferretto_service::{
@@ -10,57 +9,71 @@ use ferretto_service::{
 };
 use ferretto_shm::SharedMemory;
 
-use crate::consumer::{Consumer, DETACH_KEY, Phase};
+use crate::consumer::{Consumer, Phase};
+use crate::fate::{Fate, Report};
+use crate::files::Files;
+use crate::link::Call;
+use crate::model::Model;
+use crate::plan::Plan;
 use crate::producer::Producer;
 use crate::rng::Rng;
-use crate::trace::Stream;
+use crate::session::{Clocks, NS_PER_MS};
 
 const MAX_PRODUCERS: usize = 5;
-const MAX_CONSUMERS: usize = 3;
-const MAX_STEPS: usize = 4000;
+const MAX_CONSUMERS: usize = 4;
+const MAX_STEPS: usize = 3000;
 /// Rounds in which everybody brings things to an end; each delivers all that is on its way.
 const SETTLE_ROUNDS: usize = 400;
-const NS_PER_MS: u64 = 1_000_000;
-/// Consumers are this user: sessions of one user see each other.
-const CONSUMER_UID: u32 = 1;
+/// Rounds between looks at the service's state.
+const STEPS_PER_LOOK: usize = 64;
+/// The user of the service itself.
+pub(crate) const SERVICE_UID: u32 = 900;
+const CONSUMER_UIDS: [u32; 4] = [0, 1, 1, 2];
 const FIRST_PRODUCER_UID: u32 = 1000;
-
-/// What happened in a world.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Sessions that were read to their end.
-    pub sessions: u64,
-    /// Packets that were read.
-    pub packets: u64,
-    /// Announced gaps among them.
-    pub gaps: u64,
-    /// Streams of which every packet was asserted to be there.
-    pub complete_streams: u64,
-}
+const FIRST_PID: i32 = 20_000;
 
 /// A service and its clients.
 pub struct World {
     seed: u64,
-    rng: Rng,
+    fate: Fate,
     service: Service,
+    model: Model,
+    nature: Arc<Mutex<Shared>>,
     now_ns: u64,
+    suspended_ns: u64,
+    wall_ns: u64,
     last_conn: u64,
+    plans: Vec<Plan>,
     producers: Vec<(ProducerConn, Producer)>,
     consumers: Vec<(ConsumerConn, Consumer)>,
-    hostile_uids: BTreeSet<u32>,
-    report: Report,
+    /// Root, who looks at the state and tidies up.
+    janitor: ConsumerConn,
+    last_token: u64,
+}
+
+/// What the service has got from nature, for the world to look after.
+#[derive(Default)]
+struct Shared {
+    files: Files,
+    memory: Vec<Weak<SharedMemory>>,
+    refusals: u64,
 }
 
 struct Nature {
     rng: Rng,
+    shared: Arc<Mutex<Shared>>,
 }
 
 impl Environment for Nature {
     fn allocate_memory(&mut self, len: usize) -> Result<Arc<SharedMemory>, String> {
-        if self.rng.one_in(100) {
+        let mut shared = lock(&self.shared);
+        if self.rng.one_in(50) {
+            shared.refusals += 1;
             return Err("the world has no memory today".to_owned());
         }
-        SharedMemory::create(len).map(Arc::new).map_err(|error| error.to_string())
+        let memory = SharedMemory::create(len).map(Arc::new).map_err(|error| error.to_string())?;
+        shared.memory.push(Arc::downgrade(&memory));
+        Ok(memory)
     }
 
     fn random_u64(&mut self) -> u64 {
@@ -68,8 +81,13 @@ impl Environment for Nature {
     }
 
     fn create_output(&mut self, path: &str) -> Result<FileHandle, String> {
-        Err(format!("{path}: the world has no files"))
+        let session = path.parse().map_err(|_| format!("{path}: no such directory"))?;
+        Ok(lock(&self.shared).files.open(session, &mut self.rng))
     }
+}
+
+fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for World {
@@ -79,20 +97,27 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    /// A world in which all choices come from `seed`.
-    pub fn new(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let nature = Nature { rng: Rng::new(rng.next()) };
+    /// A world in which all choices come from `seed`. Its story is printed if `is_told`.
+    pub fn new(seed: u64, is_told: bool) -> Self {
+        let mut fate = Fate::new(seed, is_told);
+        let nature = Arc::new(Mutex::new(Shared::default()));
+        let environment = Nature { rng: Rng::new(fate.next()), shared: nature.clone() };
+        let options = ServiceOptions { uid: SERVICE_UID, ..Default::default() };
         Self {
             seed,
-            service: Service::new(ServiceOptions::default(), Box::new(nature)),
-            rng,
+            fate,
+            service: Service::new(options, Box::new(environment)),
+            model: Model::default(),
+            nature,
             now_ns: 1_000_000 * NS_PER_MS,
+            suspended_ns: 0,
+            wall_ns: 1_700_000_000_000 * NS_PER_MS,
             last_conn: 0,
+            plans: Vec::new(),
             producers: Vec::new(),
             consumers: Vec::new(),
-            hostile_uids: BTreeSet::new(),
-            report: Report::default(),
+            janitor: ConsumerConn(0),
+            last_token: 0,
         }
     }
 
@@ -101,25 +126,30 @@ impl World {
     /// # Panics
     /// If the system breaks a promise.
     pub fn run(mut self) -> Report {
-        let steps = self.rng.below(MAX_STEPS);
+        self.janitor_comes();
+        let steps = self.fate.below(MAX_STEPS);
         for _ in 0..steps {
             self.step();
         }
         self.settle();
-        self.check_traces();
-        self.check_nothing_is_left();
-        self.report
+        self.check_end();
+        self.fate.report.clone()
+    }
+
+    fn clocks(&self) -> Clocks {
+        Clocks { monotonic: self.now_ns, boottime: self.now_ns + self.suspended_ns }
     }
 
     fn now(&self) -> Now {
-        let ns = self.now_ns;
+        let Clocks { monotonic, boottime } = self.clocks();
+        let realtime = self.wall_ns + boottime;
         let clocks = ClockReadings {
-            boottime: ns,
-            monotonic: ns,
-            monotonic_coarse: ns,
-            monotonic_raw: ns,
-            realtime: ns + 1_700_000_000_000 * NS_PER_MS,
-            realtime_coarse: ns + 1_700_000_000_000 * NS_PER_MS,
+            boottime,
+            monotonic,
+            monotonic_coarse: monotonic,
+            monotonic_raw: monotonic,
+            realtime,
+            realtime_coarse: realtime,
             tsc: None,
         };
         Now { clocks }
@@ -127,7 +157,7 @@ impl World {
 
     /// One event.
     fn step(&mut self) {
-        match self.rng.below(100) {
+        match self.fate.below(100) {
             0..2 => self.add_producer(),
             2..4 => self.add_consumer(),
             4..35 => self.producer_acts(),
@@ -136,7 +166,13 @@ impl World {
             85..99 => self.time_passes(),
             _ => self.somebody_vanishes(),
         }
+        self.write_files(false);
         self.serve();
+        self.model.check_count(self.service.session_count());
+        self.fate.report.steps += 1;
+        if self.fate.report.steps.is_multiple_of(STEPS_PER_LOOK as u64) {
+            self.look();
+        }
     }
 
     fn next_conn(&mut self) -> u64 {
@@ -149,13 +185,15 @@ impl World {
             return;
         }
         let conn = ProducerConn(self.next_conn());
-        let uid = FIRST_PRODUCER_UID + u32::try_from(conn.0).unwrap_or(0);
-        let is_hostile = self.rng.one_in(3);
-        self.service.handle_producer_connected(conn, Peer { uid, pid: 7, emulated: false });
-        if is_hostile {
-            self.hostile_uids.insert(uid);
-        }
-        self.producers.push((conn, Producer::new(uid, is_hostile, &mut self.rng)));
+        let number = u32::try_from(conn.0).unwrap_or(0);
+        let uid = FIRST_PRODUCER_UID + number;
+        let producer = Producer::new(uid, conn.0 as usize, &mut self.fate);
+        let peer = Peer { uid, pid: FIRST_PID + number as i32, emulated: producer.habits.is_emulated };
+        self.fate.tell(format_args!("producer {conn} comes: {:?}", producer.habits));
+        producer.note(&mut self.fate);
+        self.model.producer_connects(conn, peer, &producer.name, producer.habits.is_hostile);
+        self.service.handle_producer_connected(conn, peer);
+        self.producers.push((conn, producer));
     }
 
     fn add_consumer(&mut self) {
@@ -163,25 +201,28 @@ impl World {
             return;
         }
         let conn = ConsumerConn(self.next_conn());
-        self.service.handle_consumer_connected(conn, Peer { uid: CONSUMER_UID, pid: 8, emulated: false });
-        let is_hostile = self.rng.one_in(4);
-        self.consumers.push((conn, Consumer::new(is_hostile)));
+        let uid = self.fate.pick(&CONSUMER_UIDS);
+        let is_hostile = uid != 0 && self.fate.one_in(4);
+        self.fate.tell(format_args!("consumer {conn} of {uid} comes, hostile: {is_hostile}"));
+        self.model.consumer_connects(conn, uid);
+        self.service.handle_consumer_connected(conn, Peer { uid, pid: 8, emulated: false });
+        self.consumers.push((conn, Consumer::new(uid, is_hostile)));
     }
 
     fn producer_acts(&mut self) {
         if let Some(index) = self.somebody(self.producers.len()) {
-            self.producers[index].1.act(&mut self.rng);
+            self.producers[index].1.act(&mut self.fate);
         }
     }
 
     fn consumer_acts(&mut self) {
         if let Some(index) = self.somebody(self.consumers.len()) {
-            self.consumers[index].1.act(&mut self.rng);
+            self.consumers[index].1.act(&mut self.plans, &mut self.fate);
         }
     }
 
     fn somebody(&mut self, of: usize) -> Option<usize> {
-        (of > 0).then(|| self.rng.below(of))
+        (of > 0).then(|| self.fate.below(of))
     }
 
     fn deliver_somewhere(&mut self) {
@@ -194,177 +235,337 @@ impl World {
     }
 
     fn deliver_producer(&mut self, index: usize) {
+        let Some((conn, producer)) = self.producers.get_mut(index) else { return };
+        let conn = *conn;
+        for call in producer.link.deliver(&mut self.fate) {
+            self.producer_calls(conn, call);
+        }
+        self.hang_up();
+    }
+
+    fn producer_calls(&mut self, conn: ProducerConn, call: Call) {
         let now = self.now();
-        let (conn, producer) = &mut self.producers[index];
-        let was_down = producer.link.is_down;
-        for call in producer.link.deliver(&mut self.rng) {
-            match ProducerCall::decode(call.method, call.args) {
-                Ok(decoded) => self.service.handle_producer_call(*conn, call.token, decoded, None, &now),
-                Err(_) => producer.link.reply(rejected(call.token)),
-            }
+        self.fate.tell(format_args!("producer {conn}: {} of {} bytes", call.method, call.args.len()));
+        let Some((_, producer)) = self.producers.iter_mut().find(|(other, _)| *other == conn) else { return };
+        let Ok(decoded) = ProducerCall::decode(call.method, call.args) else {
+            return producer.link.reply(rejected(call.token));
+        };
+        let memory = producer.provided.clone().filter(|_| decoded.takes_memory());
+        self.model.producer_calls(conn, &decoded, &mut self.fate);
+        self.service.handle_producer_call(conn, call.token, decoded, memory, &now);
+        if let Some((stream, count)) = producer.service_took(call.request) {
+            self.fate.tell(format_args!("the service has {count} of {stream:?}"));
+            self.model.service_has(stream, count);
         }
-        if producer.link.is_down && !was_down {
-            self.service.handle_producer_disconnected(*conn, &now);
-        }
+        self.serve();
+        self.model.producer_has_called();
     }
 
     fn deliver_consumer(&mut self, index: usize) {
+        let Some((conn, consumer)) = self.consumers.get_mut(index) else { return };
+        let conn = *conn;
+        for call in consumer.link.deliver(&mut self.fate) {
+            self.consumer_calls(conn, call);
+        }
+        self.hang_up();
+    }
+
+    fn consumer_calls(&mut self, conn: ConsumerConn, call: Call) {
         let now = self.now();
-        let (conn, consumer) = &mut self.consumers[index];
-        consumer.hostile_uids.clone_from(&self.hostile_uids);
-        let was_down = consumer.link.is_down;
-        for call in consumer.link.deliver(&mut self.rng) {
-            match ConsumerCall::decode(call.method, call.args) {
-                Ok(decoded) => self.service.handle_consumer_call(*conn, call.token, decoded, None, &now),
-                Err(_) => consumer.link.reply(rejected(call.token)),
-            }
+        self.fate.tell(format_args!("consumer {conn}: {} of {} bytes", call.method, call.args.len()));
+        let Some((_, consumer)) = self.consumers.iter_mut().find(|(other, _)| *other == conn) else { return };
+        let Ok(decoded) = ConsumerCall::decode(call.method, call.args) else {
+            return consumer.link.reply(rejected(call.token));
+        };
+        let clocks = self.clocks();
+        self.model.consumer_calls(conn, call.token, &decoded, &self.plans, clocks);
+        let file = self.file_for(&decoded);
+        self.service.handle_consumer_call(conn, call.token, decoded, file, &now);
+        self.serve();
+        self.model.consumer_has_called(conn, call.method, &mut self.fate);
+    }
+
+    /// The file that goes with a call: where one is wanted, and sometimes where none is.
+    fn file_for(&mut self, call: &ConsumerCall) -> Option<FileHandle> {
+        if !call.takes_file() {
+            return None;
         }
-        if consumer.link.is_down && !was_down {
-            self.service.handle_consumer_disconnected(*conn, &now);
+        let mut session = 0;
+        if let ConsumerCall::EnableTracing(request) = call {
+            let serial = crate::plan::serial_of(request.trace_config.as_deref().unwrap_or_default());
+            let plan = serial.and_then(|serial| self.plans.iter().find(|plan| plan.serial == serial));
+            session = match plan.and_then(|plan| Some((plan.serial, plan.file.as_ref()?.is_by_path))) {
+                Some((serial, false)) => serial,
+                _ => 0,
+            };
         }
+        let is_passed = session != 0 || self.fate.one_in(20);
+        is_passed.then(|| lock(&self.nature).files.open(session, &mut self.fate))
     }
 
     fn time_passes(&mut self) {
-        let step_ms = self.rng.pick(&[1, 1, 5, 20, 100, 1000]);
+        let step_ms = self.fate.pick(&[1, 1, 5, 20, 100, 1000]);
         self.now_ns += step_ms * NS_PER_MS;
-        let now = self.now();
-        if self.service.next_timeout_ns(&now) == Some(0) || self.rng.one_in(10) {
-            self.service.handle_timeout(&now);
+        self.fate.now_ms += step_ms;
+        if self.fate.one_in(40) {
+            self.fate.saw("suspend");
+            self.suspended_ns += self.fate.pick(&[50, 5000, 10_000_000]) * NS_PER_MS;
         }
+        if self.fate.one_in(60) {
+            self.fate.saw("a clock is set");
+            let by = self.fate.pick(&[1, 3_600_000, 100_000_000]) * NS_PER_MS;
+            self.wall_ns =
+                if self.fate.one_in(2) { self.wall_ns + by } else { self.wall_ns.saturating_sub(by) };
+        }
+        let now = self.now();
+        if self.service.next_timeout_ns(&now) == Some(0) || self.fate.one_in(10) {
+            self.handle_timeout();
+        }
+    }
+
+    fn handle_timeout(&mut self) {
+        let (now, clocks) = (self.now(), self.clocks());
+        self.model.time_is_handled(clocks, &mut self.fate);
+        self.service.handle_timeout(&now);
+        assert_ne!(self.service.next_timeout_ns(&now), Some(0), "what is due stays due: a driver would spin");
+        self.serve();
+        self.model.time_was_handled(clocks, &mut self.fate);
     }
 
     /// Somebody hangs up, whatever is on its way.
     fn somebody_vanishes(&mut self) {
-        let now = self.now();
         let of = self.producers.len() + self.consumers.len();
         let Some(index) = self.somebody(of) else { return };
         if index < self.producers.len() {
-            let (conn, producer) = self.producers.remove(index);
-            if !producer.link.is_down {
-                self.service.handle_producer_disconnected(conn, &now);
-            }
+            self.producer_vanishes(index);
         } else {
-            let (conn, consumer) = self.consumers.remove(index - self.producers.len());
-            if !consumer.link.is_down {
-                self.service.handle_consumer_disconnected(conn, &now);
-            }
+            self.fate.saw("a consumer vanishes");
+            self.consumer_vanishes(index - self.producers.len());
+        }
+    }
+
+    fn producer_vanishes(&mut self, index: usize) {
+        let now = self.now();
+        let (conn, producer) = self.producers.remove(index);
+        self.fate.tell(format_args!("producer {conn} vanishes"));
+        producer.note_vanishing(&mut self.fate);
+        self.model.producer_vanishes(conn, producer.scrapable(), &mut self.fate);
+        self.service.handle_producer_disconnected(conn, &now);
+        self.serve();
+        self.model.producer_has_vanished();
+    }
+
+    fn consumer_vanishes(&mut self, index: usize) {
+        let now = self.now();
+        let (conn, _) = self.consumers.remove(index);
+        self.fate.tell(format_args!("consumer {conn} vanishes"));
+        self.model.consumer_vanishes(conn);
+        self.service.handle_consumer_disconnected(conn, &now);
+        self.serve();
+        self.model.consumer_has_vanished(conn);
+    }
+
+    /// Whoever spoke nonsense is hung up on, as in the daemon.
+    fn hang_up(&mut self) {
+        while let Some(index) = self.producers.iter().position(|(_, producer)| producer.link.is_down) {
+            self.producer_vanishes(index);
+        }
+        while let Some(index) = self.consumers.iter().position(|(_, consumer)| consumer.link.is_down) {
+            self.consumer_vanishes(index);
         }
     }
 
     /// Carries out what the service wants.
     fn serve(&mut self) {
         let now = self.now();
-        while let Some(output) = self.service.poll_output() {
-            match output {
-                Output::ToProducer(conn, reply) => {
-                    if let Some((_, producer)) = self.producers.iter_mut().find(|(other, _)| *other == conn) {
-                        producer.link.reply(reply);
-                    }
-                }
-                Output::ToConsumer(conn, reply) => self.reply_consumer(conn, reply),
-                Output::CloseFile(file) => panic!("there is no file {file}"),
+        loop {
+            while let Some(output) = self.service.poll_output() {
+                self.carry_out(output);
             }
+            let Some(write) = self.service.poll_file_write(&now) else { break };
+            lock(&self.nature).files.write(write, &mut self.fate);
         }
         for index in 0..self.consumers.len() {
-            let (conn, consumer) = &mut self.consumers[index];
-            for reply in self.service.poll_read(*conn, &now) {
-                consumer.link.reply(reply);
+            let conn = self.consumers[index].0;
+            for reply in self.service.poll_read(conn, &now) {
+                self.reply_consumer(conn, reply);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::ToProducer(conn, reply) => {
+                let Some((_, producer)) = self.producers.iter_mut().find(|(other, _)| *other == conn) else {
+                    return;
+                };
+                let method = producer.link.method_of(reply.token).expect("only calls are answered");
+                self.model.producer_is_told(conn, method, &reply, &mut self.fate);
+                producer.link.reply(reply);
+            }
+            Output::ToConsumer(conn, reply) => self.reply_consumer(conn, reply),
+            Output::CloseFile(handle) => {
+                self.fate.tell(format_args!("file {handle} is closed"));
+                self.model.file_is_closed(lock(&self.nature).files.close(handle), &mut self.fate);
             }
         }
     }
 
     fn reply_consumer(&mut self, conn: ConsumerConn, reply: Reply) {
-        let honest =
-            self.producers.iter().filter(|(_, producer)| !producer.is_hostile && !producer.link.is_down);
-        let acknowledged = || honest.flat_map(|(_, producer)| producer.acknowledged()).collect();
-        if let Some((_, consumer)) = self.consumers.iter_mut().find(|(other, _)| *other == conn) {
-            if consumer.link.method_of(reply.token) == Some("EnableTracing") {
-                consumer.acknowledged = acknowledged();
-            }
-            consumer.link.reply(reply);
+        let clocks = self.clocks();
+        if conn == self.janitor {
+            return self.model.consumer_is_told(conn, "QueryServiceState", &reply, clocks, &mut self.fate);
+        }
+        let Some((_, consumer)) = self.consumers.iter_mut().find(|(other, _)| *other == conn) else { return };
+        let method = consumer.link.method_of(reply.token).expect("only calls are answered");
+        let is_rejected = reply.body.is_none();
+        self.fate.tell(format_args!("consumer {conn} is told of its {method}, rejected: {is_rejected}"));
+        self.model.consumer_is_told(conn, method, &reply, clocks, &mut self.fate);
+        consumer.link.reply(reply);
+    }
+
+    /// Brings writes on, and tells how they went.
+    fn write_files(&mut self, at_once: bool) {
+        let now = self.now();
+        let done = lock(&self.nature).files.progress(at_once, &mut self.fate);
+        for (file, result) in done {
+            self.fate.tell(format_args!("file {file} was written: {result:?}"));
+            self.model.file_was_written(lock(&self.nature).files.session_of(file), result.is_err());
+            self.service.handle_file_written(file, result, &now);
+            self.serve();
         }
     }
 
+    // The janitor.
+
+    fn janitor_comes(&mut self) {
+        self.janitor = ConsumerConn(self.next_conn());
+        self.model.consumer_connects(self.janitor, 0);
+        self.service.handle_consumer_connected(self.janitor, Peer { uid: 0, pid: 9, emulated: false });
+    }
+
+    /// Looks at the state of the service, which the model compares with its own.
+    fn look(&mut self) {
+        self.last_token += 1;
+        let call = ConsumerCall::QueryServiceState(protos::QueryServiceStateRequest::default());
+        let now = self.now();
+        self.service.handle_consumer_call(self.janitor, Token(self.last_token), call, None, &now);
+        self.serve();
+    }
+
+    // The end.
+
     /// Nobody misbehaves or stalls any more; everybody comes to an end, which must be soon.
     fn settle(&mut self) {
+        // Hostile consumers do not know themselves what they have.
+        while let Some(index) = self.consumers.iter().position(|(_, consumer)| consumer.is_hostile) {
+            self.consumer_vanishes(index);
+        }
         for _ in 0..SETTLE_ROUNDS {
-            for index in 0..self.producers.len() {
-                self.producers[index].1.settle(&mut self.rng);
-                self.deliver_producer(index);
+            self.settle_once();
+            if self.is_settled() {
+                break;
             }
-            for index in 0..self.consumers.len() {
-                self.consumers[index].1.settle();
-                self.deliver_consumer(index);
-            }
-            self.serve();
-            self.time_passes();
-            self.serve();
         }
         for (conn, consumer) in &self.consumers {
-            let is_over = consumer.is_hostile
-                || consumer.link.is_down
-                || matches!(consumer.phase, Phase::Connecting | Phase::Done);
+            let is_over = consumer.phase == Phase::Over || !consumer.link.is_bound();
             assert!(is_over, "the consumer {conn} never came to its end: {:?}", consumer.phase);
         }
     }
 
-    fn check_traces(&mut self) {
-        self.check_no_stream_is_in_two_traces();
-        for (_, consumer) in &self.consumers {
-            self.report.packets += consumer.checker.packets;
-            self.report.gaps += consumer.checker.gaps;
-            let is_over = consumer.phase == Phase::Done && consumer.error.is_none();
-            self.report.sessions += u64::from(is_over);
-            // Of a session whose buffer cannot overflow, everything that was acknowledged to an honest producer is there.
-            if is_over && consumer.is_ample && !consumer.is_hostile {
-                for (stream, count) in &consumer.acknowledged {
-                    if consumer.checker.has(*stream) {
-                        consumer.checker.check_complete(*stream, *count);
-                        self.report.complete_streams += 1;
-                    }
-                }
+    fn settle_once(&mut self) {
+        for index in 0..self.producers.len() {
+            if let Some((_, producer)) = self.producers.get_mut(index) {
+                producer.settle(&mut self.fate);
             }
+            self.deliver_producer(index);
         }
+        for index in 0..self.consumers.len() {
+            if let Some((_, consumer)) = self.consumers.get_mut(index) {
+                consumer.settle(&self.plans);
+            }
+            self.deliver_consumer(index);
+        }
+        self.write_files(true);
+        self.serve();
+        self.time_passes();
     }
 
-    /// An instance belongs to one session.
-    fn check_no_stream_is_in_two_traces(&self) {
-        for (_, producer) in &self.producers {
-            for &instance in &producer.instances {
-                let stream = Stream { uid: producer.uid, instance };
-                let traces =
-                    self.consumers.iter().filter(|(_, consumer)| consumer.checker.has(stream)).count();
-                assert!(traces <= 1, "{stream:?} is in {traces} traces");
-            }
-        }
+    fn is_settled(&self) -> bool {
+        let is_idle = |(_, producer): &(_, Producer)| producer.is_idle();
+        let is_over =
+            |(_, consumer): &(_, Consumer)| consumer.phase == Phase::Over && consumer.link.is_quiet();
+        self.producers.iter().all(is_idle) && self.consumers.iter().all(is_over)
     }
 
-    /// When all have gone, nothing is left of them.
-    fn check_nothing_is_left(&mut self) {
+    fn check_end(&mut self) {
+        self.free_detached();
+        for _ in 0..SETTLE_ROUNDS {
+            self.settle_once();
+            if self.is_settled() {
+                break;
+            }
+        }
+        self.look();
+        assert_eq!(self.service.session_count(), 0, "sessions are left: {:?}", self.model.sessions);
         let now = self.now();
-        for (conn, producer) in std::mem::take(&mut self.producers) {
-            if !producer.link.is_down {
-                self.service.handle_producer_disconnected(conn, &now);
-            }
-        }
-        for (conn, consumer) in std::mem::take(&mut self.consumers) {
-            if !consumer.link.is_down {
-                self.service.handle_consumer_disconnected(conn, &now);
-            }
-        }
-        self.free_detached_session(&now);
-        while self.service.poll_output().is_some() {}
-        assert_eq!(self.service.session_count(), 0, "sessions are left");
         assert_eq!(self.service.next_timeout_ns(&now), None, "timers are left");
+        self.check_answers();
+        let shared = lock(&self.nature);
+        let open = shared.files.files.iter().find(|(_, file)| file.is_open);
+        assert!(open.is_none(), "a file is left open: {open:?}");
+        drop(shared);
+        self.check_memory();
     }
 
-    /// Hostile consumers detach their sessions and leave. Whoever has the key may take such a session up; keys are unique.
-    fn free_detached_session(&mut self, now: &Now) {
-        let conn = ConsumerConn(self.next_conn());
-        self.service.handle_consumer_connected(conn, Peer { uid: CONSUMER_UID, pid: 9, emulated: false });
-        let attach = protos::AttachRequest { key: Some(DETACH_KEY.to_owned()) };
-        self.service.handle_consumer_call(conn, Token(1), ConsumerCall::Attach(attach), None, now);
-        self.service.handle_consumer_disconnected(conn, now);
+    /// Whoever has the key may take a detached session up.
+    fn free_detached(&mut self) {
+        while let Some((uid, key)) = self.model.detached() {
+            let conn = ConsumerConn(self.next_conn());
+            let now = self.now();
+            self.model.consumer_connects(conn, uid);
+            self.service.handle_consumer_connected(conn, Peer { uid, pid: 9, emulated: false });
+            self.model.attach_at_the_end(conn, uid, &key);
+            let attach = protos::AttachRequest { key: Some(key) };
+            self.service.handle_consumer_call(conn, Token(1), ConsumerCall::Attach(attach), None, &now);
+            self.service.handle_consumer_disconnected(conn, &now);
+            self.serve();
+            self.model.consumer_has_vanished(conn);
+        }
+    }
+
+    /// Every call has its answer; only streams may be open.
+    fn check_answers(&self) {
+        for (conn, producer) in &self.producers {
+            let mut unanswered = producer.link.unanswered();
+            assert!(
+                unanswered.all(|(_, method)| method == "GetAsyncCommand"),
+                "the producer {conn} waits for an answer"
+            );
+            let running = if producer.habits.is_hostile { 0 } else { producer.instances() };
+            assert_eq!(running, 0, "the producer {conn} was never told to stop");
+        }
+        for (conn, consumer) in &self.consumers {
+            for (_, method) in consumer.link.unanswered() {
+                assert!(self.model.may_wait(*conn, method), "the consumer {conn} waits for {method}");
+            }
+        }
+    }
+
+    /// When all have gone, their memory is free.
+    fn check_memory(&mut self) {
+        while !self.producers.is_empty() {
+            self.producer_vanishes(0);
+        }
+        while !self.consumers.is_empty() {
+            self.consumer_vanishes(0);
+        }
+        let shared = lock(&self.nature);
+        let left = shared.memory.iter().filter(|memory| memory.strong_count() > 0).count();
+        assert_eq!(left, 0, "shared memory of producers that are gone");
+        for _ in 0..shared.refusals {
+            self.fate.saw("memory refused");
+        }
     }
 }
 

@@ -1,0 +1,118 @@
+//! Trace files that break, stall, and must be closed exactly once.
+
+use std::collections::BTreeMap;
+
+use ferretto_service::{FileHandle, FileWrite};
+
+use crate::fate::Fate;
+use crate::rng::Rng;
+
+/// What becomes of a file.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// The session that it belongs to.
+    pub(crate) session: u32,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_open: bool,
+    /// A write failed; it may have left a part of its bytes.
+    pub(crate) has_failed: bool,
+    /// So many more writes succeed.
+    good_writes: Option<usize>,
+    /// The write that is under way, and how many more looks at it it takes.
+    writing: Option<(FileWrite, usize)>,
+    is_slow: bool,
+}
+
+/// All files of a world.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    pub(crate) files: BTreeMap<FileHandle, File>,
+    last: u64,
+}
+
+impl Files {
+    /// Opens a file. Some break after a few writes, some take their time.
+    pub(crate) fn open(&mut self, session: u32, rng: &mut Rng) -> FileHandle {
+        self.last += 1;
+        let handle = FileHandle(self.last);
+        let good_writes = rng.one_in(4).then(|| rng.below(4));
+        let file = File {
+            session,
+            bytes: Vec::new(),
+            is_open: true,
+            has_failed: false,
+            good_writes,
+            writing: None,
+            is_slow: rng.one_in(3),
+        };
+        self.files.insert(handle, file);
+        handle
+    }
+
+    /// The service wants this written.
+    ///
+    /// # Panics
+    /// If the file is closed, or a write is under way.
+    pub(crate) fn write(&mut self, write: FileWrite, fate: &mut Fate) {
+        let file = self.files.get_mut(&write.file).expect("the service writes to files that it has");
+        assert!(file.is_open, "a write to {}, which is closed", write.file);
+        assert!(file.writing.is_none(), "two writes to {} at once", write.file);
+        let looks = if file.is_slow { fate.below(30) } else { 0 };
+        if looks > 0 {
+            fate.saw("file stalls");
+        }
+        file.writing = Some((write, looks));
+    }
+
+    /// Brings writes on; those that are over, with their results.
+    pub(crate) fn progress(
+        &mut self,
+        at_once: bool,
+        fate: &mut Fate,
+    ) -> Vec<(FileHandle, Result<(), String>)> {
+        let mut done = Vec::new();
+        for (handle, file) in &mut self.files {
+            match &mut file.writing {
+                Some((_, looks)) if *looks > 0 && !at_once => *looks -= 1,
+                Some(_) => done.push((*handle, file.finish_write(fate))),
+                None => {}
+            }
+        }
+        done
+    }
+
+    pub(crate) fn session_of(&self, handle: FileHandle) -> u32 {
+        self.files.get(&handle).map_or(0, |file| file.session)
+    }
+
+    /// The service needs the file no longer.
+    ///
+    /// # Panics
+    /// If it was closed before, or bytes are on their way.
+    pub(crate) fn close(&mut self, handle: FileHandle) -> &File {
+        let file = self.files.get_mut(&handle).expect("the service closes files that it has");
+        assert!(file.is_open, "{handle} is closed twice");
+        assert!(file.writing.is_none(), "{handle} is closed while a write is under way");
+        file.is_open = false;
+        file
+    }
+}
+
+impl File {
+    fn finish_write(&mut self, fate: &mut Fate) -> Result<(), String> {
+        let Some((write, _)) = self.writing.take() else { return Ok(()) };
+        match &mut self.good_writes {
+            Some(0) => {
+                fate.saw("file fails");
+                self.has_failed = true;
+                let len = fate.below(write.bytes.len() + 1);
+                self.bytes.extend_from_slice(&write.bytes[..len]);
+                return Err("the disk is full".to_owned());
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        self.bytes.extend_from_slice(&write.bytes);
+        Ok(())
+    }
+}

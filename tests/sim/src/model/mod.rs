@@ -1,0 +1,322 @@
+//! What an observer who sees every call and every answer expects of the service. Whatever breaks a promise panics.
+
+mod consumers;
+mod producers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ferretto_protos as protos;
+use ferretto_protos::clone_session_request::Selector;
+use ferretto_protos::get_async_command_response::Cmd;
+use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Reply, Token};
+use prost::Message;
+
+use crate::fate::Fate;
+use crate::files::File;
+use crate::plan::{Plan, serial_of};
+use crate::producer::session_of;
+use crate::session::{Clocks, NS_PER_MS, Session, State, Watch};
+use crate::trace::{People, Stream};
+
+/// Sessions that come from no plan of their own, copies and garbage, have keys from here.
+const FIRST_EXTRA_KEY: u32 = 1_000_000;
+
+/// A consumer as the service sees it.
+struct Consumer {
+    uid: u32,
+    session: Option<u32>,
+    /// The EnableTracing call that waits for the end.
+    enable: Option<Token>,
+    reading: Option<Reading>,
+    packet: Vec<u8>,
+    /// What its last Detach or Attach named.
+    key: String,
+    /// How its last CloneSession chose.
+    clones_by: &'static str,
+    /// It detached while a call waited: whoever attaches is told instead.
+    may_wait_for_ever: bool,
+}
+
+struct Reading {
+    token: Token,
+    /// It began when all data was there, so that it ends with the last packet.
+    is_whole: bool,
+}
+
+/// A producer as the service sees it.
+struct Producer {
+    uid: u32,
+    pid: i32,
+    name: String,
+    is_initialized: bool,
+    /// Data sources that are registered, and whether they say that they stopped.
+    sources: Vec<(String, bool)>,
+}
+
+struct Instance {
+    producer: ProducerConn,
+    session: u32,
+    source: String,
+    notifies_stop: bool,
+}
+
+/// A Flush or CloneSession that waits for producers.
+struct Waiting {
+    conn: ConsumerConn,
+    token: Token,
+    session: Option<u32>,
+    until: u64,
+    /// As producers know it; none if nobody was asked.
+    request_id: Option<u64>,
+    producers: BTreeSet<ProducerConn>,
+}
+
+#[derive(Default)]
+pub(crate) struct Model {
+    pub(crate) people: People,
+    pub(crate) sessions: BTreeMap<u32, Session>,
+    consumers: BTreeMap<ConsumerConn, Consumer>,
+    producers: BTreeMap<ProducerConn, Producer>,
+    instances: BTreeMap<u64, Instance>,
+    waiting: Vec<Waiting>,
+    /// The packets of each honest stream that the service has taken.
+    ledger: BTreeMap<Stream, u64>,
+    last_extra: u32,
+    /// The EnableTracing call that is being served, and the session that it would make.
+    attempt: Option<(ConsumerConn, Token, u32)>,
+    /// The sessions that the call being served ends, for that it wants to be alone.
+    making_way: Vec<u32>,
+}
+
+impl Model {
+    /// The service is about to handle time-outs.
+    pub(crate) fn time_is_handled(&mut self, clocks: Clocks, fate: &mut Fate) {
+        let keys: Vec<u32> = self.sessions.keys().copied().collect();
+        for key in keys {
+            let Some(session) = self.sessions.get_mut(&key) else { continue };
+            if session.is_duration_over(clocks) {
+                fate.saw("duration over");
+                if session.plan.as_ref().is_some_and(|plan| plan.counts_suspend) {
+                    fate.saw("duration on the boot clock");
+                }
+                self.promise(Some(key));
+            }
+        }
+    }
+
+    /// It has.
+    pub(crate) fn time_was_handled(&mut self, clocks: Clocks, fate: &mut Fate) {
+        let late = self.waiting.iter().find(|waiting| clocks.monotonic >= waiting.until);
+        assert!(late.is_none(), "a flush is neither acknowledged nor timed out");
+        let keys: Vec<u32> = self.sessions.keys().copied().collect();
+        for key in keys {
+            let Some(session) = self.sessions.get_mut(&key) else { continue };
+            if session.is_time_over(clocks) {
+                if !session.stop_waits.is_empty() {
+                    fate.saw("stop timed out");
+                }
+                session.watch = Watch::Nothing;
+                session.stop_waits.clear();
+                assert!(!self.awaits_end(key), "the session {key} should be over");
+            }
+        }
+        self.check();
+    }
+
+    /// Bytes were written to a file, or could not be; after the latter, tracing ends, and so it does when the file is full.
+    pub(crate) fn file_was_written(&mut self, serial: u32, has_failed: bool) {
+        let Some(session) = self.sessions.get_mut(&serial) else { return };
+        let has_limit = session
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.file.as_ref().is_some_and(|file| file.max_bytes.is_some()));
+        session.is_stopping |= has_failed || has_limit;
+    }
+
+    /// A file is complete, or given up.
+    pub(crate) fn file_is_closed(&mut self, file: &File, fate: &mut Fate) {
+        fate.saw("file closed");
+        let Some(session) = self.sessions.get_mut(&file.session) else { return };
+        session.is_writing = false;
+        session.checker.file(&file.bytes, file.has_failed, &self.people);
+        let max = session.plan.as_ref().and_then(|plan| plan.file.as_ref()?.max_bytes);
+        assert!(max.is_none_or(|max| file.bytes.len() as u64 <= max), "the file is larger than allowed");
+        if !file.has_failed {
+            fate.saw(if max.is_some() { "file full" } else { "file complete" });
+            check_whole(session, fate);
+        }
+        if session.state == State::Freed {
+            self.forget(file.session);
+        }
+    }
+
+    /// The service has so many sessions.
+    pub(crate) fn check_count(&self, count: usize) {
+        let certain = self.sessions.values().filter(|session| !session.may_be_gone()).count();
+        assert!(
+            (certain..=self.sessions.len()).contains(&count),
+            "{count} sessions, not {certain} to {}",
+            self.sessions.len()
+        );
+    }
+
+    fn is_exact(&self) -> bool {
+        self.sessions.values().all(|session| session.plan.is_some() && !session.may_be_gone())
+    }
+
+    fn check_totals(&self, stats: &protos::TraceStats) {
+        if !self.is_exact() {
+            return;
+        }
+        let buffers = self.sessions.values().flat_map(|session| &session.plan).map(|plan| plan.buffers.len());
+        assert_eq!(stats.total_buffers() as usize, buffers.sum::<usize>(), "buffers");
+        assert_eq!(stats.tracing_sessions() as usize, self.sessions.len(), "sessions");
+        let connected = self.producers.values().filter(|producer| producer.is_initialized);
+        assert_eq!(stats.producers_connected() as usize, connected.clone().count(), "producers");
+        let registered = connected.map(|producer| producer.sources.len()).sum::<usize>();
+        assert_eq!(stats.data_sources_registered() as usize, registered, "data sources");
+    }
+
+    fn state_answered(&mut self, conn: ConsumerConn, reply: &Reply, fate: &mut Fate) {
+        let (Some(consumer), Some(body)) = (self.consumers.get(&conn), reply.body.clone()) else { return };
+        let response = protos::QueryServiceStateResponse::decode(body).expect("a response");
+        let state = response.service_state.expect("a state");
+        self.check_sessions(consumer.uid, &state);
+        let connected = self.producers.values().filter(|producer| producer.is_initialized);
+        let known =
+            connected.clone().map(|producer| (producer.uid as i32, producer.pid, producer.name.clone()));
+        let listed = state
+            .producers
+            .iter()
+            .map(|producer| (producer.uid(), producer.pid(), producer.name().to_owned()));
+        assert_eq!(listed.collect::<BTreeSet<_>>(), known.collect::<BTreeSet<_>>(), "producers");
+        let registered = connected.map(|producer| producer.sources.len()).sum::<usize>();
+        assert_eq!(state.data_sources.len(), registered, "data sources");
+        fate.saw("state queried");
+        if state.tracing_sessions.len() > 1 {
+            fate.saw("several sessions at once");
+        }
+    }
+
+    fn check_sessions(&self, uid: u32, state: &protos::TracingServiceState) {
+        let mut listed = BTreeSet::new();
+        for found in &state.tracing_sessions {
+            let serial = found.unique_session_name().strip_prefix('s').and_then(|serial| serial.parse().ok());
+            let Some(serial) = serial else { continue };
+            let is_copy = found.state() == "CLONED_READ_ONLY";
+            let owner = found.consumer_uid() as u32;
+            let is_it = |session: &&Session| {
+                session.serial == serial && session.is_copy == is_copy && session.uid == owner
+            };
+            let session = self.sessions.values().find(is_it).expect("a session that is gone is listed");
+            assert!(uid == 0 || uid == owner, "{uid} sees a session of {owner}");
+            if !is_copy {
+                listed.insert(serial);
+                self.check_session(session, found);
+            }
+        }
+        for session in self.sessions.values().filter(|session| session.plan.is_some() && !session.is_copy) {
+            let is_seen = !session.may_be_gone() && (uid == 0 || uid == session.uid);
+            assert!(
+                !is_seen || listed.contains(&session.serial),
+                "the session {} is not listed",
+                session.serial
+            );
+        }
+    }
+
+    fn check_session(&self, session: &Session, found: &protos::tracing_service_state::TracingSession) {
+        let instances = self.instances.values().filter(|instance| instance.session == session.serial).count();
+        assert_eq!(found.num_data_sources() as usize, instances, "instances of {}", session.serial);
+        let expected = match session.state {
+            State::Ended => "DISABLED",
+            State::Configured if self.awaits_end(session.serial) => "CONFIGURED",
+            State::Running
+                if self.awaits_end(session.serial) && !session.is_stopping && !session.was_detached =>
+            {
+                "STARTED"
+            }
+            _ => return,
+        };
+        assert_eq!(found.state(), expected, "the session {}", session.serial);
+    }
+
+    /// At the end of the world, whether a consumer may still wait for an answer.
+    pub(crate) fn may_wait(&self, conn: ConsumerConn, method: &str) -> bool {
+        match method {
+            "ObserveEvents" => true,
+            "EnableTracing" => self.consumers.get(&conn).is_some_and(|consumer| consumer.may_wait_for_ever),
+            _ => false,
+        }
+    }
+
+    /// Somebody attaches to a detached session to free it at once.
+    pub(crate) fn attach_at_the_end(&mut self, conn: ConsumerConn, uid: u32, key: &str) {
+        let found = self.sessions.iter_mut().find(|(_, session)| {
+            session.owner.is_none() && session.uid == uid && session.key.as_deref() == Some(key)
+        });
+        let (Some((serial, session)), Some(consumer)) = (found, self.consumers.get_mut(&conn)) else {
+            return;
+        };
+        session.owner = Some(conn);
+        session.key = None;
+        consumer.session = Some(*serial);
+        self.before_free(conn);
+    }
+
+    /// Sessions that wait for somebody to attach: the user and the key.
+    pub(crate) fn detached(&self) -> Option<(u32, String)> {
+        let found = self
+            .sessions
+            .values()
+            .find(|session| session.owner.is_none() && session.state != State::Freed)?;
+        Some((found.uid, found.key.clone()?))
+    }
+
+    /// Its consumer waits to be told that it is over, and no file has to be finished first.
+    fn awaits_end(&self, key: u32) -> bool {
+        let Some(session) = self.sessions.get(&key) else { return false };
+        let owner = session.owner.and_then(|owner| self.consumers.get(&owner));
+        let waits = owner.is_some_and(|owner| owner.enable.is_some());
+        waits && !session.is_writing && matches!(session.state, State::Configured | State::Running)
+    }
+
+    /// What must hold after each input.
+    fn check(&mut self) {
+        for waiting in &self.waiting {
+            assert!(!waiting.producers.is_empty(), "all have answered a flush and nobody is told");
+        }
+        for (key, session) in &self.sessions {
+            let all_stopped = matches!(session.watch, Watch::Stop { .. }) && session.stop_waits.is_empty();
+            assert!(!all_stopped || !self.awaits_end(*key), "all have stopped and nobody is told");
+        }
+    }
+}
+
+/// Everything was read: what was promised must have been there.
+fn check_whole(session: &mut Session, fate: &mut Fate) {
+    if session.checker.check_flushes() {
+        fate.saw("stop flush failed with a name");
+    }
+    if session.checker.gaps > 0 {
+        fate.saw("a trace has a gap that is announced");
+    }
+    fate.report.packets += session.checker.packets;
+    if !session.is_lossless() {
+        return;
+    }
+    for (stream, count) in session.promised.iter().flatten() {
+        session.checker.check_complete(*stream, *count);
+        if *count > 0 {
+            fate.saw("a sequence is complete");
+        }
+    }
+}
+
+fn ledger_of(ledger: &BTreeMap<Stream, u64>, session: u32) -> BTreeMap<Stream, u64> {
+    ledger
+        .iter()
+        .filter(|(stream, _)| stream.session == session)
+        .map(|(stream, count)| (*stream, *count))
+        .collect()
+}

@@ -1,0 +1,229 @@
+//! What a session is to be like.
+
+use ferretto_protos as protos;
+use ferretto_protos::trace_config::buffer_config::FillPolicy;
+use ferretto_protos::trace_config::{
+    BufferConfig, BuiltinDataSource, CompressionType, DataSource, IncrementalStateConfig, WriteFlushMode,
+};
+use prost::Message;
+
+use crate::fate::Fate;
+
+/// What producers offer.
+pub(crate) const DATA_SOURCES: [&str; 2] = ["sim.one", "sim.two"];
+/// A buffer that a world of this size seldom fills.
+const AMPLE_KB: u32 = 8 * 1024;
+
+/// One buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    pub(crate) size_kb: u32,
+    pub(crate) discards: bool,
+    pub(crate) transfers: bool,
+    pub(crate) clears: bool,
+}
+
+/// Where the trace is written to.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePlan {
+    pub(crate) is_by_path: bool,
+    pub(crate) max_bytes: Option<u64>,
+    period_ms: u32,
+    flush_mode: WriteFlushMode,
+}
+
+/// A session's config, in the world's words.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Names the session in the world: it is in its name and in what producers get.
+    pub(crate) serial: u32,
+    pub(crate) buffers: Vec<Buffer>,
+    /// Names and target buffers.
+    pub(crate) sources: Vec<(&'static str, usize)>,
+    /// Producers that may take part; all if there are none.
+    pub(crate) filter: Vec<String>,
+    pub(crate) duration_ms: u32,
+    pub(crate) counts_suspend: bool,
+    pub(crate) is_deferred: bool,
+    pub(crate) flush_timeout_ms: u32,
+    pub(crate) stop_timeout_ms: u32,
+    pub(crate) file: Option<FilePlan>,
+    pub(crate) score: i32,
+    pub(crate) exclusive_prio: u32,
+    pub(crate) has_events: bool,
+    flush_period_ms: u32,
+    clear_period_ms: u32,
+    is_compressed: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(serial: u32, uid: u32, fate: &mut Fate) -> Self {
+        let buffers: Vec<Buffer> = (0..fate.pick(&[1, 1, 2, 3])).map(|_| Buffer::new(fate)).collect();
+        let count = buffers.len();
+        let sources = DATA_SOURCES.iter().take(fate.pick(&[1, 2, 2]));
+        let sources = sources.map(|name| (*name, fate.below(count))).collect();
+        let exclusive_prio = if uid == 0 && fate.one_in(8) { 1 } else { 0 };
+        // An exclusive one must be there for sure, or not.
+        let has_duration = exclusive_prio == 0 && fate.one_in(3);
+        Self {
+            serial,
+            buffers,
+            sources,
+            // The names of the first producers of a world.
+            filter: if fate.one_in(6) {
+                (0..fate.below(4) + 1).map(producer_name).collect()
+            } else {
+                Vec::new()
+            },
+            duration_ms: if has_duration { 1 + fate.below(2000) as u32 } else { 0 },
+            counts_suspend: fate.one_in(3),
+            is_deferred: fate.one_in(4),
+            flush_timeout_ms: 200,
+            stop_timeout_ms: 300,
+            file: fate.one_in(4).then(|| FilePlan::new(fate)),
+            score: if fate.one_in(5) { 1 + fate.below(3) as i32 } else { 0 },
+            exclusive_prio,
+            has_events: !fate.one_in(8),
+            flush_period_ms: if fate.one_in(3) { 100 } else { 0 },
+            clear_period_ms: if fate.one_in(4) { 150 } else { 0 },
+            is_compressed: fate.one_in(6),
+        }
+    }
+
+    /// Nothing in a world is likely to overflow its buffers.
+    pub(crate) fn is_ample(&self) -> bool {
+        self.buffers.iter().all(|buffer| buffer.size_kb == AMPLE_KB)
+    }
+
+    pub(crate) fn session_name(&self) -> String {
+        format!("s{}", self.serial)
+    }
+
+    #[expect(deprecated, reason = "what consumers set all the same")]
+    pub(crate) fn config(&self) -> protos::TraceConfig {
+        let file = self.file.as_ref();
+        protos::TraceConfig {
+            buffers: self.buffers.iter().map(Buffer::config).collect(),
+            data_sources: self.sources.iter().map(|(name, buffer)| self.data_source(name, *buffer)).collect(),
+            builtin_data_sources: Some(BuiltinDataSource {
+                disable_service_events: Some(!self.has_events),
+                ..Default::default()
+            }),
+            unique_session_name: Some(self.session_name()),
+            // A clone keeps the second half.
+            trace_uuid_msb: Some(1),
+            trace_uuid_lsb: Some(i64::from(self.serial)),
+            duration_ms: some(self.duration_ms),
+            prefer_suspend_clock_for_duration: Some(self.counts_suspend),
+            deferred_start: self.is_deferred.then_some(true),
+            flush_period_ms: some(self.flush_period_ms),
+            flush_timeout_ms: Some(self.flush_timeout_ms),
+            data_source_stop_timeout_ms: Some(self.stop_timeout_ms),
+            incremental_state_config: some(self.clear_period_ms)
+                .map(|period| IncrementalStateConfig { clear_period_ms: Some(period) }),
+            bugreport_score: (self.score > 0).then_some(self.score),
+            exclusive_prio: some(self.exclusive_prio),
+            compression_type: self.is_compressed.then_some(CompressionType::Deflate as i32),
+            write_into_file: file.map(|_| true),
+            output_path: file.filter(|file| file.is_by_path).map(|_| self.path()),
+            file_write_period_ms: file.map(|file| file.period_ms),
+            max_file_size_bytes: file.and_then(|file| file.max_bytes),
+            write_flush_mode: file.map(|file| file.flush_mode as i32),
+            ..Default::default()
+        }
+    }
+
+    /// The path of its file, from which nature knows whose it is.
+    fn path(&self) -> String {
+        self.serial.to_string()
+    }
+
+    fn data_source(&self, name: &str, buffer: usize) -> DataSource {
+        let config = protos::DataSourceConfig {
+            name: Some(name.to_owned()),
+            target_buffer: u32::try_from(buffer).ok(),
+            legacy_config: Some(self.serial.to_string()),
+            ..Default::default()
+        };
+        let filter = self.filter.clone();
+        DataSource { config: Some(config), producer_name_filter: filter, ..Default::default() }
+    }
+
+    /// The config once more, with a producer more in its filter.
+    pub(crate) fn widened(&self, name: &str) -> protos::TraceConfig {
+        let mut config = self.config();
+        for source in &mut config.data_sources {
+            source.producer_name_filter.push(name.to_owned());
+        }
+        config
+    }
+
+    /// What of the plan is worth a count.
+    pub(crate) fn note(&self, fate: &mut Fate) {
+        let behaviours = [
+            (self.buffers.iter().any(|buffer| buffer.discards), "buffer: discard"),
+            (self.buffers.iter().any(|buffer| !buffer.discards), "buffer: ring"),
+            (self.is_compressed, "compressed trace"),
+            (self.is_deferred, "deferred start"),
+            (self.exclusive_prio > 0, "exclusive session"),
+            (!self.filter.is_empty(), "producer filter"),
+            (self.file.as_ref().is_some_and(|file| file.is_by_path), "file named by path"),
+        ];
+        for (_, behaviour) in behaviours.into_iter().filter(|(is_so, _)| *is_so) {
+            fate.saw(behaviour);
+        }
+    }
+}
+
+impl Buffer {
+    fn new(fate: &mut Fate) -> Self {
+        Self {
+            // The largest chunk fits into the smallest: one that does not is dropped, and only counted (`abi_violations`).
+            size_kb: fate.pick(&[36, 48, 64, AMPLE_KB, AMPLE_KB, AMPLE_KB, AMPLE_KB]),
+            discards: fate.one_in(3),
+            transfers: fate.one_in(8),
+            clears: fate.one_in(8),
+        }
+    }
+
+    fn config(&self) -> BufferConfig {
+        let policy = if self.discards { FillPolicy::Discard } else { FillPolicy::RingBuffer };
+        BufferConfig {
+            size_kb: Some(self.size_kb),
+            fill_policy: Some(policy as i32),
+            transfer_on_clone: Some(self.transfers),
+            clear_before_clone: Some(self.clears),
+            ..Default::default()
+        }
+    }
+}
+
+impl FilePlan {
+    fn new(fate: &mut Fate) -> Self {
+        Self {
+            is_by_path: fate.one_in(3),
+            max_bytes: fate.one_in(4).then(|| 500 + fate.below(20_000) as u64),
+            period_ms: fate.pick(&[100, 300, 6000]),
+            flush_mode: fate.pick(&[
+                WriteFlushMode::WriteFlushUnspecified,
+                WriteFlushMode::WriteFlushDisabled,
+                WriteFlushMode::WriteFlushEnabled,
+            ]),
+        }
+    }
+}
+
+/// The name of the producer with this number.
+pub(crate) fn producer_name(number: usize) -> String {
+    format!("sim.{number}")
+}
+
+fn some(value: u32) -> Option<u32> {
+    (value != 0).then_some(value)
+}
+
+/// Which session a serialised config is for.
+pub(crate) fn serial_of(raw: &[u8]) -> Option<u32> {
+    let config = protos::TraceConfig::decode(raw).ok()?;
+    config.unique_session_name().strip_prefix('s')?.parse().ok()
+}

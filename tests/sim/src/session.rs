@@ -1,0 +1,156 @@
+//! A session as the world knows it: what it was asked to be, what must come of it and when it must end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ferretto_service::ConsumerConn;
+
+use crate::plan::Plan;
+use crate::trace::{Checker, Stream};
+
+pub(crate) const NS_PER_MS: u64 = 1_000_000;
+
+/// The clocks that time-outs go by, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    pub(crate) monotonic: u64,
+    pub(crate) boottime: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Deferred.
+    Configured,
+    Running,
+    /// The consumer was told so; or it is a copy.
+    Ended,
+    /// Only its file is still to be written.
+    Freed,
+}
+
+/// How far a session's end has come. Each step is due when the service handles time-outs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Nothing,
+    Duration {
+        until: u64,
+    },
+    /// The last flush, at the end of the duration.
+    Flush {
+        until: u64,
+    },
+    Stop {
+        until: u64,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// None if a consumer made it from garbage: then little can be said about it.
+    pub(crate) plan: Option<Plan>,
+    /// Whose data it holds: its plan's; a copy has the original's.
+    pub(crate) serial: u32,
+    pub(crate) is_copy: bool,
+    pub(crate) uid: u32,
+    pub(crate) owner: Option<ConsumerConn>,
+    /// Under which it is detached.
+    pub(crate) key: Option<String>,
+    /// It was, and may have ended meanwhile for reasons that nobody was told.
+    pub(crate) was_detached: bool,
+    pub(crate) filter: Vec<String>,
+    pub(crate) state: State,
+    /// Its file is open.
+    pub(crate) is_writing: bool,
+    pub(crate) checker: Checker,
+    pub(crate) is_read: bool,
+    /// What must be in the trace, once that is sure.
+    pub(crate) promised: Option<BTreeMap<Stream, u64>>,
+    /// Somebody asked for its end.
+    pub(crate) is_stopping: bool,
+    pub(crate) watch: Watch,
+    /// Instances that were told to stop and have not said that they did.
+    pub(crate) stop_waits: BTreeSet<u64>,
+}
+
+impl Session {
+    pub(crate) fn new(plan: Option<Plan>, serial: u32, uid: u32, owner: ConsumerConn) -> Self {
+        let is_deferred = plan.as_ref().is_some_and(|plan| plan.is_deferred);
+        let has_events = plan.as_ref().is_some_and(|plan| plan.has_events);
+        Self {
+            serial,
+            is_copy: false,
+            uid,
+            owner: Some(owner),
+            key: None,
+            was_detached: false,
+            filter: plan.as_ref().map(|plan| plan.filter.clone()).unwrap_or_default(),
+            is_writing: plan.as_ref().is_some_and(|plan| plan.file.is_some()),
+            plan,
+            state: if is_deferred { State::Configured } else { State::Running },
+            checker: Checker::new(serial, has_events),
+            is_read: false,
+            promised: None,
+            is_stopping: false,
+            watch: Watch::Nothing,
+            stop_waits: BTreeSet::new(),
+        }
+    }
+
+    /// The session starts now: its duration begins.
+    pub(crate) fn start(&mut self, clocks: Clocks) {
+        self.state = State::Running;
+        let Some(plan) = self.plan.as_ref().filter(|plan| plan.duration_ms > 0) else { return };
+        let from = if plan.counts_suspend { clocks.boottime } else { clocks.monotonic };
+        self.watch = Watch::Duration { until: from + u64::from(plan.duration_ms) * NS_PER_MS };
+    }
+
+    /// Somebody asks for the end.
+    pub(crate) fn stop(&mut self, clocks: Clocks) {
+        self.is_stopping = true;
+        if let (Some(plan), State::Running) = (&self.plan, self.state)
+            && !matches!(self.watch, Watch::Stop { .. })
+        {
+            self.watch =
+                Watch::Stop { until: clocks.monotonic + u64::from(plan.stop_timeout_ms) * NS_PER_MS };
+        }
+    }
+
+    /// Time-outs are about to be handled. True if the duration is over: the last flush begins.
+    pub(crate) fn is_duration_over(&mut self, clocks: Clocks) -> bool {
+        let (Some(plan), Watch::Duration { until }) = (&self.plan, self.watch) else { return false };
+        let now = if plan.counts_suspend { clocks.boottime } else { clocks.monotonic };
+        let is_over = now >= until;
+        if is_over {
+            self.is_stopping = true;
+            self.watch =
+                Watch::Flush { until: clocks.monotonic + u64::from(plan.flush_timeout_ms) * NS_PER_MS };
+        }
+        is_over
+    }
+
+    /// Time-outs were handled. True if the session must be over.
+    pub(crate) fn is_time_over(&mut self, clocks: Clocks) -> bool {
+        let Some(plan) = &self.plan else { return false };
+        match self.watch {
+            Watch::Flush { until } if clocks.monotonic >= until => {
+                let until = clocks.monotonic + u64::from(plan.stop_timeout_ms) * NS_PER_MS;
+                self.watch = Watch::Stop { until };
+                false
+            }
+            Watch::Stop { until } => clocks.monotonic >= until,
+            Watch::Flush { .. } | Watch::Duration { .. } | Watch::Nothing => false,
+        }
+    }
+
+    /// Everything that was acknowledged must be in the trace: nothing may be lost from its buffers or its file.
+    pub(crate) fn is_lossless(&self) -> bool {
+        let is_unlimited = |plan: &Plan| plan.file.as_ref().is_none_or(|file| file.max_bytes.is_none());
+        let is_ample = self.plan.as_ref().is_some_and(|plan| plan.is_ample() && is_unlimited(plan));
+        is_ample && self.checker.emptied == 0
+    }
+
+    /// A session without a consumer may free itself.
+    pub(crate) fn may_be_gone(&self) -> bool {
+        let has_end = self.plan.as_ref().is_none_or(|plan| plan.duration_ms > 0);
+        self.owner.is_none() && self.state != State::Freed && !self.is_copy && has_end
+    }
+}

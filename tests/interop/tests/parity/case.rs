@@ -10,6 +10,9 @@ use std::path::Path;
 
 use ferretto_interop::config;
 
+/// One is kept whenever clocks have drifted apart, the time stamp counter among them.
+const ALWAYS_LOOSE: &str = "*.packets.clock_snapshot";
+
 /// A file of the corpus.
 #[derive(Debug)]
 pub(crate) struct Case {
@@ -75,7 +78,7 @@ impl Case {
     }
 
     pub(crate) fn is_loose(&self, key: &str) -> bool {
-        self.loose.iter().any(|pattern| matches(pattern, key))
+        matches(ALWAYS_LOOSE, key) || self.loose.iter().any(|pattern| matches(pattern, key))
     }
 
     pub(crate) fn is_ignored(&self, key: &str) -> bool {

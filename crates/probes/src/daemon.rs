@@ -12,6 +12,7 @@ use ferretto_producer::{
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, SystemInfoConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::boost::Boosts;
 use crate::clock::until_next_tick;
 use crate::ftrace::controller::FtraceController;
 use crate::ftrace::reset::reset_ftrace;
@@ -104,6 +105,7 @@ struct Probes {
     client: ProducerClient,
     /// Everything but ftrace, whose sessions share one controller, by instance id.
     sources: BTreeMap<u64, Running>,
+    boosts: Boosts,
     ftrace: FtraceController,
     notify: Option<OwnedFd>,
     was_disconnected: bool,
@@ -150,6 +152,7 @@ impl Probes {
         Ok(Self {
             client,
             sources: BTreeMap::new(),
+            boosts: Boosts::default(),
             ftrace: FtraceController::default(),
             notify,
             was_disconnected: false,
@@ -268,11 +271,10 @@ impl Probes {
                 );
             }
         };
-        if config.priority_boost.is_some() {
-            tracing::info!(
-                "priority_boost of {} has no effect: the probes keep the priority they were started with",
-                config.name()
-            );
+        if let Some(boost) = &config.priority_boost
+            && let Err(error) = self.boosts.add(instance, boost)
+        {
+            tracing::error!("priority_boost of {}: {error}", config.name());
         }
         self.sources
             .insert(instance, Running { tracing_session, writer, source, started: false, next_tick: None });
@@ -292,6 +294,7 @@ impl Probes {
 
     fn remove(&mut self, instance: u64) {
         if let Some(mut running) = self.sources.remove(&instance) {
+            self.boosts.remove(instance);
             running.writer.flush();
             if matches!(running.source, Source::Ftrace) {
                 self.ftrace.remove(instance);

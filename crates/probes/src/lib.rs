@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod availability;
+mod boost;
 mod clock;
 mod daemon;
 pub mod ftrace;

@@ -8,11 +8,11 @@
 //! | `server` | the loop: waits, hands inputs to the service, carries out its outputs |
 //! | `connection` | one client: its socket, its frames, its requests |
 //! | `files` | trace files, written as they take it |
-//! | `alarm`, `scheduling` | waking up at a time, however long the machine slept; the priority of the service's thread |
+//! | `alarm` | waking up at a time, however long the machine slept |
 //! | `system` | clocks, memory, randomness, facts about the machine |
 //! | [`daemon`], [`in_process`] | the two ways to run it |
 //! | [`own_driver`] | what it takes to run it in a third way |
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod alarm;
 mod background;
@@ -22,7 +22,6 @@ mod files;
 pub mod in_process;
 mod notify;
 pub mod own_driver;
-mod scheduling;
 mod server;
 mod system;
 

@@ -8,10 +8,10 @@ use ferretto_ipc::identity::machine_name;
 use ferretto_protos::{SystemInfo, Utsname};
 use ferretto_service::{Boost, ClockReadings, Environment, FileHandle, Now, ServiceOptions};
 use ferretto_shm::SharedMemory;
+use ferretto_sys::{Scheduling, time_stamp_counter};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::files::FileTable;
-use crate::scheduling::Scheduling;
 
 /// What the machine is compatible with, where there is a device tree.
 const DEVICE_TREE: &str = "/sys/firmware/devicetree/base/compatible";
@@ -30,20 +30,6 @@ pub(crate) fn now() -> Now {
             tsc: time_stamp_counter(),
         },
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code)]
-fn time_stamp_counter() -> Option<u64> {
-    // SAFETY: reads a register of the processor and no memory. Linux lets programs do it unless they ask to be stopped from it.
-    // JUSTIFICATION: ftrace and perf can stamp events by this counter, and without it in the snapshots nobody knows when they were. No
-    // call of the kernel tells it.
-    Some(unsafe { std::arch::x86_64::_rdtsc() })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn time_stamp_counter() -> Option<u64> {
-    None
 }
 
 fn nanoseconds(time: Timespec) -> u64 {
@@ -94,7 +80,12 @@ impl Environment for SystemEnvironment {
             Some(unboosted) => unboosted,
             None => *self.unboosted.insert(Scheduling::current().map_err(text)?),
         };
-        boost.map_or(unboosted, Scheduling::from).apply().map_err(text)
+        let wanted = match boost {
+            Some(Boost::Other(boost)) => Scheduling::other(boost),
+            Some(Boost::Fifo(priority)) => Scheduling::fifo(priority),
+            None => unboosted,
+        };
+        wanted.apply().map_err(text)
     }
 }
 
@@ -184,8 +175,33 @@ mod tests {
     #[test]
     fn clocks_run() {
         let (a, b) = (now().clocks, now().clocks);
-        assert_eq!(a.tsc.is_some(), cfg!(target_arch = "x86_64"));
         assert!(b.tsc >= a.tsc);
+    }
+
+    /// In a thread of its own: tests that run beside it keep their priority.
+    #[test]
+    fn a_boost_holds_until_it_is_taken_back() {
+        std::thread::spawn(|| {
+            let before = Scheduling::current().unwrap();
+            let mut environment = SystemEnvironment::default();
+            for (boost, expected) in
+                [(Boost::Other(5), Scheduling::other(5)), (Boost::Other(7), Scheduling::other(7))]
+            {
+                match environment.set_scheduling(Some(boost)) {
+                    Ok(()) => assert_eq!(Scheduling::current().unwrap(), expected),
+                    Err(error) => println!("skipped: {boost:?} is not granted here: {error}"),
+                }
+            }
+            environment.set_scheduling(None).unwrap();
+            assert_eq!(Scheduling::current().unwrap(), before);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn clocks_do_not_go_back() {
+        let (a, b) = (now().clocks, now().clocks);
         assert!(a.boottime > 0 && b.boottime >= a.boottime);
         assert!(b.monotonic >= a.monotonic && a.realtime > a.boottime);
     }

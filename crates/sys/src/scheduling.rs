@@ -1,14 +1,12 @@
-//! How the kernel schedules the calling thread (upstream: scoped_sched_boost.cc).
-#![allow(unsafe_code)]
+//! How the kernel schedules a thread (upstream: scoped_sched_boost.cc).
 
 use std::io;
 
-use ferretto_service::Boost;
 use rustix::process::{getpriority_process, setpriority_process};
 
 /// What the kernel knows of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Scheduling {
+pub struct Scheduling {
     policy: i32,
     /// Of the real-time policies; 0 for the others.
     priority: i32,
@@ -16,20 +14,19 @@ pub(crate) struct Scheduling {
     nice: i32,
 }
 
-impl From<Boost> for Scheduling {
-    fn from(boost: Boost) -> Self {
-        match boost {
-            Boost::Other(priority) => {
-                Self { policy: libc::SCHED_OTHER, priority: 0, nice: -i32::from(priority) }
-            }
-            Boost::Fifo(priority) => Self { policy: libc::SCHED_FIFO, priority: priority.into(), nice: 0 },
-        }
-    }
-}
-
 impl Scheduling {
+    /// As nearly all threads are (`SCHED_OTHER`), with this niceness below 0: 0 is the usual one, 20 the best.
+    pub fn other(boost: u8) -> Self {
+        Self { policy: libc::SCHED_OTHER, priority: 0, nice: -i32::from(boost) }
+    }
+
+    /// Before all of those, and until it waits (`SCHED_FIFO`); priority 1 to 99.
+    pub fn fifo(priority: u8) -> Self {
+        Self { policy: libc::SCHED_FIFO, priority: priority.into(), nice: 0 }
+    }
+
     /// That of the calling thread.
-    pub(crate) fn current() -> io::Result<Self> {
+    pub fn current() -> io::Result<Self> {
         let mut param = libc::sched_param { sched_priority: 0 };
         // SAFETY: the first call takes no memory; the second one writes to `param`, which is ours and of its type.
         // JUSTIFICATION: the scheduling policy has no safe interface: neither std nor rustix has these calls.
@@ -41,7 +38,7 @@ impl Scheduling {
     }
 
     /// Has the calling thread scheduled like this.
-    pub(crate) fn apply(self) -> io::Result<()> {
+    pub fn apply(self) -> io::Result<()> {
         let param = libc::sched_param { sched_priority: self.priority };
         // SAFETY: the call reads `param`, which lives until it returns.
         // JUSTIFICATION: as above.
@@ -58,26 +55,22 @@ impl Scheduling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::SystemEnvironment;
-    use ferretto_service::Environment as _;
 
     /// In a thread of its own: tests that run beside it keep their priority.
     #[test]
-    fn a_boost_holds_until_it_is_taken_back() {
+    fn what_is_applied_is_what_the_kernel_says() {
         std::thread::spawn(|| {
             let before = Scheduling::current().unwrap();
-            let mut environment = SystemEnvironment::default();
-            for boost in [Boost::Other(5), Boost::Fifo(1)] {
-                if let Err(error) = environment.set_scheduling(Some(boost)) {
-                    println!("skipped: {boost:?} is not granted here: {error}");
+            for wanted in [Scheduling::other(5), Scheduling::fifo(1)] {
+                if let Err(error) = wanted.apply() {
+                    println!("skipped: {wanted:?} is not granted here: {error}");
                     continue;
                 }
                 let now = Scheduling::current().unwrap();
-                let expected = Scheduling::from(boost);
-                assert_eq!((now.policy, now.priority), (expected.policy, expected.priority));
-                assert!(now.priority > 0 || now.nice == expected.nice, "{now:?}");
+                assert_eq!((now.policy, now.priority), (wanted.policy, wanted.priority));
+                assert!(now.priority > 0 || now.nice == wanted.nice, "{now:?}");
             }
-            environment.set_scheduling(None).unwrap();
+            before.apply().unwrap();
             assert_eq!(Scheduling::current().unwrap(), before);
         })
         .join()

@@ -1,4 +1,4 @@
-//! Compiles upstream's trace buffers and ProtoVM, and the functions through which Rust calls them (`src/shim.cc`).
+//! Compiles upstream's trace buffers, ProtoVM and trace filter, and the functions through which Rust calls them (`src/shim.cc`).
 //!
 //! The sources are in the package `perfetto-sdk-sys`, as one file of twelve megabytes that takes minutes to compile. Only the
 //! files named here are cut out of it: seconds.
@@ -14,19 +14,24 @@ use amalgamation::Amalgamation;
 
 const PACKAGE: &str = "perfetto-sdk-sys";
 
-/// The buffers, ProtoVM, and what these call. `trace_buffer_protovms.cc` is left out: `shim.cc` takes its place.
-const SOURCES: [&str; 33] = [
+/// The buffers, ProtoVM, the filter, and what these call. `trace_buffer_protovms.cc` is left out: `shim.cc` takes its place.
+const SOURCES: [&str; 38] = [
     "src/base/dynamic_string_writer.cc",
     "src/base/intrusive_list.cc",
     "src/base/intrusive_tree.cc",
     "src/base/logging.cc",
     "src/base/paged_memory.cc",
     "src/base/progress_reporter.cc",
+    "src/base/regex/regex.cc",
+    "src/base/status.cc",
     "src/base/string_splitter.cc",
     "src/base/string_utils.cc",
     "src/base/string_view.cc",
     "src/base/utils.cc",
     "src/protozero/field.cc",
+    "src/protozero/filtering/filter_bytecode_parser.cc",
+    "src/protozero/filtering/message_filter.cc",
+    "src/protozero/filtering/string_filter.cc",
     "src/protozero/gen_field_helpers.cc",
     "src/protozero/message.cc",
     "src/protozero/message_arena.cc",

@@ -9,6 +9,9 @@
 //! | the writer of an overwritten packet, which upstream's buffer does not tell | [`without_writers`] |
 //! | ProtoVM programs with a string for a number, or with a field that v59.0 does not know | `generate/screen.rs` |
 //! | encoding a ProtoVM state that is a number, of which upstream dies | `generate/protovm.rs`, `is_dangerous`; [`Report::cut`] |
+//! | filter programs with semantic types above 65,533, ranges beyond 32 bits, or field 0 in an overlay: ours refuses them | `generate/filter.rs`, `program` |
+//! | messages with field numbers that are none, or more than 100 deep: ours filters them away | `filter_script.rs`, `without_what_only_ours_refuses` |
+//! | regular expressions: those that both engines take alike; an empty message, which upstream's filter takes for an error | `generate/filter.rs` |
 //! | whatever else upstream aborts on, or does not end with | [`Report::died`] |
 //!
 //! Programs stay within the bounds that ours sets and upstream does not, for they are small.
@@ -17,7 +20,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::Kind;
-use crate::generate::{protovm, trace_buffer};
+use crate::filter_script::without_what_only_ours_refuses;
+use crate::generate::{filter, protovm, trace_buffer};
 use crate::peer::{Answer, Peer, Side};
 use crate::rng::Rng;
 use crate::shrink::{Operation, shrink, to_text};
@@ -57,6 +61,7 @@ pub(crate) fn compare(kind: Kind, first: u64, count: u64) -> io::Result<Result<R
     match kind {
         Kind::TraceBuffer => Comparison::new(kind).scripts(first, count, trace_buffer::script),
         Kind::Protovm => Comparison::new(kind).scripts(first, count, protovm::script),
+        Kind::Filter => Comparison::new(kind).scripts(first, count, filter::script),
     }
 }
 
@@ -66,6 +71,7 @@ pub(crate) fn script_of(kind: Kind, seed: u64) -> String {
     match kind {
         Kind::TraceBuffer => to_text(&trace_buffer::script(&mut rng)),
         Kind::Protovm => to_text(&protovm::script(&mut rng)),
+        Kind::Filter => to_text(&filter::script(&mut rng)),
     }
 }
 
@@ -134,6 +140,10 @@ impl Comparison {
             (Answer::Printed(_), Answer::Died(how)) => Answers::Died(how),
             (Answer::Printed(ours), Answer::Printed(theirs)) => {
                 let ours = without_writers(&ours);
+                let theirs = match self.kind {
+                    Kind::Filter => without_what_only_ours_refuses(&ours, &theirs),
+                    Kind::TraceBuffer | Kind::Protovm => theirs,
+                };
                 if ours == theirs { Answers::Same } else { Answers::Different { ours, theirs } }
             }
         })

@@ -8,6 +8,8 @@ use std::ptr::{NonNull, null};
 
 use ferretto_trace_buffer::{Chunk, FillPolicy, Patch, Stats};
 
+use crate::filter_script::RuleLine;
+
 /// Which of upstream's trace buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -276,6 +278,87 @@ impl Drop for Vm {
     }
 }
 
+/// Upstream's trace filter.
+#[derive(Debug)]
+pub(crate) struct Filter(NonNull<Opaque>);
+
+impl Default for Filter {
+    fn default() -> Self {
+        // SAFETY: takes nothing, and gives a new object that is ours.
+        // JUSTIFICATION: as for `Buffer::new`.
+        let raw = unsafe { upstream_filter_new() };
+        Self(NonNull::new(raw).expect("`new` in C++ does not give null"))
+    }
+}
+
+impl Filter {
+    pub(crate) fn add_rule(&mut self, rule: &RuleLine) {
+        let types = [rule.types as u64, (rule.types >> 64) as u64];
+        // SAFETY: the object lives and is borrowed mutably; mask and strings are copied during the call.
+        // JUSTIFICATION: as for `Buffer::new`.
+        unsafe {
+            upstream_filter_rule(
+                self.0.as_ptr(),
+                rule.policy,
+                &types,
+                rule.prefix.as_ptr(),
+                rule.prefix.len(),
+                rule.pattern.as_ptr(),
+                rule.pattern.len(),
+                rule.name.as_ptr(),
+                rule.name.len(),
+            );
+        }
+    }
+
+    pub(crate) fn load(&mut self, program: &[u8], overlay: &[u8]) -> bool {
+        // SAFETY: the object lives and is borrowed mutably; the slices are read during the call only.
+        // JUSTIFICATION: as for `Buffer::new`.
+        unsafe {
+            upstream_filter_load(
+                self.0.as_ptr(),
+                program.as_ptr(),
+                program.len(),
+                overlay.as_ptr(),
+                overlay.len(),
+            )
+        }
+    }
+
+    /// Steps beyond the second are not taken.
+    pub(crate) fn set_root(&mut self, path: &[u32]) -> bool {
+        // SAFETY: the object lives and is borrowed mutably; the slice is read during the call only.
+        // JUSTIFICATION: as for `Buffer::new`.
+        unsafe { upstream_filter_root(self.0.as_ptr(), path.as_ptr(), path.len()) }
+    }
+
+    /// What is kept, unless there is an error.
+    pub(crate) fn filter(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut kept = Vec::new();
+        // SAFETY: the object lives and is borrowed mutably; the message is read and `take_state` called during the call only, the
+        // latter with the vector's address.
+        // JUSTIFICATION: as for `Buffer::new`.
+        let is_ok = unsafe {
+            upstream_filter_apply(
+                self.0.as_ptr(),
+                message.as_ptr(),
+                message.len(),
+                take_state,
+                (&raw mut kept).cast(),
+            )
+        };
+        is_ok.then_some(kept)
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // SAFETY: the object is ours, and this is the last use of it.
+        // JUSTIFICATION: as for `Buffer::new`.
+        unsafe { upstream_filter_free(self.0.as_ptr()) }
+    }
+}
+
 /// # Safety
 /// `context` must be the address of a `Vec<u8>` that nothing else uses, and there must be `size` bytes at `data`.
 unsafe extern "C" fn take_state(context: *mut c_void, data: *const u8, size: usize) {
@@ -356,4 +439,33 @@ unsafe extern "C" {
     fn upstream_vm_apply(vm: *mut Opaque, packet: *const u8, size: usize) -> u32;
     fn upstream_vm_memory_usage_bytes(vm: *const Opaque) -> u64;
     fn upstream_vm_state(vm: *const Opaque, take: TakeState, context: *mut c_void);
+
+    fn upstream_filter_new() -> *mut Opaque;
+    fn upstream_filter_free(filter: *mut Opaque);
+    fn upstream_filter_rule(
+        filter: *mut Opaque,
+        policy: u32,
+        types: &[u64; 2],
+        prefix: *const u8,
+        prefix_size: usize,
+        pattern: *const u8,
+        pattern_size: usize,
+        name: *const u8,
+        name_size: usize,
+    );
+    fn upstream_filter_load(
+        filter: *mut Opaque,
+        program: *const u8,
+        program_size: usize,
+        overlay: *const u8,
+        overlay_size: usize,
+    ) -> bool;
+    fn upstream_filter_root(filter: *mut Opaque, path: *const u32, size: usize) -> bool;
+    fn upstream_filter_apply(
+        filter: *mut Opaque,
+        message: *const u8,
+        size: usize,
+        take: TakeState,
+        context: *mut c_void,
+    ) -> bool;
 }

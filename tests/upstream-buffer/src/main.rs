@@ -1,15 +1,15 @@
-//! Upstream's trace buffer and ProtoVM (C++, v59.0) beside ours.
+//! Upstream's trace buffer, ProtoVM and trace filter (C++, v59.0) beside ours.
 //!
-//! - `upstream-buffer differential [trace-buffer|protovm] [--scripts N] [--seed S]` runs random scripts on both and compares
+//! - `upstream-buffer differential [trace-buffer|protovm|filter] [--scripts N] [--seed S]` runs random scripts on both and compares
 //!   what they print. At the first difference it prints the smallest script it can find, and fails.
-//! - `upstream-buffer script trace-buffer|protovm SEED` prints the script of a seed.
-//! - `upstream-buffer replay trace-buffer|protovm` runs a script from standard input on upstream's and prints what it prints.
+//! - `upstream-buffer script trace-buffer|protovm|filter SEED` prints the script of a seed.
+//! - `upstream-buffer replay trace-buffer|protovm|filter` runs a script from standard input on upstream's and prints what it prints.
 //! - `upstream-buffer throughput [--v1] [NAME]` measures upstream's trace buffer, for the bench `trace_buffer`.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `shim.cc`, `cpp` | upstream's objects as Rust types |
-//! | `replay` | runs scripts on either side |
+//! | `replay`, `filter_script` | runs scripts on either side |
 //! | `peer` | runs each side in a process of its own |
 //! | `generate` | makes random scripts |
 //! | `compare`, `shrink` | finds differences, and makes them small |
@@ -17,6 +17,7 @@
 
 mod compare;
 mod cpp;
+mod filter_script;
 mod generate;
 mod peer;
 mod replay;
@@ -37,15 +38,17 @@ use peer::Side;
 enum Kind {
     TraceBuffer,
     Protovm,
+    Filter,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::TraceBuffer, Self::Protovm];
+    const ALL: [Self; 3] = [Self::TraceBuffer, Self::Protovm, Self::Filter];
 
     const fn name(self) -> &'static str {
         match self {
             Self::TraceBuffer => "trace-buffer",
             Self::Protovm => "protovm",
+            Self::Filter => "filter",
         }
     }
 
@@ -54,9 +57,10 @@ impl Kind {
     }
 }
 
-const USAGE: &str = "usage: upstream-buffer differential [trace-buffer|protovm] [--scripts N] [--seed S]
-       upstream-buffer script trace-buffer|protovm SEED
-       upstream-buffer replay trace-buffer|protovm
+const USAGE: &str =
+    "usage: upstream-buffer differential [trace-buffer|protovm|filter] [--scripts N] [--seed S]
+       upstream-buffer script trace-buffer|protovm|filter SEED
+       upstream-buffer replay trace-buffer|protovm|filter
        upstream-buffer throughput [--v1] [NAME]";
 
 fn main() -> ExitCode {

@@ -2,8 +2,8 @@
 
 use ferretto_trace_buffer::{Chunk, FillPolicy, Patch, Stats};
 
-use crate::Kind;
 use crate::cpp::{self, Applied, Version};
+use crate::{Kind, filter_script};
 
 #[path = "../../../crates/trace-buffer/tests/script/mod.rs"]
 mod buffer_script;
@@ -18,6 +18,7 @@ pub(crate) fn ours(kind: Kind, script: &str) -> Result<String, ScriptError> {
     match kind {
         Kind::TraceBuffer => buffer_script::run(script),
         Kind::Protovm => vm_script::run(script),
+        Kind::Filter => filter_script::run_on::<filter_script::Ours>(script),
     }
 }
 
@@ -26,6 +27,7 @@ pub(crate) fn theirs(kind: Kind, script: &str) -> Result<String, ScriptError> {
     match kind {
         Kind::TraceBuffer => buffer_script::run_on::<TheirBuffer>(script),
         Kind::Protovm => vm_script::run_on::<cpp::Vm>(script),
+        Kind::Filter => filter_script::run_on::<cpp::Filter>(script),
     }
 }
 

@@ -1,4 +1,4 @@
-// The functions through which Rust calls upstream's trace buffers and ProtoVM. `build.rs` has cut their sources out of the
+// The functions through which Rust calls upstream's trace buffers, ProtoVM and trace filter. `build.rs` has cut their sources out of the
 // package that holds them; `cpp.rs` declares these functions again and says what they ask of their callers.
 
 #include "perfetto_c.h"
@@ -255,6 +255,67 @@ void upstream_vm_state(const UpstreamVm* self, void (*take)(void* context, const
   self->vm->SerializeIncrementalState(message.get());
   std::string state = message.SerializeAsString();
   take(context, reinterpret_cast<const uint8_t*>(state.data()), state.size());
+}
+
+struct UpstreamFilter {
+  protozero::MessageFilter filter;
+};
+
+UpstreamFilter* upstream_filter_new() {
+  return new UpstreamFilter;
+}
+
+void upstream_filter_free(UpstreamFilter* self) {
+  delete self;
+}
+
+// `types` is a mask, the lower half first. The pattern must be one that upstream's engine takes.
+void upstream_filter_rule(UpstreamFilter* self,
+                          uint32_t policy,
+                          const uint64_t (*types)[2],
+                          const char* prefix,
+                          size_t prefix_size,
+                          const char* pattern,
+                          size_t pattern_size,
+                          const char* name,
+                          size_t name_size) {
+  using Rules = protozero::StringFilter;
+  self->filter.string_filter().AddRule(static_cast<Rules::Policy>(policy), {pattern, pattern_size},
+                                       std::string(prefix, prefix_size), std::string(name, name_size),
+                                       Rules::SemanticTypeMask::FromWords((*types)[0], (*types)[1]));
+}
+
+bool upstream_filter_load(UpstreamFilter* self,
+                          const uint8_t* program,
+                          size_t program_size,
+                          const uint8_t* overlay,
+                          size_t overlay_size) {
+  return self->filter.LoadFilterBytecode(program, program_size, overlay_size ? overlay : nullptr, overlay_size);
+}
+
+// The way has two steps at most.
+bool upstream_filter_root(UpstreamFilter* self, const uint32_t* path, size_t size) {
+  switch (size) {
+    case 0:
+      return self->filter.SetFilterRoot({});
+    case 1:
+      return self->filter.SetFilterRoot({path[0]});
+    default:
+      return self->filter.SetFilterRoot({path[0], path[1]});
+  }
+}
+
+// Calls `take` once with what is kept, unless there is an error.
+bool upstream_filter_apply(UpstreamFilter* self,
+                           const uint8_t* message,
+                           size_t size,
+                           void (*take)(void* context, const uint8_t* data, size_t size),
+                           void* context) {
+  auto filtered = self->filter.FilterMessage(message, size);
+  if (filtered.error)
+    return false;
+  take(context, filtered.data.get(), filtered.size);
+  return true;
 }
 
 }  // extern "C"

@@ -18,6 +18,11 @@ fn the_trace_buffer_answers_as_upstream_does() {
 }
 
 #[test]
+fn the_filter_answers_as_upstream_does() {
+    no_difference("filter");
+}
+
+#[test]
 fn protovm_answers_as_upstream_does() {
     no_difference("protovm");
 }

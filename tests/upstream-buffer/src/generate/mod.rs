@@ -1,5 +1,6 @@
 //! Random scripts. The same seed gives the same script.
 
+pub(crate) mod filter;
 pub(crate) mod protovm;
 mod screen;
 pub(crate) mod trace_buffer;
@@ -22,7 +23,7 @@ impl Odds {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
     }

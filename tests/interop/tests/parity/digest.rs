@@ -299,13 +299,17 @@ fn packets(trace: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn compressed(packet: &[u8]) -> Option<Vec<u8>> {
-    let is_compressed = |number| number == field::COMPRESSED_PACKETS;
-    let bytes = Fields::new(packet).filter_map(Result::ok).find_map(|found| match found.value {
-        Value::Bytes(bytes) if is_compressed(found.number) => Some(bytes),
+    let mut inner = Vec::new();
+    Fields::new(packet).filter_map(Result::ok).find_map(|found| match (found.number, found.value) {
+        (field::COMPRESSED_PACKETS, Value::Bytes(bytes)) => {
+            Some(flate2::read::ZlibDecoder::new(bytes).read_to_end(&mut inner).expect("deflated packets"))
+        }
+        (field::ZSTD_COMPRESSED_PACKETS, Value::Bytes(bytes)) => {
+            let mut frame = ruzstd::decoding::StreamingDecoder::new(bytes).expect("a frame of zstd");
+            Some(frame.read_to_end(&mut inner).expect("packets compressed by zstd"))
+        }
         _ => None,
     })?;
-    let mut inner = Vec::new();
-    flate2::read::ZlibDecoder::new(bytes).read_to_end(&mut inner).expect("deflated packets");
     Some(inner)
 }
 

@@ -80,8 +80,11 @@ fuzz_target!(|script: Script| {
         None => Vm::new(program, limit),
     };
     for packet in script.packets.iter().take(MAX_PACKETS) {
-        let result = vm.apply(&packet.encoded());
-        assert_ne!(result, Err(ApplyError::ReadOnly));
+        let packet = packet.encoded();
+        let concerns = vm.concerns(&packet);
+        assert!(vm.may_concern(&packet) || !concerns);
+        let result = vm.apply(&packet);
+        assert!(concerns || result == Err(ApplyError::Failed));
         if let Err(error) = result {
             assert!(!error.to_string().is_empty());
         }

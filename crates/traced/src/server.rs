@@ -371,6 +371,9 @@ impl Server {
         for key in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
+            // It may have taken all that kept its reader from being fed: then nothing is left at the socket to wait for.
+            let is_fed = connection.host.queued_bytes() <= CONSUMER_QUEUE_BYTES;
+            self.has_more_work |= is_fed && self.service.is_reading(ConsumerConn(key));
             let wanted = connection.wanted_interest();
             let updated = if wanted == connection.interest {
                 Ok(())

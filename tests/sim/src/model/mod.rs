@@ -277,7 +277,8 @@ impl Model {
     fn awaits_end(&self, key: u32) -> bool {
         let Some(session) = self.sessions.get(&key) else { return false };
         let owner = session.owner.and_then(|owner| self.consumers.get(&owner));
-        let waits = owner.is_some_and(|owner| owner.enable.is_some());
+        // What ended while nobody was attached is told only to whoever asks.
+        let waits = !session.was_detached && owner.is_some_and(|owner| owner.enable.is_some());
         waits && !session.is_writing && matches!(session.state, State::Configured | State::Running)
     }
 

@@ -5495,7 +5495,7 @@ pub mod trace_config {
         /// Changes to the program for services that know semantic types (from v54 on).
         #[prost(bytes = "bytes", optional, tag = "4")]
         pub bytecode_overlay_v54: ::core::option::Option<::prost::bytes::Bytes>,
-        /// Wins over `string_filter_chain` where it is known.
+        /// Further rules; one takes the place of another that has its name.
         #[prost(message, optional, tag = "5")]
         pub string_filter_chain_v54: ::core::option::Option<
             trace_filter::StringFilterChain,
@@ -5516,7 +5516,7 @@ pub mod trace_config {
             >,
             #[prost(string, optional, tag = "4")]
             pub name: ::core::option::Option<::prost::alloc::string::String>,
-            /// The kinds of strings it applies to; all when empty.
+            /// The kinds of strings it applies to; when empty, those that have none.
             #[prost(
                 enumeration = "super::super::SemanticType",
                 repeated,

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `buffered_frame_deserializer.cc`, `wire_protocol.proto`.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ferretto_protos::IpcFrame;
 use prost::Message;
 
@@ -33,16 +33,23 @@ pub enum FrameError {
 
 /// Serialises a frame with its length before it.
 pub fn encode(frame: &IpcFrame) -> Result<Vec<u8>, FrameError> {
-    let payload = frame.encoded_len();
-    let size = payload.saturating_add(HEADER_SIZE);
-    if size > MAX_FRAME_SIZE {
-        return Err(FrameError::TooLarge { size });
-    }
+    let size = encoded_size(frame)?;
     let mut bytes = Vec::with_capacity(size);
-    // The check above leaves 18 bits.
-    bytes.extend_from_slice(&(payload as u32).to_le_bytes());
-    frame.encode_raw(&mut bytes);
+    encode_into(frame, size, &mut bytes);
     Ok(bytes)
+}
+
+/// The size of a frame, header included, if it may be sent.
+pub(crate) fn encoded_size(frame: &IpcFrame) -> Result<usize, FrameError> {
+    let size = frame.encoded_len().saturating_add(HEADER_SIZE);
+    if size > MAX_FRAME_SIZE { Err(FrameError::TooLarge { size }) } else { Ok(size) }
+}
+
+/// Appends a frame of that [size](encoded_size).
+pub(crate) fn encode_into(frame: &IpcFrame, size: usize, bytes: &mut impl BufMut) {
+    // A frame's size has 18 bits.
+    bytes.put_u32_le((size - HEADER_SIZE) as u32);
+    frame.encode_raw(bytes);
 }
 
 /// Cuts a stream of bytes into frames, however the stream was split.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use ferretto_protos::IpcFrame;
+use ferretto_protos::ipc_frame::Msg;
 
 use crate::frame::{self, FrameError};
 
@@ -15,6 +16,9 @@ pub const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 
 /// An emptied buffer above this capacity is given back, so that idle connections stay small.
 const KEPT_CAPACITY: usize = 4 * 1024;
+
+/// Frames from this size on that say that more will follow are a read-back: its buffer is kept until its last frame.
+const STREAMED_BYTES: usize = 64 * 1024;
 
 /// A frame could not be queued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +49,8 @@ pub struct Transmit<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     buffer: BytesMut,
+    /// The last frame is part of a long answer that goes on.
+    streams: bool,
     /// Bytes sent since the start of the connection; positions of descriptors count on.
     sent: u64,
     /// Descriptors and the positions of the bytes they go with, in order.
@@ -53,14 +59,17 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn push(&mut self, frame: &IpcFrame, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
-        let bytes = frame::encode(frame)?;
-        if self.buffer.len().saturating_add(bytes.len()) > MAX_QUEUED_BYTES {
+        let size = frame::encoded_size(frame)?;
+        let has_more = matches!(&frame.msg, Some(Msg::MsgInvokeMethodReply(reply)) if reply.has_more());
+        if self.buffer.len().saturating_add(size) > MAX_QUEUED_BYTES {
             return Err(QueueError::Full { queued: self.buffer.len() });
         }
         if let Some(fd) = fd {
             self.fds.push_back((self.sent.saturating_add(self.buffer.len() as u64), fd));
         }
-        self.buffer.extend_from_slice(&bytes);
+        self.streams = size >= STREAMED_BYTES && has_more;
+        self.buffer.reserve(size);
+        frame::encode_into(frame, size, &mut self.buffer);
         Ok(())
     }
 
@@ -88,12 +97,16 @@ impl Outgoing {
         if len == 0 {
             return;
         }
-        self.buffer.advance(len);
+        if len == self.buffer.len() {
+            self.buffer.clear();
+        } else {
+            self.buffer.advance(len);
+        }
         self.sent = self.sent.saturating_add(len as u64);
         while self.fds.front().is_some_and(|(position, _)| *position < self.sent) {
             self.fds.pop_front();
         }
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_CAPACITY {
+        if self.buffer.is_empty() && !self.streams && self.buffer.capacity() > KEPT_CAPACITY {
             self.buffer = BytesMut::new();
         }
     }

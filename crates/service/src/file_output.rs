@@ -1,6 +1,6 @@
 //! Sessions that write into a file: when, how much, and the end (upstream: `ReadBuffersIntoFile`).
 
-use ferretto_protozero::varint;
+use bytes::{BufMut, BytesMut};
 
 use crate::config::FileSpec;
 use crate::flush::{AfterFlush, FlushReason};
@@ -57,20 +57,28 @@ impl FileOutput {
 
 /// The form of a trace file: packets as fields of a `Trace` message.
 struct FileSink {
-    bytes: Vec<u8>,
+    bytes: BytesMut,
     room: u64,
 }
 
 /// `Trace.packet`: field 1, length-delimited.
 const PACKET_TAG: u8 = 0x0a;
 
+/// A write ends with the packet that makes it large enough; most packets are smaller than what is left here.
+const FILE_WRITE_CAPACITY: usize = limits::FILE_WRITE_BYTES + 64 * 1024;
+
 /// What stands before a packet, at most: the tag and a length below 4 GiB.
 pub(crate) const PREAMBLE_BYTES: usize = 6;
 
 /// Appends what stands before a packet of this size.
-pub(crate) fn put_preamble(len: usize, out: &mut Vec<u8>) {
-    out.push(PACKET_TAG);
-    varint::encode(len as u64, out);
+pub(crate) fn put_preamble(len: usize, out: &mut impl BufMut) {
+    out.put_u8(PACKET_TAG);
+    let mut rest = len;
+    while rest >= 0x80 {
+        out.put_u8(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.put_u8(rest as u8);
 }
 
 impl PacketSink for FileSink {
@@ -103,7 +111,8 @@ impl Service {
 
     fn next_file_write(&mut self, session_id: SessionId, now: &Now) -> Option<FileWrite> {
         let file = self.sessions.get(&session_id)?.file.as_ref()?;
-        let mut sink = FileSink { bytes: Vec::new(), room: file.room() };
+        let mut sink = FileSink { bytes: std::mem::take(&mut self.file_write), room: file.room() };
+        sink.bytes.reserve(FILE_WRITE_CAPACITY);
         let progress = match file.is_full {
             true => Progress::NoRoom,
             false => self.read_batch(session_id, &mut sink, limits::FILE_WRITE_BYTES, now),
@@ -117,9 +126,13 @@ impl Service {
             };
         }
         file.in_flight = true;
-        file.bytes_written += sink.bytes.len() as u64;
+        let bytes = sink.bytes.split().freeze();
+        if progress == Progress::More {
+            self.file_write = sink.bytes;
+        }
+        file.bytes_written += bytes.len() as u64;
         let sync = file.spec.sync && progress != Progress::More;
-        Some(FileWrite { file: file.handle, bytes: sink.bytes, sync })
+        Some(FileWrite { file: file.handle, bytes, sync })
     }
 
     /// The driver has written what [`poll_file_write`](Self::poll_file_write) gave, all of it, or could not; the error is for people.

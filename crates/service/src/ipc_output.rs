@@ -1,8 +1,8 @@
 //! Read-back over a consumer's connection, as fast as it takes it.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use ferretto_protos::fields::read_buffers_response::{SLICES, slice};
-use ferretto_protozero::Message as Writer;
+use ferretto_protozero::varint;
 
 use crate::ids::{ConsumerConn, Token};
 use crate::limits;
@@ -17,42 +17,73 @@ const SLICE_OVERHEAD: usize = 16;
 /// The largest slice of a packet: with its framing it fits into a reply that has nothing else.
 const MAX_SLICE_BYTES: usize = limits::READ_REPLY_BYTES - SLICE_OVERHEAD;
 
+/// The tags of the fields of which replies consist, each of one byte.
+const SLICES_TAG: u8 = (SLICES << 3) as u8 | BYTES;
+const DATA_TAG: u8 = (slice::DATA << 3) as u8 | BYTES;
+const LAST_SLICE_TAG: u8 = (slice::LAST_SLICE_FOR_PACKET << 3) as u8 | VARINT;
+const BYTES: u8 = 2;
+const VARINT: u8 = 0;
+const _: () = assert!(SLICES < 16 && slice::DATA < 16 && slice::LAST_SLICE_FOR_PACKET < 16);
+
 /// Cuts packets into slices, and slices into replies that fit into a frame.
 #[derive(Default)]
 struct Replies {
-    finished: Vec<Vec<u8>>,
-    current: Vec<u8>,
+    finished: Vec<Bytes>,
+    current: BytesMut,
     total: usize,
-    scratch: Vec<u8>,
 }
 
 impl Replies {
-    fn slice(&mut self, bytes: &[u8], is_last: bool) {
-        if self.current.len() + bytes.len() + SLICE_OVERHEAD > limits::READ_REPLY_BYTES {
-            self.finished.push(std::mem::take(&mut self.current));
+    /// Writes what stands before the bytes of a slice. Its length is known, so nothing is written twice.
+    fn begin_slice(&mut self, len: usize) {
+        if self.current.len() + len + SLICE_OVERHEAD > limits::READ_REPLY_BYTES {
+            self.finished.push(self.current.split().freeze());
         }
-        let mut response = Writer::new(&mut self.current);
-        let mut writer = response.nested(SLICES);
-        writer.bytes(slice::DATA, bytes);
-        writer.bool(slice::LAST_SLICE_FOR_PACKET, is_last);
+        if self.current.is_empty() {
+            self.current.reserve(limits::READ_REPLY_BYTES);
+        }
+        let last_slice_field = 2;
+        let message = 1 + varint::size(len as u64) + len + last_slice_field;
+        self.current.put_u8(SLICES_TAG);
+        self.varint(message);
+        self.current.put_u8(DATA_TAG);
+        self.varint(len);
+    }
+
+    fn varint(&mut self, mut value: usize) {
+        while value >= 0x80 {
+            self.current.put_u8(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.current.put_u8(value as u8);
+    }
+
+    fn end_slice(&mut self, is_last: bool) {
+        self.current.extend_from_slice(&[LAST_SLICE_TAG, is_last.into()]);
+    }
+
+    /// A packet that is larger than a reply.
+    fn large_packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
+        let mut packet = Vec::with_capacity(len);
+        slices.for_each(|slice| packet.extend_from_slice(slice));
+        let mut parts = packet.chunks(MAX_SLICE_BYTES).peekable();
+        while let Some(part) = parts.next() {
+            self.begin_slice(part.len());
+            self.current.extend_from_slice(part);
+            self.end_slice(parts.peek().is_none());
+        }
     }
 }
 
 impl PacketSink for Replies {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
-        let mut packet = std::mem::take(&mut self.scratch);
-        packet.clear();
-        slices.for_each(|slice| packet.extend_from_slice(slice));
-        let mut rest = packet.as_slice();
-        while let Some((head, tail)) =
-            rest.split_at_checked(MAX_SLICE_BYTES).filter(|(_, tail)| !tail.is_empty())
-        {
-            self.slice(head, false);
-            rest = tail;
-        }
-        self.slice(rest, true);
-        self.scratch = packet;
         self.total += len;
+        if len > MAX_SLICE_BYTES {
+            return self.large_packet(slices, len);
+        }
+        self.begin_slice(len);
+        slices.for_each(|slice| self.current.extend_from_slice(slice));
+        self.end_slice(true);
     }
 
     fn len(&self) -> usize {
@@ -89,18 +120,21 @@ impl Service {
     pub fn poll_read(&mut self, consumer: ConsumerConn, now: &Now) -> Vec<Reply> {
         let Some(found) = self.consumers.get(&consumer) else { return Vec::new() };
         let (Some(token), Some(session)) = (found.reading, found.session) else { return Vec::new() };
-        let mut sink = Replies::default();
+        let mut sink = Replies { current: std::mem::take(&mut self.reply), ..Replies::default() };
         let progress = self.read_batch(session, &mut sink, limits::READ_REPLY_BYTES, now);
         let is_done = progress != Progress::More;
         let mut bodies = sink.finished;
-        bodies.push(sink.current);
+        bodies.push(sink.current.split().freeze());
         let last = bodies.len() - 1;
+        if !is_done {
+            self.reply = sink.current;
+        }
         if is_done && let Some(consumer) = self.consumers.get_mut(&consumer) {
             consumer.reading = None;
         }
-        let reply = |(index, body): (usize, Vec<u8>)| Reply {
+        let reply = |(index, body): (usize, Bytes)| Reply {
             token,
-            body: Some(Bytes::from(body)),
+            body: Some(body),
             has_more: !(is_done && index == last),
             memory: None,
         };

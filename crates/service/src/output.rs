@@ -57,7 +57,7 @@ pub struct FileWrite {
     /// Where to.
     pub file: FileHandle,
     /// To be appended.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// After the bytes, bring the file to storage (`fflush_post_write`).
     pub sync: bool,
 }

@@ -9,7 +9,7 @@ use ferretto_protos::{
     trace_provenance, tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
-use ferretto_trace_buffer::{Packet, validator};
+use ferretto_trace_buffer::{ClientIdentity, Packet, validator};
 use prost::Message;
 
 use crate::buffers::Buffer;
@@ -19,7 +19,7 @@ use crate::filtering::Outlet;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::{ClockReadings, Now};
 use crate::service::Service;
-use crate::session::Session;
+use crate::session::{SequenceIds, Session};
 
 /// The sequence of the service's own packets; producers' begin after it.
 pub(crate) const SERVICE_SEQUENCE_ID: u32 = 1;
@@ -126,7 +126,7 @@ impl Service {
     fn read_buffers(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
-        let mut suffix = Vec::new();
+        let mut trusted = TrustedFields::default();
         for (index, id) in session.buffers.iter().enumerate() {
             let Some(Buffer { trace: buffer, .. }) = self.buffers.get_mut(id) else { continue };
             if outlet.len() >= limit {
@@ -134,15 +134,23 @@ impl Service {
             }
             buffer.begin_read();
             while let Some(packet) = buffer.read_next() {
-                if validator::is_valid_untrusted_packet(packet.slices()).is_err() {
+                // Most packets lie in one piece, and all that is done for each of them is worth doing fast.
+                let piece = packet.in_one_piece();
+                let validity = match piece {
+                    Some(bytes) => validator::is_valid_untrusted_packet([bytes]),
+                    None => validator::is_valid_untrusted_packet(packet.slices()),
+                };
+                if validity.is_err() {
                     session.counters.invalid_packets = session.counters.invalid_packets.saturating_add(1);
                     continue;
                 }
-                let sequence = session.sequences.get(ProducerId(packet.producer.0), packet.writer);
-                suffix.clear();
-                write_trusted_fields(&mut suffix, &packet, sequence);
-                let len = packet.len() + suffix.len();
-                if !outlet.put(Some(index), packet.slices().chain([suffix.as_slice()]), len) {
+                let suffix = trusted.of(&packet, &mut session.sequences);
+                let len = piece.map_or_else(|| packet.len(), <[u8]>::len) + suffix.len();
+                let has_room = match piece {
+                    Some(bytes) => outlet.put(Some(index), [bytes, suffix].into_iter(), len),
+                    None => outlet.put(Some(index), packet.slices().chain([suffix]), len),
+                };
+                if !has_room {
                     return Progress::NoRoom;
                 }
                 if outlet.len() >= limit {
@@ -155,19 +163,39 @@ impl Service {
 }
 
 /// What only the service can know. It stands last, so it counts whatever the packet says; the validator has let nothing like it pass.
-fn write_trusted_fields(suffix: &mut Vec<u8>, packet: &Packet<'_>, sequence: u32) {
-    let mut writer = Writer::new(suffix);
-    // The field is signed, and so upstream's uid is.
-    writer.int(field::TRUSTED_UID, i64::from(packet.client.uid as i32));
-    writer.varint(field::TRUSTED_PACKET_SEQUENCE_ID, sequence.into());
-    if packet.client.pid != 0 {
-        writer.int(field::TRUSTED_PID, packet.client.pid.into());
+///
+/// Kept from one packet to the next, for most packets have the same as the one before.
+#[derive(Default)]
+struct TrustedFields {
+    key: Option<(ferretto_trace_buffer::ProducerId, u16, ClientIdentity, u32)>,
+    bytes: Vec<u8>,
+}
+
+impl TrustedFields {
+    fn of(&mut self, packet: &Packet<'_>, sequences: &mut SequenceIds) -> &[u8] {
+        let key = Some((packet.producer, packet.writer, packet.client, packet.loss));
+        if self.key != key {
+            self.key = key;
+            self.bytes.clear();
+            self.write(packet, sequences.get(ProducerId(packet.producer.0), packet.writer));
+        }
+        &self.bytes
     }
-    if packet.client.machine_id != 0 {
-        writer.varint(field::MACHINE_ID, packet.client.machine_id.into());
-    }
-    if packet.loss != 0 {
-        writer.varint(field::PREVIOUS_PACKET_DROPPED, packet.loss.into());
+
+    fn write(&mut self, packet: &Packet<'_>, sequence: u32) {
+        let mut writer = Writer::new(&mut self.bytes);
+        // The field is signed, and so upstream's uid is.
+        writer.int(field::TRUSTED_UID, i64::from(packet.client.uid as i32));
+        writer.varint(field::TRUSTED_PACKET_SEQUENCE_ID, sequence.into());
+        if packet.client.pid != 0 {
+            writer.int(field::TRUSTED_PID, packet.client.pid.into());
+        }
+        if packet.client.machine_id != 0 {
+            writer.varint(field::MACHINE_ID, packet.client.machine_id.into());
+        }
+        if packet.loss != 0 {
+            writer.varint(field::PREVIOUS_PACKET_DROPPED, packet.loss.into());
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::BytesMut;
+
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::environment::{Environment, ServiceOptions};
@@ -53,6 +55,10 @@ pub struct Service {
     pub(crate) trigger_history: TriggerHistory,
     /// A chunk on its way from shared memory to a buffer; kept for its capacity.
     pub(crate) chunk: Vec<u8>,
+    /// Memory for the next reply to a consumer that reads, if replies before it were sent.
+    pub(crate) reply: BytesMut,
+    /// Memory for the next write to a file.
+    pub(crate) file_write: BytesMut,
 }
 
 /// Counters since the service began.
@@ -98,6 +104,8 @@ impl Service {
             last_starts: VecDeque::new(),
             trigger_history: TriggerHistory::default(),
             chunk: Vec::new(),
+            reply: BytesMut::new(),
+            file_write: BytesMut::new(),
         }
     }
 

@@ -43,6 +43,23 @@ const RESERVED_FIELDS: [u32; 12] = [
     133, // zstd_compressed_packets
 ];
 
+/// The reserved fields as bits, for numbers of which the tag has one or two bytes.
+const RESERVED_BITS: [u64; 4] = {
+    let mut bits = [0; 4];
+    let mut index = 0;
+    while index < RESERVED_FIELDS.len() {
+        let field = RESERVED_FIELDS[index];
+        bits[(field / 64) as usize] |= 1 << (field % 64);
+        index += 1;
+    }
+    bits
+};
+
+#[inline]
+fn is_reserved_small(number: u32) -> bool {
+    RESERVED_BITS.get((number / 64) as usize).is_some_and(|bits| bits >> (number % 64) & 1 != 0)
+}
+
 /// The longest length that trace writers can write: a varint of four bytes.
 const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
 
@@ -68,9 +85,40 @@ const MAX_VARINT_BYTES: u32 = 10;
 pub fn is_valid_untrusted_packet<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Invalid> {
     let mut bytes = Bytes { current: &[], slices: slices.into_iter() };
     while bytes.fill() {
-        skip_field(&mut bytes)?;
+        match skip_small_field(bytes.current) {
+            Some(rest) => bytes.current = rest,
+            None => skip_field(&mut bytes)?,
+        }
     }
     Ok(())
+}
+
+/// What follows a field of the usual kind: a tag of one or two bytes that is allowed, and a value that lies in this slice as a whole,
+/// with a length of one byte if it has one. Of others [`skip_field`] says more.
+#[inline]
+fn skip_small_field(bytes: &[u8]) -> Option<&[u8]> {
+    let (tag, rest) = match *bytes {
+        [tag @ 0..0x80, ref rest @ ..] => (u32::from(tag), rest),
+        [low, high @ 0..0x80, ref rest @ ..] => (u32::from(low & 0x7f) | u32::from(high) << 7, rest),
+        _ => return None,
+    };
+    let number = tag >> 3;
+    if number == 0 || is_reserved_small(number) {
+        return None;
+    }
+    match tag & 7 {
+        0 => {
+            let end = rest.iter().take(MAX_VARINT_BYTES as usize).position(|byte| *byte < 0x80)?;
+            rest.get(end + 1..)
+        }
+        1 => rest.get(8..),
+        2 => match *rest {
+            [length @ 0..0x80, ref rest @ ..] => rest.get(usize::from(length)..),
+            _ => None,
+        },
+        5 => rest.get(4..),
+        _ => None,
+    }
 }
 
 fn skip_field<'a>(bytes: &mut Bytes<'a, impl Iterator<Item = &'a [u8]>>) -> Result<(), Invalid> {

@@ -3,13 +3,14 @@
 //! Regular files are written at once: the disk is waited for, as upstream does. Pipes, terminals and sockets are written as they take
 //! it, so that a reader that stops reading stops its own session only.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::{Buf, Bytes};
 use ferretto_service::{FileHandle, FileWrite};
 
 /// A pipe that is writable takes this many bytes without waiting (`PIPE_BUF`).
@@ -36,7 +37,7 @@ struct Entry {
 
 #[derive(Debug)]
 struct Waiting {
-    bytes: VecDeque<u8>,
+    bytes: Bytes,
 }
 
 /// What became of a write.
@@ -76,7 +77,7 @@ impl FileTable {
         if is_regular {
             return Written::Done(entry.write_regular(&write));
         }
-        entry.waits = Some(Waiting { bytes: write.bytes.into() });
+        entry.waits = Some(Waiting { bytes: write.bytes });
         entry.resume()
     }
 
@@ -116,11 +117,10 @@ impl Entry {
                 Ok(false) => return Written::Waits,
                 Err(error) => return Written::Done(Err(error)),
             }
-            let (head, _) = waiting.bytes.as_slices();
-            let part = head.get(..head.len().min(PIPE_WRITE_BYTES)).unwrap_or(head);
+            let part = waiting.bytes.get(..PIPE_WRITE_BYTES).unwrap_or(&waiting.bytes);
             match self.file.write(part) {
                 Ok(0) => return Written::Done(Err(io::ErrorKind::WriteZero.into())),
-                Ok(written) => drop(waiting.bytes.drain(..written)),
+                Ok(written) => waiting.bytes.advance(written.min(waiting.bytes.len())),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Written::Waits,
                 Err(error) => return Written::Done(Err(error)),
@@ -151,7 +151,7 @@ mod tests {
         let files = FileTable::default();
         let handle = files.add(writer);
         let bytes = vec![7; 1024 * 1024];
-        let mut written = files.write(FileWrite { file: handle, bytes: bytes.clone(), sync: true });
+        let mut written = files.write(FileWrite { file: handle, bytes: bytes.clone().into(), sync: true });
         let mut read = Vec::new();
         while let Written::Waits = written {
             let mut part = vec![0; 64 * 1024];
@@ -172,7 +172,7 @@ mod tests {
         let path = dir.path().join("trace");
         let files = FileTable::default();
         let handle = files.create(path.to_str().unwrap()).unwrap();
-        let write = FileWrite { file: handle, bytes: b"abc".to_vec(), sync: true };
+        let write = FileWrite { file: handle, bytes: Bytes::from_static(b"abc"), sync: true };
         assert!(matches!(files.write(write), Written::Done(Ok(()))));
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(files.create(path.to_str().unwrap()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);

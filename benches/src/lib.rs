@@ -7,6 +7,7 @@
 //! | `probes_cpu` | processor time of the data sources on one config under one load |
 //! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |
 //! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
+//! | `service_cpu` | processor time of the service for a trace from upstream's client; needs that (`tests/upstream-client`), but no root |
 //! | `trace_buffer` | speed of the trace buffer, beside bare copies and upstream's buffer; needs neither root nor the peers above |
 
 #![forbid(unsafe_code)]

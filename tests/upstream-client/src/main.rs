@@ -1,8 +1,9 @@
 //! Traces through upstream's own client library (the crate `perfetto-sdk`) into whatever service listens on the system's
 //! producer socket, so that the interop tests can see how that library gets on with `ferretto traced`.
 //!
-//! Usage: `upstream-client EVENTS SECONDS`: `EVENTS` rounds (a slice with arguments, an instant, a counter each) spread
-//! over `SECONDS`, starting with the moment a session enables the category. Prints `events N` at the end.
+//! Usage: `upstream-client EVENTS SECONDS [BURST]`: `EVENTS` rounds (a slice with arguments, an instant, a counter each) spread
+//! over `SECONDS`, starting with the moment a session enables the category. With `BURST` they are bare instants instead, so many
+//! at once before each pause. Prints `events N` at the end.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let rounds: u64 = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?.parse()?;
     let seconds: f64 = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?.parse()?;
-    let pause = Duration::from_secs_f64(seconds / rounds.max(1) as f64);
+    let burst: Option<u64> = args.next().map(|burst| burst.parse()).transpose()?;
+    let pause = Duration::from_secs_f64(seconds / (rounds / burst.unwrap_or(1)).max(1) as f64);
 
     Producer::init(ProducerInitArgsBuilder::new().backends(Backends::SYSTEM).build());
     TrackEvent::init();
@@ -45,6 +47,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(Duration::from_millis(5));
     }
     for round in 0..rounds {
+        if let Some(burst) = burst {
+            track_event_instant!("upstream.client", "upstream instant");
+            if round % burst == burst - 1 {
+                std::thread::sleep(pause);
+            }
+            continue;
+        }
         track_event_begin!("upstream.client", "upstream slice", |ctx: &mut EventContext| {
             ctx.add_debug_arg("round", TrackEventDebugArg::Uint64(round));
             ctx.add_debug_arg("text", TrackEventDebugArg::String("from upstream"));

@@ -257,7 +257,8 @@ impl Service {
     pub(crate) fn change_trace_config(&mut self, from: ConsumerConn, raw: Bytes, now: &Now) {
         let Some(session_id) = self.session_of(from) else { return };
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        if !session.is_active() {
+        // Of one that stops, a new data source would neither be started nor stopped, and the stop would wait for it.
+        if !session.is_joinable() {
             return;
         }
         match session.config.add_filters(&raw) {

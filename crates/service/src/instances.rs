@@ -49,8 +49,7 @@ impl Service {
 
     /// A data source that comes late joins the sessions that want it.
     pub(crate) fn add_to_sessions(&mut self, id: ProducerId, source: &DataSource, now: &Now) {
-        let joinable = |state| matches!(state, State::Configured | State::Started);
-        let sessions = self.sessions.values().filter(|session| joinable(session.state));
+        let sessions = self.sessions.values().filter(|session| session.is_joinable());
         for session_id in sessions.map(|session| session.id).collect::<Vec<_>>() {
             self.add_to_session(session_id, id, source, now);
         }

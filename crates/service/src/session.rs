@@ -256,6 +256,11 @@ impl Session {
         self.free_when_written
     }
 
+    /// Data sources may join it: it is not being stopped.
+    pub(crate) fn is_joinable(&self) -> bool {
+        matches!(self.state, State::Configured | State::Started)
+    }
+
     /// It counts against the limits: a copy and a finished session hold buffers too.
     pub(crate) fn is_active(&self) -> bool {
         self.state != State::ClonedReadOnly && self.state != State::Disabled

@@ -159,6 +159,33 @@ fn change_trace_config_lets_more_producers_in_and_none_out() {
 }
 
 #[test]
+fn change_trace_config_lets_nobody_into_a_session_that_stops() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    let producers = ["p1", "p2"].map(|name| {
+        let producer = world.producer(name);
+        let descriptor = DataSourceDescriptor {
+            name: Some("data".to_owned()),
+            will_notify_on_stop: Some(true),
+            ..Default::default()
+        };
+        world.register_as(producer, descriptor);
+        producer
+    });
+    let text = |name: &str| {
+        format!(
+            "buffers {{ size_kb: 4 }} data_sources {{ config {{ name: \"data\" }} producer_name_filter: \"{name}\" }}"
+        )
+    };
+    world.enable(consumer, &text("p1"));
+    world.disable(consumer);
+    let request = protos::ChangeTraceConfigRequest { trace_config: Some(world::config_bytes(&text("p2"))) };
+    world.ask(consumer, ConsumerCall::ChangeTraceConfig(request));
+    assert_eq!(world.command_names(producers[0]), ["setup_tracing", "setup", "start", "stop"]);
+    assert_eq!(world.command_names(producers[1]), [""; 0]);
+}
+
+#[test]
 fn late_producers_join() {
     for (deferred, expected) in
         [(false, vec!["setup_tracing", "setup", "start"]), (true, vec!["setup_tracing", "setup"])]

@@ -690,6 +690,29 @@ fn transfer_on_clone_moves_and_clear_before_clone_forgets() {
 }
 
 #[test]
+fn what_was_scraped_before_its_buffer_was_taken_away_comes_again_with_its_chunk() {
+    let mut world = World::default();
+    let producer = world.introduce(&scraping());
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        "buffers { size_kb: 4 transfer_on_clone: true } data_sources { config { name: \"data\" } }",
+    );
+    world.commands(producer);
+    register_writer(&mut world, producer, 1, 1);
+    let chunk = world.write(producer, 1, 0, &[&packet("a"), &packet("b"), &packet("unfinished")]);
+    let clone = world.consumer(1000);
+    world.ask(clone, clone_by(Selector::SessionId(1)));
+    world.acknowledge_flushes(producer);
+    assert_eq!(world.read_payloads(clone), ["a", "b"]);
+    // As upstream's: the new buffer does not know what the old one had.
+    let at = chunk.complete().unwrap();
+    world.commit_chunk(producer, World::move_request(at, 1));
+    assert_eq!(world.read_payloads(consumer), ["a", "b", "unfinished"]);
+}
+
+#[test]
 fn clock_snapshots_are_kept_when_clocks_drift_and_bounded() {
     let (mut world, _, consumer) = tracing("builtin_data_sources { snapshot_interval_ms: 1000 }");
     world.read(consumer);

@@ -20,8 +20,6 @@ use crate::triggers::ReceivedTrigger;
 const BUGREPORT_SESSION_ID: u64 = u64::MAX;
 const BUGREPORT_SELECTOR: Selector = Selector::SessionId(BUGREPORT_SESSION_ID);
 
-const FILE_IS_COMPLETE: &str = "the session is over and its file complete: take that";
-
 /// A clone that waits for its flush.
 #[derive(Debug)]
 pub(crate) struct CloneRequest {
@@ -31,18 +29,6 @@ pub(crate) struct CloneRequest {
     trigger: Option<ReceivedTrigger>,
     /// Whoever asks for a bug report gets all of the trace.
     skip_trace_filter: bool,
-    /// Where the clone goes if its source writes into a file.
-    pub(crate) file: Option<FileHandle>,
-}
-
-impl CloneRequest {
-    pub(crate) fn consumer(&self) -> ConsumerConn {
-        self.from
-    }
-
-    pub(crate) fn is_from(&self, consumer: ConsumerConn) -> bool {
-        self.from == consumer
-    }
 }
 
 impl Service {
@@ -54,23 +40,15 @@ impl Service {
         file: Option<FileHandle>,
         now: &Now,
     ) {
+        // Only a session that writes into a file would need it, and such a one cannot be cloned yet.
+        self.close_files(file);
         let is_bugreport = request.selector == Some(Selector::SessionId(BUGREPORT_SESSION_ID));
         let skip_trace_filter = request.skip_trace_filter() || is_bugreport;
-        let trigger = trigger_of(request);
-        let mut clone = CloneRequest { from, token, trigger, skip_trace_filter, file };
+        let clone = CloneRequest { from, token, trigger: trigger_of(request), skip_trace_filter };
         let session_id = match self.find_to_clone(from, request) {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
         };
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        if session.file.is_none() {
-            // It is read back by its consumer, who could not know before.
-            let unneeded = clone.file.take();
-            self.close_files(unneeded);
-        } else if clone.file.is_none() {
-            return self
-                .refuse_clone(clone, "a clone of a session that writes into a file needs a file descriptor");
-        }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if session.state != State::Started {
             return self.finish_cloning(session_id, clone, true, now);
@@ -115,8 +93,8 @@ impl Service {
         if !may_see(consumer.peer, session) {
             return Err("not allowed to clone the session of another user");
         }
-        if session.wrote_into_file {
-            return Err(FILE_IS_COMPLETE);
+        if session.file.is_some() || session.wrote_into_file {
+            return Err("cloning a session with write_into_file is not supported by this service yet");
         }
         let of_uid = self.sessions.values().filter(|other| other.owner_uid == consumer.peer.uid).count();
         if self.sessions.len() >= limits::MAX_SESSIONS || of_uid >= limits::MAX_SESSIONS_PER_UID {
@@ -132,32 +110,17 @@ impl Service {
             ..Default::default()
         };
         self.answer_consumer(clone.from, clone.token, &response);
-        self.close_files(clone.file);
-    }
-
-    pub(crate) fn accept_clone(&mut self, clone: &CloneRequest, uuid: (i64, i64), was_into_file: bool) {
-        let response = CloneSessionResponse {
-            success: Some(true),
-            uuid_msb: Some(uuid.0),
-            uuid_lsb: Some(uuid.1),
-            was_write_into_file: Some(was_into_file),
-            ..Default::default()
-        };
-        self.answer_consumer(clone.from, clone.token, &response);
     }
 
     /// The consumer that wanted clones is gone.
     pub(crate) fn forget_clones_for(&mut self, consumer: ConsumerConn) {
-        let mut files = Vec::new();
-        for flush in self.sessions.values_mut().flat_map(|session| session.flushes.values_mut()) {
-            if let AfterFlush::Clone(clone) = &flush.after
-                && clone.is_from(consumer)
-            {
-                files.extend(clone.file);
-                flush.after = AfterFlush::Nothing;
+        for session in self.sessions.values_mut() {
+            for flush in session.flushes.values_mut() {
+                if matches!(&flush.after, AfterFlush::Clone(clone) if clone.from == consumer) {
+                    flush.after = AfterFlush::Nothing;
+                }
             }
         }
-        self.close_files(files);
     }
 
     /// After the flush, successful or not: what is there is cloned (upstream clones after a failed flush too).
@@ -169,8 +132,16 @@ impl Service {
         now: &Now,
     ) {
         match self.make_clone(source, &clone, success, now) {
-            Ok(_) if clone.file.is_some() => self.write_clone(source, clone),
-            Ok(uuid) => self.accept_clone(&clone, uuid, false),
+            Ok(uuid) => {
+                let response = CloneSessionResponse {
+                    success: Some(true),
+                    uuid_msb: Some(uuid.0),
+                    uuid_lsb: Some(uuid.1),
+                    was_write_into_file: Some(false),
+                    ..Default::default()
+                };
+                self.answer_consumer(clone.from, clone.token, &response);
+            }
             Err(error) => self.refuse_clone(clone, &error),
         }
     }
@@ -189,9 +160,6 @@ impl Service {
         }
         let uid = consumer.peer.uid;
         let original = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
-        if clone.file.is_some() && original.file.is_none() {
-            return Err(FILE_IS_COMPLETE.to_owned());
-        }
         let config = original.config.clone();
         let count = original.buffers.len();
         self.last_session += 1;

@@ -59,10 +59,6 @@ pub struct Service {
     pub(crate) reply: BytesMut,
     /// Memory for the next write to a file.
     pub(crate) file_write: BytesMut,
-    /// Whose file was written last: files take turns.
-    pub(crate) last_written: SessionId,
-    /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
-    pub(crate) close_when_copied: Vec<FileHandle>,
 }
 
 /// Counters since the service began.
@@ -110,8 +106,6 @@ impl Service {
             chunk: Vec::new(),
             reply: BytesMut::new(),
             file_write: BytesMut::new(),
-            last_written: SessionId(0),
-            close_when_copied: Vec::new(),
         }
     }
 
@@ -275,7 +269,6 @@ impl Service {
         self.free_session_of(conn, now);
         self.consumers.remove(&conn);
         self.forget_clones_for(conn);
-        self.abandon_copies_for(conn);
         self.flush_observed_events();
     }
 
@@ -342,12 +335,7 @@ impl Service {
     }
 
     pub(crate) fn close_files(&mut self, files: impl IntoIterator<Item = FileHandle>) {
-        for file in files {
-            match self.is_copied(file) {
-                true => self.close_when_copied.push(file),
-                false => self.outputs.push_back(Output::CloseFile(file)),
-            }
-        }
+        self.outputs.extend(files.into_iter().map(Output::CloseFile));
     }
 }
 

@@ -222,7 +222,6 @@ impl Service {
             }
         }
         self.close_files(session.file.map(|file| file.handle));
-        self.close_copied_files();
         self.lower_scheduling();
         tracing::debug!(%session_id, "session freed");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_service::{FileContent, FileHandle, FileWrite};
+use ferretto_service::{FileHandle, FileWrite};
 
 use crate::fate::Fate;
 use crate::rng::Rng;
@@ -101,19 +101,18 @@ impl Files {
 impl File {
     fn finish_write(&mut self, fate: &mut Fate) -> Result<(), String> {
         let Some((write, _)) = self.writing.take() else { return Ok(()) };
-        let FileContent::Bytes(bytes) = write.content else { panic!("nobody clones into a file here") };
         match &mut self.good_writes {
             Some(0) => {
                 fate.saw("file fails");
                 self.has_failed = true;
-                let len = fate.below(bytes.len() + 1);
-                self.bytes.extend_from_slice(&bytes[..len]);
+                let len = fate.below(write.bytes.len() + 1);
+                self.bytes.extend_from_slice(&write.bytes[..len]);
                 return Err("the disk is full".to_owned());
             }
             Some(left) => *left -= 1,
             None => {}
         }
-        self.bytes.extend_from_slice(&bytes);
+        self.bytes.extend_from_slice(&write.bytes);
         Ok(())
     }
 }

@@ -50,11 +50,15 @@ fn a_command_is_recorded_and_its_status_passed_on() {
     assert_eq!(done.status.code(), Some(7), "{}", done.stderr);
     let trace = world.path("trace.pftrace");
     check_trace(&sql, &trace, true);
-    assert!(times_scheduled(&sql, &trace, "sleep") > 0, "the command's child was not seen: {}", done.stderr);
+    assert!(times_seen(&sql, &trace, "sleep") > 0, "the command's child was not seen: {}", done.stderr);
 }
 
-fn times_scheduled(sql: &TraceQuery, trace: &Path, name: &str) -> i64 {
-    let query = format!("select count(*) from sched join thread using (utid) where thread.name = '{name}'");
+/// How often a thread of that name got another state. Its wake-ups suffice for that: there are virtual machines whose kernel
+/// (6.18) leaves out the switches from the idle thread of some CPUs, its own text trace included, so that a thread that runs
+/// only twice may have no row in `sched`.
+fn times_seen(sql: &TraceQuery, trace: &Path, name: &str) -> i64 {
+    let query =
+        format!("select count(*) from thread_state join thread using (utid) where thread.name = '{name}'");
     sql.number(trace, &query)
 }
 
@@ -68,11 +72,7 @@ fn a_command_has_its_name_however_short_it_runs() {
     let done = world.run(record(peers.ferretto(), &world, &["--", "sh", "-c", busy]), TIMEOUT);
     assert!(done.status.success(), "{}", done.stderr);
     let trace = world.path("trace.pftrace");
-    assert!(
-        times_scheduled(&sql, &trace, "sleep") > 0,
-        "it was seen under its old name only: {}",
-        done.stderr
-    );
+    assert!(times_seen(&sql, &trace, "sleep") > 0, "it was seen under its old name only: {}", done.stderr);
 }
 
 #[test]

@@ -327,13 +327,13 @@ impl Probes {
     /// Threads that ftrace events mention are named by the process statistics of the same session.
     fn hand_on_threads(&mut self) {
         let sources = &mut self.sources;
-        self.ftrace.take_threads(|tracing_session, pids, renamed| {
+        self.ftrace.take_threads(|tracing_session, pids, named| {
             for running in sources
                 .values_mut()
                 .filter(|running| running.started && running.tracing_session == tracing_session)
             {
                 if let Source::ProcessStats(source) = &mut running.source {
-                    source.on_threads(pids, renamed, &mut running.writer);
+                    source.on_threads(pids, named, &mut running.writer);
                 }
             }
         });

@@ -12,7 +12,7 @@ use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
 use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch};
 use super::instance::Instance;
-use super::metadata::Renamed;
+use super::metadata::Named;
 use super::plan::FIRST_GENERIC_FIELD;
 use super::reader::{BATCH_PAGES, CpuReader};
 use super::stats::{self, Phase, SetupErrors, Snapshot};
@@ -303,12 +303,11 @@ impl FtraceController {
         }
     }
 
-    /// Gives the threads that each tracing session's events have mentioned since the last time, and those renamed.
-    pub(crate) fn take_threads(&mut self, mut give: impl FnMut(u64, &PidSet, &[Renamed])) {
+    /// Gives the threads that each tracing session's events have mentioned since the last time, and those born and renamed.
+    pub(crate) fn take_threads(&mut self, mut give: impl FnMut(u64, &PidSet, &[Named])) {
         for session in self.sessions.values_mut() {
-            let metadata = &mut session.state.metadata;
-            give(session.tracing_session, &metadata.pids, &metadata.renamed);
-            metadata.clear();
+            let tracing_session = session.tracing_session;
+            session.state.metadata.give(|pids, named| give(tracing_session, pids, named));
         }
     }
 

@@ -9,7 +9,7 @@ use ferretto_protozero::{Message, Sink};
 
 use super::compact::{CompactLayout, CompactSched, INTERN_LIMIT};
 use super::format::PageLayout;
-use super::metadata::{Metadata, Renamed};
+use super::metadata::{Metadata, Named};
 use super::page::{Page, ParseStatus, ParseStatuses, Record, read_u32, read_u64};
 use super::plan::{EventPlan, FieldPlan, LegacyKind, Number, Op, PlanKind};
 use super::print_filter::PrintFilter;
@@ -178,6 +178,7 @@ pub(crate) fn encode_batch<P: Packets>(
     if config.shared && !holds_anything(batch, config) {
         return;
     }
+    state.metadata.clock = batch.clock;
     let mut pages = batch
         .pages
         .chunks_exact(batch.layout.page_size)
@@ -414,18 +415,11 @@ fn encode_event(
     }
     drop(body);
     write_envelope(&mut scratch.events, record.timestamp, pid, field_id, &scratch.body);
-    // The thread that renames itself is the one renamed, in all cases that matter here (upstream: cpu_reader.cc).
-    if plan.field_id == ftrace_event::TASK_RENAME {
-        metadata.renamed.extend(pid.and_then(|pid| renamed(pid, plan, record.payload)));
+    if matches!(plan.field_id, ftrace_event::TASK_NEWTASK | ftrace_event::TASK_RENAME) {
+        let named = pid.and_then(|pid| Named::from_event(plan, pid, record.timestamp, record.payload));
+        metadata.named.extend(named);
     }
     if complete { Ok(()) } else { Err(ParseStatus::InvalidEvent) }
-}
-
-fn renamed(pid: i32, plan: &EventPlan, payload: &[u8]) -> Option<Renamed> {
-    let number = fields::task_rename_ftrace_event::NEWCOMM;
-    let field = plan.fields.iter().find(|field| field.number == number)?;
-    let comm = payload.get(usize::from(field.offset)..)?.first_chunk()?;
-    Some(Renamed { pid, comm: *comm })
 }
 
 /// Room for an envelope: a tag and a varint each for time, thread and the event itself.
@@ -572,6 +566,7 @@ fn user_device(kernel: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::ftrace::format::EventFormat;
+    use crate::ftrace::metadata::Birth;
     use crate::packets::testing::Recorded;
     use ferretto_protos::TracePacket;
     use ferretto_protozero::read::{Fields, Value};
@@ -716,13 +711,25 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_thread_is_known_with_its_new_name() {
+    fn threads_born_and_renamed_are_known_with_their_names() {
         let plan = known("task", "task_rename");
         let mut payload = [0; 46];
         payload[28..33].copy_from_slice(b"sleep");
-        let found = renamed(1001, &plan, &payload).unwrap();
-        assert_eq!((found.pid, found.name()), (1001, &b"sleep"[..]));
-        assert_eq!(renamed(1001, &plan, &payload[..40]), None);
+        let found = Named::from_event(&plan, 1001, 7, &payload).unwrap();
+        assert_eq!((found.pid, found.name(), found.time_ns, found.birth), (1001, &b"sleep"[..], 7, None));
+        assert_eq!(Named::from_event(&plan, 1001, 7, &payload[..40]), None);
+
+        let plan = known("task", "task_newtask");
+        let mut payload = [0; 46];
+        payload[8..12].copy_from_slice(&1002_u32.to_le_bytes());
+        payload[12..14].copy_from_slice(b"sh");
+        for (flags, is_thread) in [(0x4100_u64, false), (0x3d_0f00, true)] {
+            payload[32..40].copy_from_slice(&flags.to_le_bytes());
+            let found = Named::from_event(&plan, 1001, 8, &payload).unwrap();
+            assert_eq!((found.pid, found.name()), (1002, &b"sh"[..]));
+            assert_eq!(found.birth, Some(Birth { parent: 1001, is_thread }));
+        }
+        assert_eq!(Named::from_event(&plan, 1001, 8, &payload[..34]), None);
     }
 
     #[test]

@@ -1,7 +1,11 @@
-//! What a batch of events says to the other data sources: threads seen, threads renamed, kernel addresses to name.
+//! What a batch of events says to the other data sources: threads seen, born and renamed, kernel addresses to name.
 
 use std::collections::HashMap;
 
+use ferretto_protos::fields::{ftrace_event, task_newtask_ftrace_event, task_rename_ftrace_event};
+
+use super::encode::ClockPair;
+use super::plan::EventPlan;
 use crate::pids::PidSet;
 
 /// Kernel addresses by the index that stands for them in the trace: addresses themselves would disclose the kernel's layout.
@@ -45,18 +49,59 @@ impl SymbolIndex {
     }
 }
 
-/// A thread with a new name.
+/// A thread with a new name, because it is new or has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Renamed {
+pub(crate) struct Named {
     pub(crate) pid: i32,
     /// With zeroes behind it, as the kernel has it.
     pub(crate) comm: [u8; COMM_BYTES],
+    /// When, by the buffer's clock; what [`Metadata::give`] gives is by the boot clock.
+    pub(crate) time_ns: u64,
+    /// Only of new threads.
+    pub(crate) birth: Option<Birth>,
+}
+
+/// Where a thread comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Birth {
+    /// The thread that made it.
+    pub(crate) parent: i32,
+    /// A thread of its parent's process; otherwise the first of a new process.
+    pub(crate) is_thread: bool,
 }
 
 /// The kernel's bound for a thread's name and its final zero (TASK_COMM_LEN).
 pub(crate) const COMM_BYTES: usize = 16;
 
-impl Renamed {
+/// The flag of clone(2) that makes a thread, not a process (linux/sched.h).
+const CLONE_THREAD: u32 = 0x0001_0000;
+
+impl Named {
+    /// What an event says of the thread that is born or renamed with it; `pid` is the thread that the event happened on.
+    pub(crate) fn from_event(plan: &EventPlan, pid: i32, time_ns: u64, payload: &[u8]) -> Option<Self> {
+        let at = |number| {
+            let field = plan.fields.iter().find(|field| field.number == number)?;
+            payload.get(usize::from(field.offset)..)
+        };
+        match plan.field_id {
+            // The thread that renames itself is the one renamed, in all cases that matter here (upstream: cpu_reader.cc).
+            ftrace_event::TASK_RENAME => {
+                let comm = *at(task_rename_ftrace_event::NEWCOMM)?.first_chunk()?;
+                Some(Self { pid, comm, time_ns, birth: None })
+            }
+            ftrace_event::TASK_NEWTASK => {
+                use task_newtask_ftrace_event as field;
+                let comm = *at(field::COMM)?.first_chunk()?;
+                // The low half of 64 bits, where those of clone(2) are.
+                let flags = u32::from_le_bytes(*at(field::CLONE_FLAGS)?.first_chunk()?);
+                let birth = Birth { parent: pid, is_thread: flags & CLONE_THREAD != 0 };
+                let pid = i32::from_le_bytes(*at(field::PID)?.first_chunk()?);
+                Some(Self { pid, comm, time_ns, birth: Some(birth) })
+            }
+            _ => None,
+        }
+    }
+
     /// Its name, without what lies behind the final zero.
     pub(crate) fn name(&self) -> &[u8] {
         self.comm.split(|&byte| byte == 0).next().unwrap_or_default()
@@ -68,15 +113,29 @@ impl Renamed {
 pub(crate) struct Metadata {
     pub(crate) pids: PidSet,
     /// In the order of the events of each CPU.
-    pub(crate) renamed: Vec<Renamed>,
+    pub(crate) named: Vec<Named>,
+    /// The buffer's clock, if it is not the boot clock.
+    pub(crate) clock: Option<ClockPair>,
     pub(crate) symbols: SymbolIndex,
 }
 
 impl Metadata {
     pub(crate) fn clear(&mut self) {
         self.pids.clear();
-        self.renamed.clear();
+        self.named.clear();
         self.symbols.clear();
+    }
+
+    /// Gives the threads seen and, in the order of time, those named; forgets all.
+    pub(crate) fn give(&mut self, to: impl FnOnce(&PidSet, &[Named])) {
+        if let Some(clock) = self.clock {
+            for named in &mut self.named {
+                named.time_ns = named.time_ns.wrapping_sub(clock.ftrace_ns).wrapping_add(clock.boot_ns);
+            }
+        }
+        self.named.sort_by_key(|named| named.time_ns);
+        to(&self.pids, &self.named);
+        self.clear();
     }
 }
 

@@ -1,8 +1,9 @@
 //! `linux.process_stats`: processes and threads by name, and what they use.
 //!
-//! Names come in three ways: all of them at the start, those of threads that ftrace events mention, and those of processes
-//! that a poll meets for the first time.
+//! Names come in four ways: all of them at the start, those of threads that ftrace events mention, those of processes
+//! that a poll meets for the first time, and, for what is gone before it can be read, those in the events of its life (`gone`).
 
+mod gone;
 mod parse;
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +16,7 @@ use ferretto_protozero::Message;
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
 use crate::clock::boottime_ns;
-use crate::ftrace::metadata::Renamed;
+use crate::ftrace::metadata::Named;
 use crate::packets::{Packets, stamp};
 use crate::pids::{PidBits, PidSet};
 use crate::proc_fs::{leading_i64, leading_u64, open_at, read_small_at};
@@ -38,7 +39,7 @@ pub(crate) struct ProcessStats {
     proc: Option<OwnedFd>,
     /// Processes and threads whose names are in the trace.
     seen: PidBits,
-    /// Those of them that are processes' main threads, renamed since or not.
+    /// Those of them that are processes' main threads, renamed since or not, gone or not.
     processes: PidBits,
     /// Processes without memory of their own, which need no second look.
     no_memory: PidBits,
@@ -120,15 +121,19 @@ impl ProcessStats {
         }
     }
 
-    /// Names threads that events mentioned; those renamed are read again.
-    pub(crate) fn on_threads(&mut self, pids: &PidSet, renamed: &[Renamed], out: &mut impl Packets) {
+    /// Names threads that events mentioned; those born or renamed, in the order of time, are read again.
+    pub(crate) fn on_threads(&mut self, pids: &PidSet, named: &[Named], out: &mut impl Packets) {
         if !self.options.on_demand {
             return;
         }
-        for thread in renamed {
+        for thread in named {
             self.seen.remove(thread.pid);
+            if thread.birth.is_some() {
+                self.processes.remove(thread.pid);
+            }
         }
-        self.write_new(pids.iter(), renamed, out);
+        self.write_new(pids.iter(), out);
+        self.write_gone(named, out);
     }
 
     /// Reads the counters of all processes and writes those that changed.
@@ -221,7 +226,7 @@ impl ProcessStats {
         self.scratch.tids = tids;
     }
 
-    fn write_new(&mut self, pids: impl Iterator<Item = i32>, renamed: &[Renamed], out: &mut impl Packets) {
+    fn write_new(&mut self, pids: impl Iterator<Item = i32>, out: &mut impl Packets) {
         let Some(proc) = self.proc.take() else { return };
         let started = boottime_ns();
         for pid in pids {
@@ -229,23 +234,8 @@ impl ProcessStats {
                 self.write_process_or_thread(&proc, pid);
             }
         }
-        self.write_renamed(renamed);
         self.finish_tree(started, out);
         self.proc = Some(proc);
-    }
-
-    /// Names the main threads that were written under an old name and are gone now, as short-lived commands are: from the event
-    /// that renamed them. Readers prefer our names to those in events, so the old one would stay.
-    fn write_renamed(&mut self, renamed: &[Renamed]) {
-        if !self.options.main_thread || !self.options.thread_names {
-            return;
-        }
-        for thread in renamed {
-            if self.processes.contains(thread.pid) && !self.seen.contains(thread.pid) {
-                let status = Status { name: thread.name(), ..Status::default() };
-                write_thread(&mut self.scratch.body, thread.pid, thread.pid, Some(status), true);
-            }
-        }
     }
 
     fn write_process_or_thread(&mut self, proc: &OwnedFd, pid: i32) {
@@ -326,7 +316,7 @@ impl ProcessStats {
         pids.retain(|&pid| self.write_counters_of(&proc, pid));
         self.finish_stats(started, out);
         self.proc = Some(proc);
-        self.write_new(pids.iter().copied(), &[], out);
+        self.write_new(pids.iter().copied(), out);
         self.scratch.pids = pids;
     }
 
@@ -665,7 +655,8 @@ mod tests {
             pids.insert(0);
             source.on_threads(&pids, &[], out);
             source.on_threads(&pids, &[], out);
-            source.on_threads(&pids, &[renamed(own_pid(), "other")], out);
+            let other = Named { pid: own_pid(), comm: [b'x'; COMM_BYTES], time_ns: 1, birth: None };
+            source.on_threads(&pids, &[other], out);
             source.clear_incremental_state();
             source.on_threads(&pids, &[], out);
         });
@@ -679,33 +670,6 @@ mod tests {
             packets.iter().map(TracePacket::incremental_state_cleared).collect::<Vec<_>>(),
             [false, false, true]
         );
-    }
-
-    fn renamed(pid: i32, name: &str) -> Renamed {
-        let mut comm = [0; COMM_BYTES];
-        comm[..name.len()].copy_from_slice(name.as_bytes());
-        Renamed { pid, comm }
-    }
-
-    #[test]
-    fn a_command_that_is_gone_has_the_name_of_its_last_event() {
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        let config = ProcessStatsConfig { record_thread_names: Some(true), ..Default::default() };
-        let packets = run(&config, |source, out| {
-            let mut pids = PidSet::default();
-            pids.insert(pid);
-            source.on_threads(&pids, &[], out);
-            child.kill().unwrap();
-            child.wait().unwrap();
-            source.on_threads(&pids, &[renamed(pid, "first"), renamed(pid, "sixteen-letters")], out);
-            // Never written before: whose thread it is cannot be known.
-            source.on_threads(&pids, &[renamed(1 << 21, "unknown")], out);
-        });
-        assert_eq!(trees(&packets).len(), 2);
-        let threads: Vec<_> =
-            trees(&packets)[1].threads.iter().map(|t| (t.tid(), t.tgid(), t.name())).collect();
-        assert_eq!(threads, [(pid, pid, "first"), (pid, pid, "sixteen-letters")]);
     }
 
     #[test]

@@ -144,13 +144,21 @@ impl Recording<'_> {
             (None, None) => "until Ctrl-C".to_owned(),
         };
         let sources = self.plan.sources.join(", ");
-        let Some(flight) = &self.flight else { return eprintln!("Recording {until}: {sources}.") };
+        if self.flight.is_none() {
+            return eprintln!("Recording {until}: {sources}.");
+        }
         let memory: u64 = self.plan.buffers.iter().map(|buffer| buffer.size_kb).sum();
         eprintln!(
             "Recording {until} into {} of memory, twice that while a snapshot is written: {sources}.",
             kib(memory)
         );
-        eprint!("{}", flight.instructions());
+    }
+
+    /// Everything is being recorded now: a snapshot has the names of all that runs.
+    fn say_ready(&self) {
+        if let Some(flight) = self.flight.as_ref().filter(|_| !self.args.quiet) {
+            eprint!("{}", flight.instructions());
+        }
     }
 
     /// Until tracing has ended.
@@ -179,6 +187,7 @@ impl Recording<'_> {
             let is_ready = state.sources_started || started.elapsed() > START_TIMEOUT;
             if is_ready && state.begun.is_none() {
                 state.begin(self.plan.duration, self.args.quiet);
+                self.say_ready();
                 self.start_command(service, state)?;
             }
             if self.time_left(state) == Some(Duration::ZERO) {

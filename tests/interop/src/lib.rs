@@ -7,12 +7,14 @@
 
 #![forbid(unsafe_code)]
 
+mod clients;
 mod sql;
 mod world;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use clients::{serve, wait_for_end};
 pub use sql::{Table, TraceQuery, trace_query};
 pub use world::{Daemon, Finished, World};
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ferretto_consumer::{CallError, ConnectError, Consumer, Event, Observe, flush_flags, write_packet};
-use ferretto_interop::{Maker, Peers, World, config, ferretto, need, upstream};
+use ferretto_interop::{Maker, Peers, World, config, ferretto, need, upstream, wait_for_end};
 use ferretto_ipc::address::Address;
 use ferretto_protos::{CloneSessionRequest, clone_session_request::Selector};
 
@@ -36,16 +36,6 @@ on_each_service! {
     a_session_is_cloned_by_another_consumer
     what_is_not_there_is_refused
     a_service_that_dies_is_noticed
-}
-
-fn wait_for_end(consumer: &mut Consumer) -> Option<String> {
-    loop {
-        match consumer.poll(Some(TIMEOUT)) {
-            Some(Event::TracingDisabled { error }) => return error,
-            Some(_) => {}
-            None => panic!("the session does not end"),
-        }
-    }
 }
 
 fn read(consumer: &mut Consumer) -> Vec<u8> {

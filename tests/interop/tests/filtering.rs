@@ -3,15 +3,15 @@
 use std::thread;
 use std::time::Duration;
 
-use ferretto_interop::{Maker, World, both, config, need};
+use ferretto_interop::{Maker, World, both, config, need, serve};
 use ferretto_ipc::address::Address;
-use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions};
+use ferretto_producer::{ExhaustedPolicy, ProducerClient};
 use ferretto_protos::fields::{trace, trace_packet};
 use ferretto_protos::trace_config::TraceFilter;
 use ferretto_protos::trace_config::trace_filter::{StringFilterChain, StringFilterPolicy, StringFilterRule};
 use ferretto_protos::trace_packet::Data;
 use ferretto_protos::trace_stats::FilterStats;
-use ferretto_protos::{SemanticType, TraceConfig, TracePacket};
+use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, SemanticType, TraceConfig, TracePacket};
 use ferretto_trace_filter::BytecodeBuilder;
 use prost::Message;
 
@@ -78,8 +78,8 @@ fn filter() -> TraceFilter {
     }
 }
 
-fn write(client: &ProducerClient, buffer: u16) {
-    let mut writer = client.create_writer(buffer, ExhaustedPolicy::Stall);
+fn write(client: &ProducerClient, config: &DataSourceConfig) {
+    let mut writer = client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Stall);
     for (number, text) in (1..).zip(TEXTS) {
         let mut packet = writer.new_packet();
         packet.varint(trace_packet::TIMESTAMP, number);
@@ -94,33 +94,11 @@ fn write(client: &ProducerClient, buffer: u16) {
     writer.flush();
 }
 
-/// Serves the service until it ends.
-fn produce(address: Address) {
-    let mut options = ProducerOptions::new("texts");
-    options.connector = Connector::Address(address);
-    let mut client = ProducerClient::new(options).expect("a producer");
-    client.register_data_source(&ferretto_protos::DataSourceDescriptor {
-        name: Some("texts".to_owned()),
-        ..Default::default()
-    });
-    loop {
-        client.wait(None, &[]).expect("events");
-        while let Some(event) = client.next_event() {
-            match event {
-                ProducerEvent::Start { config, .. } => write(&client, config.target_buffer() as u16),
-                ProducerEvent::Flush { request_id, .. } => client.notify_flush_complete(request_id),
-                ProducerEvent::Stop { instance } => client.notify_stopped(instance),
-                ProducerEvent::Disconnected { .. } => return,
-                _ => {}
-            }
-        }
-    }
-}
-
 /// What is left of the producer's packets, and what the filter says of itself.
 fn recorded(world: &mut World) -> (Vec<Vec<u8>>, FilterStats) {
     let address = Address::Path(world.producer_socket());
-    let producer = thread::spawn(move || produce(address));
+    let source = DataSourceDescriptor { name: Some("texts".to_owned()), ..Default::default() };
+    let producer = thread::spawn(move || serve(address, "texts", &source, write));
     world.wait_for_data_source("texts");
     let mut consumer = world.consumer();
     let mut config = config("buffers { size_kb: 256 } data_sources { config { name: \"texts\" } }");

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferretto_consumer::{Consumer, Event};
-use ferretto_interop::{Maker, Peers, World, config, ferretto, need, upstream};
+use ferretto_consumer::Consumer;
+use ferretto_interop::{Maker, Peers, World, config, ferretto, need, serve, upstream, wait_for_end};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::client::Event as Heard;
 use ferretto_ipc::link::ClientLink;
 use ferretto_ipc::socket::Stream;
-use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions};
+use ferretto_producer::ExhaustedPolicy;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch::Patch};
 use ferretto_protos::fields::{test_event, trace_packet};
 use ferretto_protos::trace_packet::Data;
@@ -220,41 +220,15 @@ impl Offender {
 
 /// Comes after the offender, writes [`GOOD_PACKETS`] and answers flushes; ends with the service's connection.
 fn good_producer(socket: Address) {
-    let mut options = ProducerOptions::new("good");
-    options.connector = Connector::Address(socket);
-    let mut client = ProducerClient::new(options).unwrap();
     // It has started for the service when it is told to, so that a flush waits for it from then on.
-    client
-        .register_data_source(&DataSourceDescriptor { name: Some("good".to_owned()), ..Default::default() });
-    loop {
-        client.wait(None, &[]).unwrap();
-        while let Some(event) = client.next_event() {
-            match event {
-                ProducerEvent::Start { config, .. } => {
-                    let mut writer =
-                        client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Stall);
-                    for _ in 0..GOOD_PACKETS {
-                        let mut packet = writer.new_packet();
-                        packet.nested(trace_packet::FOR_TESTING).string(test_event::STR, "good");
-                    }
-                }
-                ProducerEvent::Flush { request_id, .. } => client.notify_flush_complete(request_id),
-                ProducerEvent::Stop { instance } => client.notify_stopped(instance),
-                ProducerEvent::Disconnected { .. } => return,
-                _ => {}
-            }
+    let source = DataSourceDescriptor { name: Some("good".to_owned()), ..Default::default() };
+    serve(socket, "good", &source, |client, config| {
+        let mut writer = client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Stall);
+        for _ in 0..GOOD_PACKETS {
+            let mut packet = writer.new_packet();
+            packet.nested(trace_packet::FOR_TESTING).string(test_event::STR, "good");
         }
-    }
-}
-
-fn wait_for_end(consumer: &mut Consumer) -> Option<String> {
-    loop {
-        match consumer.poll(Some(TIMEOUT)) {
-            Some(Event::TracingDisabled { error }) => return error,
-            Some(_) => {}
-            None => panic!("the session does not end"),
-        }
-    }
+    });
 }
 
 /// A service with a session that runs and an offender that takes part.

@@ -5,11 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use ferretto_consumer::write_packet;
-use ferretto_interop::{Maker, World, config, ferretto, need, trace_query};
+use ferretto_interop::{Maker, World, config, ferretto, need, serve, trace_query};
 use ferretto_ipc::address::Address;
-use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions};
+use ferretto_producer::{ExhaustedPolicy, ProducerClient};
 use ferretto_protos::fields::{sys_stats, sys_stats::meminfo_value, trace_packet};
-use ferretto_protos::{CompileConfig, DataSourceDescriptor, MeminfoCounters, TracePacket, text};
+use ferretto_protos::{
+    CompileConfig, DataSourceConfig, DataSourceDescriptor, MeminfoCounters, TracePacket, text,
+};
 use ferretto_protovm::compile::compile;
 use prost::Message;
 
@@ -33,8 +35,8 @@ fn program() -> Vec<u8> {
 }
 
 /// Total memory comes first and only once; then free memory, again and again.
-fn write(client: &ProducerClient, buffer: u16) {
-    let mut writer = client.create_writer(buffer, ExhaustedPolicy::Stall);
+fn write(client: &ProducerClient, config: &DataSourceConfig) {
+    let mut writer = client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Stall);
     for number in 0..PACKETS {
         let key = match number {
             0 => MeminfoCounters::MeminfoMemTotal,
@@ -51,36 +53,17 @@ fn write(client: &ProducerClient, buffer: u16) {
     assert_eq!(writer.drop_count(), 0);
 }
 
-/// Serves the service until it ends.
-fn produce(address: Address) {
-    let mut options = ProducerOptions::new("changes");
-    options.connector = Connector::Address(address);
-    let mut client = ProducerClient::new(options).expect("a producer");
-    client.register_data_source(&DataSourceDescriptor {
-        name: Some("state".to_owned()),
-        protovm_program: Some(program().into()),
-        ..DataSourceDescriptor::default()
-    });
-    loop {
-        client.wait(None, &[]).expect("events");
-        while let Some(event) = client.next_event() {
-            match event {
-                ProducerEvent::Start { config, .. } => write(&client, config.target_buffer() as u16),
-                ProducerEvent::Flush { request_id, .. } => client.notify_flush_complete(request_id),
-                ProducerEvent::Stop { instance } => client.notify_stopped(instance),
-                ProducerEvent::Disconnected { .. } => return,
-                _ => {}
-            }
-        }
-    }
-}
-
 #[test]
 fn a_trace_with_a_state_can_be_read() {
     let (peers, sql) = (need!(ferretto()), need!(trace_query()));
     let mut world = World::with_traced(&peers, Maker::Ferretto);
     let address = Address::Path(world.producer_socket());
-    let producer = thread::spawn(move || produce(address));
+    let source = DataSourceDescriptor {
+        name: Some("state".to_owned()),
+        protovm_program: Some(program().into()),
+        ..DataSourceDescriptor::default()
+    };
+    let producer = thread::spawn(move || serve(address, "changes", &source, write));
     world.wait_for_data_source("state");
 
     let mut consumer = world.consumer();

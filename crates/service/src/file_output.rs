@@ -119,6 +119,7 @@ impl Service {
         };
         let file = self.sessions.get_mut(&session_id)?.file.as_mut()?;
         file.is_full |= progress == Progress::NoRoom;
+        let goes_on = progress == Progress::Drained && file.pass == Some(Pass::Periodic);
         if progress != Progress::More {
             file.pass = match file.pass {
                 Some(Pass::Final | Pass::FinalWritten) => Some(Pass::FinalWritten),
@@ -132,7 +133,11 @@ impl Service {
         }
         file.bytes_written += bytes.len() as u64;
         let sync = file.spec.sync && progress != Progress::More;
-        Some(FileWrite { file: file.handle, bytes, sync })
+        let write = FileWrite { file: file.handle, bytes, sync };
+        if goes_on {
+            self.compact_buffers(session_id);
+        }
+        Some(write)
     }
 
     /// The driver has written what [`poll_file_write`](Self::poll_file_write) gave, all of it, or could not; the error is for people.

@@ -129,8 +129,11 @@ impl Service {
         if !is_done {
             self.reply = sink.current;
         }
-        if is_done && let Some(consumer) = self.consumers.get_mut(&consumer) {
-            consumer.reading = None;
+        if is_done {
+            self.compact_buffers(session);
+            if let Some(consumer) = self.consumers.get_mut(&consumer) {
+                consumer.reading = None;
+            }
         }
         let reply = |(index, body): (usize, Bytes)| Reply {
             token,

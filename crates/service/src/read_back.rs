@@ -79,6 +79,20 @@ impl Service {
         progress
     }
 
+    /// Lets the buffers give back memory, if the config asks for it. Call it when all that can be read was: then the least is left to move
+    /// (upstream: `MaybeCompactBuffers`).
+    pub(crate) fn compact_buffers(&mut self, session_id: SessionId) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        if !session.config.compacts_buffers || session.waits_for_trigger() {
+            return;
+        }
+        for id in &session.buffers {
+            if let Some(buffer) = self.buffers.get_mut(id) {
+                buffer.trace.compact();
+            }
+        }
+    }
+
     /// Everything but the service's very first packets.
     fn read_data(
         &mut self,

@@ -97,6 +97,8 @@ fn encode(stats: &Stats) -> BufferStats {
         readaheads_failed: counted(stats.readaheads_failed),
         abi_violations: counted(stats.abi_violations),
         trace_writer_packet_loss: counted(stats.trace_writer_packet_loss),
+        compactions: counted(stats.compactions),
+        compactions_skipped: counted(stats.compactions_skipped),
         ..Default::default()
     }
 }

@@ -52,7 +52,6 @@ fn fields_without_a_meaning_here_are_accepted() {
         "builtin_data_sources { disable_extension_descriptors: true }",
         "cmd_trace_start_delay { min_delay_ms: 1 max_delay_ms: 2 }",
         "activate_triggers: \"t\"",
-        "experimental_trace_buffer_v2_compaction: true",
     ];
     for field in fields {
         let mut world = World::default();
@@ -369,6 +368,60 @@ fn discarding_buffers_keep_what_came_first() {
         assert_eq!(payloads.iter().any(|payload| payload.ends_with("00")), first_is_kept, "{policy}");
         assert_eq!(payloads.iter().any(|payload| payload.ends_with("09")), !first_is_kept, "{policy}");
     }
+}
+
+fn compactions(stats: &protos::TraceStats) -> Vec<(u64, u64)> {
+    let counts = stats.buffer_stats.iter();
+    counts.map(|buffer| (buffer.compactions(), buffer.compactions_skipped())).collect()
+}
+
+#[test]
+fn buffers_are_compacted_after_each_complete_read_if_asked() {
+    for (asked_for, each) in [("", 0), ("experimental_trace_buffer_v2_compaction: true", 1)] {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register(producer, "data");
+        let buffers = "buffers { size_kb: 64 } buffers { size_kb: 64 fill_policy: DISCARD }";
+        let consumer = accepted(&mut world, 1000, &config(&format!("{buffers} {asked_for}")));
+        for round in 0..3u32 {
+            // More than a ring holds, in all, and than one reply takes.
+            let texts: Vec<String> = (0..50).map(|number| format!("{round} {number:0>3000}")).collect();
+            for (number, text) in (0..).zip(&texts) {
+                world.emit(producer, 1, round * 50 + number, 1, &[&packet(text)]);
+            }
+            let read = world.read_payloads(consumer);
+            assert!(!read.is_empty() && texts.ends_with(&read), "{asked_for:?}");
+            let times = u64::from(round + 1) * each;
+            // Of a buffer that keeps what came first nothing is given back.
+            let expected = [(times, 0), (times, 0), (0, 0)];
+            assert_eq!(compactions(&world.stats(consumer)), expected, "{asked_for:?}");
+        }
+    }
+}
+
+#[test]
+fn buffers_are_compacted_after_each_write_but_the_last() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    let more =
+        "write_into_file: true file_write_period_ms: 1000 experimental_trace_buffer_v2_compaction: true";
+    world.enable_into(consumer, &config(more), FileHandle(1));
+    for round in 0..3 {
+        world.emit(producer, 1, round, 1, &[&packet(&round.to_string())]);
+        world.advance_ms(1000);
+    }
+    world.emit(producer, 1, 3, 1, &[&packet("3")]);
+    world.disable(consumer);
+    let packets = world.file_packets(FileHandle(1));
+    assert_eq!(world::payloads(&packets), ["0", "1", "2", "3"]);
+    let stats = packets.iter().filter_map(|packet| match &packet.data {
+        Some(Data::TraceStats(stats)) => Some(compactions(stats)),
+        _ => None,
+    });
+    assert_eq!(stats.last(), Some(vec![(3, 0)]));
+    assert_eq!(compactions(&world.stats(consumer)), [(3, 0)]);
 }
 
 #[test]

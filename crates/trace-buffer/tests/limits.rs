@@ -1,8 +1,13 @@
 //! What the buffer promises about sizes, memory and its own state, where a script would be too long.
 
+use std::sync::Mutex;
+
 use ferretto_trace_buffer::{
     Chunk, ClientIdentity, CreateError, FillPolicy, HISTOGRAM_BUCKETS, ProducerId, TraceBuffer, loss,
 };
+
+/// What is resident is the whole process's.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn ring(size_bytes: usize) -> TraceBuffer {
     TraceBuffer::new(size_bytes, FillPolicy::Ring).expect("a small buffer")
@@ -44,11 +49,39 @@ fn sizes_are_rounded_up_to_pages_and_are_below_4_gib() {
 
 #[test]
 fn memory_is_not_resident_before_it_is_used() {
+    let _alone = ONE_AT_A_TIME.lock();
     let before = resident_kib();
     let buffer = ring(1 << 30);
     let grown = resident_kib().saturating_sub(before);
     assert!(grown < 16 * 1024, "an empty buffer of 1 GiB took {grown} KiB");
     assert_eq!(buffer.used_size(), 0);
+}
+
+/// The memory of a burst is kept for the next one; when that is smaller by far, it goes back.
+#[test]
+fn memory_goes_back_when_a_burst_is_over() {
+    let _alone = ONE_AT_A_TIME.lock();
+    const BURST_KIB: usize = 128 * 1024;
+    const NOISE_KIB: usize = 32 * 1024;
+    let mut buffer = ring(BURST_KIB * 1024);
+    // One fragment, whose size takes two bytes.
+    let payload = [&[0x80, 0x3e][..], &[1; 0x1f00]].concat();
+    let num_chunks = (BURST_KIB * 1024 / (payload.len() + 32)) as u32;
+    let mut write_and_read = |chunk_ids: std::ops::Range<u32>| {
+        let num_packets = chunk_ids.len();
+        chunk_ids.for_each(|chunk_id| copy(&mut buffer, 1, chunk_id, 1, &payload));
+        assert_eq!(read_all(&mut buffer).len(), num_packets);
+        buffer.compact();
+        assert_eq!(buffer.used_size(), 0);
+        resident_kib()
+    };
+    let after_burst = write_and_read(0..num_chunks);
+    let later = write_and_read(num_chunks..num_chunks + 1);
+    if after_burst == 0 {
+        return eprintln!("skipped: no /proc tells what is resident");
+    }
+    assert!(after_burst > BURST_KIB - NOISE_KIB, "{after_burst} KiB are not kept for the next burst");
+    assert!(later + BURST_KIB < after_burst + NOISE_KIB, "{after_burst} KiB became {later} KiB only");
 }
 
 /// 0 where there is no /proc.

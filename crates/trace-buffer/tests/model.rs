@@ -1,7 +1,8 @@
 //! The buffer against a plain model: a list of packets for each writer.
 //!
 //! Random writers cut random packets into chunks as a trace writer does: a packet that does not fit goes on in
-//! the next chunk, and the part that stays behind has its size patched in later, or not at all.
+//! the next chunk, and the part that stays behind has its size patched in later, or not at all. Compaction, at
+//! any time between reads, is not to be noticed.
 
 use std::collections::BTreeMap;
 
@@ -182,6 +183,7 @@ proptest! {
         batch_size in 1usize..8,
         rotate in 0usize..8,
         max_read in prop_oneof![Just(usize::MAX), 0usize..20],
+        compacts in any::<bool>(),
     ) {
         let mut buffer = TraceBuffer::new(1 << 20, FillPolicy::Ring).unwrap();
         let mut seen = Seen::new();
@@ -190,6 +192,11 @@ proptest! {
             batch.rotate_left(rotate % batch.len());
             batch.iter().for_each(|chunk| commit(&mut buffer, chunk));
             read(&mut buffer, max_read, &mut seen);
+            if compacts {
+                let used = buffer.used_size();
+                buffer.compact();
+                prop_assert!(buffer.used_size() <= used);
+            }
             for chunk in batch.iter() {
                 prop_assert!(patch(&mut buffer, chunk), "a chunk that needs patching stays until it is patched");
             }
@@ -202,6 +209,11 @@ proptest! {
         }
         prop_assert_eq!(buffer.stats().abi_violations, 0);
         prop_assert_eq!(buffer.stats().chunks_overwritten, 0);
+        prop_assert_eq!(buffer.stats().compactions_skipped, 0, "the ring never wrapped");
+        if compacts {
+            buffer.compact();
+            prop_assert_eq!(buffer.used_size(), 0, "nothing is unread");
+        }
     }
 
     /// In a small ring, with chunks and patches lost, what comes back is in order, and whenever a packet is
@@ -210,7 +222,7 @@ proptest! {
     fn a_small_ring_tells_every_loss(
         workload in workloads(),
         lost in proptest::collection::vec(0u8..12, 64),
-        reads in proptest::collection::vec((0u8..6, 0usize..30), 64),
+        reads in proptest::collection::vec((0u8..6, 0usize..30, any::<bool>()), 64),
     ) {
         let mut buffer = TraceBuffer::new(4096, FillPolicy::Ring).unwrap();
         let mut seen = Seen::new();
@@ -223,9 +235,12 @@ proptest! {
                     patch(&mut buffer, chunk);
                 }
             }
-            let (when, max) = reads[index % reads.len()];
+            let (when, max, compacts) = reads[index % reads.len()];
             if when == 0 {
                 read(&mut buffer, max, &mut seen);
+            }
+            if when == 0 && compacts {
+                buffer.compact();
             }
         }
         read(&mut buffer, usize::MAX, &mut seen);
@@ -245,7 +260,7 @@ proptest! {
     #[test]
     fn a_small_ring_gives_away_what_it_overwrites(
         mut workload in workloads(),
-        reads in proptest::collection::vec((0u8..20, 0usize..30), 64),
+        reads in proptest::collection::vec((0u8..20, 0usize..30, any::<bool>()), 64),
     ) {
         workload.packets.iter_mut().for_each(|(writer, _)| *writer = 1);
         let mut buffer = TraceBuffer::new(4096, FillPolicy::Ring).unwrap();
@@ -258,9 +273,12 @@ proptest! {
         for (index, chunk) in finished_chunks(&workload).iter().enumerate() {
             commit_with(&mut buffer, chunk, &mut Overwritten(&mut numbers));
             patch(&mut buffer, chunk);
-            let (when, max) = reads[index % reads.len()];
+            let (when, max, compacts) = reads[index % reads.len()];
             if when == 0 {
                 read_now(&mut buffer, max, &mut numbers);
+            }
+            if when == 0 && compacts {
+                buffer.compact();
             }
         }
         read_now(&mut buffer, usize::MAX, &mut numbers);

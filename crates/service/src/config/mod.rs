@@ -67,6 +67,8 @@ pub(crate) struct SessionConfig {
     pub(crate) boost: Option<Boost>,
     pub(crate) builtin: BuiltinSpec,
     pub(crate) compression: Option<Codec>,
+    /// The buffers give back memory when all of them was read.
+    pub(crate) compacts_buffers: bool,
     pub(crate) triggers: Option<TriggersSpec>,
     pub(crate) trace_filter: Option<Arc<MessageFilter>>,
 }
@@ -171,6 +173,7 @@ impl Checked {
             boost,
             builtin: parse_builtin(&config),
             compression: parse_compression(&config),
+            compacts_buffers: config.experimental_trace_buffer_v2_compaction(),
             triggers,
             trace_filter,
             producers: config.producers,
@@ -235,9 +238,6 @@ fn say_what_has_no_effect(config: &TraceConfig) {
         tracing::info!(
             "compression.zstd.level has no effect: there is one level, which is about level 1 of zstd"
         );
-    }
-    if config.experimental_trace_buffer_v2_compaction() {
-        tracing::warn!("experimental_trace_buffer_v2_compaction has no effect yet");
     }
 }
 

@@ -58,6 +58,22 @@ fn a_config_may_be_text_or_binary_and_use_a_ring() {
 }
 
 #[test]
+fn what_is_compressed_is_summed_up_as_well() {
+    let place = Place::new();
+    for codec in ["compression { deflate {} }", "compression { zstd {} }"] {
+        place.write("config", format!("{COUNTERS} {codec}"));
+        let output = place.ferretto(&["record", "-c", "config", "-o", "t", "-t", "500ms"]).output().unwrap();
+        assert_status(&output, 0);
+        let trace = packets(&place.path("t"));
+        assert!(!trace.iter().any(|packet| matches!(packet.data, Some(Data::SysStats(_)))), "{codec}");
+        let said = stderr(&output);
+        for part in ["rounds of system counters", "Lost: nothing"] {
+            assert!(said.contains(part), "{codec}: no {part} in {said}");
+        }
+    }
+}
+
+#[test]
 fn a_command_is_recorded_and_its_status_passed_on() {
     let place = Place::new();
     let cases = [

@@ -12,6 +12,7 @@ mod sources;
 pub(crate) mod stream;
 pub(crate) mod summary;
 pub(crate) mod tally;
+mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -40,6 +40,11 @@ impl PacketStream {
         }
     }
 
+    /// Whether the bytes are not a trace at all: nothing that follows is looked at.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Whether the bytes so far end in the middle of a packet, or are not a trace at all.
     pub(crate) fn is_torn(&self) -> bool {
         self.broken || self.skip > 0 || !self.pending.is_empty()

@@ -16,6 +16,9 @@ use crate::units::{bytes, count, counted, duration, kib};
 /// How many names a sentence lists before it says "and N more".
 const MAX_LISTED: usize = 5;
 
+/// What a source recorded, if that may be where nobody could look.
+const UNKNOWN: &str = "nothing that could be unpacked";
+
 /// Everything that the summary speaks about.
 pub(crate) struct Summary<'a> {
     /// Absent when the trace went to stdout or a pipe.
@@ -88,8 +91,9 @@ fn contents(summary: &Summary<'_>) -> String {
     if tally.others > 0 {
         let _ = writeln!(text, "  {:width$}  {}", "others", counted(tally.others, "packet", "packets"));
     }
-    if tally.compressed > 0 {
-        text.push_str("  (The packets are compressed; what is inside them is not counted here.)\n");
+    if tally.sealed > 0 {
+        let batches = counted(tally.sealed, "batch", "batches");
+        let _ = writeln!(text, "  ({batches} of compressed packets could not be unpacked and counted.)");
     }
     text
 }
@@ -112,7 +116,7 @@ fn content_of(source: &str, tally: &Tally) -> String {
     };
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     match parts.is_empty() {
-        true if tally.compressed > 0 => "compressed".to_owned(),
+        true if tally.sealed > 0 => UNKNOWN.to_owned(),
         true => "nothing".to_owned(),
         false => parts.join(", "),
     }
@@ -128,6 +132,7 @@ fn ftrace_contents(ftrace: &Ftrace) -> Vec<Option<String>> {
 
 fn track_event_contents(tally: &Tally) -> String {
     match tally.track_events {
+        0 if tally.sealed > 0 => UNKNOWN.to_owned(),
         0 => "nothing: no instrumented program emitted events".to_owned(),
         n => format!(
             "{} from {}",
@@ -419,6 +424,21 @@ Left out:
       to grant it: sudo chmod a+r /battery
 Open it: drag t.pftrace into https://ui.perfetto.dev (it stays in your browser),
 or query it: trace_processor t.pftrace
+"
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_unpacked_is_not_called_nothing() {
+        let (plan, mut tally, stats) = (plan(), Tally::default(), no_stats());
+        tally.ftrace.switches = 2;
+        tally.sealed = 3;
+        assert_eq!(
+            contents(&summary(&plan, &tally, &stats)),
+            "  linux.ftrace         2 scheduling switches
+  linux.process_stats  nothing that could be unpacked
+  track_event          nothing that could be unpacked
+  (3 batches of compressed packets could not be unpacked and counted.)
 "
         );
     }

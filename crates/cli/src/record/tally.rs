@@ -13,6 +13,8 @@ use ferretto_protos::fields::{
 use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
 
+use super::unpack::Batch;
+
 /// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
 /// 4 Mi pids; this bounds our memory on a hostile trace.
 const MAX_DISTINCT: usize = 1 << 20;
@@ -35,7 +37,8 @@ pub(crate) struct Tally {
     pub(crate) system_counters: u64,
     pub(crate) cpu_infos: u64,
     pub(crate) track_events: u64,
-    pub(crate) compressed: u64,
+    /// Batches of compressed packets that could not be unpacked, or not to their end.
+    pub(crate) sealed: u64,
     /// Packets with data that no other counter here names.
     pub(crate) others: u64,
     pub(crate) losses: Losses,
@@ -105,8 +108,19 @@ impl Tally {
         self.app_sequences.len() as u64
     }
 
-    /// Counts one TracePacket. What cannot be read is counted as a packet and otherwise ignored.
+    /// Counts one TracePacket, or those inside if it is a batch of compressed ones. What cannot be read is counted as a packet and otherwise
+    /// ignored.
     pub(crate) fn packet(&mut self, bytes: &[u8]) {
+        match Batch::of(bytes) {
+            Some(batch) => {
+                let is_whole = batch.unpack(&mut |packet| self.plain_packet(packet));
+                self.sealed += u64::from(!is_whole);
+            }
+            None => self.plain_packet(bytes),
+        }
+    }
+
+    fn plain_packet(&mut self, bytes: &[u8]) {
         self.packets += 1;
         let mut sequence = 0;
         let mut loss = 0;
@@ -158,7 +172,8 @@ impl Tally {
             trace_packet::PROCESS_STATS => self.process_counters += 1,
             trace_packet::SYS_STATS => self.system_counters += 1,
             trace_packet::CPU_INFO => self.cpu_infos += 1,
-            trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.compressed += 1,
+            // Nobody compresses twice.
+            trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.sealed += 1,
             // The service's last statistics win; torn ones are no worse than none.
             trace_packet::TRACE_STATS => self.stats = TraceStats::decode(body).ok().or(self.stats.take()),
             number if is_bookkeeping(number) => {}
@@ -316,6 +331,7 @@ fn packed_len(packed: &[u8]) -> u64 {
 mod tests {
     use ferretto_protos::fields::process_tree;
     use ferretto_protozero::Message as Writer;
+    use ruzstd::encoding::CompressionLevel;
 
     use super::*;
 
@@ -393,6 +409,29 @@ mod tests {
         assert_eq!(tally(&[flagged(1, 1), flagged(1, 1)]).losses.packets, 1);
         let full = tally(&[flagged(1, 257), flagged(2, 65)]).losses;
         assert_eq!((full.packets, full.shared_memory_full, full.overwritten, full.sequences()), (2, 1, 1, 2));
+    }
+
+    #[test]
+    fn what_is_compressed_counts_as_if_it_were_not() {
+        let plain = [
+            packet(|packet| packet.bytes(trace_packet::SYS_STATS, b"")),
+            packet(|packet| packet.bytes(trace_packet::TRACK_EVENT, b"")),
+        ];
+        let part = packet(|trace| plain.iter().for_each(|packet| trace.bytes(1, packet)));
+        let zstd = ruzstd::encoding::compress_to_vec(part.as_slice(), CompressionLevel::Fastest);
+        let batch = packet(|packet| packet.bytes(trace_packet::ZSTD_COMPRESSED_PACKETS, &zstd));
+        let (plain, packed) = (tally(&plain), tally(std::slice::from_ref(&batch)));
+        assert_eq!((packed.packets, packed.system_counters, packed.track_events), (2, 1, 1));
+        assert_eq!(format!("{packed:?}"), format!("{plain:?}"));
+
+        let garbage = packet(|packet| packet.bytes(trace_packet::COMPRESSED_PACKETS, b"garbage"));
+        let twice = packet(|trace| trace.bytes(1, &batch));
+        let twice = ruzstd::encoding::compress_to_vec(twice.as_slice(), CompressionLevel::Fastest);
+        let twice = packet(|packet| packet.bytes(trace_packet::ZSTD_COMPRESSED_PACKETS, &twice));
+        for sealed in [garbage, twice] {
+            let sealed = tally(&[sealed]);
+            assert_eq!((sealed.sealed, sealed.system_counters), (1, 0));
+        }
     }
 
     #[test]

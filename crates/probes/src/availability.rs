@@ -1,7 +1,7 @@
 //! What works here, what does not, and the one command that would change it.
 
 use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::ftrace::tracefs;
 
@@ -35,37 +35,18 @@ pub fn availability() -> Vec<Availability> {
         sys_stats(),
         Availability { data_source: "linux.system_info", works: true, limitations: Vec::new() },
         sysfs_power(),
+        inode_file_map(),
+        frozen_ftrace(),
     ]
 }
 
 fn ftrace() -> Availability {
     let mut limitations = Vec::new();
-    let what = "scheduling and all other kernel events".to_owned();
-    let works = match tracefs::check() {
-        tracefs::Access::Usable(root) => {
-            limitations.extend(foreign_tracer(&root));
-            limitations.is_empty()
-        }
-        tracefs::Access::NotMounted { kernel_has_it: true } => {
-            let remedy = Some("sudo mount -t tracefs nodev /sys/kernel/tracing".to_owned());
-            limitations.push(Limitation { what, why: "tracefs is not mounted".to_owned(), remedy });
-            false
-        }
-        tracefs::Access::NotMounted { kernel_has_it: false } => {
-            limitations.push(Limitation {
-                what,
-                why: "this kernel is built without tracefs".to_owned(),
-                remedy: None,
-            });
-            false
-        }
-        tracefs::Access::Denied { root, missing } => {
-            let why = format!("this user may not write {}", missing.display());
-            let remedy = Some(format!("sudo chown -R $USER {}", root.display()));
-            limitations.push(Limitation { what, why, remedy });
-            false
-        }
-    };
+    match tracefs_limitation("scheduling and all other kernel events".to_owned()) {
+        Ok(root) => limitations.extend(foreign_tracer(&root)),
+        Err(limitation) => limitations.push(limitation),
+    }
+    let works = limitations.is_empty();
     if works && !kallsyms_readable() {
         limitations.push(Limitation {
             what: "names of kernel functions in ftrace events (symbolize_ksyms)".to_owned(),
@@ -74,6 +55,25 @@ fn ftrace() -> Availability {
         });
     }
     Availability { data_source: "linux.ftrace", works, limitations }
+}
+
+/// Where tracefs is, or why it is of no use to this user.
+fn tracefs_limitation(what: String) -> Result<PathBuf, Limitation> {
+    match tracefs::check() {
+        tracefs::Access::Usable(root) => Ok(root),
+        tracefs::Access::NotMounted { kernel_has_it: true } => {
+            let remedy = Some("sudo mount -t tracefs nodev /sys/kernel/tracing".to_owned());
+            Err(Limitation { what, why: "tracefs is not mounted".to_owned(), remedy })
+        }
+        tracefs::Access::NotMounted { kernel_has_it: false } => {
+            Err(Limitation { what, why: "this kernel is built without tracefs".to_owned(), remedy: None })
+        }
+        tracefs::Access::Denied { root, missing } => {
+            let why = format!("this user may not write {}", missing.display());
+            let remedy = Some(format!("sudo chown -R $USER {}", root.display()));
+            Err(Limitation { what, why, remedy })
+        }
+    }
 }
 
 /// Another program's tracer keeps ftrace to itself; setting up would be refused.
@@ -161,6 +161,31 @@ fn sysfs_power() -> Availability {
         }]
     };
     Availability { data_source: "linux.sysfs_power", works, limitations }
+}
+
+fn inode_file_map() -> Availability {
+    let mut limitations = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        limitations.push(Limitation {
+            what: "files in folders of other users (inode_file_config)".to_owned(),
+            why: "this user may not read those folders".to_owned(),
+            remedy: Some("run it with sudo".to_owned()),
+        });
+    }
+    Availability {
+        data_source: "linux.inode_file_map",
+        works: File::open("/proc/self/mountinfo").is_ok(),
+        limitations,
+    }
+}
+
+/// Which instance is the config's to say; what stands in the way of ftrace stands in the way of this, too.
+fn frozen_ftrace() -> Availability {
+    let limitations = match tracefs_limitation("what a stopped ftrace instance holds".to_owned()) {
+        Ok(_) => Vec::new(),
+        Err(limitation) => vec![limitation],
+    };
+    Availability { data_source: "linux.frozen_ftrace", works: limitations.is_empty(), limitations }
 }
 
 fn has_entry(dir: &str, wanted: impl Fn(&Path) -> bool) -> bool {

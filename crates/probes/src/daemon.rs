@@ -15,7 +15,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::boost::Boosts;
 use crate::clock::until_next_tick;
 use crate::ftrace::controller::FtraceController;
+use crate::ftrace::frozen::FrozenFtrace;
 use crate::ftrace::reset::reset_ftrace;
+use crate::inode_file_map::InodeFileMap;
 use crate::process_stats::ProcessStats;
 use crate::sys_stats::SysStats;
 use crate::sysfs_power::{self, SysfsPower};
@@ -35,6 +37,11 @@ const PROCESS_STATS: &str = "linux.process_stats";
 const SYS_STATS: &str = "linux.sys_stats";
 const SYSTEM_INFO: &str = "linux.system_info";
 const SYSFS_POWER: &str = "linux.sysfs_power";
+const INODE_FILE_MAP: &str = "linux.inode_file_map";
+const FROZEN_FTRACE: &str = "linux.frozen_ftrace";
+
+const DATA_SOURCES: [&str; 7] =
+    [FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, SYSFS_POWER, INODE_FILE_MAP, FROZEN_FTRACE];
 
 /// How to run the probes.
 #[derive(Debug, Default)]
@@ -129,6 +136,8 @@ enum Source {
         irq_names: bool,
     },
     SysfsPower(SysfsPower),
+    InodeFileMap(Box<InodeFileMap>),
+    FrozenFtrace(Box<FrozenFtrace>),
 }
 
 impl Probes {
@@ -140,7 +149,7 @@ impl Probes {
             scraping: false,
             ..ProducerOptions::new(PRODUCER_NAME)
         })?;
-        for name in [FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, SYSFS_POWER] {
+        for name in DATA_SOURCES {
             client.register_data_source(&DataSourceDescriptor {
                 name: Some(name.to_owned()),
                 will_notify_on_start: Some(true),
@@ -186,7 +195,7 @@ impl Probes {
             self.ftrace.tick();
         }
         if is_due || watermarks.contains(&true) {
-            self.hand_on_threads();
+            self.hand_on_metadata();
         }
         for running in
             self.sources.values_mut().filter(|running| running.next_tick.is_some_and(|at| at <= now))
@@ -265,6 +274,12 @@ impl Probes {
                 irq_names: config.system_info_config.as_ref().is_some_and(SystemInfoConfig::irq_names),
             },
             SYSFS_POWER => Source::SysfsPower(SysfsPower::new()),
+            INODE_FILE_MAP => Source::InodeFileMap(Box::new(InodeFileMap::new(
+                &config.inode_file_config.clone().unwrap_or_default(),
+            ))),
+            FROZEN_FTRACE => Source::FrozenFtrace(Box::new(FrozenFtrace::new(
+                &config.frozen_ftrace_config.clone().unwrap_or_default(),
+            ))),
             unknown => {
                 return tracing::error!(
                     "the service asks for the data source {unknown}, which was never registered"
@@ -278,6 +293,17 @@ impl Probes {
         }
         self.sources
             .insert(instance, Running { tracing_session, writer, source, started: false, next_tick: None });
+        self.update_wanting_files();
+    }
+
+    fn update_wanting_files(&mut self) {
+        let sources = &self.sources;
+        self.ftrace.set_wanting_files(|tracing_session| {
+            sources.values().any(|running| {
+                running.tracing_session == tracing_session
+                    && matches!(running.source, Source::InodeFileMap(_))
+            })
+        });
     }
 
     fn start(&mut self, instance: u64) {
@@ -296,9 +322,12 @@ impl Probes {
         if let Some(mut running) = self.sources.remove(&instance) {
             self.boosts.remove(instance);
             running.writer.flush();
-            if matches!(running.source, Source::Ftrace) {
-                self.ftrace.remove(instance);
+            match &mut running.source {
+                Source::Ftrace => self.ftrace.remove(instance),
+                Source::FrozenFtrace(source) => source.stop(),
+                _ => {}
             }
+            self.update_wanting_files();
         }
     }
 
@@ -315,7 +344,7 @@ impl Probes {
         let of_ftrace: Vec<u64> = instances.iter().filter(is_ftrace).copied().collect();
         if !of_ftrace.is_empty() {
             self.ftrace.flush(&of_ftrace);
-            self.hand_on_threads();
+            self.hand_on_metadata();
         }
         for instance in instances {
             if let Some(running) = self.sources.get_mut(instance).filter(|running| running.started) {
@@ -324,16 +353,23 @@ impl Probes {
         }
     }
 
-    /// Threads that ftrace events mention are named by the process statistics of the same session.
-    fn hand_on_threads(&mut self) {
+    /// Threads that ftrace events mention are named by the process statistics of the same session, files by its map of inodes.
+    fn hand_on_metadata(&mut self) {
         let sources = &mut self.sources;
-        self.ftrace.take_threads(|tracing_session, pids, named| {
+        self.ftrace.take_metadata(|tracing_session, seen| {
             for running in sources
                 .values_mut()
                 .filter(|running| running.started && running.tracing_session == tracing_session)
             {
-                if let Source::ProcessStats(source) = &mut running.source {
-                    source.on_threads(pids, named, &mut running.writer);
+                match &mut running.source {
+                    Source::ProcessStats(source) => {
+                        source.on_threads(&seen.pids, &seen.named, &mut running.writer);
+                    }
+                    Source::InodeFileMap(source) => {
+                        source.on_files(seen.files.iter(), Instant::now(), &mut running.writer);
+                        running.next_tick = source.next_work();
+                    }
+                    _ => {}
                 }
             }
         });
@@ -353,10 +389,20 @@ impl Running {
                 system_info::write(*irq_names, &mut self.writer);
                 self.writer.flush();
             }
-            Source::Ftrace | Source::SysStats(_) | Source::SysfsPower(_) => {}
+            Source::FrozenFtrace(source) => source.start(&mut self.writer),
+            Source::Ftrace | Source::SysStats(_) | Source::SysfsPower(_) | Source::InodeFileMap(_) => {}
         }
         // The first poll is at once; those after it keep to the wall clock.
-        self.next_tick = self.period_ms().map(|_| Instant::now());
+        self.next_tick = self.next_work().or_else(|| self.period_ms().map(|_| Instant::now()));
+    }
+
+    /// When those that do their work in pieces want to go on.
+    fn next_work(&self) -> Option<Instant> {
+        match &self.source {
+            Source::InodeFileMap(source) => source.next_work(),
+            Source::FrozenFtrace(source) => source.next_work(),
+            _ => None,
+        }
     }
 
     fn period_ms(&self) -> Option<u32> {
@@ -364,17 +410,23 @@ impl Running {
             Source::ProcessStats(source) => source.poll_period_ms(),
             Source::SysStats(source) => source.poll_period_ms(),
             Source::SysfsPower(_) => Some(sysfs_power::POLL_PERIOD_MS),
-            Source::Ftrace | Source::SystemInfo { .. } => None,
+            Source::Ftrace
+            | Source::SystemInfo { .. }
+            | Source::InodeFileMap(_)
+            | Source::FrozenFtrace(_) => None,
         }
     }
 
     fn tick(&mut self) {
         match &mut self.source {
+            Source::InodeFileMap(source) => source.work(Instant::now(), &mut self.writer),
+            Source::FrozenFtrace(source) => source.work(&mut self.writer),
             Source::ProcessStats(source) => source.poll(&mut self.writer),
             Source::SysStats(source) => source.poll(&mut self.writer),
             Source::SysfsPower(source) => source.poll(&mut self.writer),
             Source::Ftrace | Source::SystemInfo { .. } => {}
         }
-        self.next_tick = self.period_ms().map(|period_ms| Instant::now() + until_next_tick(period_ms));
+        let next_poll = |period_ms| Instant::now() + until_next_tick(period_ms);
+        self.next_tick = self.next_work().or_else(|| self.period_ms().map(next_poll));
     }
 }

@@ -1,4 +1,4 @@
-//! The Linux data sources as a producer: ftrace, process and system statistics, system information, batteries.
+//! The Linux data sources as a producer: ftrace, process and system statistics, system information, batteries, paths of files.
 //!
 //! [`run`] is the daemon's loop; [`availability()`] says, before anything is recorded, what this user and this kernel allow.
 //! Every data source is a module whose parsers take bytes, so that tests feed them recorded files.
@@ -9,6 +9,7 @@ mod boost;
 mod clock;
 mod daemon;
 pub mod ftrace;
+mod inode_file_map;
 mod packets;
 mod pids;
 mod proc_fs;

@@ -12,7 +12,7 @@ use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
 use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch};
 use super::instance::Instance;
-use super::metadata::Named;
+use super::metadata::Metadata;
 use super::plan::FIRST_GENERIC_FIELD;
 use super::reader::{BATCH_PAGES, CpuReader};
 use super::stats::{self, Phase, SetupErrors, Snapshot};
@@ -20,7 +20,6 @@ use super::symbols::KernelSymbols;
 use super::tracefs::{self, Access};
 use crate::clock::until_next_tick;
 use crate::packets::Packets;
-use crate::pids::PidSet;
 
 /// How often buffers are drained: by default, and when the kernel wakes us at a watermark (upstream: ftrace_controller.cc).
 const DEFAULT_PERIOD_MS: u32 = 100;
@@ -267,7 +266,7 @@ impl FtraceController {
         }
     }
 
-    /// Reads what has gathered. Call [`take_threads`](Self::take_threads) afterwards.
+    /// Reads what has gathered. Call [`take_metadata`](Self::take_metadata) afterwards.
     pub(crate) fn tick(&mut self) {
         let all_done = self.read_all(|_| MAX_PAGES_PER_TICK);
         if all_done {
@@ -303,11 +302,20 @@ impl FtraceController {
         }
     }
 
-    /// Gives the threads that each tracing session's events have mentioned since the last time, and those born and renamed.
-    pub(crate) fn take_threads(&mut self, mut give: impl FnMut(u64, &PidSet, &[Named])) {
+    /// Gives what each tracing session's events have mentioned since the last time.
+    pub(crate) fn take_metadata(&mut self, mut give: impl FnMut(u64, &Metadata)) {
         for session in self.sessions.values_mut() {
             let tracing_session = session.tracing_session;
-            session.state.metadata.give(|pids, named| give(tracing_session, pids, named));
+            session.state.metadata.give(|seen| give(tracing_session, seen));
+        }
+    }
+
+    /// Lets the events of some tracing sessions tell of files, and those of others not.
+    pub(crate) fn set_wanting_files(&mut self, is_wanting: impl Fn(u64) -> bool) {
+        let this_thread = rustix::thread::gettid().as_raw_nonzero().get();
+        for session in self.sessions.values_mut() {
+            let thread = is_wanting(session.tracing_session).then_some(this_thread);
+            session.state.metadata.files.set_wanted_by(thread);
         }
     }
 
@@ -436,7 +444,7 @@ fn snapshot(instance: &Instance, symbols: Option<&KernelSymbols>) -> Snapshot {
 }
 
 /// The usable tracefs, or why there is none and what to do.
-fn tracefs_root() -> Result<PathBuf, String> {
+pub(crate) fn tracefs_root() -> Result<PathBuf, String> {
     match tracefs::check() {
         Access::Usable(root) => Ok(root),
         Access::NotMounted { kernel_has_it: false } => Err("this kernel has no tracefs".to_owned()),
@@ -488,7 +496,7 @@ mod tests {
         controller.start(1);
         controller.tick();
         controller.flush(&[1]);
-        controller.take_threads(|session, pids, _| assert_eq!((session, pids.iter().count()), (1, 0)));
+        controller.take_metadata(|session, seen| assert_eq!((session, seen.pids.iter().count()), (1, 0)));
         assert!(!controller.sessions[&1].works && !controller.sessions[&1].errors.messages.is_empty());
         controller.remove(1);
         assert!(controller.next_tick().is_none() && controller.instances.is_empty());

@@ -9,9 +9,9 @@ use ferretto_protozero::{Message, Sink};
 
 use super::compact::{CompactLayout, CompactSched, INTERN_LIMIT};
 use super::format::PageLayout;
-use super::metadata::{Metadata, Named};
+use super::metadata::{FileId, Metadata, Named};
 use super::page::{Page, ParseStatus, ParseStatuses, Record, read_u32, read_u64};
-use super::plan::{EventPlan, FieldPlan, LegacyKind, Number, Op, PlanKind};
+use super::plan::{EventPlan, FieldPlan, FileFields, LegacyKind, Number, Op, Place, PlanKind};
 use super::print_filter::PrintFilter;
 use super::symbols::{KernelSymbols, PrintkFormats};
 use crate::packets::Packets;
@@ -419,7 +419,19 @@ fn encode_event(
         let named = pid.and_then(|pid| Named::from_event(plan, pid, record.timestamp, record.payload));
         metadata.named.extend(named);
     }
+    if let Some(fields) = &plan.files
+        && metadata.files.are_wanted_of(pid)
+    {
+        files(fields, record.payload).for_each(|file| metadata.files.insert(file));
+    }
     if complete { Ok(()) } else { Err(ParseStatus::InvalidEvent) }
+}
+
+/// The files that a record is about.
+fn files(fields: &FileFields, payload: &[u8]) -> impl Iterator<Item = FileId> {
+    let number = |place: Place| address(payload.get(usize::from(place.offset)..)?, place.size);
+    let device = number(fields.device).map(user_device);
+    fields.inodes.iter().filter_map(move |&place| Some(FileId { device: device?, inode: number(place)? }))
 }
 
 /// Room for an envelope: a tag and a varint each for time, thread and the event itself.
@@ -873,6 +885,37 @@ mod tests {
         page.extend(payload);
         page.resize(4096, 0);
         page
+    }
+
+    #[test]
+    fn files_that_events_mention_are_handed_on_if_somebody_wants_to_know() {
+        let config = config(
+            true,
+            &[known("ext4", "ext4_unlink_enter"), known("filemap", "mm_filemap_add_to_page_cache")],
+        );
+        let mut unlink = [0; 40];
+        let mut filemap = [0; 40];
+        // Ids, thread, device 8:1, inodes: as in the format files.
+        unlink[..12].copy_from_slice(&[0xbc, 4, 0, 0, 77, 0, 0, 0, 1, 0, 0x80, 0]);
+        (unlink[16], unlink[24]) = (12, 2);
+        filemap[..8].copy_from_slice(&[0x58, 2, 0, 0, 77, 0, 0, 0]);
+        filemap[16] = 13;
+        filemap[32..36].copy_from_slice(&[1, 0, 0x80, 0]);
+        let pages = [page_of(&unlink), page_of(&filemap)].concat();
+        let files_if = |wanted_by| {
+            let mut state = EncodeState::default();
+            state.metadata.files.set_wanted_by(wanted_by);
+            encode_into(&mut Recorded::default(), &pages, &config, &mut state);
+            assert_eq!(state.errors.numbers().count(), 0);
+            let mut files: Vec<_> =
+                state.metadata.files.iter().map(|file| (file.device, file.inode)).collect();
+            files.sort_unstable();
+            files
+        };
+        let device = rustix::fs::makedev(8, 1);
+        assert_eq!(files_if(Some(1)), [(device, 2), (device, 12), (device, 13)]);
+        assert_eq!(files_if(Some(77)), [], "the thread that looks for files mentions them, too");
+        assert_eq!(files_if(None), []);
     }
 
     #[test]

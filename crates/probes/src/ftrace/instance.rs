@@ -656,7 +656,8 @@ fn denied(tracefs: &Tracefs, file: &str, error: &std::io::Error) -> String {
     format!("could not write {}: {error}", tracefs.root().join(file).display())
 }
 
-fn is_path_part(part: &str) -> bool {
+/// Whether a name stays in its folder.
+pub(crate) fn is_path_part(part: &str) -> bool {
     !part.is_empty() && !part.contains(['/', '\0']) && part != "." && part != ".."
 }
 

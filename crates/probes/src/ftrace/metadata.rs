@@ -1,6 +1,6 @@
-//! What a batch of events says to the other data sources: threads seen, born and renamed, kernel addresses to name.
+//! What a batch of events says to the other data sources: threads seen, born and renamed, files mentioned, kernel addresses to name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ferretto_protos::fields::{ftrace_event, task_newtask_ftrace_event, task_rename_ftrace_event};
 
@@ -108,6 +108,46 @@ impl Named {
     }
 }
 
+/// A file as events and `stat` number it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// Files kept between two rounds of reading. Whoever uses more in a tenth of a second mentions them again.
+const MAX_FILES: usize = 16 << 10;
+
+/// The files that events mention, if somebody wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// The thread that looks for files, and whose own events are not to give it more to look for.
+    wanted_by: Option<i32>,
+    seen: HashSet<FileId>,
+}
+
+impl Files {
+    pub(crate) fn set_wanted_by(&mut self, thread: Option<i32>) {
+        self.wanted_by = thread;
+    }
+
+    /// Whether the files in events of this thread are of use.
+    #[inline]
+    pub(crate) fn are_wanted_of(&self, pid: Option<i32>) -> bool {
+        self.wanted_by.is_some() && self.wanted_by != pid
+    }
+
+    pub(crate) fn insert(&mut self, file: FileId) {
+        if self.seen.len() < MAX_FILES {
+            self.seen.insert(file);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = FileId> + '_ {
+        self.seen.iter().copied()
+    }
+}
+
 /// Gathered for one session, and handed on after each round of reading.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
@@ -116,6 +156,7 @@ pub(crate) struct Metadata {
     pub(crate) named: Vec<Named>,
     /// The buffer's clock, if it is not the boot clock.
     pub(crate) clock: Option<ClockPair>,
+    pub(crate) files: Files,
     pub(crate) symbols: SymbolIndex,
 }
 
@@ -123,18 +164,19 @@ impl Metadata {
     pub(crate) fn clear(&mut self) {
         self.pids.clear();
         self.named.clear();
+        self.files.seen.clear();
         self.symbols.clear();
     }
 
-    /// Gives the threads seen and, in the order of time, those named; forgets all.
-    pub(crate) fn give(&mut self, to: impl FnOnce(&PidSet, &[Named])) {
+    /// Gives all of it, the threads named in the order of time, and forgets it.
+    pub(crate) fn give(&mut self, to: impl FnOnce(&Self)) {
         if let Some(clock) = self.clock {
             for named in &mut self.named {
                 named.time_ns = named.time_ns.wrapping_sub(clock.ftrace_ns).wrapping_add(clock.boot_ns);
             }
         }
         self.named.sort_by_key(|named| named.time_ns);
-        to(&self.pids, &self.named);
+        to(self);
         self.clear();
     }
 }
@@ -142,6 +184,21 @@ impl Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_kept_if_wanted_each_once_and_not_without_end() {
+        let mut metadata = Metadata::default();
+        assert!(!metadata.files.are_wanted_of(Some(7)));
+        metadata.files.set_wanted_by(Some(8));
+        assert!(metadata.files.are_wanted_of(Some(7)) && !metadata.files.are_wanted_of(Some(8)));
+        for inode in (0..=MAX_FILES as u64).chain([0]) {
+            metadata.files.insert(FileId { device: 1, inode });
+        }
+        assert_eq!(metadata.files.iter().count(), MAX_FILES);
+        metadata.clear();
+        assert_eq!(metadata.files.iter().count(), 0);
+        assert!(metadata.files.are_wanted_of(Some(7)));
+    }
 
     #[test]
     fn symbols_are_numbered_from_one_in_order() {

@@ -1,13 +1,15 @@
 //! `linux.ftrace`: the kernel's events, read from its raw per-CPU pages.
 //!
 //! `controller` reads on time and knows the sessions; `instance` merges what sessions want into one state of tracefs; `reader` gets
-//! pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes them.
+//! pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes them. `frozen` reads, once, what an
+//! instance holds that nobody records into.
 
 mod categories;
 mod compact;
 pub(crate) mod controller;
 mod encode;
 pub mod format;
+pub(crate) mod frozen;
 mod instance;
 pub(crate) mod metadata;
 pub mod page;

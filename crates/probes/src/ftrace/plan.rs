@@ -72,6 +72,36 @@ pub(crate) struct FieldPlan {
     pub(crate) op: Op,
 }
 
+/// Where a record says which files it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileFields {
+    /// The device of all of them.
+    pub(crate) device: Place,
+    pub(crate) inodes: Vec<Place>,
+}
+
+/// Where a number of 4 or 8 bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) offset: u16,
+    pub(crate) size: u8,
+}
+
+impl FileFields {
+    /// `None` for the events, nearly all, that are not about files.
+    fn find(fields: &[FormatField]) -> Option<Self> {
+        let place = |field: &FormatField| match field.size {
+            4 | 8 => Some(Place { offset: field.offset, size: width(field) }),
+            _ => None,
+        };
+        // Those of mm_filemap_* have a plain number's type, which upstream does not know for an inode.
+        let is_inode = |field: &&FormatField| field.kind == FieldKind::Inode || field.name == "i_ino";
+        let device = fields.iter().find(|field| field.kind == FieldKind::Device).and_then(place)?;
+        let inodes: Vec<Place> = fields.iter().filter(is_inode).filter_map(place).collect();
+        (!inodes.is_empty()).then_some(Self { device, inodes })
+    }
+}
+
 /// What kind of message an event becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PlanKind {
@@ -111,6 +141,7 @@ pub(crate) struct EventPlan {
     pub(crate) pid_offset: Option<u16>,
     pub(crate) flags_offset: Option<u16>,
     pub(crate) fields: Vec<FieldPlan>,
+    pub(crate) files: Option<FileFields>,
     pub(crate) kind: PlanKind,
     /// The kernel's format, for the compact scheduler encoding's checks.
     pub(crate) format: EventFormat,
@@ -190,6 +221,7 @@ impl EventPlan {
             pid_offset: common("common_pid", 4),
             flags_offset: common("common_flags", 1),
             fields,
+            files: FileFields::find(&format.fields),
             kind,
             format: format.clone(),
         }
@@ -411,6 +443,17 @@ mod tests {
             legacy.iter().map(|l| l.1).collect::<Vec<_>>(),
             [LegacyKind::String, LegacyKind::Int, LegacyKind::Int, LegacyKind::Int]
         );
+    }
+
+    #[test]
+    fn events_about_files_say_where_device_and_inodes_are() {
+        let files = |name: &str| EventPlan::generic("test", &format(name), FIRST_GENERIC_FIELD).files;
+        let place = |offset, size| Place { offset, size };
+        let filemap = FileFields { device: place(32, 4), inodes: vec![place(16, 8)] };
+        assert_eq!(files("mm_filemap_add_to_page_cache"), Some(filemap));
+        let unlink = FileFields { device: place(8, 4), inodes: vec![place(16, 8), place(24, 8)] };
+        assert_eq!(files("ext4_unlink_enter"), Some(unlink));
+        assert_eq!(files("sched_switch"), None);
     }
 
     #[test]

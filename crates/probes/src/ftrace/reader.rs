@@ -36,6 +36,16 @@ impl CpuReader {
     ) -> BatchRead {
         read_batch(&mut self.pipe, buffer, layout, max_pages, is_first)
     }
+
+    /// The same for a buffer that nobody writes to: pages that are not full have others after them.
+    pub(crate) fn read_frozen(
+        &mut self,
+        buffer: &mut [u8],
+        layout: PageLayout,
+        max_pages: usize,
+    ) -> BatchRead {
+        read_pages(&mut self.pipe, buffer, layout, max_pages, |_, _| false)
+    }
 }
 
 fn read_batch(
@@ -45,6 +55,22 @@ fn read_batch(
     max_pages: usize,
     is_first: bool,
 ) -> BatchRead {
+    // A page that is not half full is the one being written: whoever goes on now reads events one by one. The first page of a
+    // cycle is the rest of one begun in the cycle before, and says nothing.
+    read_pages(pipe, buffer, layout, max_pages, |page, pages| {
+        let is_rest = is_first && pages == 1;
+        !is_rest && Page::open(page, layout).is_ok_and(|page| page.data.len() < layout.page_size / 2)
+    })
+}
+
+/// Reads until there is nothing more or, seeing the page just read and how many there are, it `is_enough`.
+fn read_pages(
+    pipe: &mut impl Read,
+    buffer: &mut [u8],
+    layout: PageLayout,
+    max_pages: usize,
+    is_enough: impl Fn(&[u8], usize) -> bool,
+) -> BatchRead {
     let mut pages = 0;
     for page in buffer.chunks_exact_mut(layout.page_size).take(max_pages) {
         match read_page(pipe, page) {
@@ -52,11 +78,7 @@ fn read_batch(
             Ok(false) => return BatchRead { pages, is_last: true, error: None },
             Err(error) => return BatchRead { pages, is_last: true, error: Some(error) },
         }
-        // A page that is not half full is the one being written: whoever goes on now reads events one by one. The first page of a
-        // cycle is the rest of one begun in the cycle before, and says nothing.
-        let is_rest = is_first && pages == 1;
-        let caught_up = Page::open(page, layout).is_ok_and(|page| page.data.len() < layout.page_size / 2);
-        if caught_up && !is_rest {
+        if is_enough(page, pages) {
             return BatchRead { pages, is_last: true, error: None };
         }
     }

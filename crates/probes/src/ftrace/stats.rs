@@ -152,7 +152,7 @@ fn write_snapshot<S: Sink>(stats: &mut Message<'_, S>, snapshot: &Snapshot) {
     stats.varint(field::CACHED_CPU_BUFFER_SIZE_PAGES, snapshot.requested_buffer_pages);
 }
 
-fn write_setup_errors<S: Sink>(stats: &mut Message<'_, S>, errors: &SetupErrors) {
+pub(crate) fn write_setup_errors<S: Sink>(stats: &mut Message<'_, S>, errors: &SetupErrors) {
     if !errors.messages.is_empty() {
         stats.string(field::ATRACE_ERRORS, &errors.messages.join("\n"));
     }

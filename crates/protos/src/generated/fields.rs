@@ -2309,6 +2309,24 @@ pub mod extension_descriptor {
     /// `ExtensionDescriptor.file_name`.
     pub const FILE_NAME: u32 = 3;
 }
+/// Field numbers of `InodeFileMap`.
+pub mod inode_file_map {
+    /// `InodeFileMap.block_device_id`.
+    pub const BLOCK_DEVICE_ID: u32 = 1;
+    /// `InodeFileMap.mount_points`.
+    pub const MOUNT_POINTS: u32 = 2;
+    /// `InodeFileMap.entries`.
+    pub const ENTRIES: u32 = 3;
+    /// Field numbers of `Entry`.
+    pub mod entry {
+        /// `Entry.inode_number`.
+        pub const INODE_NUMBER: u32 = 1;
+        /// `Entry.paths`.
+        pub const PATHS: u32 = 2;
+        /// `Entry.type`.
+        pub const TYPE: u32 = 3;
+    }
+}
 /// Field numbers of `PrintFtraceEvent`.
 pub mod print_ftrace_event {
     /// `PrintFtraceEvent.ip`.
@@ -4383,6 +4401,8 @@ pub mod trace_packet {
     pub const PROCESS_TREE: u32 = 2;
     /// `TracePacket.process_stats`.
     pub const PROCESS_STATS: u32 = 9;
+    /// `TracePacket.inode_file_map`.
+    pub const INODE_FILE_MAP: u32 = 4;
     /// `TracePacket.clock_snapshot`.
     pub const CLOCK_SNAPSHOT: u32 = 6;
     /// `TracePacket.sys_stats`.

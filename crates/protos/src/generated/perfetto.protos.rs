@@ -6699,6 +6699,76 @@ pub mod extension_descriptor {
         ExtensionSetGzip(::prost::bytes::Bytes),
     }
 }
+/// Where the files of one device are that events mention by number only.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InodeFileMap {
+    /// As `stat` shows it.
+    #[prost(uint64, optional, tag = "1")]
+    pub block_device_id: ::core::option::Option<u64>,
+    /// Where the device is mounted.
+    #[prost(string, repeated, tag = "2")]
+    pub mount_points: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "3")]
+    pub entries: ::prost::alloc::vec::Vec<inode_file_map::Entry>,
+}
+/// Nested message and enum types in `InodeFileMap`.
+pub mod inode_file_map {
+    /// A file.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Entry {
+        #[prost(uint64, optional, tag = "1")]
+        pub inode_number: ::core::option::Option<u64>,
+        /// More than one where hard links were found.
+        #[prost(string, repeated, tag = "2")]
+        pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(enumeration = "entry::Type", optional, tag = "3")]
+        pub r#type: ::core::option::Option<i32>,
+    }
+    /// Nested message and enum types in `Entry`.
+    pub mod entry {
+        /// What it is.
+        #[derive(
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            Hash,
+            PartialOrd,
+            Ord,
+            ::prost::Enumeration
+        )]
+        #[repr(i32)]
+        pub enum Type {
+            /// Neither of the two, such as a socket or a symbolic link.
+            Unknown = 0,
+            File = 1,
+            Directory = 2,
+        }
+        impl Type {
+            /// String value of the enum field names used in the ProtoBuf definition.
+            ///
+            /// The values are not transformed in any way and thus are considered stable
+            /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+            pub fn as_str_name(&self) -> &'static str {
+                match self {
+                    Self::Unknown => "UNKNOWN",
+                    Self::File => "FILE",
+                    Self::Directory => "DIRECTORY",
+                }
+            }
+            /// Creates an enum from field names used in the ProtoBuf definition.
+            pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+                match value {
+                    "UNKNOWN" => Some(Self::Unknown),
+                    "FILE" => Some(Self::File),
+                    "DIRECTORY" => Some(Self::Directory),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
 /// The kernel's tracepoint `ftrace/print`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PrintFtraceEvent {
@@ -10846,7 +10916,7 @@ pub struct TracePacket {
     pub machine_id: ::core::option::Option<u32>,
     #[prost(
         oneof = "trace_packet::Data",
-        tags = "11, 60, 2, 9, 6, 7, 89, 33, 34, 35, 37, 74, 75, 38, 45, 46, 54, 66, 67, 68, 69, 134, 135, 124, 125, 126, 130, 61, 64, 43, 44, 1, 36, 50, 133, 72, 107, 113, 132, 138, 900"
+        tags = "11, 60, 2, 9, 4, 6, 7, 89, 33, 34, 35, 37, 74, 75, 38, 45, 46, 54, 66, 67, 68, 69, 134, 135, 124, 125, 126, 130, 61, 64, 43, 44, 1, 36, 50, 133, 72, 107, 113, 132, 138, 900"
     )]
     pub data: ::core::option::Option<trace_packet::Data>,
     #[prost(oneof = "trace_packet::OptionalTrustedUid", tags = "3")]
@@ -10998,6 +11068,8 @@ pub mod trace_packet {
         ProcessTree(super::ProcessTree),
         #[prost(message, tag = "9")]
         ProcessStats(super::ProcessStats),
+        #[prost(message, tag = "4")]
+        InodeFileMap(super::InodeFileMap),
         /// Many clocks read at one moment, to translate between them.
         #[prost(message, tag = "6")]
         ClockSnapshot(super::ClockSnapshot),

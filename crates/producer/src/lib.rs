@@ -57,5 +57,5 @@ pub use error::ProducerError;
 pub use event::{InstanceId, ProducerEvent};
 pub use options::{Connector, ProducerOptions, SharedMemorySource};
 pub use policy::ExhaustedPolicy;
-pub use sink::ChunkSink;
+pub use sink::{ChunkSink, SmallPacket};
 pub use writer::{Packet, TraceWriter};

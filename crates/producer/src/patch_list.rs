@@ -56,6 +56,12 @@ impl PatchList {
         self.entries.back().is_some_and(|entry| entry.chunk_id == chunk_id)
     }
 
+    /// Whether nothing is owed.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Whether something can be sent.
     pub(crate) fn is_head_patched(&self) -> bool {
         self.entries.front().is_some_and(|entry| entry.value.is_some())

@@ -149,6 +149,19 @@ impl ChunkSink {
         }
     }
 
+    /// Starts a packet of at most `max_len` bytes that will lie in the current chunk; `None` if it may not fit there, or if there is
+    /// something to be said or done first.
+    #[inline(always)]
+    pub(crate) fn small_packet(&mut self, max_len: usize) -> Option<SmallPacket<'_>> {
+        if self.is_in_packet || !self.patches.is_empty() {
+            return None;
+        }
+        let chunk = self.chunk.as_mut().filter(|chunk| chunk.can_take_small_packet(max_len))?;
+        let start = chunk.position + 1;
+        let end = start + max_len.min(SmallPacket::MAX_LEN);
+        Some(SmallPacket { chunk, written: &mut self.written, start, position: start, end })
+    }
+
     /// Fills the fragment's size in.
     pub(crate) fn finish_packet(&mut self) {
         while let Some(open) = self.open.pop() {
@@ -364,6 +377,81 @@ impl Sink for ChunkSink {
     }
 }
 
+/// A packet of up to 127 bytes that is written in one go: the cheapest kind. See
+/// [`TraceWriter::small_packet`](crate::TraceWriter::small_packet).
+///
+/// Nobody sees it before [`finish`](Self::finish): dropped without that, it was never written.
+#[derive(Debug)]
+#[must_use = "nothing is written before `finish`"]
+pub struct SmallPacket<'w> {
+    chunk: &'w mut Chunk,
+    written: &'w mut u64,
+    /// Behind the fragment's size, which takes one byte.
+    start: usize,
+    position: usize,
+    /// Where the last byte may end.
+    end: usize,
+}
+
+impl SmallPacket<'_> {
+    /// The most bytes that it can have.
+    pub const MAX_LEN: usize = ONE_BYTE_LIMIT - 1;
+
+    /// Appends the first `len` of `bytes`, as [`Sink::write_small`] does.
+    #[inline(always)]
+    pub fn put(&mut self, bytes: [u8; SMALL_LEN], len: usize) {
+        // Behind the end nothing is stored any more; `finish` finds out.
+        if self.position <= self.end {
+            self.chunk.writer.write_small_at(self.position, bytes, len);
+        }
+        self.position += len;
+    }
+
+    /// Appends `bytes`.
+    #[inline]
+    pub fn put_bytes(&mut self, bytes: &[u8]) {
+        if bytes.len() <= self.end.saturating_sub(self.position) {
+            self.chunk.writer.write_at(self.position, bytes);
+        }
+        self.position = self.position.saturating_add(bytes.len());
+    }
+
+    /// Replaces one byte that was put before: a length that was not known yet.
+    #[inline(always)]
+    pub fn set(&mut self, offset: usize, byte: u8) {
+        if offset < self.len() && self.position <= self.end {
+            self.chunk.writer.write_at(self.start + offset, &[byte]);
+        }
+    }
+
+    /// The bytes put so far.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.position - self.start
+    }
+
+    /// Whether nothing was put yet.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the packet; `false` if it became longer than was said, or is empty. Then nothing was written.
+    #[inline(always)]
+    #[must_use]
+    pub fn finish(self) -> bool {
+        let len = self.len();
+        if self.position > self.end || len == 0 {
+            return false;
+        }
+        self.chunk.writer.write_at(self.start - 1, &[len as u8]);
+        self.chunk.position = self.position;
+        *self.written = self.written.wrapping_add(len as u64);
+        self.chunk.count_small_packet();
+        true
+    }
+}
+
 impl Chunk {
     fn room(&self) -> usize {
         self.capacity.saturating_sub(self.position)
@@ -371,6 +459,24 @@ impl Chunk {
 
     fn can_begin_packet(&self) -> bool {
         self.room() >= MIN_ROOM && self.packets < WRITER_MAX_PACKETS_PER_CHUNK
+    }
+
+    /// Whether a packet of this size fits, its own size and what stores of [`SMALL_LEN`] bytes write behind it, and something behind
+    /// that for the empty packet that is counted ahead.
+    #[inline(always)]
+    fn can_take_small_packet(&self, max_len: usize) -> bool {
+        self.room() > 1 + max_len + SMALL_LEN && self.packets < WRITER_MAX_PACKETS_PER_CHUNK
+    }
+
+    /// Counts a packet that is finished, and, as [`finish_packet`](Self::finish_packet) does, one ahead.
+    #[inline(always)]
+    fn count_small_packet(&mut self) {
+        self.packets += 1;
+        if !self.is_inflated {
+            self.is_inflated = true;
+            self.writer.increment_packet_count();
+        }
+        self.writer.increment_packet_count();
     }
 
     /// Reserves a fragment's size and counts its packet.

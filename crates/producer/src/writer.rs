@@ -8,7 +8,7 @@ use ferretto_protozero::Message;
 
 use crate::arbiter::{Arbiter, WriterIdentity};
 use crate::policy::ExhaustedPolicy;
-use crate::sink::ChunkSink;
+use crate::sink::{ChunkSink, SmallPacket};
 
 /// What the first packet after a loss says: a loss is known, and its cause is the shared memory (upstream:
 /// `TracePacket.previous_packet_dropped`, PRESENT | SMB_FULL).
@@ -66,6 +66,26 @@ impl TraceWriter {
             message.varint(trace_packet::PREVIOUS_PACKET_DROPPED, LOST_TO_FULL_SHARED_MEMORY);
         }
         Packet { message }
+    }
+
+    /// Starts a packet of at most `max_len` bytes, 127 at most, which is written in one go: what trace points use. `None` if the current
+    /// chunk has no room for it, or none is there, or the sequence has something to say first: then use
+    /// [`new_packet`](Self::new_packet).
+    ///
+    /// ```
+    /// # use ferretto_producer::TraceWriter;
+    /// # let mut writer = TraceWriter::null();
+    /// let is_written = writer.small_packet(2).is_some_and(|mut packet| {
+    ///     packet.put_bytes(&[0x40, 7]);
+    ///     packet.finish()
+    /// });
+    /// if !is_written {
+    ///     writer.new_packet().raw(&[0x40, 7]);
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn small_packet(&mut self, max_len: usize) -> Option<SmallPacket<'_>> {
+        self.sink.small_packet(max_len)
     }
 
     /// Hands over what was written, so that the service can read it, and has it committed soon.

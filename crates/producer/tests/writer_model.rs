@@ -2,7 +2,7 @@
 
 mod support;
 
-use ferretto_producer::{ChunkSink, ExhaustedPolicy, ProducerOptions, TraceWriter};
+use ferretto_producer::{ChunkSink, ExhaustedPolicy, ProducerOptions, SmallPacket, TraceWriter};
 use ferretto_protozero::read::{Fields, Value};
 use ferretto_protozero::{Message, Sink};
 use ferretto_shm::{NewChunk, PageLayout, PageSize, ProducerView};
@@ -28,6 +28,8 @@ enum Field {
 #[derive(Debug, Clone)]
 enum Step {
     Packet(Vec<Field>),
+    /// A packet in one go, if it is small enough.
+    Small(Vec<Field>),
     /// The service copies what was committed.
     Pump,
     Flush,
@@ -50,6 +52,8 @@ fn field() -> impl Strategy<Value = Field> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => prop::collection::vec(field(), 0..6).prop_map(Step::Packet),
+        8 => prop::collection::vec((2..40_u32, any::<u64>()).prop_map(|(field, value)| Field::Varint(field, value)), 0..12)
+            .prop_map(Step::Small),
         2 => Just(Step::Pump),
         1 => Just(Step::Flush),
         2 => Just(Step::Scrape),
@@ -97,13 +101,40 @@ fn number_of(packet: &[u8]) -> Option<u64> {
     })
 }
 
-fn expected(number: u64, fields: &[Field]) -> String {
+fn encoded(number: u64, fields: &[Field]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut message = Message::new(&mut bytes);
     message.varint(NUMBER, number);
     write_fields(&mut message, fields);
     drop(message);
-    normal_form(&bytes, &mut false)
+    bytes
+}
+
+fn expected(number: u64, fields: &[Field]) -> String {
+    normal_form(&encoded(number, fields), &mut false)
+}
+
+/// In one go if there is room for that, else as any other. Every other packet is said to be shorter than it is.
+fn write_small_packet(writer: &mut TraceWriter, number: u64, fields: &[Field]) {
+    let bytes = encoded(number, fields);
+    let said = if number.is_multiple_of(2) { bytes.len() } else { bytes.len() - 1 };
+    let is_written = writer.small_packet(said).is_some_and(|mut packet| {
+        for (index, piece) in bytes.chunks(16).enumerate() {
+            let mut small = [0xee; 16];
+            small[..piece.len()].copy_from_slice(piece);
+            match index {
+                0 => packet.put_bytes(piece),
+                _ => packet.put(small, piece.len()),
+            }
+        }
+        // A byte that is known last.
+        packet.set(1, bytes[1]);
+        packet.finish()
+    });
+    assert!(!is_written || said == bytes.len() && said <= SmallPacket::MAX_LEN, "{said} of {}", bytes.len());
+    if !is_written {
+        write_packet(writer, number, fields);
+    }
 }
 
 fn write_packet(writer: &mut TraceWriter, number: u64, fields: &[Field]) {
@@ -191,6 +222,11 @@ fn run(case: &Case) {
                 write_packet(&mut writer, number, fields);
                 written.push(expected(number, fields));
             }
+            Step::Small(fields) => {
+                let number = written.len() as u64;
+                write_small_packet(&mut writer, number, fields);
+                written.push(expected(number, fields));
+            }
             Step::Pump => turn(&mut client, &mut service),
             Step::Flush => writer.flush(),
             Step::Scrape => {
@@ -236,8 +272,30 @@ proptest! {
 fn many_small_packets_fill_chunks_up_to_their_count() {
     // Two bytes each: 1022 packets before the page of 32 KiB is full.
     let setup = Setup { page_size: 32768, pages: 4, ..Setup::default() };
-    let steps: Vec<Step> = (0..3000).map(|_| Step::Packet(Vec::new())).collect();
-    run(&Case { setup, layouts: Vec::new(), steps });
+    for step in [Step::Packet(Vec::new()), Step::Small(Vec::new())] {
+        let steps = vec![step; 3000];
+        run(&Case { setup, layouts: Vec::new(), steps });
+    }
+}
+
+#[test]
+fn a_small_packet_that_is_not_finished_was_never_written() {
+    let (mut client, mut service) = started(Setup::default(), ProducerOptions::new("test"));
+    let mut writer = client.create_writer(support::BUFFER, ExhaustedPolicy::Drop);
+    let id = writer.id();
+    assert!(writer.small_packet(2).is_none(), "the first packet of a sequence says that it is");
+    write_packet(&mut writer, 0, &[]);
+    let mut unfinished = writer.small_packet(2).unwrap();
+    unfinished.put_bytes(&[8, 99]);
+    drop(unfinished);
+    assert!(!writer.small_packet(2).unwrap().finish(), "an empty packet");
+    write_small_packet(&mut writer, 2, &[]);
+    std::mem::forget(writer.new_packet());
+    assert!(writer.small_packet(2).is_none(), "there is a packet that was leaked");
+    drop(writer);
+    turn(&mut client, &mut service);
+    let numbers: Vec<_> = service.packets(id).iter().map(|packet| number_of(packet)).collect();
+    assert_eq!(numbers, [Some(0), Some(2)]);
 }
 
 #[test]

@@ -123,11 +123,12 @@ pub const fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
 
-/// `value` as a varint in the low bytes of a word, and its length.
+/// `value` as a minimal varint in the low bytes of a word, the others zero, and its length.
 ///
 /// Kept in registers: bytes stored one by one and then loaded as a word would stall the processor.
 #[inline(always)]
-pub(crate) const fn word(value: u64) -> (u128, usize) {
+#[must_use]
+pub const fn word(value: u64) -> (u128, usize) {
     if value < 0x80 {
         return (value as u128, 1);
     }

@@ -87,6 +87,36 @@ fn a_scrape_sees_every_packet_that_is_counted_as_finished() {
     assert!(COMPLETE.at_least_once() && INCOMPLETE.at_least_once());
 }
 
+/// A small packet is written before it is counted, and then one is counted ahead: the last one counted is no packet yet.
+#[test]
+fn a_scrape_sees_every_packet_that_was_written_before_it_was_counted() {
+    static TWO: Seen = Seen::never();
+    loom::model(|| {
+        let (producer, service) = views(1);
+        let scraper = thread::spawn(move || {
+            service.scrape(
+                |writer_id| writer_id == 9,
+                |header, payload, complete| {
+                    assert!(!complete);
+                    check(header, payload, false);
+                    if header.packet_count == 3 {
+                        TWO.note();
+                    }
+                },
+            );
+        });
+        let mut chunk =
+            producer.try_acquire(PageLayout::Div1, NewChunk { chunk_id: 5, writer_id: 9 }).unwrap();
+        chunk.write_at(0, &packet(0));
+        chunk.increment_packet_count();
+        chunk.increment_packet_count();
+        chunk.write_at(4, &packet(1));
+        chunk.increment_packet_count();
+        scraper.join().unwrap();
+    });
+    assert!(TWO.at_least_once());
+}
+
 #[test]
 fn a_complete_chunk_is_read_whole_and_can_be_taken_again() {
     let mut model = loom::model::Builder::new();

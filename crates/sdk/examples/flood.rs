@@ -1,0 +1,148 @@
+//! Writes events as fast as it can through the system's tracing service, and records them into a file.
+//!
+//!     ferretto traced &
+//!     cargo run --release -p ferretto --example flood -- --threads 1 --seconds 10 --out flood.pftrace
+//!
+//! Prints `events COUNT seconds ELAPSED`. Threads wait for the service when the shared memory is full, as the session's config asks for,
+//! so none is lost. `--check` reads the file again and counts.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use ferretto_consumer::{Consumer, Event};
+use ferretto_protos::fields::{trace, trace_packet};
+use ferretto_protos::text::parse_trace_config;
+use ferretto_protozero::read::Fields;
+
+ferretto::categories! {
+    static CATEGORIES = { FLOOD = "flood", "As many as possible"; }
+}
+
+/// The service empties its buffer into the file by itself, long before the buffer is full.
+const CONFIG: &str = r#"
+    buffers { size_kb: 131072 }
+    write_into_file: true
+    file_write_period_ms: 100
+    data_sources {
+        config {
+            name: "track_event"
+            buffer_exhausted_policy: BUFFER_EXHAUSTED_STALL_THEN_DROP
+            track_event_config { enabled_categories: "flood" disabled_categories: "*" }
+        }
+    }
+"#;
+const SHARED_MEMORY_BYTES: u32 = 4 * 1024 * 1024;
+/// Events between two looks at the clock.
+const BATCH: u64 = 1000;
+/// Far more than anything here takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const USAGE: &str = "usage: flood --threads N --seconds S --out FILE [--check]";
+
+struct Options {
+    threads: usize,
+    seconds: f64,
+    out: String,
+    check: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = options()?;
+    ferretto::builder("org.example.flood")
+        .categories(CATEGORIES)
+        .shared_memory_size(SHARED_MEMORY_BYTES)
+        .init()?;
+    let mut consumer = start(&options.out)?;
+    let start = Instant::now();
+    let until = start + Duration::from_secs_f64(options.seconds);
+    let threads: Vec<_> = (0..options.threads).map(|_| std::thread::spawn(move || flood(until))).collect();
+    let events: u64 = threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
+    let elapsed = start.elapsed().as_secs_f64();
+    ferretto::flush(TIMEOUT);
+    consumer.disable()?;
+    while !matches!(consumer.poll(Some(TIMEOUT)), Some(Event::TracingDisabled { .. }) | None) {}
+    println!("events {events} seconds {elapsed:.3}");
+    if options.check {
+        let found = events_in(&options.out)?;
+        if found != events {
+            return Err(format!("the file holds {found} of {events} events").into());
+        }
+    }
+    Ok(())
+}
+
+fn options() -> Result<Options, Box<dyn Error>> {
+    let mut options = Options { threads: 1, seconds: 10.0, out: "flood.pftrace".to_owned(), check: false };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or(USAGE);
+        match arg.as_str() {
+            "--threads" => options.threads = value()?.parse()?,
+            "--seconds" => options.seconds = value()?.parse()?,
+            "--out" => options.out = value()?,
+            "--check" => options.check = true,
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn start(out: &str) -> Result<Consumer, Box<dyn Error>> {
+    let mut consumer = Consumer::connect_default()?;
+    // The service refuses a file that holds something.
+    let file = OwnedFd::from(File::create(out)?);
+    consumer.enable_tracing(parse_trace_config(CONFIG)?, Some(file))?;
+    let until = Instant::now() + TIMEOUT;
+    while !FLOOD.is_enabled() {
+        if Instant::now() > until {
+            return Err("the service has not started the session".into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(consumer)
+}
+
+fn flood(until: Instant) -> u64 {
+    let mut events = 0;
+    while Instant::now() < until {
+        for _ in 0..BATCH {
+            ferretto::instant!(FLOOD, "drop");
+        }
+        events += BATCH;
+    }
+    events
+}
+
+/// Counts the track events of a trace without having all of it in memory.
+fn events_in(file: &str) -> Result<u64, Box<dyn Error>> {
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);
+    let (mut packet, mut events) = (Vec::new(), 0);
+    while let Some(tag) = varint(&mut reader)? {
+        if tag != u64::from(trace::PACKET << 3 | 2) {
+            return Err("the file is no trace".into());
+        }
+        let len = varint(&mut reader)?.ok_or("the file ends within a packet")?;
+        packet.resize(usize::try_from(len)?, 0);
+        reader.read_exact(&mut packet)?;
+        let is_event = |number| number == trace_packet::TRACK_EVENT;
+        events += u64::from(Fields::new(&packet).flatten().any(|field| is_event(field.number)));
+    }
+    Ok(events)
+}
+
+fn varint(reader: &mut impl Read) -> Result<Option<u64>, Box<dyn Error>> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let mut byte = [0];
+        if reader.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        value |= u64::from(byte[0] & 0x7f) << shift;
+        if byte[0] < 0x80 {
+            return Ok(Some(value));
+        }
+    }
+    Err("the file is no trace".into())
+}

@@ -62,7 +62,8 @@ impl Category {
     /// Whether any session wants it. One relaxed load, but for the first time.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
-        self.instances() != 0
+        // One test for "not enabled", as nothing else happens most of the time.
+        self.enabled.load(Ordering::Relaxed) != 0 && self.instances() != 0
     }
 
     /// The sessions that want it, one bit each.

@@ -3,33 +3,13 @@
 use std::cell::RefCell;
 use std::sync::atomic::{Ordering, fence};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::category::{Category, MAX_INSTANCES};
-use crate::sequence::{Scratch, Sequence};
+use crate::clock::Clock;
+use crate::point::TracePoint;
+use crate::sequence::{Event, Extra, Scratch, Sequence};
 use crate::session;
 use crate::track::CounterTrack;
-use crate::value::{Arg, Name, ToValue, Value};
-
-/// What a trace point says.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Event<'a> {
-    pub(crate) category: &'static Category,
-    pub(crate) kind: Kind<'a>,
-    pub(crate) name: Option<Name<'a>>,
-    pub(crate) arguments: &'a [Arg<'a>],
-    /// Nanoseconds of BOOTTIME.
-    pub(crate) timestamp: u64,
-}
-
-/// What kind of event it is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind<'a> {
-    Begin,
-    End,
-    Instant,
-    Counter(&'a CounterTrack, Value<'a>),
-}
+use crate::value::{ToValue, Value};
 
 /// A slice that ends when this is dropped. Made by [`slice!`](crate::slice!) and [`slice_guard!`](crate::slice_guard!).
 #[derive(Debug)]
@@ -54,40 +34,43 @@ impl Drop for SliceGuard {
         if let Some(category) = self.category
             && category.is_enabled()
         {
-            end(category, &[]);
+            static END: TracePoint = TracePoint::any_end();
+            emit(category, &END, &[]);
         }
     }
 }
 
-/// Begins a slice on this thread. [`begin!`](crate::begin!) is the convenient form.
-pub fn begin(category: &'static Category, name: Name<'_>, arguments: &[Arg<'_>]) {
-    emit(category, Kind::Begin, Some(name), arguments);
-}
+impl TracePoint {
+    /// Writes an event into the sessions that want its category, if any.
+    pub fn emit(&'static self, values: &[Value<'_>]) {
+        if let Some(category) = self.category() {
+            emit(category, self, values);
+        }
+    }
 
-/// Ends the slice of this thread that was begun last. [`end!`](crate::end!) is the convenient form.
-pub fn end(category: &'static Category, arguments: &[Arg<'_>]) {
-    emit(category, Kind::End, None, arguments);
-}
+    /// As [`emit`](Self::emit), with a name that was made at run time.
+    pub fn emit_named(&'static self, name: &str, values: &[Value<'_>]) {
+        emit_extra(self, values, Extra::Name(name));
+    }
 
-/// Says that something happened. [`instant!`](crate::instant!) is the convenient form.
-pub fn instant(category: &'static Category, name: Name<'_>, arguments: &[Arg<'_>]) {
-    emit(category, Kind::Instant, Some(name), arguments);
-}
-
-/// Gives a counter a new value. [`counter!`](crate::counter!) is the convenient form.
-pub fn counter(category: &'static Category, track: &CounterTrack, value: &(impl ToValue + ?Sized)) {
-    emit(category, Kind::Counter(track, value.to_value()), None, &[]);
+    /// As [`emit`](Self::emit), with a value of a counter.
+    pub fn emit_counter(&'static self, track: &CounterTrack, value: &(impl ToValue + ?Sized)) {
+        emit_extra(self, &[], Extra::Counter(track, value.to_value()));
+    }
 }
 
 thread_local! {
     /// Borrowed while an event is written, so that a trace point inside of tracing is left out instead of going round for ever.
-    static THREAD: RefCell<ThreadState> = RefCell::default();
+    static THREAD: RefCell<ThreadState> = const { RefCell::new(ThreadState::new()) };
 }
 
 /// What a thread keeps: one sequence for each session. Dropped with the thread, which hands over what it holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ThreadState {
     epoch: u32,
+    /// Of the slots, as it was seen last.
+    changes: u32,
+    clock: Clock,
     sequences: [Option<SequenceOfSlot>; MAX_INSTANCES],
     scratch: Scratch,
 }
@@ -101,8 +84,42 @@ struct SequenceOfSlot {
     clears: u32,
 }
 
+/// The short way, which takes a few nanoseconds: an event of which nothing but its time and its arguments is new.
 #[inline(never)]
-fn emit(category: &'static Category, kind: Kind<'_>, name: Option<Name<'_>>, arguments: &[Arg<'_>]) {
+fn emit(category: &'static Category, point: &'static TracePoint, values: &[Value<'_>]) {
+    with_thread(category, |thread, instances| {
+        let now = thread.now();
+        let mut rest = instances;
+        while rest != 0 {
+            let index = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let is_written = match thread.sequences.get_mut(index) {
+                Some(Some(place)) => place.sequence.write_small(point, values, now),
+                _ => false,
+            };
+            if !is_written {
+                thread.write(index, &Event { point, values, extra: Extra::None, timestamp: now });
+            }
+        }
+    });
+}
+
+/// The general way: what an event has beyond its trace point is its `extra`.
+#[inline(never)]
+fn emit_extra(point: &'static TracePoint, values: &[Value<'_>], extra: Extra<'_>) {
+    let Some(category) = point.category() else {
+        return;
+    };
+    with_thread(category, |thread, instances| {
+        let event = Event { point, values, extra, timestamp: thread.now() };
+        for index in (0..MAX_INSTANCES).filter(|index| instances & 1 << index != 0) {
+            thread.write(index, &event);
+        }
+    });
+}
+
+#[inline(always)]
+fn with_thread(category: &'static Category, write: impl FnOnce(&mut ThreadState, u32)) {
     let instances = category.instances();
     if instances == 0 {
         return;
@@ -112,8 +129,7 @@ fn emit(category: &'static Category, kind: Kind<'_>, name: Option<Name<'_>>, arg
     // No thread state: the thread is ending. Borrowed: this is called from within itself.
     let _ = THREAD.try_with(|thread| {
         if let Ok(mut thread) = thread.try_borrow_mut() {
-            let event = Event { category, kind, name, arguments, timestamp: now_ns() };
-            thread.write(instances, &event);
+            write(&mut thread, instances);
         }
     });
 }
@@ -130,31 +146,58 @@ pub(crate) fn flush_thread() {
 }
 
 impl ThreadState {
-    fn write(&mut self, instances: u32, event: &Event<'_>) {
-        if self.epoch != session::epoch() {
-            self.catch_up();
-        }
-        for (index, place) in self.sequences.iter_mut().enumerate() {
-            if instances & (1 << index) == 0 {
-                continue;
-            }
-            let place = match place {
-                Some(place) => place,
-                // The first event of this thread for this session.
-                None => match SequenceOfSlot::new(index) {
-                    Some(new) => place.insert(new),
-                    None => continue,
-                },
-            };
-            place.sequence.write(event, &mut self.scratch);
+    const fn new() -> Self {
+        Self {
+            epoch: 0,
+            changes: 0,
+            clock: Clock::new(),
+            sequences: [const { None }; MAX_INSTANCES],
+            scratch: Scratch::new(),
         }
     }
 
-    /// Does what sessions asked for since the last event.
+    #[inline(always)]
+    fn now(&mut self) -> u64 {
+        if self.epoch != session::epoch() {
+            self.catch_up();
+        }
+        self.clock.now()
+    }
+
+    #[inline(never)]
+    fn write(&mut self, index: usize, event: &Event<'_>) {
+        let Some(place) = self.sequences.get_mut(index) else {
+            return;
+        };
+        let place = match place {
+            Some(place) => place,
+            // The first event of this thread for this session.
+            None => match SequenceOfSlot::new(index) {
+                Some(new) => place.insert(new),
+                None => return,
+            },
+        };
+        place.sequence.write(event, &self.clock, &mut self.scratch);
+    }
+
+    /// Does what sessions asked for since the last event, and takes over the clock's scale.
     #[cold]
+    #[inline(never)]
     fn catch_up(&mut self) {
-        // Before the slots are read: what changes after that is seen at the next event.
-        self.epoch = session::epoch();
+        // Before anything is read: what changes after that is seen at the next event.
+        let epoch = session::epoch();
+        // Pairs with the release in `announce_clock`.
+        fence(Ordering::Acquire);
+        if self.clock.update() {
+            self.epoch = epoch;
+        }
+        let changes = session::changes();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.catch_up_with_slots();
+        }
+    }
+
+    fn catch_up_with_slots(&mut self) {
         for (place, slot) in self.sequences.iter_mut().zip(session::slots()) {
             let Some(current) = place else {
                 continue;
@@ -182,9 +225,4 @@ impl SequenceOfSlot {
         let sequence = Sequence::new(session.create_writer(), session.options);
         Some(Self { sequence, session: session.id, flushes: slot.flushes, clears: slot.clears })
     }
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }

@@ -15,17 +15,20 @@
 //! ```
 //!
 //! A session selects events by category, with the data source `track_event`. A trace point whose category nobody records costs one
-//! relaxed load. One that is recorded takes no lock and makes no system call but the one that reads the clock (which the kernel serves
-//! without being entered), except when its chunk of shared memory is full; it never waits, unless the session's config asks for that.
+//! relaxed load. One that is recorded takes no lock and makes no system call, except when it is new or its chunk of shared memory is full;
+//! it never waits, unless the session's config asks for that.
 //!
 //! Events are in the trace once their chunk has been handed over: when it is full, at a flush, at the end of their thread. What a
 //! thread holds at a flush, or when the process dies, the service copies from the shared memory.
 #![forbid(unsafe_code)]
 
 mod category;
+mod clock;
 mod event;
 mod macros;
 mod matching;
+mod numbers;
+mod point;
 mod runtime;
 mod sequence;
 mod session;
@@ -38,10 +41,11 @@ use std::time::Duration;
 use ferretto_producer::{ProducerError, ProducerOptions};
 
 pub use category::Category;
-pub use event::{SliceGuard, begin, counter, end, instant};
+pub use event::SliceGuard;
 pub use ferretto_producer::Connector;
+pub use point::{ArgumentName, TracePoint};
 pub use track::{CounterTrack, Unit};
-pub use value::{Arg, Name, ToValue, Value};
+pub use value::{ToValue, Value};
 
 /// Tracing could not be initialised. The program can go on: trace points do nothing.
 #[derive(Debug, thiserror::Error)]

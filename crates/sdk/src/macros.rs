@@ -68,11 +68,10 @@ macro_rules! slice {
 #[macro_export]
 macro_rules! slice_guard {
     ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
-        $crate::__trace_point!($category, category => {
-            $crate::begin(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
-            $crate::SliceGuard::new(Some(category))
+        $crate::__event!($category, begin($name, [$($($arguments)*)?]), category => {
+            $crate::SliceGuard::new(::core::option::Option::Some(category))
         } else {
-            $crate::SliceGuard::new(None)
+            $crate::SliceGuard::new(::core::option::Option::None)
         })
     };
     ($category:path, $($rest:tt)+) => {
@@ -90,9 +89,7 @@ macro_rules! slice_guard {
 #[macro_export]
 macro_rules! instant {
     ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
-        $crate::__trace_point!($category, category => {
-            $crate::instant(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
-        } else {})
+        $crate::__event!($category, instant($name, [$($($arguments)*)?]), category => {} else {})
     };
     ($category:path, $($rest:tt)+) => {
         $crate::instant!($category, $($rest)+)
@@ -108,9 +105,7 @@ macro_rules! instant {
 #[macro_export]
 macro_rules! begin {
     ($category:tt, $name:expr $(, $($arguments:tt)*)?) => {
-        $crate::__trace_point!($category, category => {
-            $crate::begin(category, $crate::__name!($name), $crate::__arguments!($($($arguments)*)?));
-        } else {})
+        $crate::__event!($category, begin($name, [$($($arguments)*)?]), category => {} else {})
     };
     ($category:path, $($rest:tt)+) => {
         $crate::begin!($category, $($rest)+)
@@ -121,9 +116,7 @@ macro_rules! begin {
 #[macro_export]
 macro_rules! end {
     ($category:tt $(, $($arguments:tt)*)?) => {
-        $crate::__trace_point!($category, category => {
-            $crate::end(category, $crate::__arguments!($($($arguments)*)?));
-        } else {})
+        $crate::__event!($category, end([$($($arguments)*)?]), category => {} else {})
     };
     ($category:path $(, $($rest:tt)*)?) => {
         $crate::end!($category $(, $($rest)*)?)
@@ -146,9 +139,7 @@ macro_rules! counter {
         $crate::counter!($category, TRACK, $value)
     }};
     ($category:tt, $track:expr, $value:expr $(,)?) => {
-        $crate::__trace_point!($category, category => {
-            $crate::counter(category, &$track, &$value);
-        } else {})
+        $crate::__event!($category, counter($track, $value), category => {} else {})
     };
     ($category:path, $($rest:tt)+) => {
         $crate::counter!($category, $($rest)+)
@@ -165,47 +156,85 @@ macro_rules! counter {
 #[macro_export]
 macro_rules! enabled {
     ($category:tt) => {
-        $crate::__trace_point!($category, category => { let _ = category; true } else { false })
+        $crate::__event!($category, nothing(), category => { true } else { false })
     };
     ($category:path $(, $($rest:tt)*)?) => {
         $crate::enabled!($category $(, $($rest)*)?)
     };
 }
 
-/// A category, literal or declared, and what to do if it is enabled or not.
+/// An event, if its category, literal or declared, is enabled; and what to do then or else. What is known of it at compile time goes into a
+/// static.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __trace_point {
-    ($name:literal, $category:ident => $then:block else $otherwise:block) => {{
-        static CATEGORY: $crate::Category = $crate::Category::new($name);
-        let $category = &CATEGORY;
-        if $category.is_enabled() $then else $otherwise
+macro_rules! __event {
+    ($name:literal, $($rest:tt)+) => {{
+        static __FERRETTO_CATEGORY: $crate::Category = $crate::Category::new($name);
+        $crate::__event!(__FERRETTO_CATEGORY, $($rest)+)
     }};
-    ($declared:tt, $category:ident => $then:block else $otherwise:block) => {{
-        let $category: &'static $crate::Category = &$declared;
-        if $category.is_enabled() $then else $otherwise
-    }};
-}
-
-/// A name: literals are sent once, others each time.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __name {
-    ($name:literal) => {
-        $crate::Name::Static($name)
-    };
-    ($name:expr) => {
-        $crate::Name::Dynamic(::core::convert::AsRef::<str>::as_ref(&$name))
+    ($category:tt, $kind:ident $event:tt, $found:ident => $then:block else $otherwise:block) => {
+        if $crate::Category::is_enabled(&$category) {
+            $crate::__emit!($category, $kind $event);
+            #[allow(unused_variables)]
+            let $found: &'static $crate::Category = &$category;
+            $then
+        } else $otherwise
     };
 }
 
-/// `name = value` pairs; names are identifiers or literals.
+/// Writes an event: names that are literals are sent once, others each time.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __emit {
+    ($category:tt, nothing()) => {};
+    ($category:tt, counter($track:expr, $value:expr)) => {{
+        static __FERRETTO_POINT: $crate::TracePoint = $crate::TracePoint::counter(&$category);
+        __FERRETTO_POINT.emit_counter(&$track, &$value);
+    }};
+    ($category:tt, end([$($arguments:tt)*])) => {{
+        $crate::__arguments!($($arguments)*);
+        static __FERRETTO_POINT: $crate::TracePoint = $crate::TracePoint::end(&$category, &__FERRETTO_ARGUMENTS);
+        __FERRETTO_POINT.emit($crate::__values!($($arguments)*));
+    }};
+    ($category:tt, $kind:ident($name:literal, [$($arguments:tt)*])) => {{
+        $crate::__arguments!($($arguments)*);
+        static __FERRETTO_POINT: $crate::TracePoint = $crate::TracePoint::$kind(
+            &$category,
+            ::core::option::Option::Some($name),
+            &__FERRETTO_ARGUMENTS,
+        );
+        __FERRETTO_POINT.emit($crate::__values!($($arguments)*));
+    }};
+    ($category:tt, $kind:ident($name:expr, [$($arguments:tt)*])) => {{
+        $crate::__arguments!($($arguments)*);
+        static __FERRETTO_POINT: $crate::TracePoint =
+            $crate::TracePoint::$kind(&$category, ::core::option::Option::None, &__FERRETTO_ARGUMENTS);
+        __FERRETTO_POINT.emit_named(
+            ::core::convert::AsRef::<str>::as_ref(&$name),
+            $crate::__values!($($arguments)*),
+        );
+    }};
+}
+
+/// The names of `name = value` pairs, which are identifiers or literals, as a static.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __arguments {
     (@name $name:ident) => { ::core::stringify!($name) };
     (@name $name:literal) => { $name };
     ($($name:tt = $value:expr),* $(,)?) => {
-        &[$(($crate::__arguments!(@name $name), $crate::ToValue::to_value(&$value))),*]
+        static __FERRETTO_ARGUMENTS: [$crate::ArgumentName; {
+            let names: &[&str] = &[$($crate::__arguments!(@name $name)),*];
+            names.len()
+        }] = [$($crate::ArgumentName::new($crate::__arguments!(@name $name))),*];
+    };
+}
+
+/// The values of `name = value` pairs.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __values {
+    ($($name:tt = $value:expr),* $(,)?) => {
+        &[$($crate::ToValue::to_value(&$value)),*]
     };
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferretto_producer::{InstanceId, ProducerClient, ProducerEvent, ProducerOptions, ProducerWaker};
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, TrackEventCategory, TrackEventDescriptor};
 
 use crate::InitError;
 use crate::category::{Category, registry};
+use crate::clock::Calibrator;
 use crate::matching::Filter;
 use crate::session::{self, Session};
 
@@ -47,7 +48,13 @@ pub(crate) fn start(options: ProducerOptions) -> Result<(), InitError> {
     let client = ProducerClient::new(options)?;
     let waker = client.waker();
     let (commands, receiver) = channel();
-    let worker = Worker { client, commands: receiver, slots: BTreeMap::new() };
+    let worker = Worker {
+        client,
+        commands: receiver,
+        slots: BTreeMap::new(),
+        calibrator: Calibrator::new(),
+        calibration: None,
+    };
     std::thread::Builder::new()
         .name("ferretto".to_owned())
         .spawn(|| worker.run())
@@ -95,6 +102,9 @@ struct Worker {
     commands: Receiver<Command>,
     /// Places of the sessions that run.
     slots: BTreeMap<InstanceId, usize>,
+    calibrator: Calibrator,
+    /// When the clock is to be compared with the kernel's, while a session records.
+    calibration: Option<Instant>,
 }
 
 impl Worker {
@@ -106,8 +116,21 @@ impl Worker {
         };
         self.client.register_data_source(&descriptor(&categories));
         // An error is one of poll(), which would come again and again.
-        while self.client.wait(None, &[]).is_ok() {
+        while self.client.wait(self.until_calibration(), &[]).is_ok() {
+            self.calibrate_if_due();
             self.serve();
+        }
+    }
+
+    fn until_calibration(&self) -> Option<Duration> {
+        self.calibration.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn calibrate_if_due(&mut self) {
+        if self.until_calibration() == Some(Duration::ZERO) {
+            let next = self.calibrator.calibrate();
+            self.calibration = next.map(|after| Instant::now() + after);
+            session::announce_clock();
         }
     }
 
@@ -155,6 +178,9 @@ impl Worker {
             return;
         };
         self.slots.insert(instance, slot);
+        if self.calibration.is_none() {
+            self.calibration = self.calibrator.start().map(|after| Instant::now() + after);
+        }
         let filter = Filter::new(&config.track_event_config.clone().unwrap_or_default());
         registry().set_filter(slot, Some(filter));
     }
@@ -163,6 +189,9 @@ impl Worker {
         if let Some(slot) = self.slots.remove(&instance) {
             registry().set_filter(slot, None);
             session::remove(slot);
+        }
+        if self.slots.is_empty() {
+            self.calibration = None;
         }
     }
 

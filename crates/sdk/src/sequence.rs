@@ -3,25 +3,24 @@
 //! Events refer to what earlier packets of the sequence said: names by number, times as differences, the thread as default track. The
 //! first packets say it; they are said again when the session asks, and after a loss. Upstream: `track_event_internal.cc`.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::HashSet;
 
-use ferretto_producer::TraceWriter;
+use ferretto_producer::{SmallPacket, TraceWriter};
 use ferretto_protos::fields::{
     clock_snapshot, counter_descriptor, debug_annotation, event_name, interned_data, process_descriptor,
     thread_descriptor, trace_packet, trace_packet_defaults, track_descriptor, track_event,
 };
-use ferretto_protozero::{Message, Sink};
+use ferretto_protozero::{Message, Sink, varint};
 
-use crate::event::{Event, Kind};
+use crate::clock::Clock;
+use crate::numbers::Set;
+use crate::point::{ArgumentName, EVENT_LEN_AT, EventType, NEEDS_INCREMENTAL_STATE, TracePoint};
 use crate::session::SessionOptions;
 use crate::track::{CounterTrack, Unit, process, thread_id, thread_name, thread_uuid};
-use crate::value::{Arg, Name, Value};
+use crate::value::Value;
 
 /// `SequenceFlags` of TracePacket.
 const INCREMENTAL_STATE_CLEARED: u64 = 1;
-/// As above.
-const NEEDS_INCREMENTAL_STATE: u64 = 2;
 /// `BuiltinClock.BUILTIN_CLOCK_BOOTTIME`.
 const CLOCK_BOOTTIME: u64 = 6;
 /// The sequence's own clock, which counts differences (upstream: `kClockIdIncremental`).
@@ -29,12 +28,31 @@ const CLOCK_INCREMENTAL: u64 = 64;
 /// Stands for a name that the session does not want (upstream's text).
 const FILTERED_NAME: &str = "FILTERED";
 
-/// `TrackEvent.Type`.
-mod event_type {
-    pub(super) const SLICE_BEGIN: u64 = 1;
-    pub(super) const SLICE_END: u64 = 2;
-    pub(super) const INSTANT: u64 = 3;
-    pub(super) const COUNTER: u64 = 4;
+/// The most bytes of a small packet beside its arguments: its beginning, and a time of up to 56 bits.
+const SMALL_LEN_WITHOUT_ARGUMENTS: usize = 12 + 9;
+/// The most bytes of an argument, but for those of a text.
+const SMALL_ARGUMENT_LEN: usize = 17;
+/// Times since the last event below this fit in eight bytes.
+const MAX_SMALL_DELTA: u64 = 1 << 56;
+
+/// What a trace point says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event<'a> {
+    pub(crate) point: &'static TracePoint,
+    /// Of its arguments, in their order.
+    pub(crate) values: &'a [Value<'a>],
+    pub(crate) extra: Extra<'a>,
+    /// Nanoseconds of BOOTTIME.
+    pub(crate) timestamp: u64,
+}
+
+/// What is known at run time only, beside values. Events that have it go the general way; this is the place for other tracks, flows and
+/// timestamps of the program's own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Extra<'a> {
+    None,
+    Name(&'a str),
+    Counter(&'a CounterTrack, Value<'a>),
 }
 
 /// A writer and what its reader knows.
@@ -52,30 +70,37 @@ struct IncrementalState {
     last_timestamp: u64,
     /// Losses of the writer when this was said.
     drop_count: u64,
-    categories: Interned,
-    names: Interned,
-    argument_names: Interned,
+    categories: Set,
+    names: Set,
+    argument_names: Set,
+    /// Trace points whose events need nothing that was not said, and have the form of a small packet in this session.
+    points: Set,
     tracks: HashSet<u64>,
 }
 
-/// Texts that were given numbers, from 1, by their addresses: two texts of equal content may get two numbers, which does no harm.
-#[derive(Debug, Default)]
-struct Interned {
-    numbers: HashMap<(usize, usize), u64, BuildHasherDefault<AddressHasher>>,
-}
-
-/// Addresses need no strong hash.
-#[derive(Debug, Default)]
-struct AddressHasher(u64);
-
 /// Texts that this packet uses for the first time, by the field of `InternedData` that says them.
-type NewTexts = Vec<(u32, u64, &'static str)>;
+type NewTexts = Vec<(u32, u16, &'static str)>;
 
 /// Memory that is used for one event after another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scratch {
     packet: Vec<u8>,
     new_texts: NewTexts,
+}
+
+impl Event<'_> {
+    /// Whether all that its point says was written with it, so that the next one of this point may be a small packet.
+    fn is_whole(&self) -> bool {
+        self.point.is_small()
+            && matches!(self.extra, Extra::None)
+            && self.values.len() == self.point.arguments().len()
+    }
+}
+
+impl Scratch {
+    pub(crate) const fn new() -> Self {
+        Self { packet: Vec::new(), new_texts: Vec::new() }
+    }
 }
 
 impl Sequence {
@@ -96,18 +121,54 @@ impl Sequence {
         self.writer.flush();
     }
 
-    pub(crate) fn write(&mut self, event: &Event<'_>, scratch: &mut Scratch) {
+    /// Writes an event in one go, if all that it relies on was said and there is room; else `false`, and it is to be written by
+    /// [`write`](Self::write).
+    #[inline(always)]
+    pub(crate) fn write_small(&mut self, point: &TracePoint, values: &[Value<'_>], now: u64) -> bool {
+        let Some(state) = &mut self.state else {
+            return false;
+        };
+        let delta = now.wrapping_sub(state.last_timestamp);
+        if delta >= MAX_SMALL_DELTA || !state.points.contains(point.id()) {
+            return false;
+        }
+        let arguments_len: usize = values.iter().map(small_len).sum();
+        let Some(mut packet) = self.writer.small_packet(SMALL_LEN_WITHOUT_ARGUMENTS + arguments_len) else {
+            return false;
+        };
+        let (head, head_len) = point.head();
+        packet.put(head, head_len);
+        if !values.is_empty() {
+            for (name, value) in point.arguments().iter().zip(values) {
+                put_small_argument(&mut packet, name, value);
+            }
+            let event_len = packet.len() - EVENT_LEN_AT - 1;
+            packet.set(EVENT_LEN_AT, event_len as u8);
+        }
+        let (word, len) = varint::word(delta);
+        let timestamp = u128::from(trace_packet::TIMESTAMP << 3) | word << 8;
+        packet.put(timestamp.to_le_bytes(), 1 + len);
+        let is_written = packet.finish();
+        if is_written {
+            state.last_timestamp = now;
+        }
+        is_written
+    }
+
+    #[inline(never)]
+    pub(crate) fn write(&mut self, event: &Event<'_>, clock: &Clock, scratch: &mut Scratch) {
         if self.state.as_ref().is_none_or(|state| state.drop_count != self.writer.drop_count()) {
-            self.restart(event.timestamp);
+            self.restart(event.timestamp, clock);
         }
         let Some(state) = &mut self.state else {
             return;
         };
-        if let Kind::Counter(track, _) = event.kind
+        if let Extra::Counter(track, _) = event.extra
             && state.tracks.insert(track.uuid())
         {
             describe_counter(&mut self.writer, state, self.options, event.timestamp, track);
         }
+        event.point.register();
         scratch.packet.clear();
         scratch.new_texts.clear();
         let mut packet = Message::new(&mut scratch.packet);
@@ -122,10 +183,16 @@ impl Sequence {
         put_new_texts(&mut packet, &scratch.new_texts);
         drop(packet);
         self.writer.new_packet().raw(&scratch.packet);
+        if state.drop_count != self.writer.drop_count() {
+            // Something of this event was lost: the next one begins anew.
+            self.state = None;
+        } else if event.is_whole() && self.options.has_small_packets(!event.values.is_empty()) {
+            state.points.insert(event.point.id());
+        }
     }
 
     /// Says everything that events rely on; leaves no state if it cannot be written now.
-    fn restart(&mut self, now: u64) {
+    fn restart(&mut self, now: u64, clock: &Clock) {
         self.state = None;
         let drop_count = self.writer.drop_count();
         let tid = thread_id();
@@ -134,7 +201,7 @@ impl Sequence {
         packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, CLOCK_BOOTTIME);
         packet.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
         put_defaults(&mut packet, self.options, tid);
-        put_clocks(&mut packet, self.options, now);
+        put_clocks(&mut packet, self.options, now, clock.offset());
         drop(packet);
         if self.writer.is_dropping() {
             return;
@@ -142,9 +209,10 @@ impl Sequence {
         let mut state = IncrementalState {
             last_timestamp: whole_units(now, self.options),
             drop_count,
-            categories: Interned::default(),
-            names: Interned::default(),
-            argument_names: Interned::default(),
+            categories: Set::default(),
+            names: Set::default(),
+            argument_names: Set::default(),
+            points: Set::default(),
             tracks: HashSet::new(),
         };
         describe_thread(&mut self.writer, &mut state, self.options, now, tid);
@@ -186,15 +254,15 @@ fn whole_units(now: u64, options: SessionOptions) -> u64 {
     options.delta_unit_ns.map_or(now, |unit| now / unit * unit)
 }
 
-/// Ties the sequence's own clock to the system's.
-fn put_clocks<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, now: u64) {
+/// Ties the sequence's own clock to the system's, which is ahead by `offset_ns`.
+fn put_clocks<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, now: u64, offset_ns: i64) {
     let Some(unit) = options.delta_unit_ns else {
         return;
     };
     let mut snapshot = packet.nested(trace_packet::CLOCK_SNAPSHOT);
     let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
     clock.varint(clock_snapshot::clock::CLOCK_ID, CLOCK_BOOTTIME);
-    clock.varint(clock_snapshot::clock::TIMESTAMP, whole_units(now, options));
+    clock.varint(clock_snapshot::clock::TIMESTAMP, whole_units(now, options).wrapping_add_signed(offset_ns));
     drop(clock);
     let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
     clock.varint(clock_snapshot::clock::CLOCK_ID, CLOCK_INCREMENTAL);
@@ -280,37 +348,45 @@ fn put_event<S: Sink>(
     state: &mut IncrementalState,
     new_texts: &mut NewTexts,
 ) {
-    let event_type = match event.kind {
-        Kind::Begin => event_type::SLICE_BEGIN,
-        Kind::End => event_type::SLICE_END,
-        Kind::Instant => event_type::INSTANT,
-        Kind::Counter(..) => event_type::COUNTER,
-    };
-    message.varint(track_event::TYPE, event_type);
+    let point = event.point;
+    message.varint(track_event::TYPE, point.event_type() as u64);
     // The end of a slice is known by its thread alone.
-    if !matches!(event.kind, Kind::End) {
-        let category = event.category.name();
-        let number = state.categories.number(category, interned_data::EVENT_CATEGORIES, new_texts);
-        message.varint(track_event::CATEGORY_IIDS, number);
-    }
-    match event.name {
-        Some(Name::Static(name)) => {
-            let number = state.names.number(name, interned_data::EVENT_NAMES, new_texts);
-            message.varint(track_event::NAME_IID, number);
+    if point.event_type() != EventType::End
+        && let Some(category) = point.category()
+    {
+        match point.category_number() {
+            0 => message.string(track_event::CATEGORIES, category.name()),
+            number => {
+                message.varint(track_event::CATEGORY_IIDS, number.into());
+                if state.categories.insert(number.into()) {
+                    new_texts.push((interned_data::EVENT_CATEGORIES, number, category.name()));
+                }
+            }
         }
-        Some(Name::Dynamic(name)) => {
-            message
-                .string(track_event::NAME, if options.without_dynamic_names { FILTERED_NAME } else { name });
-        }
-        None => {}
     }
-    if let Kind::Counter(track, value) = event.kind {
+    match (event.extra, point.name()) {
+        (Extra::Name(_), _) if options.without_dynamic_names => {
+            message.string(track_event::NAME, FILTERED_NAME);
+        }
+        (Extra::Name(name), _) => message.string(track_event::NAME, name),
+        (_, Some(name)) => match point.name_number() {
+            0 => message.string(track_event::NAME, name),
+            number => {
+                message.varint(track_event::NAME_IID, number.into());
+                if state.names.insert(number.into()) {
+                    new_texts.push((interned_data::EVENT_NAMES, number, name));
+                }
+            }
+        },
+        _ => {}
+    }
+    if let Extra::Counter(track, value) = event.extra {
         message.varint(track_event::TRACK_UUID, track.uuid());
         put_counter_value(message, value);
     }
     if !options.without_arguments {
-        for argument in event.arguments {
-            put_argument(message, argument, state, new_texts);
+        for (name, value) in point.arguments().iter().zip(event.values) {
+            put_argument(message, name, value, state, new_texts);
         }
     }
 }
@@ -330,19 +406,56 @@ fn put_counter_value<S: Sink>(message: &mut Message<'_, S>, value: Value<'_>) {
 
 fn put_argument<S: Sink>(
     message: &mut Message<'_, S>,
-    (name, value): &Arg<'_>,
+    name: &ArgumentName,
+    value: &Value<'_>,
     state: &mut IncrementalState,
     new_texts: &mut NewTexts,
 ) {
-    let number = state.argument_names.number(name, interned_data::DEBUG_ANNOTATION_NAMES, new_texts);
     let mut argument = message.nested(track_event::DEBUG_ANNOTATIONS);
-    argument.varint(debug_annotation::NAME_IID, number);
+    match name.number() {
+        0 => argument.string(debug_annotation::NAME, name.name()),
+        number => {
+            argument.varint(debug_annotation::NAME_IID, number.into());
+            if state.argument_names.insert(number.into()) {
+                new_texts.push((interned_data::DEBUG_ANNOTATION_NAMES, number, name.name()));
+            }
+        }
+    }
     match *value {
         Value::Bool(value) => argument.bool(debug_annotation::BOOL_VALUE, value),
         Value::Int(value) => argument.int(debug_annotation::INT_VALUE, value),
         Value::Uint(value) => argument.varint(debug_annotation::UINT_VALUE, value),
         Value::Float(value) => argument.double(debug_annotation::DOUBLE_VALUE, value),
         Value::Str(value) => argument.string(debug_annotation::STRING_VALUE, value),
+    }
+}
+
+/// The most bytes that the argument may take in a small packet.
+#[inline(always)]
+fn small_len(value: &Value<'_>) -> usize {
+    let text_len = if let Value::Str(text) = value { text.len() } else { 0 };
+    SMALL_ARGUMENT_LEN.saturating_add(text_len)
+}
+
+/// As [`put_argument`], with bytes that were worked out before.
+#[inline(always)]
+fn put_small_argument(packet: &mut SmallPacket<'_>, name: &ArgumentName, value: &Value<'_>) {
+    let (tag, (word, word_len), text) = match *value {
+        Value::Bool(value) => (debug_annotation::BOOL_VALUE << 3, (value.into(), 1), ""),
+        Value::Int(value) => (debug_annotation::INT_VALUE << 3, varint::word(value as u64), ""),
+        Value::Uint(value) => (debug_annotation::UINT_VALUE << 3, varint::word(value), ""),
+        Value::Float(value) => (debug_annotation::DOUBLE_VALUE << 3 | 1, (value.to_bits().into(), 8), ""),
+        // A small packet is shorter than 128 bytes.
+        Value::Str(text) => (debug_annotation::STRING_VALUE << 3 | 2, (text.len() as u128 & 0x7f, 1), text),
+    };
+    let (head, head_len) = name.head();
+    // Without its tag and its length.
+    let len = head_len - 2 + 1 + word_len + text.len();
+    let head = head & 0x00ff_ffff_ffff_00ff | (len as u64 & 0x7f) << 8;
+    packet.put(u128::from(head).to_le_bytes(), head_len);
+    packet.put((u128::from(tag) | word << 8).to_le_bytes(), 1 + word_len);
+    if !text.is_empty() {
+        packet.put_bytes(text.as_bytes());
     }
 }
 
@@ -354,35 +467,7 @@ fn put_new_texts<S: Sink>(packet: &mut Message<'_, S>, new_texts: &NewTexts) {
     for (field, number, text) in new_texts {
         // EventCategory, EventName and DebugAnnotationName have the same two fields.
         let mut entry = data.nested(*field);
-        entry.varint(event_name::IID, *number);
+        entry.varint(event_name::IID, (*number).into());
         entry.string(event_name::NAME, text);
-    }
-}
-
-impl Interned {
-    /// The number of a text; noted in `new_texts` if the reader does not know it yet.
-    fn number(&mut self, text: &'static str, field: u32, new_texts: &mut NewTexts) -> u64 {
-        let next = self.numbers.len() as u64 + 1;
-        *self.numbers.entry((text.as_ptr().addr(), text.len())).or_insert_with(|| {
-            new_texts.push((field, next, text));
-            next
-        })
-    }
-}
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_usize(usize::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        // Fibonacci hashing: the upper bits, which the map looks at, depend on all bits.
-        self.0 = (self.0.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

@@ -8,9 +8,11 @@ use ferretto_protos::{DataSourceConfig, TrackEventConfig};
 
 use crate::category::MAX_INSTANCES;
 
-/// Counts the changes that threads have to look at: sessions that came or went, flushes, cleared state. One relaxed load tells a thread
-/// that there is nothing new.
+/// Counts the changes that threads have to look at: those of slots, and those of the clock. One relaxed load tells a thread that there is
+/// nothing new.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
+/// Counts the changes of slots: sessions that came or went, flushes, cleared state.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 static SLOTS: Mutex<[Slot; MAX_INSTANCES]> = Mutex::new([const { Slot::EMPTY }; MAX_INSTANCES]);
 
@@ -66,6 +68,11 @@ impl Session {
 }
 
 impl SessionOptions {
+    /// Whether events, with or without arguments, may have the form of small packets: whole, and with times in nanoseconds since the last.
+    pub(crate) fn has_small_packets(self, has_arguments: bool) -> bool {
+        self.delta_unit_ns == Some(1) && !(has_arguments && self.without_arguments)
+    }
+
     fn new(config: &TrackEventConfig) -> Self {
         let unit_ns = config.timestamp_unit_multiplier().max(1);
         Self {
@@ -81,6 +88,12 @@ impl SessionOptions {
 pub(crate) fn epoch() -> u32 {
     // Relaxed: a thread that has seen the category enabled finds the session under the lock.
     EPOCH.load(Ordering::Relaxed)
+}
+
+/// As [`epoch`], for slots alone.
+pub(crate) fn changes() -> u32 {
+    // Acquire: pairs with the release in `announce`.
+    CHANGES.load(Ordering::Acquire)
 }
 
 pub(crate) fn slots() -> [Slot; MAX_INSTANCES] {
@@ -119,7 +132,13 @@ fn change(index: usize, change: impl FnOnce(&mut Slot)) {
 }
 
 fn announce() {
-    EPOCH.fetch_add(1, Ordering::Relaxed);
+    CHANGES.fetch_add(1, Ordering::Release);
+    announce_clock();
+}
+
+/// Has threads look at the clock's scale.
+pub(crate) fn announce_clock() {
+    EPOCH.fetch_add(1, Ordering::Release);
 }
 
 fn lock() -> MutexGuard<'static, [Slot; MAX_INSTANCES]> {

@@ -74,15 +74,3 @@ impl<T: ToValue + ?Sized> ToValue for &T {
         (**self).to_value()
     }
 }
-
-/// A debug argument: its name and its value.
-pub type Arg<'a> = (&'static str, Value<'a>);
-
-/// The name of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name<'a> {
-    /// Known at compile time: sent once to each trace and thread, then referred to by a number.
-    Static(&'static str),
-    /// Made at run time: sent with each event.
-    Dynamic(&'a str),
-}

@@ -8,6 +8,7 @@ pub use scheduling::Scheduling;
 
 /// The processor's time stamp counter, where it has one that this crate knows. Clocks of ftrace and perf can count by it.
 #[cfg(target_arch = "x86_64")]
+#[inline]
 pub fn time_stamp_counter() -> Option<u64> {
     // SAFETY: reads a register of the processor and no memory. Linux lets programs do it unless they ask to be stopped from it.
     // JUSTIFICATION: without it in the snapshots of a trace's clocks nobody knows when events with this clock were. No call of the
@@ -21,6 +22,19 @@ pub fn time_stamp_counter() -> Option<u64> {
     None
 }
 
+/// Whether the counter goes on at one rate, whatever the processor does, and is the same on all processors: whether the kernel, which
+/// watches it, keeps its own time by it.
+pub fn is_time_stamp_counter_steady() -> bool {
+    const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    time_stamp_counter().is_some()
+        && std::fs::read_to_string(CURRENT).is_ok_and(|name| is_time_stamp_counter(&name))
+}
+
+/// Not so `kvm-clock` and `hyperv_clocksource_tsc_page`, which scale a counter that may change when the machine moves.
+fn is_time_stamp_counter(clock_source: &str) -> bool {
+    clock_source.trim_end() == "tsc"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +44,15 @@ mod tests {
         let (a, b) = (time_stamp_counter(), time_stamp_counter());
         assert_eq!(a.is_some(), cfg!(target_arch = "x86_64"));
         assert!(b >= a);
+        assert!(a.is_some() || !is_time_stamp_counter_steady());
+    }
+
+    #[test]
+    fn the_kernels_clock_source_says_whether_the_counter_is_steady() {
+        let cases =
+            [("tsc\n", true), ("kvm-clock\n", false), ("hyperv_clocksource_tsc_page\n", false), ("", false)];
+        for (name, expected) in cases {
+            assert_eq!(is_time_stamp_counter(name), expected, "{name}");
+        }
     }
 }

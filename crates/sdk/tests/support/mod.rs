@@ -17,6 +17,8 @@ use ferretto_traced::in_process::{Host, HostOptions};
 use prost::Message;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// What SPECIFICATION.md says.
+pub(crate) const MAX_CLOCK_ERROR_NS: u64 = 1000;
 
 /// Serves this process's tracing; it can only be initialised once.
 pub(crate) fn host() -> &'static Host {
@@ -197,6 +199,9 @@ impl Trace {
                 assert_eq!(int(incremental, clock_snapshot::clock::CLOCK_ID), Some(64));
                 state.unit_ns = int(incremental, clock_snapshot::clock::UNIT_MULTIPLIER_NS).unwrap_or(1);
                 state.clock = int(incremental, clock_snapshot::clock::TIMESTAMP).unwrap();
+                // The boot clock as the kernel shows it, and as the clock of events does.
+                let kernel = int(boot, clock_snapshot::clock::TIMESTAMP).unwrap();
+                assert!(kernel.abs_diff(state.clock * state.unit_ns) <= MAX_CLOCK_ERROR_NS);
             }
         }
         if let Some(data) = bytes(packet, trace_packet::INTERNED_DATA) {

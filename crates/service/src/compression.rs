@@ -9,16 +9,17 @@ use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_
 use ferretto_protozero::Message as Writer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use ruzstd::encoding::{CompressionLevel, FrameCompressor};
 
 use crate::config::Codec;
 use crate::file_output::{PREAMBLE_BYTES, put_preamble};
 use crate::read_back::PacketSink;
+use crate::repetitions::{Effort, Repetitions};
 
 /// zlib's own choice, and upstream's.
 const DEFLATE_LEVEL: u32 = 6;
 
-/// The only one of the library that compresses.
+/// The only one of the library that compresses. What is to be found is found by [`Repetitions`], as hard as the config says.
 const ZSTD_LEVEL: CompressionLevel = CompressionLevel::Fastest;
 
 /// What compression and framing may add, as a part of the batch: data that cannot be compressed is stored in blocks of at least 16 KiB,
@@ -63,14 +64,14 @@ impl<'a, S: PacketSink> Compressing<'a, S> {
 enum Encoder {
     Deflate(ZlibEncoder<Vec<u8>>),
     /// All of it is needed at once.
-    Zstd(Vec<u8>),
+    Zstd(Vec<u8>, Effort),
 }
 
 impl Encoder {
     fn new(codec: Codec) -> Self {
         match codec {
             Codec::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::new(DEFLATE_LEVEL))),
-            Codec::Zstd => Self::Zstd(Vec::new()),
+            Codec::Zstd { level } => Self::Zstd(Vec::new(), Effort::of_level(level)),
         }
     }
 
@@ -80,7 +81,7 @@ impl Encoder {
                 let written = encoder.write_all(bytes);
                 debug_assert!(written.is_ok(), "memory takes everything");
             }
-            Self::Zstd(batch) => batch.extend_from_slice(bytes),
+            Self::Zstd(batch, _) => batch.extend_from_slice(bytes),
         }
     }
 
@@ -89,11 +90,19 @@ impl Encoder {
         match self {
             // Writing to memory cannot fail.
             Self::Deflate(encoder) => encoder.finish().ok().map(|batch| (COMPRESSED_PACKETS, batch)),
-            Self::Zstd(batch) => {
-                Some((ZSTD_COMPRESSED_PACKETS, compress_to_vec(batch.as_slice(), ZSTD_LEVEL)))
-            }
+            Self::Zstd(batch, effort) => Some((ZSTD_COMPRESSED_PACKETS, zstd_frame(&batch, effort))),
         }
     }
+}
+
+fn zstd_frame(batch: &[u8], effort: Effort) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let mut encoder = FrameCompressor::new_with_matcher(Repetitions::new(batch, effort), ZSTD_LEVEL);
+    encoder.set_source(batch);
+    encoder.set_drain(&mut frame);
+    encoder.compress();
+    drop(encoder);
+    frame
 }
 
 /// The packet that a batch becomes, should nothing in it become smaller.

@@ -52,6 +52,7 @@ mod protovms;
 mod query;
 mod read_back;
 mod registry;
+mod repetitions;
 mod scheduling;
 mod scrape;
 mod service;

@@ -65,26 +65,64 @@ fn unpack(packets: &[TracePacket]) -> (Vec<TracePacket>, Vec<Codec>) {
     (inside, codecs)
 }
 
+/// What a consumer reads of a hundred packets that can be compressed.
+fn read_hundred(asked_for: &str) -> Vec<TracePacket> {
+    let (mut world, producer, consumer) = tracing(asked_for, None);
+    for index in 0..100u32 {
+        world.emit(producer, 1, index, 1, &[&packet(&format!("{index} {}", "x".repeat(3000)))]);
+    }
+    world.read(consumer)
+}
+
+fn size(packets: &[TracePacket]) -> usize {
+    packets.iter().map(Message::encoded_len).sum()
+}
+
 #[test]
 fn a_consumer_gets_the_same_packets() {
-    let read = |asked_for: &str| {
-        let (mut world, producer, consumer) = tracing(asked_for, None);
-        for index in 0..100u32 {
-            world.emit(producer, 1, index, 1, &[&packet(&format!("{index} {}", "x".repeat(3000)))]);
-        }
-        world.read(consumer)
-    };
-    let plain = read("");
+    let plain = read_hundred("");
     for (asked_for, codec) in ASKED_FOR {
-        let compressed = read(asked_for);
+        let compressed = read_hundred(asked_for);
         let (inside, codecs) = unpack(&compressed);
         assert!(codecs.len() > 1, "300 kB are several batches");
         assert!(codecs.iter().all(|found| *found == codec), "{asked_for}: {codecs:?}");
         assert_eq!(payloads(&inside), payloads(&plain), "{asked_for}");
         assert_eq!(inside.len(), plain.len(), "{asked_for}");
-        let size = |packets: &[TracePacket]| packets.iter().map(Message::encoded_len).sum::<usize>();
         assert!(size(&compressed) < size(&plain) / 10, "{} of {}", size(&compressed), size(&plain));
     }
+}
+
+/// Any number will do: upstream gives it to `ZSTD_CCtx_setParameter`, which takes 0 for the default and brings others into its range.
+#[test]
+fn a_level_of_zstd_changes_no_packet() {
+    let plain = payloads(&read_hundred(""));
+    for level in [i32::MIN, -131_072, -7, 0].into_iter().chain(1..=23).chain([i32::MAX]) {
+        let (inside, codecs) = unpack(&read_hundred(&format!("compression {{ zstd {{ level: {level} }} }}")));
+        assert!(!codecs.is_empty() && codecs.iter().all(|codec| *codec == Codec::Zstd), "level {level}");
+        assert_eq!(payloads(&inside), plain, "level {level}");
+    }
+}
+
+/// As upstream's compressor_unittest.cc, `CompressionLevelIsHonored`; there it may also stay as large.
+#[test]
+fn a_higher_level_of_zstd_makes_less_of_it() {
+    let read = |level: i32| {
+        let (mut world, producer, consumer) =
+            tracing(&format!("compression {{ zstd {{ level: {level} }} }}"), None);
+        let mut state = 1u32;
+        for chunk in 0..30 {
+            let mut text = String::new();
+            while text.len() < 3000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text += ["switch to ", "wake up ", "counter "][state as usize / 256 % 3];
+                text += &(state >> 22).to_string();
+            }
+            world.emit(producer, 1, chunk, 1, &[&packet(&text)]);
+        }
+        size(&world.read(consumer))
+    };
+    let (low, high) = (read(1), read(9));
+    assert!(high < low, "{high} bytes of {low}");
 }
 
 #[test]

@@ -7,15 +7,15 @@ use ferretto_protos::{TraceConfig, trace_config};
 pub(crate) enum Codec {
     /// The format of zlib.
     Deflate,
-    /// A frame of zstd. There is one level to it, whatever the config says.
-    Zstd,
+    /// A frame of zstd, with as much effort as the level says.
+    Zstd { level: i32 },
 }
 
 /// The newest that the config names: it may name an older one beside it, for services that lack the newer.
 pub(super) fn parse_compression(config: &TraceConfig) -> Option<Codec> {
     let asked_for = config.compression.as_ref();
-    if asked_for.is_some_and(|compression| compression.zstd.is_some()) {
-        return Some(Codec::Zstd);
+    if let Some(zstd) = asked_for.and_then(|compression| compression.zstd.as_ref()) {
+        return Some(Codec::Zstd { level: zstd.level() });
     }
     let wants_deflate = asked_for.is_some_and(|compression| compression.deflate.is_some())
         || config.compression_type() == trace_config::CompressionType::Deflate;

@@ -234,11 +234,6 @@ fn say_what_has_no_effect(config: &TraceConfig) {
     if asked_for && parse_compression(config).is_none() {
         tracing::warn!("the trace is not compressed: the config asks for neither deflate nor zstd");
     }
-    if config.compression.and_then(|compression| compression.zstd).is_some_and(|zstd| zstd.level() != 0) {
-        tracing::info!(
-            "compression.zstd.level has no effect: there is one level, which is about level 1 of zstd"
-        );
-    }
 }
 
 fn parse_semaphores(config: &TraceConfig) -> Vec<(String, u64)> {

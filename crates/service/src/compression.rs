@@ -12,7 +12,7 @@ use flate2::write::ZlibEncoder;
 use ruzstd::encoding::{CompressionLevel, FrameCompressor};
 
 use crate::config::Codec;
-use crate::file_output::{PREAMBLE_BYTES, put_preamble};
+use crate::file_output::{PREAMBLE_BYTES, preamble};
 use crate::read_back::PacketSink;
 use crate::repetitions::{Effort, Repetitions};
 
@@ -112,9 +112,7 @@ fn largest(batch_len: usize) -> usize {
 
 impl<S: PacketSink> PacketSink for Compressing<'_, S> {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
-        let mut preamble = Vec::with_capacity(PREAMBLE_BYTES);
-        put_preamble(len, &mut preamble);
-        self.write(&preamble);
+        self.write(preamble(len).as_slice());
         slices.for_each(|slice| self.write(slice));
     }
 

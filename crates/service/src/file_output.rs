@@ -1,6 +1,6 @@
 //! Sessions that write into a file: when, how much, and the end (upstream: `ReadBuffersIntoFile`).
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 
 use crate::config::FileSpec;
 use crate::flush::{AfterFlush, FlushReason};
@@ -8,6 +8,7 @@ use crate::ids::{FileHandle, SessionId};
 use crate::limits;
 use crate::now::{Deadline, Now, take_if_over};
 use crate::output::FileWrite;
+use crate::prefix::Prefix;
 use crate::read_back::{PacketSink, Progress};
 use crate::service::Service;
 use crate::session::State;
@@ -70,20 +71,16 @@ const FILE_WRITE_CAPACITY: usize = limits::FILE_WRITE_BYTES + 64 * 1024;
 /// What stands before a packet, at most: the tag and a length below 4 GiB.
 pub(crate) const PREAMBLE_BYTES: usize = 6;
 
-/// Appends what stands before a packet of this size.
-pub(crate) fn put_preamble(len: usize, out: &mut impl BufMut) {
-    out.put_u8(PACKET_TAG);
-    let mut rest = len;
-    while rest >= 0x80 {
-        out.put_u8(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.put_u8(rest as u8);
+/// What stands before a packet of this size.
+#[inline]
+pub(crate) fn preamble(len: usize) -> Prefix {
+    Prefix::default().byte(PACKET_TAG).varint(len)
 }
 
 impl PacketSink for FileSink {
+    #[inline]
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
-        put_preamble(len, &mut self.bytes);
+        preamble(len).append_to(&mut self.bytes);
         slices.for_each(|slice| self.bytes.extend_from_slice(slice));
     }
 

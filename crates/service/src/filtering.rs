@@ -106,6 +106,7 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
     }
 
     /// A packet from the buffer of this index, or of the service itself. Says if there was room for it.
+    #[inline]
     pub(crate) fn put<'b>(
         &mut self,
         buffer: Option<usize>,
@@ -131,6 +132,7 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
     }
 }
 
+#[inline]
 fn put<'a>(sink: &mut impl PacketSink, slices: impl Iterator<Item = &'a [u8]>, len: usize) -> bool {
     let has_room = sink.make_room(len);
     if has_room {

@@ -1,6 +1,6 @@
 //! Read-back over a consumer's connection, as fast as it takes it.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use ferretto_protos::fields::read_buffers_response::{SLICES, slice};
 use ferretto_protozero::varint;
 
@@ -8,6 +8,7 @@ use crate::ids::{ConsumerConn, Token};
 use crate::limits;
 use crate::now::Now;
 use crate::output::Reply;
+use crate::prefix::Prefix;
 use crate::read_back::{PacketSink, Progress};
 use crate::service::Service;
 
@@ -35,27 +36,18 @@ struct Replies {
 
 impl Replies {
     /// Writes what stands before the bytes of a slice. Its length is known, so nothing is written twice.
+    #[inline]
     fn begin_slice(&mut self, len: usize) {
         if self.current.len() + len + SLICE_OVERHEAD > limits::READ_REPLY_BYTES {
             self.finished.push(self.current.split().freeze());
         }
         if self.current.is_empty() {
-            self.current.reserve(limits::READ_REPLY_BYTES);
+            self.current.reserve(limits::READ_REPLY_BYTES + Prefix::MAX_BYTES);
         }
         let last_slice_field = 2;
         let message = 1 + varint::size(len as u64) + len + last_slice_field;
-        self.current.put_u8(SLICES_TAG);
-        self.varint(message);
-        self.current.put_u8(DATA_TAG);
-        self.varint(len);
-    }
-
-    fn varint(&mut self, mut value: usize) {
-        while value >= 0x80 {
-            self.current.put_u8(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.current.put_u8(value as u8);
+        let prefix = Prefix::default().byte(SLICES_TAG).varint(message).byte(DATA_TAG).varint(len);
+        prefix.append_to(&mut self.current);
     }
 
     fn end_slice(&mut self, is_last: bool) {
@@ -76,6 +68,7 @@ impl Replies {
 }
 
 impl PacketSink for Replies {
+    #[inline]
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
         self.total += len;
         if len > MAX_SLICE_BYTES {

@@ -15,7 +15,7 @@
 //! | `flush`, `scrape`, `commit` | the way of the data in |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
 //! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
-//! | `ipc_output`, `file_output`, `compression` | where it goes, and in what form |
+//! | `ipc_output`, `file_output`, `prefix`, `compression` | where it goes, and in what form |
 //! | `triggers` | what producers call out for sessions to start, stop or be cloned |
 //! | `concurrent`, `scheduling` | what sessions do to one another and to the service's thread |
 //! | `observe`, `query` | what consumers can ask |
@@ -47,6 +47,7 @@ mod memory;
 mod now;
 mod observe;
 mod output;
+mod prefix;
 mod producers;
 mod protovms;
 mod query;

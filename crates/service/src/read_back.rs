@@ -151,7 +151,7 @@ impl Service {
                 // Most packets lie in one piece, and all that is done for each of them is worth doing fast.
                 let piece = packet.in_one_piece();
                 let validity = match piece {
-                    Some(bytes) => validator::is_valid_untrusted_packet([bytes]),
+                    Some(bytes) => validator::is_valid_untrusted_piece(bytes),
                     None => validator::is_valid_untrusted_packet(packet.slices()),
                 };
                 if validity.is_err() {
@@ -186,6 +186,7 @@ struct TrustedFields {
 }
 
 impl TrustedFields {
+    #[inline]
     fn of(&mut self, packet: &Packet<'_>, sequences: &mut SequenceIds) -> &[u8] {
         let key = Some((packet.producer, packet.writer, packet.client, packet.loss));
         if self.key != key {

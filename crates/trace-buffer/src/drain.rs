@@ -33,8 +33,8 @@ pub(crate) struct Drain {
     /// The last chunk of the walk.
     target: usize,
     /// The chunk the walk is at, and its header as it is in the ring.
-    at: usize,
-    header: Header,
+    pub(crate) at: usize,
+    pub(crate) header: Header,
     /// Two chunks of this walk did not have consecutive ids. From then on no packet is put together any more
     /// in this walk, as upstream has it (trace_buffer_v2.cc, `sequence_gap_detected_`).
     gap_seen: bool,
@@ -50,15 +50,17 @@ pub(crate) struct Part {
     /// How many bytes.
     size: u16,
     /// How many they are with the varint before them.
-    size_with_varint: u16,
+    pub(crate) size_with_varint: u16,
 }
 
 impl Part {
-    fn new(chunk: usize, header: &Header, fragment: &Fragment) -> Self {
+    #[inline]
+    pub(crate) fn new(chunk: usize, header: &Header, fragment: &Fragment) -> Self {
         Self::of(chunk, header.unread_at(), fragment)
     }
 
     /// The fragment whose varint begins at `start` in the payload of the chunk at `chunk`.
+    #[inline]
     pub(crate) fn of(chunk: usize, start: usize, fragment: &Fragment) -> Self {
         Self {
             chunk: chunk as u32, // the ring is smaller than 4 GiB
@@ -68,10 +70,12 @@ impl Part {
         }
     }
 
+    #[inline]
     pub(crate) fn bytes<'a>(&self, ring: &'a [u8]) -> &'a [u8] {
         &ring[self.at as usize..][..self.len()]
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         usize::from(self.size)
     }
@@ -100,6 +104,7 @@ impl TraceBuffer {
     }
 
     /// Is there nothing more to read from the sequence in this read pass?
+    #[inline]
     fn is_stalled(&self, slot: u32) -> bool {
         self.sequences.get(slot).is_stalled()
     }
@@ -132,6 +137,7 @@ impl TraceBuffer {
 
     /// Deals with the next fragment of the chunk the drain is at. Breaks with true for a packet, with false when
     /// the walk is over.
+    #[inline]
     fn take(&mut self, drain: &mut Drain, fragment: &Fragment) -> ControlFlow<bool> {
         let loss = match fragment.kind {
             Kind::Whole => {
@@ -244,11 +250,13 @@ impl TraceBuffer {
     }
 
     /// Consumes the next bytes of the chunk that the drain is at.
+    #[inline]
     fn consume_at(&mut self, drain: &mut Drain, size: u16) {
         drain.header = self.consume(drain.purpose, drain.at, drain.header, size);
     }
 
     /// Consumes the next `size` bytes of the chunk at `at`, and counts the chunk when they were its last.
+    #[inline]
     fn consume(&mut self, purpose: Purpose, at: usize, mut header: Header, size: u16) -> Header {
         header.unread = header.unread.saturating_sub(size);
         self.ring.set_header(at, header);
@@ -258,6 +266,7 @@ impl TraceBuffer {
         header
     }
 
+    #[inline]
     pub(crate) fn count_consumed(&mut self, purpose: Purpose, outer_size: usize) {
         match purpose {
             Purpose::Read => {

@@ -33,6 +33,7 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
+    #[inline]
     pub(crate) fn body_size(&self) -> usize {
         self.end - self.body_at
     }
@@ -70,6 +71,7 @@ pub(crate) fn fragment_at(payload: &[u8], offset: usize, flags: u8) -> Found {
     Found::Fragment(Fragment { kind: kind(offset == 0, end == payload.len(), flags), body_at, end })
 }
 
+#[inline]
 fn kind(is_first: bool, is_last: bool, flags: u8) -> Kind {
     let continues_from_previous = is_first && flags & FIRST_CONTINUES_FROM_PREVIOUS != 0;
     let continues_on_next = is_last && flags & LAST_CONTINUES_ON_NEXT != 0;

@@ -2,6 +2,7 @@
 
 use crate::buffer::ReadPass;
 use crate::drain::{Part, Purpose};
+use crate::fragments::{Found, Kind, fragment_at};
 use crate::sequence::Sequence;
 use crate::{ClientIdentity, ProducerId, TraceBuffer};
 
@@ -31,6 +32,7 @@ pub struct Slices<'a> {
 }
 
 impl<'a> Packet<'a> {
+    #[inline]
     pub(crate) fn new(sequence: &Sequence, loss: u32, ring: &'a [u8], parts: &'a [Part]) -> Self {
         Self {
             producer: sequence.key.producer(),
@@ -43,17 +45,20 @@ impl<'a> Packet<'a> {
     }
 
     /// The packet's bytes, in order. No slice is empty.
+    #[inline]
     pub fn slices(&self) -> Slices<'a> {
         Slices { ring: self.ring, parts: self.parts.iter() }
     }
 
     /// Size in bytes.
     #[allow(clippy::len_without_is_empty)] // a packet of no bytes can come out of a fragmented one; nobody asks
+    #[inline]
     pub fn len(&self) -> usize {
         self.parts.iter().map(Part::len).sum()
     }
 
     /// The bytes, if they lie in one piece.
+    #[inline]
     pub fn in_one_piece(&self) -> Option<&'a [u8]> {
         match self.parts {
             [] => Some(&[]),
@@ -96,12 +101,36 @@ impl TraceBuffer {
 
     /// The next packet of the read pass, or `None` when nothing more can be read in it.
     pub fn read_next(&mut self) -> Option<Packet<'_>> {
-        let mut pass = self.read_pass.take()?;
-        let slot = self.advance(&mut pass)?;
-        self.read_pass = Some(pass);
-
+        let slot = match self.next_in_chunk() {
+            Some(slot) => slot,
+            None => {
+                let mut pass = self.read_pass.take()?;
+                let slot = self.advance(&mut pass)?;
+                self.read_pass = Some(pass);
+                slot
+            }
+        };
         let loss = self.sequences.get_mut(slot).take_loss();
         Some(Packet::new(self.sequences.get(slot), loss, self.ring.bytes(), &self.packet_parts))
+    }
+
+    /// The usual case of [`advance`](Self::advance), done in place: the chunk that the walk is at goes on with a whole packet.
+    #[inline]
+    fn next_in_chunk(&mut self) -> Option<u32> {
+        let drain = self.read_pass.as_mut()?.drain.as_mut()?;
+        let payload = self.ring.payload(drain.at, &drain.header);
+        let found = fragment_at(payload, drain.header.unread_at(), drain.header.flags);
+        let Found::Fragment(fragment) = found else { return None };
+        let is_last = fragment.end == payload.len();
+        if fragment.kind != Kind::Whole || fragment.body_size() == 0 || is_last {
+            return None;
+        }
+        let part = Part::new(drain.at, &drain.header, &fragment);
+        drain.header.unread -= part.size_with_varint;
+        self.ring.set_header(drain.at, drain.header);
+        self.packet_parts.clear();
+        self.packet_parts.push(part);
+        Some(drain.slot)
     }
 
     /// Goes round the ring, draining at each chunk its sequence up to it, until there is a packet. Gives the

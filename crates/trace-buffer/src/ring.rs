@@ -54,19 +54,23 @@ impl Header {
     }
 
     /// Offset in the payload of the first fragment that is not consumed.
+    #[inline]
     pub(crate) fn unread_at(&self) -> usize {
         usize::from(self.payload_size - self.unread)
     }
 
     /// Bytes from this chunk's start to the next chunk's.
+    #[inline]
     pub(crate) fn outer_size(&self) -> usize {
         outer_size(usize::from(self.size))
     }
 
+    #[inline]
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
+    #[inline]
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let slot = self.slot.map_or(0, |slot| slot + 1); // there are fewer chunks than that
         let word = u128::from(slot)
@@ -78,6 +82,7 @@ impl Header {
         word.to_le_bytes()
     }
 
+    #[inline]
     fn from_bytes(bytes: [u8; HEADER_BYTES]) -> Self {
         let word = u128::from_le_bytes(bytes);
         Self {
@@ -92,6 +97,7 @@ impl Header {
 }
 
 /// Bytes that a chunk with room for `payload_bytes` takes in the ring.
+#[inline]
 pub(crate) fn outer_size(payload_bytes: usize) -> usize {
     (HEADER_BYTES + payload_bytes).next_multiple_of(HEADER_BYTES)
 }
@@ -127,21 +133,25 @@ impl Ring {
         self.size
     }
 
+    #[inline]
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
+    #[inline]
     pub(crate) fn header(&self, at: usize) -> Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(&self.bytes[at..at + HEADER_BYTES]);
         Header::from_bytes(bytes)
     }
 
+    #[inline]
     pub(crate) fn set_header(&mut self, at: usize, header: Header) {
         self.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.to_bytes());
     }
 
     /// The valid fragments of the chunk at `at`.
+    #[inline]
     pub(crate) fn payload(&self, at: usize, header: &Header) -> &[u8] {
         &self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
     }
@@ -150,6 +160,7 @@ impl Ring {
     ///
     /// Who walks a payload hops from one fragment's size to the next: each hop would wait for memory, for the
     /// processor cannot guess where it goes. So the chunk that is to be walked next is asked for while this one is.
+    #[inline]
     pub(crate) fn prefetch_chunk(&self, at: usize) {
         if at < self.used() {
             let next = at + self.header(at).outer_size();
@@ -171,11 +182,13 @@ impl Ring {
         prefetch(self.bytes.get(at..at + HEADER_BYTES).unwrap_or_default());
     }
 
+    #[inline]
     pub(crate) fn payload_mut(&mut self, at: usize, header: &Header) -> &mut [u8] {
         &mut self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
     }
 
     /// All bytes in use; packets point into them.
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }

@@ -70,16 +70,19 @@ impl Sequence {
         self.marks |= (reason | DATA_LOSS_PRESENT) as u16 & LOSS_BITS;
     }
 
+    #[inline]
     pub(crate) fn take_loss(&mut self) -> u32 {
         let loss = self.loss();
         self.marks &= !LOSS_BITS;
         loss
     }
 
+    #[inline]
     pub(crate) fn loss(&self) -> u32 {
         u32::from(self.marks & LOSS_BITS)
     }
 
+    #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.marks & MARK_STALLED != 0
     }

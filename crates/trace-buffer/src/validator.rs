@@ -93,6 +93,18 @@ pub fn is_valid_untrusted_packet<'a>(slices: impl IntoIterator<Item = &'a [u8]>)
     Ok(())
 }
 
+/// The same for a packet in one slice, which most are: fields of the usual kind are passed over without looking for others.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+#[inline]
+pub fn is_valid_untrusted_piece(mut packet: &[u8]) -> Result<(), Invalid> {
+    while let Some(rest) = skip_small_field(packet) {
+        packet = rest;
+    }
+    if packet.is_empty() { Ok(()) } else { is_valid_untrusted_packet([packet]) }
+}
+
 /// What follows a field of the usual kind: a tag of one or two bytes that is allowed, and a value that lies in this slice as a whole,
 /// with a length of one byte if it has one. Of others [`skip_field`] says more.
 #[inline]
@@ -107,10 +119,7 @@ fn skip_small_field(bytes: &[u8]) -> Option<&[u8]> {
         return None;
     }
     match tag & 7 {
-        0 => {
-            let end = rest.iter().take(MAX_VARINT_BYTES as usize).position(|byte| *byte < 0x80)?;
-            rest.get(end + 1..)
-        }
+        0 => rest.get(small_varint_len(rest)?..),
         1 => rest.get(8..),
         2 => match *rest {
             [length @ 0..0x80, ref rest @ ..] => rest.get(usize::from(length)..),
@@ -119,6 +128,20 @@ fn skip_small_field(bytes: &[u8]) -> Option<&[u8]> {
         5 => rest.get(4..),
         _ => None,
     }
+}
+
+/// How many bytes the varint takes that the bytes begin with, if it has at most ten.
+#[inline]
+fn small_varint_len(bytes: &[u8]) -> Option<usize> {
+    // Eight at once: guessing where it ends, the processor would guess wrong too often.
+    if let Some(word) = bytes.first_chunk() {
+        let ends = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
+        if ends != 0 {
+            return Some(ends.trailing_zeros() as usize / 8 + 1);
+        }
+    }
+    let end = bytes.iter().take(MAX_VARINT_BYTES as usize).position(|byte| *byte < 0x80)?;
+    Some(end + 1)
 }
 
 fn skip_field<'a>(bytes: &mut Bytes<'a, impl Iterator<Item = &'a [u8]>>) -> Result<(), Invalid> {
@@ -199,6 +222,7 @@ mod tests {
     #[track_caller]
     fn check(packet: &[u8], expected: Result<(), Invalid>) {
         assert_eq!(is_valid_untrusted_packet([packet]), expected, "in one slice");
+        assert_eq!(is_valid_untrusted_piece(packet), expected, "as a piece");
         for at in 0..packet.len() {
             let (head, tail) = packet.split_at(at);
             assert_eq!(is_valid_untrusted_packet([head, &[], tail]), expected, "cut at {at}");
@@ -257,6 +281,19 @@ mod tests {
             [&[0x40][..], &[0x40, 0x80], &[0xc0], &[0x0a], &[0x0a, 3, 1, 2], &[0x11, 1, 2, 3], &[0x0d, 1]]
         {
             check(packet, Err(Invalid::Truncated));
+        }
+    }
+
+    #[test]
+    fn varints_of_every_length_are_passed_over() {
+        for len in 1..=MAX_VARINT_BYTES as usize {
+            for behind in [&[][..], &[0x0a, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]] {
+                let mut packet = vec![0x40];
+                packet.resize(len, 0x80);
+                packet.push(0x01);
+                packet.extend_from_slice(behind);
+                check(&packet, Ok(()));
+            }
         }
     }
 

@@ -12,12 +12,14 @@ use crate::service::Service;
 
 impl Service {
     pub(crate) fn commit_data(&mut self, id: ProducerId, request: &CommitDataRequest, now: &Now) {
+        let mut bytes = 0;
         for chunk in &request.chunks_to_move {
-            match &chunk.data {
+            bytes += match &chunk.data {
                 Some(data) => self.move_inline_chunk(id, chunk, data),
                 None => self.move_chunk(id, chunk),
-            }
+            };
         }
+        self.note_commit(id, bytes);
         for chunk in &request.chunks_to_patch {
             self.patch_chunk(id, chunk);
         }
@@ -26,7 +28,8 @@ impl Service {
         }
     }
 
-    fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) {
+    /// Gives the bytes that it took.
+    fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) -> usize {
         let mut payload = std::mem::take(&mut self.chunk);
         let memory = self.producers.get(&id).and_then(|producer| producer.memory.as_ref());
         let header =
@@ -39,11 +42,13 @@ impl Service {
             }
             None => self.discard_chunk(),
         }
+        let bytes = payload.len();
         self.chunk = payload;
+        bytes
     }
 
-    /// A chunk by value, with its header: from producers that cannot share memory.
-    fn move_inline_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove, data: &[u8]) {
+    /// A chunk by value, with its header: from producers that cannot share memory. Gives its bytes.
+    fn move_inline_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove, data: &[u8]) -> usize {
         match ChunkHeader::split_inline(data) {
             Ok((header, payload)) => {
                 self.store_chunk(id, chunk.target_buffer(), header, payload, !chunk.chunk_incomplete());
@@ -53,6 +58,7 @@ impl Service {
                 self.discard_chunk();
             }
         }
+        data.len()
     }
 
     fn store_chunk(

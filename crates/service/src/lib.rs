@@ -13,6 +13,7 @@
 //! | `machines` | producers on other machines, and their clocks |
 //! | `enable`, `start_stop`, `detach`, `cloning` | the life of a session |
 //! | `flush`, `scrape`, `commit` | the way of the data in |
+//! | `pace` | how long producers may be left alone meanwhile |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
 //! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
 //! | `ipc_output`, `file_output`, `prefix`, `compression` | where it goes, and in what form |
@@ -47,6 +48,7 @@ mod memory;
 mod now;
 mod observe;
 mod output;
+mod pace;
 mod prefix;
 mod producers;
 mod protovms;

@@ -71,6 +71,16 @@ pub const READ_REPLY_BYTES: usize = 127 * 1024;
 /// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
 pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
 
+/// Longest time that producers which commit fast are left alone. Ours: a program that writes as fast as it can commits three to five chunks
+/// a millisecond, so that half as long saves a third of the wake-ups and this saves three quarters; and nobody waits for a commit, but for
+/// flushes and ends of sessions, before which there is no rest.
+pub const MAX_REST: Duration = Duration::from_millis(2);
+/// Shortest one. Ours: the kernel's timers may be late by half as much, and a wake-up costs a tenth.
+pub const MIN_REST: Duration = Duration::from_micros(100);
+/// In a rest a producer may fill this part of its memory, an eighth, by what it handed over just before. Ours: were it to write several times
+/// as fast from one moment to the next, there would still be room.
+pub const MEMORY_PARTS_IN_REST: u64 = 8;
+
 /// Producers at one time: ids are 16 bits, 0 is none.
 pub const MAX_PRODUCERS: usize = u16::MAX as usize;
 /// Connections of producers of one user. Ours: each may cost [`MAX_SHARED_MEMORY_SIZE`] of memory.

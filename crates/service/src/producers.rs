@@ -60,6 +60,7 @@ impl Service {
             data_sources: Vec::new(),
             allowed_buffers: Default::default(),
             writers: Default::default(),
+            intake: Default::default(),
         };
         tracing::debug!(%id, name = producer.name, uid = peer.uid, pid = peer.pid, "producer connected");
         self.producers.insert(id, producer);

@@ -10,6 +10,7 @@ use ferretto_trace_buffer::ClientIdentity;
 
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
 use crate::machines::Machine;
+use crate::pace::Intake;
 
 /// Who is at the other end of a connection, as the kernel says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +55,7 @@ pub(crate) struct Producer {
     pub(crate) allowed_buffers: BTreeSet<BufferId>,
     /// Writers that announced themselves, and their buffer.
     pub(crate) writers: BTreeMap<u16, BufferId>,
+    pub(crate) intake: Intake,
 }
 
 /// Whole size and page size in bytes, as somebody wishes; 0 is no wish.

@@ -11,6 +11,7 @@ use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, S
 use crate::machines::Relay;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
+use crate::pace::Pace;
 use crate::registry::{Consumer, Peer, Producer, ProducerLink};
 use crate::scheduling::Boost;
 use crate::session::{Session, State};
@@ -28,7 +29,8 @@ use crate::triggers::TriggerHistory;
 /// 3. While [`poll_file_write`](Self::poll_file_write) gives bytes it writes them and tells
 ///    [`handle_file_written`](Self::handle_file_written), and goes back to 2.
 /// 4. For each consumer whose connection can take more it sends what [`poll_read`](Self::poll_read) gives: read-back is made as fast as it
-///    is taken, never faster. Then it waits, at most for [`next_timeout_ns`](Self::next_timeout_ns).
+///    is taken, never faster. Then it waits, at most for [`next_timeout_ns`](Self::next_timeout_ns), and if it likes leaves out producers
+///    for as long as [`poll_rest_ns`](Self::poll_rest_ns) says.
 ///
 /// No input from outside stops it: what is wrong is answered with a rejection, or dropped and counted.
 pub struct Service {
@@ -53,6 +55,7 @@ pub struct Service {
     /// When sessions with guardrails last started, by name, on the boot clock in nanoseconds.
     pub(crate) last_starts: VecDeque<(String, u64)>,
     pub(crate) trigger_history: TriggerHistory,
+    pub(crate) pace: Pace,
     /// A chunk on its way from shared memory to a buffer; kept for its capacity.
     pub(crate) chunk: Vec<u8>,
     /// Memory for the next reply to a consumer that reads, if replies before it were sent.
@@ -103,6 +106,7 @@ impl Service {
             totals: Totals::default(),
             last_starts: VecDeque::new(),
             trigger_history: TriggerHistory::default(),
+            pace: Pace::default(),
             chunk: Vec::new(),
             reply: BytesMut::new(),
             file_write: BytesMut::new(),
@@ -131,6 +135,7 @@ impl Service {
         now: &Now,
     ) {
         tracing::trace!(%from, method = call.method(), "producer call");
+        self.note_call(&call);
         if let ProducerCall::InitializeConnection(request) = &call {
             return self.initialize_connection(from, token, request, memory);
         }

@@ -732,3 +732,51 @@ fn clock_snapshots_are_kept_when_clocks_drift_and_bounded() {
     assert_eq!(snapshots(&packets), 0);
     assert!(!kinds(&packets).contains(&"marker"));
 }
+
+#[test]
+fn producers_that_commit_fast_may_be_left_alone_unless_somebody_waits_for_them() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register_as(
+        producer,
+        protos::DataSourceDescriptor {
+            name: Some("data".to_owned()),
+            will_notify_on_stop: Some(true),
+            ..Default::default()
+        },
+    );
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    world.commands(producer);
+    let rest = |world: &mut World| world.service.poll_rest_ns(&world.now);
+    let mut chunk_ids = 0..;
+    let mut commit_twice = |world: &mut World| {
+        for id in chunk_ids.by_ref().take(2) {
+            world.emit(producer, 1, id, 1, &[&packet("x")]);
+        }
+        world.advance_ms(1);
+    };
+    let longest = ferretto_service::limits::MAX_REST.as_nanos() as u64;
+    assert_eq!(rest(&mut world), 0, "it has just registered");
+    world.advance_ms(1);
+    commit_twice(&mut world);
+    assert_eq!(rest(&mut world), longest);
+    assert_eq!(rest(&mut world), 0, "nothing has come since");
+
+    world.flush(consumer, 0);
+    commit_twice(&mut world);
+    assert_eq!(rest(&mut world), 0, "a flush waits");
+    commit_twice(&mut world);
+    assert_eq!(world.acknowledge_flushes(producer), 1);
+    assert_eq!(rest(&mut world), 0, "there is more than commits");
+    world.advance_ms(1);
+    commit_twice(&mut world);
+    assert_eq!(rest(&mut world), longest);
+
+    register_writer(&mut world, producer, 1, 1);
+    commit_twice(&mut world);
+    assert_eq!(rest(&mut world), 0, "there is more than commits");
+    world.disable(consumer);
+    commit_twice(&mut world);
+    assert_eq!(rest(&mut world), 0, "a session waits for its end");
+}

@@ -105,11 +105,11 @@ impl Connection {
         }
     }
 
-    /// Receives once. What came is decoded even if the connection ends with it.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Ended> {
+    /// Receives once, and says how much. What came is decoded even if the connection ends with it.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Ended> {
         let received = match self.stream.recv(buffer) {
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error.into()),
         };
         if let Some(fd) = received.fd {
@@ -117,7 +117,10 @@ impl Connection {
         }
         match received.len {
             0 => Err(Ended::HungUp),
-            len => Ok(self.host.handle_bytes(buffer.get(..len).unwrap_or_default())?),
+            len => {
+                self.host.handle_bytes(buffer.get(..len).unwrap_or_default())?;
+                Ok(len)
+            }
         }
     }
 

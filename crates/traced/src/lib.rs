@@ -6,6 +6,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `server` | the loop: waits, hands inputs to the service, carries out its outputs |
+//! | `poller` | what the loop waits for, with or without producers |
 //! | `connection` | one client: its socket, its frames, its requests |
 //! | `files` | trace files, written as they take it |
 //! | `alarm` | waking up at a time, however long the machine slept |
@@ -22,6 +23,7 @@ mod files;
 pub mod in_process;
 mod notify;
 pub mod own_driver;
+mod poller;
 mod server;
 mod system;
 

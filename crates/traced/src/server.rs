@@ -1,11 +1,12 @@
 //! The loop: waits, hands inputs to the service, carries out its outputs.
 //!
 //! One thread does it all. Readiness is level-triggered, and of one client there is one receive a turn, so that no client can keep the
-//! others waiting; what a turn leaves undone the next one finds.
+//! others waiting; what a turn leaves undone the next one finds. While producers commit fast, the loop rests between looks at them, as
+//! long as the service allows: so it takes several commits in with one wake-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ferretto_ipc::host::Request;
@@ -15,18 +16,16 @@ use ferretto_service::{
     Token,
 };
 use ferretto_shm::{Seals, SharedMemory};
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll::EventFlags;
 
 use crate::alarm::Alarm;
 use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Door, Ended, Interest, RELAY_SERVICE, Side};
 use crate::files::{FileTable, Written};
+use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
-
-/// Events taken from the kernel at once; more are there the next time.
-const EVENTS: usize = 64;
 
 /// Clients at one time: more than there are processes on most machines, and each costs a descriptor or two.
 const MAX_CONNECTIONS: usize = 16 * 1024;
@@ -46,7 +45,7 @@ const ALARM_KEY: u64 = 0;
 
 /// A service with its sockets and files.
 pub(crate) struct Server {
-    epoll: OwnedFd,
+    poller: Poller,
     /// For what is due at a time of the boot clock.
     alarm: Alarm,
     service: Service,
@@ -63,6 +62,10 @@ pub(crate) struct Server {
     dirty: BTreeSet<u64>,
     ended: Vec<(u64, Ended)>,
     has_more_work: bool,
+    /// Somebody has sent more than one receive takes.
+    has_more_to_receive: bool,
+    /// How long producers are left alone before the next look at them; 0 for not at all.
+    rest_ns: u64,
     accepts_again_at: Option<u64>,
 }
 
@@ -70,12 +73,11 @@ impl Server {
     pub(crate) fn new() -> io::Result<Self> {
         let files = FileTable::default();
         let environment = SystemEnvironment::new(files.clone());
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let poller = Poller::new()?;
         let alarm = Alarm::new()?;
-        let data = epoll::EventData::new_u64(ALARM_KEY);
-        epoll::add(&epoll, &alarm, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        poller.add(Set::Others, &alarm, ALARM_KEY, EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
-            epoll,
+            poller,
             alarm,
             service: Service::new(system::service_options(), Box::new(environment)),
             files,
@@ -88,6 +90,8 @@ impl Server {
             dirty: BTreeSet::new(),
             ended: Vec::new(),
             has_more_work: false,
+            has_more_to_receive: false,
+            rest_ns: 0,
             accepts_again_at: None,
         })
     }
@@ -95,7 +99,7 @@ impl Server {
     /// Accepts clients at a socket.
     pub(crate) fn listen(&mut self, door: Door, listener: Listener) -> io::Result<()> {
         let key = self.new_key();
-        self.add_to_epoll(&listener, key, epoll::EventFlags::IN)?;
+        self.poller.add(Set::Others, &listener, key, EventFlags::IN)?;
         self.listeners.insert(key, (door, listener));
         Ok(())
     }
@@ -103,7 +107,7 @@ impl Server {
     /// Serves a client that is connected already.
     pub(crate) fn add_client(&mut self, door: Door, stream: Stream) -> io::Result<()> {
         let key = self.new_key();
-        self.add_to_epoll(&stream, key, epoll::EventFlags::IN)?;
+        self.poller.add(set_of(door.side), &stream, key, EventFlags::IN)?;
         self.connections.insert(key, Connection::new(door, stream));
         Ok(())
     }
@@ -111,7 +115,7 @@ impl Server {
     /// Ends [`turn`](Self::turn) when a descriptor becomes readable.
     pub(crate) fn watch(&mut self, fd: impl AsFd) -> io::Result<u64> {
         let key = self.new_key();
-        self.add_to_epoll(fd, key, epoll::EventFlags::IN)?;
+        self.poller.add(Set::Others, fd, key, EventFlags::IN)?;
         self.watched.insert(key);
         Ok(key)
     }
@@ -122,6 +126,7 @@ impl Server {
         let events = self.wait()?;
         let now = system::now();
         self.has_more_work = false;
+        self.has_more_to_receive = false;
         let mut readable = Vec::new();
         for (key, flags) in events {
             if self.watched.contains(&key) {
@@ -135,21 +140,17 @@ impl Server {
         }
         self.settle(&now);
         self.resume_accepting(&now);
+        let rest_ns = self.service.poll_rest_ns(&now);
+        self.rest_ns = if self.has_more_work || self.has_more_to_receive { 0 } else { rest_ns };
         Ok(readable)
     }
 
-    fn wait(&mut self) -> io::Result<Vec<(u64, epoll::EventFlags)>> {
-        let timeout = if self.has_more_work { Some(0) } else { self.next_timeout_ns() };
-        let timeout = timeout.map(|ns| Timespec {
-            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        let mut events = Vec::with_capacity(EVENTS);
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+    fn wait(&self) -> io::Result<Vec<Ready>> {
+        let timeout_ns = if self.has_more_work { Some(0) } else { self.next_timeout_ns() };
+        match self.rest_ns {
+            0 => self.poller.wait(timeout_ns),
+            rest_ns => self.poller.rest(timeout_ns.map_or(rest_ns, |timeout_ns| rest_ns.min(timeout_ns))),
         }
-        Ok(events.into_iter().map(|event| (event.data.u64(), event.flags)).collect())
     }
 
     fn next_timeout_ns(&self) -> Option<u64> {
@@ -158,20 +159,20 @@ impl Server {
         [self.service.next_timeout_ns(&now), accept].into_iter().flatten().min()
     }
 
-    fn handle_event(&mut self, key: u64, flags: epoll::EventFlags, now: &Now) {
+    fn handle_event(&mut self, key: u64, flags: EventFlags, now: &Now) {
         if let Some((door, listener)) = self.listeners.get(&key) {
             let (door, accepted) = (*door, listener.accept());
             return self.handle_accepted(door, accepted, now);
         }
         if let Some(file) = self.waiting_files.remove(&key) {
-            self.files.with_fd(file, |fd| epoll::delete(&self.epoll, fd));
+            self.files.with_fd(file, |fd| self.poller.remove(Set::Others, fd));
             let written = self.files.resume(file);
             return self.handle_written(file, written, now);
         }
-        if flags.contains(epoll::EventFlags::OUT) {
+        if flags.contains(EventFlags::OUT) {
             self.dirty.insert(key);
         }
-        let reads = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        let reads = EventFlags::IN | EventFlags::HUP | EventFlags::ERR;
         if flags.intersects(reads) {
             self.receive(key, now);
         }
@@ -204,9 +205,9 @@ impl Server {
     }
 
     fn set_accepting(&self, accepting: bool) {
-        let flags = if accepting { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        let flags = if accepting { EventFlags::IN } else { EventFlags::empty() };
         for (key, (_, listener)) in &self.listeners {
-            if let Err(error) = epoll::modify(&self.epoll, listener, epoll::EventData::new_u64(*key), flags) {
+            if let Err(error) = self.poller.modify(Set::Others, listener, *key, flags) {
                 tracing::error!("cannot watch {}: {error}", listener.address());
             }
         }
@@ -215,6 +216,7 @@ impl Server {
     fn receive(&mut self, key: u64, now: &Now) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let received = connection.receive(&mut self.buffer);
+        self.has_more_to_receive |= matches!(received, Ok(len) if len == self.buffer.len());
         self.dirty.insert(key);
         while let Some((token, request)) = self.connections.get_mut(&key).and_then(Connection::next_request) {
             self.handle_request(key, token, request, now);
@@ -302,7 +304,7 @@ impl Server {
     fn close_file(&mut self, file: FileHandle) {
         if self.waiting_files.values().any(|waiting| *waiting == file) {
             // Its peer may have the same open file: closing ours would leave it in the set.
-            self.files.with_fd(file, |fd| epoll::delete(&self.epoll, fd));
+            self.files.with_fd(file, |fd| self.poller.remove(Set::Others, fd));
             self.waiting_files.retain(|_, waiting| *waiting != file);
         }
         self.files.close(file);
@@ -332,9 +334,8 @@ impl Server {
 
     fn await_file(&mut self, file: FileHandle) -> io::Result<()> {
         let key = self.new_key();
-        let data = epoll::EventData::new_u64(key);
-        let added = self.files.with_fd(file, |fd| epoll::add(&self.epoll, fd, data, epoll::EventFlags::OUT));
-        added.unwrap_or(Err(rustix::io::Errno::BADF))?;
+        let added = self.files.with_fd(file, |fd| self.poller.add(Set::Others, fd, key, EventFlags::OUT));
+        added.unwrap_or(Err(rustix::io::Errno::BADF.into()))?;
         self.waiting_files.insert(key, file);
         Ok(())
     }
@@ -378,7 +379,7 @@ impl Server {
             let updated = if wanted == connection.interest {
                 Ok(())
             } else {
-                update(&self.epoll, key, connection, wanted)
+                update(&self.poller, key, connection, wanted)
             };
             if let Err(error) = sent.and(updated) {
                 self.ended.push((key, error));
@@ -411,17 +412,20 @@ impl Server {
         self.last_key += 1;
         self.last_key
     }
+}
 
-    fn add_to_epoll(&self, fd: impl AsFd, key: u64, flags: epoll::EventFlags) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags)?)
+fn set_of(side: Side) -> Set {
+    match side {
+        Side::Producer => Set::Producers,
+        Side::Consumer => Set::Others,
     }
 }
 
-fn update(epoll_fd: &OwnedFd, key: u64, connection: &mut Connection, wanted: Interest) -> Result<(), Ended> {
-    let mut flags = epoll::EventFlags::empty();
-    flags.set(epoll::EventFlags::IN, wanted.read);
-    flags.set(epoll::EventFlags::OUT, wanted.write);
-    epoll::modify(epoll_fd, &*connection, epoll::EventData::new_u64(key), flags).map_err(io::Error::from)?;
+fn update(poller: &Poller, key: u64, connection: &mut Connection, wanted: Interest) -> Result<(), Ended> {
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, wanted.read);
+    flags.set(EventFlags::OUT, wanted.write);
+    poller.modify(set_of(connection.side), &*connection, key, flags)?;
     connection.interest = wanted;
     Ok(())
 }

@@ -9,6 +9,7 @@
 //! | `probes_cpu` | processor time of the data sources on one config under one load |
 //! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |
 //! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
+//! | `sdk_cost` | what a trace point costs; needs upstream's client in a release build (`tests/upstream-client`) and the example `cost` of our library, but no root |
 //! | `service_cpu` | processor time of the service for a trace from upstream's client; needs that (`tests/upstream-client`), but no root |
 //! | `service_scale` | memory of the service with 1,000 producers, and the time of a query for 10,000 data sources; needs no root |
 //! | `trace_buffer` | speed of the trace buffer, beside bare copies and upstream's buffer; needs neither root nor the peers above |

@@ -4,6 +4,10 @@
 //! Usage: `upstream-client EVENTS SECONDS [BURST]`: `EVENTS` rounds (a slice with arguments, an instant, a counter each) spread
 //! over `SECONDS`, starting with the moment a session enables the category. With `BURST` they are bare instants instead, so many
 //! at once before each pause. Prints `events N` at the end.
+//!
+//! `upstream-client cost` measures trace points instead, in this process, as the example `cost` of our library does.
+
+mod cost;
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +32,11 @@ const ENABLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let rounds: u64 = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?.parse()?;
+    let rounds = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?;
+    if rounds == "cost" {
+        return cost::run();
+    }
+    let rounds: u64 = rounds.parse()?;
     let seconds: f64 = args.next().ok_or("usage: upstream-client EVENTS SECONDS")?.parse()?;
     let burst: Option<u64> = args.next().map(|burst| burst.parse()).transpose()?;
     let pause = Duration::from_secs_f64(seconds / (rounds / burst.unwrap_or(1)).max(1) as f64);

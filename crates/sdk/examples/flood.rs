@@ -21,9 +21,9 @@ ferretto::categories! {
     static CATEGORIES = { FLOOD = "flood", "As many as possible"; }
 }
 
-/// The service empties its buffer into the file by itself, long before the buffer is full.
+/// The service empties its buffer into the file by itself, but events come faster than they can be written: the buffer takes the others.
 const CONFIG: &str = r#"
-    buffers { size_kb: 131072 }
+    buffers { size_kb: 2097152 }
     write_into_file: true
     file_write_period_ms: 100
     data_sources {

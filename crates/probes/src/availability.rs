@@ -37,6 +37,7 @@ pub fn availability() -> Vec<Availability> {
         sysfs_power(),
         inode_file_map(),
         frozen_ftrace(),
+        systemd_journald(),
     ]
 }
 
@@ -186,6 +187,16 @@ fn frozen_ftrace() -> Availability {
         Err(limitation) => vec![limitation],
     };
     Availability { data_source: "linux.frozen_ftrace", works: limitations.is_empty(), limitations }
+}
+
+fn systemd_journald() -> Availability {
+    let missing = crate::journald::what_is_missing();
+    let limitation = |why| Limitation { what: "messages of systemd's journal".to_owned(), why, remedy: None };
+    Availability {
+        data_source: "linux.systemd_journald",
+        works: missing.is_none(),
+        limitations: missing.map(limitation).into_iter().collect(),
+    }
 }
 
 fn has_entry(dir: &str, wanted: impl Fn(&Path) -> bool) -> bool {

@@ -18,6 +18,7 @@ use crate::ftrace::controller::FtraceController;
 use crate::ftrace::frozen::FrozenFtrace;
 use crate::ftrace::reset::reset_ftrace;
 use crate::inode_file_map::InodeFileMap;
+use crate::journald::Journald;
 use crate::process_stats::ProcessStats;
 use crate::sys_stats::SysStats;
 use crate::sysfs_power::{self, SysfsPower};
@@ -39,9 +40,18 @@ const SYSTEM_INFO: &str = "linux.system_info";
 const SYSFS_POWER: &str = "linux.sysfs_power";
 const INODE_FILE_MAP: &str = "linux.inode_file_map";
 const FROZEN_FTRACE: &str = "linux.frozen_ftrace";
+const SYSTEMD_JOURNALD: &str = "linux.systemd_journald";
 
-const DATA_SOURCES: [&str; 7] =
-    [FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO, SYSFS_POWER, INODE_FILE_MAP, FROZEN_FTRACE];
+const DATA_SOURCES: [&str; 8] = [
+    FTRACE,
+    PROCESS_STATS,
+    SYS_STATS,
+    SYSTEM_INFO,
+    SYSFS_POWER,
+    INODE_FILE_MAP,
+    FROZEN_FTRACE,
+    SYSTEMD_JOURNALD,
+];
 
 /// How to run the probes.
 #[derive(Debug, Default)]
@@ -138,6 +148,7 @@ enum Source {
     SysfsPower(SysfsPower),
     InodeFileMap(Box<InodeFileMap>),
     FrozenFtrace(Box<FrozenFtrace>),
+    Journald(Box<Journald>),
 }
 
 impl Probes {
@@ -280,6 +291,9 @@ impl Probes {
             FROZEN_FTRACE => Source::FrozenFtrace(Box::new(FrozenFtrace::new(
                 &config.frozen_ftrace_config.clone().unwrap_or_default(),
             ))),
+            SYSTEMD_JOURNALD => {
+                Source::Journald(Box::new(Journald::new(&config.journald_config.clone().unwrap_or_default())))
+            }
             unknown => {
                 return tracing::error!(
                     "the service asks for the data source {unknown}, which was never registered"
@@ -348,6 +362,9 @@ impl Probes {
         }
         for instance in instances {
             if let Some(running) = self.sources.get_mut(instance).filter(|running| running.started) {
+                if let Source::Journald(source) = &mut running.source {
+                    source.flush(&mut running.writer);
+                }
                 running.writer.flush();
             }
         }
@@ -390,6 +407,7 @@ impl Running {
                 self.writer.flush();
             }
             Source::FrozenFtrace(source) => source.start(&mut self.writer),
+            Source::Journald(source) => source.start(),
             Source::Ftrace | Source::SysStats(_) | Source::SysfsPower(_) | Source::InodeFileMap(_) => {}
         }
         // The first poll is at once; those after it keep to the wall clock.
@@ -401,6 +419,7 @@ impl Running {
         match &self.source {
             Source::InodeFileMap(source) => source.next_work(),
             Source::FrozenFtrace(source) => source.next_work(),
+            Source::Journald(source) => source.next_work(),
             _ => None,
         }
     }
@@ -413,7 +432,8 @@ impl Running {
             Source::Ftrace
             | Source::SystemInfo { .. }
             | Source::InodeFileMap(_)
-            | Source::FrozenFtrace(_) => None,
+            | Source::FrozenFtrace(_)
+            | Source::Journald(_) => None,
         }
     }
 
@@ -421,6 +441,7 @@ impl Running {
         match &mut self.source {
             Source::InodeFileMap(source) => source.work(Instant::now(), &mut self.writer),
             Source::FrozenFtrace(source) => source.work(&mut self.writer),
+            Source::Journald(source) => source.work(&mut self.writer),
             Source::ProcessStats(source) => source.poll(&mut self.writer),
             Source::SysStats(source) => source.poll(&mut self.writer),
             Source::SysfsPower(source) => source.poll(&mut self.writer),

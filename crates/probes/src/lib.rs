@@ -1,4 +1,5 @@
-//! The Linux data sources as a producer: ftrace, process and system statistics, system information, batteries, paths of files.
+//! The Linux data sources as a producer: ftrace, process and system statistics, system information, batteries, paths of
+//! files, systemd's journal.
 //!
 //! [`run`] is the daemon's loop; [`availability()`] says, before anything is recorded, what this user and this kernel allow.
 //! Every data source is a module whose parsers take bytes, so that tests feed them recorded files.
@@ -10,6 +11,7 @@ mod clock;
 mod daemon;
 pub mod ftrace;
 mod inode_file_map;
+pub mod journald;
 mod packets;
 mod pids;
 mod proc_fs;

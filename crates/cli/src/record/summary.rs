@@ -100,7 +100,7 @@ fn contents(summary: &Summary<'_>) -> String {
 
 fn content_of(source: &str, tally: &Tally) -> String {
     let parts = match source {
-        "linux.ftrace" => ftrace_contents(&tally.ftrace),
+        "linux.ftrace" | "linux.frozen_ftrace" => ftrace_contents(&tally.ftrace),
         "linux.process_stats" => vec![
             some(tally.processes(), "process", "processes"),
             some(tally.threads(), "thread", "threads"),

@@ -4,7 +4,8 @@ use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
 
-use crate::buffers::Buffer;
+use crate::buffers::{Buffer, Replacement};
+use crate::file_output::FileOutput;
 use crate::flush::{AfterFlush, FLUSH_FOR_BUGREPORT, FlushReason};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
@@ -20,6 +21,9 @@ use crate::triggers::ReceivedTrigger;
 const BUGREPORT_SESSION_ID: u64 = u64::MAX;
 const BUGREPORT_SELECTOR: Selector = Selector::SessionId(BUGREPORT_SESSION_ID);
 
+const HAS_SESSION: &str = "this consumer has a tracing session already";
+const FILE_IS_COMPLETE: &str = "the session's file takes no more, it is complete or full: take that";
+
 /// A clone that waits for its flush.
 #[derive(Debug)]
 pub(crate) struct CloneRequest {
@@ -29,6 +33,21 @@ pub(crate) struct CloneRequest {
     trigger: Option<ReceivedTrigger>,
     /// Whoever asks for a bug report gets all of the trace.
     skip_trace_filter: bool,
+    /// Where the clone goes if its source writes into a file.
+    pub(crate) file: Option<FileHandle>,
+}
+
+/// What a clone gets of a buffer of its source, as long as nothing is done yet.
+enum Prepared {
+    Copy(Box<Buffer>),
+    /// The buffer itself, if this is put in its place.
+    Taken(Box<Replacement>),
+}
+
+impl CloneRequest {
+    pub(crate) fn is_from(&self, consumer: ConsumerConn) -> bool {
+        self.from == consumer
+    }
 }
 
 impl Service {
@@ -40,15 +59,23 @@ impl Service {
         file: Option<FileHandle>,
         now: &Now,
     ) {
-        // Only a session that writes into a file would need it, and such a one cannot be cloned yet.
-        self.close_files(file);
         let is_bugreport = request.selector == Some(Selector::SessionId(BUGREPORT_SESSION_ID));
         let skip_trace_filter = request.skip_trace_filter() || is_bugreport;
-        let clone = CloneRequest { from, token, trigger: trigger_of(request), skip_trace_filter };
+        let trigger = trigger_of(request);
+        let mut clone = CloneRequest { from, token, trigger, skip_trace_filter, file };
         let session_id = match self.find_to_clone(from, request) {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
         };
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        if session.file.is_none() {
+            // It is read back by its consumer, who could not know before.
+            let unneeded = clone.file.take();
+            self.close_files(unneeded);
+        } else if clone.file.is_none() {
+            return self
+                .refuse_clone(clone, "a clone of a session that writes into a file needs a file descriptor");
+        }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if session.state != State::Started {
             return self.finish_cloning(session_id, clone, true, now);
@@ -59,8 +86,8 @@ impl Service {
             .filter(|(_, spec)| spec.clear_before_clone)
             .map(|(i, _)| i)
             .collect();
-        for index in cleared {
-            self.replace_buffer(session_id, index);
+        if !cleared.into_iter().all(|index| self.empty_buffer(session_id, index)) {
+            return self.refuse_clone(clone, "no memory for an empty buffer");
         }
         let for_bugreport = request.for_bugreport() || request.selector == Some(BUGREPORT_SELECTOR);
         let target = if for_bugreport { FLUSH_FOR_BUGREPORT } else { 0 };
@@ -75,7 +102,7 @@ impl Service {
     ) -> Result<SessionId, &'static str> {
         let consumer = self.consumers.get(&from).ok_or("the consumer is gone")?;
         if consumer.session.is_some() {
-            return Err("this consumer has a tracing session already");
+            return Err(HAS_SESSION);
         }
         let mut sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
         let found = match &request.selector {
@@ -93,14 +120,19 @@ impl Service {
         if !may_see(consumer.peer, session) {
             return Err("not allowed to clone the session of another user");
         }
-        if session.file.is_some() || session.wrote_into_file {
-            return Err("cloning a session with write_into_file is not supported by this service yet");
+        if session.wrote_into_file || session.file.as_ref().is_some_and(FileOutput::is_full) {
+            return Err(FILE_IS_COMPLETE);
         }
-        let of_uid = self.sessions.values().filter(|other| other.owner_uid == consumer.peer.uid).count();
-        if self.sessions.len() >= limits::MAX_SESSIONS || of_uid >= limits::MAX_SESSIONS_PER_UID {
-            return Err("too many concurrent tracing sessions");
-        }
+        self.check_room_for_clone(consumer.peer.uid)?;
         Ok(session.id)
+    }
+
+    fn check_room_for_clone(&self, uid: u32) -> Result<(), &'static str> {
+        let of_uid = self.sessions.values().filter(|other| other.owner_uid == uid).count();
+        match self.sessions.len() < limits::MAX_SESSIONS && of_uid < limits::MAX_SESSIONS_PER_UID {
+            true => Ok(()),
+            false => Err("too many concurrent tracing sessions"),
+        }
     }
 
     pub(crate) fn refuse_clone(&mut self, clone: CloneRequest, error: &str) {
@@ -110,17 +142,47 @@ impl Service {
             ..Default::default()
         };
         self.answer_consumer(clone.from, clone.token, &response);
+        self.close_files(clone.file);
+    }
+
+    /// The clone is complete and the consumer's from here on; unless that has got itself a session meanwhile.
+    pub(crate) fn hand_over_clone(&mut self, id: SessionId, clone: CloneRequest, was_into_file: bool) {
+        let (Some(session), Some(consumer)) =
+            (self.sessions.get_mut(&id), self.consumers.get_mut(&clone.from))
+        else {
+            return;
+        };
+        if consumer.session.is_some() {
+            session.free_when_written = true;
+            return self.refuse_clone(clone, HAS_SESSION);
+        }
+        // Of one that an exclusive session has ended meanwhile there is the file, and nothing else.
+        if !session.is_leaving() {
+            session.owner = Some(clone.from);
+            consumer.session = Some(id);
+        }
+        let response = CloneSessionResponse {
+            success: Some(true),
+            uuid_msb: Some(session.uuid.0),
+            uuid_lsb: Some(session.uuid.1),
+            was_write_into_file: Some(was_into_file),
+            ..Default::default()
+        };
+        self.answer_consumer(clone.from, clone.token, &response);
     }
 
     /// The consumer that wanted clones is gone.
     pub(crate) fn forget_clones_for(&mut self, consumer: ConsumerConn) {
-        for session in self.sessions.values_mut() {
-            for flush in session.flushes.values_mut() {
-                if matches!(&flush.after, AfterFlush::Clone(clone) if clone.from == consumer) {
-                    flush.after = AfterFlush::Nothing;
-                }
+        let mut files = Vec::new();
+        for flush in self.sessions.values_mut().flat_map(|session| session.flushes.values_mut()) {
+            if let AfterFlush::Clone(clone) = &flush.after
+                && clone.is_from(consumer)
+            {
+                files.extend(clone.file);
+                flush.after = AfterFlush::Nothing;
             }
         }
+        self.close_files(files);
     }
 
     /// After the flush, successful or not: what is there is cloned (upstream clones after a failed flush too).
@@ -132,39 +194,36 @@ impl Service {
         now: &Now,
     ) {
         match self.make_clone(source, &clone, success, now) {
-            Ok(uuid) => {
-                let response = CloneSessionResponse {
-                    success: Some(true),
-                    uuid_msb: Some(uuid.0),
-                    uuid_lsb: Some(uuid.1),
-                    was_write_into_file: Some(false),
-                    ..Default::default()
-                };
-                self.answer_consumer(clone.from, clone.token, &response);
-            }
+            Ok(id) if clone.file.is_some() => self.write_clone(source, id, clone),
+            Ok(id) => self.hand_over_clone(id, clone, false),
             Err(error) => self.refuse_clone(clone, &error),
         }
     }
 
+    /// Either all is done or nothing: without memory for each buffer, the source keeps what it has.
     fn make_clone(
         &mut self,
         source: SessionId,
         clone: &CloneRequest,
         success: bool,
         now: &Now,
-    ) -> Result<(i64, i64), String> {
-        let from = clone.from;
-        let consumer = self.consumers.get(&from).ok_or("the consumer is gone")?;
+    ) -> Result<SessionId, String> {
+        let consumer = self.consumers.get(&clone.from).ok_or("the consumer is gone")?;
         if consumer.session.is_some() {
-            return Err("this consumer has a tracing session already".to_owned());
+            return Err(HAS_SESSION.to_owned());
         }
         let uid = consumer.peer.uid;
+        self.check_room_for_clone(uid)?;
         let original = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
-        let config = original.config.clone();
-        let count = original.buffers.len();
+        // The packet that did not fit is lost, and nobody would say so in front of what comes after it.
+        if clone.file.is_some() && original.file.as_ref().is_none_or(FileOutput::is_full) {
+            return Err(FILE_IS_COMPLETE.to_owned());
+        }
+        let buffers = self.copy_buffers(source)?;
+        let original = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         self.last_session += 1;
         let id = SessionId(self.last_session);
-        let mut session = Session::new(id, config, uid, Some(from));
+        let mut session = Session::new(id, original.config.clone(), uid, None);
         session.state = State::ClonedReadOnly;
         session.start_realtime_ns = original.start_realtime_ns;
         session.counters = original.counters.clone();
@@ -181,45 +240,65 @@ impl Service {
         // A new trace, recognisably of the same recording.
         session.uuid = (self.environment.random_u64() as i64, original.uuid.1);
         session.record_event(EventType::CloneStarted(true), now);
-        let mut buffers = Vec::new();
-        for index in 0..count {
-            let buffer = self.take_or_copy(source, index)?;
-            let is_used = |id| self.buffers.contains_key(&BufferId(id));
-            let buffer_id = BufferId(next_free_id(self.last_buffer, is_used).ok_or("no buffer is left")?);
-            self.last_buffer = buffer_id.0;
-            self.buffers.insert(buffer_id, buffer);
-            buffers.push(buffer_id);
+        for index in 0..buffers.len() {
             session.record_event(EventType::BufferCloned(u32::try_from(index).unwrap_or(u32::MAX)), now);
         }
         session.record_event(EventType::TracingDisabled(true), now);
-        session.buffers = buffers;
+        session.buffers = buffers.iter().map(|(id, _)| *id).collect();
+        self.buffers.extend(buffers);
         if let Some(original) = self.sessions.get_mut(&source) {
             session.triggers = original.triggers.for_clone(original.trigger_mode(), clone.trigger.clone());
         }
-        let uuid = session.uuid;
         self.sessions.insert(id, session);
         self.announce_state(id, now);
-        if let Some(consumer) = self.consumers.get_mut(&from) {
-            consumer.session = Some(id);
-        }
-        Ok(uuid)
+        Ok(id)
     }
 
-    fn take_or_copy(&mut self, source: SessionId, index: usize) -> Result<Buffer, String> {
+    /// What a clone gets: copies of buffers, and buffers that are taken away when all is there that can be missing.
+    fn copy_buffers(&mut self, source: SessionId) -> Result<Vec<(BufferId, Buffer)>, String> {
         let session = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
-        let id = *session.buffers.get(index).ok_or("a buffer of the session is gone")?;
-        let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
-        if transfers && let Some(buffer) = self.replace_buffer(source, index) {
-            return Ok(buffer);
+        let ids = self.free_buffer_ids(session.buffers.len()).ok_or("no buffer is left")?;
+        let mut prepared = Vec::with_capacity(ids.len());
+        for (index, source) in session.buffers.iter().enumerate() {
+            let buffer = self.buffers.get(source).ok_or("a buffer of the session is gone")?;
+            let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
+            let ready = match transfers.then(|| buffer.replacement()) {
+                Some(Ok(replacement)) => Prepared::Taken(Box::new(replacement)),
+                _ => Prepared::Copy(Box::new(buffer.clone_read_only().map_err(|error| error.to_string())?)),
+            };
+            prepared.push((*source, ready));
         }
-        let buffer = self.buffers.get(&id).ok_or("a buffer of the session is gone")?;
-        buffer.clone_read_only().map_err(|error| error.to_string())
+        let mut done = Vec::with_capacity(ids.len());
+        for (id, (source, ready)) in ids.into_iter().zip(prepared) {
+            let buffer = match ready {
+                Prepared::Copy(copy) => Some(*copy),
+                Prepared::Taken(replacement) => {
+                    self.buffers.get_mut(&source).map(|buffer| buffer.replace(*replacement))
+                }
+            };
+            done.extend(buffer.map(|buffer| (id, buffer)));
+            self.last_buffer = id.0;
+        }
+        Ok(done)
     }
 
-    /// Puts an empty buffer in the place of a session's.
-    fn replace_buffer(&mut self, session_id: SessionId, index: usize) -> Option<Buffer> {
-        let id = self.sessions.get(&session_id)?.buffers.get(index)?;
-        self.buffers.get_mut(id)?.replace().ok()
+    /// Says whether there was memory for it.
+    fn empty_buffer(&mut self, session_id: SessionId, index: usize) -> bool {
+        let id = self.sessions.get(&session_id).and_then(|session| session.buffers.get(index));
+        let Some(buffer) = id.and_then(|id| self.buffers.get_mut(id)) else { return false };
+        buffer.replacement().map(|replacement| buffer.replace(replacement)).is_ok()
+    }
+
+    /// Ids that no buffer has.
+    fn free_buffer_ids(&self, count: usize) -> Option<Vec<BufferId>> {
+        let mut ids: Vec<BufferId> = Vec::with_capacity(count);
+        let mut last = self.last_buffer;
+        while ids.len() < count {
+            let is_used = |id| self.buffers.contains_key(&BufferId(id)) || ids.contains(&BufferId(id));
+            last = next_free_id(last, is_used)?;
+            ids.push(BufferId(last));
+        }
+        Some(ids)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use bytes::BytesMut;
 
+use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
+use crate::file_copy::FileCopy;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{FileHandle, SessionId};
 use crate::limits;
 use crate::now::{Deadline, Now, take_if_over};
-use crate::output::FileWrite;
+use crate::output::{FileContent, FileWrite};
 use crate::prefix::Prefix;
 use crate::read_back::{PacketSink, Progress};
 use crate::service::Service;
@@ -26,6 +28,10 @@ pub(crate) struct FileOutput {
     in_flight: bool,
     /// Nothing fits any more.
     is_full: bool,
+    /// What comes before all else: the file of the session that this one is a clone of.
+    pub(crate) copy: Option<FileCopy>,
+    /// Whoever asked for the clone is told when all is written.
+    pub(crate) clone: Option<CloneRequest>,
 }
 
 /// Everything that can be read goes to the file, in as many writes as it takes.
@@ -48,7 +54,38 @@ impl FileOutput {
             pass: None,
             in_flight: false,
             is_full: false,
+            copy: None,
+            clone: None,
         }
+    }
+
+    /// All that was handed out for writing.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Something did not fit, or could not be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// No more is to be written.
+    pub(crate) fn abandon(&mut self) {
+        self.is_full = true;
+        if let Some(copy) = &mut self.copy {
+            copy.stop();
+        }
+    }
+
+    /// The next piece of the copy.
+    fn next_copy(&mut self) -> Option<FileWrite> {
+        let content = self.copy.as_mut()?.next_piece()?;
+        self.in_flight = true;
+        Some(FileWrite { file: self.handle, content, sync: false })
     }
 
     fn room(&self) -> u64 {
@@ -97,17 +134,19 @@ impl Service {
     /// Bytes to write to a file; say what became of them with [`handle_file_written`](Self::handle_file_written). Of one file there is one
     /// write at a time.
     pub fn poll_file_write(&mut self, now: &Now) -> Option<FileWrite> {
-        let sessions = self.sessions.values();
-        let due = |file: &FileOutput| file.pass.is_some() && !file.in_flight;
-        let ready = sessions
-            .filter(|session| session.file.as_ref().is_some_and(due))
-            .map(|session| session.id)
-            .next()?;
+        let due = |file: &FileOutput| file.pass.is_some() && !file.in_flight && !self.waits_for_source(file);
+        let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
+        // A long file does not keep the others waiting.
+        let ready = sessions.map(|session| session.id).min_by_key(|id| (*id <= self.last_written, *id))?;
+        self.last_written = ready;
         self.next_file_write(ready, now)
     }
 
     fn next_file_write(&mut self, session_id: SessionId, now: &Now) -> Option<FileWrite> {
-        let file = self.sessions.get(&session_id)?.file.as_ref()?;
+        let file = self.sessions.get_mut(&session_id)?.file.as_mut()?;
+        if let Some(write) = file.next_copy() {
+            return Some(write);
+        }
         let mut sink = FileSink { bytes: std::mem::take(&mut self.file_write), room: file.room() };
         sink.bytes.reserve(FILE_WRITE_CAPACITY);
         let progress = match file.is_full {
@@ -130,7 +169,7 @@ impl Service {
         }
         file.bytes_written += bytes.len() as u64;
         let sync = file.spec.sync && progress != Progress::More;
-        let write = FileWrite { file: file.handle, bytes, sync };
+        let write = FileWrite { file: file.handle, content: FileContent::Bytes(bytes), sync };
         if goes_on {
             self.compact_buffers(session_id);
         }
@@ -146,6 +185,14 @@ impl Service {
         let session_id = session.id;
         let Some(output) = &mut session.file else { return };
         output.in_flight = false;
+        if output.copy.as_ref().is_some_and(FileCopy::is_done) {
+            output.copy = None;
+        }
+        if let Err(error) = &result
+            && output.clone.is_some()
+        {
+            return self.fail_clone_into_file(session_id, error, now);
+        }
         if let Err(error) = result {
             tracing::error!(%session_id, "tracing ends: the file cannot be written: {error}");
             session.error = format!("the trace file cannot be written: {error}; tracing was stopped");
@@ -153,24 +200,27 @@ impl Service {
         }
         let is_full = output.is_full;
         if output.pass == Some(Pass::FinalWritten) {
-            self.finish_file(session_id);
+            self.finish_file(session_id, now);
         } else if is_full {
             self.disable_tracing(session_id, false, now);
         }
+        self.close_copied_files();
         self.flush_observed_events();
     }
 
     /// All is written: the file is closed before anybody hears of the end.
-    fn finish_file(&mut self, session_id: SessionId) {
+    fn finish_file(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let file = session.file.take();
-        let frees = session.free_when_written;
-        self.close_files(file.map(|file| file.handle));
-        self.notify_disabled(session_id);
+        let Some(file) = session.file.take() else { return };
+        self.close_files([file.handle]);
+        match file.clone {
+            Some(clone) => self.hand_over_clone(session_id, clone, true),
+            None => self.notify_disabled(session_id),
+        }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.wrote_into_file = true;
-        if frees {
-            self.erase_session(session_id);
+        if session.free_when_written {
+            self.erase_session(session_id, now);
         }
     }
 

@@ -57,7 +57,23 @@ pub struct FileWrite {
     /// Where to.
     pub file: FileHandle,
     /// To be appended.
-    pub bytes: Bytes,
-    /// After the bytes, bring the file to storage (`fflush_post_write`).
+    pub content: FileContent,
+    /// After the content, bring the file to storage (`fflush_post_write`).
     pub sync: bool,
+}
+
+/// What a file gets.
+#[derive(Debug)]
+pub enum FileContent {
+    /// These bytes.
+    Bytes(Bytes),
+    /// A copy of what was written to another file. That one is not closed before the driver has told what became of it.
+    Copy {
+        /// The other file.
+        from: FileHandle,
+        /// Counted from the first byte that the service had written to it.
+        offset: u64,
+        /// How many bytes: no more than other writes have.
+        len: usize,
+    },
 }

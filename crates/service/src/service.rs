@@ -62,6 +62,10 @@ pub struct Service {
     pub(crate) reply: BytesMut,
     /// Memory for the next write to a file.
     pub(crate) file_write: BytesMut,
+    /// Whose file was written last: files take turns.
+    pub(crate) last_written: SessionId,
+    /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
+    pub(crate) close_when_copied: Vec<FileHandle>,
 }
 
 /// Counters since the service began.
@@ -110,6 +114,8 @@ impl Service {
             chunk: Vec::new(),
             reply: BytesMut::new(),
             file_write: BytesMut::new(),
+            last_written: SessionId(0),
+            close_when_copied: Vec::new(),
         }
     }
 
@@ -274,6 +280,7 @@ impl Service {
         self.free_session_of(conn, now);
         self.consumers.remove(&conn);
         self.forget_clones_for(conn);
+        self.abandon_copies_for(conn, now);
         self.flush_observed_events();
     }
 
@@ -340,7 +347,12 @@ impl Service {
     }
 
     pub(crate) fn close_files(&mut self, files: impl IntoIterator<Item = FileHandle>) {
-        self.outputs.extend(files.into_iter().map(Output::CloseFile));
+        for file in files {
+            match self.is_copied(file) {
+                true => self.close_when_copied.push(file),
+                false => self.outputs.push_back(Output::CloseFile(file)),
+            }
+        }
     }
 }
 

@@ -192,9 +192,6 @@ impl Service {
     /// Erases a session and gives its buffers back. A session with a file goes on until its last bytes are written.
     pub(crate) fn free_session(&mut self, session_id: SessionId, now: &Now) {
         self.disable_tracing(session_id, true, now);
-        if self.sessions.get(&session_id).is_some_and(|session| session.state == State::ClonedReadOnly) {
-            self.set_state(session_id, State::Disabled, now);
-        }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if let Some(owner) = session.owner.take()
             && let Some(consumer) = self.consumers.get_mut(&owner)
@@ -209,10 +206,14 @@ impl Service {
             session.free_when_written = true;
             return;
         }
-        self.erase_session(session_id);
+        self.erase_session(session_id, now);
     }
 
-    pub(crate) fn erase_session(&mut self, session_id: SessionId) {
+    pub(crate) fn erase_session(&mut self, session_id: SessionId, now: &Now) {
+        // A copy is one until then: its file may still have to be written.
+        if self.sessions.get(&session_id).is_some_and(|session| session.state == State::ClonedReadOnly) {
+            self.set_state(session_id, State::Disabled, now);
+        }
         let Some(session) = self.sessions.remove(&session_id) else { return };
         self.fail_flushes(session.flushes.into_values());
         for buffer in session.buffers {
@@ -222,6 +223,7 @@ impl Service {
             }
         }
         self.close_files(session.file.map(|file| file.handle));
+        self.close_copied_files();
         self.lower_scheduling();
         tracing::debug!(%session_id, "session freed");
     }

@@ -7,7 +7,7 @@ use ferretto_protos::get_async_command_response::Cmd;
 use ferretto_protos::trace_packet::Data;
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{self as protos, CommitDataRequest, TracePacket, clone_session_request::Selector};
-use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerCall, ProducerConn};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerCall, ProducerConn, limits};
 use ferretto_shm::ChunkFlags;
 use prost::Message;
 use world::{CREATED_FILE, Introduction, World, config, named, packet, payloads};
@@ -425,7 +425,7 @@ fn a_dead_producer_does_not_hold_up_a_flush() {
 #[test]
 fn pending_flushes_are_bounded() {
     let (mut world, _, consumer) = tracing("");
-    for _ in 0..ferretto_service::limits::MAX_PENDING_FLUSHES {
+    for _ in 0..limits::MAX_PENDING_FLUSHES {
         world.flush(consumer, 0);
     }
     assert_eq!(world.reply(consumer, "Flush"), None);
@@ -661,6 +661,23 @@ fn clones_are_refused_to_others_and_of_nothing() {
         let response: protos::CloneSessionResponse = world.answer(stranger, "CloneSession");
         assert!(!response.success() && response.error().contains(expected), "{response:?}");
     }
+}
+
+#[test]
+fn clones_that_wait_for_their_flush_do_not_slip_past_the_limit() {
+    let (mut world, producer, _) = tracing("");
+    for _ in 2..limits::MAX_SESSIONS_PER_UID {
+        let another = world.consumer(1000);
+        world.enable(another, &config(""));
+    }
+    let others = [world.consumer(1000), world.consumer(1000)];
+    for other in others {
+        world.ask(other, clone_by(Selector::SessionId(1)));
+    }
+    world.acknowledge_flushes(producer);
+    let answers = others.map(|other| world.answer::<protos::CloneSessionResponse>(other, "CloneSession"));
+    assert!(answers[0].success(), "{answers:?}");
+    assert!(answers[1].error().contains("too many"), "{answers:?}");
 }
 
 #[test]

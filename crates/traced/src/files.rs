@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Buf, Bytes};
-use ferretto_service::{FileHandle, FileWrite};
+use ferretto_service::{FileContent, FileHandle, FileWrite};
 
 /// A pipe that is writable takes this many bytes without waiting (`PIPE_BUF`).
 const PIPE_WRITE_BYTES: usize = 4096;
@@ -33,6 +33,8 @@ struct Files {
 struct Entry {
     file: File,
     waits: Option<Waiting>,
+    /// Where in a regular file the first write began.
+    start: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl FileTable {
         let mut files = self.lock();
         files.last += 1;
         let handle = FileHandle(files.last);
-        files.files.insert(handle, Entry { file: file.into(), waits: None });
+        files.files.insert(handle, Entry { file: file.into(), waits: None, start: None });
         handle
     }
 
@@ -70,14 +72,21 @@ impl FileTable {
     /// Writes all, or as much as can be had without waiting for a reader.
     pub(crate) fn write(&self, write: FileWrite) -> Written {
         let mut files = self.lock();
+        let bytes = match write.content {
+            FileContent::Bytes(bytes) => bytes,
+            FileContent::Copy { from, offset, len } => match files.read(from, offset, len) {
+                Ok(bytes) => bytes,
+                Err(error) => return Written::Done(Err(error)),
+            },
+        };
         let Some(entry) = files.files.get_mut(&write.file) else {
             return Written::Done(Err(io::ErrorKind::NotFound.into()));
         };
         let is_regular = entry.file.metadata().is_ok_and(|metadata| metadata.is_file());
         if is_regular {
-            return Written::Done(entry.write_regular(&write));
+            return Written::Done(entry.write_regular(&bytes, write.sync));
         }
-        entry.waits = Some(Waiting { bytes: write.bytes });
+        entry.waits = Some(Waiting { bytes });
         entry.resume()
     }
 
@@ -100,10 +109,26 @@ impl FileTable {
     }
 }
 
+impl Files {
+    /// What was written to a file before; the offset counts from the first byte of that.
+    fn read(&self, handle: FileHandle, offset: u64, len: usize) -> io::Result<Bytes> {
+        let entry = self.files.get(&handle).ok_or(io::ErrorKind::NotFound)?;
+        let start = entry.start.ok_or_else(|| io::Error::other("the source is no regular file"))?;
+        let mut bytes = vec![0; len];
+        let read = entry.file.read_exact_at(&mut bytes, start.saturating_add(offset));
+        read.map_err(|error| io::Error::new(error.kind(), format!("reading the source's file: {error}")))?;
+        Ok(bytes.into())
+    }
+}
+
 impl Entry {
-    fn write_regular(&mut self, write: &FileWrite) -> io::Result<()> {
-        self.file.write_all(&write.bytes)?;
-        if write.sync {
+    fn write_regular(&mut self, bytes: &[u8], sync: bool) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        if self.start.is_none() {
+            // Known only now: a file that is appended to may have been anywhere before.
+            self.start = self.file.stream_position()?.checked_sub(bytes.len() as u64);
+        }
+        if sync {
             self.file.sync_data()?;
         }
         Ok(())
@@ -151,7 +176,8 @@ mod tests {
         let files = FileTable::default();
         let handle = files.add(writer);
         let bytes = vec![7; 1024 * 1024];
-        let mut written = files.write(FileWrite { file: handle, bytes: bytes.clone().into(), sync: true });
+        let content = FileContent::Bytes(bytes.clone().into());
+        let mut written = files.write(FileWrite { file: handle, content, sync: true });
         let mut read = Vec::new();
         while let Written::Waits = written {
             let mut part = vec![0; 64 * 1024];
@@ -172,9 +198,34 @@ mod tests {
         let path = dir.path().join("trace");
         let files = FileTable::default();
         let handle = files.create(path.to_str().unwrap()).unwrap();
-        let write = FileWrite { file: handle, bytes: Bytes::from_static(b"abc"), sync: true };
+        let content = FileContent::Bytes(Bytes::from_static(b"abc"));
+        let write = FileWrite { file: handle, content, sync: true };
         assert!(matches!(files.write(write), Written::Done(Ok(()))));
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(files.create(path.to_str().unwrap()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_copy_is_of_what_was_written_and_leaves_the_source_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |name| {
+            OpenOptions::new().read(true).append(true).create(true).open(dir.path().join(name)).unwrap()
+        };
+        let mut source = open("source");
+        source.write_all(b"not ours ").unwrap();
+        let files = FileTable::default();
+        let (from, to) = (files.add(source.into()), files.add(open("copy").into()));
+        let write = |file, content| files.write(FileWrite { file, content, sync: false });
+        let bytes = |bytes| FileContent::Bytes(Bytes::from_static(bytes));
+        let copy = |offset, len| FileContent::Copy { from, offset, len };
+        assert!(matches!(write(to, copy(0, 1)), Written::Done(Err(_))), "nothing was written");
+        assert!(matches!(write(from, bytes(b"abcdef")), Written::Done(Ok(()))));
+        for content in [copy(0, 2), copy(2, 3)] {
+            assert!(matches!(write(to, content), Written::Done(Ok(()))));
+        }
+        assert!(matches!(write(from, bytes(b"ghi")), Written::Done(Ok(()))));
+        assert!(matches!(write(to, copy(5, 5)), Written::Done(Err(_))), "more than there is");
+        assert_eq!(std::fs::read(dir.path().join("source")).unwrap(), b"not ours abcdefghi");
+        assert_eq!(std::fs::read(dir.path().join("copy")).unwrap(), b"abcde");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_service::{FileHandle, FileWrite};
+use bytes::Bytes;
+use ferretto_service::{FileContent, FileHandle, FileWrite};
 
 use crate::fate::Fate;
 use crate::rng::Rng;
@@ -10,7 +11,7 @@ use crate::rng::Rng;
 /// What becomes of a file.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// The session that it belongs to.
+    /// The session that it belongs to; 0 if it goes along with another call than EnableTracing.
     pub(crate) session: u32,
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_open: bool,
@@ -70,15 +71,44 @@ impl Files {
         at_once: bool,
         fate: &mut Fate,
     ) -> Vec<(FileHandle, Result<(), String>)> {
-        let mut done = Vec::new();
+        let mut due = Vec::new();
         for (handle, file) in &mut self.files {
             match &mut file.writing {
                 Some((_, looks)) if *looks > 0 && !at_once => *looks -= 1,
-                Some(_) => done.push((*handle, file.finish_write(fate))),
+                Some(_) => due.extend(file.writing.take().map(|(write, _)| (*handle, write.content))),
                 None => {}
             }
         }
-        done
+        let write = |(handle, content)| {
+            let result = self.bytes_of(content).and_then(|bytes| self.append(handle, &bytes, fate));
+            (handle, result)
+        };
+        due.into_iter().map(write).collect()
+    }
+
+    /// What is to be written. A copy is made of what is in the other file by now; where a write to that has failed, not all is there.
+    ///
+    /// # Panics
+    /// If the other file is closed.
+    fn bytes_of(&self, content: FileContent) -> Result<Bytes, String> {
+        let (from, offset, len) = match content {
+            FileContent::Bytes(bytes) => return Ok(bytes),
+            FileContent::Copy { from, offset, len } => (from, offset, len),
+        };
+        let source = self.files.get(&from).expect("the service copies files that it has");
+        assert!(source.is_open, "a copy of {from}, which is closed");
+        let start = usize::try_from(offset).expect("a small file");
+        match source.bytes.get(start..start + len) {
+            Some(bytes) => Ok(Bytes::copy_from_slice(bytes)),
+            None => {
+                assert!(source.has_failed, "{from} has no {len} bytes at {offset}");
+                Err("the source is shorter than that".to_owned())
+            }
+        }
+    }
+
+    fn append(&mut self, handle: FileHandle, bytes: &[u8], fate: &mut Fate) -> Result<(), String> {
+        self.files.get_mut(&handle).map_or(Ok(()), |file| file.append(bytes, fate))
     }
 
     pub(crate) fn session_of(&self, handle: FileHandle) -> u32 {
@@ -99,20 +129,19 @@ impl Files {
 }
 
 impl File {
-    fn finish_write(&mut self, fate: &mut Fate) -> Result<(), String> {
-        let Some((write, _)) = self.writing.take() else { return Ok(()) };
+    fn append(&mut self, bytes: &[u8], fate: &mut Fate) -> Result<(), String> {
         match &mut self.good_writes {
             Some(0) => {
                 fate.saw("file fails");
                 self.has_failed = true;
-                let len = fate.below(write.bytes.len() + 1);
-                self.bytes.extend_from_slice(&write.bytes[..len]);
+                let len = fate.below(bytes.len() + 1);
+                self.bytes.extend_from_slice(&bytes[..len]);
                 return Err("the disk is full".to_owned());
             }
             Some(left) => *left -= 1,
             None => {}
         }
-        self.bytes.extend_from_slice(&write.bytes);
+        self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 }

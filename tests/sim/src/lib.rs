@@ -23,7 +23,8 @@
 //!   data source has stopped or its time is over;
 //! * packets carry the user and process of the connection that they came through, and reach only sessions that have a data source
 //!   of that user; what the service says of sessions, producers and data sources is what the model knows, and only to whom it may;
-//! * each file is closed once, after its last write, and is well-formed up to the last write that succeeded;
+//! * each file is closed once, after its last write, and is well-formed up to the last write that succeeded; a clone into a file is
+//!   complete when its consumer hears of it, and until then nobody's;
 //! * nothing that is due stays due; and in the end no session, buffer, timer, instance, file or shared memory is left.
 //!
 //! What liars do is counted as theirs: all of this holds for the honest ones beside them.

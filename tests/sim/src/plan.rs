@@ -95,6 +95,11 @@ impl Plan {
         self.buffers.iter().all(|buffer| buffer.size_kb == AMPLE_KB)
     }
 
+    /// A clone takes some of its buffers away.
+    pub(crate) fn transfers(&self) -> bool {
+        self.buffers.iter().any(|buffer| buffer.transfers)
+    }
+
     pub(crate) fn session_name(&self) -> String {
         format!("s{}", self.serial)
     }

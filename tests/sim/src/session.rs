@@ -56,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) key: Option<String>,
     /// It was, and may have ended meanwhile for reasons that nobody was told.
     pub(crate) was_detached: bool,
+    /// A copy that was being written while a session that wants to be alone began: it may be nothing but its file.
+    pub(crate) may_be_file_only: bool,
     pub(crate) filter: Vec<String>,
     pub(crate) state: State,
     /// Its file is open.
@@ -82,6 +84,7 @@ impl Session {
             owner: Some(owner),
             key: None,
             was_detached: false,
+            may_be_file_only: false,
             filter: plan.as_ref().map(|plan| plan.filter.clone()).unwrap_or_default(),
             is_writing: plan.as_ref().is_some_and(|plan| plan.file.is_some()),
             plan,
@@ -93,6 +96,16 @@ impl Session {
             watch: Watch::Nothing,
             stop_waits: BTreeSet::new(),
         }
+    }
+
+    /// What a consumer gets of another session.
+    pub(crate) fn copy_of(source: &Self, uid: u32, owner: ConsumerConn) -> Self {
+        let mut copy = Self::new(source.plan.clone(), source.serial, uid, owner);
+        copy.is_writing = false;
+        // Of the service's events, it has those that the original had not given out.
+        copy.checker.has_names = false;
+        copy.checker.emptied = source.checker.emptied + u64::from(source.is_read);
+        copy
     }
 
     /// The session starts now: its duration begins.
@@ -151,6 +164,7 @@ impl Session {
     /// A session without a consumer may free itself.
     pub(crate) fn may_be_gone(&self) -> bool {
         let has_end = self.plan.as_ref().is_none_or(|plan| plan.duration_ms > 0);
-        self.owner.is_none() && self.state != State::Freed && !self.is_copy && has_end
+        let is_left_alone = self.owner.is_none() && self.state != State::Freed && !self.is_copy;
+        is_left_alone && has_end || self.may_be_file_only
     }
 }

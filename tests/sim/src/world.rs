@@ -280,6 +280,9 @@ impl World {
         let clocks = self.clocks();
         self.model.consumer_calls(conn, call.token, &decoded, &self.plans, clocks);
         let file = self.file_for(&decoded);
+        if let (ConsumerCall::CloneSession(_), Some(file)) = (&decoded, file) {
+            self.model.clone_takes_file(conn, call.token, file);
+        }
         self.service.handle_consumer_call(conn, call.token, decoded, file, &now);
         self.serve();
         self.model.consumer_has_called(conn, call.method, &mut self.fate);
@@ -291,6 +294,8 @@ impl World {
             return None;
         }
         let mut session = 0;
+        // Whoever clones cannot know whether the session writes into a file.
+        let mut is_welcome = matches!(call, ConsumerCall::CloneSession(_)) && !self.fate.one_in(3);
         if let ConsumerCall::EnableTracing(request) = call {
             let serial = crate::plan::serial_of(request.trace_config.as_deref().unwrap_or_default());
             let plan = serial.and_then(|serial| self.plans.iter().find(|plan| plan.serial == serial));
@@ -299,8 +304,8 @@ impl World {
                 _ => 0,
             };
         }
-        let is_passed = session != 0 || self.fate.one_in(20);
-        is_passed.then(|| lock(&self.nature).files.open(session, &mut self.fate))
+        is_welcome |= session != 0 || self.fate.one_in(20);
+        is_welcome.then(|| lock(&self.nature).files.open(session, &mut self.fate))
     }
 
     fn time_passes(&mut self) {
@@ -406,7 +411,7 @@ impl World {
             Output::ToConsumer(conn, reply) => self.reply_consumer(conn, reply),
             Output::CloseFile(handle) => {
                 self.fate.tell(format_args!("file {handle} is closed"));
-                self.model.file_is_closed(lock(&self.nature).files.close(handle), &mut self.fate);
+                self.model.file_is_closed(handle, lock(&self.nature).files.close(handle), &mut self.fate);
             }
         }
     }

@@ -12,8 +12,8 @@ use ferretto_protos::{
     self as protos, DataSourceDescriptor, EnableTracingResponse, TracePacket, commit_data_request as commit,
 };
 use ferretto_service::{
-    Boost, ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Machine, Now, Output, Peer,
-    ProducerCall, ProducerConn, RelayCall, Reply, Service, ServiceOptions, Token,
+    Boost, ClockReadings, ConsumerCall, ConsumerConn, Environment, FileContent, FileHandle, Machine, Now,
+    Output, Peer, ProducerCall, ProducerConn, RelayCall, Reply, Service, ServiceOptions, Token,
 };
 use ferretto_shm::{ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize, ProducerView, SharedMemory};
 use prost::Message;
@@ -524,11 +524,19 @@ impl World {
             }
             if let Some(write) = (!self.files_wait).then(|| self.service.poll_file_write(&self.now)).flatten()
             {
+                let bytes = match write.content {
+                    FileContent::Bytes(bytes) => bytes,
+                    FileContent::Copy { from, offset, len } => {
+                        let source = &self.files[&from];
+                        assert!(!source.closed, "a copy of a file that is closed");
+                        Bytes::copy_from_slice(&source.bytes[offset as usize..][..len])
+                    }
+                };
                 let file = self.files.entry(write.file).or_default();
                 let result = if file.breaks { Err("No space left on device".to_owned()) } else { Ok(()) };
                 if result.is_ok() {
                     assert!(!file.closed, "a write after the end");
-                    file.bytes.extend_from_slice(&write.bytes);
+                    file.bytes.extend_from_slice(&bytes);
                     file.syncs += usize::from(write.sync);
                 }
                 self.service.handle_file_written(write.file, result, &self.now);

@@ -128,6 +128,9 @@ impl Model {
         if has_session || self.sessions.values().any(is_exclusive) {
             return;
         }
+        for clone in self.clone_files.values_mut() {
+            clone.may_be_erased = true;
+        }
         self.making_way = self.sessions.keys().copied().collect();
         for key in self.making_way.clone() {
             self.free_soon(key);
@@ -151,6 +154,19 @@ impl Model {
                 session.checker.emptied += 1;
             }
         }
+    }
+
+    /// A file goes along with a CloneSession call. If the clone needs it, all of it happens before the answer: buffers are taken away,
+    /// and there is a session.
+    pub(crate) fn clone_takes_file(&mut self, conn: ConsumerConn, token: Token, file: FileHandle) {
+        for session in self.sessions.values_mut() {
+            let takes_away = |plan: &Plan| plan.file.is_some() && plan.transfers();
+            session.checker.emptied += u64::from(session.plan.as_ref().is_some_and(takes_away));
+        }
+        let uid = self.consumers.get(&conn).map_or(0, |consumer| consumer.uid);
+        let ledger = self.ledger.clone();
+        self.clone_files
+            .insert(file, CloneFile { conn, token, uid, ledger, may_be_erased: false, closed: None });
     }
 
     /// Whatever is acknowledged by now must be in the trace.
@@ -195,6 +211,10 @@ impl Model {
         if call == "FreeBuffers" {
             self.after_free(conn);
         }
+        // Of what still waits without a flush, it is the file: the next flush is another's.
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.conn == conn) {
+            waiting.request_id.get_or_insert(0);
+        }
         self.check();
     }
 
@@ -220,6 +240,7 @@ impl Model {
             && !session.is_copy
         {
             self.instances.retain(|_, instance| instance.session != key);
+            self.gone.insert(key, session);
         }
     }
 
@@ -231,6 +252,9 @@ impl Model {
         self.after_free(conn);
         self.consumers.remove(&conn);
         self.waiting.retain(|waiting| waiting.conn != conn);
+        for clone in self.clone_files.values_mut().filter(|clone| clone.conn == conn) {
+            clone.may_be_erased = true;
+        }
         self.check();
     }
 
@@ -277,6 +301,8 @@ impl Model {
             return;
         }
         let key = consumer.session;
+        // The file stays open for a clone that copies it.
+        let may_be_copied = self.clones_under_way().next().is_some();
         let Some(session) = key.and_then(|key| self.sessions.get_mut(&key)) else { return };
         let is_known = session.plan.is_some() && session.state != State::Freed;
         assert!(
@@ -284,13 +310,14 @@ impl Model {
             "the session {key:?} ended and nobody knows why"
         );
         assert!(
-            !session.is_writing || session.state == State::Freed,
+            !session.is_writing || session.state == State::Freed || may_be_copied,
             "the end is told before the file is closed"
         );
         if session.state == State::Freed {
             return;
         }
         session.state = State::Ended;
+        session.is_writing = false;
         session.watch = Watch::Nothing;
         if session.plan.as_ref().is_none_or(|plan| plan.file.is_none()) {
             session.promised = Some(ledger_of(&self.ledger, session.serial));
@@ -318,9 +345,7 @@ impl Model {
         }
         assert!(consumer.packet.is_empty(), "a packet without end");
         let read = consumer.reading.take_if(|reading| reading.token == reply.token);
-        let is_elsewhere = |session: &Session| {
-            !session.is_copy && session.plan.as_ref().is_some_and(|plan| plan.file.is_some())
-        };
+        let is_elsewhere = |session: &Session| session.plan.as_ref().is_some_and(|plan| plan.file.is_some());
         if let Some(session) = session.filter(|session| !is_elsewhere(session))
             && read.is_some_and(|read| read.is_whole)
         {
@@ -354,19 +379,24 @@ impl Model {
         self.waiting.remove(found.expect("only what was asked for is answered"))
     }
 
+    fn take_clone_file(&mut self, conn: ConsumerConn, token: Token) -> Option<CloneFile> {
+        let mut files = self.clone_files.iter();
+        let (handle, _) = files.find(|(_, clone)| (clone.conn, clone.token) == (conn, token))?;
+        let handle = *handle;
+        self.clone_files.remove(&handle)
+    }
+
     fn clone_answered(&mut self, conn: ConsumerConn, reply: &Reply, fate: &mut Fate) {
         self.take_waiting(conn, reply.token);
+        let file = self.take_clone_file(conn, reply.token);
         let body = reply.body.clone().expect("CloneSession is answered");
         let response = protos::CloneSessionResponse::decode(body).expect("a response");
         if !response.success() {
-            if response.error().contains("another user") {
-                fate.saw("clone of another user refused");
-            }
-            return;
+            return note_refusal(response.error(), fate);
         }
-        let Some(consumer) = self.consumers.get_mut(&conn) else { return };
-        let source =
-            u32::try_from(response.uuid_lsb()).ok().and_then(|serial| self.sessions.get_mut(&serial));
+        let Some(consumer) = self.consumers.get(&conn) else { return };
+        let key = u32::try_from(response.uuid_lsb()).unwrap_or_default();
+        let source = self.sessions.get_mut(&key).or_else(|| self.gone.get_mut(&key));
         let Some(source) = source else {
             // A copy of what was made from garbage.
             let key = self.next_extra();
@@ -378,19 +408,23 @@ impl Model {
             consumer.uid,
             source.uid
         );
-        let plan = source.plan.clone();
-        let mut copy = Session::new(plan.clone(), source.serial, consumer.uid, conn);
-        // Of the service's events, it has those that the original had not given out.
-        copy.checker.has_names = false;
-        copy.checker.emptied = source.checker.emptied + u64::from(source.is_read);
-        copy.promised = Some(ledger_of(&self.ledger, source.serial));
-        let transfers = plan.is_some_and(|plan| plan.buffers.iter().any(|buffer| buffer.transfers));
-        source.checker.emptied += u64::from(transfers);
         fate.saw(consumer.clones_by);
-        if transfers {
-            fate.saw("clone with transferred buffers");
-        } else if source.checker.emptied > 0 {
-            fate.saw("clone with cleared buffers");
+        let mut copy = Session::copy_of(source, consumer.uid, conn);
+        if response.was_write_into_file() {
+            let file = file.expect("a clone goes into a file that was sent along");
+            copy.promised = Some(ledger_of(&file.ledger, source.serial));
+            check_clone_file(&mut copy, file, &self.people, fate);
+        } else {
+            let unused = file.is_none_or(|file| file.closed.is_some_and(|(bytes, _)| bytes.is_empty()));
+            assert!(unused, "the file of a clone that does not need it is used, or left open");
+            copy.promised = Some(ledger_of(&self.ledger, source.serial));
+            let transfers = source.plan.as_ref().is_some_and(Plan::transfers);
+            source.checker.emptied += u64::from(transfers);
+            if transfers {
+                fate.saw("clone with transferred buffers");
+            } else if source.checker.emptied > 0 {
+                fate.saw("clone with cleared buffers");
+            }
         }
         let key = self.next_extra();
         self.add_copy(conn, key, Some(copy));
@@ -461,4 +495,26 @@ impl Model {
         self.check_totals(&stats);
         fate.saw("stats queried");
     }
+}
+
+fn note_refusal(error: &str, fate: &mut Fate) {
+    let reasons = [
+        ("another user", "clone of another user refused"),
+        ("needs a file descriptor", "clone without a file refused"),
+        ("cannot be written", "clone into a file fails"),
+    ];
+    for (_, behaviour) in reasons.into_iter().filter(|(reason, _)| error.contains(reason)) {
+        fate.saw(behaviour);
+    }
+}
+
+/// A clone is in its file, from the beginning of its source's.
+fn check_clone_file(copy: &mut Session, file: CloneFile, people: &People, fate: &mut Fate) {
+    let (bytes, has_failed) = file.closed.expect("a clone is complete before anybody hears of it");
+    assert!(!has_failed, "a clone whose file fails is none");
+    assert!(copy.plan.as_ref().is_some_and(|plan| plan.file.is_some()), "a clone goes into a file unasked");
+    copy.may_be_file_only = file.may_be_erased;
+    copy.checker.file(&bytes, false, people);
+    check_whole(copy, fate);
+    fate.saw("clone into a file");
 }

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ferretto_protos as protos;
 use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::get_async_command_response::Cmd;
-use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Reply, Token};
+use ferretto_service::{
+    ConsumerCall, ConsumerConn, FileHandle, Peer, ProducerCall, ProducerConn, Reply, Token,
+};
 use prost::Message;
 
 use crate::fate::Fate;
@@ -71,6 +73,19 @@ struct Waiting {
     producers: BTreeSet<ProducerConn>,
 }
 
+/// A file that came with a CloneSession call.
+struct CloneFile {
+    conn: ConsumerConn,
+    token: Token,
+    uid: u32,
+    /// What every clone has that is made from now on.
+    ledger: BTreeMap<Stream, u64>,
+    /// The clone may be erased as soon as it is written: since then a session wanted to be alone, or the consumer is gone.
+    may_be_erased: bool,
+    /// What was in it when it was closed, and whether a write failed. Until then there may be a session that nobody was told of yet.
+    closed: Option<(Vec<u8>, bool)>,
+}
+
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) people: People,
@@ -79,6 +94,9 @@ pub(crate) struct Model {
     producers: BTreeMap<ProducerConn, Producer>,
     instances: BTreeMap<u64, Instance>,
     waiting: Vec<Waiting>,
+    clone_files: BTreeMap<FileHandle, CloneFile>,
+    /// Sessions that are gone: their clones may still be written.
+    gone: BTreeMap<u32, Session>,
     /// The packets of each honest stream that the service has taken.
     ledger: BTreeMap<Stream, u64>,
     last_extra: u32,
@@ -134,9 +152,14 @@ impl Model {
     }
 
     /// A file is complete, or given up.
-    pub(crate) fn file_is_closed(&mut self, file: &File, fate: &mut Fate) {
+    pub(crate) fn file_is_closed(&mut self, handle: FileHandle, file: &File, fate: &mut Fate) {
         fate.saw("file closed");
-        let Some(session) = self.sessions.get_mut(&file.session) else { return };
+        if let Some(clone) = self.clone_files.get_mut(&handle) {
+            clone.closed = Some((file.bytes.clone(), file.has_failed));
+            return;
+        }
+        let session = self.sessions.get_mut(&file.session).or_else(|| self.gone.get_mut(&file.session));
+        let Some(session) = session else { return };
         session.is_writing = false;
         session.checker.file(&file.bytes, file.has_failed, &self.people);
         let max = session.plan.as_ref().and_then(|plan| plan.file.as_ref()?.max_bytes);
@@ -152,16 +175,25 @@ impl Model {
 
     /// The service has so many sessions.
     pub(crate) fn check_count(&self, count: usize) {
-        let certain = self.sessions.values().filter(|session| !session.may_be_gone()).count();
-        assert!(
-            (certain..=self.sessions.len()).contains(&count),
-            "{count} sessions, not {certain} to {}",
-            self.sessions.len()
-        );
+        let certain = self.sessions.values().filter(|session| !self.may_be_gone(session)).count();
+        let most = self.sessions.len() + self.clones_under_way().count();
+        assert!((certain..=most).contains(&count), "{count} sessions, not {certain} to {most}");
+    }
+
+    /// Besides those that may go by themselves: one that was freed goes when its file is complete, and a clone may keep that open.
+    fn may_be_gone(&self, session: &Session) -> bool {
+        let may_be_copied = session.state == State::Freed && self.clones_under_way().next().is_some();
+        may_be_copied || session.may_be_gone()
+    }
+
+    /// Clones that may be sessions already, which nobody was told of yet.
+    fn clones_under_way(&self) -> impl Iterator<Item = &CloneFile> {
+        self.clone_files.values().filter(|clone| clone.closed.is_none())
     }
 
     fn is_exact(&self) -> bool {
-        self.sessions.values().all(|session| session.plan.is_some() && !session.may_be_gone())
+        let is_exact = |session: &Session| session.plan.is_some() && !session.may_be_gone();
+        self.sessions.values().all(is_exact) && self.clones_under_way().next().is_none()
     }
 
     fn check_totals(&self, stats: &protos::TraceStats) {
@@ -208,15 +240,19 @@ impl Model {
             let is_it = |session: &&Session| {
                 session.serial == serial && session.is_copy == is_copy && session.uid == owner
             };
-            let session = self.sessions.values().find(is_it).expect("a session that is gone is listed");
             assert!(uid == 0 || uid == owner, "{uid} sees a session of {owner}");
+            let Some(session) = self.sessions.values().find(is_it) else {
+                let is_under_way = self.clones_under_way().any(|clone| clone.uid == owner);
+                assert!(is_copy && is_under_way, "a session that is gone is listed");
+                continue;
+            };
             if !is_copy {
                 listed.insert(serial);
                 self.check_session(session, found);
             }
         }
         for session in self.sessions.values().filter(|session| session.plan.is_some() && !session.is_copy) {
-            let is_seen = !session.may_be_gone() && (uid == 0 || uid == session.uid);
+            let is_seen = !self.may_be_gone(session) && (uid == 0 || uid == session.uid);
             assert!(
                 !is_seen || listed.contains(&session.serial),
                 "the session {} is not listed",
@@ -285,7 +321,10 @@ impl Model {
     /// What must hold after each input.
     fn check(&mut self) {
         for waiting in &self.waiting {
-            assert!(!waiting.producers.is_empty(), "all have answered a flush and nobody is told");
+            let is_it = |clone: &CloneFile| (clone.conn, clone.token) == (waiting.conn, waiting.token);
+            let has_file = self.clones_under_way().any(is_it);
+            let is_over = waiting.producers.is_empty() && !has_file;
+            assert!(!is_over, "all have answered a flush and nobody is told");
         }
         for (key, session) in &self.sessions {
             let all_stopped = matches!(session.watch, Watch::Stop { .. }) && session.stop_waits.is_empty();

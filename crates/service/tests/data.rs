@@ -773,7 +773,7 @@ fn producers_that_commit_fast_may_be_left_alone_unless_somebody_waits_for_them()
         }
         world.advance_ms(1);
     };
-    let longest = ferretto_service::limits::MAX_REST.as_nanos() as u64;
+    let longest = limits::MAX_REST.as_nanos() as u64;
     assert_eq!(rest(&mut world), 0, "it has just registered");
     world.advance_ms(1);
     commit_twice(&mut world);

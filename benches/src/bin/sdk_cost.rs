@@ -3,8 +3,10 @@
 //! Runs two programs in turn, which measure in the same way: the example `cost` of our library and `upstream-client cost`
 //! (`tests/upstream-client`, built with `--release`). Prints medians of the pairs, and medians of the ratios within pairs.
 //!
-//!     cargo build --release -p ferretto --example cost
-//!     FERRETTO_UPSTREAM_CLIENT=…/release/upstream-client cargo run --release -p ferretto-benches --bin sdk_cost
+//! ```sh
+//! cargo build --release -p ferretto --example cost
+//! FERRETTO_UPSTREAM_CLIENT=…/release/upstream-client cargo run --release -p ferretto-benches --bin sdk_cost
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

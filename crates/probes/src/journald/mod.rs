@@ -1,6 +1,6 @@
 //! `linux.systemd_journald`: what systemd's journal takes down while a session records, read from the journal's files.
 //!
-//! [`file`] reads one file, `follow` finds those of this machine and notices new entries, and this module writes them.
+//! [`file`](mod@file) reads one file, `follow` finds those of this machine and notices new entries, and this module writes them.
 
 pub mod file;
 mod follow;

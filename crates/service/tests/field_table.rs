@@ -9,7 +9,7 @@ use ferretto_protos::text::descriptor_pool;
 const MESSAGES: &[&str] =
     &["TraceConfig", "DataSourceConfig", "PriorityBoostConfig", "ProtoVmConfig", "TraceAttributes"];
 
-const STATES: &[&str] = &["works", "set here", "passed on", "command line", "no meaning", "not yet"];
+const STATES: &[&str] = &["works", "set here", "passed on", "command line", "no meaning"];
 
 struct Row {
     message: String,

@@ -116,7 +116,7 @@ fn run(command: Command) -> ExitCode {
 /// The programs' own log. `FERRETTO_LOG=debug`, or a filter such as `ferretto_service=trace`, shows more.
 pub(crate) fn log_to_stderr(default: &str) {
     let asked = std::env::var("FERRETTO_LOG").ok();
-    // A level or targets with levels: nobody needs patterns to read a log.
+    // A level or targets with levels: no patterns, whose engine would be a quarter of the binary.
     let filter = asked.as_deref().unwrap_or(default).parse::<Targets>().unwrap_or_else(|error| {
         eprintln!("FERRETTO_LOG is not understood ({error}); expected a level or target=level,…");
         Targets::new().with_default(LevelFilter::WARN)

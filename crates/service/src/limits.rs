@@ -97,8 +97,6 @@ pub const MAX_NAME_BYTES: usize = 4096;
 pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
 /// Bytes of a regular expression of a producer filter. Ours: bounds the time of a match.
 pub const MAX_REGEX_BYTES: usize = 4096;
-/// What such an expression may take once it is compiled: it bounds the time that a byte of a name costs. Ours.
-pub const MAX_COMPILED_REGEX_BYTES: usize = 256 * 1024;
 /// The highest writer id of the ABI (`kMaxWriterID`).
 pub const MAX_WRITER_ID: u16 = 32_767;
 /// Patches in one entry of a CommitData request.

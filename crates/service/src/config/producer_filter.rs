@@ -1,7 +1,7 @@
 //! Which producers a data source is wanted from.
 
 use ferretto_protos::trace_config;
-use regex::bytes::{Regex, RegexBuilder};
+use regex_lite::Regex;
 
 use super::ConfigError;
 use crate::limits;
@@ -18,7 +18,7 @@ impl ProducerFilter {
         let everyone = self.names.is_empty() && self.patterns.is_empty();
         everyone
             || self.names.iter().any(|name| name == producer)
-            || self.patterns.iter().any(|pattern| pattern.is_match(producer.as_bytes()))
+            || self.patterns.iter().any(|pattern| pattern.is_match(producer))
     }
 
     /// Filters can be widened only: those that match now go on to match. A filter that lets everyone pass stays so.
@@ -64,7 +64,7 @@ pub(super) struct BadPattern {
     pub(super) reason: String,
 }
 
-/// An expression that a whole name has to match. It sees bytes, as upstream's `std::regex` does: `\w` and `\d` are ASCII.
+/// An expression that a whole name has to match.
 pub(super) fn full_match(pattern: &str) -> Result<Regex, BadPattern> {
     let error = |reason: String| BadPattern {
         pattern: pattern.chars().take(limits::MAX_NAME_BYTES).collect(),
@@ -73,15 +73,5 @@ pub(super) fn full_match(pattern: &str) -> Result<Regex, BadPattern> {
     if pattern.len() > limits::MAX_REGEX_BYTES {
         return Err(error(format!("it is longer than {} bytes", limits::MAX_REGEX_BYTES)));
     }
-    // By itself first: what is wrong by itself could be right within the frame.
-    compile(pattern)
-        .and_then(|_| compile(&format!(r"\A(?:{pattern})\z")))
-        .map_err(|reason| error(reason.to_string()))
-}
-
-fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    let mut builder = RegexBuilder::new(pattern);
-    builder.unicode(false);
-    builder.size_limit(limits::MAX_COMPILED_REGEX_BYTES).dfa_size_limit(limits::MAX_COMPILED_REGEX_BYTES);
-    builder.build()
+    Regex::new(&format!("^(?:{pattern})$")).map_err(|reason| error(reason.to_string()))
 }

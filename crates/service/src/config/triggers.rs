@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferretto_protos::TraceConfig;
 use ferretto_protos::trace_config::trigger_config::{Trigger, TriggerMode as WireMode};
-use regex::bytes::Regex;
+use regex_lite::Regex;
 
 use super::ConfigError;
 use super::guardrails::max_duration;
@@ -46,7 +46,7 @@ pub(crate) struct TriggerSpec {
 
 impl TriggerSpec {
     pub(crate) fn accepts(&self, producer_name: &str) -> bool {
-        self.producer.as_ref().is_none_or(|pattern| pattern.is_match(producer_name.as_bytes()))
+        self.producer.as_ref().is_none_or(|pattern| pattern.is_match(producer_name))
     }
 }
 

@@ -157,10 +157,23 @@ impl World {
     ///
     /// If none does.
     pub fn wait_for_data_source(&self, name: &str) {
+        self.wait_until_offered(name, true);
+    }
+
+    /// Waits until nobody offers a data source of that name any more: the service has seen its producers go.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn wait_for_no_data_source(&self, name: &str) {
+        self.wait_until_offered(name, false);
+    }
+
+    fn wait_until_offered(&self, name: &str, is_offered: bool) {
         let mut consumer = self.consumer();
         self.wait_until(name, || {
             let state = consumer.query_service_state(false).expect("the service tells its state");
-            data_sources(&state).iter().any(|source| source == name)
+            data_sources(&state).iter().any(|source| source == name) == is_offered
         });
     }
 

@@ -95,6 +95,8 @@ fn check(client: &Command, name: &str, way: Way, maker: Maker) {
     let trace = record(&world, || {
         let status = running.wait(TIMEOUT).unwrap_or_else(|| panic!("the client hangs: {}", running.log()));
         assert!(status.success(), "{}", running.log());
+        // Upstream's service would let the flush wait for a client whose end it has not seen yet.
+        world.wait_for_no_data_source("track_event");
     });
     let slices = format!("select count(*) from slice where name = '{name} slice' and dur >= 0");
     let errors = "select count(*) from stats where severity != 'info' and value > 0";

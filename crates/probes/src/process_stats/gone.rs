@@ -51,6 +51,12 @@ impl ProcessStats {
         if self.seen.contains(pid) {
             return;
         }
+        if named.birth.is_none()
+            && let Some(life) = lives.get_mut(&pid)
+        {
+            life.named = named;
+            return;
+        }
         let is_process = |pid, lives: &BTreeMap<i32, Life<'_>>| {
             self.processes.contains(pid)
                 || lives.get(&pid).is_some_and(|life| matches!(life.kind, Kind::New { .. }))
@@ -65,13 +71,9 @@ impl ProcessStats {
                     (true, None) => return,
                 }
             }
-            None if lives.contains_key(&pid) || !self.processes.contains(pid) => {
-                if let Some(life) = lives.get_mut(&pid) {
-                    life.named = named;
-                }
-                return;
-            }
-            None => Kind::Renamed,
+            None if self.processes.contains(pid) => Kind::Renamed,
+            // Of whom nothing is known.
+            None => return,
         };
         // A moment after its birth: before it the id was another's.
         let since_ns = named.time_ns.saturating_add(1);

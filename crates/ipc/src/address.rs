@@ -2,6 +2,7 @@
 //!
 //! Upstream: `unix_socket.cc` (forms), `default_socket.cc` (environment variables and paths).
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -58,17 +59,11 @@ pub enum Address {
 }
 
 /// A text that is no socket address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressError {
     /// No text at all.
-    #[error(
-        "the socket address is empty; expected a path, @abstract-name, host:port, [v6]:port or vsock://CID:PORT"
-    )]
     Empty,
     /// Longer than the kernel takes.
-    #[error(
-        "the socket name {name:?} has {len} bytes; at most {MAX_UNIX_NAME} fit into a Unix socket address: use a shorter path"
-    )]
     TooLong {
         /// The name.
         name: String,
@@ -76,12 +71,31 @@ pub enum AddressError {
         len: usize,
     },
     /// Starts with `vsock://` and goes on wrongly.
-    #[error("{text:?} is no vsock address; expected vsock://CID:PORT with two numbers")]
     BadVsock {
         /// The text.
         text: String,
     },
 }
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(
+                f,
+                "the socket address is empty; expected a path, @abstract-name, host:port, [v6]:port or vsock://CID:PORT"
+            ),
+            Self::TooLong { name, len } => write!(
+                f,
+                "the socket name {name:?} has {len} bytes; at most {MAX_UNIX_NAME} fit into a Unix socket address: use a shorter path"
+            ),
+            Self::BadVsock { text } => {
+                write!(f, "{text:?} is no vsock address; expected vsock://CID:PORT with two numbers")
+            }
+        }
+    }
+}
+
+impl Error for AddressError {}
 
 impl Address {
     /// Whether descriptors, and so shared memory, can pass through sockets of this kind.

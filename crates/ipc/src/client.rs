@@ -7,7 +7,9 @@
 //!
 //! Upstream: `client_impl.cc`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -24,28 +26,49 @@ use crate::outgoing::{Outgoing, QueueError, Transmit};
 pub struct RequestId(pub u64);
 
 /// A call that could not be made. The connection is as it was.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvokeError {
     /// No [`Event::Bound`] yet, or the bind failed.
-    #[error("cannot call {method}: the service has not accepted the connection yet")]
     NotBound {
         /// The method's name.
         method: String,
     },
     /// The service is of an older version.
-    #[error("the service at the other end does not know the method {method}: it is older than this feature")]
     UnknownMethod {
         /// The method's name.
         method: String,
     },
     /// The call does not fit into a frame, or the service does not read.
-    #[error("cannot call {method}: {source}")]
     Queue {
         /// The method's name.
         method: String,
         /// Why.
         source: QueueError,
     },
+}
+
+impl fmt::Display for InvokeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBound { method } => {
+                write!(f, "cannot call {method}: the service has not accepted the connection yet")
+            }
+            Self::UnknownMethod { method } => write!(
+                f,
+                "the service at the other end does not know the method {method}: it is older than this feature"
+            ),
+            Self::Queue { method, source } => write!(f, "cannot call {method}: {source}"),
+        }
+    }
+}
+
+impl Error for InvokeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Queue { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 /// What the other end said.
@@ -69,7 +92,7 @@ pub enum Event {
 #[derive(Debug)]
 enum State {
     Binding { request: u64 },
-    Bound { service_id: u32, methods: HashMap<String, u32> },
+    Bound { service_id: u32, methods: Vec<(String, u32)> },
     Failed,
 }
 
@@ -78,8 +101,8 @@ enum State {
 pub struct ClientConnection {
     state: State,
     next_request: u64,
-    /// Calls that may still get answers; as many as the user made.
-    pending: HashSet<u64>,
+    /// Calls that may still get answers, in the order in which they were made; as many as the user made.
+    pending: VecDeque<u64>,
     decoder: Decoder,
     events: VecDeque<Event>,
     received_fd: Option<OwnedFd>,
@@ -92,7 +115,7 @@ impl ClientConnection {
         let mut connection = Self {
             state: State::Failed,
             next_request: 1,
-            pending: HashSet::new(),
+            pending: VecDeque::new(),
             decoder: Decoder::new(),
             events: VecDeque::new(),
             received_fd: None,
@@ -128,9 +151,7 @@ impl ClientConnection {
             self.events.push_back(Event::BindFailed);
         }
         self.state = State::Failed;
-        let mut pending: Vec<u64> = self.pending.drain().collect();
-        pending.sort_unstable();
-        for request in pending {
+        for request in std::mem::take(&mut self.pending) {
             self.events.push_back(Event::Reply { request: RequestId(request), has_more: false, body: None });
         }
     }
@@ -152,7 +173,7 @@ impl ClientConnection {
 
     /// Whether the service has this method. `false` before [`Event::Bound`].
     pub fn has_method(&self, method: &str) -> bool {
-        matches!(&self.state, State::Bound { methods, .. } if methods.contains_key(method))
+        matches!(&self.state, State::Bound { methods, .. } if id_of(methods, method).is_some())
     }
 
     /// Calls a method. Without `want_reply` no [`Event::Reply`] will come for it (the wire's `drop_reply`).
@@ -163,23 +184,34 @@ impl ClientConnection {
         fd: Option<Arc<OwnedFd>>,
         want_reply: bool,
     ) -> Result<RequestId, InvokeError> {
+        self.invoke_encoded(method, args.encode_to_vec().into(), fd, want_reply)
+    }
+
+    /// As [`invoke`](Self::invoke), with arguments that are serialised already.
+    pub fn invoke_encoded(
+        &mut self,
+        method: &str,
+        args: Bytes,
+        fd: Option<Arc<OwnedFd>>,
+        want_reply: bool,
+    ) -> Result<RequestId, InvokeError> {
         let State::Bound { service_id, methods } = &self.state else {
             return Err(InvokeError::NotBound { method: method.to_owned() });
         };
-        let Some(method_id) = methods.get(method) else {
+        let Some(method_id) = id_of(methods, method) else {
             return Err(InvokeError::UnknownMethod { method: method.to_owned() });
         };
         let invoke = InvokeMethod {
             service_id: Some(*service_id),
-            method_id: Some(*method_id),
-            args_proto: Some(args.encode_to_vec().into()),
+            method_id: Some(method_id),
+            args_proto: Some(args),
             drop_reply: Some(!want_reply),
         };
         let request = self.next_request_id();
         self.send(request, Msg::MsgInvokeMethod(invoke), fd)
             .map_err(|source| InvokeError::Queue { method: method.to_owned(), source })?;
         if want_reply {
-            self.pending.insert(request);
+            self.pending.push_back(request);
         }
         Ok(RequestId(request))
     }
@@ -240,13 +272,13 @@ impl ClientConnection {
     }
 
     fn handle_invoke_reply(&mut self, request: u64, reply: InvokeMethodReply) {
-        if !self.pending.contains(&request) {
+        let Ok(place) = self.pending.binary_search(&request) else {
             return;
-        }
+        };
         // A rejected call has no later answers, whatever the flag says.
         let has_more = reply.has_more() && reply.success();
         if !has_more {
-            self.pending.remove(&request);
+            self.pending.remove(place);
         }
         let body = reply.success().then(|| reply.reply_proto.unwrap_or_default());
         self.events.push_back(Event::Reply { request: RequestId(request), has_more, body });
@@ -262,4 +294,8 @@ impl ClientConnection {
         let frame = IpcFrame { request_id: Some(request), msg: Some(msg), ..Default::default() };
         self.outgoing.push(&frame, fd)
     }
+}
+
+fn id_of(methods: &[(String, u32)], name: &str) -> Option<u32> {
+    methods.iter().find(|(known, _)| known == name).map(|(_, id)| *id)
 }

@@ -2,6 +2,9 @@
 //!
 //! Upstream: `buffered_frame_deserializer.cc`, `wire_protocol.proto`.
 
+use std::error::Error;
+use std::fmt;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ferretto_protos::IpcFrame;
 use prost::Message;
@@ -19,17 +22,27 @@ pub const MAX_PAYLOAD_SIZE: usize = MAX_FRAME_SIZE - HEADER_SIZE;
 const KEPT_CAPACITY: usize = 4 * 1024;
 
 /// A frame that no receiver would take, or that a sender should not have sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameError {
     /// The frame does not fit into upstream's receive buffer. A connection that receives such a length is to be dropped.
-    #[error(
-        "IPC frame of {size} bytes is larger than the protocol's limit of {MAX_FRAME_SIZE} bytes (header included)"
-    )]
     TooLarge {
         /// The size of the frame, header included.
         size: usize,
     },
 }
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { size } => write!(
+                f,
+                "IPC frame of {size} bytes is larger than the protocol's limit of {MAX_FRAME_SIZE} bytes (header included)"
+            ),
+        }
+    }
+}
+
+impl Error for FrameError {}
 
 /// Serialises a frame with its length before it.
 pub fn encode(frame: &IpcFrame) -> Result<Vec<u8>, FrameError> {

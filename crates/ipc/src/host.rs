@@ -8,6 +8,8 @@
 //! Upstream: `host_impl.cc`.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -76,14 +78,42 @@ impl Reply {
 }
 
 /// The connection cannot go on; drop it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionError {
     /// What was received is no frame.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
+    Frame(FrameError),
     /// What was received needed answers, and the peer does not read them.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
+    Queue(QueueError),
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frame(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ConnectionError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Frame(error) => error.source(),
+            Self::Queue(error) => error.source(),
+        }
+    }
+}
+
+impl From<FrameError> for ConnectionError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+impl From<QueueError> for ConnectionError {
+    fn from(error: QueueError) -> Self {
+        Self::Queue(error)
+    }
 }
 
 /// The service's end of one connection. See the [module](self) for the order of calls.

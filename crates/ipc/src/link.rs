@@ -1,5 +1,7 @@
 //! A client connection and its socket, for any poll loop.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,17 +14,46 @@ const RECEIVE_SIZE: usize = 64 * 1024;
 const _: () = assert!(RECEIVE_SIZE <= MAX_FRAME_SIZE);
 
 /// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum LinkError {
     /// The service closed its end, or died.
-    #[error("the service closed the connection")]
     Closed,
     /// The socket failed.
-    #[error("the connection to the service failed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The service broke the protocol.
-    #[error("the service broke the protocol: {0}")]
-    Protocol(#[from] FrameError),
+    Protocol(FrameError),
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the service closed the connection"),
+            Self::Io(error) => write!(f, "the connection to the service failed: {error}"),
+            Self::Protocol(error) => write!(f, "the service broke the protocol: {error}"),
+        }
+    }
+}
+
+impl Error for LinkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Protocol(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<FrameError> for LinkError {
+    fn from(error: FrameError) -> Self {
+        Self::Protocol(error)
+    }
 }
 
 /// A client connection over a socket. Poll [`fd`](Self::fd) for reading, and for writing while [`wants_write`](Self::wants_write).

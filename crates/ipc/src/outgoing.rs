@@ -1,6 +1,8 @@
 //! Bytes waiting to be sent, and the descriptors that go with the first byte of their frame.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -21,19 +23,42 @@ const KEPT_CAPACITY: usize = 4 * 1024;
 const STREAMED_BYTES: usize = 64 * 1024;
 
 /// A frame could not be queued.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueError {
     /// The peer does not read. The connection is to be dropped.
-    #[error(
-        "the peer has not read {queued} bytes: no more are kept for it (limit {MAX_QUEUED_BYTES}); drop the connection"
-    )]
     Full {
         /// Bytes waiting.
         queued: usize,
     },
     /// The frame is above the protocol's limit. Nothing was queued; the connection is as it was.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
+    Frame(FrameError),
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { queued } => write!(
+                f,
+                "the peer has not read {queued} bytes: no more are kept for it (limit {MAX_QUEUED_BYTES}); drop the connection"
+            ),
+            Self::Frame(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for QueueError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Frame(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<FrameError> for QueueError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
 }
 
 /// What to send next: all of `bytes` at once if the socket takes them, and `fd`, if there is one, with their first byte.

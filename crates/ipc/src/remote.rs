@@ -9,11 +9,17 @@ use std::net::ToSocketAddrs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use ferretto_sys::VsockAddr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{
+    AddressFamily, SocketAddr, SocketAddrAny, SocketType, bind, getpeername, getsockname, socket_with,
+    sockopt,
+};
 
 use crate::address::Address;
-use crate::socket::{BACKLOG, Stream};
+use crate::socket::{BACKLOG, Stream, nonblocking_cloexec};
 
 /// Connecting to another machine must not hang a caller for the minutes that TCP would.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +39,7 @@ const KEEPALIVE_RETRIES: u32 = 3;
 pub struct Connecting {
     stream: Stream,
     /// Other addresses of the same name.
-    rest: VecDeque<SockAddr>,
+    rest: VecDeque<SocketAddrAny>,
 }
 
 /// What became of a [`Connecting`].
@@ -56,19 +62,19 @@ impl Connecting {
 
     /// Says how it went.
     pub fn finish(self) -> io::Result<Connected> {
-        let error = match rustix::net::sockopt::socket_error(&self.stream)? {
+        let error = match sockopt::socket_error(&self.stream)? {
             Err(error) => error,
-            Ok(()) => match rustix::net::getpeername(&self.stream) {
+            Ok(()) => match getpeername(&self.stream) {
                 Ok(_) => return Ok(Connected::Yes(self.stream)),
                 // Somebody looked too early.
-                Err(rustix::io::Errno::NOTCONN) => return Ok(Connected::NotYet(self)),
+                Err(Errno::NOTCONN) => return Ok(Connected::NotYet(self)),
                 Err(error) => error,
             },
         };
         Self::try_next(self.rest, error.into()).map(Connected::NotYet)
     }
 
-    fn try_next(mut rest: VecDeque<SockAddr>, mut error: io::Error) -> io::Result<Self> {
+    fn try_next(mut rest: VecDeque<SocketAddrAny>, mut error: io::Error) -> io::Result<Self> {
         while let Some(address) = rest.pop_front() {
             match begin(&address) {
                 Ok(stream) => return Ok(Self { stream, rest }),
@@ -107,50 +113,46 @@ pub(crate) fn listen(address: &Address) -> io::Result<OwnedFd> {
     let mut error = no_address(address);
     for candidate in resolve(address)? {
         match listen_at(&candidate) {
-            Ok(socket) => return Ok(socket.into()),
+            Ok(socket) => return Ok(socket),
             Err(failed) => error = failed,
         }
     }
     Err(error)
 }
 
-/// Takes over an accepted socket.
+/// Takes over an accepted socket, which is non-blocking.
 pub(crate) fn accepted(fd: OwnedFd) -> io::Result<Stream> {
-    let socket = Socket::from(fd);
-    socket.set_nonblocking(true)?;
-    stream(socket)
+    stream(fd)
 }
 
 /// The address at this end, with the port that the system chose.
 pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Option<Address> {
-    let socket = Socket::from(fd.try_clone_to_owned().ok()?);
-    to_address(&socket.local_addr().ok()?)
+    to_address(&getsockname(fd).ok()?)
 }
 
 /// The other end's host, without port.
 pub(crate) fn peer_host(fd: BorrowedFd<'_>) -> Option<String> {
-    let socket = Socket::from(fd.try_clone_to_owned().ok()?);
-    match to_address(&socket.peer_addr().ok()?)? {
+    match to_address(&getpeername(fd).ok()??)? {
         Address::Tcp { host, .. } => Some(host),
         Address::Vsock { cid, .. } => Some(format!("vsock://{cid}")),
         Address::Path(_) | Address::Abstract(_) => None,
     }
 }
 
-fn to_address(address: &SockAddr) -> Option<Address> {
-    if let Some(inet) = address.as_socket() {
+fn to_address(address: &SocketAddrAny) -> Option<Address> {
+    if let Ok(inet) = SocketAddr::try_from(address.clone()) {
         return Some(Address::Tcp { host: inet.ip().to_string(), port: inet.port() });
     }
-    let (cid, port) = address.as_vsock_address()?;
+    let VsockAddr { cid, port } = VsockAddr::from_any(address)?;
     Some(Address::Vsock { cid, port })
 }
 
-fn resolve(address: &Address) -> io::Result<Vec<SockAddr>> {
+fn resolve(address: &Address) -> io::Result<Vec<SocketAddrAny>> {
     match address {
         Address::Tcp { host, port } => {
-            Ok((host.as_str(), *port).to_socket_addrs()?.map(SockAddr::from).collect())
+            Ok((host.as_str(), *port).to_socket_addrs()?.map(SocketAddrAny::from).collect())
         }
-        Address::Vsock { cid, port } => Ok(vec![SockAddr::vsock(*cid, *port)]),
+        Address::Vsock { cid, port } => Ok(vec![VsockAddr { cid: *cid, port: *port }.as_any()]),
         Address::Path(_) | Address::Abstract(_) => Ok(Vec::new()),
     }
 }
@@ -159,41 +161,35 @@ fn no_address(address: &Address) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"))
 }
 
-fn new_socket(address: &SockAddr) -> io::Result<Socket> {
-    let protocol = address.is_ipv4() || address.is_ipv6();
-    let socket = Socket::new(address.domain(), Type::STREAM, protocol.then_some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+fn new_socket(address: &SocketAddrAny) -> io::Result<OwnedFd> {
+    Ok(socket_with(address.address_family(), SocketType::STREAM, nonblocking_cloexec(), None)?)
 }
 
-fn listen_at(address: &SockAddr) -> io::Result<Socket> {
+fn listen_at(address: &SocketAddrAny) -> io::Result<OwnedFd> {
     let socket = new_socket(address)?;
     // A service that starts again must not wait for the connections of the one before.
-    socket.set_reuse_address(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
-fn begin(address: &SockAddr) -> io::Result<Stream> {
+fn begin(address: &SocketAddrAny) -> io::Result<Stream> {
     let socket = new_socket(address)?;
-    match socket.connect(address) {
-        Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
-        Err(error) => return Err(error),
+    match rustix::net::connect(&socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS) => stream(socket),
+        Err(error) => Err(error.into()),
     }
-    stream(socket)
 }
 
-fn stream(socket: Socket) -> io::Result<Stream> {
-    if socket.domain()? != Domain::VSOCK {
+fn stream(socket: OwnedFd) -> io::Result<Stream> {
+    if sockopt::socket_domain(&socket)? != AddressFamily::VSOCK {
         // Replies are small, and others wait for them.
-        socket.set_tcp_nodelay(true)?;
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_IDLE)
-            .with_interval(KEEPALIVE_INTERVAL)
-            .with_retries(KEEPALIVE_RETRIES);
-        socket.set_tcp_keepalive(&keepalive)?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_RETRIES)?;
     }
-    Ok(Stream::without_fds(socket.into()))
+    Ok(Stream::without_fds(socket))
 }

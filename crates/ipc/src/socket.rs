@@ -282,7 +282,7 @@ fn find_group(groups: &str, wanted: &str) -> Option<u32> {
     })
 }
 
-fn nonblocking_cloexec() -> SocketFlags {
+pub(crate) fn nonblocking_cloexec() -> SocketFlags {
     SocketFlags::NONBLOCK | SocketFlags::CLOEXEC
 }
 

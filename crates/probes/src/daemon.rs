@@ -252,6 +252,8 @@ impl Probes {
                     }
                 }
             }
+            // Nothing writes before there is a session.
+            ProducerEvent::StartupEnded { .. } => {}
         }
     }
 

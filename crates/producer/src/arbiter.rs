@@ -3,22 +3,22 @@
 //! Writers on any thread meet here, and only when a chunk is full. The client's thread is woken to send what they leave; a writer that
 //! waits for a chunk sends it itself, so that nobody waits for a thread that waits. Upstream: `shared_memory_arbiter_impl.cc`.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ferretto_protos::{RegisterTraceWriterRequest, UnregisterTraceWriterRequest};
 use ferretto_shm::{
-    CHUNK_HEADER_LEN, ChunkFlags, ChunkHeader, ChunkIndex, ChunkWriter, NewChunk, PageLayout, PageSize,
-    ProducerView, SharedMemory, ViewError,
+    CHUNK_HEADER_LEN, ChunkError, ChunkFlags, ChunkHeader, ChunkIndex, ChunkWriter, NewChunk, PageLayout,
+    PageSize, ProducerView, SharedMemory, ViewError,
 };
 
 use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
 use crate::patch_list::PatchList;
 use crate::policy::ExhaustedPolicy;
+use crate::startup::{GroupState, Groups, StartupId, StartupWriters, Target, Waiting};
 use crate::wake::Waker;
 use crate::writer::TraceWriter;
 
@@ -35,27 +35,31 @@ const MAX_QUEUED_COPIES: usize = 1024 * 1024;
 pub(crate) struct ArbiterOptions {
     pub(crate) memory: Arc<SharedMemory>,
     pub(crate) page_size: PageSize,
-    /// The service cannot see the memory.
-    pub(crate) emulated: bool,
     /// Unfinished chunks are to be sent at a flush, if the service cannot look for them itself.
     pub(crate) scraping: bool,
-    pub(crate) direct_patching: bool,
     pub(crate) batch_duration: Duration,
-    pub(crate) link: Arc<SharedLink>,
     pub(crate) waker: Arc<Waker>,
+}
+
+/// The service that takes what is committed.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) link: Arc<SharedLink>,
+    /// The service cannot see the memory.
+    pub(crate) emulated: bool,
+    pub(crate) direct_patching: bool,
 }
 
 /// The meeting point of a connection's writers. Lives as long as one of them, but gives out nothing once the connection has ended.
 #[derive(Debug)]
 pub struct Arbiter {
     view: ProducerView,
-    emulated: bool,
+    /// None before there is a session, if the memory is this process's own: then only [`StartupWriters`] write.
+    attached: OnceLock<Attachment>,
     scraping: bool,
     /// Pending bytes that are committed without delay: half of the memory (upstream's rule).
     urgent_bytes: usize,
-    direct_patching: bool,
     batch_duration: Duration,
-    link: Arc<SharedLink>,
     waker: Arc<Waker>,
     is_shut_down: AtomicBool,
     state: Mutex<State>,
@@ -73,6 +77,7 @@ struct State {
     /// Writers that the service does not know yet, and their buffers.
     registered: Vec<(u16, u16)>,
     unregistered: Vec<u16>,
+    groups: Groups,
 }
 
 impl Arbiter {
@@ -80,11 +85,9 @@ impl Arbiter {
         Ok(Arc::new(Self {
             urgent_bytes: options.memory.len() / 2,
             view: ProducerView::new(options.memory, options.page_size)?,
-            emulated: options.emulated,
+            attached: OnceLock::new(),
             scraping: options.scraping,
-            direct_patching: options.direct_patching,
             batch_duration: options.batch_duration,
-            link: options.link,
             waker: options.waker,
             is_shut_down: AtomicBool::new(false),
             state: Mutex::default(),
@@ -95,14 +98,15 @@ impl Arbiter {
     /// connection has ended, or if there are 32767 others.
     pub fn create_writer(self: &Arc<Self>, target_buffer: u16, policy: ExhaustedPolicy) -> TraceWriter {
         let mut state = self.state();
-        let id = if self.is_shut_down() { None } else { state.ids.allocate(target_buffer) };
+        let target = Target::Buffer(target_buffer);
+        let id = if self.is_shut_down() { None } else { state.ids.allocate(target) };
         let Some(id) = id else {
             return TraceWriter::null();
         };
         state.registered.push((id, target_buffer));
         drop(state);
         self.waker.wake();
-        TraceWriter::new(Arc::clone(self), id, target_buffer, policy)
+        TraceWriter::new(Arc::clone(self), id, target, policy)
     }
 
     /// Whether the connection has ended: writers made here write into the void.
@@ -112,8 +116,11 @@ impl Arbiter {
 
     /// Sends all finished chunks now, on the calling thread.
     pub fn commit(&self) {
-        let mut link = self.link.lock();
-        self.commit_to(&mut link);
+        let Some(attached) = self.attached.get() else {
+            return;
+        };
+        let mut link = attached.link.lock();
+        self.commit_to(&mut link, attached.emulated);
         // An error shows up again on the client's thread, which ends the connection.
         let _ = link.flush();
         if link.link().wants_write() {
@@ -129,9 +136,28 @@ impl Arbiter {
     /// One chunk a page, as upstream's clients: fewest commits.
     const LAYOUT: PageLayout = PageLayout::Div1;
 
+    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
+        self.view.memory()
+    }
+
+    pub(crate) fn page_size(&self) -> PageSize {
+        self.view.page_size()
+    }
+
+    /// From now on there is somebody to commit to.
+    pub(crate) fn attach(&self, attachment: Attachment) {
+        // There is one connection for each arbiter.
+        let _ = self.attached.set(attachment);
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.get().is_some()
+    }
+
     pub(crate) fn shut_down(&self) {
         self.is_shut_down.store(true, Ordering::Release);
         let mut state = self.state();
+        state.groups.clear();
         state.queue.clear();
         state.pending_since = None;
     }
@@ -154,14 +180,14 @@ impl Arbiter {
         drop(state);
         if is_due {
             self.commit();
-        } else if has_new_writers {
-            self.register_writers(&mut self.link.lock());
+        } else if let (true, Some(attached)) = (has_new_writers, self.attached.get()) {
+            self.register_writers(&mut attached.link.lock());
         }
     }
 
     pub(crate) fn acknowledge_flush(&self, request_id: u64) {
         let mut state = self.state();
-        if self.emulated && self.scraping {
+        if self.scraping && self.attached.get().is_some_and(|attached| attached.emulated) {
             self.scrape(&mut state);
         }
         state.queue.acknowledge_flush(request_id);
@@ -170,7 +196,17 @@ impl Arbiter {
     }
 
     /// A free chunk, or `None` if there is none and the policy does not wait (any longer).
-    pub(crate) fn acquire_chunk(&self, new: NewChunk, policy: ExhaustedPolicy) -> Option<ChunkWriter> {
+    pub(crate) fn acquire_chunk(
+        &self,
+        new: NewChunk,
+        target: Target,
+        policy: ExhaustedPolicy,
+    ) -> Option<ChunkWriter> {
+        if let Target::Group(id) = target
+            && !self.may_group_take(id)
+        {
+            return None;
+        }
         let (mut pause, mut waited) = (Duration::ZERO, Duration::ZERO);
         while waited < STALL_TIMEOUT {
             if self.is_shut_down() {
@@ -209,7 +245,16 @@ impl Arbiter {
         if needs_patching {
             chunk.set_flags(ChunkFlags::NEEDS_PATCHING);
         }
-        let place = if needs_patching && self.direct_patching {
+        let mut state = self.state();
+        if self.is_shut_down() {
+            return;
+        }
+        let Some(Route { queue, target_buffer, waits }) = state.route(writer.target) else {
+            patches.take_patched();
+            return self.free(chunk.complete());
+        };
+        // What waits for a session nobody can look at, so it can be patched here whatever the service knows of that.
+        let place = if needs_patching && (waits || self.patches_directly()) {
             Place::Held(chunk)
         } else {
             match chunk.complete() {
@@ -217,12 +262,8 @@ impl Arbiter {
                 Err(error) => return lost_chunk(&error),
             }
         };
-        let WriterIdentity { writer_id, target_buffer } = writer;
-        let mut state = self.state();
-        if self.is_shut_down() {
-            return;
-        }
-        state.queue.push_chunk(FinishedChunk { writer_id, chunk_id, target_buffer, used, place }, size);
+        let writer_id = writer.writer_id;
+        queue.push_chunk(FinishedChunk { writer_id, chunk_id, target_buffer, used, place }, size);
         self.push_patches(&mut state, writer, patches);
         self.announce(state);
     }
@@ -247,10 +288,113 @@ impl Arbiter {
         self.waker.wake();
     }
 
-    /// The writer is gone; its id is free once the service knows.
-    pub(crate) fn release_writer(&self, writer_id: u16) {
-        self.state().unregistered.push(writer_id);
+    /// The writer is gone; its id is free once the service knows, or has never heard of it.
+    pub(crate) fn release_writer(&self, writer: WriterIdentity) {
+        let WriterIdentity { writer_id, target } = writer;
+        let mut state = self.state();
+        let group = match target {
+            Target::Buffer(_) => None,
+            Target::Group(id) => state.groups.state(id),
+        };
+        match group {
+            Some(GroupState::Waiting(waiting)) => waiting.ended_writers.push(writer_id),
+            Some(GroupState::Ended) => state.ids.release(writer_id),
+            Some(GroupState::Bound(_)) | None => {
+                state.unregistered.push(writer_id);
+                drop(state);
+                self.waker.wake();
+            }
+        }
+    }
+
+    /// Whether this writer will never write anything again.
+    pub(crate) fn is_over(&self, target: Target) -> bool {
+        self.is_shut_down()
+            || matches!(target, Target::Group(id) if self.state().route(Target::Group(id)).is_none())
+    }
+
+    /// Writers for a session that is still to come; `None` if there are too many of such groups.
+    pub(crate) fn add_group(self: &Arc<Self>) -> Option<StartupWriters> {
+        let id = self.state().groups.add()?;
+        Some(StartupWriters { arbiter: Arc::clone(self), id })
+    }
+
+    pub(crate) fn create_startup_writer(self: &Arc<Self>, group: StartupId) -> TraceWriter {
+        let mut state = self.state();
+        let id = match state.groups.state(group) {
+            Some(GroupState::Waiting(_)) if !self.is_shut_down() => state.ids.allocate(Target::Group(group)),
+            Some(&mut GroupState::Bound(buffer)) => {
+                drop(state);
+                return self.create_writer(buffer, ExhaustedPolicy::Drop);
+            }
+            _ => None,
+        };
+        match id {
+            Some(id) => TraceWriter::new(Arc::clone(self), id, Target::Group(group), ExhaustedPolicy::Drop),
+            None => TraceWriter::null(),
+        }
+    }
+
+    /// Whether the group waits for a session.
+    pub(crate) fn is_group_waiting(&self, id: StartupId) -> bool {
+        matches!(self.state().groups.state(id), Some(GroupState::Waiting(_)))
+    }
+
+    /// The group's chunks go to this buffer from now on, those that wait as well.
+    pub(crate) fn bind_group(&self, id: StartupId, target_buffer: u16) -> bool {
+        let mut guard = self.state();
+        if self.is_shut_down() || !self.is_attached() {
+            return false;
+        }
+        let state = &mut *guard;
+        let Some(waiting) = state.groups.settle(id, GroupState::Bound(target_buffer)) else {
+            return false;
+        };
+        let Waiting { queue, ended_writers } = waiting;
+        let writers = state.ids.writers_for(Target::Group(id));
+        state.registered.extend(writers.map(|writer| (writer, target_buffer)));
+        state.unregistered.extend(ended_writers);
+        state.queue.adopt(queue, target_buffer, self.patches_directly());
+        state.is_urgent |= !state.queue.is_empty();
+        self.announce(guard);
+        // For the writers, too, which the service does not know yet.
         self.waker.wake();
+        true
+    }
+
+    /// Frees what the group has written, if it waits; how many chunks. The service has never heard of it.
+    pub(crate) fn abort_group(&self, id: StartupId) -> Option<usize> {
+        let mut state = self.state();
+        let Waiting { queue, ended_writers } = state.groups.settle(id, GroupState::Ended)?;
+        for writer in ended_writers {
+            state.ids.release(writer);
+        }
+        Some(queue.discard(|index| self.free(Ok(index))))
+    }
+
+    /// Whether a writer of this group may have another chunk. Sessions that do not adopt it write into the same memory: they find some.
+    fn may_group_take(&self, id: StartupId) -> bool {
+        let mut state = self.state();
+        match state.groups.state(id) {
+            Some(GroupState::Waiting(_)) => {
+                let most = self.view.memory().len() / 4 * 3;
+                state.groups.waiting_bytes() < most
+            }
+            Some(GroupState::Bound(_)) => true,
+            Some(GroupState::Ended) | None => false,
+        }
+    }
+
+    fn patches_directly(&self) -> bool {
+        self.attached.get().is_some_and(|attached| attached.direct_patching)
+    }
+
+    /// Takes a complete chunk back, of which the service was not told.
+    fn free(&self, index: Result<ChunkIndex, ChunkError>) {
+        let freed = index.and_then(|index| self.view.take_complete(index, &mut Vec::new()));
+        if let Err(error) = freed {
+            lost_chunk(&error);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -258,10 +402,14 @@ impl Arbiter {
     }
 
     fn push_patches(&self, state: &mut State, writer: WriterIdentity, patches: &mut PatchList) {
+        let mut needs_service = false;
         for ready in patches.take_patched() {
-            // The service keeps the sequence unreadable until it has them.
-            state.is_urgent |= state.queue.push_patches(writer.writer_id, writer.target_buffer, ready);
+            if let Some(Route { queue, target_buffer, waits }) = state.route(writer.target) {
+                needs_service |= queue.push_patches(writer.writer_id, target_buffer, ready) && !waits;
+            }
         }
+        // The service keeps the sequence unreadable until it has them.
+        state.is_urgent |= needs_service;
     }
 
     /// Wakes the client's thread if it has something new to do: the first entry starts the time of batching, an urgent one ends it.
@@ -280,14 +428,17 @@ impl Arbiter {
     /// Copies what writers have finished in chunks that they still hold; upstream's service leaves such chunks alone if they have fewer
     /// than two packets, since the last is never taken.
     fn scrape(&self, state: &mut State) {
-        let State { queue, ids, .. } = state;
-        let targets = &ids.targets;
-        let is_known = |writer: u16| targets.contains_key(&writer);
+        let State { queue, ids, groups, .. } = state;
+        let buffer_of = |writer: u16| match ids.target_of(writer)? {
+            Target::Buffer(buffer) => Some(buffer),
+            Target::Group(id) => groups.buffer_of(id),
+        };
+        let is_known = |writer: u16| buffer_of(writer).is_some();
         self.view.scrape(is_known, |index, header, payload, is_complete| {
             if let (false, 2.., Some(target)) =
-                (is_complete, header.packet_count, targets.get(&header.writer_id))
+                (is_complete, header.packet_count, buffer_of(header.writer_id))
             {
-                queue.push_unfinished(index, *target, with_header(header, payload));
+                queue.push_unfinished(index, target, with_header(header, payload));
             }
         });
     }
@@ -303,16 +454,16 @@ impl Arbiter {
         }
     }
 
-    fn commit_to(&self, link: &mut LinkGuard<'_>) {
+    fn commit_to(&self, link: &mut LinkGuard<'_>, emulated: bool) {
         self.register_writers(link);
-        let is_blocked = self.emulated && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES;
+        let is_blocked = emulated && link.link().connection_ref().queued_bytes() > MAX_QUEUED_COPIES;
         let mut state = self.state();
         state.is_blocked = is_blocked;
         if is_blocked {
             return;
         }
         let unregistered = std::mem::take(&mut state.unregistered);
-        let view = self.emulated.then_some(&self.view);
+        let view = emulated.then_some(&self.view);
         let requests = state.queue.take_requests(view.map(|view| |index, used| copy_out(view, index, used)));
         state.pending_since = None;
         state.is_urgent = false;
@@ -334,29 +485,70 @@ impl Arbiter {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriterIdentity {
     pub(crate) writer_id: u16,
-    pub(crate) target_buffer: u16,
+    pub(crate) target: Target,
+}
+
+/// Where chunks and patches of a writer are to be put.
+struct Route<'a> {
+    queue: &'a mut CommitQueue,
+    target_buffer: u16,
+    /// They wait for a session; the buffer is not known.
+    waits: bool,
+}
+
+impl State {
+    /// `None` if nobody wants them any more.
+    fn route(&mut self, target: Target) -> Option<Route<'_>> {
+        let buffer = match target {
+            Target::Buffer(buffer) => buffer,
+            Target::Group(id) => match self.groups.state(id)? {
+                GroupState::Waiting(waiting) => {
+                    return Some(Route { queue: &mut waiting.queue, target_buffer: 0, waits: true });
+                }
+                GroupState::Bound(buffer) => *buffer,
+                GroupState::Ended => return None,
+            },
+        };
+        Some(Route { queue: &mut self.queue, target_buffer: buffer, waits: false })
+    }
 }
 
 /// Ids in use; a free one is looked for behind the one given out last, so that an id is not used again soon.
 #[derive(Debug, Default)]
 struct WriterIds {
-    /// The buffers of the writers.
-    targets: BTreeMap<u16, u16>,
+    /// The writers' ids and where they write to, in the order of the ids. A process has about as many as threads.
+    targets: Vec<(u16, Target)>,
     last: u16,
 }
 
 impl WriterIds {
-    fn allocate(&mut self, target_buffer: u16) -> Option<u16> {
+    fn allocate(&mut self, target: Target) -> Option<u16> {
         let later = (self.last + 1)..=MAX_WRITER_ID;
         let earlier = 1..=self.last;
-        let id = later.chain(earlier).find(|id| !self.targets.contains_key(id))?;
-        self.targets.insert(id, target_buffer);
+        let (id, place) = later.chain(earlier).find_map(|id| Some((id, self.find(id).err()?)))?;
+        self.targets.insert(place, (id, target));
         self.last = id;
         Some(id)
     }
 
     fn release(&mut self, id: u16) {
-        self.targets.remove(&id);
+        if let Ok(place) = self.find(id) {
+            self.targets.remove(place);
+        }
+    }
+
+    fn target_of(&self, id: u16) -> Option<Target> {
+        let place = self.find(id).ok()?;
+        self.targets.get(place).map(|(_, target)| *target)
+    }
+
+    fn writers_for(&self, target: Target) -> impl Iterator<Item = u16> {
+        self.targets.iter().filter(move |(_, other)| *other == target).map(|(id, _)| *id)
+    }
+
+    /// Where the id is, or where it would be.
+    fn find(&self, id: u16) -> Result<usize, usize> {
+        self.targets.binary_search_by_key(&id, |(id, _)| *id)
     }
 }
 
@@ -378,7 +570,7 @@ fn with_header(header: ChunkHeader, payload: &[u8]) -> Bytes {
 }
 
 /// The other process, the service, wrote where only this one may.
-fn lost_chunk(error: &ferretto_shm::ChunkError) {
+fn lost_chunk(error: &ChunkError) {
     tracing::warn!(%error, "lost a chunk of trace data: the shared memory was changed from outside");
 }
 
@@ -389,15 +581,15 @@ mod tests {
     #[test]
     fn writer_ids_are_used_again_only_when_they_must() {
         let mut ids = WriterIds::default();
-        let all: Vec<u16> = std::iter::from_fn(|| ids.allocate(1)).collect();
+        let all: Vec<u16> = std::iter::from_fn(|| ids.allocate(Target::Buffer(1))).collect();
         assert_eq!(all, (1..=MAX_WRITER_ID).collect::<Vec<_>>());
         ids.release(7);
         ids.release(9);
-        assert_eq!(ids.allocate(1), Some(7));
+        assert_eq!(ids.allocate(Target::Buffer(1)), Some(7));
         ids.release(7);
-        assert_eq!(ids.allocate(1), Some(9));
-        assert_eq!(ids.allocate(1), Some(7));
-        assert_eq!(ids.allocate(1), None);
+        assert_eq!(ids.allocate(Target::Buffer(1)), Some(9));
+        assert_eq!(ids.allocate(Target::Buffer(1)), Some(7));
+        assert_eq!(ids.allocate(Target::Buffer(1)), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A producer's connection to the service: made, kept, lost and made again.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::arbiter::Arbiter;
 use crate::backoff::{Backoff, SocketWatch};
-use crate::connection::{Connection, ConnectionLost};
+use crate::connection::{Connection, ConnectionLost, own_arbiter};
 use crate::endpoint::{Attempt, Endpoint};
 use crate::error::ProducerError;
 use crate::event::{InstanceId, ProducerEvent};
 use crate::instances::Instances;
 use crate::options::ProducerOptions;
 use crate::policy::ExhaustedPolicy;
+use crate::startup::{StartupEnd, StartupWriters};
 use crate::wake::Waker;
 use crate::writer::TraceWriter;
 
@@ -37,6 +38,10 @@ pub struct ProducerClient {
     waker: Arc<Waker>,
     backoff: Backoff,
     state: State,
+    /// Memory for startup tracing that no connection has used yet.
+    startup_arbiter: Option<Arc<Arbiter>>,
+    /// Groups of writers that wait for a session, or have, and until when.
+    startups: Vec<(StartupWriters, Instant)>,
 }
 
 #[derive(Debug)]
@@ -61,7 +66,48 @@ impl ProducerClient {
             waker: Arc::new(waker),
             backoff: Backoff::new(),
             state: State::Waiting { retry_at: Some(Instant::now()), watch: None },
+            startup_arbiter: None,
+            startups: Vec::new(),
         })
+    }
+
+    /// Writers for a session that is still to come, which give up after `timeout` if no session adopts what they wrote. Before the first
+    /// connection, so that the service can be offered memory that they have written to already; later only if this process
+    /// [allocates](crate::SharedMemorySource::Producer) it anyway, or there is memory because a session was there.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ferretto_producer::{ProducerClient, ProducerOptions};
+    /// use ferretto_protos::fields::trace_packet;
+    ///
+    /// let mut client = ProducerClient::new(ProducerOptions::new("org.example"))?;
+    /// let startup = client.start_startup_writers(Duration::from_secs(10))?;
+    /// let mut writer = startup.create_writer();
+    /// writer.new_packet().varint(trace_packet::TIMESTAMP, 1);
+    /// // Later, for `ProducerEvent::Start { config, .. }`: startup.adopt(config.target_buffer() as u16);
+    /// # Ok::<(), ferretto_producer::ProducerError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory, if it is too late, or if there are too many such groups.
+    pub fn start_startup_writers(&mut self, timeout: Duration) -> Result<StartupWriters, ProducerError> {
+        let arbiter = match &self.state {
+            State::Connected(connection) => {
+                Arc::clone(connection.arbiter_to_be().ok_or(ProducerError::StartupTooLate)?)
+            }
+            State::Waiting { .. } => match &self.startup_arbiter {
+                Some(arbiter) => Arc::clone(arbiter),
+                None => {
+                    let made = own_arbiter(&self.options, &self.waker);
+                    let made = made.map_err(|error| ProducerError::StartupMemory(Box::new(error)))?;
+                    Arc::clone(self.startup_arbiter.insert(made))
+                }
+            },
+        };
+        let writers = arbiter.add_group().ok_or(ProducerError::TooManyStartups)?;
+        self.startups.push((writers.clone(), Instant::now() + timeout));
+        Ok(writers)
     }
 
     /// Offers a data source to sessions, now and at every later connection. The same name again updates what is said about it.
@@ -106,15 +152,27 @@ impl ProducerClient {
         [Some((self.waker.as_fd(), PollFlags::IN)), socket, watch].into_iter().flatten()
     }
 
+    /// All descriptors that this client has open: what a child process after `fork()`, which has no use for them, is to close so that the
+    /// service sees when the parent ends. They change from turn to turn.
+    pub fn open_fds(&self) -> impl Iterator<Item = RawFd> {
+        let (socket, watch) = match &self.state {
+            State::Connected(connection) => (Some(connection.open_fds()), None),
+            State::Waiting { watch, .. } => (None, watch.as_ref().map(|watch| watch.as_fd().as_raw_fd())),
+        };
+        socket.into_iter().flatten().chain([self.waker.as_fd().as_raw_fd()]).chain(watch)
+    }
+
     /// When [`process`](Self::process) is to be called though no descriptor is ready; `None` is never.
     pub fn next_timeout(&self) -> Option<Instant> {
-        match &self.state {
+        let own = match &self.state {
             _ if !self.instances.events.is_empty() => Some(Instant::now()),
             State::Waiting { retry_at, .. } => *retry_at,
             State::Connected(connection) => {
                 connection.arbiter().and_then(|arbiter| arbiter.commit_deadline())
             }
-        }
+        };
+        let startup = self.startups.iter().map(|(_, deadline)| *deadline).min();
+        own.into_iter().chain(startup).min()
     }
 
     /// Waits until something happens here or to one of the `extra` descriptors (readable), or the time is over; then does what there
@@ -159,6 +217,12 @@ impl ProducerClient {
         }
         if let Err(reason) = self.drive() {
             self.disconnect(&reason);
+        }
+        let now = Instant::now();
+        self.end_startups(StartupEnd::TimedOut, |_, deadline| deadline <= now);
+        if self.startups.is_empty() {
+            // The connection keeps what it has offered.
+            self.startup_arbiter = None;
         }
     }
 
@@ -287,14 +351,17 @@ impl ProducerClient {
     /// Tries to connect once.
     fn connect(&mut self) {
         let attempt = self.endpoint.connect();
+        let startup = self.startup_arbiter.clone();
         self.state = match attempt {
-            Attempt::Connected(stream) => match Connection::new(stream, &self.options, &self.waker) {
-                Ok(connection) => State::Connected(Box::new(connection)),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot use the connection to the tracing service");
-                    self.waiting(None)
+            Attempt::Connected(stream) => {
+                match Connection::new(stream, &self.options, startup, &self.waker) {
+                    Ok(connection) => State::Connected(Box::new(connection)),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot use the connection to the tracing service");
+                        self.waiting(None)
+                    }
                 }
-            },
+            }
             Attempt::Failed(watch) => self.waiting(watch),
             Attempt::Nowhere => State::Waiting { retry_at: None, watch: None },
         };
@@ -309,10 +376,13 @@ impl ProducerClient {
             return;
         };
         tracing::debug!(%reason, "disconnected from the tracing service");
-        if let Some(arbiter) = connection.arbiter() {
+        let is_ready = connection.is_ready();
+        if let Some(arbiter) = connection.arbiter().cloned() {
+            self.end_startups(StartupEnd::Disconnected, |writers, _| Arc::ptr_eq(&writers.arbiter, &arbiter));
+            self.startup_arbiter.take_if(|startup| Arc::ptr_eq(startup, &arbiter));
             arbiter.shut_down();
         }
-        if connection.is_ready() {
+        if is_ready {
             self.instances.disconnect(reason.to_string());
             self.backoff.reset();
         }
@@ -320,6 +390,21 @@ impl ProducerClient {
             Some(watch) => self.waiting(watch),
             None => State::Waiting { retry_at: None, watch: None },
         };
+    }
+
+    /// Gives the groups up to which this applies and which no session has adopted, and forgets the others of these.
+    fn end_startups(&mut self, reason: StartupEnd, applies: impl Fn(&StartupWriters, Instant) -> bool) {
+        let events = &mut self.instances.events;
+        self.startups.retain(|(writers, deadline)| {
+            if !applies(writers, *deadline) {
+                return true;
+            }
+            if let Some(lost_chunks) = writers.arbiter.abort_group(writers.id) {
+                tracing::warn!(?reason, lost_chunks, "what was traced before a session is lost");
+                events.push_back(ProducerEvent::StartupEnded { id: writers.id, reason, lost_chunks });
+            }
+            false
+        });
     }
 
     /// Receives, serves, commits, sends.
@@ -330,6 +415,13 @@ impl ProducerClient {
         // What was queued before goes out first: a new connection has its bind there.
         connection.link().lock().flush()?;
         connection.receive(&self.options, &mut self.instances)?;
+        if connection.take_refusal() {
+            self.startup_arbiter = None;
+            self.end_startups(StartupEnd::MemoryRefused, |writers, _| !writers.arbiter.is_attached());
+        }
+        let State::Connected(connection) = &mut self.state else {
+            return Ok(());
+        };
         if let Some(arbiter) = connection.arbiter() {
             arbiter.commit_if_due(Instant::now());
         }
@@ -353,9 +445,43 @@ impl ProducerWaker {
 
 impl Drop for ProducerClient {
     fn drop(&mut self) {
+        for (writers, _) in &self.startups {
+            writers.abort();
+        }
         if let Some(arbiter) = self.arbiter() {
             arbiter.commit();
             arbiter.shut_down();
         }
+        // Writers of other threads may hold the socket for as long as they live.
+        if let State::Connected(connection) = &self.state {
+            connection.link().lock().link().stream().shutdown();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_ipc::address::Address;
+
+    use super::*;
+    use crate::options::Connector;
+
+    #[test]
+    fn without_a_service_memory_for_startup_tracing_is_given_back() {
+        let mut options = ProducerOptions::new("test");
+        options.connector = Connector::Address(Address::Abstract(b"ferretto-nobody-is-here".to_vec()));
+        let mut client = ProducerClient::new(options).unwrap();
+        let startup = client.start_startup_writers(Duration::from_millis(50)).unwrap();
+        let arbiter = Arc::downgrade(&startup.arbiter);
+        let mut writer = startup.create_writer();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while startup.is_waiting() && Instant::now() < deadline {
+            writer.new_packet().bytes(1, &[0; 2000]);
+            client.wait(None, &[]).unwrap();
+        }
+        assert!(matches!(client.next_event(), Some(ProducerEvent::StartupEnded { .. })));
+        assert!(client.startup_arbiter.is_none() && client.startups.is_empty());
+        drop((startup, writer));
+        assert!(arbiter.upgrade().is_none());
     }
 }

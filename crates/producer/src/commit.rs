@@ -129,6 +129,39 @@ impl CommitQueue {
         requests.requests
     }
 
+    /// Takes over what waited for a buffer. Chunks that are held stay so only if the service can bear that (`holds`).
+    pub(crate) fn adopt(&mut self, waiting: Self, target_buffer: u16, holds: bool) {
+        for mut chunk in waiting.chunks {
+            chunk.target_buffer = target_buffer;
+            if !holds && let Place::Held(writer) = chunk.place {
+                // The other process wrote where only this one may.
+                let Ok(index) = writer.complete() else {
+                    continue;
+                };
+                chunk.place = Place::Complete(index);
+            }
+            self.chunks.push(chunk);
+        }
+        for mut patches in waiting.patches {
+            patches.target_buffer = Some(target_buffer.into());
+            self.patches.push(patches);
+        }
+        self.bytes = self.bytes.saturating_add(waiting.bytes);
+    }
+
+    /// Frees all chunks, of which the service was never told; how many.
+    pub(crate) fn discard(self, mut free: impl FnMut(ChunkIndex)) -> usize {
+        let count = self.chunks.len();
+        for chunk in self.chunks {
+            let index = match chunk.place {
+                Place::Held(writer) => writer.complete(),
+                Place::Complete(index) => Ok(index),
+            };
+            index.into_iter().for_each(&mut free);
+        }
+        count
+    }
+
     /// Drops everything: there is nobody to tell.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

@@ -4,7 +4,9 @@
 //! Upstream: `producer_ipc_client_impl.cc`.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::error::Error;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use ferretto_ipc::client::{Event, RequestId};
@@ -21,7 +23,7 @@ use ferretto_shm::{PageSize, Seals, SharedMemory};
 use prost::Message;
 use rustix::event::PollFlags;
 
-use crate::arbiter::{Arbiter, ArbiterOptions};
+use crate::arbiter::{Arbiter, ArbiterOptions, Attachment};
 use crate::event::ProducerEvent;
 use crate::instances::Instances;
 use crate::link::SharedLink;
@@ -40,24 +42,70 @@ const MAX_RECEIVES_PER_TURN: usize = 16;
 const MAX_QUEUED_EVENTS: usize = 4096;
 
 /// Why a connection cannot go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum ConnectionLost {
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    #[error("the service has no producer port, or refused this producer")]
+    Link(LinkError),
     Refused,
-    #[error("the service sent a message that cannot be decoded: {0}")]
-    Decode(#[from] prost::DecodeError),
-    #[error("the shared memory cannot be used: {0}")]
-    SharedMemory(#[from] ferretto_shm::MemoryError),
-    #[error("the service's page size of {kib} KiB does not fit the shared memory: {source}")]
+    Decode(prost::DecodeError),
+    SharedMemory(ferretto_shm::MemoryError),
     PageSize { kib: u32, source: ferretto_shm::PageSizeError },
-    #[error("the shared memory cannot be used: {0}")]
-    View(#[from] ferretto_shm::ViewError),
-    #[error("the service does not read what this producer sends")]
+    View(ferretto_shm::ViewError),
     Overrun,
-    #[error("the service set tracing up without shared memory")]
     NoSharedMemory,
+}
+
+impl fmt::Display for ConnectionLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(error) => error.fmt(f),
+            Self::Refused => f.write_str("the service has no producer port, or refused this producer"),
+            Self::Decode(error) => write!(f, "the service sent a message that cannot be decoded: {error}"),
+            Self::SharedMemory(error) => write!(f, "the shared memory cannot be used: {error}"),
+            Self::PageSize { kib, source } => {
+                write!(f, "the service's page size of {kib} KiB does not fit the shared memory: {source}")
+            }
+            Self::View(error) => write!(f, "the shared memory cannot be used: {error}"),
+            Self::Overrun => f.write_str("the service does not read what this producer sends"),
+            Self::NoSharedMemory => f.write_str("the service set tracing up without shared memory"),
+        }
+    }
+}
+
+impl Error for ConnectionLost {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Link(error) => error.source(),
+            Self::Decode(error) => Some(error),
+            Self::SharedMemory(error) => Some(error),
+            Self::PageSize { source, .. } => Some(source),
+            Self::View(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<LinkError> for ConnectionLost {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<prost::DecodeError> for ConnectionLost {
+    fn from(error: prost::DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl From<ferretto_shm::MemoryError> for ConnectionLost {
+    fn from(error: ferretto_shm::MemoryError) -> Self {
+        Self::SharedMemory(error)
+    }
+}
+
+impl From<ferretto_shm::ViewError> for ConnectionLost {
+    fn from(error: ferretto_shm::ViewError) -> Self {
+        Self::View(error)
+    }
 }
 
 #[derive(Debug)]
@@ -66,8 +114,10 @@ pub(crate) struct Connection {
     waker: Arc<Waker>,
     /// The link's socket again, to poll it without the lock.
     fd: OwnedFd,
-    /// What was offered to the service, if this process allocates.
-    own_memory: Option<Arc<SharedMemory>>,
+    /// This process's memory, if it allocates: for startup tracing, or since it was asked to.
+    own: Option<Arc<Arbiter>>,
+    /// The service did not take it.
+    is_own_refused: bool,
     direct_patching: bool,
     emulated: bool,
     initialize: Option<RequestId>,
@@ -81,17 +131,17 @@ impl Connection {
     pub(crate) fn new(
         stream: Stream,
         options: &ProducerOptions,
+        startup: Option<Arc<Arbiter>>,
         waker: &Arc<Waker>,
     ) -> Result<Self, ConnectionLost> {
         let fd = stream.as_fd().try_clone_to_owned().map_err(LinkError::Io)?;
-        let offers_memory = stream.passes_fds() && options.shared_memory == SharedMemorySource::Producer;
-        let own_memory = if offers_memory {
-            let size = or_default(options.shm_size_hint_bytes, DEFAULT_SHM_SIZE);
-            Some(Arc::new(SharedMemory::create(size as usize)?))
-        } else {
-            None
-        };
         let passes_fds = stream.passes_fds();
+        let own = match startup {
+            None if passes_fds && options.shared_memory == SharedMemorySource::Producer => {
+                Some(own_arbiter(options, waker)?)
+            }
+            startup => startup,
+        };
         let mut link = ClientLink::new(stream, "ProducerPort");
         if !passes_fds {
             // The service cannot ask the kernel who is at the other end. A full queue is impossible: it is empty.
@@ -103,7 +153,8 @@ impl Connection {
             link: Arc::new(SharedLink::new(link)),
             waker: Arc::clone(waker),
             fd,
-            own_memory,
+            own,
+            is_own_refused: false,
             direct_patching: false,
             emulated: !passes_fds,
             initialize: None,
@@ -127,6 +178,16 @@ impl Connection {
         self.arbiter.as_ref()
     }
 
+    /// The arbiter, or what will be it once the first session has come.
+    pub(crate) fn arbiter_to_be(&self) -> Option<&Arc<Arbiter>> {
+        self.arbiter.as_ref().or(self.own.as_ref())
+    }
+
+    /// Whether the service has refused the memory that it was offered; once.
+    pub(crate) fn take_refusal(&mut self) -> bool {
+        std::mem::take(&mut self.is_own_refused)
+    }
+
     pub(crate) fn poll_fd(&self) -> (BorrowedFd<'_>, PollFlags) {
         let flags = if self.link.lock().link().wants_write() {
             PollFlags::IN | PollFlags::OUT
@@ -134,6 +195,10 @@ impl Connection {
             PollFlags::IN
         };
         (self.fd.as_fd(), flags)
+    }
+
+    pub(crate) fn open_fds(&self) -> [RawFd; 2] {
+        [self.fd.as_raw_fd(), self.link.lock().link().fd().as_raw_fd()]
     }
 
     /// Receives and serves what has come. The arbiter's commits are not sent here.
@@ -213,11 +278,11 @@ impl Connection {
         } else {
             ProducerSmbScrapingMode::SmbScrapingDisabled
         };
-        let (size, page_size) = match &self.own_memory {
+        // Where no descriptors pass, chunks are copied out of it.
+        let offered = self.own.as_ref().filter(|_| !self.emulated);
+        let (size, page_size) = match offered {
             // The service takes offered memory only if the wishes say the same.
-            Some(memory) => {
-                (memory.len() as u32, or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE))
-            }
+            Some(own) => (own.memory().len() as u32, own.page_size().bytes() as u32),
             None => (options.shm_size_hint_bytes, options.page_size_hint_bytes),
         };
         let request = InitializeConnectionRequest {
@@ -225,15 +290,12 @@ impl Connection {
             shared_memory_size_hint_bytes: Some(size),
             producer_name: Some(options.name.clone()),
             smb_scraping_mode: Some(scraping.into()),
-            producer_provided_shmem: Some(self.own_memory.is_some()),
+            producer_provided_shmem: Some(offered.is_some()),
             sdk_version: Some(options.sdk_version.clone()),
             ..Default::default()
         };
         let mut guard = self.link.lock();
-        let fd = self
-            .own_memory
-            .as_ref()
-            .and_then(|memory| memory.as_fd()?.try_clone_to_owned().ok().map(Arc::new));
+        let fd = offered.and_then(|own| own.memory().as_fd()?.try_clone_to_owned().ok().map(Arc::new));
         self.initialize = guard.ask_with_fd("InitializeConnection", &request, fd);
         self.commands = guard.ask("GetAsyncCommand", &GetAsyncCommandRequest::default());
     }
@@ -241,8 +303,8 @@ impl Connection {
     fn handle_initialized(&mut self, response: &InitializeConnectionResponse, instances: &mut Instances) {
         self.direct_patching = response.direct_smb_patching_supported();
         self.emulated |= response.use_shmem_emulation();
-        if !response.using_shmem_provided_by_producer() {
-            self.own_memory = None;
+        if !response.using_shmem_provided_by_producer() && !self.emulated {
+            self.is_own_refused = self.own.take().is_some();
         }
         self.ready = true;
         let mut guard = self.link.lock();
@@ -296,31 +358,65 @@ impl Connection {
         if self.arbiter.is_some() {
             return Ok(());
         }
-        let hint = or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE);
+        let arbiter = match self.own.take() {
+            Some(own) => own,
+            None => self.new_arbiter(setup, fd, options)?,
+        };
+        arbiter.attach(Attachment {
+            link: Arc::clone(&self.link),
+            emulated: self.emulated,
+            direct_patching: self.direct_patching,
+        });
+        self.arbiter = Some(arbiter);
+        Ok(())
+    }
+
+    fn new_arbiter(
+        &self,
+        setup: &SetupTracing,
+        fd: Option<OwnedFd>,
+        options: &ProducerOptions,
+    ) -> Result<Arc<Arbiter>, ConnectionLost> {
         let told = setup.shared_buffer_page_size_kb().saturating_mul(1024);
         let (memory, page_size) = if self.emulated {
-            (Arc::new(SharedMemory::in_process(EMULATION_SHM_SIZE)?), or_default(told, hint))
-        } else if let Some(memory) = self.own_memory.take() {
-            (memory, hint)
+            let hint = or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE);
+            (SharedMemory::in_process(EMULATION_SHM_SIZE)?, or_default(told, hint))
         } else {
             let fd = fd.ok_or(ConnectionLost::NoSharedMemory)?;
             // The service trusts no producer, but a producer trusts its service: no seals wanted (upstream: posix_shared_memory.cc).
-            let memory = SharedMemory::from_fd(fd, Seals::NotRequired)?;
-            (Arc::new(memory), told)
+            (SharedMemory::from_fd(fd, Seals::NotRequired)?, told)
         };
         let page_size = PageSize::new(page_size.into())
             .map_err(|source| ConnectionLost::PageSize { kib: page_size / 1024, source })?;
-        self.arbiter = Some(Arbiter::new(ArbiterOptions {
-            memory,
-            page_size,
-            emulated: self.emulated,
-            scraping: options.scraping,
-            direct_patching: self.direct_patching,
-            batch_duration: options.batch_commits_duration,
-            link: Arc::clone(&self.link),
-            waker: Arc::clone(&self.waker),
-        })?);
-        Ok(())
+        Ok(Arbiter::new(arbiter_options(memory, page_size, options, &self.waker))?)
+    }
+}
+
+/// An arbiter of memory that this process allocates.
+pub(crate) fn own_arbiter(
+    options: &ProducerOptions,
+    waker: &Arc<Waker>,
+) -> Result<Arc<Arbiter>, ConnectionLost> {
+    let size = or_default(options.shm_size_hint_bytes, DEFAULT_SHM_SIZE);
+    let memory = SharedMemory::create(size as usize)?;
+    let page_size = or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE);
+    let page_size = PageSize::new(page_size.into())
+        .map_err(|source| ConnectionLost::PageSize { kib: page_size / 1024, source })?;
+    Ok(Arbiter::new(arbiter_options(memory, page_size, options, waker))?)
+}
+
+fn arbiter_options(
+    memory: SharedMemory,
+    page_size: PageSize,
+    options: &ProducerOptions,
+    waker: &Arc<Waker>,
+) -> ArbiterOptions {
+    ArbiterOptions {
+        memory: Arc::new(memory),
+        page_size,
+        scraping: options.scraping,
+        batch_duration: options.batch_commits_duration,
+        waker: Arc::clone(waker),
     }
 }
 

@@ -1,21 +1,66 @@
 //! What can go wrong for good. A service that is not there is no error: it may come.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 
 use ferretto_ipc::address::AddressError;
 
+use crate::startup::MAX_GROUPS;
+
 /// A producer could not be made or driven.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ProducerError {
     /// The kernel refused an event descriptor.
-    #[error(
-        "cannot create the producer's wake-up descriptor: {0}; is the limit of open files (ulimit -n) reached?"
-    )]
-    Wake(#[source] io::Error),
+    Wake(io::Error),
     /// Waiting failed.
-    #[error("cannot wait for the tracing service: {0}")]
-    Poll(#[source] io::Error),
+    Poll(io::Error),
     /// The environment names no usable socket.
-    #[error("cannot find the producer socket: {0}; check PERFETTO_PRODUCER_SOCK_NAME")]
-    Address(#[from] AddressError),
+    Address(AddressError),
+    /// There is no memory to write to before there is a session.
+    StartupMemory(Box<dyn Error + Send + Sync>),
+    /// The service will allocate the memory: startup tracing begins before the first connection.
+    StartupTooLate,
+    /// There are too many groups of [`StartupWriters`](crate::StartupWriters).
+    TooManyStartups,
+}
+
+impl fmt::Display for ProducerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wake(error) => write!(
+                f,
+                "cannot create the producer's wake-up descriptor: {error}; is the limit of open files (ulimit -n) reached?"
+            ),
+            Self::Poll(error) => write!(f, "cannot wait for the tracing service: {error}"),
+            Self::Address(error) => {
+                write!(f, "cannot find the producer socket: {error}; check PERFETTO_PRODUCER_SOCK_NAME")
+            }
+            Self::StartupMemory(error) => write!(f, "cannot make memory for startup tracing: {error}"),
+            Self::StartupTooLate => f.write_str(
+                "cannot trace the startup: the process is connected already; begin before it connects, or have it allocate the memory",
+            ),
+            Self::TooManyStartups => {
+                write!(f, "cannot trace the startup: there are {MAX_GROUPS} such groups of writers already")
+            }
+        }
+    }
+}
+
+impl Error for ProducerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Wake(error) => Some(error),
+            Self::Poll(error) => Some(error),
+            Self::Address(error) => Some(error),
+            Self::StartupMemory(error) => Some(error.as_ref()),
+            Self::StartupTooLate | Self::TooManyStartups => None,
+        }
+    }
+}
+
+impl From<AddressError> for ProducerError {
+    fn from(error: AddressError) -> Self {
+        Self::Address(error)
+    }
 }

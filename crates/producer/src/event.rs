@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use ferretto_protos::DataSourceConfig;
 
+use crate::startup::{StartupEnd, StartupId};
+
 /// Names an instance of a data source: one config of one session. From the service; unique for the life of a connection.
 pub type InstanceId = u64;
 
@@ -53,6 +55,16 @@ pub enum ProducerEvent {
     ClearIncrementalState {
         /// The instances.
         instances: Vec<InstanceId>,
+    },
+    /// Writers that were to write before their session write into the void from now on: see
+    /// [`StartupWriters`](crate::StartupWriters).
+    StartupEnded {
+        /// Which ones.
+        id: StartupId,
+        /// Why.
+        reason: StartupEnd,
+        /// Chunks that were full and are lost; what the writers hold is lost, too.
+        lost_chunks: usize,
     },
     /// All calls before [`sync`](crate::ProducerClient::sync) have been served; commits among them.
     Synced,

@@ -1,6 +1,6 @@
 //! The data sources of a producer and the instances that the service asks for, as a state machine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor};
@@ -13,6 +13,7 @@ const MAX_INSTANCES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct DataSource {
+    name: String,
     /// The serialised descriptor, as it is sent.
     pub(crate) descriptor: Bytes,
     notifies_start: bool,
@@ -21,6 +22,7 @@ pub(crate) struct DataSource {
 
 #[derive(Debug)]
 struct Instance {
+    id: InstanceId,
     started: bool,
     notifies_start: bool,
     notifies_stop: bool,
@@ -29,8 +31,8 @@ struct Instance {
 /// The registry. Events go to `events`, in the order in which they are to be served.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
-    sources: BTreeMap<String, DataSource>,
-    instances: BTreeMap<InstanceId, Instance>,
+    sources: Vec<DataSource>,
+    instances: Vec<Instance>,
     pub(crate) events: VecDeque<ProducerEvent>,
 }
 
@@ -38,19 +40,28 @@ impl Instances {
     /// Adds a source, or changes what is said about it; `true` if it is new.
     pub(crate) fn register(&mut self, descriptor: &DataSourceDescriptor) -> bool {
         let source = DataSource {
+            name: descriptor.name().to_owned(),
             descriptor: descriptor.encode_to_vec().into(),
             notifies_start: descriptor.will_notify_on_start(),
             notifies_stop: descriptor.will_notify_on_stop(),
         };
-        self.sources.insert(descriptor.name().to_owned(), source).is_none()
+        match self.sources.iter_mut().find(|known| known.name == source.name) {
+            Some(known) => *known = source,
+            None => {
+                self.sources.push(source);
+                return true;
+            }
+        }
+        false
     }
 
     pub(crate) fn unregister(&mut self, name: &str) -> bool {
-        self.sources.remove(name).is_some()
+        let place = self.sources.iter().position(|source| source.name == name);
+        place.map(|place| self.sources.remove(place)).is_some()
     }
 
     pub(crate) fn sources(&self) -> impl Iterator<Item = &DataSource> {
-        self.sources.values()
+        self.sources.iter()
     }
 
     pub(crate) fn setup(&mut self, instance: InstanceId, raw: Bytes) {
@@ -61,10 +72,10 @@ impl Instances {
 
     /// Services that are older than `SetupDataSource` only send this.
     pub(crate) fn start(&mut self, instance: InstanceId, raw: Bytes) {
-        if !self.instances.contains_key(&instance) {
+        if self.find(instance).is_none() {
             self.setup(instance, raw.clone());
         }
-        let Some(state) = self.instances.get_mut(&instance) else {
+        let Some(state) = self.instances.iter_mut().find(|state| state.id == instance) else {
             return;
         };
         if std::mem::replace(&mut state.started, true) {
@@ -78,14 +89,14 @@ impl Instances {
     }
 
     pub(crate) fn stop(&mut self, instance: InstanceId) {
-        if self.instances.contains_key(&instance) {
+        if self.find(instance).is_some() {
             self.events.push_back(ProducerEvent::Stop { instance });
         }
     }
 
     /// `false` if none of these instances is here: nobody else would answer the request then.
     pub(crate) fn flush(&mut self, request_id: u64, mut instances: Vec<InstanceId>, flags: u64) -> bool {
-        instances.retain(|instance| self.instances.contains_key(instance));
+        instances.retain(|instance| self.find(*instance).is_some());
         if instances.is_empty() {
             return false;
         }
@@ -94,7 +105,7 @@ impl Instances {
     }
 
     pub(crate) fn clear_incremental_state(&mut self, mut instances: Vec<InstanceId>) {
-        instances.retain(|instance| self.instances.contains_key(instance));
+        instances.retain(|instance| self.find(*instance).is_some());
         if !instances.is_empty() {
             self.events.push_back(ProducerEvent::ClearIncrementalState { instances });
         }
@@ -102,28 +113,33 @@ impl Instances {
 
     /// Whether the service waits to hear that this instance has started.
     pub(crate) fn started(&mut self, instance: InstanceId) -> bool {
-        self.instances.get(&instance).is_some_and(|state| state.notifies_start)
+        self.find(instance).is_some_and(|state| state.notifies_start)
     }
 
     /// Forgets the instance; whether the service waits to hear that it has stopped.
     pub(crate) fn stopped(&mut self, instance: InstanceId) -> bool {
-        self.instances.remove(&instance).is_some_and(|state| state.notifies_stop)
+        let place = self.instances.iter().position(|state| state.id == instance);
+        place.is_some_and(|place| self.instances.remove(place).notifies_stop)
     }
 
     /// The connection ended: nobody speaks for the instances any more.
     pub(crate) fn disconnect(&mut self, reason: String) {
-        let instances = std::mem::take(&mut self.instances).into_keys();
-        self.events.extend(instances.map(|instance| ProducerEvent::Stop { instance }));
+        let instances = self.instances.drain(..);
+        self.events.extend(instances.map(|state| ProducerEvent::Stop { instance: state.id }));
         self.events.push_back(ProducerEvent::Disconnected { reason });
     }
 
+    fn find(&self, instance: InstanceId) -> Option<&Instance> {
+        self.instances.iter().find(|state| state.id == instance)
+    }
+
     fn add(&mut self, instance: InstanceId, raw: &Bytes) -> Option<Box<DataSourceConfig>> {
-        if self.instances.contains_key(&instance) || self.instances.len() >= MAX_INSTANCES {
+        if self.find(instance).is_some() || self.instances.len() >= MAX_INSTANCES {
             tracing::warn!(instance, "ignored an instance that the service set up twice, or one too many");
             return None;
         }
         let config = decode(raw)?;
-        let Some(source) = self.sources.get(config.name()) else {
+        let Some(source) = self.sources.iter().find(|source| source.name == config.name()) else {
             tracing::warn!(
                 name = config.name(),
                 "ignored an instance of a data source that is not registered"
@@ -131,11 +147,12 @@ impl Instances {
             return None;
         };
         let state = Instance {
+            id: instance,
             started: false,
             notifies_start: source.notifies_start,
             notifies_stop: source.notifies_stop,
         };
-        self.instances.insert(instance, state);
+        self.instances.push(state);
         Some(config)
     }
 }

@@ -48,6 +48,7 @@ mod options;
 mod patch_list;
 mod policy;
 mod sink;
+mod startup;
 mod wake;
 mod writer;
 
@@ -58,4 +59,5 @@ pub use event::{InstanceId, ProducerEvent};
 pub use options::{Connector, ProducerOptions, SharedMemorySource};
 pub use policy::ExhaustedPolicy;
 pub use sink::{ChunkSink, SmallPacket};
+pub use startup::{StartupEnd, StartupId, StartupWriters};
 pub use writer::{Packet, TraceWriter};

@@ -50,12 +50,12 @@ impl LinkGuard<'_> {
     /// Calls a method without wanting its answer. A call that cannot be made is of an older service, or the connection is about to
     /// end; either way nothing is lost that anybody could still get.
     pub(crate) fn call(&mut self, method: &str, args: &impl Message) {
-        self.invoke(method, args, None, false);
+        self.invoke(method, args.encode_to_vec(), None, false);
     }
 
     /// Calls a method whose answer will come as an event.
     pub(crate) fn ask(&mut self, method: &str, args: &impl Message) -> Option<RequestId> {
-        self.invoke(method, args, None, true)
+        self.invoke(method, args.encode_to_vec(), None, true)
     }
 
     /// The same, with a descriptor.
@@ -65,7 +65,7 @@ impl LinkGuard<'_> {
         args: &impl Message,
         fd: Option<Arc<OwnedFd>>,
     ) -> Option<RequestId> {
-        self.invoke(method, args, fd, true)
+        self.invoke(method, args.encode_to_vec(), fd, true)
     }
 
     /// Sends what the socket takes now. An error shows up again on the client's thread, which ends the connection.
@@ -76,11 +76,11 @@ impl LinkGuard<'_> {
     fn invoke(
         &mut self,
         method: &str,
-        args: &impl Message,
+        args: Vec<u8>,
         fd: Option<Arc<OwnedFd>>,
         want_reply: bool,
     ) -> Option<RequestId> {
-        match self.link.connection().invoke(method, args, fd, want_reply) {
+        match self.link.connection().invoke_encoded(method, args.into(), fd, want_reply) {
             Ok(request) => Some(request),
             Err(error) => {
                 if let InvokeError::Queue { source: QueueError::Full { .. }, .. } = error {

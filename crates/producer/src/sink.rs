@@ -128,7 +128,7 @@ impl ChunkSink {
     }
 
     pub(crate) fn is_null(&self) -> bool {
-        self.target.as_ref().is_none_or(|target| target.arbiter.is_shut_down())
+        self.target.as_ref().is_none_or(|target| target.arbiter.is_over(target.identity.target))
     }
 
     /// Makes room and starts a fragment.
@@ -160,6 +160,23 @@ impl ChunkSink {
         let start = chunk.position + 1;
         let end = start + max_len.min(SmallPacket::MAX_LEN);
         Some(SmallPacket { chunk, written: &mut self.written, start, position: start, end })
+    }
+
+    /// Writes a packet of up to 15 bytes, the lowest of `bytes`, with one store; `false` if that must go another way.
+    #[inline(always)]
+    pub(crate) fn tiny_packet(&mut self, bytes: u128, len: usize) -> bool {
+        if self.is_in_packet || !self.patches.is_empty() || len == 0 || len >= SMALL_LEN {
+            return false;
+        }
+        let Some(chunk) = self.chunk.as_mut().filter(|chunk| chunk.can_take_small_packet(SMALL_LEN)) else {
+            return false;
+        };
+        let with_size = bytes << 8 | len as u128;
+        chunk.writer.write_small_at(chunk.position, with_size.to_le_bytes(), 1 + len);
+        chunk.position += 1 + len;
+        self.written = self.written.wrapping_add(len as u64);
+        chunk.count_small_packet();
+        true
     }
 
     /// Fills the fragment's size in.
@@ -197,7 +214,7 @@ impl ChunkSink {
         }
         self.return_chunk();
         if let Some(target) = self.target.take() {
-            target.arbiter.release_writer(target.identity.writer_id);
+            target.arbiter.release_writer(target.identity);
         }
     }
 
@@ -226,7 +243,7 @@ impl ChunkSink {
         let target = self.target.as_ref()?;
         let id = self.next_chunk_id;
         let new = NewChunk { chunk_id: id, writer_id: target.identity.writer_id };
-        let writer = target.arbiter.acquire_chunk(new, policy)?;
+        let writer = target.arbiter.acquire_chunk(new, target.identity.target, policy)?;
         self.next_chunk_id = id.wrapping_add(1);
         let capacity = writer.capacity();
         Some(Chunk { writer, id, capacity, position: 0, header: 0, packets: 0, is_inflated: false })

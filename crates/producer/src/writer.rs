@@ -9,6 +9,7 @@ use ferretto_protozero::Message;
 use crate::arbiter::{Arbiter, WriterIdentity};
 use crate::policy::ExhaustedPolicy;
 use crate::sink::{ChunkSink, SmallPacket};
+use crate::startup::Target;
 
 /// What the first packet after a loss says: a loss is known, and its cause is the shared memory (upstream:
 /// `TracePacket.previous_packet_dropped`, PRESENT | SMB_FULL).
@@ -39,10 +40,10 @@ impl TraceWriter {
     pub(crate) fn new(
         arbiter: Arc<Arbiter>,
         writer_id: u16,
-        target_buffer: u16,
+        target: Target,
         policy: ExhaustedPolicy,
     ) -> Self {
-        let identity = WriterIdentity { writer_id, target_buffer };
+        let identity = WriterIdentity { writer_id, target };
         Self { sink: ChunkSink::new(arbiter, identity, policy), id: writer_id }
     }
 
@@ -86,6 +87,21 @@ impl TraceWriter {
     #[inline(always)]
     pub fn small_packet(&mut self, max_len: usize) -> Option<SmallPacket<'_>> {
         self.sink.small_packet(max_len)
+    }
+
+    /// Writes a packet of up to 15 bytes, the lowest of `bytes`, at once. `false`, and nothing written, where
+    /// [`small_packet`](Self::small_packet) gives `None`, or if it is longer or empty.
+    ///
+    /// ```
+    /// # use ferretto_producer::TraceWriter;
+    /// # let mut writer = TraceWriter::null();
+    /// if !writer.tiny_packet(0x07_40, 2) {
+    ///     writer.new_packet().raw(&[0x40, 7]);
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn tiny_packet(&mut self, bytes: u128, len: usize) -> bool {
+        self.sink.tiny_packet(bytes, len)
     }
 
     /// Hands over what was written, so that the service can read it, and has it committed soon.

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use ferretto_producer::{ChunkSink, ExhaustedPolicy, ProducerOptions, SmallPacket, TraceWriter};
 use ferretto_protozero::read::{Fields, Value};
 use ferretto_protozero::{Message, Sink};
@@ -187,6 +189,8 @@ struct Case {
     setup: Setup,
     layouts: Vec<PageLayout>,
     steps: Vec<Step>,
+    /// The writer is there before its session, which comes before this step; at the latest when the writer has ended.
+    adopted_at: Option<usize>,
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -198,10 +202,12 @@ fn case() -> impl Strategy<Value = Case> {
         prop::bool::weighted(0.2),
         prop::collection::vec(layout, 0..20),
         prop::collection::vec(step(), 1..40),
+        prop::option::of(0..45_usize),
     )
-        .prop_map(|(page_size, pages, direct_patching, emulated, mut layouts, steps)| {
+        .prop_map(|(page_size, pages, direct_patching, emulated, mut layouts, steps, adopted_at)| {
             layouts.truncate(if emulated { 0 } else { pages });
-            Case { setup: Setup { page_size, pages, direct_patching, emulated }, layouts, steps }
+            let setup = Setup { page_size, pages, direct_patching, emulated, ..Setup::default() };
+            Case { setup, layouts, steps, adopted_at }
         })
 }
 
@@ -212,10 +218,17 @@ fn run(case: &Case) {
     if !case.layouts.is_empty() {
         divide(&service, case.setup.page_size, &case.layouts);
     }
-    let mut writer = client.create_writer(support::BUFFER, ExhaustedPolicy::Drop);
+    let startup = client.start_startup_writers(Duration::from_secs(3600)).unwrap();
+    let mut writer = match case.adopted_at {
+        Some(_) => startup.create_writer(),
+        None => client.create_writer(support::BUFFER, ExhaustedPolicy::Drop),
+    };
     let id = writer.id();
     let mut written = Vec::new();
-    for step in &case.steps {
+    for (index, step) in case.steps.iter().enumerate() {
+        if case.adopted_at == Some(index) {
+            assert!(startup.adopt(support::BUFFER));
+        }
         match step {
             Step::Packet(fields) => {
                 let number = written.len() as u64;
@@ -239,6 +252,11 @@ fn run(case: &Case) {
     let drop_count = writer.drop_count();
     drop(writer);
     turn(&mut client, &mut service);
+    if case.adopted_at.is_some_and(|at| at >= case.steps.len()) {
+        assert!(service.packets(id).is_empty());
+        assert!(startup.adopt(support::BUFFER));
+        turn(&mut client, &mut service);
+    }
     check_packets(&service.packets(id), &written, drop_count);
     assert!(service.writers.is_empty());
 }
@@ -260,7 +278,7 @@ fn check_scraped(chunk: &support::Chunk, written: &[String]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_written_is_what_is_read(case in case()) {
@@ -274,7 +292,7 @@ fn many_small_packets_fill_chunks_up_to_their_count() {
     let setup = Setup { page_size: 32768, pages: 4, ..Setup::default() };
     for step in [Step::Packet(Vec::new()), Step::Small(Vec::new())] {
         let steps = vec![step; 3000];
-        run(&Case { setup, layouts: Vec::new(), steps });
+        run(&Case { setup, layouts: Vec::new(), steps, adopted_at: None });
     }
 }
 
@@ -307,7 +325,7 @@ fn packets_of_every_size_around_a_chunks_end_arrive() {
             Field::Nested(100, vec![Field::Bytes(2, size), Field::Nested(101, vec![Field::Varint(3, 1)])]);
         steps.extend([Step::Packet(vec![inner]), Step::Pump]);
     }
-    run(&Case { setup: Setup::default(), layouts: Vec::new(), steps });
+    run(&Case { setup: Setup::default(), layouts: Vec::new(), steps, adopted_at: None });
 }
 
 #[test]

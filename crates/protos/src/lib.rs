@@ -9,6 +9,8 @@
 //!   [`trace_packet::Data::TraceConfig`]) are [`bytes::Bytes`] in Rust: parsing them into types would lose the fields that this schema
 //!   has not heard of.
 //! - Most of the hundreds of ftrace events have no Rust type: they are rows of [`ftrace::KNOWN_EVENTS`].
+//! - Without the feature `full` (on by default) there are only the messages that a producer exchanges with the service, and of
+//!   [`DataSourceConfig`] only what concerns all data sources, and `track_event`: what programs with the SDK have to build.
 //! - Packets that only Android, Chromium or Windows write are not declared. They pass through the service like any other.
 //!
 //! ```
@@ -35,7 +37,10 @@ mod generated {
         unused_qualifications,
         clippy::use_self
     )]
-    include!("generated/perfetto.protos.rs");
+    #[cfg(feature = "full")]
+    include!("generated/full.rs");
+    #[cfg(not(feature = "full"))]
+    include!("generated/producer.rs");
 }
 pub use generated::*;
 

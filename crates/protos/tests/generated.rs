@@ -13,6 +13,18 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, Fi
 const TYPED_FTRACE_FILES: &[&str] =
     &["ftrace_event", "ftrace_event_bundle", "ftrace_stats", "ftrace", "generic", "power", "sched", "task"];
 
+/// The files whose messages a producer exchanges with the service: all that there is without the feature `full`. Of the messages in
+/// them only the fields whose types are here, too.
+const PRODUCER_FILES: &[&str] = &[
+    "common/commit_data_request",
+    "common/data_source_descriptor",
+    "common/track_event_descriptor",
+    "config/data_source_config",
+    "config/track_event/track_event_config",
+    "ipc/producer_port",
+    "ipc/wire_protocol",
+];
+
 const PACKAGE: &str = ".perfetto.protos.";
 
 /// Fields whose Rust type is `bytes` although the schema has a message: what they carry is passed on as it came, so that fields our
@@ -42,7 +54,9 @@ const GROUPS_IN_NAMES: &[&str] = &["dpu", "g2d", "hypervisor", "kgsl", "lwis", "
 #[test]
 fn generated_files_are_current() {
     let files = compile();
-    check("perfetto.protos.rs", &prost_types_source(&files));
+    let typed = as_rust_sees_it(&files);
+    check("producer.rs", &prost_types_source(&for_producers(&typed)));
+    check("full.rs", &prost_types_source(&typed));
     check("fields.rs", field_constants(&files).as_bytes());
     check("known_events.txt", known_events(&files).as_bytes());
     check("descriptors.bin", &reflection_descriptors(&files).encode_to_vec());
@@ -118,10 +132,35 @@ fn top_level_names(file: &FileDescriptorProto) -> Vec<String> {
     file.message_type.iter().map(|message| format!("{PACKAGE}{}", message.name())).collect()
 }
 
+/// The messages of [`PRODUCER_FILES`], without the fields that have other messages in them.
+fn for_producers(files: &FileDescriptorSet) -> FileDescriptorSet {
+    let mut kept = files.clone();
+    let is_kept = |name: &str| {
+        let stem = name.strip_prefix("perfetto/").and_then(|name| name.strip_suffix(".proto"));
+        stem.is_some_and(|stem| PRODUCER_FILES.contains(&stem))
+    };
+    kept.file.retain(|file| is_kept(file.name()));
+    assert_eq!(kept.file.len(), PRODUCER_FILES.len(), "a file in PRODUCER_FILES does not exist");
+    let known: BTreeSet<String> = kept.file.iter().flat_map(top_level_names).collect();
+    let is_known = |field: &FieldDescriptorProto| match field.type_name().strip_prefix(PACKAGE) {
+        Some(name) => known.contains(&format!("{PACKAGE}{}", name.split('.').next().unwrap_or(name))),
+        None => true,
+    };
+    for file in &mut kept.file {
+        file.dependency.retain(|name| is_kept(name));
+        // Places in the file, with which comments are found, would be those of other fields.
+        file.source_code_info = None;
+        for message in &mut file.message_type {
+            message.field.retain(&is_known);
+        }
+    }
+    kept
+}
+
 fn prost_types_source(files: &FileDescriptorSet) -> Vec<u8> {
     let out = tempdir();
     let mut config = prost_build::Config::new();
-    config.bytes(["."]).out_dir(&out).compile_fds(as_rust_sees_it(files)).unwrap();
+    config.bytes(["."]).out_dir(&out).compile_fds(files.clone()).unwrap();
     let source = std::fs::read(out.join("perfetto.protos.rs")).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     source

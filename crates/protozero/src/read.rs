@@ -4,6 +4,9 @@
 //! Only one level is parsed: a nested message is a [`Value::Bytes`], and a caller who goes deeper bounds the
 //! depth.
 
+use std::error::Error;
+use std::fmt;
+
 use crate::varint;
 
 /// The highest field number protobuf allows.
@@ -54,20 +57,14 @@ pub enum Value<'a> {
 
 /// Why a message cannot be read on. `offset` is where the field begins, in bytes from the start of the
 /// message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// A tag, a value or a length is cut off, or a varint is longer than ten bytes.
-    #[error(
-        "the field at offset {offset} is cut off or has an endless varint; the message is truncated or corrupt"
-    )]
     Truncated {
         /// Where the field begins.
         offset: usize,
     },
     /// A length goes beyond the end of the message.
-    #[error(
-        "field {number} at offset {offset} claims {length} bytes but {left} are left; the message is truncated or corrupt"
-    )]
     LengthBeyondEnd {
         /// Where the field begins.
         offset: usize,
@@ -79,9 +76,6 @@ pub enum ReadError {
         left: usize,
     },
     /// The field number is 0 or above protobuf's limit.
-    #[error(
-        "the tag {tag:#x} at offset {offset} has no valid field number; these bytes are no protobuf message"
-    )]
     BadFieldNumber {
         /// Where the field begins.
         offset: usize,
@@ -89,9 +83,6 @@ pub enum ReadError {
         tag: u64,
     },
     /// A group (deprecated, unused in traces) or a wire type that does not exist.
-    #[error(
-        "field {number} at offset {offset} has wire type {wire_type}, which traces do not use; these bytes are no trace"
-    )]
     BadWireType {
         /// Where the field begins.
         offset: usize,
@@ -101,6 +92,31 @@ pub enum ReadError {
         wire_type: u8,
     },
 }
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { offset } => write!(
+                f,
+                "the field at offset {offset} is cut off or has an endless varint; the message is truncated or corrupt"
+            ),
+            Self::LengthBeyondEnd { offset, number, length, left } => write!(
+                f,
+                "field {number} at offset {offset} claims {length} bytes but {left} are left; the message is truncated or corrupt"
+            ),
+            Self::BadFieldNumber { offset, tag } => write!(
+                f,
+                "the tag {tag:#x} at offset {offset} has no valid field number; these bytes are no protobuf message"
+            ),
+            Self::BadWireType { offset, number, wire_type } => write!(
+                f,
+                "field {number} at offset {offset} has wire type {wire_type}, which traces do not use; these bytes are no trace"
+            ),
+        }
+    }
+}
+
+impl Error for ReadError {}
 
 impl<'a> Fields<'a> {
     /// Starts at the first field of `message`.

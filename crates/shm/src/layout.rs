@@ -1,5 +1,6 @@
 //! The numbers of the ABI: sizes, layouts, states, and the words that hold them. Nothing here touches memory.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::BitOr;
 
@@ -43,12 +44,23 @@ const ALL_STATES_MASK: u32 = (1 << LAYOUT_SHIFT) - 1;
 pub struct PageSize(u32);
 
 /// A number that is no page size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{bytes} bytes is no page size of shared memory; use a power of two from 4096 to 65536")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSizeError {
     /// The number found.
     pub bytes: u64,
 }
+
+impl fmt::Display for PageSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes is no page size of shared memory; use a power of two from 4096 to 65536",
+            self.bytes
+        )
+    }
+}
+
+impl Error for PageSizeError {}
 
 impl PageSize {
     /// What is used when nobody asks for anything else (upstream: `kDefaultShmPageSize`).
@@ -286,12 +298,19 @@ pub struct ChunkHeader {
 }
 
 /// Inline chunk data that cannot be a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an inline chunk has {len} bytes; a chunk has 8 to 65528")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineChunkError {
     /// The number of bytes found.
     pub len: usize,
 }
+
+impl fmt::Display for InlineChunkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an inline chunk has {} bytes; a chunk has 8 to 65528", self.len)
+    }
+}
+
+impl Error for InlineChunkError {}
 
 impl ChunkHeader {
     /// Splits a chunk that came over the socket, as it does from producers without shared memory, into header

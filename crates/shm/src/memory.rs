@@ -7,7 +7,9 @@
 //! `core::ptr::read_volatile` on memory outside any Rust allocation).
 #![allow(unsafe_code)]
 
+use std::error::Error;
 use std::ffi::c_void;
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -53,25 +55,16 @@ pub enum Seals {
 }
 
 /// Why there is no shared memory.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum MemoryError {
     /// The length is not one that the protocol allows.
-    #[error(
-        "shared memory of {len} bytes is not possible; it must be a positive multiple of 4096 up to 32 MiB"
-    )]
     BadLength {
         /// The length found.
         len: u64,
     },
     /// The descriptor is no memfd, so nothing keeps its owner from truncating it.
-    #[error(
-        "the descriptor is not a memfd of ordinary pages; shared memory from a peer must be one, as other files can be truncated"
-    )]
     NotMemfd,
     /// The memfd is not sealed as it must be.
-    #[error(
-        "the memfd has seals {found:#x} but needs SHRINK, GROW and SEAL ({needed:#x}); its owner must add them before sending it"
-    )]
     NotSealed {
         /// The seals it has (`F_SEAL_*` bits).
         found: u32,
@@ -79,13 +72,41 @@ pub enum MemoryError {
         needed: u32,
     },
     /// The system refused.
-    #[error("cannot {action} for shared memory")]
     Os {
         /// What was tried.
         action: &'static str,
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadLength { len } => write!(
+                f,
+                "shared memory of {len} bytes is not possible; it must be a positive multiple of 4096 up to 32 MiB"
+            ),
+            Self::NotMemfd => write!(
+                f,
+                "the descriptor is not a memfd of ordinary pages; shared memory from a peer must be one, as other files can be truncated"
+            ),
+            Self::NotSealed { found, needed } => write!(
+                f,
+                "the memfd has seals {found:#x} but needs SHRINK, GROW and SEAL ({needed:#x}); its owner must add them before sending it"
+            ),
+            Self::Os { action, .. } => write!(f, "cannot {action} for shared memory"),
+        }
+    }
+}
+
+impl Error for MemoryError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Os { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl MemoryError {
@@ -417,13 +438,8 @@ unsafe fn store_bytes(bytes: &[u8], mut target: *mut u8) {
     }
 }
 
-/// Eight bytes at any address.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Unaligned(u64);
-
-/// Stores 16 bytes into shared memory as two words. As one array they would go through the stack in two
-/// pieces and be loaded as one, which stalls the processor.
+/// Stores 16 bytes into shared memory as two words, from registers: bytes of an array would go through the
+/// stack first. The release of the chunk's header, which follows, is what keeps these stores from coming later.
 ///
 /// # Safety
 ///
@@ -431,10 +447,11 @@ struct Unaligned(u64);
 #[inline(always)]
 unsafe fn store_pair(bytes: [u8; 16], target: *mut u8) {
     let word = u128::from_le_bytes(bytes);
-    // SAFETY: both words are within the 16 bytes, and `Unaligned` needs no alignment.
-    // JUSTIFICATION: as for `store_bytes`.
+    // SAFETY: both words are within the 16 bytes, and need no alignment.
+    // JUSTIFICATION: these are most of what a trace point does. (Volatile stores at any address go through the
+    // stack.)
     unsafe {
-        target.cast::<Unaligned>().write_volatile(Unaligned(word as u64));
-        target.add(8).cast::<Unaligned>().write_volatile(Unaligned((word >> 64) as u64));
+        target.cast::<u64>().write_unaligned((word as u64).to_le());
+        target.add(8).cast::<u64>().write_unaligned(((word >> 64) as u64).to_le());
     }
 }

@@ -3,6 +3,8 @@
 //! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on
 //! the page's bitmap, with the orderings of the ABI (upstream: shared_memory_abi.cc).
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 #[cfg(loom)]
@@ -33,10 +35,7 @@ pub struct ChunkIndex {
 }
 
 /// Memory and page size that do not fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "shared memory of {len} bytes cannot be divided into pages of {page_size}; use a multiple of the page size"
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewError {
     /// The length of the memory in bytes.
     pub len: usize,
@@ -44,12 +43,23 @@ pub struct ViewError {
     pub page_size: usize,
 }
 
+impl fmt::Display for ViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { len, page_size } = self;
+        write!(
+            f,
+            "shared memory of {len} bytes cannot be divided into pages of {page_size}; use a multiple of the page size"
+        )
+    }
+}
+
+impl Error for ViewError {}
+
 /// Why a chunk cannot be had. Seen by the service, each of these means that the producer broke the ABI; the
 /// chunk is left as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
     /// There is no such page.
-    #[error("page {page} does not exist; the shared memory has {pages}")]
     NoSuchPage {
         /// The page asked for.
         page: u32,
@@ -57,7 +67,6 @@ pub enum ChunkError {
         pages: u32,
     },
     /// The page is free, or its layout is one of the reserved values.
-    #[error("page {page} is not divided into chunks (its layout is {layout})")]
     NotPartitioned {
         /// The page asked for.
         page: u32,
@@ -65,7 +74,6 @@ pub enum ChunkError {
         layout: u32,
     },
     /// The page has fewer chunks.
-    #[error("chunk {chunk} does not exist; page {page} has {chunks}")]
     NoSuchChunk {
         /// The page asked for.
         page: u32,
@@ -75,7 +83,6 @@ pub enum ChunkError {
         chunks: u32,
     },
     /// The chunk is not in the state that the transition starts from.
-    #[error("chunk {chunk} of page {page} is {found:?}, not {expected:?}")]
     WrongState {
         /// The page asked for.
         page: u32,
@@ -87,7 +94,6 @@ pub enum ChunkError {
         found: ChunkState,
     },
     /// The page's layout changed while the chunk was in use.
-    #[error("the layout of page {page} changed while chunk {chunk} was in use")]
     LayoutChanged {
         /// The page asked for.
         page: u32,
@@ -95,7 +101,6 @@ pub enum ChunkError {
         chunk: u32,
     },
     /// The page kept changing.
-    #[error("page {page} changed at each of 64 attempts to change the state of chunk {chunk}")]
     Contended {
         /// The page asked for.
         page: u32,
@@ -103,6 +108,33 @@ pub enum ChunkError {
         chunk: u32,
     },
 }
+
+impl fmt::Display for ChunkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchPage { page, pages } => {
+                write!(f, "page {page} does not exist; the shared memory has {pages}")
+            }
+            Self::NotPartitioned { page, layout } => {
+                write!(f, "page {page} is not divided into chunks (its layout is {layout})")
+            }
+            Self::NoSuchChunk { page, chunk, chunks } => {
+                write!(f, "chunk {chunk} does not exist; page {page} has {chunks}")
+            }
+            Self::WrongState { page, chunk, expected, found } => {
+                write!(f, "chunk {chunk} of page {page} is {found:?}, not {expected:?}")
+            }
+            Self::LayoutChanged { page, chunk } => {
+                write!(f, "the layout of page {page} changed while chunk {chunk} was in use")
+            }
+            Self::Contended { page, chunk } => {
+                write!(f, "page {page} changed at each of 64 attempts to change the state of chunk {chunk}")
+            }
+        }
+    }
+}
+
+impl Error for ChunkError {}
 
 /// The memory as pages and chunks.
 #[derive(Debug)]

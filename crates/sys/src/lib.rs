@@ -1,10 +1,16 @@
-//! What daemons want from the machine and no safe interface gives: [`Scheduling`] of a thread, and the [time stamp
-//! counter](time_stamp_counter).
+//! What is wanted from the machine and no safe interface gives: the [time stamp counter](time_stamp_counter), a word at every
+//! [`fork`](at_fork), [addresses of vsock](VsockAddr), and, with the feature `scheduling`, how a thread is scheduled.
 #![allow(unsafe_code)]
 
+mod fork;
+#[cfg(feature = "scheduling")]
 mod scheduling;
+mod vsock;
 
+pub use fork::{ForkHandlers, at_fork, close_inherited};
+#[cfg(feature = "scheduling")]
 pub use scheduling::Scheduling;
+pub use vsock::VsockAddr;
 
 /// The processor's time stamp counter, where it has one that this crate knows. Clocks of ftrace and perf can count by it.
 #[cfg(target_arch = "x86_64")]

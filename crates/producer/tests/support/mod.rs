@@ -31,11 +31,13 @@ pub struct Setup {
     pub pages: usize,
     pub direct_patching: bool,
     pub emulated: bool,
+    /// Memory of producers is not taken, as by upstream's older services.
+    pub refuses_memory: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { page_size: 4096, pages: 64, direct_patching: true, emulated: false }
+        Self { page_size: 4096, pages: 64, direct_patching: true, emulated: false, refuses_memory: false }
     }
 }
 
@@ -235,6 +237,7 @@ impl FakeService {
 
     fn initialize(&mut self, request: &InitializeConnectionRequest) -> Reply {
         let offered = request.producer_provided_shmem().then(|| self.host.take_fd().unwrap());
+        let offered = offered.filter(|_| !self.setup.refuses_memory);
         let is_adopted = offered.is_some();
         if let Some(fd) = offered {
             let memory = SharedMemory::from_fd(fd, ferretto_shm::Seals::Required).unwrap();

@@ -57,10 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         ferretto::instant!(COST, "event");
     });
     expected += 2 * report("span", REPETITIONS, |_| {
-        ferretto::slice!(COST, "event");
+        let _slice = ferretto::slice!(COST, "event");
     });
     expected += 2 * report("args2", REPETITIONS, |number| {
-        ferretto::slice!(COST, "event", number = number, half = number / 2);
+        let _slice = ferretto::slice!(COST, "event", number = number, half = number / 2);
     });
     let found = events_in_trace(&mut consumer)?;
     if found != expected {

@@ -40,7 +40,8 @@ fn main() -> Result<(), ferretto::InitError> {
 fn work(worker: u32, end: Instant) {
     let mut unit = 0_u64;
     while Instant::now() < end {
-        ferretto::slice!(WORK, "unit", worker = worker, unit = unit, even = unit.is_multiple_of(2));
+        let _slice =
+            ferretto::slice!(WORK, "unit", worker = worker, unit = unit, even = unit.is_multiple_of(2));
         step("read", 300);
         step("compute", 700);
         ferretto::instant!(WORK, format!("finished {unit}"), progress = 0.5, text = "with a text");

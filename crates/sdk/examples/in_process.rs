@@ -1,26 +1,15 @@
 //! A program that records itself: the tracing service runs on a thread of this process, and nobody else is needed.
 //!
-//!     cargo run -p ferretto --example in_process [FILE]
+//!     cargo run -p ferretto --features in-process --example in_process [FILE]
 
 use std::error::Error;
-use std::fs::File;
 use std::time::Duration;
 
-use ferretto::Connector;
-use ferretto_consumer::{Consumer, Event, write_packet};
-use ferretto_protos::text::parse_trace_config;
-use ferretto_traced::in_process::{Host, HostOptions};
+use ferretto::{Backends, TracingSession};
 
 ferretto::categories! {
     static CATEGORIES = { WORK = "example.work", "What this example does"; }
 }
-
-const CONFIG: &str = r#"
-    buffers { size_kb: 1024 }
-    data_sources { config { name: "track_event" } }
-"#;
-/// Far more than it takes.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).unwrap_or_else(|| "in_process.pftrace".to_owned());
@@ -31,41 +20,25 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Records some work into a file, and says how many packets that gave.
 fn record(file: &str) -> Result<u64, Box<dyn Error>> {
-    // No sockets: producer and consumer are connected to the service directly.
-    let host = Host::spawn(HostOptions::default())?;
-    let connector = Connector::Stream(host.connect_producer()?);
-    ferretto::builder("org.example.in-process").categories(CATEGORIES).connector(connector).init()?;
-    let mut consumer = Consumer::over(host.connect_consumer()?)?;
-
-    consumer.enable_tracing(parse_trace_config(CONFIG)?, None)?;
-    // Another thread is told that it may trace now.
-    while !WORK.is_enabled() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    ferretto::builder("org.example.in-process")
+        .categories(CATEGORIES)
+        .backends(Backends::IN_PROCESS)
+        .init()?;
+    let session = TracingSession::in_process()?.categories(["example.*"]).start()?;
     work();
-    ferretto::flush(TIMEOUT);
-
-    consumer.disable()?;
-    while !matches!(consumer.poll(Some(TIMEOUT)), Some(Event::TracingDisabled { .. }) | None) {}
-    let mut out = File::create(file)?;
-    let mut packets = 0;
-    consumer.read_buffers(|packet| {
-        packets += 1;
-        write_packet(&mut out, packet)
-    })?;
-    Ok(packets)
+    Ok(session.stop()?.save(file)?.packets)
 }
 
 fn work() {
     for round in 0..3 {
-        ferretto::slice!(WORK, "round", round = round);
+        let _slice = ferretto::slice!(WORK, "round", round = round);
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ferretto_protos::Trace;
+    use ferretto::protos::Trace;
     use prost::Message;
 
     #[test]
@@ -74,10 +47,10 @@ mod tests {
         super::record(file.to_str().unwrap()).unwrap();
         let trace = Trace::decode(&*std::fs::read(&file).unwrap()).unwrap();
         std::fs::remove_file(&file).unwrap();
-        let events = trace
-            .packet
-            .iter()
-            .filter(|packet| packet.encode_to_vec().windows(5).any(|name| name == b"round"));
-        assert!(events.count() > 0, "{} packets", trace.packet.len());
+        let mentions = |text: &[u8]| {
+            let packets = trace.packet.iter().map(Message::encode_to_vec);
+            packets.filter(|packet| packet.windows(text.len()).any(|part| part == text)).count()
+        };
+        assert!(mentions(b"round") > 0 && mentions(b"example.work") > 0, "{} packets", trace.packet.len());
     }
 }

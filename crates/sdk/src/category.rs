@@ -1,9 +1,13 @@
 //! Categories: what a trace point belongs to, and whether anybody wants it now.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::event::{exclusively, quietly};
 use crate::matching::Filter;
+use crate::numbers::numbers;
+use crate::runtime::{self, Held};
 
 /// The state of a category that the registry does not know yet. Not zero, so that the one test for "enabled" finds it.
 const UNREGISTERED: u32 = 1 << 31;
@@ -11,10 +15,19 @@ const UNREGISTERED: u32 = 1 << 31;
 /// Concurrent sessions that can record track events: one bit each (upstream: `kMaxDataSourceInstances`).
 pub(crate) const MAX_INSTANCES: usize = 8;
 
+/// Categories that can be made at run time: they are never taken back. What comes after belongs to [`TOO_MANY`].
+const MAX_DYNAMIC: usize = 4096;
+/// Stands for categories of which there are too many.
+static TOO_MANY: Category = Category::new("too many categories");
+/// Stands between the members of a group.
+const GROUP_SEPARATOR: char = ',';
+
 /// A group of trace points that sessions switch on and off together.
 ///
 /// Declared with [`categories!`](crate::categories), or by using its name in a trace point. Declarations of the same name are one
 /// category to sessions.
+///
+/// A name like `"net,slow"` is a group: the trace point is on if a session wants one of its members, and belongs to all.
 #[derive(Debug)]
 pub struct Category {
     name: &'static str,
@@ -22,12 +35,34 @@ pub struct Category {
     tags: &'static [&'static str],
     /// Bit `i`: the session in slot `i` wants it. Changed by the registry only.
     enabled: AtomicU32,
+    /// Of its name in traces; 0 before its first use.
+    number: AtomicU16,
+    /// If it is a group.
+    members: OnceLock<Vec<&'static Self>>,
 }
 
 impl Category {
     /// A category of this name. It must live in a `static`.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, description: "", tags: &[], enabled: AtomicU32::new(UNREGISTERED) }
+        Self {
+            name,
+            description: "",
+            tags: &[],
+            enabled: AtomicU32::new(UNREGISTERED),
+            number: AtomicU16::new(0),
+            members: OnceLock::new(),
+        }
+    }
+
+    /// The category of a name that is known at run time only; the same for the same name. There can be 4,096 of them: later names share
+    /// one. In macros it stands in parentheses:
+    ///
+    /// ```
+    /// let plugin = ferretto::Category::dynamic(&format!("plugin.{}", "blur"));
+    /// ferretto::instant!((plugin), "loaded");
+    /// ```
+    pub fn dynamic(name: &str) -> &'static Self {
+        quietly(|| registry().dynamic(name))
     }
 
     /// With a description, for the lists that people choose from.
@@ -74,19 +109,77 @@ impl Category {
         if enabled & UNREGISTERED == 0 { enabled } else { self.register() }
     }
 
+    /// Whether its name stands for several categories.
+    pub(crate) fn is_group(&self) -> bool {
+        self.name.contains(GROUP_SEPARATOR)
+    }
+
+    /// The categories that its name stands for: itself, or the members of a group.
+    pub(crate) fn members(&'static self) -> impl Iterator<Item = &'static Self> {
+        let members = self.members.get();
+        members.is_none().then_some(self).into_iter().chain(members.into_iter().flatten().copied())
+    }
+
+    /// The number of its name; 0 if there are none left.
+    pub(crate) fn number(&self) -> u16 {
+        match self.number.load(Ordering::Relaxed) {
+            0 => {
+                let number = numbers().category(self.name);
+                self.number.store(number, Ordering::Relaxed);
+                number
+            }
+            number => number,
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn register(&'static self) -> u32 {
-        let enabled = registry().add(self);
-        crate::runtime::categories_changed();
+        // The thread that forks holds the registry. From within tracing: the allocator of whoever holds it may have come here.
+        if runtime::is_forking() {
+            return 0;
+        }
+        let enabled = exclusively(|| registry().add(self)).unwrap_or(0);
+        runtime::revive();
+        runtime::announce_news();
         enabled
     }
+}
+
+/// Called when a session has begun or ended to record categories.
+static WATCHERS: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
+/// One for each layer that connects another crate's trace points is plenty.
+const MAX_WATCHERS: usize = 16;
+
+/// Has a function called, on the tracing thread, whenever a session has begun or ended to record categories: for switches of one's own
+/// that follow [`Category::is_enabled`]. A function is called once however often it is given; there can be 16 of them, and `false` says
+/// that there are as many already.
+pub fn on_categories_change(callback: fn()) -> bool {
+    let mut watchers = watchers();
+    let is_known = watchers.iter().any(|known| std::ptr::fn_addr_eq(*known, callback));
+    if !is_known && watchers.len() < MAX_WATCHERS {
+        watchers.push(callback);
+        return true;
+    }
+    is_known
+}
+
+/// Calls those who want to know. No lock is held: they may ask anything.
+pub(crate) fn announce_change() {
+    let watchers = watchers().clone();
+    watchers.into_iter().for_each(|callback| callback());
+}
+
+fn watchers() -> MutexGuard<'static, Vec<fn()>> {
+    WATCHERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All categories of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     categories: Vec<&'static Category>,
+    /// Those that were made at run time.
+    dynamic: BTreeMap<&'static str, &'static Category>,
     filters: [Option<Filter>; MAX_INSTANCES],
     /// Changes that the service has not been told.
     has_news: bool,
@@ -94,12 +187,17 @@ pub(crate) struct Registry {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     categories: Vec::new(),
+    dynamic: BTreeMap::new(),
     filters: [const { None }; MAX_INSTANCES],
     has_news: false,
 });
 
 pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn lock_for_fork() -> [Box<dyn Held>; 2] {
+    [Box::new(watchers()), Box::new(registry())]
 }
 
 impl Registry {
@@ -111,10 +209,35 @@ impl Registry {
         }
         self.has_news |= !self.categories.iter().any(|other| other.name == category.name);
         self.has_news |= !category.description.is_empty() || !category.tags.is_empty();
-        self.categories.push(category);
+        // In a child process all are added again.
+        if !self.categories.iter().any(|other| std::ptr::eq(*other, category)) {
+            self.categories.push(category);
+        }
+        if category.is_group() {
+            let members = category.name.split(GROUP_SEPARATOR).map(|member| self.dynamic(member.trim()));
+            let members: Vec<&'static Category> = members.collect();
+            members.iter().for_each(|member| {
+                self.add(member);
+            });
+            // Nobody else sets it: this is the only registry, and its lock is held.
+            let _ = category.members.set(members);
+        }
         // Of the same name there may be others, which have got their tags only now.
         self.update(|other| other.name == category.name);
         category.enabled.load(Ordering::Relaxed)
+    }
+
+    fn dynamic(&mut self, name: &str) -> &'static Category {
+        if let Some(known) = self.dynamic.get(name) {
+            return known;
+        }
+        if self.dynamic.len() >= MAX_DYNAMIC {
+            return &TOO_MANY;
+        }
+        let name: &'static str = name.to_owned().leak();
+        let category: &'static Category = Box::leak(Box::new(Category::new(name)));
+        self.dynamic.insert(name, category);
+        category
     }
 
     /// Switches the categories that a session wants on, or all of its bits off.
@@ -132,13 +255,25 @@ impl Registry {
         }
     }
 
-    /// One category of each name, the one with most to say, in the order of their names; and whether there is news since the last time.
-    pub(crate) fn take_news(&mut self) -> Option<Vec<&'static Category>> {
-        std::mem::take(&mut self.has_news).then(|| self.distinct())
+    /// In a child process: nobody wants anything. With `revives`, the first trace point that is reached registers its category again.
+    pub(crate) fn forget_sessions(&mut self, revives: bool) {
+        for filter in &mut self.filters {
+            std::mem::forget(filter.take());
+        }
+        for category in &self.categories {
+            category.enabled.store(if revives { UNREGISTERED } else { 0 }, Ordering::Relaxed);
+        }
     }
 
+    /// Whether there is something to tell since the last time.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// One category of each name, the one with most to say, in the order of their names.
     pub(crate) fn distinct(&self) -> Vec<&'static Category> {
         let mut all = self.categories.clone();
+        all.retain(|category| !category.is_group());
         all.sort_by_key(|category| {
             (category.name, category.description.is_empty(), category.tags.is_empty())
         });
@@ -148,16 +283,27 @@ impl Registry {
 
     fn instances_of(&self, category: &Category) -> u32 {
         let wants = |filter: &Option<Filter>| {
-            filter.as_ref().is_some_and(|filter| filter.is_enabled(category.name, self.tags_of(category)))
+            let Some(filter) = filter else {
+                return false;
+            };
+            match category.is_group() {
+                true => category.name.split(GROUP_SEPARATOR).any(|member| {
+                    let member = member.trim();
+                    filter.is_enabled(member, self.tags_of(member, category.tags))
+                }),
+                false => filter.is_enabled(category.name, self.tags_of(category.name, category.tags)),
+            }
         };
         (0_u32..).zip(&self.filters).filter(|(_, filter)| wants(filter)).map(|(bit, _)| 1 << bit).sum()
     }
 
-    /// A trace point that only names its category belongs to the declaration with the tags.
-    fn tags_of(&self, category: &Category) -> &'static [&'static str] {
-        let declared =
-            self.categories.iter().find(|other| other.name == category.name && !other.tags.is_empty());
-        declared.map_or(category.tags, |other| other.tags)
+    /// A trace point that only names its category belongs to the declaration with the tags. One that has tags keeps them.
+    fn tags_of(&self, name: &str, otherwise: &'static [&'static str]) -> &'static [&'static str] {
+        if !otherwise.is_empty() {
+            return otherwise;
+        }
+        let declared = self.categories.iter().find(|other| other.name == name && !other.tags.is_empty());
+        declared.map_or(otherwise, |other| other.tags)
     }
 }
 
@@ -180,10 +326,11 @@ mod tests {
         let mut registry = Registry::default();
         registry.add(&BARE);
         registry.add(&FULL);
-        let news = registry.take_news().unwrap();
+        assert!(registry.take_news());
+        let news = registry.distinct();
         assert_eq!(news.len(), 1);
         assert_eq!(news[0].description(), "said once");
-        assert!(registry.take_news().is_none());
+        assert!(!registry.take_news());
 
         // `slow` is off by default, for the trace point that only knows the name too.
         registry.set_filter(3, Some(Filter::default()));

@@ -69,6 +69,10 @@ pub(crate) struct Calibrator {
     restarts: u32,
 }
 
+pub(crate) fn lock_for_fork() -> Box<dyn crate::runtime::Held> {
+    Box::new(SCALE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 impl Scale {
     const NONE: Self = Self { base_ticks: 0, base_ns: 0, rate: 0, max_ticks: 0 };
 
@@ -106,6 +110,12 @@ impl Clock {
             None => boot_time(),
         };
         self.last_ns = self.last_ns.max(ns);
+        self.last_ns
+    }
+
+    /// The last time that it showed.
+    #[inline(always)]
+    pub(crate) fn last(&self) -> u64 {
         self.last_ns
     }
 
@@ -211,7 +221,7 @@ fn ticks() -> u64 {
 /// Not inlined: it is asked for seldom, and its code would be in every trace point's way.
 #[cold]
 #[inline(never)]
-fn boot_time() -> u64 {
+pub(crate) fn boot_time() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }

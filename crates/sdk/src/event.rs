@@ -1,62 +1,147 @@
 //! From a trace point to the sequences of its thread.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::category::{Category, MAX_INSTANCES};
 use crate::clock::Clock;
+use crate::details::Details;
 use crate::point::TracePoint;
-use crate::sequence::{Event, Extra, Scratch, Sequence};
+use crate::sequence::{Event, Scratch, Sequence};
 use crate::session;
-use crate::track::CounterTrack;
-use crate::value::{ToValue, Value};
+use crate::timestamp::Timestamp;
+use crate::track::Track;
+use crate::value::Value;
 
-/// A slice that ends when this is dropped. Made by [`slice!`](crate::slice!) and [`slice_guard!`](crate::slice_guard!).
+/// A slice that ends when this is dropped. Made by [`slice!`](crate::slice!).
+///
+/// It stays on its thread, as a slice of a thread ends there:
+///
+/// ```compile_fail
+/// let slice = ferretto::slice!("app", "work");
+/// std::thread::spawn(move || drop(slice));
+/// ```
 #[derive(Debug)]
-#[must_use = "the slice ends when the guard is dropped"]
+#[must_use = "the slice ends when the guard is dropped: write `let _slice = slice!(…);`"]
 pub struct SliceGuard {
-    category: Option<&'static Category>,
+    slice: Option<OpenSlice>,
+    /// Neither sent nor shared.
+    thread: PhantomData<*const ()>,
+}
+
+/// A slice that was begun.
+#[derive(Debug, Clone, Copy)]
+struct OpenSlice {
+    category: &'static Category,
+    /// The track, if it is not the thread's.
+    track: Option<u64>,
 }
 
 impl SliceGuard {
-    /// A guard of a slice that was begun (`Some`) or not.
+    /// A guard of a slice that was not begun.
     #[doc(hidden)]
     #[inline]
-    pub fn new(category: Option<&'static Category>) -> Self {
-        Self { category }
+    pub fn none() -> Self {
+        Self { slice: None, thread: PhantomData }
+    }
+
+    /// A guard of a slice on this thread.
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(category: &'static Category) -> Self {
+        Self { slice: Some(OpenSlice { category, track: None }), thread: PhantomData }
+    }
+
+    /// A guard of a slice with these details.
+    #[doc(hidden)]
+    pub fn with_details(category: &'static Category, details: &Details<'_>) -> Self {
+        let category = details.category.unwrap_or(category);
+        let slice = OpenSlice { category, track: details.track.map(Track::uuid) };
+        Self { slice: Some(slice), thread: PhantomData }
+    }
+
+    /// Ends the slice now.
+    pub fn end(self) {}
+
+    /// Ends the slice now and adds arguments to it: what came out of the work.
+    ///
+    /// ```
+    /// use ferretto::ToValue;
+    /// let slice = ferretto::slice!("db", "query");
+    /// let rows = 3;
+    /// slice.end_with(&[("rows", rows.to_value())]);
+    /// ```
+    pub fn end_with(mut self, arguments: &[(&str, Value<'_>)]) {
+        if let Some(slice) = self.slice.take() {
+            slice.end(&Details::new().arguments(arguments));
+        }
     }
 }
+
+impl OpenSlice {
+    /// Ended in the sessions that want the category now. One that began in between ignores an end without a beginning.
+    fn end(self, details: &Details<'_>) {
+        let track = self.track.map(Track::of_known_uuid);
+        let details = Details { track: track.as_ref().or(details.track), ..*details };
+        emit_details(self.category, &END, &[], &details);
+    }
+}
+
+/// Ends slices of all categories.
+static END: TracePoint = TracePoint::any_end();
 
 impl Drop for SliceGuard {
     #[inline]
     fn drop(&mut self) {
-        // Ended in the sessions that want the category now. One that began in between ignores an end without a beginning.
-        if let Some(category) = self.category
-            && category.is_enabled()
-        {
-            static END: TracePoint = TracePoint::any_end();
-            emit(category, &END, &[]);
+        match self.slice {
+            Some(OpenSlice { category, track: None }) if category.is_enabled() => emit_plain(category, &END),
+            Some(slice @ OpenSlice { track: Some(_), .. }) => slice.end(&Details::new()),
+            _ => {}
         }
     }
 }
 
 impl TracePoint {
     /// Writes an event into the sessions that want its category, if any.
+    #[inline]
     pub fn emit(&'static self, values: &[Value<'_>]) {
-        if let Some(category) = self.category() {
-            emit(category, self, values);
+        match self.category() {
+            Some(category) if values.is_empty() => emit_plain(category, self),
+            Some(category) => emit(category, self, values),
+            None => {}
         }
     }
 
-    /// As [`emit`](Self::emit), with a name that was made at run time.
-    pub fn emit_named(&'static self, name: &str, values: &[Value<'_>]) {
-        emit_extra(self, values, Extra::Name(name));
+    /// As [`emit`](Self::emit), with more than a category, a name and arguments.
+    pub fn emit_with(&'static self, values: &[Value<'_>], details: &Details<'_>) {
+        if let Some(category) = details.category.or(self.category()) {
+            emit_details(category, self, values, details);
+        }
     }
+}
 
-    /// As [`emit`](Self::emit), with a value of a counter.
-    pub fn emit_counter(&'static self, track: &CounterTrack, value: &(impl ToValue + ?Sized)) {
-        emit_extra(self, &[], Extra::Counter(track, value.to_value()));
-    }
+/// Tells readers how other clocks relate to the system's: what they show now, by their ids in the trace. Written into all sessions
+/// that record track events of this category.
+///
+/// ```
+/// use ferretto::{Category, Timestamp};
+/// static GPU: Category = Category::new("gpu");
+/// const GPU_CLOCK: u32 = 1234;
+///
+/// let ticks = 5_000; // … what the GPU's clock shows now, in nanoseconds.
+/// ferretto::snapshot_clocks(&GPU, &[(GPU_CLOCK, ticks)]);
+/// ferretto::instant!(GPU, "done", at: Timestamp::on_clock(GPU_CLOCK, ticks + 100));
+/// ```
+pub fn snapshot_clocks(category: &'static Category, clocks: &[(u32, u64)]) {
+    with_thread(category, |thread, instances| {
+        let now = thread.now();
+        for index in (0..MAX_INSTANCES).filter(|index| instances & 1 << index != 0) {
+            if let Some(place) = thread.place(index) {
+                place.sequence.write_clocks(now, clocks);
+            }
+        }
+    });
 }
 
 thread_local! {
@@ -66,7 +151,7 @@ thread_local! {
 
 /// What a thread keeps: one sequence for each session. Dropped with the thread, which hands over what it holds.
 #[derive(Debug)]
-struct ThreadState {
+pub(crate) struct ThreadState {
     epoch: u32,
     /// Of the slots, as it was seen last.
     changes: u32,
@@ -84,9 +169,26 @@ struct SequenceOfSlot {
     clears: u32,
 }
 
-/// The short way, which takes a few nanoseconds: an event of which nothing but its time and its arguments is new.
+/// The shortest way, which takes a few nanoseconds: an event of which nothing but its time is new.
+#[inline(never)]
+fn emit_plain(category: &'static Category, point: &'static TracePoint) {
+    emit_shortly(category, point, &[], |sequence, now| sequence.write_plain(point, now));
+}
+
+/// As [`emit_plain`], with arguments.
 #[inline(never)]
 fn emit(category: &'static Category, point: &'static TracePoint, values: &[Value<'_>]) {
+    emit_shortly(category, point, values, |sequence, now| sequence.write_small(point, values, now));
+}
+
+/// Writes an event by `write_shortly`, or the general way where that is not possible.
+#[inline(always)]
+fn emit_shortly(
+    category: &'static Category,
+    point: &'static TracePoint,
+    values: &[Value<'_>],
+    write_shortly: impl Fn(&mut Sequence, u64) -> bool,
+) {
     with_thread(category, |thread, instances| {
         let now = thread.now();
         let mut rest = instances;
@@ -94,24 +196,26 @@ fn emit(category: &'static Category, point: &'static TracePoint, values: &[Value
             let index = rest.trailing_zeros() as usize;
             rest &= rest - 1;
             let is_written = match thread.sequences.get_mut(index) {
-                Some(Some(place)) => place.sequence.write_small(point, values, now),
+                Some(Some(place)) => write_shortly(&mut place.sequence, now),
                 _ => false,
             };
             if !is_written {
-                thread.write(index, &Event { point, values, extra: Extra::None, timestamp: now });
+                thread.write(index, &Event { point, values, details: None, now });
             }
         }
     });
 }
 
-/// The general way: what an event has beyond its trace point is its `extra`.
+/// The general way, for events that have more to say than their point.
 #[inline(never)]
-fn emit_extra(point: &'static TracePoint, values: &[Value<'_>], extra: Extra<'_>) {
-    let Some(category) = point.category() else {
-        return;
-    };
+fn emit_details(
+    category: &'static Category,
+    point: &'static TracePoint,
+    values: &[Value<'_>],
+    details: &Details<'_>,
+) {
     with_thread(category, |thread, instances| {
-        let event = Event { point, values, extra, timestamp: thread.now() };
+        let event = Event { point, values, details: Some(details), now: thread.now() };
         for index in (0..MAX_INSTANCES).filter(|index| instances & 1 << index != 0) {
             thread.write(index, &event);
         }
@@ -134,15 +238,101 @@ fn with_thread(category: &'static Category, write: impl FnOnce(&mut ThreadState,
     });
 }
 
+/// Some of the sessions that record or recorded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sessions {
+    /// Their places, one bit each.
+    pub(crate) places: u32,
+    /// What has such a place, and this number or a higher one, is none of them.
+    pub(crate) before: u32,
+}
+
+/// Writes an event into these sessions, as far as they still record; the places of those in which it was lost.
+pub(crate) fn emit_into(
+    Sessions { places, before }: Sessions,
+    point: &'static TracePoint,
+    values: &[Value<'_>],
+    details: &Details<'_>,
+) -> u32 {
+    if places == 0 {
+        return 0;
+    }
+    // As in `with_thread`.
+    fence(Ordering::Acquire);
+    let write = |thread: &mut ThreadState| {
+        let event = Event { point, values, details: Some(details), now: thread.now() };
+        let wanted = (0..MAX_INSTANCES).filter(|index| places & 1 << index != 0);
+        let lost = wanted.filter(|index| !thread.write_before(before, *index, &event));
+        lost.map(|index| 1 << index).sum()
+    };
+    let lost = THREAD.try_with(|thread| Some(write(&mut *thread.try_borrow_mut().ok()?)));
+    lost.ok().flatten().unwrap_or(places)
+}
+
+/// Now, by the clock of this thread's events.
+pub(crate) fn now_ns() -> u64 {
+    let now = THREAD.try_with(|thread| Some(thread.try_borrow_mut().ok()?.now()));
+    now.ok().flatten().unwrap_or_else(|| Timestamp::now().value)
+}
+
+/// The time of this thread's last event.
+#[inline]
+pub(crate) fn last_ns() -> u64 {
+    let last = THREAD.try_with(|thread| Some(thread.try_borrow().ok()?.clock.last()));
+    last.ok().flatten().unwrap_or_else(|| Timestamp::now().value)
+}
+
 /// Hands over what this thread has written so far.
 pub(crate) fn flush_thread() {
-    let _ = THREAD.try_with(|thread| {
-        if let Ok(mut thread) = thread.try_borrow_mut() {
-            for place in thread.sequences.iter_mut().flatten() {
-                place.sequence.flush();
-            }
+    (0..MAX_INSTANCES).for_each(flush_slot);
+}
+
+/// Hands over what this thread has written for this session.
+pub(crate) fn flush_slot(index: usize) {
+    exclusively_in(|thread| {
+        if let Some(Some(place)) = thread.sequences.get_mut(index) {
+            place.sequence.flush();
         }
     });
+}
+
+/// Does something in which trace points of this thread do nothing: what takes locks of this crate, as an allocator with trace points
+/// would come back to them. `None`, and nothing is done, if this is called from within such work, or from within a trace point, or in
+/// the last moments of a thread.
+#[inline]
+pub(crate) fn exclusively<R>(work: impl FnOnce() -> R) -> Option<R> {
+    exclusively_in(|_| work())
+}
+
+/// As [`exclusively`], with the thread's state.
+#[inline]
+pub(crate) fn exclusively_in<R>(work: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
+    THREAD.try_with(|thread| Some(work(&mut *thread.try_borrow_mut().ok()?))).ok().flatten()
+}
+
+/// As [`exclusively`], for what has to be done in any case.
+pub(crate) fn quietly<R>(work: impl FnOnce() -> R) -> R {
+    let mut work = Some(work);
+    let done = THREAD.try_with(|thread| {
+        let _quiet = thread.try_borrow_mut();
+        work.take().map(|work| work())
+    });
+    match (done, work) {
+        (Ok(Some(result)), _) => result,
+        // The thread's state is gone, and its trace points do nothing anyway.
+        (_, Some(work)) => work(),
+        (_, None) => unreachable!("what was taken was done"),
+    }
+}
+
+/// Does something with the place of this thread's state, if it has one: for the background thread, which is quiet most of its life.
+pub(crate) fn with_thread_cell<R>(work: impl FnOnce(&RefCell<ThreadState>) -> R) -> Option<R> {
+    THREAD.try_with(work).ok()
+}
+
+/// In a child process: what this thread wrote, it wrote into the parent's memory.
+pub(crate) fn forget_thread() {
+    exclusively_in(|thread| std::mem::forget(std::mem::replace(thread, ThreadState::new())));
 }
 
 impl ThreadState {
@@ -164,20 +354,43 @@ impl ThreadState {
         self.clock.now()
     }
 
+    /// The thread's clock, with the newest scale.
+    #[inline]
+    pub(crate) fn clock(&mut self) -> &mut Clock {
+        if self.epoch != session::epoch() {
+            self.catch_up();
+        }
+        &mut self.clock
+    }
+
     #[inline(never)]
     fn write(&mut self, index: usize, event: &Event<'_>) {
-        let Some(place) = self.sequences.get_mut(index) else {
-            return;
-        };
-        let place = match place {
-            Some(place) => place,
+        if let Some(place) = Self::place_in(&mut self.sequences, index) {
+            place.sequence.write(event, &self.clock, &mut self.scratch);
+        }
+    }
+
+    /// As [`write`](Self::write), if the session has a number below this; `false` if the event was lost.
+    fn write_before(&mut self, before: u32, index: usize, event: &Event<'_>) -> bool {
+        match Self::place_in(&mut self.sequences, index) {
+            Some(place) if place.session < before => {
+                place.sequence.write(event, &self.clock, &mut self.scratch)
+            }
+            _ => true,
+        }
+    }
+
+    fn place(&mut self, index: usize) -> Option<&mut SequenceOfSlot> {
+        Self::place_in(&mut self.sequences, index)
+    }
+
+    fn place_in(sequences: &mut [Option<SequenceOfSlot>], index: usize) -> Option<&mut SequenceOfSlot> {
+        let place = sequences.get_mut(index)?;
+        if place.is_none() {
             // The first event of this thread for this session.
-            None => match SequenceOfSlot::new(index) {
-                Some(new) => place.insert(new),
-                None => return,
-            },
-        };
-        place.sequence.write(event, &self.clock, &mut self.scratch);
+            *place = SequenceOfSlot::new(index);
+        }
+        place.as_mut()
     }
 
     /// Does what sessions asked for since the last event, and takes over the clock's scale.
@@ -202,11 +415,12 @@ impl ThreadState {
             let Some(current) = place else {
                 continue;
             };
-            let session = slot.session.as_ref().map(|session| session.id);
-            if session != Some(current.session) || current.sequence.is_dead() {
+            let session = slot.session.as_ref().filter(|session| session.id == current.session);
+            let Some(session) = session.filter(|_| !current.sequence.is_dead()) else {
                 *place = None;
                 continue;
-            }
+            };
+            current.sequence.set_options(session.options);
             if std::mem::replace(&mut current.flushes, slot.flushes) != slot.flushes {
                 current.sequence.flush();
             }

@@ -6,7 +6,7 @@
 //!
 //! // Anywhere, on any thread.
 //! fn serve(request: &str) {
-//!     ferretto::slice!("net", "serve", request = request, bytes = request.len());
+//!     let _slice = ferretto::slice!("net", "serve", request = request, bytes = request.len());
 //!     ferretto::instant!("net", "parsed");
 //!     ferretto::counter!("net", "open connections", 3);
 //! }
@@ -22,121 +22,93 @@
 //! thread holds at a flush, or when the process dies, the service copies from the shared memory.
 #![forbid(unsafe_code)]
 
+mod async_span;
+mod backends;
+mod builder;
 mod category;
 mod clock;
+mod data_source;
+mod descriptors;
+mod details;
 mod event;
+mod flow;
+mod identity;
+#[cfg(feature = "in-process")]
+mod in_process;
+mod location;
 mod macros;
 mod matching;
 mod numbers;
+mod observers;
+mod panic_hook;
+mod payload;
 mod point;
+#[cfg(all(feature = "derive", feature = "in-process"))]
+mod record;
 mod runtime;
 mod sequence;
+#[cfg(feature = "serde")]
+mod serialized;
 mod session;
+mod startup;
+mod thread_time;
+mod timestamp;
+#[cfg(feature = "sessions")]
+pub mod tracing_session;
 mod track;
+mod track_events;
 mod value;
 
-use std::io;
 use std::time::Duration;
 
-use ferretto_producer::{ProducerError, ProducerOptions};
-
-pub use category::Category;
-pub use event::SliceGuard;
-pub use ferretto_producer::Connector;
+pub use async_span::{AsyncSpan, Instrument, Instrumented, SpanDetails};
+#[doc(hidden)]
+pub use async_span::{Moment, SpanId};
+pub use backends::Backends;
+pub use builder::{AfterFork, Builder, InitError, builder, init};
+pub use category::{Category, on_categories_change};
+pub use data_source::{
+    DataSource, DataSourceHandle, FlushFlags, FlushInitiator, FlushReason, InstanceGuard, Packets, Parts,
+    RegisterError, SetupArgs, TraceContext, TracePacket,
+};
+pub use details::{Correlation, Details, Severity, WriteFields};
+pub use event::{SliceGuard, snapshot_clocks};
+#[cfg(all(feature = "derive", feature = "in-process"))]
+pub use ferretto_derive::record;
+#[cfg(feature = "derive")]
+pub use ferretto_derive::trace;
+pub use ferretto_producer::{Connector, ExhaustedPolicy};
+/// Messages and field numbers of the tracing system, for [custom data sources](DataSource).
+pub use ferretto_protos as protos;
+/// What [`Details::fields`] and packets of [custom data sources](DataSource) are written with.
+pub use ferretto_protozero as protozero;
+pub use flow::Flow;
+pub use location::{Callstack, Frame, Location};
+pub use observers::{ObserverGuard, SessionObserver, observe_sessions};
+pub use panic_hook::install_panic_hook;
 pub use point::{ArgumentName, TracePoint};
-pub use track::{CounterTrack, Unit};
-pub use value::{ToValue, Value};
+pub use runtime::Ack;
+#[cfg(feature = "serde")]
+pub use serialized::Serialized;
+pub use startup::StartupConfig;
+pub use timestamp::Timestamp;
+#[cfg(feature = "sessions")]
+pub use tracing_session::TracingSession;
+pub use track::{ChildOrder, CounterTrack, Merge, StateTrack, Track, Unit};
+pub use value::{ListWriter, Nested, ProtoValue, TableWriter, ToValue, Value, ValueWriter};
 
-/// Tracing could not be initialised. The program can go on: trace points do nothing.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InitError {
-    /// The connection's resources could not be made, or the environment names no usable socket.
-    #[error(transparent)]
-    Producer(#[from] ProducerError),
-    /// No thread could be started.
-    #[error("cannot start the tracing thread: {0}")]
-    Thread(#[source] io::Error),
+/// The clock of [`now`] and of packets that name no other: `BUILTIN_CLOCK_BOOTTIME`, for `timestamp_clock_id`.
+pub const DEFAULT_CLOCK: u32 = 6;
+
+/// Now, in nanoseconds of the trace's clock ([`DEFAULT_CLOCK`]).
+pub fn now() -> u64 {
+    event::exclusively_in(|thread| thread.clock().now()).unwrap_or_else(clock::boot_time)
 }
 
-/// Makes this process a producer of the system's tracing service, under this name.
-///
-/// Starts a thread called `ferretto`. A second call does nothing. Without a service this succeeds, too: the thread connects when one
-/// appears.
-///
-/// # Errors
-///
-/// If the thread or its descriptors cannot be made, or `PERFETTO_PRODUCER_SOCK_NAME` names no address.
-pub fn init(name: &str) -> Result<(), InitError> {
-    builder(name).init()
-}
-
-/// As [`init`], with choices.
-///
-/// ```
-/// ferretto::categories! {
-///     static CATEGORIES = {
-///         NET = "net", "Requests over the network";
-///     }
-/// }
-/// ferretto::builder("org.example.server").categories(CATEGORIES).init()?;
-/// # ferretto::instant!(NET, "here");
-/// # Ok::<(), ferretto::InitError>(())
-/// ```
-pub fn builder(name: &str) -> Builder {
-    Builder { options: ProducerOptions::new(name) }
-}
-
-/// Choices for [`init`](Builder::init).
-#[derive(Debug)]
-#[must_use = "nothing is initialised before `init`"]
-pub struct Builder {
-    options: ProducerOptions,
-}
-
-impl Builder {
-    /// Makes categories known from the start, so that they are listed before their first trace point was reached.
-    pub fn categories(self, categories: &[&'static Category]) -> Self {
-        let mut registry = category::registry();
-        for category in categories {
-            registry.add(category);
-        }
-        self
-    }
-
-    /// Connects elsewhere than to the system's service.
-    pub fn connector(mut self, connector: Connector) -> Self {
-        self.options.connector = connector;
-        self
-    }
-
-    /// The wish for the size of the memory shared with the service, in bytes (256 KiB without).
-    pub fn shared_memory_size(mut self, bytes: u32) -> Self {
-        self.options.shm_size_hint_bytes = bytes;
-        self
-    }
-
-    /// The wish for the size of its pages, in bytes: 4096 (without), 8192, 16384 or 32768. A thread that traces holds a page for each
-    /// session.
-    pub fn page_size(mut self, bytes: u32) -> Self {
-        self.options.page_size_hint_bytes = bytes;
-        self
-    }
-
-    /// Lets finished memory wait for more, so that fewer messages go to the service.
-    pub fn batch_commits_for(mut self, duration: Duration) -> Self {
-        self.options.batch_commits_duration = duration;
-        self
-    }
-
-    /// Initialises. See [`crate::init`].
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::init`].
-    pub fn init(self) -> Result<(), InitError> {
-        runtime::start(self.options)
-    }
+#[cfg(all(feature = "derive", feature = "in-process"))]
+#[doc(hidden)]
+pub mod __record {
+    pub use crate::record::{RecordConfig, Recorder, Recording};
 }
 
 /// Whether [`init`] has succeeded in this process.
@@ -151,10 +123,22 @@ pub fn is_initialized() -> bool {
 /// copies what dead processes leave, which it does for those of this crate.
 pub fn flush(timeout: Duration) -> bool {
     event::flush_thread();
+    data_source::flush_thread();
     runtime::drain(timeout)
 }
 
 /// Tells sessions that wait for one of these triggers that it has happened. `false` before [`init`].
 pub fn activate_triggers(names: &[&str]) -> bool {
     runtime::activate_triggers(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+/// Ends tracing: sessions end for this program, what its threads have handed over goes to the services, the thread `ferretto` ends.
+/// Afterwards [`init`] can begin anew, with other choices; data sources stay registered. `false` if there is nothing to end, or this is
+/// called from a callback.
+///
+/// Takes as long as callbacks and services do, some seconds at most.
+pub fn shutdown() -> bool {
+    event::flush_thread();
+    data_source::flush_thread();
+    runtime::shut_down()
 }

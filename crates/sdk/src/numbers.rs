@@ -16,6 +16,8 @@ pub(crate) struct Numbers {
     categories: Texts,
     event_names: Texts,
     argument_names: Texts,
+    /// Places in source code so far.
+    locations: u16,
     /// Trace points so far.
     points: u32,
 }
@@ -36,12 +38,17 @@ pub(crate) fn numbers() -> MutexGuard<'static, Numbers> {
     NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+pub(crate) fn lock_for_fork() -> Box<dyn crate::runtime::Held> {
+    Box::new(numbers())
+}
+
 impl Numbers {
     const fn new() -> Self {
         Self {
             categories: Texts(BTreeMap::new()),
             event_names: Texts(BTreeMap::new()),
             argument_names: Texts(BTreeMap::new()),
+            locations: 0,
             points: 0,
         }
     }
@@ -56,6 +63,15 @@ impl Numbers {
 
     pub(crate) fn argument_name(&mut self, name: &'static str) -> u16 {
         self.argument_names.number(name)
+    }
+
+    /// A number for a place in source code; 0 if there are none left.
+    pub(crate) fn location(&mut self) -> u16 {
+        if usize::from(self.locations) == MAX_TEXTS {
+            return 0;
+        }
+        self.locations += 1;
+        self.locations
     }
 
     /// A number for a trace point; `None` if there are none left.

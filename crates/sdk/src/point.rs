@@ -29,6 +29,7 @@ pub(crate) enum EventType {
     End = 2,
     Instant = 3,
     Counter = 4,
+    State = 5,
 }
 
 /// A place in the program where events come from. The macros keep one in a static for each use, so that what never changes about its
@@ -40,7 +41,6 @@ pub struct TracePoint {
     name: Option<&'static str>,
     arguments: &'static [ArgumentName],
     id: AtomicU32,
-    category_number: AtomicU16,
     name_number: AtomicU16,
     head: Head,
 }
@@ -82,8 +82,17 @@ impl TracePoint {
     }
 
     /// A new value of a counter.
-    pub const fn counter(category: &'static Category) -> Self {
-        Self::new(Some(category), EventType::Counter, None, &[])
+    pub const fn counter(category: &'static Category, arguments: &'static [ArgumentName]) -> Self {
+        Self::new(Some(category), EventType::Counter, None, arguments)
+    }
+
+    /// The beginning of a state.
+    pub const fn state(
+        category: &'static Category,
+        name: Option<&'static str>,
+        arguments: &'static [ArgumentName],
+    ) -> Self {
+        Self::new(Some(category), EventType::State, name, arguments)
     }
 
     /// The end of a slice of any category.
@@ -103,7 +112,6 @@ impl TracePoint {
             name,
             arguments,
             id: AtomicU32::new(UNREGISTERED),
-            category_number: AtomicU16::new(0),
             name_number: AtomicU16::new(0),
             head: Head([AtomicU64::new(0), AtomicU64::new(0)]),
         }
@@ -126,11 +134,6 @@ impl TracePoint {
         self.arguments
     }
 
-    /// The number of its category's name; 0 if that has none.
-    pub(crate) fn category_number(&self) -> u16 {
-        self.category_number.load(Ordering::Relaxed)
-    }
-
     /// The number of its name; 0 if that has none.
     pub(crate) fn name_number(&self) -> u16 {
         self.name_number.load(Ordering::Relaxed)
@@ -148,9 +151,9 @@ impl TracePoint {
         !matches!(self.id(), UNREGISTERED | WITHOUT_NUMBER)
     }
 
-    /// The bytes of a packet up to its arguments, and how many. Only for points with a number.
+    /// The bytes of a packet up to its arguments, the first one lowest, and how many. Only for points with a number.
     #[inline(always)]
-    pub(crate) fn head(&self) -> ([u8; 16], usize) {
+    pub(crate) fn head(&self) -> (u128, usize) {
         self.head.get()
     }
 
@@ -159,27 +162,25 @@ impl TracePoint {
         if self.id() != UNREGISTERED {
             return;
         }
+        // Before the lock, which numbers of categories take as well. The end of a slice is known by its track alone.
+        let category = self.category.filter(|_| self.event_type != EventType::End);
+        let category = category.map(|category| if category.is_group() { 0 } else { category.number() });
         let mut numbers = numbers();
         // Only whoever holds the lock stores.
         if self.id() != UNREGISTERED {
             return;
         }
-        let category = match self.category {
-            // The end of a slice is known by its thread alone.
-            Some(category) if self.event_type != EventType::End => numbers.category(category.name()),
-            _ => 0,
-        };
         let name = self.name.map_or(0, |name| numbers.event_name(name));
-        self.category_number.store(category, Ordering::Relaxed);
         self.name_number.store(name, Ordering::Relaxed);
         for argument in self.arguments {
             argument.register(numbers.argument_name(argument.name));
         }
-        let is_short = self.event_type == EventType::End || category != 0 && name != 0;
+        let is_short =
+            self.event_type == EventType::End || category.is_some_and(|number| number != 0) && name != 0;
         let all_numbered = self.arguments.iter().all(|argument| argument.number() != 0);
         let id = if is_short && all_numbered { numbers.point() } else { None };
         if id.is_some() {
-            self.head.set(&self.encode(category, name));
+            self.head.set(&self.encode(category.unwrap_or(0), name));
         }
         // Release: pairs with the acquire in `id`.
         self.id.store(id.unwrap_or(WITHOUT_NUMBER), Ordering::Release);
@@ -223,7 +224,7 @@ impl ArgumentName {
     #[inline(always)]
     pub(crate) fn head(&self) -> (u64, usize) {
         let word = self.head.load(Ordering::Relaxed);
-        (word, (word >> 56) as usize)
+        (word << 8 >> 8, (word >> 56) as usize)
     }
 
     fn register(&self, number: u16) {
@@ -250,9 +251,9 @@ impl Head {
     }
 
     #[inline(always)]
-    fn get(&self) -> ([u8; 16], usize) {
+    fn get(&self) -> (u128, usize) {
         let [low, high] = [self.0[0].load(Ordering::Relaxed), self.0[1].load(Ordering::Relaxed)];
-        ((u128::from(low) | u128::from(high) << 64).to_le_bytes(), (high >> 56) as usize)
+        (u128::from(low) | u128::from(high << 8 >> 8) << 64, (high >> 56) as usize)
     }
 }
 
@@ -278,10 +279,10 @@ mod tests {
         assert_eq!(UNNAMED.id(), WITHOUT_NUMBER);
 
         let (bytes, len) = NAMED.head();
-        let (category, name) = (NAMED.category_number() as u8, NAMED.name_number() as u8);
-        assert_eq!(bytes[..len], [0x68, 2, 0x5a, 6, 0x48, 3, 0x18, category, 0x50, name]);
+        let (category, name) = (CATEGORY.number() as u8, NAMED.name_number() as u8);
+        assert_eq!(bytes.to_le_bytes()[..len], [0x68, 2, 0x5a, 6, 0x48, 3, 0x18, category, 0x50, name]);
         let (bytes, len) = END.head();
-        assert_eq!(bytes[..len], [0x68, 2, 0x5a, 2, 0x48, 2]);
+        assert_eq!(bytes.to_le_bytes()[..len], [0x68, 2, 0x5a, 2, 0x48, 2]);
         let (word, len) = ARGUMENTS[0].head();
         assert_eq!(word.to_le_bytes()[..len], [0x22, 0, 0x08, ARGUMENTS[0].number() as u8]);
     }
@@ -292,7 +293,10 @@ mod tests {
         let max = crate::numbers::MAX_TEXTS as u16;
         point.head.set(&point.encode(max, max));
         let (bytes, len) = point.head();
-        assert_eq!(bytes[..len], [0x68, 2, 0x5a, 8, 0x48, 4, 0x18, 0xff, 0x7f, 0x50, 0xff, 0x7f]);
+        assert_eq!(
+            bytes.to_le_bytes()[..len],
+            [0x68, 2, 0x5a, 8, 0x48, 4, 0x18, 0xff, 0x7f, 0x50, 0xff, 0x7f]
+        );
         let argument = ArgumentName::new("long");
         argument.register(max);
         let (word, len) = argument.head();

@@ -3,10 +3,14 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_producer::{Arbiter, ExhaustedPolicy, TraceWriter};
-use ferretto_protos::{DataSourceConfig, TrackEventConfig};
+use ferretto_producer::{Arbiter, ExhaustedPolicy, StartupWriters, TraceWriter};
+use ferretto_protos::TrackEventConfig;
 
+use crate::builder::settings;
 use crate::category::MAX_INSTANCES;
+use crate::matching::Filter;
+use crate::runtime::{Held, Setup};
+use crate::startup::{StartupConfig, can_adopt};
 
 /// Counts the changes that threads have to look at: those of slots, and those of the clock. One relaxed load tells a thread that there is
 /// nothing new.
@@ -15,6 +19,9 @@ static EPOCH: AtomicU32 = AtomicU32::new(0);
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 static SLOTS: Mutex<[Slot; MAX_INSTANCES]> = Mutex::new([const { Slot::EMPTY }; MAX_INSTANCES]);
+
+/// The number of the next session.
+static NEXT_ID: AtomicU32 = AtomicU32::new(0);
 
 /// A place for a session.
 #[derive(Debug, Clone)]
@@ -32,10 +39,21 @@ pub(crate) struct Slot {
 pub(crate) struct Session {
     /// Never used again, as slots are.
     pub(crate) id: u32,
-    arbiter: Arc<Arbiter>,
-    target_buffer: u16,
-    policy: ExhaustedPolicy,
+    destination: Destination,
+    config: TrackEventConfig,
     pub(crate) options: SessionOptions,
+}
+
+/// Where its events go.
+#[derive(Debug)]
+enum Destination {
+    Buffer {
+        arbiter: Arc<Arbiter>,
+        target_buffer: u16,
+        policy: ExhaustedPolicy,
+    },
+    /// The session is still to come.
+    Startup(StartupWriters),
 }
 
 /// What a session's config says about the form of events.
@@ -45,6 +63,8 @@ pub(crate) struct SessionOptions {
     pub(crate) delta_unit_ns: Option<u64>,
     pub(crate) without_arguments: bool,
     pub(crate) without_dynamic_names: bool,
+    /// Events that are at least so far apart have the processor time of their thread; `None` for no event.
+    pub(crate) thread_time_period_ns: Option<u64>,
 }
 
 impl Slot {
@@ -52,25 +72,65 @@ impl Slot {
 }
 
 impl Session {
-    pub(crate) fn new(arbiter: Arc<Arbiter>, config: &DataSourceConfig) -> Self {
-        let policy = ExhaustedPolicy::from_config(config, ExhaustedPolicy::Drop);
-        let options = SessionOptions::new(&config.track_event_config.clone().unwrap_or_default());
-        // Global buffer ids are 16 bits; 0, which a wrong one becomes, is nobody's.
-        let target_buffer = u16::try_from(config.target_buffer()).unwrap_or_default();
-        static LAST_ID: AtomicU32 = AtomicU32::new(0);
-        let id = LAST_ID.fetch_add(1, Ordering::Relaxed);
-        Self { id, arbiter, target_buffer, policy, options }
+    pub(crate) fn new(setup: &Setup) -> Self {
+        Self::with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), setup)
+    }
+
+    /// What a session will want that is still to come.
+    pub(crate) fn startup(writers: StartupWriters, startup: StartupConfig) -> Self {
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            destination: Destination::Startup(writers),
+            options: SessionOptions::new(&startup.config),
+            config: startup.config,
+        }
+    }
+
+    fn with_id(id: u32, setup: &Setup) -> Self {
+        let policy = ExhaustedPolicy::from_config(&setup.config, settings().track_event_policy);
+        let config = setup.config.track_event_config.clone().unwrap_or_default();
+        let arbiter = Arc::clone(&setup.arbiter);
+        let destination = Destination::Buffer { arbiter, target_buffer: setup.target_buffer(), policy };
+        Self { id, destination, options: SessionOptions::new(&config), config }
+    }
+
+    /// The categories that it wants.
+    pub(crate) fn filter(&self) -> Filter {
+        Filter::new(&self.config)
     }
 
     pub(crate) fn create_writer(&self) -> TraceWriter {
-        self.arbiter.create_writer(self.target_buffer, self.policy)
+        match &self.destination {
+            Destination::Buffer { arbiter, target_buffer, policy } => {
+                arbiter.create_writer(*target_buffer, *policy)
+            }
+            Destination::Startup(writers) => writers.create_writer(),
+        }
+    }
+
+    /// Gives what was recorded before it to this session, if it wants that.
+    fn adopt(&self, setup: &Setup) -> bool {
+        let Destination::Startup(writers) = &self.destination else {
+            return false;
+        };
+        let default = TrackEventConfig::default();
+        let wanted = setup.config.track_event_config.as_ref().unwrap_or(&default);
+        writers.belong_to(&setup.arbiter)
+            && can_adopt(&self.config, wanted)
+            && writers.adopt(setup.target_buffer())
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(&self.destination, Destination::Startup(writers) if !writers.is_waiting())
     }
 }
 
 impl SessionOptions {
     /// Whether events, with or without arguments, may have the form of small packets: whole, and with times in nanoseconds since the last.
     pub(crate) fn has_small_packets(self, has_arguments: bool) -> bool {
-        self.delta_unit_ns == Some(1) && !(has_arguments && self.without_arguments)
+        self.delta_unit_ns == Some(1)
+            && !(has_arguments && self.without_arguments)
+            && self.thread_time_period_ns.is_none()
     }
 
     fn new(config: &TrackEventConfig) -> Self {
@@ -79,6 +139,9 @@ impl SessionOptions {
             delta_unit_ns: (!config.disable_incremental_timestamps()).then_some(unit_ns),
             without_arguments: config.filter_debug_annotations(),
             without_dynamic_names: config.filter_dynamic_event_names(),
+            thread_time_period_ns: config
+                .enable_thread_time_sampling()
+                .then(|| config.thread_time_subsampling_ns()),
         }
     }
 }
@@ -88,6 +151,12 @@ impl SessionOptions {
 pub(crate) fn epoch() -> u32 {
     // Relaxed: a thread that has seen the category enabled finds the session under the lock.
     EPOCH.load(Ordering::Relaxed)
+}
+
+/// Sessions that come from now on have this number or a higher one.
+#[inline]
+pub(crate) fn next_id() -> u32 {
+    NEXT_ID.load(Ordering::Relaxed)
 }
 
 /// As [`epoch`], for slots alone.
@@ -109,6 +178,28 @@ pub(crate) fn add(session: Session) -> Option<usize> {
     Some(index)
 }
 
+/// Makes what was recorded before this session its beginning, if it wants that: it gets the place, and threads go on in their sequences.
+pub(crate) fn adopt_startup(setup: &Setup) -> Option<usize> {
+    let mut slots = lock();
+    for (index, slot) in slots.iter_mut().enumerate() {
+        if let Some(startup) = &slot.session
+            && startup.adopt(setup)
+        {
+            slot.session = Some(Arc::new(Session::with_id(startup.id, setup)));
+            announce();
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// Places of recordings before a session that no session will adopt any more.
+pub(crate) fn given_up_startups() -> Vec<usize> {
+    let slots = lock();
+    let is_given_up = |slot: &Slot| slot.session.as_ref().is_some_and(|session| session.is_given_up());
+    slots.iter().enumerate().filter(|(_, slot)| is_given_up(slot)).map(|(index, _)| index).collect()
+}
+
 /// Frees the place.
 pub(crate) fn remove(index: usize) {
     change(index, |slot| slot.session = None);
@@ -122,6 +213,16 @@ pub(crate) fn flush(index: usize) {
 /// Makes threads say again what events refer to.
 pub(crate) fn clear_incremental_state(index: usize) {
     change(index, |slot| slot.clears = slot.clears.wrapping_add(1));
+}
+
+pub(crate) fn lock_for_fork() -> Box<dyn Held> {
+    Box::new(lock())
+}
+
+/// In a child process: there are no sessions. What the parent's have is not dropped, as it is shared with the service.
+pub(crate) fn forget() {
+    std::mem::forget(std::mem::replace(&mut *lock(), [const { Slot::EMPTY }; MAX_INSTANCES]));
+    announce();
 }
 
 fn change(index: usize, change: impl FnOnce(&mut Slot)) {

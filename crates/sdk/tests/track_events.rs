@@ -22,9 +22,9 @@ fn events_of_every_kind_arrive_in_order() {
     let recording = Recording::of("kinds");
     on_thread("alpha", || {
         let owned = String::from("owned");
-        ferretto::slice!("kinds.a", "outer", number = -3, big = u64::MAX, truth = true);
+        let _slice = ferretto::slice!("kinds.a", "outer", number = -3, big = u64::MAX, truth = true);
         {
-            ferretto::slice!(
+            let _slice = ferretto::slice!(
                 "kinds.b",
                 format!("inner {}", 1),
                 text = "text",
@@ -134,7 +134,7 @@ fn a_category_can_be_given_by_its_path() {
     let _turn = turn();
     let recording = Recording::of("path");
     on_thread("walker", || {
-        ferretto::slice!(elsewhere::HERE, "slice", argument = 1);
+        let _slice = ferretto::slice!(elsewhere::HERE, "slice", argument = 1);
         ferretto::begin!(elsewhere::HERE, "by hand");
         ferretto::end!(elsewhere::HERE);
         ferretto::instant!(elsewhere::HERE, "instant");
@@ -154,7 +154,7 @@ fn arguments_and_names_are_not_evaluated_while_nobody_records() {
         "text".to_owned()
     };
     ferretto::instant!("idle", count(), argument = count());
-    ferretto::slice!("idle", count(), argument = count());
+    let _slice = ferretto::slice!("idle", count(), argument = count());
     ferretto::counter!("idle", "counter", count().len());
     assert!(!ferretto::enabled!("idle"));
     assert_eq!(evaluated, 0);

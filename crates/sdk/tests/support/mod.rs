@@ -1,4 +1,5 @@
 //! Records this process through a service in this process, and reads track events as a trace's reader does.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -45,7 +46,12 @@ pub(crate) struct Recording {
 impl Recording {
     /// Starts, and waits until the data source has.
     pub(crate) fn start(config: TrackEventConfig) -> Self {
-        let mut consumer = Consumer::over(host().connect_consumer().unwrap()).unwrap();
+        Self::start_on(host(), config)
+    }
+
+    /// The same, on a service of the test's own.
+    pub(crate) fn start_on(host: &Host, config: TrackEventConfig) -> Self {
+        let mut consumer = Consumer::over(host.connect_consumer().unwrap()).unwrap();
         // The producer's registration may be on its way.
         let until = Instant::now() + TIMEOUT;
         while consumer.query_service_state(false).unwrap().data_sources.is_empty() {
@@ -77,20 +83,25 @@ impl Recording {
     }
 
     /// Stops and reads.
-    pub(crate) fn stop(mut self) -> Trace {
+    pub(crate) fn stop(self) -> Trace {
+        let mut trace = Trace::default();
+        self.stop_and_read(|packet| trace.read(packet));
+        trace
+    }
+
+    /// Stops and reads packets as they are.
+    pub(crate) fn stop_and_read(mut self, mut read: impl FnMut(&[u8])) {
         self.consumer.disable().unwrap();
         while !matches!(
             self.consumer.poll(Some(TIMEOUT)).expect("the session ends"),
             Event::TracingDisabled { .. }
         ) {}
-        let mut trace = Trace::default();
         self.consumer
             .read_buffers(|packet| {
-                trace.read(packet);
+                read(packet);
                 Ok(())
             })
             .unwrap();
-        trace
     }
 }
 
@@ -233,7 +244,7 @@ impl Trace {
             let counter = bytes(descriptor, track_descriptor::COUNTER).unwrap();
             let unit = int(counter, counter_descriptor::UNIT).map(|unit| format!(" unit {unit}"));
             let unit_name = text(counter, counter_descriptor::UNIT_NAME).map(|name| format!(" in {name}"));
-            let name = text(descriptor, track_descriptor::NAME).unwrap();
+            let name = text(descriptor, track_descriptor::STATIC_NAME).unwrap();
             name + &unit.or(unit_name).unwrap_or_default()
         };
         self.tracks.insert(uuid, name);

@@ -1,0 +1,292 @@
+//! The thread in the background: keeps the connections, and says to data sources what sessions ask of them.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `worker` | the loop: waits, hands events of services and wishes of users on |
+//! | `backend` | one service: its connection, its instances, what waits for its answers |
+//! | `source` | what a data source is to the runtime, and the list of them |
+//! | `ack` | answers of users' callbacks, which may come later |
+//! | `inbox` | what other threads ask of this one |
+//! | `stage` | when the thread works, and when it waits or calls the user |
+//! | `fork` | what happens when the process forks |
+
+mod ack;
+mod backend;
+mod fork;
+mod inbox;
+mod source;
+mod stage;
+#[cfg(all(test, feature = "in-process"))]
+mod tests;
+mod worker;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ferretto_producer::ProducerClient;
+
+pub use ack::Ack;
+pub(crate) use fork::{generation, is_forking};
+pub(crate) use inbox::Reply;
+pub(crate) use source::{AddError, Held, MAX_SOURCES, Setup, Source, add as add_source};
+pub(crate) use stage::Stage;
+
+use crate::backends::Backends;
+use crate::builder::{AfterFork, InitError, Plan};
+use crate::event::quietly;
+use crate::startup::StartupConfig;
+use crate::track_events::{end_startups, start_startup};
+use inbox::{Command, Inbox};
+
+static STATE: Mutex<State> = Mutex::new(State::Idle);
+/// Set while there is nothing to revive, so that looking costs no lock.
+static IS_REVIVED: AtomicBool = AtomicBool::new(true);
+
+thread_local! {
+    /// Whether this is the background thread.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The runtime of this process.
+enum State {
+    /// Not started, or shut down.
+    Idle,
+    Running(Runtime),
+    /// Its thread comes to an end.
+    ShuttingDown,
+    /// This is a child process of one in which it ran. It starts again by this plan as soon as something is to be traced.
+    Forked(Plan),
+}
+
+struct Runtime {
+    plan: Plan,
+    inbox: Arc<Inbox>,
+    thread: JoinHandle<()>,
+    /// The services that it is, or tries to be, a producer of.
+    backends: Backends,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread. If it runs, this adds backends that it does not have.
+pub(crate) fn start(
+    plan: Plan,
+    startup: Option<StartupConfig>,
+    clients: impl FnMut(Backends) -> Result<ProducerClient, InitError>,
+) -> Result<(), InitError> {
+    // Nothing of this is to be traced: see `event::quietly`.
+    quietly(|| start_quietly(plan, startup, clients))
+}
+
+fn start_quietly(
+    plan: Plan,
+    startup: Option<StartupConfig>,
+    mut clients: impl FnMut(Backends) -> Result<ProducerClient, InitError>,
+) -> Result<(), InitError> {
+    // Before the state is locked: a thread that forks may hold libc's lock of the handlers while it waits for that.
+    fork::watch().map_err(InitError::Fork)?;
+    let mut state = wait_for_end()?;
+    let wanted = plan.backends;
+    let missing = match &*state {
+        State::Running(runtime) => wanted.without(runtime.backends),
+        _ => wanted,
+    };
+    let mut made = Vec::new();
+    for backend in missing.iter() {
+        made.push((backend, clients(backend)?));
+    }
+    if let State::Running(runtime) = &mut *state {
+        trace_startup(&mut made, startup)?;
+        runtime.backends = runtime.backends | wanted;
+        for (backend, client) in made {
+            // Never refused in this process.
+            let _ = runtime.inbox.push(Command::AddBackend(backend, Box::new(client)));
+        }
+        return Ok(());
+    }
+    plan.settings.publish();
+    trace_startup(&mut made, startup)?;
+    // What was to be recorded ended with its client then.
+    let runtime = Runtime::spawn(plan, made).inspect_err(|_| end_startups())?;
+    *state = State::Running(runtime);
+    Ok(())
+}
+
+/// Records from now on, if that is wanted: for sessions of the system's service, if there are both.
+fn trace_startup(
+    clients: &mut [(Backends, ProducerClient)],
+    startup: Option<StartupConfig>,
+) -> Result<(), InitError> {
+    let Some(startup) = startup else {
+        return Ok(());
+    };
+    let (_, client) = clients.first_mut().ok_or(InitError::StartupTooLate)?;
+    let writers = client.start_startup_writers(startup.timeout)?;
+    if start_startup(writers, startup) { Ok(()) } else { Err(InitError::StartupTooLate) }
+}
+
+/// The state, once it is not about to end.
+fn wait_for_end() -> Result<MutexGuard<'static, State>, InitError> {
+    loop {
+        let state = state();
+        if !matches!(*state, State::ShuttingDown) {
+            return Ok(state);
+        }
+        if is_this_thread() {
+            return Err(InitError::ShuttingDown);
+        }
+        drop(state);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Runtime {
+    fn spawn(plan: Plan, clients: Vec<(Backends, ProducerClient)>) -> Result<Self, InitError> {
+        let Some((_, first)) = clients.first() else {
+            return Err(InitError::NoBackend);
+        };
+        // Any of them will do: the thread waits for all at once.
+        let inbox = Arc::new(Inbox::new(first.waker()));
+        fork::watch().map_err(InitError::Fork)?;
+        let commands = Arc::clone(&inbox);
+        let run = || {
+            IS_WORKER.set(true);
+            worker::run(clients, commands);
+        };
+        let thread = std::thread::Builder::new().name("ferretto".to_owned()).spawn(run);
+        let thread = thread.map_err(InitError::Thread)?;
+        Ok(Self { backends: plan.backends, plan, inbox, thread })
+    }
+}
+
+/// Starts again in a child process, where something is to be traced for the first time, if it is to. See [`AfterFork`].
+pub(crate) fn revive() {
+    if IS_REVIVED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let plan = match &*state() {
+        State::Forked(plan) if plan.after_fork == AfterFork::Reconnect => plan.clone(),
+        _ => return,
+    };
+    if let Err(error) = plan.start() {
+        tracing::warn!(%error, "this child process is not traced");
+    }
+}
+
+pub(crate) fn is_started() -> bool {
+    quietly(|| matches!(&*state(), State::Running(_)))
+}
+
+/// The services that this process is, or tries to be, a producer of.
+#[cfg(feature = "sessions")]
+pub(crate) fn backends() -> Backends {
+    quietly(|| match &*state() {
+        State::Running(runtime) => runtime.backends,
+        _ => Backends::NONE,
+    })
+}
+
+/// There is more to be told to services: data sources, or what they can do.
+pub(crate) fn announce_news() {
+    // Without a runtime, or with one that is overrun, they are found later.
+    let _ = send(Command::News);
+}
+
+/// Commits what has been handed over and waits until the services have it; `false` if one did not answer in time, or there is none.
+pub(crate) fn drain(timeout: Duration) -> bool {
+    if is_this_thread() {
+        return false;
+    }
+    quietly(|| {
+        let answer = Arc::new(Answered::default());
+        let answering = Answering(Arc::clone(&answer));
+        // Whoever asked may have given up.
+        let refused = drain_then(Box::new(move |is_done| answering.0.answer(is_done)));
+        refused.is_none() && answer.wait(timeout)
+    })
+}
+
+/// An answer that somebody waits for. A channel does as much, and is 30 KB in each program.
+#[derive(Default)]
+struct Answered {
+    answer: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+/// Who dropped this without a word has not done it.
+struct Answering(Arc<Answered>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answer(false);
+    }
+}
+
+impl Answered {
+    /// The first answer counts.
+    fn answer(&self, is_done: bool) {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(is_done);
+        self.changed.notify_all();
+    }
+
+    /// `false` if there was no answer in time.
+    fn wait(&self, timeout: Duration) -> bool {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(answer, timeout, |answer| answer.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.unwrap_or(false)
+    }
+}
+
+/// As [`drain`], and says later, on the background thread, whether it was done. Gives the reply back if that will not happen.
+pub(crate) fn drain_then(reply: Reply) -> Option<Reply> {
+    match send(Command::Drain(reply)) {
+        Err(Command::Drain(reply)) => Some(reply),
+        _ => None,
+    }
+}
+
+pub(crate) fn activate_triggers(names: Vec<String>) -> bool {
+    send(Command::ActivateTriggers(names)).is_ok()
+}
+
+/// Ends all instances and the thread, so that [`start`] can begin anew. `false` if it does not run, or this is its own thread.
+pub(crate) fn shut_down() -> bool {
+    if is_this_thread() {
+        return false;
+    }
+    let runtime = quietly(|| {
+        let mut state = state();
+        match std::mem::replace(&mut *state, State::ShuttingDown) {
+            State::Running(runtime) => Some(runtime),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    });
+    let Some(Runtime { inbox, thread, .. }) = runtime else {
+        return false;
+    };
+    let _ = quietly(|| inbox.push(Command::ShutDown));
+    let has_ended = thread.join().is_ok();
+    quietly(|| *state() = State::Idle);
+    has_ended
+}
+
+/// Whether the caller is the background thread, in a callback.
+pub(crate) fn is_this_thread() -> bool {
+    IS_WORKER.with(Cell::get)
+}
+
+/// Gives the command back if there is nobody to do it.
+fn send(command: Command) -> Result<(), Command> {
+    quietly(|| match &*state() {
+        State::Running(runtime) => runtime.inbox.push(command),
+        _ => Err(command),
+    })
+}

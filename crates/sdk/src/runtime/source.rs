@@ -1,0 +1,120 @@
+//! What the runtime knows of a data source, whatever it writes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use ferretto_producer::Arbiter;
+use ferretto_protos::{DataSourceConfig, DataSourceDescriptor};
+
+use super::ack::Ack;
+use super::stage::Stage;
+use crate::backends::Backends;
+use crate::track_events::TRACK_EVENTS;
+
+/// The most data sources of a process (upstream: `kMaxDataSources`). Each thread has a place for each.
+pub(crate) const MAX_SOURCES: usize = 32;
+
+/// A data source: takes part in up to [`MAX_INSTANCES`](crate::category::MAX_INSTANCES) sessions, each in a slot that it gives out itself.
+///
+/// Called on the background thread, if not said otherwise. Callbacks of the user go through the [`Stage`].
+pub(crate) trait Source: Sync {
+    /// What sessions select it by.
+    fn descriptor(&self) -> DataSourceDescriptor;
+
+    /// Whether the descriptor says more than the last time.
+    fn take_news(&self) -> bool;
+
+    /// A session wants data. The slot, or none if there is no room for it: then nothing else is said of this session.
+    fn setup(&self, setup: Setup, stage: &mut Stage<'_>) -> Option<usize>;
+
+    /// Write from now on.
+    fn start(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>);
+
+    /// Come to an end. What is written until the acknowledgement counts.
+    fn stop(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>);
+
+    /// The end is acknowledged: the slot is free.
+    fn stopped(&self, slot: usize, stage: &mut Stage<'_>);
+
+    /// Hand over what was written.
+    fn flush(&self, slot: usize, flags: u64, ack: Ack, stage: &mut Stage<'_>);
+
+    /// Say again what packets refer to.
+    fn clear_incremental_state(&self, slot: usize, stage: &mut Stage<'_>);
+
+    /// Hands over what the calling thread, any, has written in this slot.
+    fn flush_thread(&self, slot: usize);
+
+    /// Keeps other threads out of its state while the process forks.
+    fn lock_for_fork(&'static self) -> Box<dyn Held>;
+
+    /// This is the child: there are no sessions, and the threads that wrote are not here. If it `revives`, the first one that wants to
+    /// write is to [start](super::revive) the runtime again.
+    fn forked(&self, revives: bool);
+}
+
+/// Any lock that is held.
+pub(crate) trait Held {}
+
+impl<T: ?Sized> Held for MutexGuard<'_, T> {}
+
+/// What a session wants.
+pub(crate) struct Setup {
+    /// Makes writers.
+    pub(crate) arbiter: Arc<Arbiter>,
+    pub(crate) config: Box<DataSourceConfig>,
+    /// As it came.
+    pub(crate) raw: Bytes,
+    /// Whose session it is.
+    pub(crate) backend: Backends,
+}
+
+impl Setup {
+    /// The service's buffer. Global ids have 16 bits; 0, which a wrong one becomes, is nobody's.
+    pub(crate) fn target_buffer(&self) -> u16 {
+        u16::try_from(self.config.target_buffer()).unwrap_or_default()
+    }
+}
+
+/// All data sources of this process, in the order of their registration. They stay when the runtime ends, and are offered again by the
+/// next one.
+static SOURCES: Mutex<Sources> = Mutex::new(Sources { list: Vec::new() });
+
+#[derive(Default)]
+pub(super) struct Sources {
+    /// Beside track events.
+    list: Vec<&'static dyn Source>,
+}
+
+impl Sources {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static dyn Source> {
+        let track_events: &'static dyn Source = &TRACK_EVENTS;
+        [track_events].into_iter().chain(self.list.iter().copied())
+    }
+}
+
+pub(super) fn sources() -> MutexGuard<'static, Sources> {
+    SOURCES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a data source was not added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddError {
+    TooMany,
+    NameTaken,
+}
+
+/// Adds a data source, for good; its number, below [`MAX_SOURCES`].
+pub(crate) fn add(source: &'static dyn Source) -> Result<usize, AddError> {
+    let mut sources = sources();
+    let name = source.descriptor().name;
+    if sources.iter().any(|other| other.descriptor().name == name) {
+        return Err(AddError::NameTaken);
+    }
+    let number = sources.list.len() + 1;
+    if number >= MAX_SOURCES {
+        return Err(AddError::TooMany);
+    }
+    sources.list.push(source);
+    Ok(number)
+}

@@ -1,0 +1,398 @@
+//! The loop of the background thread.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferretto_producer::{InstanceId, ProducerClient, ProducerEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::ack::{Ack, Answer};
+use super::backend::{Backend, Drain};
+use super::inbox::{Command, Inbox, Reply};
+use super::source::{Setup, Source, sources};
+use super::stage::Stage;
+use crate::backends::Backends;
+use crate::clock::Calibrator;
+use crate::track_events::end_startups;
+use crate::{event, session};
+
+/// How long the end of the runtime waits for data sources that answer later, and for services to take what they left.
+const SHUT_DOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Serves until it is told to end.
+pub(super) fn run(clients: Vec<(Backends, ProducerClient)>, inbox: Arc<Inbox>) {
+    let backends = clients.into_iter().map(|(kind, client)| Backend::new(kind, client)).collect();
+    let worker = Worker {
+        backends,
+        inbox,
+        sources: Vec::new(),
+        instances: Vec::new(),
+        last_number: 0,
+        calibrator: Calibrator::new(),
+        calibration: None,
+    };
+    event::with_thread_cell(|thread| worker.run(&mut Stage::new(thread)));
+}
+
+struct Worker {
+    backends: Vec<Backend>,
+    inbox: Arc<Inbox>,
+    /// Those that services know, and their names.
+    sources: Vec<(String, &'static dyn Source)>,
+    /// With keys of our own, which are never used again. There are a few.
+    instances: Vec<Instance>,
+    last_number: u64,
+    calibrator: Calibrator,
+    /// When the clock is to be compared with the kernel's, while a session records.
+    calibration: Option<Instant>,
+}
+
+/// What a session wants of a data source.
+struct Instance {
+    key: u64,
+    backend: Backends,
+    /// The service's id; `None` when the service is gone.
+    id: Option<InstanceId>,
+    /// `None` if there was no room for it: then all that is asked of it is answered at once.
+    place: Option<Place>,
+    is_stopping: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    source: &'static dyn Source,
+    slot: usize,
+}
+
+impl Worker {
+    fn run(mut self, stage: &mut Stage<'_>) {
+        loop {
+            self.register_sources();
+            if self.wait(stage).is_err() || self.turn(stage).is_break() {
+                break;
+            }
+        }
+        self.shut_down(stage);
+        stage.set_open(std::iter::empty());
+    }
+
+    fn turn(&mut self, stage: &mut Stage<'_>) -> ControlFlow<()> {
+        for backend in &mut self.backends {
+            backend.client.process();
+        }
+        self.calibrate_if_due();
+        for index in 0..self.backends.len() {
+            while let Some(event) =
+                self.backends.get_mut(index).and_then(|backend| backend.client.next_event())
+            {
+                self.handle(index, event, stage);
+            }
+        }
+        while let Some(command) = self.inbox.pop() {
+            self.execute(command, stage)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Offers what is new to all services.
+    fn register_sources(&mut self) {
+        let all: Vec<&'static dyn Source> = sources().iter().collect();
+        for (index, source) in all.into_iter().enumerate() {
+            let has_news = source.take_news();
+            if !has_news && index < self.sources.len() {
+                continue;
+            }
+            let descriptor = source.descriptor();
+            for backend in &mut self.backends {
+                backend.client.register_data_source(&descriptor);
+            }
+            if index >= self.sources.len() {
+                self.sources.push((descriptor.name().to_owned(), source));
+            }
+        }
+    }
+
+    /// Until something happens. An error is one of poll(), which would come again and again.
+    fn wait(&mut self, stage: &mut Stage<'_>) -> rustix::io::Result<()> {
+        let backends = &self.backends;
+        stage.set_open(backends.iter().flat_map(|backend| backend.client.open_fds()));
+        let deadlines = backends.iter().filter_map(|backend| backend.client.next_timeout());
+        let deadline = deadlines.chain(self.calibration).min();
+        let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let fds = backends.iter().flat_map(|backend| backend.client.poll_fds());
+        let mut fds: Vec<PollFd<'_>> =
+            fds.map(|(fd, flags): (_, PollFlags)| PollFd::from_borrowed_fd(fd, flags)).collect();
+        match stage.wait(|| poll(&mut fds, timeout.as_ref())) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => {
+                tracing::error!(%error, "cannot wait for the tracing service: this program is not traced any more");
+                Err(error)
+            }
+        }
+    }
+
+    fn handle(&mut self, backend: usize, event: ProducerEvent, stage: &mut Stage<'_>) {
+        match event {
+            ProducerEvent::Setup { instance, config, raw } => {
+                let Some(arbiter) = self.backends.get(backend).and_then(|backend| backend.client.arbiter())
+                else {
+                    return;
+                };
+                let setup = Setup { arbiter, config, raw, backend: self.kind(backend) };
+                self.set_up(backend, instance, setup, stage);
+            }
+            ProducerEvent::Start { instance, .. } => {
+                if let Some(key) = self.key(backend, instance) {
+                    self.start(key, stage);
+                }
+            }
+            ProducerEvent::Stop { instance } => {
+                if let Some(key) = self.key(backend, instance) {
+                    self.stop(key, stage);
+                }
+            }
+            ProducerEvent::Flush { request_id, instances, flags } => {
+                self.flush(backend, request_id, &instances, flags, stage);
+            }
+            ProducerEvent::ClearIncrementalState { instances } => {
+                for Place { source, slot } in self.places(backend, &instances) {
+                    source.clear_incremental_state(slot, stage);
+                }
+            }
+            ProducerEvent::Synced => {
+                let drain = self.backends.get_mut(backend).and_then(|backend| backend.syncs.pop_front());
+                finish(drain, true, stage);
+            }
+            ProducerEvent::Disconnected { .. } => self.disconnected(backend, stage),
+            ProducerEvent::StartupEnded { .. } => end_startups(),
+            ProducerEvent::Connected => {}
+        }
+    }
+
+    fn set_up(&mut self, backend: usize, id: InstanceId, setup: Setup, stage: &mut Stage<'_>) {
+        let source =
+            self.sources.iter().find(|(name, _)| name == setup.config.name()).map(|(_, source)| *source);
+        let Some(source) = source else {
+            return;
+        };
+        let kind = setup.backend;
+        let slot = source.setup(setup, stage);
+        let place = slot.map(|slot| Place { source, slot });
+        let key = self.next_number();
+        self.instances.push(Instance { key, backend: kind, id: Some(id), place, is_stopping: false });
+        if let Some(backend) = self.backends.get_mut(backend) {
+            backend.instances.push((id, key));
+        }
+    }
+
+    fn start(&mut self, key: u64, stage: &mut Stage<'_>) {
+        match self.instance(key).and_then(|instance| instance.place) {
+            None => self.answer(Answer::Started(key), stage),
+            Some(place) => {
+                if self.calibration.is_none() {
+                    self.calibration = self.calibrator.start().map(|after| Instant::now() + after);
+                }
+                place.source.start(place.slot, self.ack(Answer::Started(key), place), stage);
+            }
+        }
+    }
+
+    fn stop(&mut self, key: u64, stage: &mut Stage<'_>) {
+        let Some(instance) = self.instances.iter_mut().find(|instance| instance.key == key) else {
+            return;
+        };
+        if std::mem::replace(&mut instance.is_stopping, true) {
+            return;
+        }
+        match instance.place {
+            None => self.answer(Answer::Stopped(key), stage),
+            Some(place) => {
+                place.source.stop(place.slot, self.ack(Answer::Stopped(key), place), stage);
+            }
+        }
+    }
+
+    fn flush(
+        &mut self,
+        backend: usize,
+        request_id: u64,
+        ids: &[InstanceId],
+        flags: u64,
+        stage: &mut Stage<'_>,
+    ) {
+        let number = self.next_number();
+        let places = self.places(backend, ids);
+        if let Some(backend) = self.backends.get_mut(backend) {
+            // One more is answered here, so that it is answered if there are none.
+            backend.begin_flush(number, request_id, places.len() + 1);
+        }
+        for place in places {
+            place.source.flush(place.slot, flags, self.ack(Answer::Flushed(number), place), stage);
+        }
+        self.answer(Answer::Flushed(number), stage);
+    }
+
+    /// Instances of a lost service have been told to stop already.
+    fn disconnected(&mut self, backend: usize, stage: &mut Stage<'_>) {
+        let kind = self.kind(backend);
+        for instance in self.instances.iter_mut().filter(|instance| instance.backend == kind) {
+            instance.id = None;
+        }
+        let drains = self.backends.get_mut(backend).map(Backend::disconnected).unwrap_or_default();
+        for drain in drains {
+            finish(Some(drain), false, stage);
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, stage: &mut Stage<'_>) {
+        match answer {
+            Answer::Started(key) => {
+                if let Some((client, id)) = self.client_of(key) {
+                    client.notify_started(id);
+                }
+            }
+            Answer::Stopped(key) => self.stopped(key, stage),
+            Answer::Flushed(number) => {
+                for backend in &mut self.backends {
+                    backend.flushed(number);
+                }
+            }
+        }
+    }
+
+    fn stopped(&mut self, key: u64, stage: &mut Stage<'_>) {
+        if let Some(Place { source, slot }) = self.instance(key).and_then(|instance| instance.place) {
+            source.stopped(slot, stage);
+        }
+        if let Some((client, id)) = self.client_of(key) {
+            client.notify_stopped(id);
+        }
+        for backend in &mut self.backends {
+            backend.instances.retain(|(_, other)| *other != key);
+        }
+        self.instances.retain(|instance| instance.key != key);
+        if self.instances.iter().all(|instance| instance.place.is_none()) {
+            self.calibration = None;
+        }
+    }
+
+    fn execute(&mut self, command: Command, stage: &mut Stage<'_>) -> ControlFlow<()> {
+        match command {
+            Command::Drain(reply) => self.drain(reply, stage),
+            Command::ActivateTriggers(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                for backend in &mut self.backends {
+                    backend.client.activate_triggers(&names);
+                }
+            }
+            Command::AddBackend(kind, client) => {
+                let mut backend = Backend::new(kind, *client);
+                for (_, source) in &self.sources {
+                    backend.client.register_data_source(&source.descriptor());
+                }
+                self.backends.push(backend);
+            }
+            Command::Answer(answer) => self.answer(answer, stage),
+            Command::News => {}
+            Command::ShutDown => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn drain(&mut self, reply: Reply, stage: &mut Stage<'_>) {
+        let drain = Rc::new(Drain { has_failed: Cell::new(false), reply });
+        let mut is_asked = false;
+        for backend in &mut self.backends {
+            if backend.client.sync() {
+                is_asked = true;
+                backend.syncs.push_back(Rc::clone(&drain));
+            }
+        }
+        finish(Some(drain), is_asked, stage);
+    }
+
+    /// Stops everything, and lets services take what there is.
+    fn shut_down(&mut self, stage: &mut Stage<'_>) {
+        let keys: Vec<u64> = self.instances.iter().map(|instance| instance.key).collect();
+        for key in keys {
+            self.stop(key, stage);
+        }
+        let deadline = Instant::now() + SHUT_DOWN_TIMEOUT;
+        while !self.instances.is_empty() && Instant::now() < deadline {
+            match self.inbox.pop() {
+                Some(Command::Answer(answer)) => self.answer(answer, stage),
+                Some(Command::Drain(reply)) => drop(stage.call(|| reply(false))),
+                Some(_) => {}
+                // Answers of other threads.
+                None => stage.wait(|| std::thread::sleep(Duration::from_millis(1))),
+            }
+        }
+        let late: Vec<u64> = self.instances.iter().map(|instance| instance.key).collect();
+        late.into_iter().for_each(|key| self.stopped(key, stage));
+        for backend in &mut self.backends {
+            backend.client.drain(deadline.saturating_duration_since(Instant::now()));
+        }
+        for index in 0..self.backends.len() {
+            self.disconnected(index, stage);
+        }
+        while let Some(command) = self.inbox.pop() {
+            if let Command::Drain(reply) = command {
+                stage.call(|| reply(false));
+            }
+        }
+        self.backends.clear();
+        end_startups();
+    }
+
+    fn calibrate_if_due(&mut self) {
+        if self.calibration.is_some_and(|at| at <= Instant::now()) {
+            let next = self.calibrator.calibrate();
+            self.calibration = next.map(|after| Instant::now() + after);
+            session::announce_clock();
+        }
+    }
+
+    fn ack(&self, answer: Answer, place: Place) -> Ack {
+        Ack::new(answer, place.source, place.slot, &self.inbox)
+    }
+
+    fn kind(&self, backend: usize) -> Backends {
+        self.backends.get(backend).map_or(Backends::NONE, |backend| backend.kind)
+    }
+
+    fn instance(&self, key: u64) -> Option<&Instance> {
+        self.instances.iter().find(|instance| instance.key == key)
+    }
+
+    fn key(&self, backend: usize, id: InstanceId) -> Option<u64> {
+        let instances = &self.backends.get(backend)?.instances;
+        instances.iter().find(|(other, _)| *other == id).map(|(_, key)| *key)
+    }
+
+    fn places(&self, backend: usize, ids: &[InstanceId]) -> Vec<Place> {
+        let keys = ids.iter().filter_map(|id| self.key(backend, *id));
+        keys.filter_map(|key| self.instance(key)?.place).collect()
+    }
+
+    /// The service that waits to hear of this instance.
+    fn client_of(&mut self, key: u64) -> Option<(&mut ProducerClient, InstanceId)> {
+        let instance = self.instances.iter().find(|instance| instance.key == key)?;
+        let backend = self.backends.iter_mut().find(|backend| backend.kind == instance.backend)?;
+        Some((&mut backend.client, instance.id?))
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+fn finish(drain: Option<Rc<Drain>>, is_done: bool, stage: &mut Stage<'_>) {
+    if let Some((reply, is_done)) = drain.and_then(|drain| drain.finish(is_done)) {
+        stage.call(|| reply(is_done));
+    }
+}

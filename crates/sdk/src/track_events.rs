@@ -1,0 +1,142 @@
+//! Track events as a data source: all categories and trace points of the process are one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferretto_producer::StartupWriters;
+use ferretto_protos::{DataSourceDescriptor, TrackEventCategory, TrackEventDescriptor};
+
+use crate::category::{Category, announce_change, registry};
+use crate::data_source::SetupArgs;
+use crate::runtime::{Ack, Held, Setup, Source, Stage};
+use crate::session::{self, Session};
+use crate::startup::StartupConfig;
+use crate::{event, observers};
+
+/// The data source's name, for all programs with track events.
+const NAME: &str = "track_event";
+/// Tells the data source apart when it is updated; any number, always the same.
+const ID: u64 = 0x0066_6572_7265_7474;
+
+pub(crate) static TRACK_EVENTS: TrackEvents = TrackEvents { is_known: AtomicBool::new(false) };
+
+pub(crate) struct TrackEvents {
+    /// Whether the descriptor was asked for before.
+    is_known: AtomicBool,
+}
+
+impl Source for TrackEvents {
+    fn descriptor(&self) -> DataSourceDescriptor {
+        let available_categories = registry().distinct().into_iter().map(describe).collect();
+        DataSourceDescriptor {
+            name: Some(NAME.to_owned()),
+            id: Some(ID),
+            will_notify_on_start: Some(true),
+            will_notify_on_stop: Some(true),
+            handles_incremental_state_clear: Some(true),
+            track_event_descriptor: Some(TrackEventDescriptor { available_categories }),
+            ..Default::default()
+        }
+    }
+
+    fn take_news(&self) -> bool {
+        let is_new = !self.is_known.swap(true, Ordering::Relaxed);
+        registry().take_news() || is_new
+    }
+
+    fn setup(&self, setup: Setup, stage: &mut Stage<'_>) -> Option<usize> {
+        let adopted = session::adopt_startup(&setup);
+        let Some(slot) = adopted.or_else(|| session::add(Session::new(&setup))) else {
+            tracing::warn!("a session gets no track events: too many others record them already");
+            return None;
+        };
+        let args = SetupArgs {
+            config: &setup.config,
+            raw: &setup.raw,
+            instance_index: slot,
+            backend: setup.backend,
+        };
+        observers::notify(stage, |observer| observer.on_setup(&args));
+        Some(slot)
+    }
+
+    fn start(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
+        let filter = session::slots()
+            .into_iter()
+            .nth(slot)
+            .and_then(|slot| slot.session)
+            .map(|session| session.filter());
+        registry().set_filter(slot, filter);
+        stage.call(announce_change);
+        observers::notify(stage, |observer| observer.on_start(slot));
+        ack.done();
+    }
+
+    fn stop(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
+        observers::notify(stage, |observer| observer.on_stop(slot));
+        registry().set_filter(slot, None);
+        stage.call(|| {
+            announce_change();
+            // What callbacks have traced on this thread.
+            event::flush_slot(slot);
+        });
+        ack.done();
+    }
+
+    fn stopped(&self, slot: usize, _: &mut Stage<'_>) {
+        session::remove(slot);
+    }
+
+    fn flush(&self, slot: usize, _: u64, ack: Ack, _: &mut Stage<'_>) {
+        // Threads hand over at their next event. What they hold until then the service copies itself (scraping).
+        session::flush(slot);
+        ack.done();
+    }
+
+    fn clear_incremental_state(&self, slot: usize, stage: &mut Stage<'_>) {
+        observers::notify(stage, |observer| observer.will_clear_incremental_state(slot));
+        session::clear_incremental_state(slot);
+    }
+
+    /// The background thread has no events of its own, but for those of callbacks.
+    fn flush_thread(&self, slot: usize) {
+        event::flush_slot(slot);
+    }
+
+    fn lock_for_fork(&'static self) -> Box<dyn Held> {
+        session::lock_for_fork()
+    }
+
+    fn forked(&self, revives: bool) {
+        self.is_known.store(false, Ordering::Relaxed);
+        session::forget();
+        registry().forget_sessions(revives);
+    }
+}
+
+/// Records from now on, for a session that is still to come; `false` if there is no room.
+pub(crate) fn start_startup(writers: StartupWriters, config: StartupConfig) -> bool {
+    let session = Session::startup(writers, config);
+    let filter = session.filter();
+    let slot = session::add(session);
+    if let Some(slot) = slot {
+        registry().set_filter(slot, Some(filter));
+    }
+    slot.is_some()
+}
+
+/// Ends recordings that no session will adopt any more.
+pub(crate) fn end_startups() {
+    for slot in session::given_up_startups() {
+        registry().set_filter(slot, None);
+        session::remove(slot);
+    }
+}
+
+fn describe(category: &'static Category) -> TrackEventCategory {
+    let description = category.description();
+    TrackEventCategory {
+        name: Some(category.name().to_owned()),
+        description: (!description.is_empty()).then(|| description.to_owned()),
+        tags: category.tags().iter().map(|tag| (*tag).to_owned()).collect(),
+    }
+}

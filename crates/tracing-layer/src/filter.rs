@@ -1,0 +1,68 @@
+//! Which callsites are wanted: those whose categories a session records now.
+
+use tracing_core::subscriber::Interest;
+use tracing_core::{Metadata, callsite};
+use tracing_subscriber::layer::{Context, Filter};
+
+use crate::callsite::Callsite;
+
+/// The packages that write and take in traces. What they say about their work would be work again, and some of them hold locks while they
+/// say it.
+const OWN: [&str; 18] = [
+    "ferretto",
+    "ferretto_cli",
+    "ferretto_consumer",
+    "ferretto_derive",
+    "ferretto_ipc",
+    "ferretto_probes",
+    "ferretto_producer",
+    "ferretto_protos",
+    "ferretto_protovm",
+    "ferretto_protozero",
+    "ferretto_relay",
+    "ferretto_service",
+    "ferretto_shm",
+    "ferretto_sys",
+    "ferretto_trace_buffer",
+    "ferretto_trace_filter",
+    "ferretto_traced",
+    "ferretto_tracing",
+];
+
+/// Lets through what sessions record. Callsites that nobody records are switched off where they stand, until that changes.
+#[derive(Debug)]
+pub struct Categories {
+    /// Whether changes are heard of. Else each event asks.
+    is_told: bool,
+}
+
+impl Categories {
+    pub(crate) fn new() -> Self {
+        // Sessions come and go on the tracing thread, which holds no lock when it says so.
+        Self { is_told: ferretto::on_categories_change(callsite::rebuild_interest_cache) }
+    }
+}
+
+impl<S> Filter<S> for Categories {
+    fn enabled(&self, metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
+        // Only asked while another layer has no fixed opinion, and about records of the `log` crate. Those have targets of their own here,
+        // and the target `log` when they come: they are judged then.
+        !is_own(metadata) && Callsite::known(metadata).is_none_or(|callsite| callsite.category.is_enabled())
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_own(metadata) {
+            return Interest::never();
+        }
+        match Callsite::of(metadata).category.is_enabled() {
+            _ if !self.is_told => Interest::sometimes(),
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+}
+
+fn is_own(metadata: &Metadata<'_>) -> bool {
+    let package = metadata.target().split("::").next().unwrap_or_default();
+    OWN.contains(&package)
+}

@@ -1,0 +1,92 @@
+//! The events that spans and events become.
+
+use ferretto::{AsyncSpan, Details, Flow, Moment, SpanDetails, SpanId, Value};
+
+use crate::callsite::Callsite;
+use crate::fields::Fields;
+use crate::table::Entry;
+
+/// An event's name has at most so many bytes of its message; a longer one is an argument as well.
+const MAX_NAME_LEN: usize = 120;
+
+impl Entry {
+    /// The first enter: whether its slice was begun. `None` if it is not the first.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> Option<bool> {
+        if self.first.is_some() {
+            return None;
+        }
+        let callsite = self.callsite;
+        let is_enabled = callsite.category.is_enabled();
+        if is_enabled {
+            self.begin();
+        }
+        self.first = Some(if is_enabled { Moment::of_last_event() } else { Moment::now() });
+        Some(is_enabled)
+    }
+
+    fn begin(&mut self) {
+        let callsite = self.callsite;
+        let Some(more) = &mut self.more else {
+            callsite.begin.emit(&[Value::Str(callsite.level)]);
+            return;
+        };
+        let has_flows = !(more.incoming.is_empty() && more.outgoing.is_empty());
+        more.fields.with_values(callsite, None, |values| {
+            if has_flows {
+                let details = Details::new().flows(&more.outgoing).flow_ends(&more.incoming);
+                callsite.begin.emit_with(values, &details);
+            } else {
+                callsite.begin.emit(values);
+            }
+        });
+        more.incoming.clear();
+    }
+
+    /// A further part of it begins on this thread; whether that has a slice.
+    pub(crate) fn begin_part(&mut self) -> bool {
+        let callsite = self.callsite;
+        if !callsite.category.is_enabled() {
+            return false;
+        }
+        let more = self.more();
+        let (late, incoming) = (std::mem::take(&mut more.late), std::mem::take(&mut more.incoming));
+        let task: Vec<Flow> = more.task.as_ref().and_then(AsyncSpan::flow).into_iter().collect();
+        let arguments = late.named();
+        let details = Details::new().flows(&task).flow_ends(&incoming).arguments(&arguments);
+        callsite.begin.emit_with(&[Value::Str(callsite.level)], &details);
+        true
+    }
+
+    /// The slice of the whole span, from its first enter on. `None` if nobody recorded it then.
+    pub(crate) fn begin_task(&self, parent: Option<SpanId>) -> Option<AsyncSpan> {
+        let first = self.first?;
+        let mut details = SpanDetails::new();
+        if let Some(location) = self.callsite.location {
+            details = details.location(location);
+        }
+        let none = Fields::new();
+        let fields = self.more.as_ref().map_or(&none, |more| &more.fields);
+        fields.with_values(self.callsite, None, |values| {
+            AsyncSpan::since(&self.callsite.begin, values, details, parent, first)
+        })
+    }
+}
+
+/// An instant on this thread.
+pub(crate) fn emit_event(callsite: &'static Callsite, fields: &Fields, otherwise: &'static str) {
+    let message = callsite.message.and_then(|index| fields.text_at(index));
+    let name = message.map_or(otherwise, beginning);
+    // A message that is the name as a whole is not said again.
+    let except = callsite.message.filter(|_| message.is_some_and(|message| message.len() == name.len()));
+    let mut details = Details::new().name(name);
+    if let Some(location) = callsite.location {
+        details = details.location(location);
+    }
+    fields.with_values(callsite, except, |values| callsite.instant.emit_with(values, &details));
+}
+
+fn beginning(text: &str) -> &str {
+    let end = (0..=MAX_NAME_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or(text)
+}

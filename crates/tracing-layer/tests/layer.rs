@@ -1,0 +1,334 @@
+//! What `tracing` says is in the trace, on the tracks where it happened.
+
+#[path = "../../sdk/tests/support/slices.rs"]
+mod slices;
+
+use std::sync::{Arc, Mutex, Once};
+use std::thread;
+
+use tracing::{Instrument, Level, debug, error, info, info_span, span, trace, warn};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::prelude::*;
+
+use slices::{Recording, Slices, turn};
+
+/// A layer beside ours that wants everything.
+#[derive(Debug, Clone, Default)]
+struct Counter(Arc<Mutex<usize>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Counter {
+    fn on_event(&self, _event: &tracing::Event<'_>, _context: Context<'_, S>) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| tracing_subscriber::registry().with(ferretto_tracing::layer()).init());
+}
+
+fn record(config: &str) -> Recording {
+    install();
+    Recording::start(config)
+}
+
+fn record_all() -> Recording {
+    record(r#"enabled_categories: "layer*" disabled_categories: "*""#)
+}
+
+fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    thread::Builder::new().name("worker".to_owned()).spawn(work).unwrap().join().unwrap()
+}
+
+fn names(trace: &Slices) -> Vec<&str> {
+    let mut names: Vec<&str> = trace.instants.iter().map(|instant| instant.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn spans_are_slices_of_the_thread_that_enters_them() {
+    let _turn = turn();
+    let recording = record_all();
+    let created_here =
+        info_span!("outer", id = 7, name = "n", flag = true, load = 0.5, shown = %1, dotted.name = ?"x");
+    in_thread(move || {
+        let _outer = created_here.enter();
+        info_span!("inner").in_scope(|| info!(answer = 42, "said {}", "so"));
+    });
+    let trace = recording.stop();
+    let (outer, inner) = (trace.only("outer"), trace.only("inner"));
+    assert_eq!((outer.track_name.as_str(), outer.depth), ("worker", 0));
+    assert_eq!(outer.category, "layer");
+    assert_eq!(
+        outer.arguments,
+        ["level=INFO", "id=7", "name=n", "flag=true", "load=0.5", "shown=1", "dotted.name=\"x\""]
+    );
+    assert_eq!(
+        (inner.parent.as_deref(), inner.arguments.as_slice()),
+        (Some("outer"), &["level=INFO".to_owned()][..])
+    );
+    let event = trace.instant("said so");
+    assert_eq!(
+        (event.parent.as_deref(), event.arguments.join(" ")),
+        (Some("inner"), "level=INFO answer=42".to_owned())
+    );
+    assert!(event.location.as_ref().unwrap().contains("layer.rs:"), "{event:?}");
+}
+
+#[test]
+fn targets_and_levels_choose_what_is_recorded() {
+    let _turn = turn();
+    let emit = || {
+        error!(target: "layer::a", "a error");
+        info!(target: "layer::a", "a info");
+        debug!(target: "layer::a", "a debug");
+        trace!(target: "layer::a", "a trace");
+        warn!(target: "layer::b", "b warn");
+        debug!(target: "layer::b", "b debug");
+    };
+    let off = r#"disabled_categories: "*" "#;
+    let cases: [(&str, &[&str]); 5] = [
+        // What is tagged `debug` or `slow` is off by default.
+        (r#"enabled_categories: "layer*""#, &["a error", "a info", "b warn"]),
+        (r#"enabled_categories: "layer::a""#, &["a debug", "a error", "a info", "a trace"]),
+        (r#"enabled_tags: "debug""#, &["a debug", "b debug"]),
+        (r#"enabled_tags: "error" enabled_tags: "warn""#, &["a error", "b warn"]),
+        (r#"enabled_categories: "layer::b*" enabled_tags: "debug""#, &["a debug", "b debug", "b warn"]),
+    ];
+    install();
+    emit();
+    for (config, expected) in cases {
+        let recording = record(&format!("{off}{config}"));
+        emit();
+        assert_eq!(names(&recording.stop()), expected, "{config}");
+        emit();
+    }
+}
+
+#[test]
+fn callsites_are_off_unless_a_session_records_them() {
+    let _turn = turn();
+    install();
+    let is_on = || tracing::enabled!(target: "layer::switch", Level::INFO);
+    assert!(!is_on());
+    let recording = record_all();
+    assert!(is_on());
+    recording.stop();
+    assert!(!is_on());
+}
+
+#[test]
+fn a_span_that_is_entered_again_has_a_slice_from_its_first_enter_to_its_close() {
+    let _turn = turn();
+    let recording = record_all();
+    let (first, second) = (info_span!("request", id = 1), info_span!("request", id = 2));
+    // Interleaved, and on other threads each time.
+    for _ in 0..3 {
+        for request in [first.clone(), second.clone()] {
+            in_thread(move || {
+                let _request = request.enter();
+                info_span!("work").in_scope(|| ());
+            });
+        }
+    }
+    first.record("id", 1);
+    drop((first, second));
+    let trace = recording.stop();
+    let requests = trace.named("request");
+    let (tasks, parts): (Vec<&slices::Slice>, Vec<_>) =
+        requests.into_iter().partition(|slice| slice.track_name == "tasks");
+    assert_eq!((tasks.len(), parts.len(), trace.named("work").len()), (2, 6, 6));
+    assert_ne!(tasks[0].track, tasks[1].track);
+    assert!(tasks[1].begin_ns < tasks[0].end_ns.unwrap());
+    for (task, id) in tasks.iter().zip(["id=1", "id=2"]) {
+        assert!(task.arguments.contains(&id.to_owned()));
+        assert!(task.location.is_some());
+        let mut own = parts.iter().filter(|part| part.begin_ns >= task.begin_ns && part.end_ns < task.end_ns);
+        // It begins with its first part, to the nanosecond but for what clocks differ by.
+        assert!(own.next().unwrap().begin_ns - task.begin_ns <= slices::MAX_CLOCK_ERROR_NS);
+        let joined = parts.iter().filter(|part| part.flows.iter().any(|flow| task.flows.contains(flow)));
+        assert_eq!(joined.count(), 2, "each but the first part, which begins where it begins");
+    }
+    assert!(parts.iter().all(|part| part.track_name == "worker" && part.depth == 0));
+}
+
+#[test]
+fn futures_nest_among_the_tasks() {
+    let _turn = turn();
+    let recording = record_all();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
+    async fn query() {
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+    }
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..20)
+            .map(|id| {
+                tokio::spawn(
+                    async {
+                        query().await;
+                        query().instrument(info_span!("query")).await;
+                    }
+                    .instrument(info_span!("request", id)),
+                )
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    let trace = recording.stop();
+    let tasks = |name| -> Vec<slices::Slice> {
+        trace.named(name).into_iter().filter(|slice| slice.track_name == "tasks").cloned().collect()
+    };
+    let (requests, queries) = (tasks("request"), tasks("query"));
+    assert_eq!((requests.len(), queries.len(), trace.stray_ends), (20, 20, 0));
+    for query in queries {
+        assert_eq!(query.parent.as_deref(), Some("request"));
+        let request = requests.iter().find(|request| {
+            request.track == query.track && request.begin_ns < query.begin_ns && query.end_ns < request.end_ns
+        });
+        assert!(request.is_some());
+    }
+}
+
+#[test]
+fn fields_that_are_recorded_later_are_in_the_trace() {
+    let _turn = turn();
+    let recording = record_all();
+    let empty = tracing::field::Empty;
+    let early = info_span!("early", status = empty);
+    early.record("status", "set");
+    early.in_scope(|| ());
+    let within = info_span!("within", status = empty, kept = 1);
+    within.in_scope(|| within.record("status", 200));
+    let after = info_span!("after", status = empty);
+    after.in_scope(|| ());
+    after.record("status", 404);
+    drop((early, within, after));
+    let trace = recording.stop();
+    assert_eq!(trace.only("early").arguments, ["level=INFO", "status=set"]);
+    assert_eq!(trace.only("within").arguments, ["level=INFO", "kept=1", "status=200"]);
+    // It has no slice on a thread any more, and therefore gets one of its own.
+    let after = trace.named("after");
+    let task = after.iter().find(|slice| slice.track_name == "tasks").unwrap();
+    assert!(task.arguments.contains(&"status=404".to_owned()), "{after:?}");
+    assert_eq!(after.len(), 2);
+}
+
+#[test]
+fn follows_from_is_an_arrow() {
+    let _turn = turn();
+    let recording = record_all();
+    // From one that has not begun, and from one that has.
+    let (cause, effect) = (info_span!("cause"), info_span!("effect"));
+    effect.follows_from(&cause);
+    cause.in_scope(|| ());
+    effect.in_scope(|| ());
+    let current = info_span!("current");
+    let next = current.in_scope(|| {
+        let next = info_span!(parent: None, "next");
+        next.follows_from(&current);
+        next
+    });
+    next.in_scope(|| ());
+    let trace = recording.stop();
+    let flows = |slice: &slices::Slice| slice.flows.clone();
+    assert_eq!(flows(trace.only("cause")), flows(trace.only("effect")));
+    assert_eq!(flows(trace.only("cause")).len(), 1);
+    let followed = trace.instant("followed by next");
+    assert_eq!((followed.parent.as_deref(), flows(followed)), (Some("current"), flows(trace.only("next"))));
+}
+
+#[test]
+fn spans_that_are_left_in_another_order_keep_their_own_times() {
+    let _turn = turn();
+    let recording = record_all();
+    in_thread(|| {
+        let (left, right) = (info_span!("left").entered(), info_span!("right").entered());
+        drop(left);
+        info!("between");
+        drop(right);
+    });
+    let trace = recording.stop();
+    let between = trace.instant("between");
+    assert_eq!(between.parent.as_deref(), Some("right"));
+    assert!(trace.only("left").end_ns.unwrap() <= between.begin_ns);
+    assert_eq!(trace.named("right").len(), 2);
+}
+
+#[test]
+fn a_span_of_an_earlier_session_ends_nothing_in_a_later_one() {
+    let _turn = turn();
+    let earlier = record_all();
+    let span = info_span!("earlier").entered();
+    let earlier = earlier.stop();
+    let later = record_all();
+    let within = info_span!("within").entered();
+    // In the wrong order.
+    drop(span);
+    info!("between");
+    drop(within);
+    assert_eq!(earlier.only("earlier").end_ns, None);
+    let later = later.stop();
+    assert_eq!(later.instant("between").parent.as_deref(), Some("within"));
+    assert!(later.slices.iter().all(|slice| slice.name == "within" && slice.end_ns.is_some()));
+}
+
+#[test]
+fn other_layers_see_what_they_want() {
+    let _turn = turn();
+    let counter = Counter::default();
+    let subscriber = tracing_subscriber::registry().with(counter.clone()).with(ferretto_tracing::layer());
+    tracing::subscriber::with_default(subscriber, || {
+        info!(target: "layer::others", "unrecorded");
+        let recording = record_all();
+        info!(target: "layer::others", "recorded");
+        assert_eq!(names(&recording.stop()), ["recorded"]);
+    });
+    assert_eq!(*counter.0.lock().unwrap(), 2);
+}
+
+#[test]
+fn values_that_log_while_they_are_shown_do_no_harm() {
+    struct Talkative;
+    impl std::fmt::Display for Talkative {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            info_span!("within display").in_scope(|| info!(n = 1, "shown"));
+            f.write_str("talkative")
+        }
+    }
+    let _turn = turn();
+    let recording = record_all();
+    info!(value = %Talkative, "outside");
+    drop(info_span!("span", value = %Talkative).entered());
+    let trace = recording.stop();
+    assert_eq!(names(&trace), ["outside", "shown", "shown"]);
+    assert_eq!(trace.instant("outside").arguments, ["level=INFO", "value=talkative"]);
+    assert_eq!(trace.only("span").arguments, ["level=INFO", "value=talkative"]);
+}
+
+#[test]
+fn what_the_library_itself_says_is_left_out() {
+    let _turn = turn();
+    let recording = record(r#"enabled_categories: "*""#);
+    warn!(target: "ferretto", "own");
+    span!(target: "ferretto_producer::client", Level::ERROR, "own span").in_scope(|| ());
+    warn!(target: "ferretto_app", "somebody's");
+    let trace = recording.stop();
+    assert_eq!(names(&trace), ["somebody's"]);
+    assert!(trace.slices.is_empty());
+}
+
+#[test]
+fn a_long_message_is_an_argument_too() {
+    let _turn = turn();
+    let recording = record_all();
+    let long = "ä".repeat(300);
+    info!("{long}");
+    let trace = recording.stop();
+    let event = &trace.instants[0];
+    assert_eq!(event.name, "ä".repeat(60));
+    assert_eq!(event.arguments, ["level=INFO".to_owned(), format!("message={long}")]);
+}

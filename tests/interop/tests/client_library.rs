@@ -1,6 +1,6 @@
 //! Client libraries on services: upstream's (tests/upstream-client) and ours (src/bin/sdk-client.rs), each on each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -68,7 +68,10 @@ fn check_events(mut client: Client, service: &Peers, maker: Maker, sql: &TraceQu
         let status = running.wait(TIMEOUT).unwrap_or_else(|| panic!("the client hangs: {}", running.log()));
         assert!(status.success(), "{}", running.log());
     });
-    let name = client.name;
+    check_trace(&trace, client.name, sql);
+}
+
+fn check_trace(trace: &Path, name: &str, sql: &TraceQuery) {
     let queries = [
         format!(
             "select count(*) from slice where name = '{name} slice' and category = '{name}.client' and dur >= 0"
@@ -85,8 +88,43 @@ fn check_events(mut client: Client, service: &Peers, maker: Maker, sql: &TraceQu
         ),
     ];
     let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
-    assert_eq!(sql.numbers(&trace, &queries), [ROUNDS; 4]);
-    assert_eq!(sql.losses(&trace), Vec::<String>::new());
+    assert_eq!(sql.numbers(trace, &queries), [ROUNDS; 4]);
+    assert_eq!(sql.losses(trace), Vec::<String>::new());
+}
+
+#[test]
+fn what_our_library_records_of_its_startup_is_in_a_session_of_our_service() {
+    check_startup(&need!(ferretto()), Maker::Ferretto, &need!(trace_query()));
+}
+
+#[test]
+fn what_our_library_records_of_its_startup_is_in_a_session_of_upstreams_service() {
+    check_startup(&need!(upstream()), Maker::Upstream, &need!(trace_query()));
+}
+
+/// The program runs for a while before the service, and that for a while before the session, which has all of it.
+fn check_startup(service: &Peers, maker: Maker, sql: &TraceQuery) {
+    let mut client = our_library().unwrap();
+    let mut world = World::new();
+    client.command.args([ROUNDS.to_string().as_str(), "2", "startup"]);
+    let mut running = world.spawn(client.command, "client");
+    std::thread::sleep(Duration::from_millis(300));
+    world.start(service.command(maker, Program::Traced), "traced");
+    world.wait_for_sockets();
+    world.wait_for_data_source("track_event");
+    std::thread::sleep(Duration::from_millis(300));
+    let trace = record(&world, client.name, || {
+        let status = running.wait(TIMEOUT).unwrap_or_else(|| panic!("the client hangs: {}", running.log()));
+        assert!(status.success(), "{}", running.log());
+    });
+    check_trace(&trace, client.name, sql);
+    // They lie where they were, at least half a second before the session's first own word.
+    let early = "select count(*) from slice where name = 'ferretto instant' and ts < \
+                 (select int_value from metadata where name = 'tracing_started_ns') - 500000000";
+    let early = sql.numbers(&trace, &[early])[0];
+    assert!((1..ROUNDS).contains(&early), "{early}");
+    let named = "select count(*) from thread join process using (upid) where process.name like '%sdk-client'";
+    assert!(sql.numbers(&trace, &[named])[0] >= 1);
 }
 
 /// Records while something happens, with our own consumer: whose it is makes no difference, as other tests show.

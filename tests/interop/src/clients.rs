@@ -1,8 +1,10 @@
-//! What tests do with clients of ours: a producer that serves its service, a consumer that waits for the end.
+//! What tests do with clients of ours: a producer that serves its service, a consumer that waits for the end and saves the trace.
 
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
-use ferretto_consumer::{Consumer, Event};
+use ferretto_consumer::{Consumer, Event, write_packet};
 use ferretto_ipc::address::Address;
 use ferretto_producer::{Connector, ProducerClient, ProducerEvent, ProducerOptions};
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor};
@@ -55,4 +57,16 @@ pub fn wait_for_end(consumer: &mut Consumer) -> Option<String> {
             None => panic!("the session does not end"),
         }
     }
+}
+
+/// Ends the consumer's session and writes the trace into a file.
+///
+/// # Panics
+///
+/// If the session ends with an error, or not within a minute, or the file cannot be written.
+pub fn end_into_file(consumer: &mut Consumer, path: &Path) {
+    consumer.disable().expect("the end of the session");
+    assert_eq!(wait_for_end(consumer), None);
+    let mut file = File::create(path).expect("a file");
+    consumer.read_buffers(|packet| write_packet(&mut file, packet)).expect("the trace");
 }

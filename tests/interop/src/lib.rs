@@ -14,7 +14,7 @@ mod world;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use clients::{serve, wait_for_end};
+pub use clients::{end_into_file, serve, wait_for_end};
 pub use sql::{Table, TraceQuery, trace_query};
 pub use world::{Daemon, Finished, World};
 

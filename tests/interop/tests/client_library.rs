@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ferretto_consumer::{Event, write_packet};
 use ferretto_interop::{
-    Maker, Peers, Program, TraceQuery, World, config, ferretto, need, trace_query, upstream, upstream_client,
+    Maker, Peers, Program, TraceQuery, World, config, end_into_file, ferretto, need, trace_query, upstream,
+    upstream_client,
 };
 use rustix::process::Signal;
 
@@ -139,17 +139,8 @@ fn record(world: &World, name: &str, happening: impl FnOnce()) -> PathBuf {
     );
     consumer.enable_tracing(config(&text), None).unwrap();
     happening();
-    consumer.disable().unwrap();
-    loop {
-        match consumer.poll(Some(TIMEOUT)) {
-            Some(Event::TracingDisabled { error }) => break assert_eq!(error, None),
-            Some(_) => {}
-            None => panic!("the session does not end"),
-        }
-    }
     let path = world.path("trace.pftrace");
-    let mut file = std::fs::File::create(&path).unwrap();
-    consumer.read_buffers(|packet| write_packet(&mut file, packet)).unwrap();
+    end_into_file(&mut consumer, &path);
     path
 }
 

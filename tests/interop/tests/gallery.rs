@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use ferretto_consumer::{Event, write_packet};
-use ferretto_interop::{Maker, Peers, Program, World, config, ferretto, need, trace_query, upstream};
+use ferretto_interop::{Maker, Peers, World, config, end_into_file, ferretto, need, trace_query, upstream};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -29,9 +28,7 @@ fn through_upstreams_service() {
 
 fn check(peers: &Peers, maker: Maker) {
     let sql = need!(trace_query());
-    let mut world = World::new();
-    world.start(peers.command(maker, Program::Traced), "traced");
-    world.wait_for_sockets();
+    let world = World::with_traced(peers, maker);
     let trace = record(&world);
     assert_eq!(sql.losses(&trace), Vec::<String>::new());
     let looks = [SLICES_AND_ARGUMENTS, TRACKS, COUNTERS, FLOWS_AND_LOGS, TIMES, CATEGORIES].concat();
@@ -49,17 +46,8 @@ fn record(world: &World) -> PathBuf {
     consumer.enable_tracing(config(CONFIG), None).unwrap();
     let status = program.wait(TIMEOUT).unwrap_or_else(|| panic!("it hangs: {}", program.log()));
     assert!(status.success(), "{}", program.log());
-    consumer.disable().unwrap();
-    loop {
-        match consumer.poll(Some(TIMEOUT)) {
-            Some(Event::TracingDisabled { error }) => break assert_eq!(error, None),
-            Some(_) => {}
-            None => panic!("the session does not end"),
-        }
-    }
     let path = world.path("trace.pftrace");
-    let mut file = std::fs::File::create(&path).unwrap();
-    consumer.read_buffers(|packet| write_packet(&mut file, packet)).unwrap();
+    end_into_file(&mut consumer, &path);
     path
 }
 

@@ -5,8 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use ferretto_consumer::Event;
-use ferretto_interop::{Maker, World, config, ferretto, need};
+use ferretto_interop::{Maker, World, config, ferretto, need, wait_for_end};
 use ferretto_ipc::frame;
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, ServiceDef};
 use ferretto_protos::commit_data_request::chunk_to_patch::Patch;
@@ -148,13 +147,7 @@ fn check_serving(world: &mut World) {
         state.producers.len() <= 1 && state.num_sessions() == 0
     });
     consumer.enable_tracing(config("buffers { size_kb: 64 } duration_ms: 50"), None).unwrap();
-    loop {
-        match consumer.poll(Some(TIMEOUT)) {
-            Some(Event::TracingDisabled { error }) => break assert_eq!(error, None),
-            Some(_) => {}
-            None => panic!("the session does not end"),
-        }
-    }
+    assert_eq!(wait_for_end(&mut consumer), None);
     assert!(consumer.read_buffers(|_| Ok(())).unwrap().packets > 0);
     assert!(world.daemons()[0].is_running());
 }

@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use Maker::{Ferretto, Upstream};
-use ferretto_consumer::{Event, write_packet};
-use ferretto_interop::{Maker, Program, World, both, config, need, trace_query, upstream_client};
+use ferretto_interop::{
+    Maker, Program, World, both, config, end_into_file, need, trace_query, upstream_client,
+};
 use ferretto_ipc::address::{CONSUMER_SOCKET_ENV, PRODUCER_SOCKET_ENV};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -117,13 +118,7 @@ fn record(world: &World, meanwhile: impl FnOnce()) -> std::path::PathBuf {
     consumer.enable_tracing(config, None).expect("the service takes the config");
     meanwhile();
     consumer.flush(TIMEOUT, 0).expect("a flush");
-    consumer.disable().expect("an end");
-    while !matches!(
-        consumer.poll(Some(TIMEOUT)).expect("the end of the session"),
-        Event::TracingDisabled { .. }
-    ) {}
     let path = world.path("trace.pftrace");
-    let mut file = std::fs::File::create(&path).expect("a file");
-    consumer.read_buffers(|packet| write_packet(&mut file, packet)).expect("the trace");
+    end_into_file(&mut consumer, &path);
     path
 }

@@ -29,6 +29,11 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause between looks. Upstream's grow to 100 ms, in which a reader of the kernel's buffers falls behind by more than they
 /// hold; a service that is only busy frees chunks within a few milliseconds.
 const MAX_PAUSE: Duration = Duration::from_millis(2);
+/// After a commit the client's thread looks again so much later, and need not be woken meanwhile: waking it for each chunk of a writer
+/// without pause takes longer than a tenth of what writing the chunk does.
+const PACE: Duration = Duration::from_millis(1);
+/// It is woken nevertheless when this part of the memory is finished.
+const PACED_PART: usize = 8;
 /// Bytes of copied chunks that may wait in the socket's queue. While there are more, chunks stay in memory and writers find it full.
 const MAX_QUEUED_COPIES: usize = 1024 * 1024;
 
@@ -70,6 +75,8 @@ struct State {
     queue: CommitQueue,
     /// When the oldest entry of the queue came.
     pending_since: Option<Instant>,
+    /// When the client's thread looks without being woken: a while after a commit.
+    paced_until: Option<Instant>,
     is_urgent: bool,
     /// The socket takes no more copies of chunks: there is nothing to do before it does.
     is_blocked: bool,
@@ -165,17 +172,26 @@ impl Arbiter {
     /// The next commit, if it need not be now.
     pub(crate) fn commit_deadline(&self) -> Option<Instant> {
         let state = self.state();
-        let since = state.pending_since.filter(|_| !state.is_blocked)?;
-        Some(if state.is_urgent { since } else { since + self.batch_duration })
+        match state.pending_since {
+            Some(_) if state.is_blocked => None,
+            Some(since) if state.is_urgent => Some(since),
+            Some(since) => Some(self.batch_end(&state, since)),
+            None => state.paced_until,
+        }
     }
 
     pub(crate) fn commit_if_due(&self, now: Instant) {
-        let state = self.state();
+        let mut state = self.state();
         let is_due = match state.pending_since {
-            Some(since) => state.is_urgent || state.is_blocked || since + self.batch_duration <= now,
+            Some(since) => state.is_urgent || state.is_blocked || self.batch_end(&state, since) <= now,
             // A writer's end waits for its chunks: the service would not look for them any more.
             None => !state.unregistered.is_empty(),
         };
+        if is_due {
+            state.paced_until = (state.queue.bytes > 0).then(|| now + PACE);
+        } else if state.paced_until.is_some_and(|until| until <= now) {
+            state.paced_until = None;
+        }
         let has_new_writers = !state.registered.is_empty();
         drop(state);
         if is_due {
@@ -183,6 +199,12 @@ impl Arbiter {
         } else if let (true, Some(attached)) = (has_new_writers, self.attached.get()) {
             self.register_writers(&mut attached.link.lock());
         }
+    }
+
+    /// When what came first at this time is to be sent.
+    fn batch_end(&self, state: &State, since: Instant) -> Instant {
+        let end = since + self.batch_duration;
+        state.paced_until.map_or(end, |until| until.max(end))
     }
 
     pub(crate) fn acknowledge_flush(&self, request_id: u64) {
@@ -412,14 +434,17 @@ impl Arbiter {
         state.is_urgent |= needs_service;
     }
 
-    /// Wakes the client's thread if it has something new to do: the first entry starts the time of batching, an urgent one ends it.
+    /// Wakes the client's thread if it has something new to do that it does not come to by itself: the first entry starts the time of
+    /// batching, an urgent one ends it.
     fn announce(&self, mut state: MutexGuard<'_, State>) {
         state.is_urgent |= state.queue.bytes >= self.urgent_bytes;
         let is_first = state.pending_since.is_none() && !state.queue.is_empty();
         if is_first {
             state.pending_since = Some(Instant::now());
         }
-        if is_first || state.is_urgent {
+        let ends_pace =
+            state.queue.bytes >= self.view.memory().len() / PACED_PART && state.paced_until.take().is_some();
+        if ends_pace || state.is_urgent || is_first && state.paced_until.is_none() {
             drop(state);
             self.waker.wake();
         }

@@ -42,8 +42,8 @@ pub struct ProducerOptions {
     pub shared_memory: SharedMemorySource,
     /// Lets the service copy chunks that are still being written, at a flush and when this process dies.
     pub scraping: bool,
-    /// How long finished chunks may wait for others, so that one message announces many. Zero announces them at once. Chunks that fill
-    /// half of the shared memory never wait.
+    /// How long finished chunks may wait for others, so that one message announces many. Zero announces them at once, but for those that
+    /// follow within a millisecond. Chunks that fill half of the shared memory never wait, and without a duration an eighth does not.
     pub batch_commits_duration: Duration,
     /// Shown in the service's state.
     pub sdk_version: String,

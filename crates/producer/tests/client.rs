@@ -10,6 +10,7 @@ use ferretto_producer::{
     Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, SharedMemorySource,
 };
 
+use rustix::event::{PollFd, Timespec, poll};
 use support::{BUFFER, FakeService, Setup, connected, descriptor, started, turn};
 
 fn options() -> ProducerOptions {
@@ -215,6 +216,47 @@ fn batched_commits_wait_unless_half_of_the_memory_is_used() {
     }
     turn(&mut client, &mut service);
     assert_eq!(service.commits, 1);
+}
+
+#[test]
+fn commits_that_follow_at_once_wait_for_one_another_without_waking_the_client() {
+    let (mut client, mut service) = started(Setup { pages: 64, ..Setup::default() }, options());
+    let mut writer = client.create_writer(BUFFER, ExhaustedPolicy::Drop);
+    turn(&mut client, &mut service);
+    let mut write_pages = |count| (0..count).for_each(|_| writer.new_packet().bytes(2, &[0; 4000]));
+    write_pages(2);
+    assert!(is_woken(&client), "the first is sent at once");
+    turn(&mut client, &mut service);
+    let commits = service.commits;
+    assert!(commits > 0);
+
+    write_pages(1);
+    assert!(!is_woken(&client));
+    assert!(
+        client.next_timeout().unwrap() < Instant::now() + Duration::from_millis(10),
+        "it comes by itself"
+    );
+    std::thread::sleep(Duration::from_millis(2));
+    turn(&mut client, &mut service);
+    assert_eq!(service.commits, commits + 1);
+
+    write_pages(9);
+    assert!(is_woken(&client), "an eighth of the memory does not wait");
+    turn(&mut client, &mut service);
+    assert_eq!(service.commits, commits + 2);
+
+    std::thread::sleep(Duration::from_millis(2));
+    turn(&mut client, &mut service);
+    assert_eq!(client.next_timeout(), None, "it has nothing more to do");
+    write_pages(1);
+    assert!(is_woken(&client));
+}
+
+/// Whether the client's thread would wake.
+fn is_woken(client: &ProducerClient) -> bool {
+    let (waker, flags) = client.poll_fds().next().unwrap();
+    let mut fds = [PollFd::from_borrowed_fd(waker, flags)];
+    poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ferretto_protozero::{Message, Sink};
 use ferretto_shm::{NewChunk, PageLayout, PageSize, ProducerView};
 use proptest::prelude::*;
 
-use support::{Setup, started, turn};
+use support::{Setup, settle, started, turn};
 
 /// Fields below are values; at and above are nested messages.
 const NESTED: u32 = 100;
@@ -251,11 +251,11 @@ fn run(case: &Case) {
     }
     let drop_count = writer.drop_count();
     drop(writer);
-    turn(&mut client, &mut service);
+    settle(&mut client, &mut service);
     if case.adopted_at.is_some_and(|at| at >= case.steps.len()) {
         assert!(service.packets(id).is_empty());
         assert!(startup.adopt(support::BUFFER));
-        turn(&mut client, &mut service);
+        settle(&mut client, &mut service);
     }
     check_packets(&service.packets(id), &written, drop_count);
     assert!(service.writers.is_empty());
@@ -311,7 +311,7 @@ fn a_small_packet_that_is_not_finished_was_never_written() {
     std::mem::forget(writer.new_packet());
     assert!(writer.small_packet(2).is_none(), "there is a packet that was leaked");
     drop(writer);
-    turn(&mut client, &mut service);
+    settle(&mut client, &mut service);
     let numbers: Vec<_> = service.packets(id).iter().map(|packet| number_of(packet)).collect();
     assert_eq!(numbers, [Some(0), Some(2)]);
 }
@@ -346,7 +346,7 @@ fn a_leaked_packet_or_message_leaves_the_sequence_readable() {
     std::mem::forget(nested);
     drop(packet);
     drop(writer);
-    turn(&mut client, &mut service);
+    settle(&mut client, &mut service);
     let numbers: Vec<_> = service.packets(id).iter().map(|packet| number_of(packet)).collect();
     assert_eq!(numbers, [Some(0), Some(1)]);
 }

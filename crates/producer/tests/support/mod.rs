@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ferretto_ipc::host::{HostConnection, Reply, Request, RequestId};
@@ -394,4 +395,14 @@ pub fn turn(client: &mut ProducerClient, service: &mut FakeService) {
         service.pump();
     }
     client.process();
+}
+
+/// As [`turn`], until the client has nothing more to do soon: commits that follow another at once wait a little.
+pub fn settle(client: &mut ProducerClient, service: &mut FakeService) {
+    const SOON: Duration = Duration::from_millis(10);
+    turn(client, service);
+    while client.next_timeout().is_some_and(|at| at < Instant::now() + SOON) {
+        std::thread::sleep(Duration::from_micros(100));
+        turn(client, service);
+    }
 }

@@ -86,7 +86,7 @@ pub use flow::Flow;
 pub use location::{Callstack, Frame, Location};
 pub use observers::{ObserverGuard, SessionObserver, observe_sessions};
 pub use panic_hook::install_panic_hook;
-pub use point::{ArgumentName, TracePoint};
+pub use point::{ArgumentName, ConstantArgument, TracePoint};
 pub use runtime::Ack;
 #[cfg(feature = "serde")]
 pub use serialized::Serialized;

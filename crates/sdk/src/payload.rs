@@ -63,6 +63,9 @@ impl EventWriter<'_, '_> {
             self.put_details(details);
         }
         if !self.options.without_arguments {
+            if let Some(constant) = point.constant() {
+                self.put_argument(constant.name(), &Value::Str(constant.value()));
+            }
             for (name, value) in point.arguments().iter().zip(event.values) {
                 self.put_argument(name, value);
             }
@@ -195,7 +198,7 @@ impl EventWriter<'_, '_> {
         log.varint(log_message::PRIO, severity);
     }
 
-    fn put_argument(&mut self, name: &'static ArgumentName, value: &Value<'_>) {
+    fn put_argument(&mut self, name: &ArgumentName, value: &Value<'_>) {
         if let Value::Missing = value {
             return;
         }

@@ -10,9 +10,11 @@ use crate::numbers::numbers;
 
 /// `SequenceFlags` of TracePacket.
 pub(crate) const NEEDS_INCREMENTAL_STATE: u64 = 2;
-/// A packet's beginning, without arguments: flags, `track_event` and its length, type, category and name, which each have two bytes at
-/// most.
-const MAX_HEAD_LEN: usize = 12;
+/// A packet's beginning, as far as it is the same for all events of a trace point: flags, `track_event` and its length, type, category and
+/// name, which each have two bytes at most, and a constant argument. In two parts, which one store each can write.
+pub(crate) const MAX_HEAD_LEN: usize = FIRST_HEAD_LEN + 16;
+/// The bytes of the first part: more than all but the constant argument take.
+const FIRST_HEAD_LEN: usize = 15;
 /// The length of `track_event` is the fourth byte of a packet's beginning.
 pub(crate) const EVENT_LEN_AT: usize = 3;
 /// An argument's beginning: its tag, its length, and the number of its name.
@@ -39,10 +41,18 @@ pub struct TracePoint {
     category: Option<&'static Category>,
     event_type: EventType,
     name: Option<&'static str>,
+    constant: Option<&'static ConstantArgument>,
     arguments: &'static [ArgumentName],
     id: AtomicU32,
     name_number: AtomicU16,
     head: Head,
+}
+
+/// A debug argument that is the same in all events of a trace point: it costs no more than its bytes.
+#[derive(Debug)]
+pub struct ConstantArgument {
+    name: ArgumentName,
+    value: &'static str,
 }
 
 /// The name of a debug argument.
@@ -53,9 +63,9 @@ pub struct ArgumentName {
     head: AtomicU64,
 }
 
-/// Up to 15 bytes, and their number. Written once, before the trace point's id.
+/// Up to 31 bytes: 15 with the number of all in the highest byte, and the rest. Written once, before the trace point's id.
 #[derive(Debug)]
-struct Head([AtomicU64; 2]);
+struct Head([AtomicU64; 4]);
 
 impl TracePoint {
     /// The beginning of a slice; without a name here, each has its own.
@@ -95,6 +105,13 @@ impl TracePoint {
         Self::new(Some(category), EventType::State, name, arguments)
     }
 
+    /// With an argument that all events of this point have, before the others.
+    #[must_use]
+    pub const fn with_constant(mut self, argument: &'static ConstantArgument) -> Self {
+        self.constant = Some(argument);
+        self
+    }
+
     /// The end of a slice of any category.
     pub(crate) const fn any_end() -> Self {
         Self::new(None, EventType::End, None, &[])
@@ -110,10 +127,11 @@ impl TracePoint {
             category,
             event_type,
             name,
+            constant: None,
             arguments,
             id: AtomicU32::new(UNREGISTERED),
             name_number: AtomicU16::new(0),
-            head: Head([AtomicU64::new(0), AtomicU64::new(0)]),
+            head: Head([const { AtomicU64::new(0) }; 4]),
         }
     }
 
@@ -127,6 +145,10 @@ impl TracePoint {
 
     pub(crate) fn name(&self) -> Option<&'static str> {
         self.name
+    }
+
+    pub(crate) fn constant(&self) -> Option<&'static ConstantArgument> {
+        self.constant
     }
 
     #[inline(always)]
@@ -151,10 +173,18 @@ impl TracePoint {
         !matches!(self.id(), UNREGISTERED | WITHOUT_NUMBER)
     }
 
-    /// The bytes of a packet up to its arguments, the first one lowest, and how many. Only for points with a number.
+    /// The bytes of a packet up to the arguments of the event, the first one lowest, and how many. Beyond 15 bytes the others are in
+    /// [`head_rest`](Self::head_rest). Only for points with a number.
     #[inline(always)]
     pub(crate) fn head(&self) -> (u128, usize) {
-        self.head.get()
+        self.head.first()
+    }
+
+    /// What does not fit into the [`head`](Self::head), and how many bytes.
+    #[inline(always)]
+    pub(crate) fn head_rest(&self) -> (u128, usize) {
+        let (_, len) = self.head.first();
+        (self.head.rest(), len.saturating_sub(FIRST_HEAD_LEN))
     }
 
     /// Gives it and its texts their numbers, if they have none yet.
@@ -172,15 +202,18 @@ impl TracePoint {
         }
         let name = self.name.map_or(0, |name| numbers.event_name(name));
         self.name_number.store(name, Ordering::Relaxed);
-        for argument in self.arguments {
+        let constant = self.constant.map(|constant| &constant.name);
+        for argument in self.arguments.iter().chain(constant) {
             argument.register(numbers.argument_name(argument.name));
         }
         let is_short =
             self.event_type == EventType::End || category.is_some_and(|number| number != 0) && name != 0;
-        let all_numbered = self.arguments.iter().all(|argument| argument.number() != 0);
-        let id = if is_short && all_numbered { numbers.point() } else { None };
+        let all_numbered = self.arguments.iter().chain(constant).all(|argument| argument.number() != 0);
+        let head = self.encode(category.unwrap_or(0), name);
+        let is_small = is_short && all_numbered && head.len() <= MAX_HEAD_LEN;
+        let id = if is_small { numbers.point() } else { None };
         if id.is_some() {
-            self.head.set(&self.encode(category.unwrap_or(0), name));
+            self.head.set(&head);
         }
         // Release: pairs with the acquire in `id`.
         self.id.store(id.unwrap_or(WITHOUT_NUMBER), Ordering::Release);
@@ -198,10 +231,30 @@ impl TracePoint {
         if name != 0 {
             event.varint(track_event::NAME_IID, name.into());
         }
+        if let Some(ConstantArgument { name, value }) = self.constant {
+            let mut argument = event.nested(track_event::DEBUG_ANNOTATIONS);
+            argument.varint(debug_annotation::NAME_IID, name.number().into());
+            argument.string(debug_annotation::STRING_VALUE, value);
+        }
         drop(event);
         drop(packet);
-        debug_assert!(bytes.len() <= MAX_HEAD_LEN && usize::from(bytes[EVENT_LEN_AT]) + 4 == bytes.len());
+        debug_assert!(bytes.len() > MAX_HEAD_LEN || usize::from(bytes[EVENT_LEN_AT]) + 4 == bytes.len());
         bytes
+    }
+}
+
+impl ConstantArgument {
+    /// An argument of this name and this value. Those of more than a few letters cost as much as others.
+    pub const fn new(name: &'static str, value: &'static str) -> Self {
+        Self { name: ArgumentName::new(name), value }
+    }
+
+    pub(crate) fn name(&self) -> &ArgumentName {
+        &self.name
+    }
+
+    pub(crate) fn value(&self) -> &'static str {
+        self.value
     }
 }
 
@@ -238,22 +291,31 @@ impl ArgumentName {
 }
 
 impl Head {
+    /// Longer ones are never made.
     fn set(&self, bytes: &[u8]) {
-        let mut word = [0; 16];
-        // Longer ones are never made.
-        if let Some(place) = word[..15].get_mut(..bytes.len()) {
-            place.copy_from_slice(bytes);
-            word[15] = bytes.len() as u8;
+        let word = |bytes: &[u8]| {
+            let of_byte = |(index, byte): (usize, &u8)| u128::from(*byte) << (8 * index);
+            bytes.iter().enumerate().map(of_byte).sum::<u128>()
+        };
+        let (first, rest) = bytes.split_at(bytes.len().min(FIRST_HEAD_LEN));
+        let first = word(first) | (bytes.len() as u128) << (8 * FIRST_HEAD_LEN);
+        let halves = [first, word(rest)].into_iter().flat_map(|word| [word as u64, (word >> 64) as u64]);
+        for (place, half) in self.0.iter().zip(halves) {
+            place.store(half, Ordering::Relaxed);
         }
-        let word = u128::from_le_bytes(word);
-        self.0[0].store(word as u64, Ordering::Relaxed);
-        self.0[1].store((word >> 64) as u64, Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn get(&self) -> (u128, usize) {
-        let [low, high] = [self.0[0].load(Ordering::Relaxed), self.0[1].load(Ordering::Relaxed)];
+    fn first(&self) -> (u128, usize) {
+        let [low, high, ..] = &self.0;
+        let (low, high) = (low.load(Ordering::Relaxed), high.load(Ordering::Relaxed));
         (u128::from(low) | u128::from(high << 8 >> 8) << 64, (high >> 56) as usize)
+    }
+
+    #[inline(always)]
+    fn rest(&self) -> u128 {
+        let [.., low, high] = &self.0;
+        u128::from(low.load(Ordering::Relaxed)) | u128::from(high.load(Ordering::Relaxed)) << 64
     }
 }
 
@@ -283,8 +345,31 @@ mod tests {
         assert_eq!(bytes.to_le_bytes()[..len], [0x68, 2, 0x5a, 6, 0x48, 3, 0x18, category, 0x50, name]);
         let (bytes, len) = END.head();
         assert_eq!(bytes.to_le_bytes()[..len], [0x68, 2, 0x5a, 2, 0x48, 2]);
+        assert_eq!(END.head_rest(), (0, 0));
         let (word, len) = ARGUMENTS[0].head();
         assert_eq!(word.to_le_bytes()[..len], [0x22, 0, 0x08, ARGUMENTS[0].number() as u8]);
+    }
+
+    #[test]
+    fn a_constant_argument_is_in_the_head() {
+        static CATEGORY: Category = Category::new("point.constant");
+        static CONSTANT: ConstantArgument = ConstantArgument::new("point constant", "value");
+        static POINT: TracePoint =
+            TracePoint::begin(&CATEGORY, Some("point constant"), &[]).with_constant(&CONSTANT);
+        static LONG: ConstantArgument = ConstantArgument::new("point constant", "a value of many letters");
+        static LONG_POINT: TracePoint =
+            TracePoint::begin(&CATEGORY, Some("point constant"), &[]).with_constant(&LONG);
+        POINT.register();
+        LONG_POINT.register();
+        let ((first, len), (rest, rest_len)) = (POINT.head(), POINT.head_rest());
+        let bytes = [&first.to_le_bytes()[..len - rest_len], &rest.to_le_bytes()[..rest_len]].concat();
+        let (category, name) = (CATEGORY.number() as u8, POINT.name_number() as u8);
+        let argument = CONSTANT.name.number() as u8;
+        let mut expected = vec![0x68, 2, 0x5a, 17, 0x48, 1, 0x18, category, 0x50, name];
+        expected.extend([0x22, 9, 0x08, argument, 0x32, 5]);
+        expected.extend(b"value");
+        assert_eq!(bytes, expected);
+        assert!(POINT.is_small() && !LONG_POINT.is_small());
     }
 
     #[test]

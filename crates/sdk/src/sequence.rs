@@ -9,7 +9,7 @@ use ferretto_producer::{ChunkSink, SmallPacket, TraceWriter};
 use ferretto_protos::fields::{
     clock_snapshot, debug_annotation, trace_packet, trace_packet_defaults, track_event_defaults,
 };
-use ferretto_protozero::{Message, Sink, varint};
+use ferretto_protozero::{Message, SMALL_LEN, Sink, varint};
 
 use crate::clock::Clock;
 use crate::descriptors::{describe_process, describe_thread, describe_track};
@@ -17,7 +17,7 @@ use crate::details::Details;
 use crate::identity::{thread_id, thread_uuid};
 use crate::numbers::Set;
 use crate::payload::{EventWriter, NewTexts, put_new_texts};
-use crate::point::{ArgumentName, EVENT_LEN_AT, NEEDS_INCREMENTAL_STATE, TracePoint};
+use crate::point::{ArgumentName, EVENT_LEN_AT, MAX_HEAD_LEN, NEEDS_INCREMENTAL_STATE, TracePoint};
 use crate::session::SessionOptions;
 use crate::thread_time;
 use crate::timestamp::{BOOTTIME, Timestamp};
@@ -35,7 +35,7 @@ const MAX_TRACKS: usize = 16 * 1024;
 /// The most bytes of a packet that one store can write.
 const MAX_TINY_LEN: usize = 15;
 /// The most bytes of a small packet beside its arguments: its beginning, and a time of up to 56 bits.
-const SMALL_LEN_WITHOUT_ARGUMENTS: usize = 15 + 9;
+const SMALL_LEN_WITHOUT_ARGUMENTS: usize = MAX_HEAD_LEN + 9;
 /// The most bytes of an argument, but for those of a text.
 const SMALL_ARGUMENT_LEN: usize = 17;
 /// The length of what no small packet can hold, whatever else is in it.
@@ -100,6 +100,10 @@ impl Event<'_> {
             && self.values.len() == self.point.arguments().len()
             && !self.values.iter().any(|value| matches!(value, Value::Missing))
     }
+
+    fn has_arguments(&self) -> bool {
+        !self.values.is_empty() || self.point.constant().is_some()
+    }
 }
 
 impl Scratch {
@@ -148,7 +152,7 @@ impl Sequence {
         let (head, head_len) = point.head();
         let (timestamp, timestamp_len) = small_timestamp(delta);
         if head_len + timestamp_len > MAX_TINY_LEN {
-            return self.write_longer(point, now);
+            return self.write_longer(point, now, (timestamp, timestamp_len));
         }
         let is_written =
             self.writer.tiny_packet(head | timestamp << (8 * head_len), head_len + timestamp_len);
@@ -158,10 +162,34 @@ impl Sequence {
         is_written
     }
 
-    /// For programs with many names, and after a long time.
+    /// For points with a constant argument, for programs with many names, and after a long time.
     #[inline(never)]
-    fn write_longer(&mut self, point: &TracePoint, now: u64) -> bool {
-        self.write_small(point, &[], now)
+    fn write_longer(
+        &mut self,
+        point: &TracePoint,
+        now: u64,
+        (timestamp, timestamp_len): (u128, usize),
+    ) -> bool {
+        let (Some(state), Some(mut packet)) =
+            (&mut self.state, self.writer.small_packet(SMALL_LEN_WITHOUT_ARGUMENTS))
+        else {
+            return false;
+        };
+        let ((head, len), (rest, rest_len)) = (point.head(), point.head_rest());
+        packet.put(head.to_le_bytes(), len - rest_len);
+        let last_len = rest_len + timestamp_len;
+        if last_len <= SMALL_LEN {
+            // One store less.
+            packet.put((rest | timestamp << (8 * rest_len)).to_le_bytes(), last_len);
+        } else {
+            packet.put(rest.to_le_bytes(), rest_len);
+            packet.put(timestamp.to_le_bytes(), timestamp_len);
+        }
+        let is_written = packet.finish();
+        if is_written {
+            state.last_timestamp = now;
+        }
+        is_written
     }
 
     /// As [`write_plain`](Self::write_plain), with arguments.
@@ -181,8 +209,7 @@ impl Sequence {
         let Some(mut packet) = self.writer.small_packet(SMALL_LEN_WITHOUT_ARGUMENTS + arguments_len) else {
             return false;
         };
-        let (head, head_len) = point.head();
-        packet.put(head.to_le_bytes(), head_len);
+        put_head(&mut packet, point);
         for (name, value) in point.arguments().iter().zip(values) {
             put_small_argument(&mut packet, name, value);
         }
@@ -221,7 +248,7 @@ impl Sequence {
         if is_lost || state.is_overfull() {
             // Something of this event was lost: the next one begins anew.
             self.state = None;
-        } else if event.is_whole() && self.options.has_small_packets(!event.values.is_empty()) {
+        } else if event.is_whole() && self.options.has_small_packets(event.has_arguments()) {
             state.points.insert(event.point.id());
         }
         !is_lost
@@ -411,6 +438,16 @@ fn small_len(value: &Value<'_>) -> usize {
 fn small_timestamp(delta: u64) -> (u128, usize) {
     let (word, len) = varint::word(delta);
     (u128::from(trace_packet::TIMESTAMP << 3) | word << 8, 1 + len)
+}
+
+/// What is the same for all events of the point.
+#[inline(always)]
+fn put_head(packet: &mut SmallPacket<'_>, point: &TracePoint) {
+    let ((head, len), (rest, rest_len)) = (point.head(), point.head_rest());
+    packet.put(head.to_le_bytes(), len - rest_len);
+    if rest_len != 0 {
+        packet.put(rest.to_le_bytes(), rest_len);
+    }
 }
 
 /// An argument, with bytes that were worked out before: at most 5, a tag, and 10 of a number, which is what one store takes.

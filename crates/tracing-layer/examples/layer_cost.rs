@@ -62,7 +62,8 @@ fn with_layer() -> Dispatch {
     Dispatch::new(registry().with(ferretto_tracing::layer()))
 }
 
-/// Nanoseconds for a span.
+/// Nanoseconds for a span. Not inlined: what counts instructions can count those in here.
+#[inline(never)]
 fn run(dispatch: &Dispatch, spans: u64) -> f64 {
     tracing::dispatcher::with_default(dispatch, || {
         ferretto::flush(TIMEOUT);

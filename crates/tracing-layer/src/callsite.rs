@@ -4,11 +4,17 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use ferretto::{ArgumentName, Category, Location, TracePoint};
+use ferretto::{ArgumentName, Category, ConstantArgument, Location, TracePoint};
 use tracing_core::{Level, Metadata};
 
 /// The first argument of all.
-const LEVEL: &str = "level";
+static LEVELS: [ConstantArgument; 5] = [
+    ConstantArgument::new("level", "TRACE"),
+    ConstantArgument::new("level", "DEBUG"),
+    ConstantArgument::new("level", "INFO"),
+    ConstantArgument::new("level", "WARN"),
+    ConstantArgument::new("level", "ERROR"),
+];
 /// The field that is an event's text.
 const MESSAGE: &str = "message";
 /// Places that a thread remembers, a power of two: more than a busy loop has.
@@ -19,7 +25,6 @@ const REMEMBERED: usize = 64;
 pub(crate) struct Callsite {
     pub(crate) category: &'static Category,
     pub(crate) name: &'static str,
-    pub(crate) level: &'static str,
     /// For spans.
     pub(crate) begin: TracePoint,
     pub(crate) end: TracePoint,
@@ -78,16 +83,22 @@ impl Callsite {
     }
 
     fn new(metadata: &'static Metadata<'static>, category: &'static Category) -> Self {
-        let fields = metadata.fields().iter().map(|field| field.name());
-        let names: Vec<ArgumentName> = std::iter::once(LEVEL).chain(fields).map(ArgumentName::new).collect();
-        let names: &'static [ArgumentName] = Vec::leak(names);
+        let names = metadata.fields().iter().map(|field| ArgumentName::new(field.name()));
+        let names: &'static [ArgumentName] = Vec::leak(names.collect());
+        let [trace, debug, info, warn, error] = &LEVELS;
+        let level = match *metadata.level() {
+            Level::TRACE => trace,
+            Level::DEBUG => debug,
+            Level::INFO => info,
+            Level::WARN => warn,
+            Level::ERROR => error,
+        };
         Self {
             category,
             name: metadata.name(),
-            level: metadata.level().as_str(),
-            begin: TracePoint::begin(category, Some(metadata.name()), names),
+            begin: TracePoint::begin(category, Some(metadata.name()), names).with_constant(level),
             end: TracePoint::end(category, &[]),
-            instant: TracePoint::instant(category, None, names),
+            instant: TracePoint::instant(category, None, names).with_constant(level),
             message: metadata.fields().iter().position(|field| field.name() == MESSAGE),
             location: location(metadata),
         }

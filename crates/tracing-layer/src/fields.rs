@@ -6,12 +6,10 @@ use std::fmt::{Debug, Write};
 use ferretto::{ToValue, Value};
 use tracing_core::field::{Field, Visit};
 
-use crate::callsite::Callsite;
-
-/// The level and the fields that the macros allow.
-const MAX_VALUES: usize = 1 + 32;
+/// The fields that the macros allow.
+const MAX_VALUES: usize = 32;
 /// Most have no more: arrays of this size are quicker to make.
-const FEW_VALUES: usize = 1 + 7;
+const FEW_VALUES: usize = 8;
 
 /// Fields of a span or an event, copied: their values may be gone when they are needed.
 #[derive(Debug, Default)]
@@ -67,30 +65,26 @@ impl Fields {
     /// The values in the order of the callsite's arguments, without the field at `except`.
     pub(crate) fn with_values<R>(
         &self,
-        callsite: &'static Callsite,
         except: Option<usize>,
         use_them: impl FnOnce(&[Value<'_>]) -> R,
     ) -> R {
-        let last = self.fields.iter().map(|field| field.index + 2).max().unwrap_or(1);
-        let level = Value::Str(callsite.level);
-        if last == 1 {
-            use_them(&[level])
-        } else if last <= FEW_VALUES {
-            use_them(self.fill(&mut [level; FEW_VALUES], last, except))
+        let len = self.fields.iter().map(|field| field.index + 1).max().unwrap_or(0);
+        if len == 0 {
+            use_them(&[])
+        } else if len <= FEW_VALUES {
+            use_them(self.fill(&mut [Value::Missing; FEW_VALUES], len, except))
         } else {
-            use_them(self.fill(&mut [level; MAX_VALUES], last, except))
+            use_them(self.fill(&mut [Value::Missing; MAX_VALUES], len, except))
         }
     }
 
     fn fill<'a>(&'a self, values: &'a mut [Value<'a>], len: usize, except: Option<usize>) -> &'a [Value<'a>] {
-        let rest = values.get_mut(1..len).unwrap_or_default();
-        rest.fill(Value::Missing);
         for field in self.fields.iter().filter(|field| Some(field.index) != except) {
-            if let Some(place) = rest.get_mut(field.index) {
+            if let Some(place) = values.get_mut(field.index) {
                 *place = self.value(field);
             }
         }
-        values.get(..len).unwrap_or_default()
+        values.get(..len).unwrap_or(values)
     }
 
     /// Names and values.

@@ -1,46 +1,40 @@
 //! The events that spans and events become.
 
-use ferretto::{AsyncSpan, Details, Flow, Moment, SpanDetails, SpanId, Value};
+use ferretto::{AsyncSpan, Details, Flow, Moment, SpanDetails, SpanId};
 
 use crate::callsite::Callsite;
 use crate::fields::Fields;
-use crate::table::Entry;
+use crate::table::{Entry, More};
 
 /// An event's name has at most so many bytes of its message; a longer one is an argument as well.
 const MAX_NAME_LEN: usize = 120;
 
+/// The first slice of a span that has nothing but its callsite: when it began, and whether it was written.
+#[inline]
+pub(crate) fn begin_first(callsite: &'static Callsite) -> (Moment, bool) {
+    if callsite.category.is_enabled() {
+        callsite.begin.emit(&[]);
+        (Moment::of_last_event(), true)
+    } else {
+        (Moment::now(), false)
+    }
+}
+
 impl Entry {
     /// The first enter: whether its slice was begun. `None` if it is not the first.
-    #[inline]
     pub(crate) fn enter(&mut self) -> Option<bool> {
         if self.first.is_some() {
             return None;
         }
-        let callsite = self.callsite;
-        let is_enabled = callsite.category.is_enabled();
-        if is_enabled {
-            self.begin();
-        }
-        self.first = Some(if is_enabled { Moment::of_last_event() } else { Moment::now() });
-        Some(is_enabled)
-    }
-
-    fn begin(&mut self) {
-        let callsite = self.callsite;
-        let Some(more) = &mut self.more else {
-            callsite.begin.emit(&[Value::Str(callsite.level)]);
-            return;
-        };
-        let has_flows = !(more.incoming.is_empty() && more.outgoing.is_empty());
-        more.fields.with_values(callsite, None, |values| {
-            if has_flows {
-                let details = Details::new().flows(&more.outgoing).flow_ends(&more.incoming);
-                callsite.begin.emit_with(values, &details);
-            } else {
-                callsite.begin.emit(values);
+        let (first, has_slice) = match &mut self.more {
+            Some(more) if self.callsite.category.is_enabled() => {
+                more.begin(self.callsite);
+                (Moment::of_last_event(), true)
             }
-        });
-        more.incoming.clear();
+            _ => begin_first(self.callsite),
+        };
+        self.first = Some(first);
+        Some(has_slice)
     }
 
     /// A further part of it begins on this thread; whether that has a slice.
@@ -54,7 +48,7 @@ impl Entry {
         let task: Vec<Flow> = more.task.as_ref().and_then(AsyncSpan::flow).into_iter().collect();
         let arguments = late.named();
         let details = Details::new().flows(&task).flow_ends(&incoming).arguments(&arguments);
-        callsite.begin.emit_with(&[Value::Str(callsite.level)], &details);
+        callsite.begin.emit_with(&[], &details);
         true
     }
 
@@ -67,9 +61,24 @@ impl Entry {
         }
         let none = Fields::new();
         let fields = self.more.as_ref().map_or(&none, |more| &more.fields);
-        fields.with_values(self.callsite, None, |values| {
+        fields.with_values(None, |values| {
             AsyncSpan::since(&self.callsite.begin, values, details, parent, first)
         })
+    }
+}
+
+impl More {
+    fn begin(&mut self, callsite: &'static Callsite) {
+        let has_flows = !(self.incoming.is_empty() && self.outgoing.is_empty());
+        self.fields.with_values(None, |values| {
+            if has_flows {
+                let details = Details::new().flows(&self.outgoing).flow_ends(&self.incoming);
+                callsite.begin.emit_with(values, &details);
+            } else {
+                callsite.begin.emit(values);
+            }
+        });
+        self.incoming.clear();
     }
 }
 
@@ -83,7 +92,7 @@ pub(crate) fn emit_event(callsite: &'static Callsite, fields: &Fields, otherwise
     if let Some(location) = callsite.location {
         details = details.location(location);
     }
-    fields.with_values(callsite, except, |values| callsite.instant.emit_with(values, &details));
+    fields.with_values(except, |values| callsite.instant.emit_with(values, &details));
 }
 
 fn beginning(text: &str) -> &str {

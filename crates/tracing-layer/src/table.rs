@@ -1,8 +1,13 @@
 //! What is kept of each open span.
 //!
-//! The registry has a place for that, which costs a lock, a table of types and an allocation each time. Here a span costs a lock that
-//! nobody else holds, as long as there are not thousands at once.
+//! The registry has a place for that, which costs a lock, a table of types and an allocation each time. Here most spans, which have no
+//! fields and are entered once, cost one atomic exchange: of these only the time of their first enter is kept, in a bucket that a span has for
+//! itself. Others have an entry behind the bucket's lock, which nobody else holds as long as there are not thousands at once.
+//!
+//! A span is in one of the two, or in none before its first enter. It moves from the bucket to an entry when there is more to be kept. When
+//! two threads enter a span for the first time at the very same moment it may be in both: then it has an entry that counts.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferretto::{AsyncSpan, Flow, Moment};
@@ -11,7 +16,7 @@ use crate::callsite::Callsite;
 use crate::fields::Fields;
 
 /// Places for spans by their numbers, a power of two: many more than threads that could meet at one.
-const BUCKETS: usize = 1024;
+const BUCKETS: usize = 512;
 
 /// How the registry makes its numbers. If it did so otherwise, spans would only be spread less well.
 const PLACE_BITS: u32 = 38;
@@ -20,9 +25,28 @@ const THREAD_MASK: u64 = (1 << 13) - 1;
 /// Buckets between those of one thread's first spans and of the next one's.
 const THREAD_DISTANCE: u64 = 61;
 
+/// No span's number: nobody has the bucket for itself.
+const NOBODY: u64 = 0;
+/// As good as none: somebody is taking the bucket.
+const SOMEBODY: u64 = u64::MAX;
+
 /// Open spans.
 #[derive(Debug)]
-pub(crate) struct Table(Box<[Mutex<Vec<Entry>>]>);
+pub(crate) struct Table(Box<[Bucket; BUCKETS]>);
+
+/// The first line of memory is what most spans need. Neighbours are other spans, maybe of other threads.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// The span that has it for itself.
+    owner: AtomicU64,
+    /// The parts of the moment when that was entered first, valid while it is the owner.
+    first_ns: AtomicU64,
+    first_sessions: AtomicU32,
+    /// How many entries there are.
+    len: AtomicU32,
+    entries: Mutex<Vec<Entry>>,
+}
 
 /// An open span.
 #[derive(Debug)]
@@ -63,36 +87,130 @@ impl Entry {
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self((0..BUCKETS).map(|_| Mutex::new(Vec::new())).collect())
+        Self(Box::new(std::array::from_fn(|_| Bucket::default())))
     }
 
+    /// Whether nothing is kept of the span, and [`keep_first`](Self::keep_first) will do. Not so if there are others in its bucket.
     #[inline]
-    pub(crate) fn insert(&self, id: u64, callsite: &'static Callsite, fields: Option<Fields>) {
-        let more = fields.map(|fields| Box::new(More { fields, ..More::default() }));
-        if let Some(mut bucket) = self.bucket(id) {
-            bucket.push(Entry { id, callsite, first: None, more });
+    pub(crate) fn is_free(&self, id: u64) -> bool {
+        let bucket = self.bucket(id);
+        bucket.owner.load(Ordering::Acquire) == NOBODY && bucket.len.load(Ordering::Acquire) == 0
+    }
+
+    /// Keeps when a span of this callsite was entered first.
+    #[inline]
+    pub(crate) fn keep_first(&self, id: u64, callsite: &'static Callsite, first: Moment) {
+        let bucket = self.bucket(id);
+        let taken = bucket.owner.compare_exchange(NOBODY, SOMEBODY, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            // In the meantime somebody else came.
+            self.with(
+                id,
+                || Some(callsite),
+                |entry| {
+                    entry.first.get_or_insert(first);
+                },
+            );
+            return;
         }
+        let (ns, sessions) = first.parts();
+        bucket.first_ns.store(ns, Ordering::Relaxed);
+        bucket.first_sessions.store(sessions, Ordering::Relaxed);
+        // Release: whoever sees the number sees the moment.
+        bucket.owner.store(id, Ordering::Release);
     }
 
-    /// Does something with an entry, if there is one.
-    #[inline]
-    pub(crate) fn with<R>(&self, id: u64, work: impl FnOnce(&mut Entry) -> R) -> Option<R> {
-        self.bucket(id)?.iter_mut().rev().find(|entry| entry.id == id).map(work)
+    /// Adds a span that has fields.
+    pub(crate) fn insert(&self, id: u64, callsite: &'static Callsite, fields: Fields) {
+        let more = Some(Box::new(More { fields, ..More::default() }));
+        self.bucket(id).lock().push(Entry { id, callsite, first: None, more });
     }
 
+    /// Does something with the entry of a span, which it has from now on. `None` if it has none and it is not known what it is.
+    pub(crate) fn with<R>(
+        &self,
+        id: u64,
+        callsite: impl FnOnce() -> Option<&'static Callsite>,
+        work: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
+        let mut bucket = self.bucket(id).lock();
+        if bucket.find(id).is_none() {
+            let callsite = callsite()?;
+            let first = bucket.take_first(id);
+            bucket.push(Entry { id, callsite, first, more: None });
+        }
+        bucket.find(id).map(work)
+    }
+
+    /// Reads the entry of a span, if it has one.
+    pub(crate) fn get<R>(&self, id: u64, work: impl FnOnce(&Entry) -> R) -> Option<R> {
+        self.bucket(id).lock().find(id).map(|entry| work(&*entry))
+    }
+
+    /// Forgets a span; its entry, if it has one.
     #[inline]
     pub(crate) fn remove(&self, id: u64) -> Option<Entry> {
-        let mut bucket = self.bucket(id)?;
-        let at = bucket.iter().rposition(|entry| entry.id == id)?;
-        Some(bucket.swap_remove(at))
+        let bucket = self.bucket(id);
+        if bucket.owner.load(Ordering::Relaxed) == id {
+            bucket.owner.store(NOBODY, Ordering::Release);
+        }
+        // Who closes a span is the last one to deal with it: an entry of it would be seen.
+        if bucket.len.load(Ordering::Acquire) == 0 { None } else { bucket.lock().remove(id) }
     }
 
     #[inline]
-    fn bucket(&self, id: u64) -> Option<MutexGuard<'_, Vec<Entry>>> {
+    fn bucket(&self, id: u64) -> &Bucket {
         // The registry's numbers hold, from below, a place of 38 bits, the thread that made the span, and how often the place was used. The
         // latter is left out: a place that is used again finds its bucket in the processor's cache. Threads are kept apart.
         let (place, thread) = (id & PLACE_MASK, id >> PLACE_BITS & THREAD_MASK);
         let index = place.wrapping_add(thread.wrapping_mul(THREAD_DISTANCE));
-        Some(self.0.get(index as usize % BUCKETS)?.lock().unwrap_or_else(PoisonError::into_inner))
+        &self.0[index as usize % BUCKETS]
+    }
+}
+
+/// A bucket whose entries nobody else reads or changes.
+struct Locked<'a> {
+    bucket: &'a Bucket,
+    entries: MutexGuard<'a, Vec<Entry>>,
+}
+
+impl Bucket {
+    fn lock(&self) -> Locked<'_> {
+        Locked { bucket: self, entries: self.entries.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
+impl Locked<'_> {
+    fn find(&mut self, id: u64) -> Option<&mut Entry> {
+        self.entries.iter_mut().rev().find(|entry| entry.id == id)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        self.count();
+    }
+
+    #[cold]
+    fn remove(mut self, id: u64) -> Option<Entry> {
+        let at = self.entries.iter().rposition(|entry| entry.id == id)?;
+        let entry = self.entries.swap_remove(at);
+        self.count();
+        Some(entry)
+    }
+
+    /// When the span was entered first, if it has the bucket for itself, which it has not any more.
+    fn take_first(&self, id: u64) -> Option<Moment> {
+        let bucket = self.bucket;
+        if bucket.owner.load(Ordering::Acquire) != id {
+            return None;
+        }
+        let parts = (bucket.first_ns.load(Ordering::Relaxed), bucket.first_sessions.load(Ordering::Relaxed));
+        bucket.owner.store(NOBODY, Ordering::Release);
+        Some(Moment::from_parts(parts))
+    }
+
+    /// Release: pairs with the acquires of those who only look whether there are any.
+    fn count(&self) {
+        self.bucket.len.store(self.entries.len() as u32, Ordering::Release);
     }
 }

@@ -154,6 +154,68 @@ fn a_span_that_is_entered_again_has_a_slice_from_its_first_enter_to_its_close() 
 }
 
 #[test]
+fn spans_without_fields_are_known_however_they_are_entered() {
+    let _turn = turn();
+    let recording = record_all();
+    // Not by the thread that made them, or not at once.
+    let (elsewhere, later) = (info_span!("elsewhere"), info_span!("later"));
+    in_thread({
+        let elsewhere = elsewhere.clone();
+        move || elsewhere.in_scope(|| ())
+    });
+    later.in_scope(|| info_span!("inner").in_scope(|| ()));
+    let here_first = info_span!("here first");
+    here_first.in_scope(|| ());
+    in_thread({
+        let here_first = here_first.clone();
+        move || here_first.in_scope(|| ())
+    });
+    // Here again, while it is the one that was made last.
+    let twice = info_span!("twice");
+    twice.in_scope(|| twice.in_scope(|| ()));
+    twice.in_scope(|| ());
+    // Never.
+    drop(info_span!("never"));
+    drop((elsewhere, later, here_first, twice));
+    let trace = recording.stop();
+    let parts = |name| {
+        let slices = trace.named(name);
+        let tasks = slices.iter().filter(|slice| slice.track_name == "tasks").count();
+        (tasks, slices.len() - tasks)
+    };
+    assert_eq!(parts("elsewhere"), (0, 1));
+    assert_eq!(trace.only("elsewhere").track_name, "worker");
+    assert_eq!((parts("later"), parts("inner")), ((0, 1), (0, 1)));
+    assert_eq!(trace.only("inner").parent.as_deref(), Some("later"));
+    assert_eq!(parts("here first"), (1, 2));
+    assert_eq!(parts("twice"), (1, 3));
+    assert_eq!(parts("never"), (0, 0));
+    let of_levels = trace.slices.iter().filter(|slice| slice.arguments == ["level=INFO"]);
+    assert_eq!((of_levels.count(), trace.stray_ends), (trace.slices.len(), 0));
+}
+
+#[test]
+fn thousands_of_spans_may_be_open_at_once() {
+    const SPANS: usize = 3_000;
+    let _turn = turn();
+    let recording = record_all();
+    in_thread(|| {
+        let spans: Vec<_> = (0..SPANS).map(|_| info_span!("many")).collect();
+        for _ in 0..2 {
+            for span in &spans {
+                span.in_scope(|| info_span!("within").in_scope(|| ()));
+            }
+        }
+    });
+    let trace = recording.stop();
+    let (tasks, parts): (Vec<&slices::Slice>, Vec<_>) =
+        trace.named("many").into_iter().partition(|slice| slice.track_name == "tasks");
+    assert_eq!((parts.len(), trace.named("within").len(), trace.stray_ends), (2 * SPANS, 2 * SPANS, 0));
+    // As many as there are lanes for them.
+    assert!(!tasks.is_empty() && tasks.len() <= SPANS, "{}", tasks.len());
+}
+
+#[test]
 fn futures_nest_among_the_tasks() {
     let _turn = turn();
     let recording = record_all();
@@ -291,6 +353,53 @@ fn other_layers_see_what_they_want() {
 }
 
 #[test]
+fn spans_that_only_other_layers_want_are_left_out() {
+    let _turn = turn();
+    let subscriber = tracing_subscriber::registry().with(Counter::default()).with(ferretto_tracing::layer());
+    tracing::subscriber::with_default(subscriber, || {
+        let earlier = info_span!(target: "layer::others", "earlier");
+        let recording = record(r#"enabled_categories: "layer::wanted" disabled_categories: "*""#);
+        for _ in 0..2 {
+            earlier.in_scope(|| ());
+            let (unwanted, wanted) = (
+                info_span!(target: "layer::others", "unwanted"),
+                info_span!(target: "layer::wanted", "wanted"),
+            );
+            unwanted.in_scope(|| wanted.in_scope(|| ()));
+            wanted.in_scope(|| unwanted.in_scope(|| unwanted.in_scope(|| ())));
+        }
+        drop(earlier);
+        let trace = recording.stop();
+        assert!(trace.slices.iter().all(|slice| slice.name == "wanted"), "{:?}", trace.slices);
+        assert_eq!((trace.slices.len(), trace.stray_ends), (6, 0));
+    });
+}
+
+#[test]
+fn spans_of_two_layers_are_told_apart() {
+    let _turn = turn();
+    let recording = record_all();
+    let (one, other) = (registry_with_layer(), registry_with_layer());
+    // Both registries number them alike.
+    let outer = tracing::dispatcher::with_default(&one, || info_span!("of one"));
+    let inner = tracing::dispatcher::with_default(&other, || info_span!("of other", n = 1));
+    let outer_again = outer.clone();
+    let (outer, inner) = (outer.entered(), inner.entered());
+    drop(outer);
+    drop(inner);
+    outer_again.in_scope(|| ());
+    drop(outer_again);
+    let trace = recording.stop();
+    assert_eq!(trace.stray_ends, 0);
+    assert_eq!(trace.named("of one").iter().filter(|slice| slice.track_name == "tasks").count(), 1);
+    assert_eq!(trace.named("of other").iter().filter(|slice| slice.track_name == "tasks").count(), 0);
+}
+
+fn registry_with_layer() -> tracing::Dispatch {
+    tracing::Dispatch::new(tracing_subscriber::registry().with(ferretto_tracing::layer()))
+}
+
+#[test]
 fn values_that_log_while_they_are_shown_do_no_harm() {
     struct Talkative;
     impl std::fmt::Display for Talkative {
@@ -319,6 +428,20 @@ fn what_the_library_itself_says_is_left_out() {
     let trace = recording.stop();
     assert_eq!(names(&trace), ["somebody's"]);
     assert!(trace.slices.is_empty());
+}
+
+#[test]
+fn a_session_without_arguments_has_no_levels() {
+    let _turn = turn();
+    let config = r#"enabled_categories: "layer" disabled_categories: "*" filter_debug_annotations: true"#;
+    let recording = record(config);
+    for n in 0..3 {
+        info_span!("bare").in_scope(|| ());
+        info_span!("with field", n).in_scope(|| ());
+    }
+    let trace = recording.stop();
+    assert_eq!(trace.slices.len(), 6);
+    assert!(trace.slices.iter().all(|slice| slice.arguments.is_empty()), "{:?}", trace.slices);
 }
 
 #[test]

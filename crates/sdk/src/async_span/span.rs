@@ -88,6 +88,17 @@ impl Moment {
     pub fn of_last_event() -> Self {
         Self { sessions_before: session::next_id(), ns: event::last_ns() }
     }
+
+    /// As numbers, for [`from_parts`](Self::from_parts).
+    #[inline]
+    pub fn parts(self) -> (u64, u32) {
+        (self.ns, self.sessions_before)
+    }
+
+    /// Of these [`parts`](Self::parts).
+    pub fn from_parts((ns, sessions_before): (u64, u32)) -> Self {
+        Self { ns, sessions_before }
+    }
 }
 
 impl Span {

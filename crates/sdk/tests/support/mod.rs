@@ -1,6 +1,9 @@
 //! Records this process through a service in this process, and reads track events as a trace's reader does.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+#[path = "fields.rs"]
+mod fields;
+
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,8 +16,8 @@ use ferretto_protos::fields::{
 };
 use ferretto_protos::trace_config::{BufferConfig, DataSource};
 use ferretto_protos::{DataSourceConfig, TraceConfig, TrackEventConfig};
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_traced::in_process::{Host, HostOptions};
+use fields::{all_bytes, bytes, float, int, text};
 use prost::Message;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -305,35 +308,4 @@ fn argument_value(argument: &[u8]) -> String {
     let real = float(argument, debug_annotation::DOUBLE_VALUE).map(|value| format!("{value:?}"));
     let string = text(argument, debug_annotation::STRING_VALUE).map(|value| format!("{value:?}"));
     signed.or(unsigned).or(truth).or(real).or(string).expect("an argument has a value")
-}
-
-fn values(message: &[u8], number: u32) -> impl Iterator<Item = Value<'_>> {
-    Fields::new(message)
-        .map(Result::unwrap)
-        .filter(move |field| field.number == number)
-        .map(|field| field.value)
-}
-
-fn int(message: &[u8], number: u32) -> Option<u64> {
-    values(message, number)
-        .find_map(|value| if let Value::Varint(value) = value { Some(value) } else { None })
-}
-
-fn float(message: &[u8], number: u32) -> Option<f64> {
-    values(message, number)
-        .find_map(|value| if let Value::Fixed64(value) = value { Some(f64::from_bits(value)) } else { None })
-}
-
-fn all_bytes(message: &[u8], number: u32) -> Vec<&[u8]> {
-    values(message, number)
-        .filter_map(|value| if let Value::Bytes(bytes) = value { Some(bytes) } else { None })
-        .collect()
-}
-
-fn bytes(message: &[u8], number: u32) -> Option<&[u8]> {
-    all_bytes(message, number).first().copied()
-}
-
-fn text(message: &[u8], number: u32) -> Option<String> {
-    bytes(message, number).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
 }

@@ -1,6 +1,9 @@
 //! Records this process, and finds slices as Trace Processor does: by track, in the order of time, each end for the innermost.
 #![allow(dead_code)] // Each test uses a part.
 
+#[path = "fields.rs"]
+mod fields;
+
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,8 +15,8 @@ use ferretto_protos::fields::{
     trace_packet, trace_packet_defaults, track_descriptor, track_event,
 };
 use ferretto_protos::text::parse_trace_config;
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_traced::in_process::{Host, HostOptions};
+use fields::{all_bytes, bytes, fixed, float, int, text};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// What SPECIFICATION.md says of the clock of events.
@@ -293,8 +296,7 @@ fn value(argument: &[u8]) -> String {
     let signed = int(argument, debug_annotation::INT_VALUE).map(|value| (value as i64).to_string());
     let unsigned = int(argument, debug_annotation::UINT_VALUE).map(|value| value.to_string());
     let truth = int(argument, debug_annotation::BOOL_VALUE).map(|value| (value != 0).to_string());
-    let real =
-        fixed(argument, debug_annotation::DOUBLE_VALUE).next().map(|bits| f64::from_bits(bits).to_string());
+    let real = float(argument, debug_annotation::DOUBLE_VALUE).map(|value| value.to_string());
     let list = all_bytes(argument, debug_annotation::ARRAY_VALUES);
     let list = (!list.is_empty()).then(|| list.into_iter().map(value).collect::<Vec<_>>().join("+"));
     signed
@@ -304,35 +306,4 @@ fn value(argument: &[u8]) -> String {
         .or(text(argument, debug_annotation::STRING_VALUE))
         .or(list)
         .expect("an argument has a value")
-}
-
-fn values(message: &[u8], number: u32) -> impl Iterator<Item = Value<'_>> {
-    Fields::new(message)
-        .map(Result::unwrap)
-        .filter(move |field| field.number == number)
-        .map(|field| field.value)
-}
-
-fn int(message: &[u8], number: u32) -> Option<u64> {
-    values(message, number)
-        .find_map(|value| if let Value::Varint(value) = value { Some(value) } else { None })
-}
-
-fn fixed(message: &[u8], number: u32) -> impl Iterator<Item = u64> {
-    values(message, number)
-        .filter_map(|value| if let Value::Fixed64(value) = value { Some(value) } else { None })
-}
-
-fn all_bytes(message: &[u8], number: u32) -> Vec<&[u8]> {
-    values(message, number)
-        .filter_map(|value| if let Value::Bytes(bytes) = value { Some(bytes) } else { None })
-        .collect()
-}
-
-fn bytes(message: &[u8], number: u32) -> Option<&[u8]> {
-    all_bytes(message, number).first().copied()
-}
-
-fn text(message: &[u8], number: u32) -> Option<String> {
-    bytes(message, number).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
 }

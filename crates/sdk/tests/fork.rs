@@ -13,10 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferretto::protos::trace_packet::Data;
-use ferretto::protos::{DataSourceDescriptor, TracePacket, fields};
+use ferretto::protos::{DataSourceDescriptor, TracePacket, TrackEventConfig, fields};
 use ferretto::tracing_session::SessionError;
 use ferretto::{
-    AfterFork, Backends, Builder, Category, Connector, DataSource, DataSourceHandle, TracingSession,
+    AfterFork, Backends, Builder, Category, Connector, DataSource, DataSourceHandle, StartupConfig,
+    TracingSession,
 };
 use ferretto_consumer::Consumer;
 use ferretto_traced::in_process::{Host, HostOptions};
@@ -246,8 +247,10 @@ fn a_child_leaves_the_sessions_of_its_parent_alone() {
     ferretto::instant!("fork.session", "of the parent");
     let child = in_child(|| {
         let mut inherited = session.take().unwrap();
-        let refused = inherited.flush(TIMEOUT);
-        assert!(matches!(refused, Err(SessionError::Forked)), "{refused:?}");
+        assert!(inherited.has_ended());
+        for refused in [inherited.flush(TIMEOUT), inherited.start(), inherited.wait(None)] {
+            assert!(matches!(refused, Err(SessionError::Forked)), "{refused:?}");
+        }
         drop(inherited);
         // It has a service of its own, and records itself.
         let session = TracingSession::in_process().unwrap().categories(["fork.session"]).start().unwrap();
@@ -260,6 +263,38 @@ fn a_child_leaves_the_sessions_of_its_parent_alone() {
     ferretto::instant!("fork.session", "of the parent again");
     let trace = session.take().unwrap().stop().unwrap().into_vec().unwrap();
     assert_eq!(names(&trace), ["of the parent", "of the parent again"]);
+}
+
+#[test]
+fn a_child_writes_nothing_into_the_startup_of_its_parent() {
+    let _turn = Turn::new();
+    let folder = socket("startup");
+    let path = folder.path().join("producer");
+    let address = path.to_str().unwrap().parse().unwrap();
+    let startup = StartupConfig::categories(["fork.startup"]).timeout(TIMEOUT);
+    builder("test").connector(Connector::Address(address)).startup_tracing(startup).init().unwrap();
+    ferretto::instant!("fork.startup", "before");
+    let child = in_child(|| {
+        assert!(!ferretto::enabled!("fork.startup"));
+        for _ in 0..1000 {
+            ferretto::instant!("fork.startup", "child");
+        }
+        thread::spawn(|| ferretto::instant!("fork.startup", "child")).join().unwrap();
+    });
+    expect_success(child);
+    ferretto::instant!("fork.startup", "after");
+    let host = host_at(&path);
+    let mut wanted = config(&["track_event"]);
+    let events = TrackEventConfig {
+        enabled_categories: vec!["fork.startup".to_owned()],
+        disabled_categories: vec!["*".to_owned()],
+        ..Default::default()
+    };
+    wanted.data_sources[0].config.as_mut().unwrap().track_event_config = Some(events);
+    let session = Session::start(consumer(&host), &wanted);
+    ferretto::instant!("fork.startup", "adopted");
+    let packets = session.stop();
+    assert_eq!(track_events(&packets), 3);
 }
 
 /// Names of events in the order in which they are said first.

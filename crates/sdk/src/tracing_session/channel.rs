@@ -129,11 +129,10 @@ impl Channel {
 
     /// Ends the connection and with it the session. What still waits for it gets [`SessionError::Dropped`].
     pub(crate) fn close(&self) {
-        if self.check_process().is_err() {
-            return;
-        }
         let wakers = {
-            let mut state = self.lock();
+            let Ok(mut state) = self.lock() else {
+                return;
+            };
             state.closed = true;
             // The copies of the descriptor may live on for a moment; the service is to see the end now.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
@@ -142,36 +141,44 @@ impl Channel {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// A child process has neither the connection nor the lock: a thread that is not there may hold that.
-    fn check_process(&self) -> Result<(), SessionError> {
-        if std::process::id() == self.process { Ok(()) } else { Err(SessionError::Forked) }
-    }
-
     /// Does something with the consumer that does not wait.
-    pub(crate) fn with_consumer<T>(&self, f: impl FnOnce(&mut Consumer) -> T) -> T {
-        f(&mut self.lock().consumer)
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Forked`], or what `f` says.
+    pub(crate) fn with_consumer<T>(
+        &self,
+        f: impl FnOnce(&mut Consumer) -> Result<T, CallError>,
+    ) -> Result<T, SessionError> {
+        Ok(f(&mut self.lock()?.consumer)?)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    /// # Errors
+    ///
+    /// [`SessionError::Forked`]: a child process has neither the connection nor the lock, which a thread may hold that is not there.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, State>, SessionError> {
+        if std::process::id() != self.process {
+            return Err(SessionError::Forked);
+        }
         // No code under the lock leaves the state half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Receives what has come and tells those who wait.
     pub(crate) fn receive(&self) {
-        let wakers = self.lock().absorb();
+        let wakers = self.lock().map_or_else(|_| Vec::new(), |mut state| state.absorb());
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Has those who wait look again, because of something that is not in the state.
     pub(crate) fn look_again(&self) {
-        let wakers = self.lock().take_wakers();
+        let wakers = self.lock().map_or_else(|_| Vec::new(), |mut state| state.take_wakers());
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// What the driver is to poll for, and until when; `None` if nobody waits, or if nothing can be taken in.
     pub(crate) fn interest(&self) -> Option<(PollFlags, Option<Instant>)> {
-        let state = self.lock();
+        let state = self.lock().ok()?;
         let waits = !state.waiters.is_empty() && !state.driven_by_caller && state.takes_events();
         waits.then(|| (state.poll_flags(), state.next_deadline()))
     }
@@ -184,7 +191,9 @@ impl Channel {
     pub(crate) fn expire(&self) {
         let now = Instant::now();
         let over: Vec<Waiter> = {
-            let mut state = self.lock();
+            let Ok(mut state) = self.lock() else {
+                return;
+            };
             let is_over = |waiter: &mut Waiter| waiter.deadline.is_some_and(|at| at <= now);
             state.waiters.extract_if(.., is_over).collect()
         };
@@ -215,10 +224,10 @@ impl Channel {
         ready: &mut impl FnMut(&mut State) -> Option<T>,
         context: &Context<'_>,
     ) -> Poll<Result<T, SessionError>> {
-        if let Err(error) = self.check_process() {
-            return Poll::Ready(Err(error));
-        }
-        let mut state = self.lock();
+        let mut state = match self.lock() {
+            Ok(state) => state,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
         let wakers = state.absorb();
         let result = match ready(&mut state) {
             Some(found) => Poll::Ready(Ok(found)),
@@ -245,9 +254,8 @@ impl Channel {
         deadline: Deadline,
         begin: impl FnOnce(&mut Consumer) -> Result<CallId, CallError>,
     ) -> Result<Answer, SessionError> {
-        self.check_process()?;
         let call = {
-            let mut state = self.lock();
+            let mut state = self.lock()?;
             let call = begin(&mut state.consumer)?;
             state.answers.insert(call, None);
             AwaitedCall { channel: self, call }
@@ -262,7 +270,7 @@ impl Channel {
         deadline: Deadline,
     ) -> Result<ReadGuard<'_>, SessionError> {
         self.wait("the end of another read", deadline, |state| state.reading.is_none().then_some(())).await?;
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         let call = state.consumer.begin_read_buffers()?;
         state.reading = Some(Reading { call, packets: Vec::new(), end: None, abandoned: false });
         drop(state);
@@ -278,7 +286,9 @@ struct AwaitedCall<'a> {
 
 impl Drop for AwaitedCall<'_> {
     fn drop(&mut self) {
-        self.channel.lock().answers.remove(&self.call);
+        if let Ok(mut state) = self.channel.lock() {
+            state.answers.remove(&self.call);
+        }
     }
 }
 
@@ -315,7 +325,9 @@ impl Drop for ReadGuard<'_> {
         if self.ended {
             return;
         }
-        let mut state = self.channel.lock();
+        let Ok(mut state) = self.channel.lock() else {
+            return;
+        };
         if let Some(reading) = &mut state.reading {
             reading.abandoned = true;
             reading.packets.clear();
@@ -448,9 +460,10 @@ pub(crate) fn block_on<T>(channel: &Arc<Channel>, future: impl Future<Output = T
 impl Channel {
     /// Waits until the future is worth another look.
     fn wait_as_caller(&self) {
-        let (flags, deadline) = {
-            let state = self.lock();
-            (state.poll_flags(), state.next_deadline())
+        // In a child process there is nothing to wait for: the next look says so.
+        let Ok((flags, deadline)) = self.lock().map(|state| (state.poll_flags(), state.next_deadline()))
+        else {
+            return;
         };
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
@@ -466,14 +479,18 @@ struct Driving<'a>(&'a Arc<Channel>);
 
 impl<'a> Driving<'a> {
     fn new(channel: &'a Arc<Channel>) -> Self {
-        channel.lock().driven_by_caller = true;
+        if let Ok(mut state) = channel.lock() {
+            state.driven_by_caller = true;
+        }
         Self(channel)
     }
 }
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let Ok(mut state) = self.0.lock() else {
+            return;
+        };
         state.driven_by_caller = false;
         let caller = Waker::from(self.0.caller.clone());
         state.waiters.retain(|waiter| !waiter.waker.will_wake(&caller));

@@ -118,7 +118,7 @@ impl TracingSession {
     /// As [`start`](Self::start).
     pub async fn start_async(&mut self) -> Result<(), SessionError> {
         let deadline = Deadline::after(self.about.timeout);
-        if !self.connection.0.lock().started {
+        if !self.connection.0.lock()?.started {
             self.connection.0.call("the start", deadline, |consumer| consumer.begin_start()).await?;
         }
         self.wait_for_start(deadline).await
@@ -142,7 +142,7 @@ impl TracingSession {
         let channel = &self.connection.0;
         let answered =
             channel.call("an answer to the config", deadline, |consumer| consumer.begin_stats()).await;
-        match (&channel.lock().ended, answered) {
+        match (&channel.lock()?.ended, answered) {
             (Some(Err(why)), _) => Err(refused(why)),
             // Services of some age know no statistics; that is no matter here.
             (_, Ok(_) | Err(SessionError::Call(_))) => Ok(()),
@@ -150,10 +150,11 @@ impl TracingSession {
         }
     }
 
-    /// Whether the session has ended: by its duration, by a trigger, by the service's end.
+    /// Whether the session has ended: by its duration, by a trigger, by the service's end; and for a child process of the one that made
+    /// it, which does not have it.
     pub fn has_ended(&self) -> bool {
         self.connection.0.receive();
-        self.connection.0.lock().ended.is_some()
+        self.connection.0.lock().map_or(true, |state| state.ended.is_some())
     }
 
     /// Waits until the session ends by itself. `timeout` is for this alone; without one it waits as long as it takes.

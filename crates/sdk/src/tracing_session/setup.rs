@@ -349,7 +349,7 @@ impl SessionSetup {
             _ => TraceConfig::default(),
         };
         // It was started before it was left.
-        channel.lock().started = true;
+        channel.lock()?.started = true;
         let storage = if config.write_into_file() { Storage::Elsewhere } else { Storage::Memory };
         let about = About {
             place: self.place,

@@ -1,8 +1,9 @@
 //! From what happens to spans to the events of the trace.
 //!
-//! The layer stands within a filter of `tracing-subscriber`, as only such a layer can switch callsites off without doing so for others. The
-//! filter looks each span up when it is entered, left and closed; beyond that most spans are not looked up: what this thread made last it
-//! knows ([`thread`]), and what it leaves is what it entered last.
+//! The layer stands within a filter of `tracing-subscriber`: only such a layer can leave callsites to other layers, or have them switched off
+//! if those do not want them either. The filter looks each span up in the registry whenever it is entered, left or closed, which is half of
+//! what is left of the layer's cost. Beyond that most spans are not looked up anywhere: what a thread made last it knows, and what it leaves is
+//! what it entered last ([`thread`]). All others have entries in the [`table`](crate::table), or are looked up in the registry.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -30,8 +30,8 @@ thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Remembers a span that was made. Its number is not used again for another one without this being called again: a registry gives the places
-/// that a thread had to this thread.
+/// Remembers a span that was made. Registries use numbers again, but that of this one again for this thread: then this is called again, or
+/// the other span has fields, and therefore an entry.
 #[inline]
 pub(crate) fn note_made(layer: u32, id: u64, callsite: &'static Callsite) {
     MADE.set(Some(Made { id, layer, callsite }));

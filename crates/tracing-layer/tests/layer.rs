@@ -6,9 +6,11 @@ mod slices;
 use std::sync::{Arc, Mutex, Once};
 use std::thread;
 
-use tracing::{Instrument, Level, debug, error, info, info_span, span, trace, warn};
+use tracing::{Dispatch, Instrument, Level, debug, error, info, info_span, span, trace, warn};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry;
 
 use slices::{Recording, Slices, turn};
 
@@ -24,7 +26,7 @@ impl<S: tracing::Subscriber> Layer<S> for Counter {
 
 fn install() {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| tracing_subscriber::registry().with(ferretto_tracing::layer()).init());
+    INSTALLED.call_once(|| registry().with(ferretto_tracing::layer()).init());
 }
 
 fn record(config: &str) -> Recording {
@@ -116,6 +118,38 @@ fn callsites_are_off_unless_a_session_records_them() {
     assert!(is_on());
     recording.stop();
     assert!(!is_on());
+}
+
+#[test]
+fn callsites_are_off_if_no_other_layer_wants_them_either() {
+    let _turn = turn();
+    install();
+    let errors = filter_fn(|metadata| *metadata.level() == Level::ERROR);
+    // Around ours, and within it.
+    let subscribers = [
+        Dispatch::new(
+            registry().with(Counter::default().with_filter(errors.clone())).with(ferretto_tracing::layer()),
+        ),
+        Dispatch::new(
+            registry().with(ferretto_tracing::layer()).with(Counter::default().with_filter(errors.clone())),
+        ),
+        Dispatch::new(
+            registry().with(ferretto_tracing::layer().and_then(Counter::default().with_filter(errors))),
+        ),
+    ];
+    for subscriber in &subscribers {
+        tracing::dispatcher::with_default(subscriber, || {
+            let is_on = |error| match error {
+                true => tracing::enabled!(target: "layer::both", Level::ERROR),
+                false => tracing::enabled!(target: "layer::both", Level::INFO),
+            };
+            assert_eq!((is_on(true), is_on(false)), (true, false));
+            let recording = record_all();
+            assert_eq!((is_on(true), is_on(false)), (true, true));
+            recording.stop();
+            assert_eq!((is_on(true), is_on(false)), (true, false));
+        });
+    }
 }
 
 #[test]
@@ -342,7 +376,7 @@ fn a_span_of_an_earlier_session_ends_nothing_in_a_later_one() {
 fn other_layers_see_what_they_want() {
     let _turn = turn();
     let counter = Counter::default();
-    let subscriber = tracing_subscriber::registry().with(counter.clone()).with(ferretto_tracing::layer());
+    let subscriber = registry().with(counter.clone()).with(ferretto_tracing::layer());
     tracing::subscriber::with_default(subscriber, || {
         info!(target: "layer::others", "unrecorded");
         let recording = record_all();
@@ -355,7 +389,7 @@ fn other_layers_see_what_they_want() {
 #[test]
 fn spans_that_only_other_layers_want_are_left_out() {
     let _turn = turn();
-    let subscriber = tracing_subscriber::registry().with(Counter::default()).with(ferretto_tracing::layer());
+    let subscriber = registry().with(Counter::default()).with(ferretto_tracing::layer());
     tracing::subscriber::with_default(subscriber, || {
         let earlier = info_span!(target: "layer::others", "earlier");
         let recording = record(r#"enabled_categories: "layer::wanted" disabled_categories: "*""#);
@@ -395,8 +429,8 @@ fn spans_of_two_layers_are_told_apart() {
     assert_eq!(trace.named("of other").iter().filter(|slice| slice.track_name == "tasks").count(), 0);
 }
 
-fn registry_with_layer() -> tracing::Dispatch {
-    tracing::Dispatch::new(tracing_subscriber::registry().with(ferretto_tracing::layer()))
+fn registry_with_layer() -> Dispatch {
+    Dispatch::new(registry().with(ferretto_tracing::layer()))
 }
 
 #[test]

@@ -45,6 +45,22 @@ macro_rules! need {
     };
 }
 
+/// Two tests, which call a function with the service of each maker and skip what is not there.
+#[macro_export]
+macro_rules! through_each_service {
+    ($check:ident) => {
+        #[test]
+        fn through_our_service() {
+            $check(&$crate::need!($crate::ferretto()), $crate::Maker::Ferretto);
+        }
+
+        #[test]
+        fn through_upstreams_service() {
+            $check(&$crate::need!($crate::upstream()), $crate::Maker::Upstream);
+        }
+    };
+}
+
 /// A headless browser with the Perfetto UI.
 #[derive(Debug, Clone)]
 pub struct Browser {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ferretto_consumer::Consumer;
-use ferretto_interop::{Daemon, Maker, Peers, World, config, ferretto, need, upstream, wait_for_end};
+use ferretto_interop::{Daemon, Maker, Peers, World, config, through_each_service, wait_for_end};
 use ferretto_protos::TracePacket;
 use ferretto_protos::trace_packet::{Data, OptionalTrustedPacketSequenceId};
 use prost::Message;
@@ -18,15 +18,7 @@ const RECORDED: Duration = Duration::from_secs(1);
 /// Asked for by a consumer (`flush_flags.h`).
 const EXPLICIT: u64 = 0x34;
 
-#[test]
-fn through_our_service() {
-    check(&need!(ferretto()), Maker::Ferretto);
-}
-
-#[test]
-fn through_upstreams_service() {
-    check(&need!(upstream()), Maker::Upstream);
-}
+through_each_service!(check);
 
 fn check(peers: &Peers, maker: Maker) {
     let world = World::with_traced(peers, maker);

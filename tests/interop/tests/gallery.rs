@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use ferretto_interop::{Maker, Peers, World, config, end_into_file, ferretto, need, trace_query, upstream};
+use ferretto_interop::{Maker, Peers, World, config, end_into_file, need, through_each_service, trace_query};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -16,15 +16,7 @@ const CONFIG: &str = r#"
     } } }
 "#;
 
-#[test]
-fn through_our_service() {
-    check(&need!(ferretto()), Maker::Ferretto);
-}
-
-#[test]
-fn through_upstreams_service() {
-    check(&need!(upstream()), Maker::Upstream);
-}
+through_each_service!(check);
 
 fn check(peers: &Peers, maker: Maker) {
     let sql = need!(trace_query());

@@ -3,21 +3,13 @@
 use std::process::Command;
 use std::time::Duration;
 
-use ferretto_interop::{Maker, Peers, World, ferretto, need, trace_query, upstream};
+use ferretto_interop::{Maker, Peers, World, need, through_each_service, trace_query};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// They fit into the memory that the program shares with the service, so that none is lost.
 const EVENTS: i64 = 1000;
 
-#[test]
-fn through_our_service() {
-    check(&need!(ferretto()), Maker::Ferretto);
-}
-
-#[test]
-fn through_upstreams_service() {
-    check(&need!(upstream()), Maker::Upstream);
-}
+through_each_service!(check);
 
 fn check(peers: &Peers, maker: Maker) {
     let sql = need!(trace_query());

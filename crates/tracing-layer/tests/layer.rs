@@ -3,7 +3,7 @@
 #[path = "../../sdk/tests/support/slices.rs"]
 mod slices;
 
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Barrier, Mutex, Once};
 use std::thread;
 
 use tracing::{Dispatch, Instrument, Level, debug, error, info, info_span, span, trace, warn};
@@ -226,6 +226,41 @@ fn spans_without_fields_are_known_however_they_are_entered() {
     assert_eq!(parts("never"), (0, 0));
     let of_levels = trace.slices.iter().filter(|slice| slice.arguments == ["level=INFO"]);
     assert_eq!((of_levels.count(), trace.stray_ends), (trace.slices.len(), 0));
+}
+
+#[test]
+fn threads_may_enter_a_span_at_the_same_moment() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 200;
+    let _turn = turn();
+    let recording = record_all();
+    let barrier = Barrier::new(THREADS);
+    let spans: Vec<_> = (0..ROUNDS)
+        .map(|round| match round % 2 {
+            0 => info_span!("shared"),
+            _ => info_span!("shared", n = tracing::field::Empty),
+        })
+        .collect();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (barrier, spans) = (&barrier, &spans);
+            scope.spawn(move || {
+                for span in spans {
+                    barrier.wait();
+                    span.in_scope(|| info_span!("own").in_scope(|| ()));
+                    span.record("n", thread);
+                    span.in_scope(|| ());
+                }
+            });
+        }
+    });
+    drop(spans);
+    let trace = recording.stop();
+    let shared = trace.named("shared");
+    let tasks = shared.iter().filter(|slice| slice.track_name == "tasks").count();
+    assert_eq!((tasks, shared.len() - tasks), (ROUNDS, 2 * THREADS * ROUNDS));
+    assert_eq!((trace.named("own").len(), trace.stray_ends), (THREADS * ROUNDS, 0));
+    assert!(trace.slices.iter().all(|slice| slice.end_ns.is_some()));
 }
 
 #[test]

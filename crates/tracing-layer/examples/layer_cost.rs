@@ -1,9 +1,9 @@
-//! What the layer costs a program that uses `tracing`: nanoseconds of processor time for a span without fields, medians of several runs.
+//! What the layer costs a program that uses `tracing`: nanoseconds of processor time for a span, medians of several runs.
 //!
 //!     cargo run --release -p ferretto-tracing --example layer_cost [SPANS]
 //!
 //! `bare` is a registry without layers, `layer` one with this layer while a session records, `off` with this layer while none does. A span is
-//! created, entered, left and closed. The tracing service runs on a thread of this process and takes the events while they are written. All
+//! created, entered, left and closed; `with fields`, it has a number and a text. The tracing service runs on a thread of this process and takes the events while they are written. All
 //! of them must be in the trace. With a number of spans only one kind is run, once, for counting instructions: `SPANS bare` or `SPANS
 //! layer`.
 
@@ -45,17 +45,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(spans) = arguments.next() {
         return run_once(&host, spans.parse()?, arguments.next().as_deref() == Some("layer"));
     }
-    let off = median(with_layer);
-    let consumer = start(&host)?;
+    let off = middle((0..=RUNS).map(|_| run(&with_layer(), REPETITIONS, without_fields)).collect());
+    println!("off {off:.1}");
+    compare("", &host, without_fields)?;
+    compare(" with fields", &host, with_fields)
+}
+
+fn compare(what: &str, host: &Host, span: impl Fn(u64)) -> Result<(), Box<dyn Error>> {
+    let consumer = start(host)?;
     // In turns, so that a machine that is slower for a while is so for both.
     let (mut bare, mut layer) = (Vec::new(), Vec::new());
     for _ in 0..=RUNS {
-        bare.push(run(&Dispatch::new(registry()), REPETITIONS));
-        layer.push(run(&with_layer(), REPETITIONS));
+        bare.push(run(&Dispatch::new(registry()), REPETITIONS, &span));
+        layer.push(run(&with_layer(), REPETITIONS, &span));
     }
     let (bare, layer) = (middle(bare), middle(layer));
-    println!("off {off:.1}\nbare {bare:.1}\nlayer {layer:.1}\ndifference {:.1}", layer - bare);
+    println!("bare{what} {bare:.1}\nlayer{what} {layer:.1}\ndifference{what} {:.1}", layer - bare);
     check(consumer, 2 * REPETITIONS * (RUNS as u64 + 1))
+}
+
+#[inline(always)]
+fn without_fields(_number: u64) {
+    drop(black_box(tracing::info_span!("span").entered()));
+}
+
+#[inline(always)]
+fn with_fields(number: u64) {
+    drop(black_box(tracing::info_span!("span with fields", number, text = "text").entered()));
 }
 
 fn with_layer() -> Dispatch {
@@ -64,12 +80,12 @@ fn with_layer() -> Dispatch {
 
 /// Nanoseconds for a span. Not inlined: what counts instructions can count those in here.
 #[inline(never)]
-fn run(dispatch: &Dispatch, spans: u64) -> f64 {
+fn run(dispatch: &Dispatch, spans: u64, span: impl Fn(u64)) -> f64 {
     tracing::dispatcher::with_default(dispatch, || {
         ferretto::flush(TIMEOUT);
         let start = processor_ns();
-        for _ in 0..spans {
-            drop(black_box(tracing::info_span!("span").entered()));
+        for number in 0..spans {
+            span(number);
         }
         (processor_ns() - start) / spans as f64
     })
@@ -79,10 +95,6 @@ fn run(dispatch: &Dispatch, spans: u64) -> f64 {
 fn processor_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-fn median(dispatch: impl Fn() -> Dispatch) -> f64 {
-    middle((0..=RUNS).map(|_| run(&dispatch(), REPETITIONS)).collect())
 }
 
 /// The first one warms everything up.
@@ -97,7 +109,7 @@ fn run_once(host: &Host, spans: u64, has_layer: bool) -> Result<(), Box<dyn Erro
     let dispatch = if has_layer { with_layer() } else { Dispatch::new(registry()) };
     let mut left = spans;
     while left > 0 {
-        run(&dispatch, left.min(REPETITIONS));
+        run(&dispatch, left.min(REPETITIONS), without_fields);
         left -= left.min(REPETITIONS);
     }
     check(consumer, if has_layer { 2 * spans } else { 0 })

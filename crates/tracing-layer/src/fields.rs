@@ -11,6 +11,9 @@ const MAX_VALUES: usize = 32;
 /// Most have no more: arrays of this size are quicker to make.
 const FEW_VALUES: usize = 8;
 
+/// What a thread keeps for the next span or event has no more room for texts than that.
+const MAX_SPARE_LEN: usize = 4096;
+
 /// Fields of a span or an event, copied: their values may be gone when they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
@@ -49,6 +52,11 @@ impl Fields {
     pub(crate) fn clear(&mut self) {
         self.fields.clear();
         self.texts.clear();
+    }
+
+    /// Whether its memory may be kept for others. There are never more fields than the macros allow.
+    pub(crate) fn is_small(&self) -> bool {
+        self.texts.capacity() <= MAX_SPARE_LEN
     }
 
     /// Adds others; a field that is there already gets the new value.

@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::callsite::Callsite;
 use crate::fields::Fields;
 use crate::slices::{begin_first, emit_event};
-use crate::table::{Entry, Table};
+use crate::table::{Entry, More, Table};
 use crate::thread::{self, Open};
 
 thread_local! {
@@ -50,9 +50,9 @@ where
             thread::note_made(self.number, number, callsite);
             return;
         }
-        let mut fields = Fields::new();
-        attributes.record(&mut fields);
-        self.table.insert(number, callsite, fields);
+        let mut more = More::new();
+        attributes.record(&mut more.fields);
+        self.table.insert(number, callsite, more);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -119,7 +119,9 @@ where
         event.record(&mut fields);
         emit_event(callsite, &fields, event.metadata().name());
         fields.clear();
-        let _ = FIELDS.try_with(|place| place.set(fields));
+        if fields.is_small() {
+            let _ = FIELDS.try_with(|place| place.set(fields));
+        }
     }
 
     #[inline]
@@ -155,12 +157,13 @@ where
         // Fields that came after its last slice make it one that lasts until now.
         let is_late = entry.more.as_ref().is_some_and(|more| more.task.is_none() && !more.late.is_empty());
         let new = if is_late { entry.begin_task(self.task_of_parent(&id, &context)) } else { None };
-        let Some(more) = entry.more else {
+        let Some(mut more) = entry.more else {
             return;
         };
-        if let Some(task) = more.task.or(new) {
+        if let Some(task) = more.task.take().or(new) {
             task.end_with(&more.late_of_task.named());
         }
+        more.reuse();
     }
 }
 

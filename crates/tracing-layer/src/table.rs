@@ -7,6 +7,7 @@
 //! A span is in one of the two, or in none before its first enter. It moves from the bucket to an entry when there is more to be kept. When
 //! two threads enter a span for the first time at the very same moment it may be in both: then it has an entry that counts.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -75,9 +76,31 @@ pub(crate) struct More {
     pub(crate) task: Option<AsyncSpan>,
 }
 
+thread_local! {
+    /// Memory of a span that was closed here, for the next one that is made here.
+    static SPARE: Cell<Option<Box<More>>> = const { Cell::new(None) };
+}
+
+impl More {
+    /// With nothing in it, but maybe with memory from earlier.
+    pub(crate) fn new() -> Box<Self> {
+        SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    /// Leaves the memory to another span, unless that is much.
+    pub(crate) fn reuse(mut self: Box<Self>) {
+        self.fields.clear();
+        if self.fields.is_small() {
+            let fields = std::mem::take(&mut self.fields);
+            *self = Self { fields, ..Self::default() };
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
+}
+
 impl Entry {
     pub(crate) fn more(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
+        self.more.get_or_insert_with(More::new)
     }
 
     pub(crate) fn task(&self) -> Option<&AsyncSpan> {
@@ -121,9 +144,8 @@ impl Table {
     }
 
     /// Adds a span that has fields.
-    pub(crate) fn insert(&self, id: u64, callsite: &'static Callsite, fields: Fields) {
-        let more = Some(Box::new(More { fields, ..More::default() }));
-        self.bucket(id).lock().push(Entry { id, callsite, first: None, more });
+    pub(crate) fn insert(&self, id: u64, callsite: &'static Callsite, more: Box<More>) {
+        self.bucket(id).lock().push(Entry { id, callsite, first: None, more: Some(more) });
     }
 
     /// Does something with the entry of a span, which it has from now on. `None` if it has none and it is not known what it is.

@@ -4,7 +4,8 @@
 //!     cargo run --release -p ferretto --example flood -- --threads 1 --seconds 10 --out flood.pftrace
 //!
 //! Prints `events COUNT seconds ELAPSED`. Threads wait for the service when the shared memory is full, as the session's config asks for,
-//! so none is lost. `--check` reads the file again and counts.
+//! so none is lost. `--check` reads the file again, counts, and prints `bytes N`: what an event takes in it, before the service adds whose it
+//! is.
 
 use std::error::Error;
 use std::fs::File;
@@ -65,10 +66,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     while !matches!(consumer.poll(Some(TIMEOUT)), Some(Event::TracingDisabled { .. }) | None) {}
     println!("events {events} seconds {elapsed:.3}");
     if options.check {
-        let found = events_in(&options.out)?;
-        if found != events {
-            return Err(format!("the file holds {found} of {events} events").into());
+        let found = Found::in_file(&options.out)?;
+        if found.events != events {
+            return Err(format!("the file holds {} of {events} events", found.events).into());
         }
+        println!("bytes {:.2}", found.bytes as f64 / events.max(1) as f64);
     }
     Ok(())
 }
@@ -115,21 +117,45 @@ fn flood(until: Instant) -> u64 {
     events
 }
 
-/// Counts the track events of a trace without having all of it in memory.
-fn events_in(file: &str) -> Result<u64, Box<dyn Error>> {
-    let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);
-    let (mut packet, mut events) = (Vec::new(), 0);
-    while let Some(tag) = varint(&mut reader)? {
-        if tag != u64::from(trace::PACKET << 3 | 2) {
-            return Err("the file is no trace".into());
+/// The track events of a trace.
+#[derive(Default)]
+struct Found {
+    events: u64,
+    /// Of their packets, with the bytes before each that say how long it is, without what the service added.
+    bytes: usize,
+}
+
+/// Whose an event is: what the service adds to each packet.
+const TRUSTED_FIELDS: [u32; 3] =
+    [trace_packet::TRUSTED_UID, trace_packet::TRUSTED_PACKET_SEQUENCE_ID, trace_packet::TRUSTED_PID];
+/// The tag before a packet, and a length below 128.
+const PREAMBLE_LEN: usize = 2;
+
+impl Found {
+    /// Looks for them without having all of the file in memory.
+    fn in_file(file: &str) -> Result<Self, Box<dyn Error>> {
+        let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);
+        let (mut packet, mut found) = (Vec::new(), Self::default());
+        while let Some(tag) = varint(&mut reader)? {
+            if tag != u64::from(trace::PACKET << 3 | 2) {
+                return Err("the file is no trace".into());
+            }
+            let len = varint(&mut reader)?.ok_or("the file ends within a packet")?;
+            packet.resize(usize::try_from(len)?, 0);
+            reader.read_exact(&mut packet)?;
+            found.add(&packet);
         }
-        let len = varint(&mut reader)?.ok_or("the file ends within a packet")?;
-        packet.resize(usize::try_from(len)?, 0);
-        reader.read_exact(&mut packet)?;
-        let is_event = |number| number == trace_packet::TRACK_EVENT;
-        events += u64::from(Fields::new(&packet).flatten().any(|field| is_event(field.number)));
+        Ok(found)
     }
-    Ok(events)
+
+    fn add(&mut self, packet: &[u8]) {
+        let fields = || Fields::new(packet).flatten();
+        if fields().any(|field| field.number == trace_packet::TRACK_EVENT) {
+            self.events += 1;
+            let own = fields().filter(|field| !TRUSTED_FIELDS.contains(&field.number));
+            self.bytes += PREAMBLE_LEN + own.map(|field| field.raw.len()).sum::<usize>();
+        }
+    }
 }
 
 fn varint(reader: &mut impl Read) -> Result<Option<u64>, Box<dyn Error>> {

@@ -5,9 +5,10 @@
 use std::error::Error;
 use std::fmt;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use ferretto_protos::IpcFrame;
-use prost::Message;
+
+use crate::wire::{self, EncodedFrame};
 
 /// The largest frame, header included: upstream's receive buffer (`kIPCBufferSize`), so a larger one breaks its connection.
 pub const MAX_FRAME_SIZE: usize = 128 * 1024;
@@ -46,23 +47,10 @@ impl Error for FrameError {}
 
 /// Serialises a frame with its length before it.
 pub fn encode(frame: &IpcFrame) -> Result<Vec<u8>, FrameError> {
-    let size = encoded_size(frame)?;
-    let mut bytes = Vec::with_capacity(size);
-    encode_into(frame, size, &mut bytes);
+    let frame = EncodedFrame::new(frame)?;
+    let mut bytes = Vec::with_capacity(frame.size());
+    frame.parts().into_iter().for_each(|part| bytes.extend_from_slice(part));
     Ok(bytes)
-}
-
-/// The size of a frame, header included, if it may be sent.
-pub(crate) fn encoded_size(frame: &IpcFrame) -> Result<usize, FrameError> {
-    let size = frame.encoded_len().saturating_add(HEADER_SIZE);
-    if size > MAX_FRAME_SIZE { Err(FrameError::TooLarge { size }) } else { Ok(size) }
-}
-
-/// Appends a frame of that [size](encoded_size).
-pub(crate) fn encode_into(frame: &IpcFrame, size: usize, bytes: &mut impl BufMut) {
-    // A frame's size has 18 bits.
-    bytes.put_u32_le((size - HEADER_SIZE) as u32);
-    frame.encode_raw(bytes);
 }
 
 /// Cuts a stream of bytes into frames, however the stream was split.
@@ -96,7 +84,7 @@ impl Decoder {
             if payload.is_empty() {
                 continue;
             }
-            match IpcFrame::decode(payload) {
+            match wire::decode(&payload) {
                 Ok(frame) => return Ok(Some(frame)),
                 Err(error) => {
                     self.undecodable = self.undecodable.saturating_add(1);

@@ -51,5 +51,6 @@ pub mod methods;
 mod outgoing;
 pub mod remote;
 pub mod socket;
+mod wire;
 
 pub use outgoing::{MAX_QUEUED_BYTES, QueueError, Transmit};

@@ -10,7 +10,8 @@ use bytes::{Buf, BytesMut};
 use ferretto_protos::IpcFrame;
 use ferretto_protos::ipc_frame::Msg;
 
-use crate::frame::{self, FrameError};
+use crate::frame::FrameError;
+use crate::wire::EncodedFrame;
 
 /// The bytes that a connection holds for a peer that does not read. More are refused: such a peer is broken or hostile, since a
 /// driver streams large answers (read-back) only while [`queued_bytes`](crate::host::HostConnection::queued_bytes) is low.
@@ -84,7 +85,8 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn push(&mut self, frame: &IpcFrame, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
-        let size = frame::encoded_size(frame)?;
+        let encoded = EncodedFrame::new(frame)?;
+        let size = encoded.size();
         let has_more = matches!(&frame.msg, Some(Msg::MsgInvokeMethodReply(reply)) if reply.has_more());
         if self.buffer.len().saturating_add(size) > MAX_QUEUED_BYTES {
             return Err(QueueError::Full { queued: self.buffer.len() });
@@ -94,7 +96,7 @@ impl Outgoing {
         }
         self.streams = size >= STREAMED_BYTES && has_more;
         self.buffer.reserve(size);
-        frame::encode_into(frame, size, &mut self.buffer);
+        encoded.parts().into_iter().for_each(|part| self.buffer.extend_from_slice(part));
         Ok(())
     }
 

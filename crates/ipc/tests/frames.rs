@@ -3,7 +3,11 @@
 use bytes::Bytes;
 use ferretto_ipc::frame::{Decoder, FrameError, HEADER_SIZE, MAX_FRAME_SIZE, MAX_PAYLOAD_SIZE, encode};
 use ferretto_protos::IpcFrame;
-use ferretto_protos::ipc_frame::{InvokeMethod, Msg};
+use ferretto_protos::ipc_frame::bind_service_reply::MethodInfo;
+use ferretto_protos::ipc_frame::{
+    BindService, BindServiceReply, InvokeMethod, InvokeMethodReply, Msg, RequestError, SetPeerIdentity,
+};
+use ferretto_protozero::control::visit_fields;
 use proptest::prelude::*;
 use prost::Message;
 
@@ -126,6 +130,45 @@ fn unknown_fields_are_ignored() {
     assert_eq!(drain(&mut decoder), [frame(3, 5)]);
 }
 
+fn msg() -> impl Strategy<Value = Msg> {
+    let text = || prop::option::of(".{0,8}");
+    let bytes = || prop::option::of(prop::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from));
+    let method = (any::<Option<u32>>(), text()).prop_map(|(id, name)| MethodInfo { id, name });
+    prop_oneof![
+        text().prop_map(|service_name| Msg::MsgBindService(BindService { service_name })),
+        (any::<Option<bool>>(), any::<Option<u32>>(), prop::collection::vec(method, 0..4)).prop_map(
+            |(success, service_id, methods)| Msg::MsgBindServiceReply(BindServiceReply {
+                success,
+                service_id,
+                methods
+            })
+        ),
+        (any::<[Option<u32>; 2]>(), bytes(), any::<Option<bool>>()).prop_map(
+            |([service_id, method_id], args_proto, drop_reply)| Msg::MsgInvokeMethod(InvokeMethod {
+                service_id,
+                method_id,
+                args_proto,
+                drop_reply
+            })
+        ),
+        (any::<[Option<bool>; 2]>(), bytes()).prop_map(|([success, has_more], reply_proto)| {
+            Msg::MsgInvokeMethodReply(InvokeMethodReply { success, has_more, reply_proto })
+        }),
+        text().prop_map(|error| Msg::MsgRequestError(RequestError { error })),
+        (any::<[Option<i32>; 2]>(), text(), text()).prop_map(
+            |([pid, uid], machine_id_hint, machine_name)| {
+                Msg::SetPeerIdentity(SetPeerIdentity { pid, uid, machine_id_hint, machine_name })
+            }
+        ),
+    ]
+}
+
+fn any_frame() -> impl Strategy<Value = IpcFrame> {
+    let data = prop::collection::vec(any::<u8>(), 0..4).prop_map(Bytes::from);
+    (any::<Option<u64>>(), prop::collection::vec(data, 0..3), prop::option::of(msg()))
+        .prop_map(|(request_id, data_for_testing, msg)| IpcFrame { request_id, data_for_testing, msg })
+}
+
 /// What a decoder is to do, without a decoder's care: look at the whole stream from its beginning each time.
 fn model(stream: &[u8]) -> (Vec<IpcFrame>, u64, bool) {
     let (mut frames, mut undecodable, mut rest) = (Vec::new(), 0, stream);
@@ -139,6 +182,8 @@ fn model(stream: &[u8]) -> (Vec<IpcFrame>, u64, bool) {
         };
         match IpcFrame::decode(payload) {
             _ if len == 0 => {}
+            // A group, of which protobuf has none any more.
+            Ok(_) if visit_fields(payload, &mut |_| Ok(())).is_err() => undecodable += 1,
             Ok(frame) => frames.push(frame),
             Err(_) => undecodable += 1,
         }
@@ -157,6 +202,21 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #[test]
+    fn frames_are_protobufs(frames in prop::collection::vec(any_frame(), 1..4)) {
+        for frame in &frames {
+            let encoded = encode(frame).unwrap();
+            prop_assert_eq!(encoded.len(), frame.encoded_len() + HEADER_SIZE);
+            prop_assert_eq!(&IpcFrame::decode(&encoded[HEADER_SIZE..]).unwrap(), frame);
+        }
+        // Protobuf's rule for messages that follow one another: the fields of both.
+        let payload: Vec<u8> = frames.iter().flat_map(IpcFrame::encode_to_vec).collect();
+        let mut decoder = Decoder::new();
+        decoder.push(&with_header(&payload));
+        let expected = (!payload.is_empty()).then(|| IpcFrame::decode(payload.as_slice()).unwrap());
+        prop_assert_eq!(decoder.next(), Ok(expected));
+    }
+
     #[test]
     fn the_decoder_agrees_with_a_plain_model(
         pieces in proptest::collection::vec(piece(), 0..12),

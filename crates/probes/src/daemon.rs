@@ -230,7 +230,10 @@ impl Probes {
                 self.was_disconnected = true;
                 self.remove_all();
             }
-            ProducerEvent::Setup { instance, config, .. } => self.set_up(instance, &config),
+            ProducerEvent::Setup { instance, config } => match config.decode() {
+                Ok(config) => self.set_up(instance, &config),
+                Err(error) => tracing::warn!("ignored a config of {}: {error}", config.name()),
+            },
             ProducerEvent::Start { instance, .. } => self.start(instance),
             ProducerEvent::Stop { instance } => {
                 self.remove(instance);

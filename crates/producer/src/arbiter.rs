@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ferretto_protos::{RegisterTraceWriterRequest, UnregisterTraceWriterRequest};
+use ferretto_protos::fields::{register_trace_writer_request, unregister_trace_writer_request};
+use ferretto_protozero::control::Writer;
 use ferretto_shm::{
     CHUNK_HEADER_LEN, ChunkError, ChunkFlags, ChunkHeader, ChunkIndex, ChunkWriter, NewChunk, PageLayout,
     PageSize, ProducerView, SharedMemory, ViewError,
@@ -471,11 +472,11 @@ impl Arbiter {
     fn register_writers(&self, link: &mut LinkGuard<'_>) {
         let registered = std::mem::take(&mut self.state().registered);
         for (id, target_buffer) in registered {
-            let request = RegisterTraceWriterRequest {
-                trace_writer_id: Some(id.into()),
-                target_buffer: Some(target_buffer.into()),
-            };
-            link.call("RegisterTraceWriter", &request);
+            let mut request = Writer::new();
+            request
+                .integer(register_trace_writer_request::TRACE_WRITER_ID, id.into())
+                .integer(register_trace_writer_request::TARGET_BUFFER, target_buffer.into());
+            link.call("RegisterTraceWriter", request.into_bytes());
         }
     }
 
@@ -497,11 +498,12 @@ impl Arbiter {
         }
         drop(state);
         for request in requests {
-            link.call("CommitData", &request);
+            link.call("CommitData", request);
         }
         for id in unregistered {
-            let request = UnregisterTraceWriterRequest { trace_writer_id: Some(id.into()) };
-            link.call("UnregisterTraceWriter", &request);
+            let mut request = Writer::new();
+            request.integer(unregister_trace_writer_request::TRACE_WRITER_ID, id.into());
+            link.call("UnregisterTraceWriter", request.into_bytes());
         }
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ferretto_protos::{
-    ActivateTriggersRequest, DataSourceDescriptor, NotifyDataSourceStartedRequest,
-    NotifyDataSourceStoppedRequest, RegisterDataSourceRequest, UnregisterDataSourceRequest,
-    UpdateDataSourceRequest,
+use ferretto_protos::DataSourceDescriptor;
+use ferretto_protos::fields::{
+    activate_triggers_request, notify_data_source_started_request, notify_data_source_stopped_request,
+    unregister_data_source_request,
 };
+use ferretto_protozero::control::{ControlError, Writer};
 use prost::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -19,7 +20,7 @@ use crate::connection::{Connection, ConnectionLost, own_arbiter};
 use crate::endpoint::{Attempt, Endpoint};
 use crate::error::ProducerError;
 use crate::event::{InstanceId, ProducerEvent};
-use crate::instances::Instances;
+use crate::instances::{DataSource, Instances};
 use crate::options::ProducerOptions;
 use crate::policy::ExhaustedPolicy;
 use crate::startup::{StartupEnd, StartupWriters};
@@ -112,26 +113,29 @@ impl ProducerClient {
 
     /// Offers a data source to sessions, now and at every later connection. The same name again updates what is said about it.
     pub fn register_data_source(&mut self, descriptor: &DataSourceDescriptor) {
-        let is_new = self.instances.register(descriptor);
-        let Some(connection) = self.ready_connection() else {
-            return;
-        };
-        let data_source_descriptor = Some(Bytes::from(descriptor.encode_to_vec()));
-        let mut link = connection.link().lock();
-        if is_new {
-            link.call("RegisterDataSource", &RegisterDataSourceRequest { data_source_descriptor });
-        } else {
-            link.call("UpdateDataSource", &UpdateDataSourceRequest { data_source_descriptor });
-        }
-        // An error ends the connection in the next turn.
-        let _ = link.flush();
+        // What was just encoded can be read.
+        let _ = self.register_encoded_data_source(descriptor.encode_to_vec().into());
+    }
+
+    /// The same with a serialised `DataSourceDescriptor`, which may have fields that this build does not know.
+    ///
+    /// # Errors
+    ///
+    /// If these bytes are none.
+    pub fn register_encoded_data_source(&mut self, descriptor: Bytes) -> Result<(), ControlError> {
+        let source = DataSource::new(descriptor)?;
+        let request = source.request();
+        let method = if self.instances.register(source) { "RegisterDataSource" } else { "UpdateDataSource" };
+        self.call(method, request);
+        Ok(())
     }
 
     /// Takes a data source back. Instances that run stay until the service stops them.
     pub fn unregister_data_source(&mut self, name: &str) {
         if self.instances.unregister(name) {
-            let request = UnregisterDataSourceRequest { data_source_name: Some(name.to_owned()) };
-            self.call("UnregisterDataSource", &request);
+            let mut request = Writer::new();
+            request.text(unregister_data_source_request::DATA_SOURCE_NAME, name);
+            self.call("UnregisterDataSource", request.into_bytes());
         }
     }
 
@@ -234,8 +238,9 @@ impl ProducerClient {
     /// Says that an instance writes.
     pub fn notify_started(&mut self, instance: InstanceId) {
         if self.instances.started(instance) {
-            let request = NotifyDataSourceStartedRequest { data_source_id: Some(instance) };
-            self.call("NotifyDataSourceStarted", &request);
+            let mut request = Writer::new();
+            request.integer(notify_data_source_started_request::DATA_SOURCE_ID, instance);
+            self.call("NotifyDataSourceStarted", request.into_bytes());
         }
     }
 
@@ -244,8 +249,9 @@ impl ProducerClient {
         let acknowledge = self.instances.stopped(instance);
         self.commit();
         if acknowledge {
-            let request = NotifyDataSourceStoppedRequest { data_source_id: Some(instance) };
-            self.call("NotifyDataSourceStopped", &request);
+            let mut request = Writer::new();
+            request.integer(notify_data_source_stopped_request::DATA_SOURCE_ID, instance);
+            self.call("NotifyDataSourceStopped", request.into_bytes());
         }
     }
 
@@ -259,9 +265,11 @@ impl ProducerClient {
 
     /// Tells the service that something happened for which sessions may wait. `false` if there is no service to tell.
     pub fn activate_triggers(&mut self, names: &[&str]) -> bool {
-        let request =
-            ActivateTriggersRequest { trigger_names: names.iter().map(|name| (*name).to_owned()).collect() };
-        self.call("ActivateTriggers", &request)
+        let mut request = Writer::new();
+        for name in names {
+            request.text(activate_triggers_request::TRIGGER_NAMES, name);
+        }
+        self.call("ActivateTriggers", request.into_bytes())
     }
 
     /// Commits everything and asks for a [`ProducerEvent::Synced`] once that and all earlier calls have been served. `false` if there is
@@ -338,7 +346,7 @@ impl ProducerClient {
     }
 
     /// Makes a call that needs no answer; `false` if there is nobody to call.
-    fn call(&mut self, method: &str, args: &impl Message) -> bool {
+    fn call(&mut self, method: &str, args: Vec<u8>) -> bool {
         let Some(connection) = self.ready_connection() else {
             return false;
         };

@@ -4,21 +4,18 @@
 //! Upstream: `shared_memory_arbiter_impl.cc` (`FlushPendingCommitDataRequests`), `commit_data_request.proto`.
 
 use bytes::Bytes;
-use ferretto_protos::CommitDataRequest;
-use ferretto_protos::commit_data_request::chunk_to_patch::Patch;
-use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_protos::fields::commit_data_request::{
+    CHUNKS_TO_MOVE, CHUNKS_TO_PATCH, FLUSH_REQUEST_ID, chunk_to_patch, chunks_to_move,
+};
+use ferretto_protozero::control::Writer;
 use ferretto_shm::{ChunkFlags, ChunkIndex, ChunkWriter};
 
 use crate::patch_list::ChunkPatches;
 
 /// What a request may take of a frame of 128 KiB; the rest is for the frame itself (upstream's split limit).
 const MAX_REQUEST_SIZE: usize = 128 * 1024 - 512;
-/// Estimates of what one entry adds, on the safe side.
-const CHUNK_SIZE_ESTIMATE: usize = 32;
-/// As above.
-const PATCHES_SIZE_ESTIMATE: usize = 32;
-/// As above, for each patch: its message and its four bytes.
-const PATCH_SIZE_ESTIMATE: usize = 16 + 4;
+/// What the tag and the length of an entry take at most.
+const MAX_PREFIX_SIZE: usize = 8;
 /// The service ignores more patches in one entry (upstream: `tracing_service_impl.cc`).
 const MAX_PATCHES_PER_ENTRY: usize = 1024;
 
@@ -42,13 +39,22 @@ pub(crate) enum Place {
     Complete(ChunkIndex),
 }
 
+/// Patches of a chunk that the service has.
+#[derive(Debug)]
+struct OwedPatches {
+    writer_id: u16,
+    target_buffer: u16,
+    /// At most [`MAX_PATCHES_PER_ENTRY`].
+    patches: ChunkPatches,
+}
+
 /// The collection.
 #[derive(Debug, Default)]
 pub(crate) struct CommitQueue {
     chunks: Vec<FinishedChunk>,
     /// Copies of chunks that are still being written, and their buffers.
     unfinished: Vec<(ChunkIndex, u16, Bytes)>,
-    patches: Vec<ChunkToPatch>,
+    patches: Vec<OwedPatches>,
     flush_request_id: Option<u64>,
     /// Bytes of shared memory in `chunks`.
     pub(crate) bytes: usize,
@@ -73,17 +79,12 @@ impl CommitQueue {
         if self.patch_held_chunk(writer_id, &patches) {
             return false;
         }
-        let mut rest = patches.patches.as_slice();
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(MAX_PATCHES_PER_ENTRY));
-            rest = later;
-            self.patches.push(ChunkToPatch {
-                target_buffer: Some(target_buffer.into()),
-                writer_id: Some(writer_id.into()),
-                chunk_id: Some(patches.chunk_id),
-                patches: now.iter().map(|(offset, value)| patch(*offset, *value)).collect(),
-                has_more_patches: Some(patches.has_more || !later.is_empty()),
-            });
+        let ChunkPatches { chunk_id, patches, has_more } = patches;
+        let mut parts = patches.chunks(MAX_PATCHES_PER_ENTRY).peekable();
+        while let Some(part) = parts.next() {
+            let has_more = has_more || parts.peek().is_some();
+            let patches = ChunkPatches { chunk_id, patches: part.to_vec(), has_more };
+            self.patches.push(OwedPatches { writer_id, target_buffer, patches });
         }
         true
     }
@@ -98,12 +99,12 @@ impl CommitQueue {
     pub(crate) fn take_requests(
         &mut self,
         mut copy_out: Option<impl FnMut(ChunkIndex, usize) -> Option<Bytes>>,
-    ) -> Vec<CommitDataRequest> {
+    ) -> Vec<Vec<u8>> {
         let queue = std::mem::take(self);
         let mut requests = Requests::default();
         // Copies first: their chunks may have been finished since, and a chunk that shrinks is a violation to the service.
         for (index, target_buffer, data) in queue.unfinished {
-            requests.push_chunk(index, target_buffer, Some(data)).chunk_incomplete = Some(true);
+            requests.push_chunk(index, target_buffer, Some(&data), true);
         }
         for chunk in queue.chunks {
             let index = match chunk.place {
@@ -117,16 +118,16 @@ impl CommitQueue {
             let data = copy_out.as_mut().map(|copy_out| copy_out(index, chunk.used));
             // Nothing could be copied only if another process wrote to private memory.
             if data != Some(None) {
-                requests.push_chunk(index, chunk.target_buffer, data.flatten());
+                requests.push_chunk(index, chunk.target_buffer, data.flatten().as_deref(), false);
             }
         }
         for patches in queue.patches {
-            requests.push_patches(patches);
+            requests.push_patches(&patches);
         }
         if let Some(request_id) = queue.flush_request_id {
-            requests.last(0).flush_request_id = Some(request_id);
+            requests.last(MAX_PREFIX_SIZE).integer(FLUSH_REQUEST_ID, request_id);
         }
-        requests.requests
+        requests.into_encoded()
     }
 
     /// Takes over what waited for a buffer. Chunks that are held stay so only if the service can bear that (`holds`).
@@ -143,7 +144,7 @@ impl CommitQueue {
             self.chunks.push(chunk);
         }
         for mut patches in waiting.patches {
-            patches.target_buffer = Some(target_buffer.into());
+            patches.target_buffer = target_buffer;
             self.patches.push(patches);
         }
         self.bytes = self.bytes.saturating_add(waiting.bytes);
@@ -184,65 +185,89 @@ impl CommitQueue {
     }
 }
 
-/// Requests that are being filled.
+/// `CommitDataRequest`s that are being filled.
 #[derive(Default)]
 struct Requests {
-    requests: Vec<CommitDataRequest>,
-    /// Estimated size of the last one.
-    size: usize,
+    full: Vec<Vec<u8>>,
+    last: Writer,
 }
 
 impl Requests {
     /// The request that has room for so many bytes more.
-    fn last(&mut self, size: usize) -> &mut CommitDataRequest {
-        if self.requests.is_empty() || self.size.saturating_add(size) > MAX_REQUEST_SIZE {
-            self.requests.push(CommitDataRequest::default());
-            self.size = 0;
+    fn last(&mut self, size: usize) -> &mut Writer {
+        let used = self.last.as_bytes().len();
+        if used > 0 && used.saturating_add(size) > MAX_REQUEST_SIZE {
+            self.full.push(std::mem::take(&mut self.last).into_bytes());
         }
-        self.size = self.size.saturating_add(size);
-        let last = self.requests.len() - 1;
-        &mut self.requests[last]
+        &mut self.last
     }
 
     fn push_chunk(
         &mut self,
         index: ChunkIndex,
         target_buffer: u16,
-        data: Option<Bytes>,
-    ) -> &mut ChunksToMove {
+        data: Option<&[u8]>,
+        is_incomplete: bool,
+    ) {
         // Where a chunk that comes with its bytes lies is nobody's business, but upstream's service drops it all the same if its own,
         // unused memory has no such page (tracing_service_impl.cc); that has 64 of them by default, less than ours.
         let index = if data.is_some() { ChunkIndex { page: 0, chunk: 0 } } else { index };
-        let size = CHUNK_SIZE_ESTIMATE + data.as_ref().map_or(0, Bytes::len);
-        let chunks = &mut self.last(size).chunks_to_move;
-        chunks.push(ChunksToMove {
-            page: Some(index.page),
-            chunk: Some(index.chunk),
-            target_buffer: Some(target_buffer.into()),
-            data,
-            ..Default::default()
-        });
-        let last = chunks.len() - 1;
-        &mut chunks[last]
+        let mut entry = Writer::new();
+        entry
+            .integer(chunks_to_move::PAGE, index.page.into())
+            .integer(chunks_to_move::CHUNK, index.chunk.into())
+            .integer(chunks_to_move::TARGET_BUFFER, target_buffer.into());
+        if is_incomplete {
+            entry.truth(chunks_to_move::CHUNK_INCOMPLETE, true);
+        }
+        if let Some(data) = data {
+            entry.prefix(chunks_to_move::DATA, data.len());
+        }
+        self.push(CHUNKS_TO_MOVE, entry.as_bytes(), data.unwrap_or_default());
     }
 
-    fn push_patches(&mut self, patches: ChunkToPatch) {
-        let size = PATCHES_SIZE_ESTIMATE + PATCH_SIZE_ESTIMATE * patches.patches.len();
-        self.last(size).chunks_to_patch.push(patches);
+    fn push_patches(&mut self, owed: &OwedPatches) {
+        let mut entry = Writer::new();
+        entry
+            .integer(chunk_to_patch::TARGET_BUFFER, owed.target_buffer.into())
+            .integer(chunk_to_patch::WRITER_ID, owed.writer_id.into())
+            .integer(chunk_to_patch::CHUNK_ID, owed.patches.chunk_id.into())
+            .truth(chunk_to_patch::HAS_MORE_PATCHES, owed.patches.has_more);
+        for (offset, value) in &owed.patches.patches {
+            let mut patch = Writer::new();
+            patch
+                .integer(chunk_to_patch::patch::OFFSET, (*offset).into())
+                .bytes(chunk_to_patch::patch::DATA, value);
+            entry.message(chunk_to_patch::PATCHES, &patch);
+        }
+        self.push(CHUNKS_TO_PATCH, entry.as_bytes(), &[]);
     }
-}
 
-fn patch(offset: u32, value: [u8; 4]) -> Patch {
-    Patch { offset: Some(offset), data: Some(Bytes::copy_from_slice(&value)) }
+    fn push(&mut self, field: u32, head: &[u8], tail: &[u8]) {
+        let len = head.len() + tail.len();
+        self.last(len + MAX_PREFIX_SIZE).prefix(field, len).raw(head).raw(tail);
+    }
+
+    fn into_encoded(mut self) -> Vec<Vec<u8>> {
+        if !self.last.as_bytes().is_empty() {
+            self.full.push(self.last.into_bytes());
+        }
+        self.full
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use ferretto_protos::CommitDataRequest;
     use ferretto_shm::{NewChunk, PageLayout, PageSize, ProducerView, SharedMemory};
 
     use super::*;
+
+    fn decoded(requests: &[Vec<u8>]) -> Vec<CommitDataRequest> {
+        requests.iter().map(|request| prost::Message::decode(request.as_slice()).unwrap()).collect()
+    }
 
     fn finished(view: &ProducerView, chunk_id: u32) -> FinishedChunk {
         let chunk = view.try_acquire(PageLayout::Div1, NewChunk { chunk_id, writer_id: 1 }).unwrap();
@@ -263,7 +288,7 @@ mod tests {
         queue.push_unfinished(ChunkIndex { page: 0, chunk: 0 }, 1, Bytes::from_static(b"unfinished"));
         queue.push_chunk(chunk, 4088);
         queue.acknowledge_flush(3);
-        let requests = queue.take_requests(Some(|_, _| Some(Bytes::from_static(b"finished"))));
+        let requests = decoded(&queue.take_requests(Some(|_, _| Some(Bytes::from_static(b"finished")))));
         let moved: Vec<_> = requests[0]
             .chunks_to_move
             .iter()
@@ -285,8 +310,9 @@ mod tests {
         queue.push_patches(1, 1, ChunkPatches { chunk_id: 999, patches, has_more: false });
         queue.acknowledge_flush(3);
         let requests = queue.take_requests(Some(|_, _| Some(Bytes::from(vec![0; 4088]))));
+        assert!(requests.iter().all(|request| request.len() <= MAX_REQUEST_SIZE));
+        let requests = decoded(&requests);
         for request in &requests {
-            assert!(prost::Message::encoded_len(request) < MAX_REQUEST_SIZE);
             assert!(request.chunks_to_patch.iter().all(|patched| patched.patches.len() <= 1024));
         }
         assert_eq!(requests.iter().map(|request| request.chunks_to_move.len()).sum::<usize>(), 64);

@@ -13,14 +13,10 @@ use ferretto_ipc::client::{Event, RequestId};
 use ferretto_ipc::identity::peer_identity;
 use ferretto_ipc::link::{ClientLink, LinkError};
 use ferretto_ipc::socket::Stream;
-use ferretto_protos::get_async_command_response::{Cmd, SetupTracing};
+use ferretto_protos::fields::{commit_data_request, initialize_connection_request as initialize};
 use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
-use ferretto_protos::{
-    CommitDataRequest, GetAsyncCommandRequest, GetAsyncCommandResponse, InitializeConnectionRequest,
-    InitializeConnectionResponse, RegisterDataSourceRequest, SyncRequest,
-};
+use ferretto_protozero::control::{ControlError, Writer};
 use ferretto_shm::{PageSize, Seals, SharedMemory};
-use prost::Message;
 use rustix::event::PollFlags;
 
 use crate::arbiter::{Arbiter, ArbiterOptions, Attachment};
@@ -29,6 +25,7 @@ use crate::instances::Instances;
 use crate::link::SharedLink;
 use crate::options::{ProducerOptions, SharedMemorySource};
 use crate::wake::Waker;
+use crate::wire::{Command, Initialized};
 
 /// The service's own defaults, for memory that this process allocates without a wish (upstream: tracing_service.h).
 const DEFAULT_SHM_SIZE: u32 = 256 * 1024;
@@ -46,7 +43,7 @@ const MAX_QUEUED_EVENTS: usize = 4096;
 pub(crate) enum ConnectionLost {
     Link(LinkError),
     Refused,
-    Decode(prost::DecodeError),
+    Decode(ControlError),
     SharedMemory(ferretto_shm::MemoryError),
     PageSize { kib: u32, source: ferretto_shm::PageSizeError },
     View(ferretto_shm::ViewError),
@@ -90,8 +87,8 @@ impl From<LinkError> for ConnectionLost {
     }
 }
 
-impl From<prost::DecodeError> for ConnectionLost {
-    fn from(error: prost::DecodeError) -> Self {
+impl From<ControlError> for ConnectionLost {
+    fn from(error: ControlError) -> Self {
         Self::Decode(error)
     }
 }
@@ -225,7 +222,7 @@ impl Connection {
 
     /// Asks whether everything before has been served.
     pub(crate) fn sync(&mut self) -> bool {
-        let request = self.link.lock().ask("Sync", &SyncRequest::default());
+        let request = self.link.lock().ask("Sync", Vec::new());
         self.syncs.extend(request);
         request.is_some()
     }
@@ -234,8 +231,9 @@ impl Connection {
         match &self.arbiter {
             Some(arbiter) => arbiter.acknowledge_flush(request_id),
             None => {
-                let request = CommitDataRequest { flush_request_id: Some(request_id), ..Default::default() };
-                self.link.lock().call("CommitData", &request);
+                let mut request = Writer::new();
+                request.integer(commit_data_request::FLUSH_REQUEST_ID, request_id);
+                self.link.lock().call("CommitData", request.into_bytes());
             }
         }
     }
@@ -255,10 +253,10 @@ impl Connection {
             Event::Reply { request, body, has_more } => {
                 if self.initialize == Some(request) {
                     let body = body.ok_or(ConnectionLost::Refused)?;
-                    self.handle_initialized(&InitializeConnectionResponse::decode(body)?, instances);
+                    self.handle_initialized(&Initialized::decode(&body)?, instances);
                 } else if self.commands == Some(request) {
                     let body = body.ok_or(ConnectionLost::Refused)?;
-                    self.handle_command(GetAsyncCommandResponse::decode(body)?, options, instances)?;
+                    self.handle_command(Command::decode(&body)?, options, instances)?;
                     if !has_more {
                         // Without commands a producer is of no use to anybody.
                         return Err(ConnectionLost::Refused);
@@ -285,32 +283,30 @@ impl Connection {
             Some(own) => (own.memory().len() as u32, own.page_size().bytes() as u32),
             None => (options.shm_size_hint_bytes, options.page_size_hint_bytes),
         };
-        let request = InitializeConnectionRequest {
-            shared_memory_page_size_hint_bytes: Some(page_size),
-            shared_memory_size_hint_bytes: Some(size),
-            producer_name: Some(options.name.clone()),
-            smb_scraping_mode: Some(scraping.into()),
-            producer_provided_shmem: Some(offered.is_some()),
-            sdk_version: Some(options.sdk_version.clone()),
-            ..Default::default()
-        };
+        let mut request = Writer::new();
+        request
+            .integer(initialize::SHARED_MEMORY_PAGE_SIZE_HINT_BYTES, page_size.into())
+            .integer(initialize::SHARED_MEMORY_SIZE_HINT_BYTES, size.into())
+            .text(initialize::PRODUCER_NAME, &options.name)
+            .integer(initialize::SMB_SCRAPING_MODE, scraping as u64)
+            .truth(initialize::PRODUCER_PROVIDED_SHMEM, offered.is_some())
+            .text(initialize::SDK_VERSION, &options.sdk_version);
         let mut guard = self.link.lock();
         let fd = offered.and_then(|own| own.memory().as_fd()?.try_clone_to_owned().ok().map(Arc::new));
-        self.initialize = guard.ask_with_fd("InitializeConnection", &request, fd);
-        self.commands = guard.ask("GetAsyncCommand", &GetAsyncCommandRequest::default());
+        self.initialize = guard.ask_with_fd("InitializeConnection", request.into_bytes(), fd);
+        self.commands = guard.ask("GetAsyncCommand", Vec::new());
     }
 
-    fn handle_initialized(&mut self, response: &InitializeConnectionResponse, instances: &mut Instances) {
-        self.direct_patching = response.direct_smb_patching_supported();
-        self.emulated |= response.use_shmem_emulation();
-        if !response.using_shmem_provided_by_producer() && !self.emulated {
+    fn handle_initialized(&mut self, response: &Initialized, instances: &mut Instances) {
+        self.direct_patching = response.supports_direct_patching;
+        self.emulated |= response.wants_emulation;
+        if !response.uses_offered_memory && !self.emulated {
             self.is_own_refused = self.own.take().is_some();
         }
         self.ready = true;
         let mut guard = self.link.lock();
         for source in instances.sources() {
-            let data_source_descriptor = Some(source.descriptor.clone());
-            guard.call("RegisterDataSource", &RegisterDataSourceRequest { data_source_descriptor });
+            guard.call("RegisterDataSource", source.request());
         }
         drop(guard);
         instances.events.push_back(ProducerEvent::Connected);
@@ -318,28 +314,22 @@ impl Connection {
 
     fn handle_command(
         &mut self,
-        response: GetAsyncCommandResponse,
+        command: Option<Command>,
         options: &ProducerOptions,
         instances: &mut Instances,
     ) -> Result<(), ConnectionLost> {
-        match response.cmd {
-            Some(Cmd::SetupTracing(setup)) => self.set_up_tracing(&setup, options)?,
-            Some(Cmd::SetupDataSource(setup)) => {
-                instances.setup(setup.new_instance_id(), setup.config.unwrap_or_default());
-            }
-            Some(Cmd::StartDataSource(start)) => {
-                instances.start(start.new_instance_id(), start.config.unwrap_or_default());
-            }
-            Some(Cmd::StopDataSource(stop)) => instances.stop(stop.instance_id()),
-            Some(Cmd::Flush(flush)) => {
-                let request_id = flush.request_id();
-                let flags = flush.flags();
-                if !instances.flush(request_id, flush.data_source_ids, flags) {
+        match command {
+            Some(Command::SetupTracing { page_size_kib }) => self.set_up_tracing(page_size_kib, options)?,
+            Some(Command::SetupDataSource { instance, config }) => instances.setup(instance, config),
+            Some(Command::StartDataSource { instance, config }) => instances.start(instance, config),
+            Some(Command::StopDataSource { instance }) => instances.stop(instance),
+            Some(Command::Flush { request_id, instances: wanted, flags }) => {
+                if !instances.flush(request_id, wanted, flags) {
                     self.acknowledge_flush(request_id);
                 }
             }
-            Some(Cmd::ClearIncrementalState(clear)) => {
-                instances.clear_incremental_state(clear.data_source_ids)
+            Some(Command::ClearIncrementalState { instances: wanted }) => {
+                instances.clear_incremental_state(wanted);
             }
             // A command of a newer service.
             None => {}
@@ -351,7 +341,7 @@ impl Connection {
     /// the transport cannot share any.
     fn set_up_tracing(
         &mut self,
-        setup: &SetupTracing,
+        page_size_kib: u32,
         options: &ProducerOptions,
     ) -> Result<(), ConnectionLost> {
         let fd = self.link.lock().link().connection().take_fd();
@@ -360,7 +350,7 @@ impl Connection {
         }
         let arbiter = match self.own.take() {
             Some(own) => own,
-            None => self.new_arbiter(setup, fd, options)?,
+            None => self.new_arbiter(page_size_kib, fd, options)?,
         };
         arbiter.attach(Attachment {
             link: Arc::clone(&self.link),
@@ -373,11 +363,11 @@ impl Connection {
 
     fn new_arbiter(
         &self,
-        setup: &SetupTracing,
+        page_size_kib: u32,
         fd: Option<OwnedFd>,
         options: &ProducerOptions,
     ) -> Result<Arc<Arbiter>, ConnectionLost> {
-        let told = setup.shared_buffer_page_size_kb().saturating_mul(1024);
+        let told = page_size_kib.saturating_mul(1024);
         let (memory, page_size) = if self.emulated {
             let hint = or_default(options.page_size_hint_bytes, DEFAULT_PAGE_SIZE);
             (SharedMemory::in_process(EMULATION_SHM_SIZE)?, or_default(told, hint))

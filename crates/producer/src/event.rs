@@ -1,8 +1,6 @@
 //! What happens to a producer.
 
-use bytes::Bytes;
-use ferretto_protos::DataSourceConfig;
-
+use crate::config::InstanceConfig;
 use crate::startup::{StartupEnd, StartupId};
 
 /// Names an instance of a data source: one config of one session. From the service; unique for the life of a connection.
@@ -24,18 +22,14 @@ pub enum ProducerEvent {
         /// The instance.
         instance: InstanceId,
         /// Its config.
-        config: Box<DataSourceConfig>,
-        /// The config as it came, with fields that this build does not know.
-        raw: Bytes,
+        config: InstanceConfig,
     },
     /// Write now. Answer with [`notify_started`](crate::ProducerClient::notify_started).
     Start {
         /// The instance.
         instance: InstanceId,
         /// Its config.
-        config: Box<DataSourceConfig>,
-        /// The config as it came, with fields that this build does not know.
-        raw: Bytes,
+        config: InstanceConfig,
     },
     /// Write what is left, flush and drop the writers, then answer with [`notify_stopped`](crate::ProducerClient::notify_stopped).
     Stop {

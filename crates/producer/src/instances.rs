@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ferretto_protos::{DataSourceConfig, DataSourceDescriptor};
-use prost::Message;
+use ferretto_protos::fields::data_source_descriptor::{NAME, WILL_NOTIFY_ON_START, WILL_NOTIFY_ON_STOP};
+use ferretto_protos::fields::register_data_source_request::DATA_SOURCE_DESCRIPTOR;
+use ferretto_protozero::control::{ControlError, Writer, visit_fields};
 
+use crate::config::InstanceConfig;
 use crate::event::{InstanceId, ProducerEvent};
 
 /// A service runs some tens of sessions; one that asks for more instances than this is broken or hostile.
@@ -15,7 +17,7 @@ const MAX_INSTANCES: usize = 4096;
 pub(crate) struct DataSource {
     name: String,
     /// The serialised descriptor, as it is sent.
-    pub(crate) descriptor: Bytes,
+    descriptor: Bytes,
     notifies_start: bool,
     notifies_stop: bool,
 }
@@ -28,6 +30,36 @@ struct Instance {
     notifies_stop: bool,
 }
 
+impl DataSource {
+    /// From a serialised `DataSourceDescriptor`.
+    pub(crate) fn new(descriptor: Bytes) -> Result<Self, ControlError> {
+        let mut source = Self {
+            name: String::new(),
+            descriptor: Bytes::new(),
+            notifies_start: false,
+            notifies_stop: false,
+        };
+        visit_fields(&descriptor, &mut |field| {
+            match field.number {
+                NAME => field.text()?.clone_into(&mut source.name),
+                WILL_NOTIFY_ON_START => source.notifies_start = field.truth()?,
+                WILL_NOTIFY_ON_STOP => source.notifies_stop = field.truth()?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        source.descriptor = descriptor;
+        Ok(source)
+    }
+
+    /// `RegisterDataSourceRequest`; `UpdateDataSourceRequest` is the same.
+    pub(crate) fn request(&self) -> Vec<u8> {
+        let mut request = Writer::new();
+        request.bytes(DATA_SOURCE_DESCRIPTOR, &self.descriptor);
+        request.into_bytes()
+    }
+}
+
 /// The registry. Events go to `events`, in the order in which they are to be served.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
@@ -38,13 +70,7 @@ pub(crate) struct Instances {
 
 impl Instances {
     /// Adds a source, or changes what is said about it; `true` if it is new.
-    pub(crate) fn register(&mut self, descriptor: &DataSourceDescriptor) -> bool {
-        let source = DataSource {
-            name: descriptor.name().to_owned(),
-            descriptor: descriptor.encode_to_vec().into(),
-            notifies_start: descriptor.will_notify_on_start(),
-            notifies_stop: descriptor.will_notify_on_stop(),
-        };
+    pub(crate) fn register(&mut self, source: DataSource) -> bool {
         match self.sources.iter_mut().find(|known| known.name == source.name) {
             Some(known) => *known = source,
             None => {
@@ -64,16 +90,16 @@ impl Instances {
         self.sources.iter()
     }
 
-    pub(crate) fn setup(&mut self, instance: InstanceId, raw: Bytes) {
-        if let Some(config) = self.add(instance, &raw) {
-            self.events.push_back(ProducerEvent::Setup { instance, config, raw });
+    pub(crate) fn setup(&mut self, instance: InstanceId, config: Bytes) {
+        if let Some(config) = self.add(instance, config) {
+            self.events.push_back(ProducerEvent::Setup { instance, config });
         }
     }
 
     /// Services that are older than `SetupDataSource` only send this.
-    pub(crate) fn start(&mut self, instance: InstanceId, raw: Bytes) {
+    pub(crate) fn start(&mut self, instance: InstanceId, config: Bytes) {
         if self.find(instance).is_none() {
-            self.setup(instance, raw.clone());
+            self.setup(instance, config.clone());
         }
         let Some(state) = self.instances.iter_mut().find(|state| state.id == instance) else {
             return;
@@ -82,10 +108,10 @@ impl Instances {
             tracing::debug!(instance, "the service started an instance twice");
             return;
         }
-        let Some(config) = decode(&raw) else {
+        let Some(config) = read(config) else {
             return;
         };
-        self.events.push_back(ProducerEvent::Start { instance, config, raw });
+        self.events.push_back(ProducerEvent::Start { instance, config });
     }
 
     pub(crate) fn stop(&mut self, instance: InstanceId) {
@@ -133,12 +159,12 @@ impl Instances {
         self.instances.iter().find(|state| state.id == instance)
     }
 
-    fn add(&mut self, instance: InstanceId, raw: &Bytes) -> Option<Box<DataSourceConfig>> {
+    fn add(&mut self, instance: InstanceId, config: Bytes) -> Option<InstanceConfig> {
         if self.find(instance).is_some() || self.instances.len() >= MAX_INSTANCES {
             tracing::warn!(instance, "ignored an instance that the service set up twice, or one too many");
             return None;
         }
-        let config = decode(raw)?;
+        let config = read(config)?;
         let Some(source) = self.sources.iter().find(|source| source.name == config.name()) else {
             tracing::warn!(
                 name = config.name(),
@@ -157,9 +183,9 @@ impl Instances {
     }
 }
 
-fn decode(raw: &Bytes) -> Option<Box<DataSourceConfig>> {
-    match DataSourceConfig::decode(raw.clone()) {
-        Ok(config) => Some(Box::new(config)),
+fn read(config: Bytes) -> Option<InstanceConfig> {
+    match InstanceConfig::new(config) {
+        Ok(config) => Some(config),
         Err(error) => {
             tracing::warn!(%error, "ignored a data source config that cannot be decoded");
             None

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferretto_ipc::QueueError;
 use ferretto_ipc::client::{InvokeError, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
-use prost::Message;
 
 /// A connection behind a lock that is only held for work that never blocks, so that no thread can wait for another for long.
 #[derive(Debug)]
@@ -49,23 +48,23 @@ impl LinkGuard<'_> {
 
     /// Calls a method without wanting its answer. A call that cannot be made is of an older service, or the connection is about to
     /// end; either way nothing is lost that anybody could still get.
-    pub(crate) fn call(&mut self, method: &str, args: &impl Message) {
-        self.invoke(method, args.encode_to_vec(), None, false);
+    pub(crate) fn call(&mut self, method: &str, args: Vec<u8>) {
+        self.invoke(method, args, None, false);
     }
 
     /// Calls a method whose answer will come as an event.
-    pub(crate) fn ask(&mut self, method: &str, args: &impl Message) -> Option<RequestId> {
-        self.invoke(method, args.encode_to_vec(), None, true)
+    pub(crate) fn ask(&mut self, method: &str, args: Vec<u8>) -> Option<RequestId> {
+        self.invoke(method, args, None, true)
     }
 
     /// The same, with a descriptor.
     pub(crate) fn ask_with_fd(
         &mut self,
         method: &str,
-        args: &impl Message,
+        args: Vec<u8>,
         fd: Option<Arc<OwnedFd>>,
     ) -> Option<RequestId> {
-        self.invoke(method, args.encode_to_vec(), fd, true)
+        self.invoke(method, args, fd, true)
     }
 
     /// Sends what the socket takes now. An error shows up again on the client's thread, which ends the connection.

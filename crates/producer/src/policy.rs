@@ -21,7 +21,11 @@ pub enum ExhaustedPolicy {
 impl ExhaustedPolicy {
     /// What a session's config asks for (`DataSourceConfig.buffer_exhausted_policy`); `default` if it does not say.
     pub fn from_config(config: &ferretto_protos::DataSourceConfig, default: Self) -> Self {
-        match config.buffer_exhausted_policy() {
+        Self::wanted(config.buffer_exhausted_policy(), default)
+    }
+
+    pub(crate) fn wanted(policy: BufferExhaustedPolicy, default: Self) -> Self {
+        match policy {
             BufferExhaustedPolicy::BufferExhaustedUnspecified => default,
             BufferExhaustedPolicy::BufferExhaustedDrop => Self::Drop,
             BufferExhaustedPolicy::BufferExhaustedStallThenAbort => Self::Stall,

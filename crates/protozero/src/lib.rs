@@ -9,6 +9,7 @@
 //! * [`Sink`] is where the bytes go. `Vec<u8>` is one; [`RangeSink`] is one made of small ranges, for tests
 //!   and scratch space; the producer has one over chunks of shared memory.
 //! * [`read::Fields`] iterates over the fields of an encoded message, which may come from a hostile process.
+//! * [`control`] reads and writes control messages with little code.
 //! * [`varint`] has the encodings underneath.
 //!
 //! This crate knows no message by name.
@@ -30,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod control;
 mod message;
 mod ranges;
 pub mod read;

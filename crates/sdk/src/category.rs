@@ -1,6 +1,5 @@
 //! Categories: what a trace point belongs to, and whether anybody wants it now.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -178,8 +177,8 @@ fn watchers() -> MutexGuard<'static, Vec<fn()>> {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     categories: Vec<&'static Category>,
-    /// Those that were made at run time.
-    dynamic: BTreeMap<&'static str, &'static Category>,
+    /// Those that were made at run time, by their names.
+    dynamic: Vec<&'static Category>,
     filters: [Option<Filter>; MAX_INSTANCES],
     /// Changes that the service has not been told.
     has_news: bool,
@@ -187,7 +186,7 @@ pub(crate) struct Registry {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     categories: Vec::new(),
-    dynamic: BTreeMap::new(),
+    dynamic: Vec::new(),
     filters: [const { None }; MAX_INSTANCES],
     has_news: false,
 });
@@ -228,15 +227,14 @@ impl Registry {
     }
 
     fn dynamic(&mut self, name: &str) -> &'static Category {
-        if let Some(known) = self.dynamic.get(name) {
-            return known;
-        }
-        if self.dynamic.len() >= MAX_DYNAMIC {
-            return &TOO_MANY;
-        }
+        let place = match self.dynamic.binary_search_by(|known| known.name.cmp(name)) {
+            Ok(place) => return self.dynamic.get(place).copied().unwrap_or(&TOO_MANY),
+            Err(_) if self.dynamic.len() >= MAX_DYNAMIC => return &TOO_MANY,
+            Err(place) => place,
+        };
         let name: &'static str = name.to_owned().leak();
         let category: &'static Category = Box::leak(Box::new(Category::new(name)));
-        self.dynamic.insert(name, category);
+        self.dynamic.insert(place, category);
         category
     }
 
@@ -272,12 +270,18 @@ impl Registry {
 
     /// One category of each name, the one with most to say, in the order of their names.
     pub(crate) fn distinct(&self) -> Vec<&'static Category> {
-        let mut all = self.categories.clone();
-        all.retain(|category| !category.is_group());
-        all.sort_by_key(|category| {
-            (category.name, category.description.is_empty(), category.tags.is_empty())
-        });
-        all.dedup_by_key(|category| category.name);
+        let says = |category: &Category| (!category.description.is_empty(), !category.tags.is_empty());
+        let mut all: Vec<&'static Category> = Vec::new();
+        for category in self.categories.iter().filter(|category| !category.is_group()) {
+            match all.binary_search_by(|known| known.name.cmp(category.name)) {
+                Err(place) => all.insert(place, category),
+                Ok(place) => {
+                    if let Some(known) = all.get_mut(place).filter(|known| says(known) < says(category)) {
+                        *known = category;
+                    }
+                }
+            }
+        }
         all
     }
 
@@ -310,6 +314,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matching::List;
 
     #[test]
     fn a_category_costs_one_load_after_its_first_use() {
@@ -335,7 +340,9 @@ mod tests {
         // `slow` is off by default, for the trace point that only knows the name too.
         registry.set_filter(3, Some(Filter::default()));
         assert_eq!((BARE.instances(), FULL.instances()), (0, 0));
-        registry.set_filter(3, Some(Filter { enabled_tags: vec!["slow".into()], ..Default::default() }));
+        let mut slow = Filter::default();
+        slow.push(List::EnabledTags, "slow".to_owned());
+        registry.set_filter(3, Some(slow));
         assert_eq!((BARE.instances(), FULL.instances()), (8, 8));
     }
 }

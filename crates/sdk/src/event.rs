@@ -420,7 +420,7 @@ impl ThreadState {
                 *place = None;
                 continue;
             };
-            current.sequence.set_options(session.options);
+            current.sequence.set_options(session.wishes.options);
             if std::mem::replace(&mut current.flushes, slot.flushes) != slot.flushes {
                 current.sequence.flush();
             }
@@ -436,7 +436,7 @@ impl SequenceOfSlot {
     fn new(index: usize) -> Option<Self> {
         let slot = session::slots().into_iter().nth(index)?;
         let session = slot.session?;
-        let sequence = Sequence::new(session.create_writer(), session.options);
+        let sequence = Sequence::new(session.create_writer(), session.wishes.options);
         Some(Self { sequence, session: session.id, flushes: slot.flushes, clears: slot.clears })
     }
 }

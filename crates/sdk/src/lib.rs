@@ -58,6 +58,7 @@ pub mod tracing_session;
 mod track;
 mod track_events;
 mod value;
+mod wishes;
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ pub use event::{SliceGuard, snapshot_clocks};
 pub use ferretto_derive::record;
 #[cfg(feature = "derive")]
 pub use ferretto_derive::trace;
-pub use ferretto_producer::{Connector, ExhaustedPolicy};
+pub use ferretto_producer::{Connector, ExhaustedPolicy, InstanceConfig};
 /// Messages and field numbers of the tracing system, for [custom data sources](DataSource).
 pub use ferretto_protos as protos;
 /// What [`Details::fields`] and packets of [custom data sources](DataSource) are written with.

@@ -2,7 +2,6 @@
 //!
 //! A number is given at the first use of a text and never taken back. Which numbers its reader knows, each sequence keeps in a [`Set`].
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Numbers of texts of one kind. They are varints of at most two bytes; texts beyond are sent with each event.
@@ -24,7 +23,12 @@ pub(crate) struct Numbers {
 
 /// Texts of one kind. Those of equal content have one number.
 #[derive(Debug)]
-struct Texts(BTreeMap<&'static str, u16>);
+struct Texts {
+    /// In the order of their numbers.
+    texts: Vec<&'static str>,
+    /// Places in `texts`, in the order of the texts. Two bytes each: adding to the midst of the longest moves 32 KiB.
+    sorted: Vec<u16>,
+}
 
 /// Numbers that a sequence's reader knows. Grows with the highest.
 #[derive(Debug, Default)]
@@ -45,9 +49,9 @@ pub(crate) fn lock_for_fork() -> Box<dyn crate::runtime::Held> {
 impl Numbers {
     const fn new() -> Self {
         Self {
-            categories: Texts(BTreeMap::new()),
-            event_names: Texts(BTreeMap::new()),
-            argument_names: Texts(BTreeMap::new()),
+            categories: Texts::new(),
+            event_names: Texts::new(),
+            argument_names: Texts::new(),
             locations: 0,
             points: 0,
         }
@@ -85,13 +89,23 @@ impl Numbers {
 }
 
 impl Texts {
+    const fn new() -> Self {
+        Self { texts: Vec::new(), sorted: Vec::new() }
+    }
+
     /// The number of a text, from 1; 0 if there are none left.
+    #[inline(never)]
     fn number(&mut self, text: &'static str) -> u16 {
-        let next = self.0.len() + 1;
-        match self.0.get(text) {
-            Some(number) => *number,
-            None if next > MAX_TEXTS => 0,
-            None => *self.0.entry(text).or_insert(next as u16),
+        let text_at = |index: u16| self.texts.get(usize::from(index)).copied().unwrap_or_default();
+        let place = self.sorted.binary_search_by(|index| text_at(*index).cmp(text));
+        match place.map_err(|place| (place, self.texts.len())) {
+            Ok(place) => self.sorted.get(place).map_or(0, |index| index + 1),
+            Err((_, MAX_TEXTS..)) => 0,
+            Err((place, index)) => {
+                self.texts.push(text);
+                self.sorted.insert(place, index as u16);
+                index as u16 + 1
+            }
         }
     }
 }
@@ -133,7 +147,7 @@ mod tests {
 
     #[test]
     fn numbers_run_out_without_harm() {
-        let mut texts = Texts(BTreeMap::new());
+        let mut texts = Texts::new();
         for number in 1..=MAX_TEXTS {
             assert_eq!(texts.number(format!("{number}").leak()), number as u16);
         }

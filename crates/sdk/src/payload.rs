@@ -11,9 +11,9 @@ use crate::details::{Correlation, Details};
 use crate::location::{Callstack, Location};
 use crate::point::{ArgumentName, EventType};
 use crate::sequence::{Event, IncrementalState};
-use crate::session::SessionOptions;
 use crate::track::{Kind, Track};
 use crate::value::{Value, ValueWriter};
+use crate::wishes::SessionOptions;
 
 /// Stands for a name that the session does not want (upstream's text).
 const FILTERED_NAME: &str = "FILTERED";

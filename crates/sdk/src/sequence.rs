@@ -18,11 +18,11 @@ use crate::identity::{thread_id, thread_uuid};
 use crate::numbers::Set;
 use crate::payload::{EventWriter, NewTexts, put_new_texts};
 use crate::point::{ArgumentName, EVENT_LEN_AT, MAX_HEAD_LEN, NEEDS_INCREMENTAL_STATE, TracePoint};
-use crate::session::SessionOptions;
 use crate::thread_time;
 use crate::timestamp::{BOOTTIME, Timestamp};
 use crate::track::{Base, Track};
 use crate::value::Value;
+use crate::wishes::SessionOptions;
 
 /// `SequenceFlags` of TracePacket.
 const INCREMENTAL_STATE_CLEARED: u64 = 1;

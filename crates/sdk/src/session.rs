@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_producer::{Arbiter, ExhaustedPolicy, StartupWriters, TraceWriter};
-use ferretto_protos::TrackEventConfig;
 
 use crate::builder::settings;
 use crate::category::MAX_INSTANCES;
-use crate::matching::Filter;
 use crate::runtime::{Held, Setup};
 use crate::startup::{StartupConfig, can_adopt};
+use crate::wishes::Wishes;
 
 /// Counts the changes that threads have to look at: those of slots, and those of the clock. One relaxed load tells a thread that there is
 /// nothing new.
@@ -40,8 +39,7 @@ pub(crate) struct Session {
     /// Never used again, as slots are.
     pub(crate) id: u32,
     destination: Destination,
-    config: TrackEventConfig,
-    pub(crate) options: SessionOptions,
+    pub(crate) wishes: Wishes,
 }
 
 /// Where its events go.
@@ -56,24 +54,13 @@ enum Destination {
     Startup(StartupWriters),
 }
 
-/// What a session's config says about the form of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SessionOptions {
-    /// Nanoseconds that one unit of a timestamp's difference stands for; `None` for absolute timestamps.
-    pub(crate) delta_unit_ns: Option<u64>,
-    pub(crate) without_arguments: bool,
-    pub(crate) without_dynamic_names: bool,
-    /// Events that are at least so far apart have the processor time of their thread; `None` for no event.
-    pub(crate) thread_time_period_ns: Option<u64>,
-}
-
 impl Slot {
     const EMPTY: Self = Self { session: None, flushes: 0, clears: 0 };
 }
 
 impl Session {
-    pub(crate) fn new(setup: &Setup) -> Self {
-        Self::with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), setup)
+    pub(crate) fn new(setup: &Setup, wishes: Wishes) -> Self {
+        Self::with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), setup, wishes)
     }
 
     /// What a session will want that is still to come.
@@ -81,22 +68,15 @@ impl Session {
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             destination: Destination::Startup(writers),
-            options: SessionOptions::new(&startup.config),
-            config: startup.config,
+            wishes: startup.wishes,
         }
     }
 
-    fn with_id(id: u32, setup: &Setup) -> Self {
-        let policy = ExhaustedPolicy::from_config(&setup.config, settings().track_event_policy);
-        let config = setup.config.track_event_config.clone().unwrap_or_default();
+    fn with_id(id: u32, setup: &Setup, wishes: Wishes) -> Self {
+        let policy = setup.config.exhausted_policy(settings().track_event_policy);
         let arbiter = Arc::clone(&setup.arbiter);
         let destination = Destination::Buffer { arbiter, target_buffer: setup.target_buffer(), policy };
-        Self { id, destination, options: SessionOptions::new(&config), config }
-    }
-
-    /// The categories that it wants.
-    pub(crate) fn filter(&self) -> Filter {
-        Filter::new(&self.config)
+        Self { id, destination, wishes }
     }
 
     pub(crate) fn create_writer(&self) -> TraceWriter {
@@ -109,40 +89,17 @@ impl Session {
     }
 
     /// Gives what was recorded before it to this session, if it wants that.
-    fn adopt(&self, setup: &Setup) -> bool {
+    fn adopt(&self, setup: &Setup, wishes: &Wishes) -> bool {
         let Destination::Startup(writers) = &self.destination else {
             return false;
         };
-        let default = TrackEventConfig::default();
-        let wanted = setup.config.track_event_config.as_ref().unwrap_or(&default);
         writers.belong_to(&setup.arbiter)
-            && can_adopt(&self.config, wanted)
+            && can_adopt(&self.wishes, wishes)
             && writers.adopt(setup.target_buffer())
     }
 
     fn is_given_up(&self) -> bool {
         matches!(&self.destination, Destination::Startup(writers) if !writers.is_waiting())
-    }
-}
-
-impl SessionOptions {
-    /// Whether events, with or without arguments, may have the form of small packets: whole, and with times in nanoseconds since the last.
-    pub(crate) fn has_small_packets(self, has_arguments: bool) -> bool {
-        self.delta_unit_ns == Some(1)
-            && !(has_arguments && self.without_arguments)
-            && self.thread_time_period_ns.is_none()
-    }
-
-    fn new(config: &TrackEventConfig) -> Self {
-        let unit_ns = config.timestamp_unit_multiplier().max(1);
-        Self {
-            delta_unit_ns: (!config.disable_incremental_timestamps()).then_some(unit_ns),
-            without_arguments: config.filter_debug_annotations(),
-            without_dynamic_names: config.filter_dynamic_event_names(),
-            thread_time_period_ns: config
-                .enable_thread_time_sampling()
-                .then(|| config.thread_time_subsampling_ns()),
-        }
     }
 }
 
@@ -179,13 +136,13 @@ pub(crate) fn add(session: Session) -> Option<usize> {
 }
 
 /// Makes what was recorded before this session its beginning, if it wants that: it gets the place, and threads go on in their sequences.
-pub(crate) fn adopt_startup(setup: &Setup) -> Option<usize> {
+pub(crate) fn adopt_startup(setup: &Setup, wishes: &Wishes) -> Option<usize> {
     let mut slots = lock();
     for (index, slot) in slots.iter_mut().enumerate() {
         if let Some(startup) = &slot.session
-            && startup.adopt(setup)
+            && startup.adopt(setup, wishes)
         {
-            slot.session = Some(Arc::new(Session::with_id(startup.id, setup)));
+            slot.session = Some(Arc::new(Session::with_id(startup.id, setup, wishes.clone())));
             announce();
             return Some(index);
         }

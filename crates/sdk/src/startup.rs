@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ferretto_protos::TrackEventConfig;
+use crate::matching::List;
+use crate::wishes::Wishes;
 
 /// How long events wait for a session, if nothing else is said (upstream: `SetupStartupTracing`).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,14 +35,14 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is for `Builder::startup_tracing`"]
 pub struct StartupConfig {
-    pub(crate) config: TrackEventConfig,
+    pub(crate) wishes: Wishes,
     pub(crate) timeout: Duration,
 }
 
 impl StartupConfig {
     /// What a session records that says nothing of categories: all but those that are tagged `slow` or `debug`.
     pub fn new() -> Self {
-        Self { config: TrackEventConfig::default(), timeout: DEFAULT_TIMEOUT }
+        Self { wishes: Wishes::default(), timeout: DEFAULT_TIMEOUT }
     }
 
     /// These categories, with `*` at the end for all that begin so, and no others (`disabled_categories: "*"`).
@@ -50,44 +51,45 @@ impl StartupConfig {
     }
 
     /// Adds to `enabled_categories`.
-    pub fn enable_categories<I: IntoIterator<Item: Into<String>>>(mut self, names: I) -> Self {
-        self.config.enabled_categories.extend(names.into_iter().map(Into::into));
-        self
+    pub fn enable_categories<I: IntoIterator<Item: Into<String>>>(self, names: I) -> Self {
+        self.extend(List::EnabledCategories, names)
     }
 
     /// Adds to `disabled_categories`.
-    pub fn disable_categories<I: IntoIterator<Item: Into<String>>>(mut self, names: I) -> Self {
-        self.config.disabled_categories.extend(names.into_iter().map(Into::into));
-        self
+    pub fn disable_categories<I: IntoIterator<Item: Into<String>>>(self, names: I) -> Self {
+        self.extend(List::DisabledCategories, names)
     }
 
     /// Adds to `enabled_tags`.
-    pub fn enable_tags<I: IntoIterator<Item: Into<String>>>(mut self, tags: I) -> Self {
-        self.config.enabled_tags.extend(tags.into_iter().map(Into::into));
-        self
+    pub fn enable_tags<I: IntoIterator<Item: Into<String>>>(self, tags: I) -> Self {
+        self.extend(List::EnabledTags, tags)
     }
 
     /// Adds to `disabled_tags`.
-    pub fn disable_tags<I: IntoIterator<Item: Into<String>>>(mut self, tags: I) -> Self {
-        self.config.disabled_tags.extend(tags.into_iter().map(Into::into));
-        self
+    pub fn disable_tags<I: IntoIterator<Item: Into<String>>>(self, tags: I) -> Self {
+        self.extend(List::DisabledTags, tags)
     }
 
     /// Leaves arguments out (`filter_debug_annotations`).
     pub fn without_arguments(mut self) -> Self {
-        self.config.filter_debug_annotations = Some(true);
+        self.wishes.options.without_arguments = true;
         self
     }
 
     /// Leaves names out that are made at run time (`filter_dynamic_event_names`).
     pub fn without_dynamic_names(mut self) -> Self {
-        self.config.filter_dynamic_event_names = Some(true);
+        self.wishes.options.without_dynamic_names = true;
         self
     }
 
     /// How long events wait for a session: 10 s without this. Then they are dropped, and trace points are off.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    fn extend<I: IntoIterator<Item: Into<String>>>(mut self, list: List, patterns: I) -> Self {
+        patterns.into_iter().for_each(|pattern| self.wishes.filter.push(list, pattern.into()));
         self
     }
 }
@@ -99,22 +101,23 @@ impl Default for StartupConfig {
 }
 
 /// Whether a session of the second config wants what was recorded by the first (upstream: `CanAdoptStartupSession` of track events).
-pub(crate) fn can_adopt(startup: &TrackEventConfig, session: &TrackEventConfig) -> bool {
-    startup.enabled_categories == session.enabled_categories
-        && startup.disabled_categories == session.disabled_categories
-        && startup.enabled_tags == session.enabled_tags
-        && startup.disabled_tags == session.disabled_tags
-        && startup.filter_debug_annotations() == session.filter_debug_annotations()
-        && startup.filter_dynamic_event_names() == session.filter_dynamic_event_names()
+pub(crate) fn can_adopt(startup: &Wishes, session: &Wishes) -> bool {
+    startup.filter == session.filter
+        && startup.options.without_arguments == session.options.without_arguments
+        && startup.options.without_dynamic_names == session.options.without_dynamic_names
 }
 
 #[cfg(test)]
 mod tests {
+    use ferretto_protos::TrackEventConfig;
+    use prost::Message;
+
     use super::*;
 
     #[test]
     fn a_session_adopts_what_was_recorded_as_it_wants_it() {
-        let startup = StartupConfig::categories(["net", "db*"]).config;
+        let startup = StartupConfig::categories(["net", "db*"]).wishes;
+        let wishes = |config: &TrackEventConfig| Wishes::decode(&config.encode_to_vec()).unwrap();
         let same = TrackEventConfig {
             enabled_categories: vec!["net".into(), "db*".into()],
             disabled_categories: vec!["*".into()],
@@ -123,7 +126,7 @@ mod tests {
             filter_debug_annotations: Some(false),
             ..Default::default()
         };
-        assert!(can_adopt(&startup, &same));
+        assert!(can_adopt(&startup, &wishes(&same)));
         let others = [
             TrackEventConfig::default(),
             TrackEventConfig { enabled_categories: vec!["db*".into(), "net".into()], ..same.clone() },
@@ -134,11 +137,11 @@ mod tests {
             TrackEventConfig { filter_dynamic_event_names: Some(true), ..same.clone() },
         ];
         for other in others {
-            assert!(!can_adopt(&startup, &other), "{other:?}");
+            assert!(!can_adopt(&startup, &wishes(&other)), "{other:?}");
         }
-        assert!(can_adopt(&StartupConfig::new().config, &TrackEventConfig::default()));
+        assert!(can_adopt(&StartupConfig::new().wishes, &wishes(&TrackEventConfig::default())));
         let all = StartupConfig::new().enable_tags(["slow"]).disable_tags(["debug"]);
-        let all = all.without_arguments().without_dynamic_names().config;
+        let all = all.without_arguments().without_dynamic_names().wishes;
         assert!(can_adopt(&all, &all.clone()) && !can_adopt(&all, &startup));
     }
 }

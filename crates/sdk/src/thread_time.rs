@@ -5,7 +5,7 @@ use ferretto_protozero::{Message, Sink};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::identity::{fnv1a, thread_uuid};
-use crate::session::SessionOptions;
+use crate::wishes::SessionOptions;
 
 /// Tells the counter from other tracks of the thread.
 const MAGIC: u64 = fnv1a(b"ferretto thread time");

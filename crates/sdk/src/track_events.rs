@@ -2,14 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use ferretto_producer::StartupWriters;
-use ferretto_protos::{DataSourceDescriptor, TrackEventCategory, TrackEventDescriptor};
+use ferretto_protos::fields::{
+    data_source_descriptor as fields, track_event_category, track_event_descriptor,
+};
+use ferretto_protozero::control::Writer;
 
 use crate::category::{Category, announce_change, registry};
 use crate::data_source::SetupArgs;
 use crate::runtime::{Ack, Held, Setup, Source, Stage};
 use crate::session::{self, Session};
 use crate::startup::StartupConfig;
+use crate::wishes::Wishes;
 use crate::{event, observers};
 
 /// The data source's name, for all programs with track events.
@@ -25,17 +30,24 @@ pub(crate) struct TrackEvents {
 }
 
 impl Source for TrackEvents {
-    fn descriptor(&self) -> DataSourceDescriptor {
-        let available_categories = registry().distinct().into_iter().map(describe).collect();
-        DataSourceDescriptor {
-            name: Some(NAME.to_owned()),
-            id: Some(ID),
-            will_notify_on_start: Some(true),
-            will_notify_on_stop: Some(true),
-            handles_incremental_state_clear: Some(true),
-            track_event_descriptor: Some(TrackEventDescriptor { available_categories }),
-            ..Default::default()
+    fn name(&self) -> String {
+        NAME.to_owned()
+    }
+
+    fn descriptor(&self) -> Bytes {
+        let mut categories = Writer::new();
+        for category in registry().distinct() {
+            categories.message(track_event_descriptor::AVAILABLE_CATEGORIES, &describe(category));
         }
+        let mut descriptor = Writer::new();
+        descriptor
+            .text(fields::NAME, NAME)
+            .integer(fields::ID, ID)
+            .truth(fields::WILL_NOTIFY_ON_START, true)
+            .truth(fields::WILL_NOTIFY_ON_STOP, true)
+            .truth(fields::HANDLES_INCREMENTAL_STATE_CLEAR, true)
+            .message(fields::TRACK_EVENT_DESCRIPTOR, &categories);
+        descriptor.into_bytes().into()
     }
 
     fn take_news(&self) -> bool {
@@ -44,17 +56,19 @@ impl Source for TrackEvents {
     }
 
     fn setup(&self, setup: Setup, stage: &mut Stage<'_>) -> Option<usize> {
-        let adopted = session::adopt_startup(&setup);
-        let Some(slot) = adopted.or_else(|| session::add(Session::new(&setup))) else {
+        let wishes = match Wishes::new(&setup.config) {
+            Ok(wishes) => wishes,
+            Err(error) => {
+                tracing::warn!(%error, "a session gets no track events: its config cannot be decoded");
+                return None;
+            }
+        };
+        let adopted = session::adopt_startup(&setup, &wishes);
+        let Some(slot) = adopted.or_else(|| session::add(Session::new(&setup, wishes))) else {
             tracing::warn!("a session gets no track events: too many others record them already");
             return None;
         };
-        let args = SetupArgs {
-            config: &setup.config,
-            raw: &setup.raw,
-            instance_index: slot,
-            backend: setup.backend,
-        };
+        let args = SetupArgs { config: &setup.config, instance_index: slot, backend: setup.backend };
         observers::notify(stage, |observer| observer.on_setup(&args));
         Some(slot)
     }
@@ -64,7 +78,7 @@ impl Source for TrackEvents {
             .into_iter()
             .nth(slot)
             .and_then(|slot| slot.session)
-            .map(|session| session.filter());
+            .map(|session| session.wishes.filter.clone());
         registry().set_filter(slot, filter);
         stage.call(announce_change);
         observers::notify(stage, |observer| observer.on_start(slot));
@@ -116,7 +130,7 @@ impl Source for TrackEvents {
 /// Records from now on, for a session that is still to come; `false` if there is no room.
 pub(crate) fn start_startup(writers: StartupWriters, config: StartupConfig) -> bool {
     let session = Session::startup(writers, config);
-    let filter = session.filter();
+    let filter = session.wishes.filter.clone();
     let slot = session::add(session);
     if let Some(slot) = slot {
         registry().set_filter(slot, Some(filter));
@@ -132,11 +146,14 @@ pub(crate) fn end_startups() {
     }
 }
 
-fn describe(category: &'static Category) -> TrackEventCategory {
-    let description = category.description();
-    TrackEventCategory {
-        name: Some(category.name().to_owned()),
-        description: (!description.is_empty()).then(|| description.to_owned()),
-        tags: category.tags().iter().map(|tag| (*tag).to_owned()).collect(),
+fn describe(category: &'static Category) -> Writer {
+    let mut message = Writer::new();
+    message.text(track_event_category::NAME, category.name());
+    if !category.description().is_empty() {
+        message.text(track_event_category::DESCRIPTION, category.description());
     }
+    for tag in category.tags() {
+        message.text(track_event_category::TAGS, tag);
+    }
+    message
 }

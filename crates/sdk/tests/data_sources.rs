@@ -66,9 +66,9 @@ fn callbacks_come_in_order_and_packets_of_every_kind_arrive() {
         type IncrementalState = ();
         type ThreadState = ();
         fn on_setup(&mut self, args: &SetupArgs<'_>) {
-            assert!(!args.raw.is_empty());
+            assert!(!args.config.raw().is_empty());
             self.instance_index = args.instance_index;
-            note(format!("setup {:?} {}", args.config.name(), args.config.legacy_config()));
+            note(format!("setup {:?} {}", args.config.name(), args.config.decode().unwrap().legacy_config()));
         }
         fn on_start(&mut self, _ack: Ack) {
             note("start".to_owned());
@@ -485,7 +485,7 @@ fn the_config_arrives_as_it_was_written() {
         type IncrementalState = ();
         type ThreadState = ();
         fn on_setup(&mut self, args: &SetupArgs<'_>) {
-            *RAW.lock().unwrap() = args.raw.to_vec();
+            *RAW.lock().unwrap() = args.config.raw().to_vec();
         }
     }
     static SOURCE: DataSourceHandle<Raw> = DataSourceHandle::new();

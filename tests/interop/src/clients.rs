@@ -34,7 +34,7 @@ pub fn serve(
         client.wait(None, &[]).expect("events");
         while let Some(event) = client.next_event() {
             match event {
-                ProducerEvent::Start { config, .. } => start(&client, &config),
+                ProducerEvent::Start { config, .. } => start(&client, &config.decode().expect("a config")),
                 ProducerEvent::Flush { request_id, .. } => client.notify_flush_complete(request_id),
                 ProducerEvent::Stop { instance } => client.notify_stopped(instance),
                 ProducerEvent::Disconnected { .. } => return,

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_producer::ExhaustedPolicy;
+use bytes::Bytes;
 use ferretto_protos::DataSourceDescriptor;
+use prost::Message;
 
 use super::context::TraceContext;
 use super::instance::Instance;
@@ -339,9 +340,18 @@ impl<T: DataSource> DataSourceHandle<T> {
 }
 
 impl<T: DataSource> Source for DataSourceHandle<T> {
-    fn descriptor(&self) -> DataSourceDescriptor {
+    fn name(&self) -> String {
         let state = self.state();
-        state.registration.as_ref().map(|registration| registration.descriptor.clone()).unwrap_or_default()
+        state.registration.as_ref().map_or("", |registration| registration.descriptor.name()).to_owned()
+    }
+
+    fn descriptor(&self) -> Bytes {
+        let state = self.state();
+        state
+            .registration
+            .as_ref()
+            .map(|registration| registration.descriptor.encode_to_vec().into())
+            .unwrap_or_default()
     }
 
     fn take_news(&self) -> bool {
@@ -363,19 +373,14 @@ impl<T: DataSource> Source for DataSourceHandle<T> {
             };
             (slot, Arc::clone(&registration.factory))
         };
-        let args = SetupArgs {
-            config: &setup.config,
-            raw: &setup.raw,
-            instance_index: slot,
-            backend: setup.backend,
-        };
+        let args = SetupArgs { config: &setup.config, instance_index: slot, backend: setup.backend };
         let value = stage.call(|| {
             let mut value = factory();
             value.on_setup(&args);
             value
         })?;
         let policy = match T::POLICY_FROM_CONFIG {
-            true => ExhaustedPolicy::from_config(&setup.config, T::EXHAUSTED_POLICY),
+            true => setup.config.exhausted_policy(T::EXHAUSTED_POLICY),
             false => T::EXHAUSTED_POLICY,
         };
         let instance = Instance::new(value, Arc::clone(&setup.arbiter), setup.target_buffer(), policy);

@@ -12,9 +12,7 @@ mod handle;
 mod instance;
 mod thread;
 
-use bytes::Bytes;
-use ferretto_producer::ExhaustedPolicy;
-use ferretto_protos::DataSourceConfig;
+use ferretto_producer::{ExhaustedPolicy, InstanceConfig};
 
 pub use context::{Packets, Parts, TraceContext, TracePacket};
 pub use handle::{DataSourceHandle, RegisterError};
@@ -119,9 +117,7 @@ pub trait DataSource: Send + Sized + 'static {
 #[derive(Debug, Clone, Copy)]
 pub struct SetupArgs<'a> {
     /// Its config.
-    pub config: &'a DataSourceConfig,
-    /// The config as it came, with fields that this build does not know.
-    pub raw: &'a Bytes,
+    pub config: &'a InstanceConfig,
     /// The instance's number, 0 to 7; free for another when this one has stopped.
     pub instance_index: usize,
     /// Whose session it is: one bit.

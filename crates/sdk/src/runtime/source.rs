@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use ferretto_producer::Arbiter;
-use ferretto_protos::{DataSourceConfig, DataSourceDescriptor};
+use ferretto_producer::{Arbiter, InstanceConfig};
 
 use super::ack::Ack;
 use super::stage::Stage;
@@ -19,7 +18,10 @@ pub(crate) const MAX_SOURCES: usize = 32;
 /// Called on the background thread, if not said otherwise. Callbacks of the user go through the [`Stage`].
 pub(crate) trait Source: Sync {
     /// What sessions select it by.
-    fn descriptor(&self) -> DataSourceDescriptor;
+    fn name(&self) -> String;
+
+    /// What services are told about it: a serialised `DataSourceDescriptor` with this name.
+    fn descriptor(&self) -> Bytes;
 
     /// Whether the descriptor says more than the last time.
     fn take_news(&self) -> bool;
@@ -62,9 +64,7 @@ impl<T: ?Sized> Held for MutexGuard<'_, T> {}
 pub(crate) struct Setup {
     /// Makes writers.
     pub(crate) arbiter: Arc<Arbiter>,
-    pub(crate) config: Box<DataSourceConfig>,
-    /// As it came.
-    pub(crate) raw: Bytes,
+    pub(crate) config: InstanceConfig,
     /// Whose session it is.
     pub(crate) backend: Backends,
 }
@@ -107,8 +107,8 @@ pub(crate) enum AddError {
 /// Adds a data source, for good; its number, below [`MAX_SOURCES`].
 pub(crate) fn add(source: &'static dyn Source) -> Result<usize, AddError> {
     let mut sources = sources();
-    let name = source.descriptor().name;
-    if sources.iter().any(|other| other.descriptor().name == name) {
+    let name = source.name();
+    if sources.iter().any(|other| other.name() == name) {
         return Err(AddError::NameTaken);
     }
     let number = sources.list.len() + 1;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use ferretto_producer::{InstanceId, ProducerClient, ProducerEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -107,10 +108,10 @@ impl Worker {
             }
             let descriptor = source.descriptor();
             for backend in &mut self.backends {
-                backend.client.register_data_source(&descriptor);
+                register(backend, descriptor.clone());
             }
             if index >= self.sources.len() {
-                self.sources.push((descriptor.name().to_owned(), source));
+                self.sources.push((source.name(), source));
             }
         }
     }
@@ -137,12 +138,12 @@ impl Worker {
 
     fn handle(&mut self, backend: usize, event: ProducerEvent, stage: &mut Stage<'_>) {
         match event {
-            ProducerEvent::Setup { instance, config, raw } => {
+            ProducerEvent::Setup { instance, config } => {
                 let Some(arbiter) = self.backends.get(backend).and_then(|backend| backend.client.arbiter())
                 else {
                     return;
                 };
-                let setup = Setup { arbiter, config, raw, backend: self.kind(backend) };
+                let setup = Setup { arbiter, config, backend: self.kind(backend) };
                 self.set_up(backend, instance, setup, stage);
             }
             ProducerEvent::Start { instance, .. } => {
@@ -292,7 +293,7 @@ impl Worker {
             Command::AddBackend(kind, client) => {
                 let mut backend = Backend::new(kind, *client);
                 for (_, source) in &self.sources {
-                    backend.client.register_data_source(&source.descriptor());
+                    register(&mut backend, source.descriptor());
                 }
                 self.backends.push(backend);
             }
@@ -389,6 +390,11 @@ impl Worker {
         self.last_number += 1;
         self.last_number
     }
+}
+
+fn register(backend: &mut Backend, descriptor: Bytes) {
+    // Made by this program, so that it can be read.
+    let _ = backend.client.register_encoded_data_source(descriptor);
 }
 
 fn finish(drain: Option<Rc<Drain>>, is_done: bool, stage: &mut Stage<'_>) {

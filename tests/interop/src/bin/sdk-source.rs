@@ -35,7 +35,7 @@ impl DataSource for Texts {
     type ThreadState = u32;
 
     fn on_setup(&mut self, args: &SetupArgs<'_>) {
-        self.label = args.config.legacy_config().to_owned();
+        self.label = args.config.decode().expect("a config").legacy_config().to_owned();
         println!("setup {} of session {}", self.label, args.config.tracing_session_id());
     }
 

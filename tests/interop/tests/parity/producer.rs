@@ -133,12 +133,14 @@ impl Actor {
 
     fn handle(&mut self, event: ProducerEvent) {
         match event {
-            ProducerEvent::Setup { config, raw, .. } => {
+            ProducerEvent::Setup { config, .. } => {
                 let mut told = self.told.lock().unwrap();
-                told.setups.push(raw.to_vec());
+                told.setups.push(config.raw().to_vec());
                 told.order.push(format!("setup {}", config.name()));
             }
-            ProducerEvent::Start { instance, config, .. } => self.start(instance, &config),
+            ProducerEvent::Start { instance, config } => {
+                self.start(instance, &config.decode().expect("a config"));
+            }
             ProducerEvent::Stop { instance } => self.stop(instance),
             ProducerEvent::Flush { request_id, instances, flags } => {
                 self.flush(request_id, &instances, flags)

@@ -1,0 +1,237 @@
+//! Control messages, with little code: there are many kinds of them and few of each, so that what programs carry around of them counts,
+//! and not what one costs.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::read::{Field, Fields, PackedVarints, ReadError, Value};
+use crate::varint;
+
+/// Why a control message makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlError {
+    /// It is no message.
+    Read(ReadError),
+    /// A field has another type than this build knows, or its text is not UTF-8.
+    Type {
+        /// The field's number.
+        number: u32,
+    },
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Type { number } => {
+                write!(f, "field {number} has another type than expected, or its text is not UTF-8")
+            }
+        }
+    }
+}
+
+impl Error for ControlError {}
+
+impl From<ReadError> for ControlError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Calls `visit` for each field of a message, in the order of their bytes, until it fails.
+///
+/// ```
+/// use ferretto_protozero::control::{ControlError, visit_fields};
+///
+/// let (mut id, mut name) = (0, "");
+/// visit_fields(b"\x08\x96\x01\x12\x02hi", &mut |field| {
+///     match field.number {
+///         1 => id = field.integer()?,
+///         2 => name = field.text()?,
+///         _ => {}
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!((id, name), (150, "hi"));
+/// # Ok::<(), ControlError>(())
+/// ```
+pub fn visit_fields<'a>(
+    message: &'a [u8],
+    visit: &mut dyn FnMut(Field<'a>) -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    for field in Fields::new(message) {
+        visit(field?)?;
+    }
+    Ok(())
+}
+
+impl<'a> Field<'a> {
+    /// The value, if the field is an integer, a truth value or an enum.
+    #[inline(never)]
+    pub fn integer(&self) -> Result<u64, ControlError> {
+        match self.value {
+            Value::Varint(value) => Ok(value),
+            _ => Err(ControlError::Type { number: self.number }),
+        }
+    }
+
+    /// The value, if the field is a truth value.
+    pub fn truth(&self) -> Result<bool, ControlError> {
+        Ok(self.integer()? != 0)
+    }
+
+    /// Adds the values of a repeated integer field, packed or not.
+    pub fn integers(&self, values: &mut Vec<u64>) -> Result<(), ControlError> {
+        let error = ControlError::Type { number: self.number };
+        match self.value {
+            Value::Varint(value) => values.push(value),
+            Value::Bytes(packed) => {
+                for value in PackedVarints::new(packed) {
+                    values.push(value.ok_or(error)?);
+                }
+            }
+            _ => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The value, if the field is a string, bytes or a message.
+    #[inline(never)]
+    pub fn bytes(&self) -> Result<&'a [u8], ControlError> {
+        self.value.as_bytes().ok_or(ControlError::Type { number: self.number })
+    }
+
+    /// The value, if the field is a string.
+    #[inline(never)]
+    pub fn text(&self) -> Result<&'a str, ControlError> {
+        str::from_utf8(self.bytes()?).map_err(|_| ControlError::Type { number: self.number })
+    }
+}
+
+/// Writes a message.
+///
+/// ```
+/// use ferretto_protozero::control::Writer;
+/// let mut child = Writer::new();
+/// child.integer(1, 7);
+/// let mut message = Writer::new();
+/// message.integer(1, 150).text(2, "hi").message(3, &child);
+/// assert_eq!(message.into_bytes(), b"\x08\x96\x01\x12\x02hi\x1a\x02\x08\x07");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty message.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+
+    /// Adds an integer or an enum's value.
+    pub fn integer(&mut self, field: u32, value: u64) -> &mut Self {
+        self.put(field, 0, value)
+    }
+
+    /// Adds a truth value.
+    pub fn truth(&mut self, field: u32, value: bool) -> &mut Self {
+        self.put(field, 0, value.into())
+    }
+
+    /// Adds bytes, or an encoded message.
+    #[inline(never)]
+    pub fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
+        self.put(field, 2, value.len() as u64);
+        self.bytes.extend_from_slice(value);
+        self
+    }
+
+    /// Adds a string.
+    pub fn text(&mut self, field: u32, value: &str) -> &mut Self {
+        self.bytes(field, value.as_bytes())
+    }
+
+    /// Adds a nested message.
+    pub fn message(&mut self, field: u32, value: &Self) -> &mut Self {
+        self.bytes(field, &value.bytes)
+    }
+
+    /// Adds the beginning of bytes, or of a message: so many bytes are still to come.
+    pub fn prefix(&mut self, field: u32, len: usize) -> &mut Self {
+        self.put(field, 2, len as u64)
+    }
+
+    /// Adds fields that are encoded already.
+    pub fn raw(&mut self, fields: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(fields);
+        self
+    }
+
+    /// The message so far.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    #[inline(never)]
+    fn put(&mut self, field: u32, wire_type: u32, value: u64) -> &mut Self {
+        for part in [u64::from(field << 3 | wire_type), value] {
+            varint::encode(part, &mut self.bytes);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_another_type_is_an_error_that_names_it() {
+        let mut message = Writer::new();
+        message.integer(3, 1).bytes(4, &[0xff]);
+        let read = |pick: &dyn Fn(Field<'_>) -> Result<(), ControlError>| {
+            visit_fields(message.as_bytes(), &mut |field| pick(field))
+        };
+        assert_eq!(read(&|field| field.bytes().map(drop)), Err(ControlError::Type { number: 3 }));
+        assert_eq!(
+            read(&|field| if field.number == 4 { field.integer().map(drop) } else { Ok(()) }),
+            Err(ControlError::Type { number: 4 })
+        );
+        assert_eq!(
+            read(&|field| if field.number == 4 { field.text().map(drop) } else { Ok(()) }),
+            Err(ControlError::Type { number: 4 })
+        );
+    }
+
+    #[test]
+    fn repeated_integers_may_be_packed() {
+        let mut message = Writer::new();
+        message.integer(1, 300).bytes(1, &[0xac, 0x02, 7]);
+        let mut values = Vec::new();
+        assert_eq!(visit_fields(message.as_bytes(), &mut |field| field.integers(&mut values)), Ok(()));
+        assert_eq!(values, [300, 300, 7]);
+        message.bytes(1, &[0x80]);
+        let read = visit_fields(message.as_bytes(), &mut |field| field.integers(&mut values));
+        assert_eq!(read, Err(ControlError::Type { number: 1 }));
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_is_an_error() {
+        let mut message = Writer::new();
+        let message = message.text(1, "hello").as_bytes();
+        for end in 1..message.len() {
+            assert!(
+                matches!(visit_fields(&message[..end], &mut |_| Ok(())), Err(ControlError::Read(_))),
+                "{end}"
+            );
+        }
+    }
+}

@@ -12,6 +12,8 @@ use std::str::FromStr;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
+use crate::log;
+
 /// Names the producer socket, or several separated by commas.
 pub const PRODUCER_SOCKET_ENV: &str = "PERFETTO_PRODUCER_SOCK_NAME";
 /// Names the consumer socket.
@@ -180,7 +182,14 @@ pub fn default_consumer() -> Result<Address, AddressError> {
 
 /// Parses addresses separated by commas.
 pub fn parse_list(text: &str) -> Result<Vec<Address>, AddressError> {
-    text.split(',').map(str::parse).collect()
+    let mut addresses = Vec::new();
+    let mut rest = Some(text);
+    while let Some(text) = rest {
+        let (first, others) = text.split_once(',').map_or((text, None), |(first, rest)| (first, Some(rest)));
+        addresses.push(first.parse()?);
+        rest = others;
+    }
+    Ok(addresses)
 }
 
 fn producer_addresses(env: Option<OsString>, run_dir: bool) -> Result<Vec<Address>, AddressError> {
@@ -210,7 +219,7 @@ fn run_dir_is_usable() -> bool {
         Ok(()) => true,
         Err(Errno::NOENT) => false,
         Err(error) => {
-            tracing::warn!("cannot use {RUN_DIR} for sockets: {error}; using /tmp");
+            log::warn(format_args!("cannot use {RUN_DIR} for sockets: {error}; using /tmp"));
             false
         }
     }

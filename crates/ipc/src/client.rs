@@ -14,12 +14,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferretto_protos::ipc_frame::{BindService, BindServiceReply, InvokeMethod, InvokeMethodReply, Msg};
-use ferretto_protos::{IpcFrame, ipc_frame};
+use ferretto_protos::fields::ipc_frame::{
+    MSG_BIND_SERVICE, MSG_BIND_SERVICE_REPLY, MSG_INVOKE_METHOD, MSG_INVOKE_METHOD_REPLY, MSG_REQUEST_ERROR,
+    SET_PEER_IDENTITY, bind_service, invoke_method,
+};
+use ferretto_protos::ipc_frame;
+use ferretto_protozero::control::Writer;
 use prost::Message;
 
 use crate::frame::{Decoder, FrameError};
+use crate::log;
 use crate::outgoing::{Outgoing, QueueError, Transmit};
+use crate::wire::{Answer, EncodedFrame, decode_answer, put_identity};
 
 /// Names a call in its replies: from 1, never used twice on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,7 +108,7 @@ pub struct ClientConnection {
     state: State,
     next_request: u64,
     /// Calls that may still get answers, in the order in which they were made; as many as the user made.
-    pending: VecDeque<u64>,
+    pending: Vec<u64>,
     decoder: Decoder,
     events: VecDeque<Event>,
     received_fd: Option<OwnedFd>,
@@ -115,15 +121,16 @@ impl ClientConnection {
         let mut connection = Self {
             state: State::Failed,
             next_request: 1,
-            pending: VecDeque::new(),
+            pending: Vec::new(),
             decoder: Decoder::new(),
             events: VecDeque::new(),
             received_fd: None,
             outgoing: Outgoing::default(),
         };
-        let bind = BindService { service_name: Some(service.to_owned()) };
+        let mut bind = Writer::new();
+        bind.text(bind_service::SERVICE_NAME, service);
         let request = connection.next_request_id();
-        match connection.send(request, Msg::MsgBindService(bind), None) {
+        match connection.send(request, MSG_BIND_SERVICE, &bind, &[], None) {
             Ok(()) => connection.state = State::Binding { request },
             // Only a name longer than a frame.
             Err(_) => connection.events.push_back(Event::BindFailed),
@@ -139,8 +146,8 @@ impl ClientConnection {
     /// Takes received bytes. After an error the connection is to be dropped; events already decoded may still be polled.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
         self.decoder.push(bytes);
-        while let Some(frame) = self.decoder.next()? {
-            self.handle_frame(frame);
+        while let Some(answer) = self.decoder.next_decoded(decode_answer)? {
+            self.handle_answer(answer);
         }
         Ok(())
     }
@@ -201,17 +208,17 @@ impl ClientConnection {
         let Some(method_id) = id_of(methods, method) else {
             return Err(InvokeError::UnknownMethod { method: method.to_owned() });
         };
-        let invoke = InvokeMethod {
-            service_id: Some(*service_id),
-            method_id: Some(method_id),
-            args_proto: Some(args),
-            drop_reply: Some(!want_reply),
-        };
+        let mut invoke = Writer::new();
+        invoke
+            .integer(invoke_method::SERVICE_ID, (*service_id).into())
+            .integer(invoke_method::METHOD_ID, method_id.into())
+            .truth(invoke_method::DROP_REPLY, !want_reply)
+            .prefix(invoke_method::ARGS_PROTO, args.len());
         let request = self.next_request_id();
-        self.send(request, Msg::MsgInvokeMethod(invoke), fd)
+        self.send(request, MSG_INVOKE_METHOD, &invoke, &args, fd)
             .map_err(|source| InvokeError::Queue { method: method.to_owned(), source })?;
         if want_reply {
-            self.pending.push_back(request);
+            self.pending.push(request);
         }
         Ok(RequestId(request))
     }
@@ -219,7 +226,9 @@ impl ClientConnection {
     /// Tells a host that cannot ask the kernel (TCP, vsock) who this is. Hosts on Unix sockets ignore it.
     pub fn set_peer_identity(&mut self, identity: ipc_frame::SetPeerIdentity) -> Result<(), QueueError> {
         let request = self.next_request_id();
-        self.send(request, Msg::SetPeerIdentity(identity), None)
+        let mut message = Writer::new();
+        put_identity(&mut message, &identity);
+        self.send(request, SET_PEER_IDENTITY, &message, &[], None)
     }
 
     /// What to send next; call [`transmitted`](Self::transmitted) with what the socket took of it.
@@ -242,46 +251,43 @@ impl ClientConnection {
         self.decoder.undecodable_frames()
     }
 
-    fn handle_frame(&mut self, frame: IpcFrame) {
-        let request = frame.request_id();
-        match frame.msg {
-            Some(Msg::MsgBindServiceReply(reply)) => self.handle_bind_reply(request, reply),
-            Some(Msg::MsgInvokeMethodReply(reply)) => self.handle_invoke_reply(request, reply),
-            Some(Msg::MsgRequestError(error)) => {
-                tracing::debug!(error = error.error(), "the service did not understand a request");
-                self.handle_invoke_reply(request, InvokeMethodReply::default());
+    fn handle_answer(&mut self, answer: Answer) {
+        match answer.number {
+            MSG_BIND_SERVICE_REPLY => self.handle_bind_reply(answer),
+            MSG_INVOKE_METHOD_REPLY => self.handle_invoke_reply(answer),
+            MSG_REQUEST_ERROR => {
+                log::debug(format_args!("the service did not understand a request: {}", answer.error));
+                // Without success.
+                self.handle_invoke_reply(answer);
             }
-            _ => tracing::debug!("ignored an IPC frame that is not for a client"),
+            _ => log::debug(format_args!("ignored an IPC frame that is not for a client")),
         }
     }
 
-    fn handle_bind_reply(&mut self, request: u64, reply: BindServiceReply) {
-        if !matches!(self.state, State::Binding { request: expected } if expected == request) {
+    fn handle_bind_reply(&mut self, answer: Answer) {
+        if !matches!(self.state, State::Binding { request } if request == answer.request) {
             return;
         }
-        if !reply.success() {
+        if !answer.is_success {
             self.state = State::Failed;
             self.events.push_back(Event::BindFailed);
             return;
         }
-        let service_id = reply.service_id();
-        let methods =
-            reply.methods.into_iter().filter_map(|method| Some((method.name?, method.id?))).collect();
-        self.state = State::Bound { service_id, methods };
+        self.state = State::Bound { service_id: answer.service_id, methods: answer.methods };
         self.events.push_back(Event::Bound);
     }
 
-    fn handle_invoke_reply(&mut self, request: u64, reply: InvokeMethodReply) {
-        let Ok(place) = self.pending.binary_search(&request) else {
+    fn handle_invoke_reply(&mut self, answer: Answer) {
+        let Ok(place) = self.pending.binary_search(&answer.request) else {
             return;
         };
         // A rejected call has no later answers, whatever the flag says.
-        let has_more = reply.has_more() && reply.success();
+        let has_more = answer.has_more && answer.is_success;
         if !has_more {
             self.pending.remove(place);
         }
-        let body = reply.success().then(|| reply.reply_proto.unwrap_or_default());
-        self.events.push_back(Event::Reply { request: RequestId(request), has_more, body });
+        let body = answer.is_success.then_some(answer.body);
+        self.events.push_back(Event::Reply { request: RequestId(answer.request), has_more, body });
     }
 
     fn next_request_id(&mut self) -> u64 {
@@ -290,9 +296,16 @@ impl ClientConnection {
         request
     }
 
-    fn send(&mut self, request: u64, msg: Msg, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
-        let frame = IpcFrame { request_id: Some(request), msg: Some(msg), ..Default::default() };
-        self.outgoing.push(&frame, fd)
+    /// Queues a frame with this field, of which `body` are the last bytes.
+    fn send(
+        &mut self,
+        request: u64,
+        field: u32,
+        message: &Writer,
+        body: &[u8],
+        fd: Option<Arc<OwnedFd>>,
+    ) -> Result<(), QueueError> {
+        self.outgoing.push(&EncodedFrame::of_request(request, field, message, body)?, false, fd)
     }
 }
 

@@ -7,7 +7,9 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 use ferretto_protos::IpcFrame;
+use ferretto_protozero::control::ControlError;
 
+use crate::log;
 use crate::wire::{self, EncodedFrame};
 
 /// The largest frame, header included: upstream's receive buffer (`kIPCBufferSize`), so a larger one breaks its connection.
@@ -80,15 +82,23 @@ impl Decoder {
     /// The next whole frame; `None` when more bytes are needed.
     #[expect(clippy::should_implement_trait, reason = "a decoder is refilled after None")]
     pub fn next(&mut self) -> Result<Option<IpcFrame>, FrameError> {
+        self.next_decoded(wire::decode)
+    }
+
+    /// As [`next`](Self::next), with a decoder of its own.
+    pub(crate) fn next_decoded<T>(
+        &mut self,
+        decode: fn(&Bytes) -> Result<T, ControlError>,
+    ) -> Result<Option<T>, FrameError> {
         while let Some(payload) = self.next_payload()? {
             if payload.is_empty() {
                 continue;
             }
-            match wire::decode(&payload) {
+            match decode(&payload) {
                 Ok(frame) => return Ok(Some(frame)),
                 Err(error) => {
                     self.undecodable = self.undecodable.saturating_add(1);
-                    tracing::debug!(%error, "skipped an IPC frame that could not be decoded");
+                    log::debug(format_args!("skipped an IPC frame that could not be decoded: {error}"));
                 }
             }
         }

@@ -23,6 +23,7 @@ use prost::Message;
 use crate::frame::{Decoder, FrameError};
 use crate::methods::ServiceDef;
 use crate::outgoing::{Outgoing, QueueError, Transmit};
+use crate::wire::EncodedFrame;
 
 /// Names a request in its replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -264,7 +265,8 @@ impl HostConnection {
     }
 
     fn send(&mut self, wire: u64, msg: Msg, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
+        let has_more = matches!(&msg, Msg::MsgInvokeMethodReply(reply) if reply.has_more());
         let frame = IpcFrame { request_id: Some(wire), msg: Some(msg), ..Default::default() };
-        self.outgoing.push(&frame, fd)
+        self.outgoing.push(&EncodedFrame::new(&frame)?, has_more, fd)
     }
 }

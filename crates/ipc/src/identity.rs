@@ -2,10 +2,12 @@
 //!
 //! None of it is proven: whoever can connect can claim to be anybody. Upstream: `host_impl.cc`, `relay_service.cc`.
 
-use std::fs;
+use std::ffi::CStr;
 
 use ferretto_protos::IpcFrame;
 use ferretto_protos::ipc_frame::{Msg, SetPeerIdentity};
+
+use ferretto_sys::read_file;
 
 use crate::frame::{self, FrameError};
 
@@ -16,20 +18,22 @@ pub const MACHINE_NAME_ENV: &str = "PERFETTO_MACHINE_NAME";
 pub const HOST_MACHINE_ID: u32 = 0;
 
 /// Changes at every boot, and is the same for all processes of a machine.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const BOOT_ID: &CStr = c"/proc/sys/kernel/random/boot_id";
 
 /// The name of this machine: from `PERFETTO_MACHINE_NAME`, else the kernel's ("Linux").
 pub fn machine_name() -> String {
-    let set = std::env::var(MACHINE_NAME_ENV).ok().filter(|name| !name.is_empty());
+    let set = std::env::var_os(MACHINE_NAME_ENV).and_then(|name| name.into_string().ok());
+    let set = set.filter(|name| !name.is_empty());
     set.unwrap_or_else(|| rustix::system::uname().sysname().to_string_lossy().into_owned())
 }
 
 /// What a process of this machine says of itself in its first frame.
 pub fn peer_identity(pid: i32, uid: u32) -> SetPeerIdentity {
+    let boot_id = read_file(BOOT_ID);
     SetPeerIdentity {
         pid: Some(pid),
         uid: Some(uid.cast_signed()),
-        machine_id_hint: Some(fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()),
+        machine_id_hint: Some(String::from_utf8_lossy(boot_id.trim_ascii()).into_owned()),
         machine_name: Some(machine_name()),
     }
 }

@@ -1,14 +1,11 @@
 //! Bytes waiting to be sent, and the descriptors that go with the first byte of their frame.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use ferretto_protos::IpcFrame;
-use ferretto_protos::ipc_frame::Msg;
 
 use crate::frame::FrameError;
 use crate::wire::EncodedFrame;
@@ -80,23 +77,27 @@ pub(crate) struct Outgoing {
     /// Bytes sent since the start of the connection; positions of descriptors count on.
     sent: u64,
     /// Descriptors and the positions of the bytes they go with, in order.
-    fds: VecDeque<(u64, Arc<OwnedFd>)>,
+    fds: Vec<(u64, Arc<OwnedFd>)>,
 }
 
 impl Outgoing {
-    pub(crate) fn push(&mut self, frame: &IpcFrame, fd: Option<Arc<OwnedFd>>) -> Result<(), QueueError> {
-        let encoded = EncodedFrame::new(frame)?;
-        let size = encoded.size();
-        let has_more = matches!(&frame.msg, Some(Msg::MsgInvokeMethodReply(reply)) if reply.has_more());
+    /// Adds a frame. `has_more` says that it is part of an answer that goes on.
+    pub(crate) fn push(
+        &mut self,
+        frame: &EncodedFrame<'_>,
+        has_more: bool,
+        fd: Option<Arc<OwnedFd>>,
+    ) -> Result<(), QueueError> {
+        let size = frame.size();
         if self.buffer.len().saturating_add(size) > MAX_QUEUED_BYTES {
             return Err(QueueError::Full { queued: self.buffer.len() });
         }
         if let Some(fd) = fd {
-            self.fds.push_back((self.sent.saturating_add(self.buffer.len() as u64), fd));
+            self.fds.push((self.sent.saturating_add(self.buffer.len() as u64), fd));
         }
         self.streams = size >= STREAMED_BYTES && has_more;
         self.buffer.reserve(size);
-        encoded.parts().into_iter().for_each(|part| self.buffer.extend_from_slice(part));
+        frame.parts().into_iter().for_each(|part| self.buffer.extend_from_slice(part));
         Ok(())
     }
 
@@ -130,9 +131,8 @@ impl Outgoing {
             self.buffer.advance(len);
         }
         self.sent = self.sent.saturating_add(len as u64);
-        while self.fds.front().is_some_and(|(position, _)| *position < self.sent) {
-            self.fds.pop_front();
-        }
+        let sent = self.sent;
+        self.fds.retain(|(position, _)| *position >= sent);
         if self.buffer.is_empty() && !self.streams && self.buffer.capacity() > KEPT_CAPACITY {
             self.buffer = BytesMut::new();
         }

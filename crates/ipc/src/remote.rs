@@ -141,7 +141,7 @@ pub(crate) fn peer_host(fd: BorrowedFd<'_>) -> Option<String> {
 
 fn to_address(address: &SocketAddrAny) -> Option<Address> {
     if let Ok(inet) = SocketAddr::try_from(address.clone()) {
-        return Some(Address::Tcp { host: inet.ip().to_string(), port: inet.port() });
+        return Some(Address::Tcp { host: format!("{}", inet.ip()), port: inet.port() });
     }
     let VsockAddr { cid, port } = VsockAddr::from_any(address)?;
     Some(Address::Vsock { cid, port })

@@ -14,7 +14,7 @@ use ferretto_protos::ipc_frame::bind_service_reply::MethodInfo;
 use ferretto_protos::ipc_frame::{
     BindService, BindServiceReply, InvokeMethod, InvokeMethodReply, Msg, RequestError, SetPeerIdentity,
 };
-use ferretto_protozero::control::{ControlError, Writer, visit_fields};
+use ferretto_protozero::control::{ControlError, Reader, Writer};
 
 use crate::frame::{FrameError, HEADER_SIZE, MAX_FRAME_SIZE};
 
@@ -27,20 +27,47 @@ pub(crate) struct EncodedFrame<'a> {
 }
 
 impl<'a> EncodedFrame<'a> {
-    /// The frame, if it may be sent.
+    /// Any frame, if it may be sent.
     pub(crate) fn new(frame: &'a IpcFrame) -> Result<Self, FrameError> {
         let mut fields = Writer::new();
         put_integer(&mut fields, REQUEST_ID, frame.request_id);
         for data in &frame.data_for_testing {
             fields.bytes(DATA_FOR_TESTING, data);
         }
-        let mut body: &[u8] = &[];
-        if let Some(msg) = &frame.msg {
-            let mut nested = Writer::new();
-            let number;
-            (number, body) = put_msg(&mut nested, msg);
-            fields.prefix(number, nested.as_bytes().len() + body.len()).raw(nested.as_bytes());
+        match &frame.msg {
+            Some(msg) => {
+                let mut message = Writer::new();
+                let (number, body) = put_msg(&mut message, msg);
+                Self::with_message(fields, number, &message, body)
+            }
+            None => Self::checked(fields, &[]),
         }
+    }
+
+    /// A frame of this request with a message, of which `body` are the last bytes.
+    pub(crate) fn of_request(
+        request: u64,
+        number: u32,
+        message: &Writer,
+        body: &'a [u8],
+    ) -> Result<Self, FrameError> {
+        let mut fields = Writer::new();
+        fields.integer(REQUEST_ID, request);
+        Self::with_message(fields, number, message, body)
+    }
+
+    fn with_message(
+        mut fields: Writer,
+        number: u32,
+        message: &Writer,
+        body: &'a [u8],
+    ) -> Result<Self, FrameError> {
+        let message = message.as_bytes();
+        fields.prefix(number, message.len() + body.len()).raw(message);
+        Self::checked(fields, body)
+    }
+
+    fn checked(fields: Writer, body: &'a [u8]) -> Result<Self, FrameError> {
         let fields = fields.into_bytes();
         let payload = fields.len() + body.len();
         let size = payload.saturating_add(HEADER_SIZE);
@@ -99,11 +126,7 @@ fn put_msg<'a>(fields: &mut Writer, msg: &'a Msg) -> (u32, &'a [u8]) {
             MSG_REQUEST_ERROR
         }
         Msg::SetPeerIdentity(identity) => {
-            // Negative numbers are extended to 64 bits, as protobuf has it.
-            put_integer(fields, set_peer_identity::PID, identity.pid.map(|pid| i64::from(pid) as u64));
-            put_integer(fields, set_peer_identity::UID, identity.uid.map(|uid| i64::from(uid) as u64));
-            put_text(fields, set_peer_identity::MACHINE_ID_HINT, identity.machine_id_hint.as_ref());
-            put_text(fields, set_peer_identity::MACHINE_NAME, identity.machine_name.as_ref());
+            put_identity(fields, identity);
             SET_PEER_IDENTITY
         }
     };
@@ -114,9 +137,22 @@ fn put_msg<'a>(fields: &mut Writer, msg: &'a Msg) -> (u32, &'a [u8]) {
     (number, body)
 }
 
+pub(crate) fn put_identity(fields: &mut Writer, identity: &SetPeerIdentity) {
+    put_signed(fields, set_peer_identity::PID, identity.pid);
+    put_signed(fields, set_peer_identity::UID, identity.uid);
+    put_text(fields, set_peer_identity::MACHINE_ID_HINT, identity.machine_id_hint.as_ref());
+    put_text(fields, set_peer_identity::MACHINE_NAME, identity.machine_name.as_ref());
+}
+
 fn put_integer(fields: &mut Writer, field: u32, value: Option<impl Into<u64>>) {
     if let Some(value) = value {
         fields.integer(field, value.into());
+    }
+}
+
+fn put_signed(fields: &mut Writer, field: u32, value: Option<i32>) {
+    if let Some(value) = value {
+        fields.signed(field, value.into());
     }
 }
 
@@ -133,13 +169,14 @@ fn put_text(fields: &mut Writer, field: u32, value: Option<&String>) {
 /// Reads a frame. Fields that this build does not know are ignored; a message that comes in parts is put together, as protobuf has it.
 pub(crate) fn decode(payload: &Bytes) -> Result<IpcFrame, ControlError> {
     let mut frame = IpcFrame::default();
-    visit_fields(payload, &mut |field| {
+    let mut fields = Reader::new(payload);
+    while let Some(field) = fields.next()? {
         match field.number {
             REQUEST_ID => frame.request_id = Some(field.integer()?),
             DATA_FOR_TESTING => frame.data_for_testing.push(payload.slice_ref(field.bytes()?)),
             number => {
                 let Some(empty) = empty_msg(number) else {
-                    return Ok(());
+                    continue;
                 };
                 let is_next_part = frame
                     .msg
@@ -154,8 +191,7 @@ pub(crate) fn decode(payload: &Bytes) -> Result<IpcFrame, ControlError> {
                 }
             }
         }
-        Ok(())
-    })?;
+    }
     Ok(frame)
 }
 
@@ -173,7 +209,8 @@ fn empty_msg(number: u32) -> Option<Msg> {
 
 /// Adds the fields of `message`, which lies in `payload`.
 fn read_msg(payload: &Bytes, message: &[u8], msg: &mut Msg) -> Result<(), ControlError> {
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         match (&mut *msg, field.number) {
             (Msg::MsgBindService(bind), bind_service::SERVICE_NAME) => {
                 bind.service_name = Some(field.text()?.to_owned());
@@ -225,19 +262,78 @@ fn read_msg(payload: &Bytes, message: &[u8], msg: &mut Msg) -> Result<(), Contro
             }
             _ => {}
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 fn read_method(message: &[u8]) -> Result<MethodInfo, ControlError> {
     let mut info = MethodInfo::default();
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         match field.number {
             bind_service_reply::method_info::ID => info.id = Some(field.integer()? as u32),
             bind_service_reply::method_info::NAME => info.name = Some(field.text()?.to_owned()),
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok(info)
+}
+
+/// What a host says to a client.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) request: u64,
+    /// The field of `IPCFrame`, which says what of the following there is; 0 if there is no message for clients.
+    pub(crate) number: u32,
+    pub(crate) is_success: bool,
+    pub(crate) service_id: u32,
+    pub(crate) methods: Vec<(String, u32)>,
+    pub(crate) has_more: bool,
+    pub(crate) body: Bytes,
+    pub(crate) error: String,
+}
+
+/// As [`decode`], for clients, which most programs are.
+pub(crate) fn decode_answer(payload: &Bytes) -> Result<Answer, ControlError> {
+    let mut answer = Answer::default();
+    let mut fields = Reader::new(payload);
+    while let Some(field) = fields.next()? {
+        match field.number {
+            REQUEST_ID => answer.request = field.integer()?,
+            number @ MSG_BIND_SERVICE..=SET_PEER_IDENTITY => {
+                if answer.number != number {
+                    answer = Answer { request: answer.request, number, ..Answer::default() };
+                }
+                read_answer(payload, field.bytes()?, &mut answer)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(answer)
+}
+
+/// Adds the fields of `message`, which lies in `payload`.
+fn read_answer(payload: &Bytes, message: &[u8], answer: &mut Answer) -> Result<(), ControlError> {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
+        match (answer.number, field.number) {
+            (MSG_BIND_SERVICE_REPLY, bind_service_reply::SUCCESS)
+            | (MSG_INVOKE_METHOD_REPLY, invoke_method_reply::SUCCESS) => answer.is_success = field.truth()?,
+            (MSG_BIND_SERVICE_REPLY, bind_service_reply::SERVICE_ID) => {
+                answer.service_id = field.integer()? as u32;
+            }
+            (MSG_BIND_SERVICE_REPLY, bind_service_reply::METHODS) => {
+                if let MethodInfo { id: Some(id), name: Some(name) } = read_method(field.bytes()?)? {
+                    answer.methods.push((name, id));
+                }
+            }
+            (MSG_INVOKE_METHOD_REPLY, invoke_method_reply::HAS_MORE) => answer.has_more = field.truth()?,
+            (MSG_INVOKE_METHOD_REPLY, invoke_method_reply::REPLY_PROTO) => {
+                answer.body = payload.slice_ref(field.bytes()?);
+            }
+            (MSG_REQUEST_ERROR, request_error::ERROR) => field.text()?.clone_into(&mut answer.error),
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -17,6 +17,7 @@ use ferretto_shm::{
 
 use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
+use crate::log;
 use crate::patch_list::PatchList;
 use crate::policy::ExhaustedPolicy;
 use crate::startup::{GroupState, Groups, StartupId, StartupWriters, Target, Waiting};
@@ -420,6 +421,7 @@ impl Arbiter {
         }
     }
 
+    #[inline(never)]
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -550,12 +552,17 @@ struct WriterIds {
 
 impl WriterIds {
     fn allocate(&mut self, target: Target) -> Option<u16> {
-        let later = (self.last + 1)..=MAX_WRITER_ID;
-        let earlier = 1..=self.last;
-        let (id, place) = later.chain(earlier).find_map(|id| Some((id, self.find(id).err()?)))?;
-        self.targets.insert(place, (id, target));
-        self.last = id;
-        Some(id)
+        // After the last one, so that an id is not soon used again.
+        let mut id = self.last;
+        for _ in 0..MAX_WRITER_ID {
+            id = if id == MAX_WRITER_ID { 1 } else { id + 1 };
+            if let Err(place) = self.find(id) {
+                self.targets.insert(place, (id, target));
+                self.last = id;
+                return Some(id);
+            }
+        }
+        None
     }
 
     fn release(&mut self, id: u16) {
@@ -593,12 +600,17 @@ fn copy_out(view: &ProducerView, index: ChunkIndex, used: usize) -> Option<Bytes
 }
 
 fn with_header(header: ChunkHeader, payload: &[u8]) -> Bytes {
-    [&header.to_bytes(), payload].concat().into()
+    let mut chunk = Vec::with_capacity(CHUNK_HEADER_LEN + payload.len());
+    chunk.extend_from_slice(&header.to_bytes());
+    chunk.extend_from_slice(payload);
+    chunk.into()
 }
 
 /// The other process, the service, wrote where only this one may.
 fn lost_chunk(error: &ChunkError) {
-    tracing::warn!(%error, "lost a chunk of trace data: the shared memory was changed from outside");
+    log::warn(format_args!(
+        "lost a chunk of trace data: the shared memory was changed from outside: {error}"
+    ));
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl SocketWatch {
             let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
                 break;
             };
-            let folder = if folder == Path::new("") { Path::new(".") } else { folder };
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             if inotify::add_watch(&inotify, folder, events).is_ok() {
                 return Some(Self { inotify, wanted: name.to_owned() });
             }

@@ -18,9 +18,10 @@ use crate::arbiter::Arbiter;
 use crate::backoff::{Backoff, SocketWatch};
 use crate::connection::{Connection, ConnectionLost, own_arbiter};
 use crate::endpoint::{Attempt, Endpoint};
-use crate::error::ProducerError;
+use crate::error::{ProducerError, StartupMemoryError};
 use crate::event::{InstanceId, ProducerEvent};
 use crate::instances::{DataSource, Instances};
+use crate::log;
 use crate::options::ProducerOptions;
 use crate::policy::ExhaustedPolicy;
 use crate::startup::{StartupEnd, StartupWriters};
@@ -101,7 +102,8 @@ impl ProducerClient {
                 Some(arbiter) => Arc::clone(arbiter),
                 None => {
                     let made = own_arbiter(&self.options, &self.waker);
-                    let made = made.map_err(|error| ProducerError::StartupMemory(Box::new(error)))?;
+                    let made = made
+                        .map_err(|error| ProducerError::StartupMemory(StartupMemoryError(Box::new(error))))?;
                     Arc::clone(self.startup_arbiter.insert(made))
                 }
             },
@@ -158,12 +160,14 @@ impl ProducerClient {
 
     /// All descriptors that this client has open: what a child process after `fork()`, which has no use for them, is to close so that the
     /// service sees when the parent ends. They change from turn to turn.
-    pub fn open_fds(&self) -> impl Iterator<Item = RawFd> {
-        let (socket, watch) = match &self.state {
-            State::Connected(connection) => (Some(connection.open_fds()), None),
-            State::Waiting { watch, .. } => (None, watch.as_ref().map(|watch| watch.as_fd().as_raw_fd())),
-        };
-        socket.into_iter().flatten().chain([self.waker.as_fd().as_raw_fd()]).chain(watch)
+    pub fn open_fds(&self) -> Vec<RawFd> {
+        let mut fds = vec![self.waker.as_fd().as_raw_fd()];
+        match &self.state {
+            State::Connected(connection) => fds.extend_from_slice(&connection.open_fds()),
+            State::Waiting { watch: Some(watch), .. } => fds.push(watch.as_fd().as_raw_fd()),
+            State::Waiting { .. } => {}
+        }
+        fds
     }
 
     /// When [`process`](Self::process) is to be called though no descriptor is ready; `None` is never.
@@ -191,9 +195,13 @@ impl ProducerClient {
             (Some(left), Some(right)) => Some(left.min(right)),
             (left, right) => left.or(right),
         };
-        let mut fds: Vec<PollFd<'_>> =
-            extra.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        fds.extend(self.poll_fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        let mut fds = Vec::new();
+        for fd in extra {
+            fds.push(PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+        }
+        for (fd, flags) in self.poll_fds() {
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut fds, timeout.as_ref()) {
             // A signal is a reason for the caller to look around.
@@ -223,7 +231,7 @@ impl ProducerClient {
             self.disconnect(&reason);
         }
         let now = Instant::now();
-        self.end_startups(StartupEnd::TimedOut, |_, deadline| deadline <= now);
+        self.end_startups(StartupEnd::TimedOut, &|_, deadline| deadline <= now);
         if self.startups.is_empty() {
             // The connection keeps what it has offered.
             self.startup_arbiter = None;
@@ -365,7 +373,7 @@ impl ProducerClient {
                 match Connection::new(stream, &self.options, startup, &self.waker) {
                     Ok(connection) => State::Connected(Box::new(connection)),
                     Err(error) => {
-                        tracing::warn!(%error, "cannot use the connection to the tracing service");
+                        log::warn(format_args!("cannot use the connection to the tracing service: {error}"));
                         self.waiting(None)
                     }
                 }
@@ -383,15 +391,17 @@ impl ProducerClient {
         let State::Connected(connection) = &self.state else {
             return;
         };
-        tracing::debug!(%reason, "disconnected from the tracing service");
+        log::debug(format_args!("disconnected from the tracing service: {reason}"));
         let is_ready = connection.is_ready();
         if let Some(arbiter) = connection.arbiter().cloned() {
-            self.end_startups(StartupEnd::Disconnected, |writers, _| Arc::ptr_eq(&writers.arbiter, &arbiter));
+            self.end_startups(StartupEnd::Disconnected, &|writers, _| {
+                Arc::ptr_eq(&writers.arbiter, &arbiter)
+            });
             self.startup_arbiter.take_if(|startup| Arc::ptr_eq(startup, &arbiter));
             arbiter.shut_down();
         }
         if is_ready {
-            self.instances.disconnect(reason.to_string());
+            self.instances.disconnect(format!("{reason}"));
             self.backoff.reset();
         }
         self.state = match self.endpoint.watch() {
@@ -401,14 +411,16 @@ impl ProducerClient {
     }
 
     /// Gives the groups up to which this applies and which no session has adopted, and forgets the others of these.
-    fn end_startups(&mut self, reason: StartupEnd, applies: impl Fn(&StartupWriters, Instant) -> bool) {
+    fn end_startups(&mut self, reason: StartupEnd, applies: &dyn Fn(&StartupWriters, Instant) -> bool) {
         let events = &mut self.instances.events;
         self.startups.retain(|(writers, deadline)| {
             if !applies(writers, *deadline) {
                 return true;
             }
             if let Some(lost_chunks) = writers.arbiter.abort_group(writers.id) {
-                tracing::warn!(?reason, lost_chunks, "what was traced before a session is lost");
+                log::warn(format_args!(
+                    "what was traced before a session is lost, {lost_chunks} chunks: {reason:?}"
+                ));
                 events.push_back(ProducerEvent::StartupEnded { id: writers.id, reason, lost_chunks });
             }
             false
@@ -425,7 +437,7 @@ impl ProducerClient {
         connection.receive(&self.options, &mut self.instances)?;
         if connection.take_refusal() {
             self.startup_arbiter = None;
-            self.end_startups(StartupEnd::MemoryRefused, |writers, _| !writers.arbiter.is_attached());
+            self.end_startups(StartupEnd::MemoryRefused, &|writers, _| !writers.arbiter.is_attached());
         }
         let State::Connected(connection) = &mut self.state else {
             return Ok(());
@@ -472,6 +484,7 @@ mod tests {
     use ferretto_ipc::address::Address;
 
     use super::*;
+    use crate::log;
     use crate::options::Connector;
 
     #[test]

@@ -6,7 +6,7 @@ use ferretto_protos::data_source_config::BufferExhaustedPolicy;
 use ferretto_protos::fields::data_source_config::{
     BUFFER_EXHAUSTED_POLICY, NAME, TARGET_BUFFER, TRACING_SESSION_ID,
 };
-use ferretto_protozero::control::{ControlError, visit_fields};
+use ferretto_protozero::control::{ControlError, Reader};
 use prost::{DecodeError, Message};
 
 use crate::policy::ExhaustedPolicy;
@@ -41,7 +41,8 @@ impl InstanceConfig {
     /// If these bytes are none. Configs inside of it, of single data sources, are not looked at.
     pub fn new(raw: Bytes) -> Result<Self, ControlError> {
         let mut config = Self::default();
-        visit_fields(&raw, &mut |field| {
+        let mut fields = Reader::new(&raw);
+        while let Some(field) = fields.next()? {
             match field.number {
                 NAME => field.text()?.clone_into(&mut config.name),
                 TARGET_BUFFER => config.target_buffer = field.integer()? as u32,
@@ -49,8 +50,7 @@ impl InstanceConfig {
                 BUFFER_EXHAUSTED_POLICY => config.exhausted_policy = field.integer()? as i32,
                 _ => {}
             }
-            Ok(())
-        })?;
+        }
         config.raw = raw;
         Ok(config)
     }

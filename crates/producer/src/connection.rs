@@ -3,7 +3,6 @@
 //! Bind, InitializeConnection, GetAsyncCommand (a stream of commands), data sources; then whatever the service commands.
 //! Upstream: `producer_ipc_client_impl.cc`.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -119,7 +118,7 @@ pub(crate) struct Connection {
     emulated: bool,
     initialize: Option<RequestId>,
     commands: Option<RequestId>,
-    syncs: VecDeque<RequestId>,
+    syncs: Vec<RequestId>,
     ready: bool,
     arbiter: Option<Arc<Arbiter>>,
 }
@@ -156,7 +155,7 @@ impl Connection {
             emulated: !passes_fds,
             initialize: None,
             commands: None,
-            syncs: VecDeque::new(),
+            syncs: Vec::new(),
             ready: false,
             arbiter: None,
         })
@@ -261,8 +260,8 @@ impl Connection {
                         // Without commands a producer is of no use to anybody.
                         return Err(ConnectionLost::Refused);
                     }
-                } else if self.syncs.front() == Some(&request) {
-                    self.syncs.pop_front();
+                } else if self.syncs.first() == Some(&request) {
+                    self.syncs.remove(0);
                     instances.events.push_back(ProducerEvent::Synced);
                 }
                 Ok(())

@@ -4,6 +4,7 @@ use ferretto_ipc::address::{self, Address, AddressError};
 use ferretto_ipc::socket::Stream;
 
 use crate::backoff::SocketWatch;
+use crate::log;
 use crate::options::Connector;
 
 /// What came of one attempt.
@@ -48,7 +49,7 @@ impl Endpoint {
         match Stream::connect(&address) {
             Ok(stream) => Attempt::Connected(stream),
             Err(error) => {
-                tracing::debug!(%error, %address, "no tracing service");
+                log::debug(format_args!("no tracing service at {address}: {error}"));
                 Attempt::Failed(watch)
             }
         }

@@ -6,6 +6,7 @@ use std::io;
 
 use ferretto_ipc::address::AddressError;
 
+use crate::connection::ConnectionLost;
 use crate::startup::MAX_GROUPS;
 
 /// A producer could not be made or driven.
@@ -18,7 +19,7 @@ pub enum ProducerError {
     /// The environment names no usable socket.
     Address(AddressError),
     /// There is no memory to write to before there is a session.
-    StartupMemory(Box<dyn Error + Send + Sync>),
+    StartupMemory(StartupMemoryError),
     /// The service will allocate the memory: startup tracing begins before the first connection.
     StartupTooLate,
     /// There are too many groups of [`StartupWriters`](crate::StartupWriters).
@@ -53,9 +54,30 @@ impl Error for ProducerError {
             Self::Wake(error) => Some(error),
             Self::Poll(error) => Some(error),
             Self::Address(error) => Some(error),
-            Self::StartupMemory(error) => Some(error.as_ref()),
+            Self::StartupMemory(error) => Some(error),
             Self::StartupTooLate | Self::TooManyStartups => None,
         }
+    }
+}
+
+/// Why this process could not make the memory.
+pub struct StartupMemoryError(pub(crate) Box<ConnectionLost>);
+
+impl fmt::Display for StartupMemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for StartupMemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Error for StartupMemoryError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use ferretto_protos::fields::data_source_descriptor::{NAME, WILL_NOTIFY_ON_START, WILL_NOTIFY_ON_STOP};
 use ferretto_protos::fields::register_data_source_request::DATA_SOURCE_DESCRIPTOR;
-use ferretto_protozero::control::{ControlError, Writer, visit_fields};
+use ferretto_protozero::control::{ControlError, Reader, Writer};
 
 use crate::config::InstanceConfig;
 use crate::event::{InstanceId, ProducerEvent};
+use crate::log;
 
 /// A service runs some tens of sessions; one that asks for more instances than this is broken or hostile.
 const MAX_INSTANCES: usize = 4096;
@@ -39,15 +40,15 @@ impl DataSource {
             notifies_start: false,
             notifies_stop: false,
         };
-        visit_fields(&descriptor, &mut |field| {
+        let mut fields = Reader::new(&descriptor);
+        while let Some(field) = fields.next()? {
             match field.number {
                 NAME => field.text()?.clone_into(&mut source.name),
                 WILL_NOTIFY_ON_START => source.notifies_start = field.truth()?,
                 WILL_NOTIFY_ON_STOP => source.notifies_stop = field.truth()?,
                 _ => {}
             }
-            Ok(())
-        })?;
+        }
         source.descriptor = descriptor;
         Ok(source)
     }
@@ -105,7 +106,7 @@ impl Instances {
             return;
         };
         if std::mem::replace(&mut state.started, true) {
-            tracing::debug!(instance, "the service started an instance twice");
+            log::debug(format_args!("the service started instance {instance} twice"));
             return;
         }
         let Some(config) = read(config) else {
@@ -161,15 +162,17 @@ impl Instances {
 
     fn add(&mut self, instance: InstanceId, config: Bytes) -> Option<InstanceConfig> {
         if self.find(instance).is_some() || self.instances.len() >= MAX_INSTANCES {
-            tracing::warn!(instance, "ignored an instance that the service set up twice, or one too many");
+            log::warn(format_args!(
+                "ignored instance {instance}, which the service set up twice, or which is one too many"
+            ));
             return None;
         }
         let config = read(config)?;
         let Some(source) = self.sources.iter().find(|source| source.name == config.name()) else {
-            tracing::warn!(
-                name = config.name(),
-                "ignored an instance of a data source that is not registered"
-            );
+            log::warn(format_args!(
+                "ignored an instance of the data source {}, which is not registered",
+                config.name()
+            ));
             return None;
         };
         let state = Instance {
@@ -187,7 +190,7 @@ fn read(config: Bytes) -> Option<InstanceConfig> {
     match InstanceConfig::new(config) {
         Ok(config) => Some(config),
         Err(error) => {
-            tracing::warn!(%error, "ignored a data source config that cannot be decoded");
+            log::warn(format_args!("ignored a data source config that cannot be decoded: {error}"));
             None
         }
     }

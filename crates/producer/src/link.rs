@@ -8,6 +8,8 @@ use ferretto_ipc::QueueError;
 use ferretto_ipc::client::{InvokeError, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
 
+use crate::log;
+
 /// A connection behind a lock that is only held for work that never blocks, so that no thread can wait for another for long.
 #[derive(Debug)]
 pub(crate) struct SharedLink {
@@ -26,6 +28,7 @@ impl SharedLink {
         self.is_overrun.load(Ordering::Relaxed)
     }
 
+    #[inline(never)]
     pub(crate) fn lock(&self) -> LinkGuard<'_> {
         // A panic elsewhere must not take the app's tracing, or its shutdown, with it.
         LinkGuard {
@@ -85,7 +88,7 @@ impl LinkGuard<'_> {
                 if let InvokeError::Queue { source: QueueError::Full { .. }, .. } = error {
                     self.is_overrun.store(true, Ordering::Relaxed);
                 }
-                tracing::debug!(%error, "a call to the tracing service was not made");
+                log::debug(format_args!("a call to the tracing service was not made: {error}"));
                 None
             }
         }

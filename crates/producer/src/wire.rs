@@ -10,7 +10,7 @@ use ferretto_protos::fields::get_async_command_response::{
 use ferretto_protos::fields::initialize_connection_response::{
     DIRECT_SMB_PATCHING_SUPPORTED, USE_SHMEM_EMULATION, USING_SHMEM_PROVIDED_BY_PRODUCER,
 };
-use ferretto_protozero::control::{ControlError, visit_fields};
+use ferretto_protozero::control::{ControlError, Reader};
 
 use crate::event::InstanceId;
 
@@ -25,15 +25,15 @@ pub(crate) struct Initialized {
 impl Initialized {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, ControlError> {
         let mut response = Self::default();
-        visit_fields(body, &mut |field| {
+        let mut fields = Reader::new(body);
+        while let Some(field) = fields.next()? {
             match field.number {
                 USING_SHMEM_PROVIDED_BY_PRODUCER => response.uses_offered_memory = field.truth()?,
                 DIRECT_SMB_PATCHING_SUPPORTED => response.supports_direct_patching = field.truth()?,
                 USE_SHMEM_EMULATION => response.wants_emulation = field.truth()?,
                 _ => {}
             }
-            Ok(())
-        })?;
+        }
         Ok(response)
     }
 }
@@ -53,7 +53,8 @@ impl Command {
     /// `None` for a command of a newer service.
     pub(crate) fn decode(body: &Bytes) -> Result<Option<Self>, ControlError> {
         let mut command = None;
-        visit_fields(body, &mut |field| {
+        let mut fields = Reader::new(body);
+        while let Some(field) = fields.next()? {
             let read = match field.number {
                 SETUP_TRACING => read_setup_tracing,
                 SETUP_DATA_SOURCE => read_setup_data_source,
@@ -61,23 +62,22 @@ impl Command {
                 STOP_DATA_SOURCE => read_stop_data_source,
                 FLUSH => read_flush,
                 CLEAR_INCREMENTAL_STATE => read_clear_incremental_state,
-                _ => return Ok(()),
+                _ => continue,
             };
             command = Some(read(body, field.bytes()?)?);
-            Ok(())
-        })?;
+        }
         Ok(command)
     }
 }
 
 fn read_setup_tracing(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let mut page_size_kib = 0;
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         if field.number == setup_tracing::SHARED_BUFFER_PAGE_SIZE_KB {
             page_size_kib = field.integer()? as u32;
         }
-        Ok(())
-    })?;
+    }
     Ok(Command::SetupTracing { page_size_kib })
 }
 
@@ -94,50 +94,50 @@ fn read_start_data_source(body: &Bytes, message: &[u8]) -> Result<Command, Contr
 /// The two commands above have the same fields. `message` lies in `body`.
 fn read_instance(body: &Bytes, message: &[u8]) -> Result<(InstanceId, Bytes), ControlError> {
     let (mut instance, mut config) = (0, &[] as &[u8]);
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         match field.number {
             setup_data_source::NEW_INSTANCE_ID => instance = field.integer()?,
             setup_data_source::CONFIG => config = field.bytes()?,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok((instance, body.slice_ref(config)))
 }
 
 fn read_stop_data_source(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let mut instance = 0;
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         if field.number == stop_data_source::INSTANCE_ID {
             instance = field.integer()?;
         }
-        Ok(())
-    })?;
+    }
     Ok(Command::StopDataSource { instance })
 }
 
 fn read_flush(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let (mut request_id, mut instances, mut flags) = (0, Vec::new(), 0);
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         match field.number {
             flush::REQUEST_ID => request_id = field.integer()?,
             flush::DATA_SOURCE_IDS => field.integers(&mut instances)?,
             flush::FLAGS => flags = field.integer()?,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok(Command::Flush { request_id, instances, flags })
 }
 
 fn read_clear_incremental_state(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let mut instances = Vec::new();
-    visit_fields(message, &mut |field| {
+    let mut fields = Reader::new(message);
+    while let Some(field) = fields.next()? {
         if field.number == clear_incremental_state::DATA_SOURCE_IDS {
             field.integers(&mut instances)?;
         }
-        Ok(())
-    })?;
+    }
     Ok(Command::ClearIncrementalState { instances })
 }
 

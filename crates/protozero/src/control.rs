@@ -38,31 +38,43 @@ impl From<ReadError> for ControlError {
     }
 }
 
-/// Calls `visit` for each field of a message, in the order of their bytes, until it fails.
+/// Reads a message, field by field.
 ///
 /// ```
-/// use ferretto_protozero::control::{ControlError, visit_fields};
+/// use ferretto_protozero::control::{ControlError, Reader};
 ///
 /// let (mut id, mut name) = (0, "");
-/// visit_fields(b"\x08\x96\x01\x12\x02hi", &mut |field| {
+/// let mut fields = Reader::new(b"\x08\x96\x01\x12\x02hi");
+/// while let Some(field) = fields.next()? {
 ///     match field.number {
 ///         1 => id = field.integer()?,
 ///         2 => name = field.text()?,
 ///         _ => {}
 ///     }
-///     Ok(())
-/// })?;
+/// }
 /// assert_eq!((id, name), (150, "hi"));
 /// # Ok::<(), ControlError>(())
 /// ```
-pub fn visit_fields<'a>(
-    message: &'a [u8],
-    visit: &mut dyn FnMut(Field<'a>) -> Result<(), ControlError>,
-) -> Result<(), ControlError> {
-    for field in Fields::new(message) {
-        visit(field?)?;
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    fields: Fields<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first field.
+    pub fn new(message: &'a [u8]) -> Self {
+        Self { fields: Fields::new(message) }
     }
-    Ok(())
+
+    /// The next field; `None` at the end.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator's items would have to be turned inside out"
+    )]
+    #[inline(never)]
+    pub fn next(&mut self) -> Result<Option<Field<'a>>, ControlError> {
+        Ok(self.fields.next().transpose()?)
+    }
 }
 
 impl<'a> Field<'a> {
@@ -134,6 +146,11 @@ impl Writer {
         self.put(field, 0, value)
     }
 
+    /// Adds a signed integer (`int32`, `int64`).
+    pub fn signed(&mut self, field: u32, value: i64) -> &mut Self {
+        self.put(field, 0, value as u64)
+    }
+
     /// Adds a truth value.
     pub fn truth(&mut self, field: u32, value: bool) -> &mut Self {
         self.put(field, 0, value.into())
@@ -193,22 +210,26 @@ impl Writer {
 mod tests {
     use super::*;
 
+    fn read(
+        message: &[u8],
+        pick: impl Fn(Field<'_>) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        let mut fields = Reader::new(message);
+        while let Some(field) = fields.next()? {
+            pick(field)?;
+        }
+        Ok(())
+    }
+
     #[test]
     fn a_field_of_another_type_is_an_error_that_names_it() {
         let mut message = Writer::new();
         message.integer(3, 1).bytes(4, &[0xff]);
-        let read = |pick: &dyn Fn(Field<'_>) -> Result<(), ControlError>| {
-            visit_fields(message.as_bytes(), &mut |field| pick(field))
-        };
-        assert_eq!(read(&|field| field.bytes().map(drop)), Err(ControlError::Type { number: 3 }));
-        assert_eq!(
-            read(&|field| if field.number == 4 { field.integer().map(drop) } else { Ok(()) }),
-            Err(ControlError::Type { number: 4 })
-        );
-        assert_eq!(
-            read(&|field| if field.number == 4 { field.text().map(drop) } else { Ok(()) }),
-            Err(ControlError::Type { number: 4 })
-        );
+        let message = message.as_bytes();
+        assert_eq!(read(message, |field| field.bytes().map(drop)), Err(ControlError::Type { number: 3 }));
+        assert_eq!(read(message, |field| field.integer().map(drop)), Err(ControlError::Type { number: 4 }));
+        let text = |field: Field<'_>| if field.number == 4 { field.text().map(drop) } else { Ok(()) };
+        assert_eq!(read(message, text), Err(ControlError::Type { number: 4 }));
     }
 
     #[test]
@@ -216,11 +237,14 @@ mod tests {
         let mut message = Writer::new();
         message.integer(1, 300).bytes(1, &[0xac, 0x02, 7]);
         let mut values = Vec::new();
-        assert_eq!(visit_fields(message.as_bytes(), &mut |field| field.integers(&mut values)), Ok(()));
+        let mut fields = Reader::new(message.as_bytes());
+        while let Some(field) = fields.next().unwrap() {
+            field.integers(&mut values).unwrap();
+        }
         assert_eq!(values, [300, 300, 7]);
         message.bytes(1, &[0x80]);
-        let read = visit_fields(message.as_bytes(), &mut |field| field.integers(&mut values));
-        assert_eq!(read, Err(ControlError::Type { number: 1 }));
+        let integers = |field: Field<'_>| field.integers(&mut Vec::new());
+        assert_eq!(read(message.as_bytes(), integers), Err(ControlError::Type { number: 1 }));
     }
 
     #[test]
@@ -228,10 +252,7 @@ mod tests {
         let mut message = Writer::new();
         let message = message.text(1, "hello").as_bytes();
         for end in 1..message.len() {
-            assert!(
-                matches!(visit_fields(&message[..end], &mut |_| Ok(())), Err(ControlError::Read(_))),
-                "{end}"
-            );
+            assert!(matches!(read(&message[..end], |_| Ok(())), Err(ControlError::Read(_))), "{end}");
         }
     }
 }

@@ -105,7 +105,7 @@ impl Sink for Vec<u8> {
         LenSlot { range: 0, offset: 0, start: self.len() as u64 }
     }
 
-    #[inline]
+    #[inline(never)]
     fn close_len(&mut self, slot: LenSlot) {
         let start = slot.start as usize;
         let len = self.len().saturating_sub(start);
@@ -122,9 +122,10 @@ impl Sink for Vec<u8> {
             }
         } else {
             // Too long for four bytes: make room. Never the case for trace packets, which are cut at 64 MiB.
-            let mut prefix = Self::with_capacity(varint::MAX_SIZE);
-            varint::encode(len as u64, &mut prefix);
-            self.splice(begin..start, prefix);
+            let message = self.split_off(start);
+            self.truncate(begin);
+            varint::encode(len as u64, self);
+            self.extend_from_slice(&message);
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::runtime::{self, Held};
 use crate::startup::StartupConfig;
 
 /// Tracing could not be initialised. The program can go on: trace points do nothing.
-#[derive(Debug)]
+///
+/// Its debug form is its text, as that is what `unwrap` and `expect` show.
 #[non_exhaustive]
 pub enum InitError {
     /// The connection's resources could not be made, or the environment names no usable socket.
@@ -36,6 +37,12 @@ pub enum InitError {
     ShuttingDown,
     /// Startup tracing was asked for when tracing was initialised already.
     StartupTooLate,
+}
+
+impl fmt::Debug for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for InitError {
@@ -199,6 +206,7 @@ impl Settings {
 }
 
 /// Those of the last initialisation.
+#[inline(never)]
 pub(crate) fn settings() -> MutexGuard<'static, Settings> {
     SETTINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -191,12 +191,17 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     has_news: false,
 });
 
+#[inline(never)]
 pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn lock_for_fork() -> [Box<dyn Held>; 2] {
-    [Box::new(watchers()), Box::new(registry())]
+pub(crate) fn lock_watchers_for_fork() -> Box<dyn Held> {
+    Box::new(watchers())
+}
+
+pub(crate) fn lock_for_fork() -> Box<dyn Held> {
+    Box::new(registry())
 }
 
 impl Registry {
@@ -213,7 +218,8 @@ impl Registry {
             self.categories.push(category);
         }
         if category.is_group() {
-            let members = category.name.split(GROUP_SEPARATOR).map(|member| self.dynamic(member.trim()));
+            let members =
+                category.name.split(GROUP_SEPARATOR).map(|member| self.dynamic(member.trim_ascii()));
             let members: Vec<&'static Category> = members.collect();
             members.iter().for_each(|member| {
                 self.add(member);
@@ -292,7 +298,7 @@ impl Registry {
             };
             match category.is_group() {
                 true => category.name.split(GROUP_SEPARATOR).any(|member| {
-                    let member = member.trim();
+                    let member = member.trim_ascii();
                     filter.is_enabled(member, self.tags_of(member, category.tags))
                 }),
                 false => filter.is_enabled(category.name, self.tags_of(category.name, category.tags)),

@@ -11,8 +11,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ferretto_sys::{is_time_stamp_counter_steady, time_stamp_counter};
-use rustix::time::{ClockId, clock_gettime};
+use crate::log;
+use ferretto_sys::{KernelClock, clock_ns, is_time_stamp_counter_steady, time_stamp_counter};
 
 /// Comparisons are that far apart, once there have been enough of them: the rates of two clocks in one machine change slowly.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -204,9 +204,9 @@ impl Calibrator {
         self.begin(now);
         self.restarts += 1;
         if self.restarts >= MAX_RESTARTS {
-            tracing::warn!(
+            log::warn(format_args!(
                 "the time stamp counter does not keep time: track events use the kernel's clock from now on"
-            );
+            ));
             self.is_usable = false;
         }
     }
@@ -222,8 +222,7 @@ fn ticks() -> u64 {
 #[cold]
 #[inline(never)]
 pub(crate) fn boot_time() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+    clock_ns(KernelClock::Boot)
 }
 
 #[cfg(test)]

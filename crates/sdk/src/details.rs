@@ -5,6 +5,7 @@ use ferretto_protozero::Message;
 use crate::category::Category;
 use crate::flow::Flow;
 use crate::location::{Callstack, Location};
+use crate::log;
 use crate::timestamp::Timestamp;
 use crate::track::{CounterTrack, StateTrack, Track};
 use crate::value::{ToValue, Value};
@@ -194,7 +195,7 @@ impl Flows<'_> {
     fn push(&mut self, flow: Flow) {
         match self.single.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(flow),
-            None => tracing::warn!("an event has more than four flows: use `flows: &[…]`"),
+            None => log::warn(format_args!("an event has more than four flows: use `flows: &[…]`")),
         }
     }
 

@@ -150,14 +150,25 @@ thread_local! {
 }
 
 /// What a thread keeps: one sequence for each session. Dropped with the thread, which hands over what it holds.
+///
+/// All zeroes at first: then neither programs nor their threads have to carry a picture of it around, which would be 5 KB.
 #[derive(Debug)]
 pub(crate) struct ThreadState {
     epoch: u32,
     /// Of the slots, as it was seen last.
     changes: u32,
     clock: Clock,
-    sequences: [Option<SequenceOfSlot>; MAX_INSTANCES],
-    scratch: Scratch,
+    places: [Place; MAX_INSTANCES],
+    /// Made by the first event that needs it.
+    scratch: Option<Box<Scratch>>,
+}
+
+/// Where the sequence for a slot's session is. As an `Option`, but nothing is a zero.
+#[derive(Debug)]
+#[repr(u8)]
+enum Place {
+    Empty = 0,
+    Taken(SequenceOfSlot) = 1,
 }
 
 #[derive(Debug)]
@@ -195,8 +206,8 @@ fn emit_shortly(
         while rest != 0 {
             let index = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            let is_written = match thread.sequences.get_mut(index) {
-                Some(Some(place)) => write_shortly(&mut place.sequence, now),
+            let is_written = match thread.places.get_mut(index) {
+                Some(Place::Taken(place)) => write_shortly(&mut place.sequence, now),
                 _ => false,
             };
             if !is_written {
@@ -290,7 +301,7 @@ pub(crate) fn flush_thread() {
 /// Hands over what this thread has written for this session.
 pub(crate) fn flush_slot(index: usize) {
     exclusively_in(|thread| {
-        if let Some(Some(place)) = thread.sequences.get_mut(index) {
+        if let Some(Place::Taken(place)) = thread.places.get_mut(index) {
             place.sequence.flush();
         }
     });
@@ -341,8 +352,8 @@ impl ThreadState {
             epoch: 0,
             changes: 0,
             clock: Clock::new(),
-            sequences: [const { None }; MAX_INSTANCES],
-            scratch: Scratch::new(),
+            places: [const { Place::Empty }; MAX_INSTANCES],
+            scratch: None,
         }
     }
 
@@ -365,32 +376,35 @@ impl ThreadState {
 
     #[inline(never)]
     fn write(&mut self, index: usize, event: &Event<'_>) {
-        if let Some(place) = Self::place_in(&mut self.sequences, index) {
-            place.sequence.write(event, &self.clock, &mut self.scratch);
+        if let Some(place) = Self::place_in(&mut self.places, index) {
+            place.sequence.write(event, &self.clock, self.scratch.get_or_insert_default());
         }
     }
 
     /// As [`write`](Self::write), if the session has a number below this; `false` if the event was lost.
     fn write_before(&mut self, before: u32, index: usize, event: &Event<'_>) -> bool {
-        match Self::place_in(&mut self.sequences, index) {
+        match Self::place_in(&mut self.places, index) {
             Some(place) if place.session < before => {
-                place.sequence.write(event, &self.clock, &mut self.scratch)
+                place.sequence.write(event, &self.clock, self.scratch.get_or_insert_default())
             }
             _ => true,
         }
     }
 
     fn place(&mut self, index: usize) -> Option<&mut SequenceOfSlot> {
-        Self::place_in(&mut self.sequences, index)
+        Self::place_in(&mut self.places, index)
     }
 
-    fn place_in(sequences: &mut [Option<SequenceOfSlot>], index: usize) -> Option<&mut SequenceOfSlot> {
-        let place = sequences.get_mut(index)?;
-        if place.is_none() {
+    fn place_in(places: &mut [Place], index: usize) -> Option<&mut SequenceOfSlot> {
+        let place = places.get_mut(index)?;
+        if let Place::Empty = place {
             // The first event of this thread for this session.
-            *place = SequenceOfSlot::new(index);
+            *place = Place::Taken(SequenceOfSlot::new(index)?);
         }
-        place.as_mut()
+        match place {
+            Place::Taken(place) => Some(place),
+            Place::Empty => None,
+        }
     }
 
     /// Does what sessions asked for since the last event, and takes over the clock's scale.
@@ -411,13 +425,13 @@ impl ThreadState {
     }
 
     fn catch_up_with_slots(&mut self) {
-        for (place, slot) in self.sequences.iter_mut().zip(session::slots()) {
-            let Some(current) = place else {
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let (Place::Taken(current), Some(slot)) = (&mut *place, session::slot(index)) else {
                 continue;
             };
             let session = slot.session.as_ref().filter(|session| session.id == current.session);
             let Some(session) = session.filter(|_| !current.sequence.is_dead()) else {
-                *place = None;
+                *place = Place::Empty;
                 continue;
             };
             current.sequence.set_options(session.wishes.options);
@@ -434,7 +448,7 @@ impl ThreadState {
 impl SequenceOfSlot {
     #[cold]
     fn new(index: usize) -> Option<Self> {
-        let slot = session::slots().into_iter().nth(index)?;
+        let slot = session::slot(index)?;
         let session = slot.session?;
         let sequence = Sequence::new(session.create_writer(), session.wishes.options);
         Some(Self { sequence, session: session.id, flushes: slot.flushes, clears: slot.clears })

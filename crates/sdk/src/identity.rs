@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use ferretto_sys::read_file;
+
 use crate::builder::settings;
 use crate::runtime::{self, Held};
 
@@ -51,12 +53,12 @@ fn describe<R>(describe: impl FnOnce() -> R) -> R {
 impl Life {
     fn new(generation: u32) -> Self {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let cmdline = arguments(&std::fs::read("/proc/self/cmdline").unwrap_or_default());
+        let stat = read_file(c"/proc/self/stat");
+        let cmdline = arguments(&read_file(c"/proc/self/cmdline"));
         let settings = settings();
         // A child process is another process, whatever was chosen for its parent.
         let chosen = settings.process_uuid.filter(|_| generation == 0);
-        let uuid = chosen.unwrap_or_else(|| process_uuid(pid, &stat));
+        let uuid = chosen.unwrap_or_else(|| process_uuid(pid, &String::from_utf8_lossy(&stat)));
         let name = settings.process_name.clone().or_else(|| cmdline.first().cloned());
         let is_apart = settings.disallow_merging_with_system_tracks;
         Self { generation, process: Process { pid, uuid, name, cmdline, is_apart }, next: OnceLock::new() }
@@ -94,13 +96,16 @@ pub(crate) fn thread_uuid(tid: i32) -> u64 {
 fn process_uuid(pid: i32, stat: &str) -> u64 {
     // The name, in parentheses, may hold anything; the start time is the 20th field behind it (proc(5)).
     let start_time =
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or_default();
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)).unwrap_or_default();
     fnv1a(format!("{start_time}:{pid}").as_bytes())
 }
 
 fn arguments(cmdline: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(cmdline);
-    text.split('\0').filter(|argument| !argument.is_empty()).map(str::to_owned).collect()
+    let mut arguments = Vec::new();
+    for argument in cmdline.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()) {
+        arguments.push(String::from_utf8_lossy(argument).into_owned());
+    }
+    arguments
 }
 
 /// FNV-1a, by which upstream makes numbers of names.

@@ -36,6 +36,7 @@ mod identity;
 #[cfg(feature = "in-process")]
 mod in_process;
 mod location;
+mod log;
 mod macros;
 mod matching;
 mod numbers;

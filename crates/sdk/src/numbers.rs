@@ -38,6 +38,7 @@ pub(crate) struct Set {
 
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers::new());
 
+#[inline(never)]
 pub(crate) fn numbers() -> MutexGuard<'static, Numbers> {
     NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::data_source::SetupArgs;
 use crate::event::quietly;
+use crate::log;
 use crate::runtime::{Held, Stage};
 
 /// More than any program has; beyond that a program adds them in a loop.
@@ -61,7 +62,7 @@ pub fn observe_sessions(observer: impl SessionObserver + 'static) -> ObserverGua
         has_room
     });
     if !is_added {
-        tracing::warn!("an observer of sessions hears nothing: there are {MAX_OBSERVERS} others");
+        log::warn(format_args!("an observer of sessions hears nothing: there are {MAX_OBSERVERS} others"));
     }
     ObserverGuard { observer: Some(observer) }
 }
@@ -95,7 +96,7 @@ impl std::fmt::Debug for ObserverGuard {
 }
 
 /// Calls all of them.
-pub(crate) fn notify(stage: &mut Stage<'_>, call: impl Fn(&dyn SessionObserver)) {
+pub(crate) fn notify(stage: &mut Stage<'_>, call: &dyn Fn(&dyn SessionObserver)) {
     let all: Vec<Observer> = observers().clone();
     for observer in all {
         // Dropped there, too, if it was removed meanwhile.

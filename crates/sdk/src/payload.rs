@@ -53,9 +53,9 @@ impl EventWriter<'_, '_> {
         }
         match details.and_then(|details| details.name) {
             Some(_) if self.options.without_dynamic_names => {
-                self.message.string(track_event::NAME, FILTERED_NAME);
+                self.text(track_event::NAME, FILTERED_NAME);
             }
-            Some(name) => self.message.string(track_event::NAME, name),
+            Some(name) => self.text(track_event::NAME, name),
             None => self.put_static_name(point.name(), point.name_number()),
         }
         self.state.thread_time.put(self.message, self.options, event.now);
@@ -72,10 +72,28 @@ impl EventWriter<'_, '_> {
         }
     }
 
+    /// Not inlined, as what it is for is seldom: an event is 10 KB otherwise.
+    #[inline(never)]
+    fn number(&mut self, field: u32, value: u64) {
+        self.message.varint(field, value);
+    }
+
+    /// As [`number`](Self::number).
+    #[inline(never)]
+    fn text(&mut self, field: u32, value: &str) {
+        self.message.string(field, value);
+    }
+
+    /// As [`number`](Self::number).
+    #[inline(never)]
+    fn fixed64(&mut self, field: u32, value: u64) {
+        self.message.fixed64(field, value);
+    }
+
     fn put_category(&mut self, category: &'static Category) {
         for member in category.members() {
             match member.number() {
-                0 => self.message.string(track_event::CATEGORIES, member.name()),
+                0 => self.text(track_event::CATEGORIES, member.name()),
                 number => {
                     self.message.varint(track_event::CATEGORY_IIDS, number.into());
                     if self.state.categories.insert(number.into()) {
@@ -90,7 +108,7 @@ impl EventWriter<'_, '_> {
     fn put_static_name(&mut self, name: Option<&'static str>, number: u16) {
         match (name, number) {
             (None, _) => {}
-            (Some(name), 0) => self.message.string(track_event::NAME, name),
+            (Some(name), 0) => self.text(track_event::NAME, name),
             (Some(name), number) => {
                 self.message.varint(track_event::NAME_IID, number.into());
                 if self.state.names.insert(number.into()) {
@@ -102,20 +120,20 @@ impl EventWriter<'_, '_> {
 
     fn put_details(&mut self, details: &Details<'_>) {
         if let Some((track, uuid)) = self.track {
-            self.message.varint(track_event::TRACK_UUID, uuid);
+            self.number(track_event::TRACK_UUID, uuid);
             if let Some(value) = details.counter_value {
                 self.put_counter_value(track, uuid, value);
             }
         }
         for flow in details.flows.iter() {
-            self.message.fixed64(track_event::FLOW_IDS, flow.id());
+            self.fixed64(track_event::FLOW_IDS, flow.id());
         }
         for flow in details.ending_flows.iter() {
-            self.message.fixed64(track_event::TERMINATING_FLOW_IDS, flow.id());
+            self.fixed64(track_event::TERMINATING_FLOW_IDS, flow.id());
         }
         match details.correlation {
-            Some(Correlation::Number(id)) => self.message.varint(track_event::CORRELATION_ID, id),
-            Some(Correlation::Text(id)) => self.message.string(track_event::CORRELATION_ID_STR, id),
+            Some(Correlation::Number(id)) => self.number(track_event::CORRELATION_ID, id),
+            Some(Correlation::Text(id)) => self.text(track_event::CORRELATION_ID_STR, id),
             None => {}
         }
         if let Some(location) = details.location {
@@ -147,15 +165,15 @@ impl EventWriter<'_, '_> {
             // No macro makes such a counter.
             _ => return,
         };
-        match (value, is_incremental.then(|| self.state.counters.insert(uuid, value)).flatten()) {
+        match (value, is_incremental.then(|| self.state.replace_counter(uuid, value)).flatten()) {
             (Value::Int(value), Some(Value::Int(last))) => {
-                self.message.int(track_event::COUNTER_VALUE, value.wrapping_sub(last));
+                self.number(track_event::COUNTER_VALUE, value.wrapping_sub(last) as u64);
             }
-            (Value::Int(value), _) => self.message.int(track_event::COUNTER_VALUE, value),
+            (Value::Int(value), _) => self.number(track_event::COUNTER_VALUE, value as u64),
             (Value::Float(value), Some(Value::Float(last))) => {
-                self.message.double(track_event::DOUBLE_COUNTER_VALUE, value - last);
+                self.fixed64(track_event::DOUBLE_COUNTER_VALUE, (value - last).to_bits());
             }
-            (Value::Float(value), _) => self.message.double(track_event::DOUBLE_COUNTER_VALUE, value),
+            (Value::Float(value), _) => self.fixed64(track_event::DOUBLE_COUNTER_VALUE, value.to_bits()),
             _ => {}
         }
     }
@@ -164,7 +182,7 @@ impl EventWriter<'_, '_> {
         match location.number() {
             0 => put_location(&mut self.message.nested(field), location),
             number => {
-                self.message.varint(iid_field, number.into());
+                self.number(iid_field, number.into());
                 self.learn_location(number, location);
             }
         }

@@ -3,13 +3,12 @@
 //! Events refer to what earlier packets of the sequence said: names by number, times as differences, the thread as default track. The
 //! first packets say it; they are said again when the session asks, and after a loss. Upstream: `track_event_internal.cc`.
 
-use std::collections::{HashMap, HashSet};
-
-use ferretto_producer::{ChunkSink, SmallPacket, TraceWriter};
+use ferretto_producer::{SmallPacket, TraceWriter};
 use ferretto_protos::fields::{
     clock_snapshot, debug_annotation, trace_packet, trace_packet_defaults, track_event_defaults,
 };
-use ferretto_protozero::{Message, SMALL_LEN, Sink, varint};
+use ferretto_protozero::control::Writer;
+use ferretto_protozero::{Message, SMALL_LEN, varint};
 
 use crate::clock::Clock;
 use crate::descriptors::{describe_process, describe_thread, describe_track};
@@ -79,14 +78,15 @@ pub(crate) struct IncrementalState {
     pub(crate) log_bodies: u64,
     /// Trace points whose events need nothing that was not said, and have the form of a small packet in this session.
     points: Set,
-    tracks: HashSet<u64>,
-    /// What incremental counters showed last.
-    pub(crate) counters: HashMap<u64, Value<'static>>,
+    /// By their numbers, in order.
+    tracks: Vec<u64>,
+    /// What incremental counters showed last, in the order of their tracks' numbers.
+    counters: Vec<(u64, Value<'static>)>,
     pub(crate) thread_time: thread_time::Sampler,
 }
 
 /// Memory that is used for one event after another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Scratch {
     packet: Vec<u8>,
     new_texts: NewTexts,
@@ -103,12 +103,6 @@ impl Event<'_> {
 
     fn has_arguments(&self) -> bool {
         !self.values.is_empty() || self.point.constant().is_some()
-    }
-}
-
-impl Scratch {
-    pub(crate) const fn new() -> Self {
-        Self { packet: Vec::new(), new_texts: Vec::new() }
     }
 }
 
@@ -256,15 +250,20 @@ impl Sequence {
 
     /// Ties other clocks to the system's.
     pub(crate) fn write_clocks(&mut self, now: u64, clocks: &[(u32, u64)]) {
-        let mut packet = self.writer.new_packet();
-        packet.varint(trace_packet::TIMESTAMP, now);
-        packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into());
-        let mut snapshot = packet.nested(trace_packet::CLOCK_SNAPSHOT);
+        let mut snapshot = Writer::new();
         for (clock_id, value) in clocks.iter().copied().chain([(BOOTTIME, now)]) {
-            let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
-            clock.varint(clock_snapshot::clock::CLOCK_ID, clock_id.into());
-            clock.varint(clock_snapshot::clock::TIMESTAMP, value);
+            let mut clock = Writer::new();
+            clock
+                .integer(clock_snapshot::clock::CLOCK_ID, clock_id.into())
+                .integer(clock_snapshot::clock::TIMESTAMP, value);
+            snapshot.message(clock_snapshot::CLOCKS, &clock);
         }
+        let mut packet = Writer::new();
+        packet
+            .integer(trace_packet::TIMESTAMP, now)
+            .integer(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into())
+            .message(trace_packet::CLOCK_SNAPSHOT, &snapshot);
+        self.writer.new_packet().raw(packet.as_bytes());
     }
 
     /// Says everything that events rely on; leaves no state if it cannot be written now.
@@ -272,26 +271,25 @@ impl Sequence {
         self.state = None;
         let drop_count = self.writer.drop_count();
         let tid = thread_id();
-        let mut packet = self.writer.new_packet();
-        packet.varint(trace_packet::TIMESTAMP, now);
-        packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into());
-        packet.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
-        put_defaults(&mut packet, self.options, tid);
-        put_clocks(&mut packet, self.options, now, clock.offset());
-        drop(packet);
+        let mut packet = Writer::new();
+        packet
+            .integer(trace_packet::TIMESTAMP, now)
+            .integer(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into())
+            .integer(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED)
+            .message(trace_packet::TRACE_PACKET_DEFAULTS, &defaults(self.options, tid));
+        if let Some(unit_ns) = self.options.delta_unit_ns {
+            packet.message(trace_packet::CLOCK_SNAPSHOT, &own_clock(unit_ns, now, clock.offset()));
+        }
+        self.writer.new_packet().raw(packet.as_bytes());
         if self.writer.is_dropping() {
             return;
         }
         let mut state = IncrementalState::new(whole_units(now, self.options), drop_count);
-        let mut describe = |describe: &dyn Fn(&mut Message<'_, ChunkSink>)| {
-            let mut packet = self.writer.new_packet();
-            state.put_head(&mut packet, self.options, now, None);
-            describe(&mut packet);
-        };
-        describe(&|packet| describe_thread(packet, tid));
-        describe(&|packet| describe_process(packet));
+        let mut describe = |track| state.describe(&mut self.writer, self.options, now, &track);
+        describe(describe_thread(tid));
+        describe(describe_process());
         if self.options.thread_time_period_ns.is_some() {
-            describe(&|packet| thread_time::describe(packet, tid));
+            describe(thread_time::describe(tid));
         }
         self.state = Some(state);
     }
@@ -329,8 +327,8 @@ impl IncrementalState {
             locations: Set::default(),
             log_bodies: 0,
             points: Set::default(),
-            tracks: HashSet::new(),
-            counters: HashMap::new(),
+            tracks: Vec::new(),
+            counters: Vec::new(),
             thread_time: thread_time::Sampler::default(),
         }
     }
@@ -340,9 +338,9 @@ impl IncrementalState {
     }
 
     /// Time and flags of a packet.
-    fn put_head<S: Sink>(
+    fn put_head(
         &mut self,
-        packet: &mut Message<'_, S>,
+        packet: &mut Message<'_, Vec<u8>>,
         options: SessionOptions,
         now: u64,
         timestamp: Option<Timestamp>,
@@ -363,6 +361,27 @@ impl IncrementalState {
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
     }
 
+    /// Notes what an incremental counter shows; what it showed before.
+    pub(crate) fn replace_counter(&mut self, uuid: u64, value: Value<'static>) -> Option<Value<'static>> {
+        match self.counters.binary_search_by_key(&uuid, |(uuid, _)| *uuid) {
+            Ok(place) => self.counters.get_mut(place).map(|(_, last)| std::mem::replace(last, value)),
+            Err(place) => {
+                self.counters.insert(place, (uuid, value));
+                None
+            }
+        }
+    }
+
+    /// Writes the description of a track.
+    fn describe(&mut self, writer: &mut TraceWriter, options: SessionOptions, now: u64, track: &Writer) {
+        let mut bytes = Vec::new();
+        let mut packet = Message::new(&mut bytes);
+        self.put_head(&mut packet, options, now, None);
+        packet.bytes(trace_packet::TRACK_DESCRIPTOR, track.as_bytes());
+        drop(packet);
+        writer.new_packet().raw(&bytes);
+    }
+
     /// Describes a track and those above it, unless the reader knows them.
     fn learn_track(
         &mut self,
@@ -375,26 +394,30 @@ impl IncrementalState {
         while let Some((track, uuid)) = next {
             // This thread and the process are described at the start.
             let is_known = track.is_base() && !matches!(track.base(), Base::Thread(_));
-            if is_known || !self.tracks.insert(uuid) {
+            let place = self.tracks.binary_search(&uuid);
+            let (false, Err(place)) = (is_known, place) else {
                 return;
-            }
-            let mut packet = writer.new_packet();
-            self.put_head(&mut packet, options, now, None);
-            describe_track(&mut packet, track, uuid);
+            };
+            self.tracks.insert(place, uuid);
+            self.describe(writer, options, now, &describe_track(track, uuid));
             next = track.parent().map(|parent| (parent, parent.uuid()));
         }
     }
 }
 
-fn put_defaults<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, tid: i32) {
-    let clock = if options.delta_unit_ns.is_some() { CLOCK_INCREMENTAL } else { BOOTTIME.into() };
-    let mut defaults = packet.nested(trace_packet::TRACE_PACKET_DEFAULTS);
-    defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock);
-    let mut event = defaults.nested(trace_packet_defaults::TRACK_EVENT_DEFAULTS);
-    event.varint(track_event_defaults::TRACK_UUID, thread_uuid(tid));
+/// What holds for all packets of the sequence that say nothing else: `TracePacketDefaults`.
+fn defaults(options: SessionOptions, tid: i32) -> Writer {
+    let mut event = Writer::new();
+    event.integer(track_event_defaults::TRACK_UUID, thread_uuid(tid));
     if options.thread_time_period_ns.is_some() {
-        event.varint(track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS, thread_time::uuid(tid));
+        event.integer(track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS, thread_time::uuid(tid));
     }
+    let clock = if options.delta_unit_ns.is_some() { CLOCK_INCREMENTAL } else { BOOTTIME.into() };
+    let mut defaults = Writer::new();
+    defaults
+        .integer(trace_packet_defaults::TIMESTAMP_CLOCK_ID, clock)
+        .message(trace_packet_defaults::TRACK_EVENT_DEFAULTS, &event);
+    defaults
 }
 
 /// The time at the last tick of the sequence's own clock: its events then have the times of ticks, and none is off by more than one.
@@ -402,23 +425,22 @@ fn whole_units(now: u64, options: SessionOptions) -> u64 {
     options.delta_unit_ns.map_or(now, |unit| now / unit * unit)
 }
 
-/// Ties the sequence's own clock to the system's, which is ahead by `offset_ns`.
-fn put_clocks<S: Sink>(packet: &mut Message<'_, S>, options: SessionOptions, now: u64, offset_ns: i64) {
-    let Some(unit) = options.delta_unit_ns else {
-        return;
-    };
-    let mut snapshot = packet.nested(trace_packet::CLOCK_SNAPSHOT);
-    let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
-    clock.varint(clock_snapshot::clock::CLOCK_ID, BOOTTIME.into());
-    clock.varint(clock_snapshot::clock::TIMESTAMP, whole_units(now, options).wrapping_add_signed(offset_ns));
-    drop(clock);
-    let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
-    clock.varint(clock_snapshot::clock::CLOCK_ID, CLOCK_INCREMENTAL);
-    clock.varint(clock_snapshot::clock::TIMESTAMP, now / unit);
-    clock.bool(clock_snapshot::clock::IS_INCREMENTAL, true);
-    if unit > 1 {
-        clock.varint(clock_snapshot::clock::UNIT_MULTIPLIER_NS, unit);
+/// Ties the sequence's own clock to the system's, which is ahead by `offset_ns`: `ClockSnapshot`.
+fn own_clock(unit_ns: u64, now: u64, offset_ns: i64) -> Writer {
+    let mut system = Writer::new();
+    system
+        .integer(clock_snapshot::clock::CLOCK_ID, BOOTTIME.into())
+        .integer(clock_snapshot::clock::TIMESTAMP, (now / unit_ns * unit_ns).wrapping_add_signed(offset_ns));
+    let mut own = Writer::new();
+    own.integer(clock_snapshot::clock::CLOCK_ID, CLOCK_INCREMENTAL)
+        .integer(clock_snapshot::clock::TIMESTAMP, now / unit_ns)
+        .truth(clock_snapshot::clock::IS_INCREMENTAL, true);
+    if unit_ns > 1 {
+        own.integer(clock_snapshot::clock::UNIT_MULTIPLIER_NS, unit_ns);
     }
+    let mut snapshot = Writer::new();
+    snapshot.message(clock_snapshot::CLOCKS, &system).message(clock_snapshot::CLOCKS, &own);
+    snapshot
 }
 
 /// The most bytes that the argument may take in a small packet.

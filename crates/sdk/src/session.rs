@@ -122,8 +122,8 @@ pub(crate) fn changes() -> u32 {
     CHANGES.load(Ordering::Acquire)
 }
 
-pub(crate) fn slots() -> [Slot; MAX_INSTANCES] {
-    lock().clone()
+pub(crate) fn slot(index: usize) -> Option<Slot> {
+    lock().get(index).cloned()
 }
 
 /// Takes a free place for a session.
@@ -153,8 +153,13 @@ pub(crate) fn adopt_startup(setup: &Setup, wishes: &Wishes) -> Option<usize> {
 /// Places of recordings before a session that no session will adopt any more.
 pub(crate) fn given_up_startups() -> Vec<usize> {
     let slots = lock();
-    let is_given_up = |slot: &Slot| slot.session.as_ref().is_some_and(|session| session.is_given_up());
-    slots.iter().enumerate().filter(|(_, slot)| is_given_up(slot)).map(|(index, _)| index).collect()
+    let mut given_up = Vec::new();
+    for (index, slot) in slots.iter().enumerate() {
+        if slot.session.as_ref().is_some_and(|session| session.is_given_up()) {
+            given_up.push(index);
+        }
+    }
+    given_up
 }
 
 /// Frees the place.
@@ -199,6 +204,7 @@ pub(crate) fn announce_clock() {
     EPOCH.fetch_add(1, Ordering::Release);
 }
 
+#[inline(never)]
 fn lock() -> MutexGuard<'static, [Slot; MAX_INSTANCES]> {
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! The processor time of the thread beside its events, for sessions that ask for it (`enable_thread_time_sampling`).
 
-use ferretto_protos::fields::{counter_descriptor, trace_packet, track_descriptor, track_event};
+use ferretto_protos::fields::{counter_descriptor, track_descriptor, track_event};
+use ferretto_protozero::control::Writer;
 use ferretto_protozero::{Message, Sink};
-use rustix::time::{ClockId, clock_gettime};
+use ferretto_sys::{KernelClock, clock_ns};
 
 use crate::identity::{fnv1a, thread_uuid};
 use crate::wishes::SessionOptions;
@@ -27,14 +28,18 @@ pub(crate) fn uuid(tid: i32) -> u64 {
 }
 
 /// Says what the counter is.
-pub(crate) fn describe<S: Sink>(packet: &mut Message<'_, S>, tid: i32) {
-    let mut track = packet.nested(trace_packet::TRACK_DESCRIPTOR);
-    track.varint(track_descriptor::UUID, uuid(tid));
-    track.varint(track_descriptor::PARENT_UUID, thread_uuid(tid));
-    let mut counter = track.nested(track_descriptor::COUNTER);
-    counter.varint(counter_descriptor::TYPE, COUNTER_THREAD_TIME_NS);
-    counter.varint(counter_descriptor::UNIT, UNIT_TIME_NS);
-    counter.bool(counter_descriptor::IS_INCREMENTAL, true);
+pub(crate) fn describe(tid: i32) -> Writer {
+    let mut counter = Writer::new();
+    counter
+        .integer(counter_descriptor::TYPE, COUNTER_THREAD_TIME_NS)
+        .integer(counter_descriptor::UNIT, UNIT_TIME_NS)
+        .truth(counter_descriptor::IS_INCREMENTAL, true);
+    let mut track = Writer::new();
+    track
+        .integer(track_descriptor::UUID, uuid(tid))
+        .integer(track_descriptor::PARENT_UUID, thread_uuid(tid))
+        .message(track_descriptor::COUNTER, &counter);
+    track
 }
 
 impl Sampler {
@@ -47,8 +52,7 @@ impl Sampler {
             return;
         }
         self.last_sample = Some(now);
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        let ns = time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec);
+        let ns = clock_ns(KernelClock::ThreadCpu) as i64;
         let delta = ns.wrapping_sub(std::mem::replace(&mut self.last_ns, ns));
         event.int(track_event::EXTRA_COUNTER_VALUES, delta);
     }

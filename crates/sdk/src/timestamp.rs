@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::time::{ClockId, clock_gettime};
+use ferretto_sys::{KernelClock, clock_ns};
 
 /// `BuiltinClock` of the trace format.
 const REALTIME: u32 = 1;
@@ -36,7 +36,7 @@ pub struct Timestamp {
 impl Timestamp {
     /// Now, on the kernel's boot clock.
     pub fn now() -> Self {
-        Self::boot_ns(kernel_ns(ClockId::Boottime))
+        Self::boot_ns(clock_ns(KernelClock::Boot))
     }
 
     /// Nanoseconds of the boot clock (`CLOCK_BOOTTIME`), by which traces are ordered.
@@ -69,7 +69,7 @@ impl Timestamp {
 impl From<Instant> for Timestamp {
     /// The moment on the boot clock: exact to about a microsecond if the machine did not sleep in between.
     fn from(instant: Instant) -> Self {
-        let (now, boot_ns) = (Instant::now(), kernel_ns(ClockId::Boottime));
+        let (now, boot_ns) = (Instant::now(), clock_ns(KernelClock::Boot));
         let ns = match now.checked_duration_since(instant) {
             Some(before) => boot_ns.saturating_sub(before.as_nanos() as u64),
             None => boot_ns.saturating_add(instant.saturating_duration_since(now).as_nanos() as u64),
@@ -83,11 +83,6 @@ impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         Self::realtime_ns(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
     }
-}
-
-fn kernel_ns(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
 #[cfg(test)]

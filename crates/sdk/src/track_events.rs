@@ -15,7 +15,7 @@ use crate::runtime::{Ack, Held, Setup, Source, Stage};
 use crate::session::{self, Session};
 use crate::startup::StartupConfig;
 use crate::wishes::Wishes;
-use crate::{event, observers};
+use crate::{event, log, observers};
 
 /// The data source's name, for all programs with track events.
 const NAME: &str = "track_event";
@@ -59,34 +59,33 @@ impl Source for TrackEvents {
         let wishes = match Wishes::new(&setup.config) {
             Ok(wishes) => wishes,
             Err(error) => {
-                tracing::warn!(%error, "a session gets no track events: its config cannot be decoded");
+                log::warn(format_args!(
+                    "a session gets no track events: its config cannot be decoded: {error}"
+                ));
                 return None;
             }
         };
         let adopted = session::adopt_startup(&setup, &wishes);
         let Some(slot) = adopted.or_else(|| session::add(Session::new(&setup, wishes))) else {
-            tracing::warn!("a session gets no track events: too many others record them already");
+            log::warn(format_args!("a session gets no track events: too many others record them already"));
             return None;
         };
         let args = SetupArgs { config: &setup.config, instance_index: slot, backend: setup.backend };
-        observers::notify(stage, |observer| observer.on_setup(&args));
+        observers::notify(stage, &|observer| observer.on_setup(&args));
         Some(slot)
     }
 
     fn start(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
-        let filter = session::slots()
-            .into_iter()
-            .nth(slot)
-            .and_then(|slot| slot.session)
-            .map(|session| session.wishes.filter.clone());
+        let session = session::slot(slot).and_then(|slot| slot.session);
+        let filter = session.map(|session| session.wishes.filter.clone());
         registry().set_filter(slot, filter);
         stage.call(announce_change);
-        observers::notify(stage, |observer| observer.on_start(slot));
+        observers::notify(stage, &|observer| observer.on_start(slot));
         ack.done();
     }
 
     fn stop(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
-        observers::notify(stage, |observer| observer.on_stop(slot));
+        observers::notify(stage, &|observer| observer.on_stop(slot));
         registry().set_filter(slot, None);
         stage.call(|| {
             announce_change();
@@ -107,7 +106,7 @@ impl Source for TrackEvents {
     }
 
     fn clear_incremental_state(&self, slot: usize, stage: &mut Stage<'_>) {
-        observers::notify(stage, |observer| observer.will_clear_incremental_state(slot));
+        observers::notify(stage, &|observer| observer.will_clear_incremental_state(slot));
         session::clear_incremental_state(slot);
     }
 

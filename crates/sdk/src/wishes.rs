@@ -3,7 +3,7 @@
 use ferretto_producer::InstanceConfig;
 use ferretto_protos::fields::data_source_config;
 use ferretto_protos::fields::track_event_config as fields;
-use ferretto_protozero::control::{ControlError, visit_fields};
+use ferretto_protozero::control::{ControlError, Reader};
 
 use crate::matching::{Filter, List};
 
@@ -51,12 +51,12 @@ impl Wishes {
     pub(crate) fn new(config: &InstanceConfig) -> Result<Self, ControlError> {
         // A message in parts is the same as one of these parts one after another.
         let mut parts = Vec::new();
-        visit_fields(config.raw(), &mut |field| {
+        let mut fields = Reader::new(config.raw());
+        while let Some(field) = fields.next()? {
             if field.number == data_source_config::TRACK_EVENT_CONFIG {
                 parts.extend_from_slice(field.bytes()?);
             }
-            Ok(())
-        })?;
+        }
         Self::decode(&parts)
     }
 
@@ -65,7 +65,8 @@ impl Wishes {
         let (mut filter, mut options) = (Filter::default(), SessionOptions::default());
         let (mut unit_ns, mut has_deltas) = (1, true);
         let (mut thread_time_ns, mut has_thread_time) = (0, false);
-        visit_fields(config, &mut |field| {
+        let mut fields = Reader::new(config);
+        while let Some(field) = fields.next()? {
             let list = match field.number {
                 fields::ENABLED_CATEGORIES => List::EnabledCategories,
                 fields::DISABLED_CATEGORIES => List::DisabledCategories,
@@ -83,12 +84,11 @@ impl Wishes {
                         fields::THREAD_TIME_SUBSAMPLING_NS => thread_time_ns = field.integer()?,
                         _ => {}
                     }
-                    return Ok(());
+                    continue;
                 }
             };
             filter.push(list, field.text()?.to_owned());
-            Ok(())
-        })?;
+        }
         options.delta_unit_ns = has_deltas.then_some(unit_ns);
         options.thread_time_period_ns = has_thread_time.then_some(thread_time_ns);
         Ok(Self { filter, options })

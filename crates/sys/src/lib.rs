@@ -1,12 +1,18 @@
-//! What is wanted from the machine and no safe interface gives: the [time stamp counter](time_stamp_counter), a word at every
-//! [`fork`](at_fork), [addresses of vsock](VsockAddr), and, with the feature `scheduling`, how a thread is scheduled.
+//! What is wanted from the machine and no safe interface gives: the [time stamp counter](time_stamp_counter), the kernel's
+//! [clocks](clock_ns), a word at every [`fork`](at_fork), [addresses of vsock](VsockAddr), and, with the feature `scheduling`, how a thread is scheduled.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
+
+mod clock;
+mod file;
 mod fork;
 #[cfg(feature = "scheduling")]
 mod scheduling;
 mod vsock;
 
+pub use clock::{KernelClock, clock_ns};
+pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
 #[cfg(feature = "scheduling")]
 pub use scheduling::Scheduling;
@@ -31,14 +37,13 @@ pub fn time_stamp_counter() -> Option<u64> {
 /// Whether the counter goes on at one rate, whatever the processor does, and is the same on all processors: whether the kernel, which
 /// watches it, keeps its own time by it.
 pub fn is_time_stamp_counter_steady() -> bool {
-    const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    time_stamp_counter().is_some()
-        && std::fs::read_to_string(CURRENT).is_ok_and(|name| is_time_stamp_counter(&name))
+    const CURRENT: &CStr = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    time_stamp_counter().is_some() && is_time_stamp_counter(&read_file(CURRENT))
 }
 
 /// Not so `kvm-clock` and `hyperv_clocksource_tsc_page`, which scale a counter that may change when the machine moves.
-fn is_time_stamp_counter(clock_source: &str) -> bool {
-    clock_source.trim_end() == "tsc"
+fn is_time_stamp_counter(clock_source: &[u8]) -> bool {
+    clock_source.trim_ascii_end() == b"tsc"
 }
 
 #[cfg(test)]
@@ -58,7 +63,7 @@ mod tests {
         let cases =
             [("tsc\n", true), ("kvm-clock\n", false), ("hyperv_clocksource_tsc_page\n", false), ("", false)];
         for (name, expected) in cases {
-            assert_eq!(is_time_stamp_counter(name), expected, "{name}");
+            assert_eq!(is_time_stamp_counter(name.as_bytes()), expected, "{name}");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::details::{Correlation, Details};
 use crate::event;
 use crate::flow::Flow;
 use crate::location::Location;
+use crate::log;
 use crate::point::TracePoint;
 use crate::runtime::Held;
 use crate::session;
@@ -281,8 +282,8 @@ pub(crate) fn lock_for_fork() -> Box<dyn Held> {
 fn warn_once() {
     static WARNED: std::sync::Once = std::sync::Once::new();
     WARNED.call_once(|| {
-        tracing::warn!(
+        log::warn(format_args!(
             "more spans are open at once than there are lanes for: the others are not in the trace"
-        );
+        ));
     });
 }

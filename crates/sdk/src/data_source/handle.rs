@@ -17,6 +17,7 @@ use crate::category::MAX_INSTANCES;
 use crate::clock::Clock;
 use crate::event::{exclusively_in, quietly};
 use crate::identity::fnv1a;
+use crate::log;
 use crate::runtime::{self, Ack, AddError, Held, MAX_SOURCES, Setup, Source, Stage};
 
 /// Beside the bits of instances: this is a child process, which is to become a producer as soon as something is to be traced.
@@ -365,10 +366,10 @@ impl<T: DataSource> Source for DataSourceHandle<T> {
             let free = state.slots.iter().position(|slot| slot.instance.is_none());
             let free = free.filter(|_| is_alone || T::MULTIPLE_INSTANCES);
             let (Some(slot), Some(registration)) = (free, &state.registration) else {
-                tracing::warn!(
-                    name = setup.config.name(),
-                    "a session gets nothing of a data source: too many others record it already"
-                );
+                log::warn(format_args!(
+                    "a session gets nothing of the data source {}: too many others record it already",
+                    setup.config.name()
+                ));
                 return None;
             };
             (slot, Arc::clone(&registration.factory))

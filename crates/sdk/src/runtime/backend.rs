@@ -1,10 +1,9 @@
 //! One tracing service that this process is a producer of.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ferretto_producer::{InstanceId, ProducerClient};
+use ferretto_producer::{InstanceId, ProducerClient, ProducerWaker};
 
 use super::inbox::Reply;
 use crate::backends::Backends;
@@ -20,9 +19,30 @@ pub(crate) struct Backend {
     /// Keys of the instances by the service's ids.
     pub(super) instances: Vec<(InstanceId, u64)>,
     /// In the order in which they came: an answer to one is an answer to all before it.
-    flushes: VecDeque<Flush>,
+    flushes: Vec<Flush>,
     /// In the order in which they were asked for.
-    pub(super) syncs: VecDeque<Rc<Drain>>,
+    pub(super) syncs: Vec<Rc<Drain>>,
+}
+
+/// One that the background thread does not have yet.
+pub(super) struct NewBackend {
+    waker: ProducerWaker,
+    make: Box<dyn FnOnce() -> Backend + Send>,
+}
+
+impl NewBackend {
+    pub(super) fn new(kind: Backends, client: ProducerClient) -> Self {
+        Self { waker: client.waker(), make: Box::new(move || Backend::new(kind, client)) }
+    }
+
+    pub(super) fn waker(&self) -> &ProducerWaker {
+        &self.waker
+    }
+
+    /// On the background thread, to which it belongs from now on.
+    pub(super) fn make(self) -> Backend {
+        (self.make)()
+    }
 }
 
 #[derive(Debug)]
@@ -39,17 +59,17 @@ pub(super) struct Drain {
 }
 
 impl Backend {
-    pub(super) fn new(kind: Backends, client: ProducerClient) -> Self {
-        Self { kind, client, instances: Vec::new(), flushes: VecDeque::new(), syncs: VecDeque::new() }
+    fn new(kind: Backends, client: ProducerClient) -> Self {
+        Self { kind, client, instances: Vec::new(), flushes: Vec::new(), syncs: Vec::new() }
     }
 
     /// A flush that so many instances have to answer.
     pub(super) fn begin_flush(&mut self, number: u64, request_id: u64, waits_for: usize) {
         if self.flushes.len() >= MAX_FLUSHES {
             // The service has long given it up.
-            self.flushes.pop_front();
+            self.flushes.remove(0);
         }
-        self.flushes.push_back(Flush { number, request_id, waits_for });
+        self.flushes.push(Flush { number, request_id, waits_for });
     }
 
     /// One of the instances has answered, if the flush is one of this service's.
@@ -57,17 +77,14 @@ impl Backend {
         if let Some(flush) = self.flushes.iter_mut().find(|flush| flush.number == number) {
             flush.waits_for = flush.waits_for.saturating_sub(1);
         }
-        let mut last = None;
-        while self.flushes.front().is_some_and(|flush| flush.waits_for == 0) {
-            last = self.flushes.pop_front().map(|flush| flush.request_id);
-        }
-        if let Some(request_id) = last {
-            self.client.notify_flush_complete(request_id);
+        let answered = self.flushes.iter().take_while(|flush| flush.waits_for == 0).count();
+        if let Some(last) = self.flushes.drain(..answered).next_back() {
+            self.client.notify_flush_complete(last.request_id);
         }
     }
 
     /// The connection is gone, and nobody waits for answers. What nobody will answer is given back.
-    pub(super) fn disconnected(&mut self) -> VecDeque<Rc<Drain>> {
+    pub(super) fn disconnected(&mut self) -> Vec<Rc<Drain>> {
         self.instances.clear();
         self.flushes.clear();
         std::mem::take(&mut self.syncs)

@@ -61,12 +61,23 @@ fn prepare() {
         #[cfg(feature = "in-process")]
         others.push(crate::in_process::lock_for_fork());
         let sources = sources();
-        others.extend(sources.iter().map(|source| source.lock_for_fork()));
+        for source in sources.iter() {
+            others.push(source.lock_for_fork());
+        }
         others.push(Box::new(sources));
-        others.extend(category::lock_for_fork());
-        others.extend([numbers::lock_for_fork(), clock::lock_for_fork(), async_span::lock_for_fork()]);
-        others.extend([identity::lock_for_fork(), observers::lock_for_fork()]);
-        others.push(builder::lock_settings_for_fork());
+        let of_modules: [fn() -> Box<dyn Held>; 8] = [
+            category::lock_watchers_for_fork,
+            category::lock_for_fork,
+            numbers::lock_for_fork,
+            clock::lock_for_fork,
+            async_span::lock_for_fork,
+            identity::lock_for_fork,
+            observers::lock_for_fork,
+            builder::lock_settings_for_fork,
+        ];
+        for lock in of_modules {
+            others.push(lock());
+        }
         // Fails in the last moments of a thread: then they are free at once, and the child has to hope.
         let _ = LOCKS.try_with(|locks| locks.replace(Some(Locks { open, others })));
     });

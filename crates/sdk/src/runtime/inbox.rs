@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use ferretto_producer::{ProducerClient, ProducerWaker};
+use ferretto_producer::ProducerWaker;
 
 use super::ack::Answer;
+use super::backend::NewBackend;
 use super::fork;
-use crate::backends::Backends;
 
 /// What users may ask for before any of it is done. Beyond that they hear that it was not done, as without a service.
 const MAX_COMMANDS: usize = 4096;
@@ -20,7 +20,7 @@ pub(super) enum Command {
     Drain(Reply),
     ActivateTriggers(Vec<String>),
     /// Be a producer of another service, too.
-    AddBackend(Backends, Box<ProducerClient>),
+    AddBackend(NewBackend),
     /// Of a user's callback.
     Answer(Answer),
     /// There are new data sources, or more is to be said of old ones.
@@ -48,7 +48,7 @@ impl Inbox {
         }
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = commands.len() < MAX_COMMANDS
-            || matches!(command, Command::Answer(_) | Command::ShutDown | Command::AddBackend(..));
+            || matches!(command, Command::Answer(_) | Command::ShutDown | Command::AddBackend(_));
         if !has_room {
             return Err(command);
         }

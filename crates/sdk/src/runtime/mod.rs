@@ -37,8 +37,10 @@ pub(crate) use stage::Stage;
 use crate::backends::Backends;
 use crate::builder::{AfterFork, InitError, Plan};
 use crate::event::quietly;
+use crate::log;
 use crate::startup::StartupConfig;
 use crate::track_events::{end_startups, start_startup};
+use backend::NewBackend;
 use inbox::{Command, Inbox};
 
 static STATE: Mutex<State> = Mutex::new(State::Idle);
@@ -69,6 +71,7 @@ struct Runtime {
     backends: Backends,
 }
 
+#[inline(never)]
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -96,36 +99,45 @@ fn start_quietly(
         State::Running(runtime) => wanted.without(runtime.backends),
         _ => wanted,
     };
-    let mut made = Vec::new();
-    for backend in missing.iter() {
-        made.push((backend, clients(backend)?));
+    if !matches!(*state, State::Running(_)) {
+        // Before anything is recorded.
+        plan.settings.publish();
     }
+    // What was to be recorded ends with its client.
+    let made = make_backends(missing, startup, &mut clients).inspect_err(|_| end_startups())?;
     if let State::Running(runtime) = &mut *state {
-        trace_startup(&mut made, startup)?;
         runtime.backends = runtime.backends | wanted;
-        for (backend, client) in made {
+        for backend in made {
             // Never refused in this process.
-            let _ = runtime.inbox.push(Command::AddBackend(backend, Box::new(client)));
+            let _ = runtime.inbox.push(Command::AddBackend(backend));
         }
         return Ok(());
     }
-    plan.settings.publish();
-    trace_startup(&mut made, startup)?;
-    // What was to be recorded ended with its client then.
     let runtime = Runtime::spawn(plan, made).inspect_err(|_| end_startups())?;
     *state = State::Running(runtime);
     Ok(())
 }
 
-/// Records from now on, if that is wanted: for sessions of the system's service, if there are both.
-fn trace_startup(
-    clients: &mut [(Backends, ProducerClient)],
+/// Producers of these services, of which the first one records the startup, if that is wanted.
+fn make_backends(
+    missing: Backends,
     startup: Option<StartupConfig>,
-) -> Result<(), InitError> {
-    let Some(startup) = startup else {
-        return Ok(());
-    };
-    let (_, client) = clients.first_mut().ok_or(InitError::StartupTooLate)?;
+    clients: &mut dyn FnMut(Backends) -> Result<ProducerClient, InitError>,
+) -> Result<Vec<NewBackend>, InitError> {
+    let mut made = Vec::new();
+    let mut startup = startup;
+    for kind in missing.iter() {
+        let mut client = clients(kind)?;
+        if let Some(startup) = startup.take() {
+            trace_startup(&mut client, startup)?;
+        }
+        made.push(NewBackend::new(kind, client));
+    }
+    if startup.is_some() { Err(InitError::StartupTooLate) } else { Ok(made) }
+}
+
+/// Records from now on, for sessions of this client's service.
+fn trace_startup(client: &mut ProducerClient, startup: StartupConfig) -> Result<(), InitError> {
     let writers = client.start_startup_writers(startup.timeout)?;
     if start_startup(writers, startup) { Ok(()) } else { Err(InitError::StartupTooLate) }
 }
@@ -146,17 +158,17 @@ fn wait_for_end() -> Result<MutexGuard<'static, State>, InitError> {
 }
 
 impl Runtime {
-    fn spawn(plan: Plan, clients: Vec<(Backends, ProducerClient)>) -> Result<Self, InitError> {
-        let Some((_, first)) = clients.first() else {
+    fn spawn(plan: Plan, backends: Vec<NewBackend>) -> Result<Self, InitError> {
+        let Some(first) = backends.first() else {
             return Err(InitError::NoBackend);
         };
         // Any of them will do: the thread waits for all at once.
-        let inbox = Arc::new(Inbox::new(first.waker()));
+        let inbox = Arc::new(Inbox::new(first.waker().clone()));
         fork::watch().map_err(InitError::Fork)?;
         let commands = Arc::clone(&inbox);
         let run = || {
             IS_WORKER.set(true);
-            worker::run(clients, commands);
+            worker::run(backends, commands);
         };
         let thread = std::thread::Builder::new().name("ferretto".to_owned()).spawn(run);
         let thread = thread.map_err(InitError::Thread)?;
@@ -174,7 +186,7 @@ pub(crate) fn revive() {
         _ => return,
     };
     if let Err(error) = plan.start() {
-        tracing::warn!(%error, "this child process is not traced");
+        log::warn(format_args!("this child process is not traced: {error}"));
     }
 }
 

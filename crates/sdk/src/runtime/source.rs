@@ -93,6 +93,7 @@ impl Sources {
     }
 }
 
+#[inline(never)]
 pub(super) fn sources() -> MutexGuard<'static, Sources> {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner)
 }

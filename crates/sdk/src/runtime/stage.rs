@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::event::ThreadState;
+use crate::log;
 
 /// Held while the background thread works. Holds the descriptors of its connections.
 static OPEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
@@ -34,10 +35,9 @@ impl<'a> Stage<'a> {
     }
 
     /// Publishes what is open from now on.
-    pub(super) fn set_open(&mut self, fds: impl Iterator<Item = RawFd>) {
+    pub(super) fn set_open(&mut self, fds: Vec<RawFd>) {
         if let Some(open) = &mut self.open {
-            open.clear();
-            open.extend(fds);
+            **open = fds;
         }
     }
 
@@ -54,12 +54,10 @@ impl<'a> Stage<'a> {
         (self.quiet, self.open) = (None, None);
         let result = catch_unwind(AssertUnwindSafe(callback));
         self.resume();
-        if result.is_err() {
-            tracing::warn!("a callback has panicked; tracing goes on");
-        }
-        result.ok()
+        result.inspect_err(|_| log::warn(format_args!("a callback has panicked; tracing goes on"))).ok()
     }
 
+    #[inline(never)]
     fn resume(&mut self) {
         self.open = Some(OPEN.lock().unwrap_or_else(PoisonError::into_inner));
         self.quiet = self.quiet.take().or_else(|| self.thread.try_borrow_mut().ok());

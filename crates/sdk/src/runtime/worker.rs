@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ferretto_producer::{InstanceId, ProducerClient, ProducerEvent};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, Timespec, poll};
 
 use super::ack::{Ack, Answer};
-use super::backend::{Backend, Drain};
+use super::backend::{Backend, Drain, NewBackend};
 use super::inbox::{Command, Inbox, Reply};
 use super::source::{Setup, Source, sources};
 use super::stage::Stage;
 use crate::backends::Backends;
 use crate::clock::Calibrator;
 use crate::track_events::end_startups;
-use crate::{event, session};
+use crate::{event, log, session};
 
 /// How long the end of the runtime waits for data sources that answer later, and for services to take what they left.
 const SHUT_DOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until it is told to end.
-pub(super) fn run(clients: Vec<(Backends, ProducerClient)>, inbox: Arc<Inbox>) {
-    let backends = clients.into_iter().map(|(kind, client)| Backend::new(kind, client)).collect();
+pub(super) fn run(backends: Vec<NewBackend>, inbox: Arc<Inbox>) {
+    let backends = backends.into_iter().map(NewBackend::make).collect();
     let worker = Worker {
         backends,
         inbox,
@@ -77,7 +77,7 @@ impl Worker {
             }
         }
         self.shut_down(stage);
-        stage.set_open(std::iter::empty());
+        stage.set_open(Vec::new());
     }
 
     fn turn(&mut self, stage: &mut Stage<'_>) -> ControlFlow<()> {
@@ -119,18 +119,25 @@ impl Worker {
     /// Until something happens. An error is one of poll(), which would come again and again.
     fn wait(&mut self, stage: &mut Stage<'_>) -> rustix::io::Result<()> {
         let backends = &self.backends;
-        stage.set_open(backends.iter().flat_map(|backend| backend.client.open_fds()));
+        let mut open = Vec::new();
+        for backend in backends {
+            open.extend_from_slice(&backend.client.open_fds());
+        }
+        stage.set_open(open);
         let deadlines = backends.iter().filter_map(|backend| backend.client.next_timeout());
         let deadline = deadlines.chain(self.calibration).min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let fds = backends.iter().flat_map(|backend| backend.client.poll_fds());
-        let mut fds: Vec<PollFd<'_>> =
-            fds.map(|(fd, flags): (_, PollFlags)| PollFd::from_borrowed_fd(fd, flags)).collect();
+        let mut fds = Vec::new();
+        for (fd, flags) in backends.iter().flat_map(|backend| backend.client.poll_fds()) {
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        }
         match stage.wait(|| poll(&mut fds, timeout.as_ref())) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => {
-                tracing::error!(%error, "cannot wait for the tracing service: this program is not traced any more");
+                log::error(format_args!(
+                    "cannot wait for the tracing service: this program is not traced any more: {error}"
+                ));
                 Err(error)
             }
         }
@@ -165,7 +172,8 @@ impl Worker {
                 }
             }
             ProducerEvent::Synced => {
-                let drain = self.backends.get_mut(backend).and_then(|backend| backend.syncs.pop_front());
+                let syncs = self.backends.get_mut(backend).map(|backend| &mut backend.syncs);
+                let drain = syncs.filter(|syncs| !syncs.is_empty()).map(|syncs| syncs.remove(0));
                 finish(drain, true, stage);
             }
             ProducerEvent::Disconnected { .. } => self.disconnected(backend, stage),
@@ -202,6 +210,7 @@ impl Worker {
         }
     }
 
+    #[inline(never)]
     fn stop(&mut self, key: u64, stage: &mut Stage<'_>) {
         let Some(instance) = self.instances.iter_mut().find(|instance| instance.key == key) else {
             return;
@@ -238,6 +247,7 @@ impl Worker {
     }
 
     /// Instances of a lost service have been told to stop already.
+    #[inline(never)]
     fn disconnected(&mut self, backend: usize, stage: &mut Stage<'_>) {
         let kind = self.kind(backend);
         for instance in self.instances.iter_mut().filter(|instance| instance.backend == kind) {
@@ -249,6 +259,7 @@ impl Worker {
         }
     }
 
+    #[inline(never)]
     fn answer(&mut self, answer: Answer, stage: &mut Stage<'_>) {
         match answer {
             Answer::Started(key) => {
@@ -265,6 +276,7 @@ impl Worker {
         }
     }
 
+    #[inline(never)]
     fn stopped(&mut self, key: u64, stage: &mut Stage<'_>) {
         if let Some(Place { source, slot }) = self.instance(key).and_then(|instance| instance.place) {
             source.stopped(slot, stage);
@@ -290,8 +302,8 @@ impl Worker {
                     backend.client.activate_triggers(&names);
                 }
             }
-            Command::AddBackend(kind, client) => {
-                let mut backend = Backend::new(kind, *client);
+            Command::AddBackend(backend) => {
+                let mut backend = backend.make();
                 for (_, source) in &self.sources {
                     register(&mut backend, source.descriptor());
                 }
@@ -310,7 +322,7 @@ impl Worker {
         for backend in &mut self.backends {
             if backend.client.sync() {
                 is_asked = true;
-                backend.syncs.push_back(Rc::clone(&drain));
+                backend.syncs.push(Rc::clone(&drain));
             }
         }
         finish(Some(drain), is_asked, stage);
@@ -374,12 +386,14 @@ impl Worker {
         instances.iter().find(|(other, _)| *other == id).map(|(_, key)| *key)
     }
 
+    #[inline(never)]
     fn places(&self, backend: usize, ids: &[InstanceId]) -> Vec<Place> {
         let keys = ids.iter().filter_map(|id| self.key(backend, *id));
         keys.filter_map(|key| self.instance(key)?.place).collect()
     }
 
     /// The service that waits to hear of this instance.
+    #[inline(never)]
     fn client_of(&mut self, key: u64) -> Option<(&mut ProducerClient, InstanceId)> {
         let instance = self.instances.iter().find(|instance| instance.key == key)?;
         let backend = self.backends.iter_mut().find(|backend| backend.kind == instance.backend)?;
@@ -392,11 +406,13 @@ impl Worker {
     }
 }
 
+#[inline(never)]
 fn register(backend: &mut Backend, descriptor: Bytes) {
     // Made by this program, so that it can be read.
     let _ = backend.client.register_encoded_data_source(descriptor);
 }
 
+#[inline(never)]
 fn finish(drain: Option<Rc<Drain>>, is_done: bool, stage: &mut Stage<'_>) {
     if let Some((reply, is_done)) = drain.and_then(|drain| drain.finish(is_done)) {
         stage.call(|| reply(is_done));

@@ -122,8 +122,7 @@ impl Address {
     }
 
     fn vsock(text: &str, rest: &str) -> Result<Self, AddressError> {
-        let parsed =
-            rest.split_once(':').and_then(|(cid, port)| Some((cid.parse().ok()?, port.parse().ok()?)));
+        let parsed = rest.split_once(':').and_then(|(cid, port)| Some((number(cid)?, number(port)?)));
         match parsed {
             Some((cid, port)) => Ok(Self::Vsock { cid, port }),
             None => Err(AddressError::BadVsock { text: text.to_owned() }),
@@ -133,12 +132,17 @@ impl Address {
     /// A host has no slash, so that a path with a colon stays a path.
     fn tcp(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
-        let port = port.parse().ok()?;
+        let port = u16::try_from(number(port)?).ok()?;
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let plain = (!host.contains([':', '/'])).then_some(host);
+        let plain = (!host.bytes().any(|byte| matches!(byte, b':' | b'/'))).then_some(host);
         let host = bracketed.or(plain)?;
         (!host.is_empty()).then(|| Self::Tcp { host: host.to_owned(), port })
     }
+}
+
+#[inline(never)]
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok()
 }
 
 impl FromStr for Address {

@@ -7,7 +7,6 @@
 //!
 //! Upstream: `client_impl.cc`.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -110,7 +109,9 @@ pub struct ClientConnection {
     /// Calls that may still get answers, in the order in which they were made; as many as the user made.
     pending: Vec<u64>,
     decoder: Decoder,
-    events: VecDeque<Event>,
+    /// Those that were polled are `None`.
+    events: Vec<Option<Event>>,
+    polled: usize,
     received_fd: Option<OwnedFd>,
     outgoing: Outgoing,
 }
@@ -123,7 +124,8 @@ impl ClientConnection {
             next_request: 1,
             pending: Vec::new(),
             decoder: Decoder::new(),
-            events: VecDeque::new(),
+            events: Vec::new(),
+            polled: 0,
             received_fd: None,
             outgoing: Outgoing::default(),
         };
@@ -133,7 +135,7 @@ impl ClientConnection {
         match connection.send(request, MSG_BIND_SERVICE, &bind, &[], None) {
             Ok(()) => connection.state = State::Binding { request },
             // Only a name longer than a frame.
-            Err(_) => connection.events.push_back(Event::BindFailed),
+            Err(_) => connection.events.push(Some(Event::BindFailed)),
         }
         connection
     }
@@ -155,17 +157,23 @@ impl ClientConnection {
     /// Rejects all calls that still wait: the connection ended.
     pub fn handle_disconnect(&mut self) {
         if matches!(self.state, State::Binding { .. }) {
-            self.events.push_back(Event::BindFailed);
+            self.events.push(Some(Event::BindFailed));
         }
         self.state = State::Failed;
         for request in std::mem::take(&mut self.pending) {
-            self.events.push_back(Event::Reply { request: RequestId(request), has_more: false, body: None });
+            self.events.push(Some(Event::Reply { request: RequestId(request), has_more: false, body: None }));
         }
     }
 
     /// What happened next.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.get_mut(self.polled)?.take();
+        self.polled += 1;
+        if self.polled == self.events.len() {
+            self.events.clear();
+            self.polled = 0;
+        }
+        event
     }
 
     /// The descriptor received last, if it was not taken yet. Take it when handling a reply that carries one.
@@ -270,11 +278,11 @@ impl ClientConnection {
         }
         if !answer.is_success {
             self.state = State::Failed;
-            self.events.push_back(Event::BindFailed);
+            self.events.push(Some(Event::BindFailed));
             return;
         }
         self.state = State::Bound { service_id: answer.service_id, methods: answer.methods };
-        self.events.push_back(Event::Bound);
+        self.events.push(Some(Event::Bound));
     }
 
     fn handle_invoke_reply(&mut self, answer: Answer) {
@@ -287,7 +295,7 @@ impl ClientConnection {
             self.pending.remove(place);
         }
         let body = answer.is_success.then_some(answer.body);
-        self.events.push_back(Event::Reply { request: RequestId(answer.request), has_more, body });
+        self.events.push(Some(Event::Reply { request: RequestId(answer.request), has_more, body }));
     }
 
     fn next_request_id(&mut self) -> u64 {
@@ -297,6 +305,7 @@ impl ClientConnection {
     }
 
     /// Queues a frame with this field, of which `body` are the last bytes.
+    #[inline(never)]
     fn send(
         &mut self,
         request: u64,

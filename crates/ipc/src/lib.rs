@@ -47,7 +47,7 @@ pub mod frame;
 pub mod host;
 pub mod identity;
 pub mod link;
-mod log;
+pub mod log;
 pub mod methods;
 mod outgoing;
 pub mod remote;

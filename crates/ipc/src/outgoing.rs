@@ -82,6 +82,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// Adds a frame. `has_more` says that it is part of an answer that goes on.
+    #[inline(never)]
     pub(crate) fn push(
         &mut self,
         frame: &EncodedFrame<'_>,
@@ -131,8 +132,9 @@ impl Outgoing {
             self.buffer.advance(len);
         }
         self.sent = self.sent.saturating_add(len as u64);
-        let sent = self.sent;
-        self.fds.retain(|(position, _)| *position >= sent);
+        while self.fds.first().is_some_and(|(position, _)| *position < self.sent) {
+            self.fds.remove(0);
+        }
         if self.buffer.is_empty() && !self.streams && self.buffer.capacity() > KEPT_CAPACITY {
             self.buffer = BytesMut::new();
         }

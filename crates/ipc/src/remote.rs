@@ -150,7 +150,11 @@ fn to_address(address: &SocketAddrAny) -> Option<Address> {
 fn resolve(address: &Address) -> io::Result<Vec<SocketAddrAny>> {
     match address {
         Address::Tcp { host, port } => {
-            Ok((host.as_str(), *port).to_socket_addrs()?.map(SocketAddrAny::from).collect())
+            let mut addresses = Vec::new();
+            for address in (host.as_str(), *port).to_socket_addrs()? {
+                addresses.push(address.into());
+            }
+            Ok(addresses)
         }
         Address::Vsock { cid, port } => Ok(vec![VsockAddr { cid: *cid, port: *port }.as_any()]),
         Address::Path(_) | Address::Abstract(_) => Ok(Vec::new()),

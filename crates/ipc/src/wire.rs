@@ -169,8 +169,8 @@ fn put_text(fields: &mut Writer, field: u32, value: Option<&String>) {
 /// Reads a frame. Fields that this build does not know are ignored; a message that comes in parts is put together, as protobuf has it.
 pub(crate) fn decode(payload: &Bytes) -> Result<IpcFrame, ControlError> {
     let mut frame = IpcFrame::default();
-    let mut fields = Reader::new(payload);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(payload);
+    while field.next()? {
         match field.number {
             REQUEST_ID => frame.request_id = Some(field.integer()?),
             DATA_FOR_TESTING => frame.data_for_testing.push(payload.slice_ref(field.bytes()?)),
@@ -209,8 +209,8 @@ fn empty_msg(number: u32) -> Option<Msg> {
 
 /// Adds the fields of `message`, which lies in `payload`.
 fn read_msg(payload: &Bytes, message: &[u8], msg: &mut Msg) -> Result<(), ControlError> {
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         match (&mut *msg, field.number) {
             (Msg::MsgBindService(bind), bind_service::SERVICE_NAME) => {
                 bind.service_name = Some(field.text()?.to_owned());
@@ -268,8 +268,8 @@ fn read_msg(payload: &Bytes, message: &[u8], msg: &mut Msg) -> Result<(), Contro
 
 fn read_method(message: &[u8]) -> Result<MethodInfo, ControlError> {
     let mut info = MethodInfo::default();
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         match field.number {
             bind_service_reply::method_info::ID => info.id = Some(field.integer()? as u32),
             bind_service_reply::method_info::NAME => info.name = Some(field.text()?.to_owned()),
@@ -296,8 +296,8 @@ pub(crate) struct Answer {
 /// As [`decode`], for clients, which most programs are.
 pub(crate) fn decode_answer(payload: &Bytes) -> Result<Answer, ControlError> {
     let mut answer = Answer::default();
-    let mut fields = Reader::new(payload);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(payload);
+    while field.next()? {
         match field.number {
             REQUEST_ID => answer.request = field.integer()?,
             number @ MSG_BIND_SERVICE..=SET_PEER_IDENTITY => {
@@ -314,8 +314,8 @@ pub(crate) fn decode_answer(payload: &Bytes) -> Result<Answer, ControlError> {
 
 /// Adds the fields of `message`, which lies in `payload`.
 fn read_answer(payload: &Bytes, message: &[u8], answer: &mut Answer) -> Result<(), ControlError> {
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         match (answer.number, field.number) {
             (MSG_BIND_SERVICE_REPLY, bind_service_reply::SUCCESS)
             | (MSG_INVOKE_METHOD_REPLY, invoke_method_reply::SUCCESS) => answer.is_success = field.truth()?,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use ferretto_ipc::log;
 use ferretto_protos::fields::{register_trace_writer_request, unregister_trace_writer_request};
 use ferretto_protozero::control::Writer;
 use ferretto_shm::{
@@ -17,7 +17,6 @@ use ferretto_shm::{
 
 use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
-use crate::log;
 use crate::patch_list::PatchList;
 use crate::policy::ExhaustedPolicy;
 use crate::startup::{GroupState, Groups, StartupId, StartupWriters, Target, Waiting};
@@ -91,9 +90,11 @@ struct State {
 
 impl Arbiter {
     pub(crate) fn new(options: ArbiterOptions) -> Result<Arc<Self>, ViewError> {
+        let urgent_bytes = options.memory.len() / 2;
+        let view = ProducerView::new(options.memory, options.page_size)?;
         Ok(Arc::new(Self {
-            urgent_bytes: options.memory.len() / 2,
-            view: ProducerView::new(options.memory, options.page_size)?,
+            urgent_bytes,
+            view,
             attached: OnceLock::new(),
             scraping: options.scraping,
             batch_duration: options.batch_duration,
@@ -154,6 +155,7 @@ impl Arbiter {
     }
 
     /// From now on there is somebody to commit to.
+    #[inline(never)]
     pub(crate) fn attach(&self, attachment: Attachment) {
         // There is one connection for each arbiter.
         let _ = self.attached.set(attachment);
@@ -397,6 +399,7 @@ impl Arbiter {
     }
 
     /// Whether a writer of this group may have another chunk. Sessions that do not adopt it write into the same memory: they find some.
+    #[inline(never)]
     fn may_group_take(&self, id: StartupId) -> bool {
         let mut state = self.state();
         match state.groups.state(id) {
@@ -414,6 +417,7 @@ impl Arbiter {
     }
 
     /// Takes a complete chunk back, of which the service was not told.
+    #[inline(never)]
     fn free(&self, index: Result<ChunkIndex, ChunkError>) {
         let freed = index.and_then(|index| self.view.take_complete(index, &mut Vec::new()));
         if let Err(error) = freed {
@@ -426,6 +430,7 @@ impl Arbiter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline(never)]
     fn push_patches(&self, state: &mut State, writer: WriterIdentity, patches: &mut PatchList) {
         let mut needs_service = false;
         for ready in patches.take_patched() {
@@ -439,6 +444,7 @@ impl Arbiter {
 
     /// Wakes the client's thread if it has something new to do that it does not come to by itself: the first entry starts the time of
     /// batching, an urgent one ends it.
+    #[inline(never)]
     fn announce(&self, mut state: MutexGuard<'_, State>) {
         state.is_urgent |= state.queue.bytes >= self.urgent_bytes;
         let is_first = state.pending_since.is_none() && !state.queue.is_empty();
@@ -462,15 +468,16 @@ impl Arbiter {
             Target::Group(id) => groups.buffer_of(id),
         };
         let is_known = |writer: u16| buffer_of(writer).is_some();
-        self.view.scrape(is_known, |index, header, payload, is_complete| {
+        self.view.scrape(is_known, |_, header, payload, is_complete| {
             if let (false, 2.., Some(target)) =
                 (is_complete, header.packet_count, buffer_of(header.writer_id))
             {
-                queue.push_unfinished(index, target, with_header(header, payload));
+                queue.push_unfinished(target, with_header(header, payload));
             }
         });
     }
 
+    #[inline(never)]
     fn register_writers(&self, link: &mut LinkGuard<'_>) {
         let registered = std::mem::take(&mut self.state().registered);
         for (id, target_buffer) in registered {
@@ -527,6 +534,7 @@ struct Route<'a> {
 
 impl State {
     /// `None` if nobody wants them any more.
+    #[inline(never)]
     fn route(&mut self, target: Target) -> Option<Route<'_>> {
         let buffer = match target {
             Target::Buffer(buffer) => buffer,
@@ -592,18 +600,18 @@ fn next_pause(pause: Duration) -> Duration {
 }
 
 /// A complete chunk as it goes over a transport that shares no memory, without what was not written. The chunk is free then.
-fn copy_out(view: &ProducerView, index: ChunkIndex, used: usize) -> Option<Bytes> {
+fn copy_out(view: &ProducerView, index: ChunkIndex, used: usize) -> Option<Vec<u8>> {
     let mut payload = Vec::new();
     let header = view.take_complete(index, &mut payload).ok()?;
     payload.truncate(used);
     Some(with_header(header, &payload))
 }
 
-fn with_header(header: ChunkHeader, payload: &[u8]) -> Bytes {
+fn with_header(header: ChunkHeader, payload: &[u8]) -> Vec<u8> {
     let mut chunk = Vec::with_capacity(CHUNK_HEADER_LEN + payload.len());
     chunk.extend_from_slice(&header.to_bytes());
     chunk.extend_from_slice(payload);
-    chunk.into()
+    chunk
 }
 
 /// The other process, the service, wrote where only this one may.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ferretto_ipc::log;
 use ferretto_protos::DataSourceDescriptor;
 use ferretto_protos::fields::{
     activate_triggers_request, notify_data_source_started_request, notify_data_source_stopped_request,
@@ -21,7 +22,6 @@ use crate::endpoint::{Attempt, Endpoint};
 use crate::error::{ProducerError, StartupMemoryError};
 use crate::event::{InstanceId, ProducerEvent};
 use crate::instances::{DataSource, Instances};
-use crate::log;
 use crate::options::ProducerOptions;
 use crate::policy::ExhaustedPolicy;
 use crate::startup::{StartupEnd, StartupWriters};
@@ -354,6 +354,7 @@ impl ProducerClient {
     }
 
     /// Makes a call that needs no answer; `false` if there is nobody to call.
+    #[inline(never)]
     fn call(&mut self, method: &str, args: Vec<u8>) -> bool {
         let Some(connection) = self.ready_connection() else {
             return false;
@@ -365,6 +366,7 @@ impl ProducerClient {
     }
 
     /// Tries to connect once.
+    #[inline(never)]
     fn connect(&mut self) {
         let attempt = self.endpoint.connect();
         let startup = self.startup_arbiter.clone();
@@ -383,10 +385,12 @@ impl ProducerClient {
         };
     }
 
+    #[inline(never)]
     fn waiting(&mut self, watch: Option<SocketWatch>) -> State {
         State::Waiting { retry_at: Some(Instant::now() + self.backoff.next_delay()), watch }
     }
 
+    #[inline(never)]
     fn disconnect(&mut self, reason: &ConnectionLost) {
         let State::Connected(connection) = &self.state else {
             return;
@@ -411,6 +415,7 @@ impl ProducerClient {
     }
 
     /// Gives the groups up to which this applies and which no session has adopted, and forgets the others of these.
+    #[inline(never)]
     fn end_startups(&mut self, reason: StartupEnd, applies: &dyn Fn(&StartupWriters, Instant) -> bool) {
         let events = &mut self.instances.events;
         self.startups.retain(|(writers, deadline)| {
@@ -484,7 +489,6 @@ mod tests {
     use ferretto_ipc::address::Address;
 
     use super::*;
-    use crate::log;
     use crate::options::Connector;
 
     #[test]

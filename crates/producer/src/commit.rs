@@ -3,7 +3,6 @@
 //!
 //! Upstream: `shared_memory_arbiter_impl.cc` (`FlushPendingCommitDataRequests`), `commit_data_request.proto`.
 
-use bytes::Bytes;
 use ferretto_protos::fields::commit_data_request::{
     CHUNKS_TO_MOVE, CHUNKS_TO_PATCH, FLUSH_REQUEST_ID, chunk_to_patch, chunks_to_move,
 };
@@ -18,6 +17,10 @@ const MAX_REQUEST_SIZE: usize = 128 * 1024 - 512;
 const MAX_PREFIX_SIZE: usize = 8;
 /// The service ignores more patches in one entry (upstream: `tracing_service_impl.cc`).
 const MAX_PATCHES_PER_ENTRY: usize = 1024;
+
+/// Where a chunk that comes with its bytes lies is nobody's business, but upstream's service drops it all the same if its own, unused
+/// memory has no such page (tracing_service_impl.cc); that has 64 of them by default, less than ours.
+const NOWHERE: ChunkIndex = ChunkIndex { page: 0, chunk: 0 };
 
 /// A chunk that its writer has left.
 #[derive(Debug)]
@@ -53,7 +56,7 @@ struct OwedPatches {
 pub(crate) struct CommitQueue {
     chunks: Vec<FinishedChunk>,
     /// Copies of chunks that are still being written, and their buffers.
-    unfinished: Vec<(ChunkIndex, u16, Bytes)>,
+    unfinished: Vec<(u16, Vec<u8>)>,
     patches: Vec<OwedPatches>,
     flush_request_id: Option<u64>,
     /// Bytes of shared memory in `chunks`.
@@ -70,8 +73,8 @@ impl CommitQueue {
         self.chunks.push(chunk);
     }
 
-    pub(crate) fn push_unfinished(&mut self, index: ChunkIndex, target_buffer: u16, data: Bytes) {
-        self.unfinished.push((index, target_buffer, data));
+    pub(crate) fn push_unfinished(&mut self, target_buffer: u16, data: Vec<u8>) {
+        self.unfinished.push((target_buffer, data));
     }
 
     /// Applies the patches to the chunk, if it is still held, else notes them for the service; `true` if the service is needed.
@@ -98,13 +101,13 @@ impl CommitQueue {
     /// `copy_out` takes the bytes of a complete chunk, for a service that cannot see the memory, and frees it.
     pub(crate) fn take_requests(
         &mut self,
-        mut copy_out: Option<impl FnMut(ChunkIndex, usize) -> Option<Bytes>>,
+        mut copy_out: Option<impl FnMut(ChunkIndex, usize) -> Option<Vec<u8>>>,
     ) -> Vec<Vec<u8>> {
         let queue = std::mem::take(self);
         let mut requests = Requests::default();
         // Copies first: their chunks may have been finished since, and a chunk that shrinks is a violation to the service.
-        for (index, target_buffer, data) in queue.unfinished {
-            requests.push_chunk(index, target_buffer, Some(&data), true);
+        for (target_buffer, data) in queue.unfinished {
+            requests.push_chunk(NOWHERE, target_buffer, Some(&data), true);
         }
         for chunk in queue.chunks {
             let index = match chunk.place {
@@ -209,9 +212,7 @@ impl Requests {
         data: Option<&[u8]>,
         is_incomplete: bool,
     ) {
-        // Where a chunk that comes with its bytes lies is nobody's business, but upstream's service drops it all the same if its own,
-        // unused memory has no such page (tracing_service_impl.cc); that has 64 of them by default, less than ours.
-        let index = if data.is_some() { ChunkIndex { page: 0, chunk: 0 } } else { index };
+        let index = if data.is_some() { NOWHERE } else { index };
         let mut entry = Writer::new();
         entry
             .integer(chunks_to_move::PAGE, index.page.into())
@@ -285,10 +286,10 @@ mod tests {
         let view = view(1);
         let mut queue = CommitQueue::default();
         let chunk = finished(&view, 0);
-        queue.push_unfinished(ChunkIndex { page: 0, chunk: 0 }, 1, Bytes::from_static(b"unfinished"));
+        queue.push_unfinished(1, b"unfinished".to_vec());
         queue.push_chunk(chunk, 4088);
         queue.acknowledge_flush(3);
-        let requests = decoded(&queue.take_requests(Some(|_, _| Some(Bytes::from_static(b"finished")))));
+        let requests = decoded(&queue.take_requests(Some(|_, _| Some(b"finished".to_vec()))));
         let moved: Vec<_> = requests[0]
             .chunks_to_move
             .iter()
@@ -309,7 +310,7 @@ mod tests {
         let patches = (0..5000).map(|offset| (offset, [0; 4])).collect();
         queue.push_patches(1, 1, ChunkPatches { chunk_id: 999, patches, has_more: false });
         queue.acknowledge_flush(3);
-        let requests = queue.take_requests(Some(|_, _| Some(Bytes::from(vec![0; 4088]))));
+        let requests = queue.take_requests(Some(|_, _| Some(vec![0; 4088])));
         assert!(requests.iter().all(|request| request.len() <= MAX_REQUEST_SIZE));
         let requests = decoded(&requests);
         for request in &requests {

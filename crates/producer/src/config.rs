@@ -41,8 +41,8 @@ impl InstanceConfig {
     /// If these bytes are none. Configs inside of it, of single data sources, are not looked at.
     pub fn new(raw: Bytes) -> Result<Self, ControlError> {
         let mut config = Self::default();
-        let mut fields = Reader::new(&raw);
-        while let Some(field) = fields.next()? {
+        let mut field = Reader::new(&raw);
+        while field.next()? {
             match field.number {
                 NAME => field.text()?.clone_into(&mut config.name),
                 TARGET_BUFFER => config.target_buffer = field.integer()? as u32,

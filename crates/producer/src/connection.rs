@@ -323,7 +323,8 @@ impl Connection {
             Some(Command::StartDataSource { instance, config }) => instances.start(instance, config),
             Some(Command::StopDataSource { instance }) => instances.stop(instance),
             Some(Command::Flush { request_id, instances: wanted, flags }) => {
-                if !instances.flush(request_id, wanted, flags) {
+                let is_for_us = instances.flush(request_id, wanted, flags);
+                if !is_for_us {
                     self.acknowledge_flush(request_id);
                 }
             }

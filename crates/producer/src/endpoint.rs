@@ -1,10 +1,10 @@
 //! Where to connect, again and again.
 
 use ferretto_ipc::address::{self, Address, AddressError};
+use ferretto_ipc::log;
 use ferretto_ipc::socket::Stream;
 
 use crate::backoff::SocketWatch;
-use crate::log;
 use crate::options::Connector;
 
 /// What came of one attempt.
@@ -56,6 +56,7 @@ impl Endpoint {
     }
 
     /// Tells when another attempt is worthwhile; `None` if it never is.
+    #[inline(never)]
     pub(crate) fn watch(&self) -> Option<Option<SocketWatch>> {
         match self {
             Self::Stream(_) => None,

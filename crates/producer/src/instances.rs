@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use ferretto_ipc::log;
 use ferretto_protos::fields::data_source_descriptor::{NAME, WILL_NOTIFY_ON_START, WILL_NOTIFY_ON_STOP};
 use ferretto_protos::fields::register_data_source_request::DATA_SOURCE_DESCRIPTOR;
 use ferretto_protozero::control::{ControlError, Reader, Writer};
 
 use crate::config::InstanceConfig;
 use crate::event::{InstanceId, ProducerEvent};
-use crate::log;
 
 /// A service runs some tens of sessions; one that asks for more instances than this is broken or hostile.
 const MAX_INSTANCES: usize = 4096;
@@ -40,8 +40,8 @@ impl DataSource {
             notifies_start: false,
             notifies_stop: false,
         };
-        let mut fields = Reader::new(&descriptor);
-        while let Some(field) = fields.next()? {
+        let mut field = Reader::new(&descriptor);
+        while field.next()? {
             match field.number {
                 NAME => field.text()?.clone_into(&mut source.name),
                 WILL_NOTIFY_ON_START => source.notifies_start = field.truth()?,
@@ -150,12 +150,15 @@ impl Instances {
     }
 
     /// The connection ended: nobody speaks for the instances any more.
+    #[inline(never)]
     pub(crate) fn disconnect(&mut self, reason: String) {
-        let instances = self.instances.drain(..);
-        self.events.extend(instances.map(|state| ProducerEvent::Stop { instance: state.id }));
+        for state in std::mem::take(&mut self.instances) {
+            self.events.push_back(ProducerEvent::Stop { instance: state.id });
+        }
         self.events.push_back(ProducerEvent::Disconnected { reason });
     }
 
+    #[inline(never)]
     fn find(&self, instance: InstanceId) -> Option<&Instance> {
         self.instances.iter().find(|state| state.id == instance)
     }

@@ -45,7 +45,6 @@ mod error;
 mod event;
 mod instances;
 mod link;
-mod log;
 mod options;
 mod patch_list;
 mod policy;
@@ -60,6 +59,8 @@ pub use client::{ProducerClient, ProducerWaker};
 pub use config::InstanceConfig;
 pub use error::{ProducerError, StartupMemoryError};
 pub use event::{InstanceId, ProducerEvent};
+#[doc(hidden)]
+pub use ferretto_ipc::log;
 pub use options::{Connector, ProducerOptions, SharedMemorySource};
 pub use policy::ExhaustedPolicy;
 pub use sink::{ChunkSink, SmallPacket};

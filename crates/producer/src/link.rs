@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferretto_ipc::QueueError;
 use ferretto_ipc::client::{InvokeError, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
-
-use crate::log;
+use ferretto_ipc::log;
 
 /// A connection behind a lock that is only held for work that never blocks, so that no thread can wait for another for long.
 #[derive(Debug)]
@@ -71,10 +70,12 @@ impl LinkGuard<'_> {
     }
 
     /// Sends what the socket takes now. An error shows up again on the client's thread, which ends the connection.
+    #[inline(never)]
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         self.link.flush()
     }
 
+    #[inline(never)]
     fn invoke(
         &mut self,
         method: &str,

@@ -25,8 +25,8 @@ pub(crate) struct Initialized {
 impl Initialized {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, ControlError> {
         let mut response = Self::default();
-        let mut fields = Reader::new(body);
-        while let Some(field) = fields.next()? {
+        let mut field = Reader::new(body);
+        while field.next()? {
             match field.number {
                 USING_SHMEM_PROVIDED_BY_PRODUCER => response.uses_offered_memory = field.truth()?,
                 DIRECT_SMB_PATCHING_SUPPORTED => response.supports_direct_patching = field.truth()?,
@@ -53,8 +53,8 @@ impl Command {
     /// `None` for a command of a newer service.
     pub(crate) fn decode(body: &Bytes) -> Result<Option<Self>, ControlError> {
         let mut command = None;
-        let mut fields = Reader::new(body);
-        while let Some(field) = fields.next()? {
+        let mut field = Reader::new(body);
+        while field.next()? {
             let read = match field.number {
                 SETUP_TRACING => read_setup_tracing,
                 SETUP_DATA_SOURCE => read_setup_data_source,
@@ -72,8 +72,8 @@ impl Command {
 
 fn read_setup_tracing(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let mut page_size_kib = 0;
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         if field.number == setup_tracing::SHARED_BUFFER_PAGE_SIZE_KB {
             page_size_kib = field.integer()? as u32;
         }
@@ -94,8 +94,8 @@ fn read_start_data_source(body: &Bytes, message: &[u8]) -> Result<Command, Contr
 /// The two commands above have the same fields. `message` lies in `body`.
 fn read_instance(body: &Bytes, message: &[u8]) -> Result<(InstanceId, Bytes), ControlError> {
     let (mut instance, mut config) = (0, &[] as &[u8]);
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         match field.number {
             setup_data_source::NEW_INSTANCE_ID => instance = field.integer()?,
             setup_data_source::CONFIG => config = field.bytes()?,
@@ -107,8 +107,8 @@ fn read_instance(body: &Bytes, message: &[u8]) -> Result<(InstanceId, Bytes), Co
 
 fn read_stop_data_source(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let mut instance = 0;
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         if field.number == stop_data_source::INSTANCE_ID {
             instance = field.integer()?;
         }
@@ -118,8 +118,8 @@ fn read_stop_data_source(_: &Bytes, message: &[u8]) -> Result<Command, ControlEr
 
 fn read_flush(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let (mut request_id, mut instances, mut flags) = (0, Vec::new(), 0);
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         match field.number {
             flush::REQUEST_ID => request_id = field.integer()?,
             flush::DATA_SOURCE_IDS => field.integers(&mut instances)?,
@@ -132,8 +132,8 @@ fn read_flush(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
 
 fn read_clear_incremental_state(_: &Bytes, message: &[u8]) -> Result<Command, ControlError> {
     let mut instances = Vec::new();
-    let mut fields = Reader::new(message);
-    while let Some(field) = fields.next()? {
+    let mut field = Reader::new(message);
+    while field.next()? {
         if field.number == clear_incremental_state::DATA_SOURCE_IDS {
             field.integers(&mut instances)?;
         }

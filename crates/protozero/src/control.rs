@@ -4,14 +4,17 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::read::{Field, Fields, PackedVarints, ReadError, Value};
+use crate::read::{Fields, PackedVarints, Value};
 use crate::varint;
 
-/// Why a control message makes no sense.
+/// Why a control message makes no sense. Small, as it is in the way of all results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlError {
-    /// It is no message.
-    Read(ReadError),
+    /// It is cut off, or no message.
+    Malformed {
+        /// Where the field begins that cannot be read, in bytes from the start of the message.
+        offset: u32,
+    },
     /// A field has another type than this build knows, or its text is not UTF-8.
     Type {
         /// The field's number.
@@ -22,7 +25,7 @@ pub enum ControlError {
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(error) => error.fmt(f),
+            Self::Malformed { offset } => write!(f, "the message is cut off or corrupt at byte {offset}"),
             Self::Type { number } => {
                 write!(f, "field {number} has another type than expected, or its text is not UTF-8")
             }
@@ -32,20 +35,14 @@ impl fmt::Display for ControlError {
 
 impl Error for ControlError {}
 
-impl From<ReadError> for ControlError {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
-}
-
 /// Reads a message, field by field.
 ///
 /// ```
 /// use ferretto_protozero::control::{ControlError, Reader};
 ///
 /// let (mut id, mut name) = (0, "");
-/// let mut fields = Reader::new(b"\x08\x96\x01\x12\x02hi");
-/// while let Some(field) = fields.next()? {
+/// let mut field = Reader::new(b"\x08\x96\x01\x12\x02hi");
+/// while field.next()? {
 ///     match field.number {
 ///         1 => id = field.integer()?,
 ///         2 => name = field.text()?,
@@ -58,51 +55,61 @@ impl From<ReadError> for ControlError {
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     fields: Fields<'a>,
+    /// The number of the field that was read last; 0 before the first.
+    pub number: u32,
+    value: Value<'a>,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first field.
+    /// Starts before the first field.
     pub fn new(message: &'a [u8]) -> Self {
-        Self { fields: Fields::new(message) }
+        Self { fields: Fields::new(message), number: 0, value: Value::Varint(0) }
     }
 
-    /// The next field; `None` at the end.
+    /// Goes to the next field; `false` at the end.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator's items would have to be turned inside out"
+        reason = "what was read stays here, where it need not be copied"
     )]
     #[inline(never)]
-    pub fn next(&mut self) -> Result<Option<Field<'a>>, ControlError> {
-        Ok(self.fields.next().transpose()?)
+    pub fn next(&mut self) -> Result<bool, ControlError> {
+        let offset = self.fields.offset();
+        match self.fields.next() {
+            Some(Ok(field)) => (self.number, self.value) = (field.number, field.value),
+            Some(Err(_)) => {
+                return Err(ControlError::Malformed { offset: u32::try_from(offset).unwrap_or(u32::MAX) });
+            }
+            None => return Ok(false),
+        }
+        Ok(true)
     }
-}
 
-impl<'a> Field<'a> {
     /// The value, if the field is an integer, a truth value or an enum.
     #[inline(never)]
     pub fn integer(&self) -> Result<u64, ControlError> {
         match self.value {
             Value::Varint(value) => Ok(value),
-            _ => Err(ControlError::Type { number: self.number }),
+            _ => Err(self.wrong_type()),
         }
     }
 
     /// The value, if the field is a truth value.
+    #[inline(never)]
     pub fn truth(&self) -> Result<bool, ControlError> {
         Ok(self.integer()? != 0)
     }
 
     /// Adds the values of a repeated integer field, packed or not.
+    #[inline(never)]
     pub fn integers(&self, values: &mut Vec<u64>) -> Result<(), ControlError> {
-        let error = ControlError::Type { number: self.number };
         match self.value {
             Value::Varint(value) => values.push(value),
             Value::Bytes(packed) => {
                 for value in PackedVarints::new(packed) {
-                    values.push(value.ok_or(error)?);
+                    values.push(value.ok_or(self.wrong_type())?);
                 }
             }
-            _ => return Err(error),
+            _ => return Err(self.wrong_type()),
         }
         Ok(())
     }
@@ -110,13 +117,17 @@ impl<'a> Field<'a> {
     /// The value, if the field is a string, bytes or a message.
     #[inline(never)]
     pub fn bytes(&self) -> Result<&'a [u8], ControlError> {
-        self.value.as_bytes().ok_or(ControlError::Type { number: self.number })
+        self.value.as_bytes().ok_or(self.wrong_type())
     }
 
     /// The value, if the field is a string.
     #[inline(never)]
     pub fn text(&self) -> Result<&'a str, ControlError> {
-        str::from_utf8(self.bytes()?).map_err(|_| ControlError::Type { number: self.number })
+        str::from_utf8(self.bytes()?).map_err(|_| self.wrong_type())
+    }
+
+    fn wrong_type(&self) -> ControlError {
+        ControlError::Type { number: self.number }
     }
 }
 
@@ -212,11 +223,11 @@ mod tests {
 
     fn read(
         message: &[u8],
-        pick: impl Fn(Field<'_>) -> Result<(), ControlError>,
+        pick: impl Fn(&Reader<'_>) -> Result<(), ControlError>,
     ) -> Result<(), ControlError> {
-        let mut fields = Reader::new(message);
-        while let Some(field) = fields.next()? {
-            pick(field)?;
+        let mut field = Reader::new(message);
+        while field.next()? {
+            pick(&field)?;
         }
         Ok(())
     }
@@ -228,7 +239,7 @@ mod tests {
         let message = message.as_bytes();
         assert_eq!(read(message, |field| field.bytes().map(drop)), Err(ControlError::Type { number: 3 }));
         assert_eq!(read(message, |field| field.integer().map(drop)), Err(ControlError::Type { number: 4 }));
-        let text = |field: Field<'_>| if field.number == 4 { field.text().map(drop) } else { Ok(()) };
+        let text = |field: &Reader<'_>| if field.number == 4 { field.text().map(drop) } else { Ok(()) };
         assert_eq!(read(message, text), Err(ControlError::Type { number: 4 }));
     }
 
@@ -237,22 +248,25 @@ mod tests {
         let mut message = Writer::new();
         message.integer(1, 300).bytes(1, &[0xac, 0x02, 7]);
         let mut values = Vec::new();
-        let mut fields = Reader::new(message.as_bytes());
-        while let Some(field) = fields.next().unwrap() {
+        let mut field = Reader::new(message.as_bytes());
+        while field.next().unwrap() {
             field.integers(&mut values).unwrap();
         }
         assert_eq!(values, [300, 300, 7]);
         message.bytes(1, &[0x80]);
-        let integers = |field: Field<'_>| field.integers(&mut Vec::new());
+        let integers = |field: &Reader<'_>| field.integers(&mut Vec::new());
         assert_eq!(read(message.as_bytes(), integers), Err(ControlError::Type { number: 1 }));
     }
 
     #[test]
-    fn a_message_that_is_cut_off_is_an_error() {
+    fn a_message_that_is_cut_off_is_an_error_that_says_where() {
         let mut message = Writer::new();
-        let message = message.text(1, "hello").as_bytes();
-        for end in 1..message.len() {
-            assert!(matches!(read(&message[..end], |_| Ok(())), Err(ControlError::Read(_))), "{end}");
+        message.integer(1, 5);
+        let start = message.as_bytes().len();
+        let message = message.text(2, "hello").as_bytes();
+        for end in start + 1..message.len() {
+            let expected = ControlError::Malformed { offset: start as u32 };
+            assert_eq!(read(&message[..end], |_| Ok(())), Err(expected), "{end}");
         }
     }
 }

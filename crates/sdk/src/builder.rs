@@ -1,13 +1,11 @@
 //! Initialisation, and what can be chosen for it.
 
 use std::error::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
-use ferretto_producer::{
-    Connector, ExhaustedPolicy, ProducerClient, ProducerError, ProducerOptions, SharedMemorySource,
-};
+use ferretto_producer::{Connector, ExhaustedPolicy, ProducerError, ProducerOptions, SharedMemorySource};
 
 use crate::backends::Backends;
 use crate::category::{Category, registry};
@@ -172,7 +170,7 @@ pub(crate) struct Plan {
     address: Option<Connector>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Options {
     name: String,
     shm_size_hint_bytes: u32,
@@ -326,32 +324,38 @@ impl Builder {
     /// As [`crate::init`]; and if a chosen backend is not to be had.
     pub fn init(self) -> Result<(), InitError> {
         let Self { connector, startup, plan } = self;
-        plan.start_over(connector, startup)
+        let backends = plan.backends;
+        Arc::new(plan).start_over(backends, connector, startup)
     }
 }
 
 impl Plan {
     /// Once more, by the same choices.
-    pub(crate) fn start(self) -> Result<(), InitError> {
+    pub(crate) fn start(self: Arc<Self>) -> Result<(), InitError> {
         let connector = self.address().unwrap_or_default();
         let backends =
             if self.address.is_some() { self.backends } else { self.backends.without(Backends::SYSTEM) };
-        Self { backends, ..self }.start_over(connector, None)
+        self.start_over(backends, connector, None)
     }
 
     pub(crate) fn can_start_again(&self) -> bool {
         self.address.is_some() || self.backends.contains(Backends::IN_PROCESS)
     }
 
-    fn start_over(self, connector: Connector, startup: Option<StartupConfig>) -> Result<(), InitError> {
-        let options = self.options.clone();
+    fn start_over(
+        self: Arc<Self>,
+        backends: Backends,
+        connector: Connector,
+        startup: Option<StartupConfig>,
+    ) -> Result<(), InitError> {
+        let plan = Arc::clone(&self);
         let mut connector = Some(connector);
-        runtime::start(self, startup, |backend| {
+        runtime::start(plan, backends, startup, &mut |backend| {
             let connector = match backend {
                 Backends::IN_PROCESS => connect_in_process()?,
                 _ => connector.take().unwrap_or_default(),
             };
-            Ok(ProducerClient::new(options.connect(connector))?)
+            Ok(self.options.connect(connector))
         })
     }
 
@@ -359,17 +363,6 @@ impl Plan {
         match self.address.as_ref()? {
             Connector::Address(address) => Some(Connector::Address(address.clone())),
             _ => Some(Connector::Default),
-        }
-    }
-}
-
-impl Clone for Plan {
-    fn clone(&self) -> Self {
-        Self {
-            address: self.address(),
-            options: self.options.clone(),
-            settings: self.settings.clone(),
-            ..*self
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Categories: what a trace point belongs to, and whether anybody wants it now.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::event::{exclusively, quietly};
 use crate::matching::Filter;
@@ -179,7 +179,7 @@ pub(crate) struct Registry {
     categories: Vec<&'static Category>,
     /// Those that were made at run time, by their names.
     dynamic: Vec<&'static Category>,
-    filters: [Option<Filter>; MAX_INSTANCES],
+    filters: [Option<Arc<Filter>>; MAX_INSTANCES],
     /// Changes that the service has not been told.
     has_news: bool,
 }
@@ -218,12 +218,13 @@ impl Registry {
             self.categories.push(category);
         }
         if category.is_group() {
-            let members =
-                category.name.split(GROUP_SEPARATOR).map(|member| self.dynamic(member.trim_ascii()));
-            let members: Vec<&'static Category> = members.collect();
-            members.iter().for_each(|member| {
+            let mut members: Vec<&'static Category> = Vec::new();
+            for member in category.name.split(GROUP_SEPARATOR) {
+                members.push(self.dynamic(member.trim_ascii()));
+            }
+            for member in &members {
                 self.add(member);
-            });
+            }
             // Nobody else sets it: this is the only registry, and its lock is held.
             let _ = category.members.set(members);
         }
@@ -245,7 +246,7 @@ impl Registry {
     }
 
     /// Switches the categories that a session wants on, or all of its bits off.
-    pub(crate) fn set_filter(&mut self, instance: usize, filter: Option<Filter>) {
+    pub(crate) fn set_filter(&mut self, instance: usize, filter: Option<Arc<Filter>>) {
         if let Some(place) = self.filters.get_mut(instance) {
             *place = filter;
         }
@@ -292,7 +293,7 @@ impl Registry {
     }
 
     fn instances_of(&self, category: &Category) -> u32 {
-        let wants = |filter: &Option<Filter>| {
+        let wants = |filter: &Option<Arc<Filter>>| {
             let Some(filter) = filter else {
                 return false;
             };
@@ -344,11 +345,11 @@ mod tests {
         assert!(!registry.take_news());
 
         // `slow` is off by default, for the trace point that only knows the name too.
-        registry.set_filter(3, Some(Filter::default()));
+        registry.set_filter(3, Some(Arc::default()));
         assert_eq!((BARE.instances(), FULL.instances()), (0, 0));
         let mut slow = Filter::default();
         slow.push(List::EnabledTags, "slow".to_owned());
-        registry.set_filter(3, Some(slow));
+        registry.set_filter(3, Some(Arc::new(slow)));
         assert_eq!((BARE.instances(), FULL.instances()), (8, 8));
     }
 }

@@ -11,7 +11,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::log;
+use ferretto_producer::log;
 use ferretto_sys::{KernelClock, clock_ns, is_time_stamp_counter_steady, time_stamp_counter};
 
 /// Comparisons are that far apart, once there have been enough of them: the rates of two clocks in one machine change slowly.
@@ -129,14 +129,17 @@ impl Clock {
 impl Reading {
     fn now() -> Self {
         // The quickest attempt is the one that nothing interrupted.
-        let attempts = (0..ATTEMPTS).map(|_| {
+        let (mut best, mut quickest) = (Self { ticks: 0, ns: 0 }, u64::MAX);
+        for _ in 0..ATTEMPTS {
             let before = ticks();
             let ns = boot_time();
             let took = ticks().wrapping_sub(before);
-            (took, Self { ticks: before.wrapping_add(took / 2), ns })
-        });
-        let best = attempts.min_by_key(|(took, _)| *took);
-        best.map_or(Self { ticks: 0, ns: 0 }, |(_, reading)| reading)
+            if took < quickest {
+                quickest = took;
+                best = Self { ticks: before.wrapping_add(took / 2), ns };
+            }
+        }
+        best
     }
 }
 

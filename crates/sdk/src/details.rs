@@ -1,11 +1,11 @@
 //! What an event has beyond its trace point and its arguments: a track, a time of its own, flows, and so on.
 
+use ferretto_producer::log;
 use ferretto_protozero::Message;
 
 use crate::category::Category;
 use crate::flow::Flow;
 use crate::location::{Callstack, Location};
-use crate::log;
 use crate::timestamp::Timestamp;
 use crate::track::{CounterTrack, StateTrack, Track};
 use crate::value::{ToValue, Value};

@@ -166,6 +166,7 @@ pub(crate) struct ThreadState {
 /// Where the sequence for a slot's session is. As an `Option`, but nothing is a zero.
 #[derive(Debug)]
 #[repr(u8)]
+#[expect(clippy::large_enum_variant, reason = "a pointer would be in the way of each event")]
 enum Place {
     Empty = 0,
     Taken(SequenceOfSlot) = 1,
@@ -295,7 +296,13 @@ pub(crate) fn last_ns() -> u64 {
 
 /// Hands over what this thread has written so far.
 pub(crate) fn flush_thread() {
-    (0..MAX_INSTANCES).for_each(flush_slot);
+    exclusively_in(|thread| {
+        for place in &mut thread.places {
+            if let Place::Taken(place) = place {
+                place.sequence.flush();
+            }
+        }
+    });
 }
 
 /// Hands over what this thread has written for this session.

@@ -36,7 +36,6 @@ mod identity;
 #[cfg(feature = "in-process")]
 mod in_process;
 mod location;
-mod log;
 mod macros;
 mod matching;
 mod numbers;

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferretto_producer::log;
+
 use crate::data_source::SetupArgs;
 use crate::event::quietly;
-use crate::log;
 use crate::runtime::{Held, Stage};
 
 /// More than any program has; beyond that a program adds them in a loop.

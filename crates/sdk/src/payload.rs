@@ -5,6 +5,7 @@ use ferretto_protos::fields::{
     source_location, trace_packet, track_event,
 };
 use ferretto_protozero::Message;
+use ferretto_protozero::control::Writer;
 
 use crate::category::Category;
 use crate::details::{Correlation, Details};
@@ -180,7 +181,7 @@ impl EventWriter<'_, '_> {
 
     fn put_location(&mut self, iid_field: u32, field: u32, location: &'static Location) {
         match location.number() {
-            0 => put_location(&mut self.message.nested(field), location),
+            0 => self.message.bytes(field, describe(location).as_bytes()),
             number => {
                 self.number(iid_field, number.into());
                 self.learn_location(number, location);
@@ -195,15 +196,18 @@ impl EventWriter<'_, '_> {
     }
 
     fn put_callstack(&mut self, callstack: &Callstack) {
-        let mut message = self.message.nested(track_event::CALLSTACK);
+        let mut message = Writer::new();
         for frame in &callstack.frames {
-            let mut nested = message.nested(inline_callstack::FRAMES);
-            nested.string(inline_callstack::frame::FUNCTION_NAME, &frame.function);
+            let mut nested = Writer::new();
+            nested.text(inline_callstack::frame::FUNCTION_NAME, &frame.function);
             if let Some(file) = &frame.file {
-                nested.string(inline_callstack::frame::SOURCE_FILE, file);
-                nested.varint(inline_callstack::frame::LINE_NUMBER, frame.line.into());
+                nested
+                    .text(inline_callstack::frame::SOURCE_FILE, file)
+                    .integer(inline_callstack::frame::LINE_NUMBER, frame.line.into());
             }
+            message.message(inline_callstack::FRAMES, &nested);
         }
+        self.message.bytes(track_event::CALLSTACK, message.as_bytes());
     }
 
     fn put_log(&mut self, severity: u64, text: &str) {
@@ -254,14 +258,14 @@ pub(crate) fn put_new_texts(packet: &mut Message<'_, Vec<u8>>, new_texts: &NewTe
         match text {
             NewText::Name(field, number, name) => {
                 // EventCategory, EventName and DebugAnnotationName have the same two fields.
-                let mut entry = data.nested(*field);
-                entry.varint(event_name::IID, (*number).into());
-                entry.string(event_name::NAME, name);
+                let mut entry = Writer::new();
+                entry.integer(event_name::IID, (*number).into()).text(event_name::NAME, name);
+                data.bytes(*field, entry.as_bytes());
             }
             NewText::Location(number, location) => {
-                let mut entry = data.nested(interned_data::SOURCE_LOCATIONS);
-                entry.varint(source_location::IID, (*number).into());
-                put_location(&mut entry, location);
+                let mut entry = describe(location);
+                entry.integer(source_location::IID, (*number).into());
+                data.bytes(interned_data::SOURCE_LOCATIONS, entry.as_bytes());
             }
             NewText::LogBody(number, body) => {
                 let mut entry = data.nested(interned_data::LOG_MESSAGE_BODY);
@@ -272,10 +276,12 @@ pub(crate) fn put_new_texts(packet: &mut Message<'_, Vec<u8>>, new_texts: &NewTe
     }
 }
 
-fn put_location(message: &mut Message<'_, Vec<u8>>, location: &Location) {
-    message.string(source_location::FILE_NAME, location.file);
+fn describe(location: &Location) -> Writer {
+    let mut message = Writer::new();
+    message.text(source_location::FILE_NAME, location.file);
     if !location.function.is_empty() {
-        message.string(source_location::FUNCTION_NAME, location.function);
+        message.text(source_location::FUNCTION_NAME, location.function);
     }
-    message.varint(source_location::LINE_NUMBER, location.line.into());
+    message.integer(source_location::LINE_NUMBER, location.line.into());
+    message
 }

@@ -237,7 +237,7 @@ impl Sequence {
         let drop_count = std::mem::replace(&mut state.drop_count, UNKNOWN);
         scratch.write(event, track, state, self.options);
         state.drop_count = drop_count;
-        self.writer.new_packet().raw(&scratch.packet);
+        put_packet(&mut self.writer, &scratch.packet);
         let is_lost = state.drop_count != self.writer.drop_count();
         if is_lost || state.is_overfull() {
             // Something of this event was lost: the next one begins anew.
@@ -263,7 +263,7 @@ impl Sequence {
             .integer(trace_packet::TIMESTAMP, now)
             .integer(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into())
             .message(trace_packet::CLOCK_SNAPSHOT, &snapshot);
-        self.writer.new_packet().raw(packet.as_bytes());
+        put_packet(&mut self.writer, packet.as_bytes());
     }
 
     /// Says everything that events rely on; leaves no state if it cannot be written now.
@@ -280,7 +280,7 @@ impl Sequence {
         if let Some(unit_ns) = self.options.delta_unit_ns {
             packet.message(trace_packet::CLOCK_SNAPSHOT, &own_clock(unit_ns, now, clock.offset()));
         }
-        self.writer.new_packet().raw(packet.as_bytes());
+        put_packet(&mut self.writer, packet.as_bytes());
         if self.writer.is_dropping() {
             return;
         }
@@ -379,7 +379,7 @@ impl IncrementalState {
         self.put_head(&mut packet, options, now, None);
         packet.bytes(trace_packet::TRACK_DESCRIPTOR, track.as_bytes());
         drop(packet);
-        writer.new_packet().raw(&bytes);
+        put_packet(writer, &bytes);
     }
 
     /// Describes a track and those above it, unless the reader knows them.
@@ -403,6 +403,11 @@ impl IncrementalState {
             next = track.parent().map(|parent| (parent, parent.uuid()));
         }
     }
+}
+
+#[inline(never)]
+fn put_packet(writer: &mut TraceWriter, packet: &[u8]) {
+    writer.new_packet().raw(packet);
 }
 
 /// What holds for all packets of the sequence that say nothing else: `TracePacketDefaults`.

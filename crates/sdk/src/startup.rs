@@ -1,5 +1,6 @@
 //! Startup tracing: what is recorded before a session asks for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::matching::List;
@@ -89,7 +90,9 @@ impl StartupConfig {
     }
 
     fn extend<I: IntoIterator<Item: Into<String>>>(mut self, list: List, patterns: I) -> Self {
-        patterns.into_iter().for_each(|pattern| self.wishes.filter.push(list, pattern.into()));
+        patterns
+            .into_iter()
+            .for_each(|pattern| Arc::make_mut(&mut self.wishes.filter).push(list, pattern.into()));
         self
     }
 }

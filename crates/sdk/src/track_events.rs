@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use ferretto_producer::StartupWriters;
+use ferretto_producer::log;
 use ferretto_protos::fields::{
     data_source_descriptor as fields, track_event_category, track_event_descriptor,
 };
@@ -15,7 +16,7 @@ use crate::runtime::{Ack, Held, Setup, Source, Stage};
 use crate::session::{self, Session};
 use crate::startup::StartupConfig;
 use crate::wishes::Wishes;
-use crate::{event, log, observers};
+use crate::{event, observers};
 
 /// The data source's name, for all programs with track events.
 const NAME: &str = "track_event";

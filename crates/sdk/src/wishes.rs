@@ -1,5 +1,7 @@
 //! What a session wants of track events: its `TrackEventConfig`.
 
+use std::sync::Arc;
+
 use ferretto_producer::InstanceConfig;
 use ferretto_protos::fields::data_source_config;
 use ferretto_protos::fields::track_event_config as fields;
@@ -11,7 +13,7 @@ use crate::matching::{Filter, List};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Wishes {
     /// The categories.
-    pub(crate) filter: Filter,
+    pub(crate) filter: Arc<Filter>,
     pub(crate) options: SessionOptions,
 }
 
@@ -51,8 +53,8 @@ impl Wishes {
     pub(crate) fn new(config: &InstanceConfig) -> Result<Self, ControlError> {
         // A message in parts is the same as one of these parts one after another.
         let mut parts = Vec::new();
-        let mut fields = Reader::new(config.raw());
-        while let Some(field) = fields.next()? {
+        let mut field = Reader::new(config.raw());
+        while field.next()? {
             if field.number == data_source_config::TRACK_EVENT_CONFIG {
                 parts.extend_from_slice(field.bytes()?);
             }
@@ -65,8 +67,8 @@ impl Wishes {
         let (mut filter, mut options) = (Filter::default(), SessionOptions::default());
         let (mut unit_ns, mut has_deltas) = (1, true);
         let (mut thread_time_ns, mut has_thread_time) = (0, false);
-        let mut fields = Reader::new(config);
-        while let Some(field) = fields.next()? {
+        let mut field = Reader::new(config);
+        while field.next()? {
             let list = match field.number {
                 fields::ENABLED_CATEGORIES => List::EnabledCategories,
                 fields::DISABLED_CATEGORIES => List::DisabledCategories,
@@ -91,7 +93,7 @@ impl Wishes {
         }
         options.delta_unit_ns = has_deltas.then_some(unit_ns);
         options.thread_time_period_ns = has_thread_time.then_some(thread_time_ns);
-        Ok(Self { filter, options })
+        Ok(Self { filter: Arc::new(filter), options })
     }
 }
 

@@ -1,5 +1,6 @@
-//! What is wanted from the machine and no safe interface gives: the [time stamp counter](time_stamp_counter), the kernel's
-//! [clocks](clock_ns), a word at every [`fork`](at_fork), [addresses of vsock](VsockAddr), and, with the feature `scheduling`, how a thread is scheduled.
+//! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
+//! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork), [addresses of vsock](VsockAddr), and, with the
+//! feature `scheduling`, how a thread is scheduled.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use ferretto_producer::log;
+
 use super::lanes::{Ended, Lanes, Place, SpanId, Start};
 use super::owned::{OwnedValue, SpanDetails};
 use crate::category::Category;
@@ -10,7 +12,6 @@ use crate::details::{Correlation, Details};
 use crate::event;
 use crate::flow::Flow;
 use crate::location::Location;
-use crate::log;
 use crate::point::TracePoint;
 use crate::runtime::Held;
 use crate::session;

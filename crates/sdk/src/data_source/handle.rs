@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use ferretto_producer::log;
 use ferretto_protos::DataSourceDescriptor;
 use prost::Message;
 
@@ -17,7 +18,6 @@ use crate::category::MAX_INSTANCES;
 use crate::clock::Clock;
 use crate::event::{exclusively_in, quietly};
 use crate::identity::fnv1a;
-use crate::log;
 use crate::runtime::{self, Ack, AddError, Held, MAX_SOURCES, Setup, Source, Stage};
 
 /// Beside the bits of instances: this is a child process, which is to become a producer as soon as something is to be traced.

@@ -3,10 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ferretto_producer::{InstanceId, ProducerClient, ProducerWaker};
+use ferretto_producer::{InstanceId, ProducerClient, ProducerOptions, ProducerWaker};
 
 use super::inbox::Reply;
 use crate::backends::Backends;
+use crate::builder::InitError;
+use crate::startup::StartupConfig;
+use crate::track_events::start_startup;
 
 /// Flushes that wait for callbacks. A service asks for a new one every few seconds at most, and gives each up after some seconds.
 const MAX_FLUSHES: usize = 1024;
@@ -31,8 +34,20 @@ pub(super) struct NewBackend {
 }
 
 impl NewBackend {
-    pub(super) fn new(kind: Backends, client: ProducerClient) -> Self {
-        Self { waker: client.waker(), make: Box::new(move || Backend::new(kind, client)) }
+    /// With `startup`, its sessions can have what is recorded from now on.
+    pub(super) fn new(
+        kind: Backends,
+        options: ProducerOptions,
+        startup: Option<StartupConfig>,
+    ) -> Result<Self, InitError> {
+        let mut client = ProducerClient::new(options)?;
+        if let Some(startup) = startup {
+            let writers = client.start_startup_writers(startup.timeout)?;
+            if !start_startup(writers, startup) {
+                return Err(InitError::StartupTooLate);
+            }
+        }
+        Ok(Self { waker: client.waker(), make: Box::new(move || Backend::new(kind, client)) })
     }
 
     pub(super) fn waker(&self) -> &ProducerWaker {

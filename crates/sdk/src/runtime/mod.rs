@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ferretto_producer::ProducerClient;
+use ferretto_producer::ProducerOptions;
 
 pub use ack::Ack;
 pub(crate) use fork::{generation, is_forking};
@@ -34,12 +34,13 @@ pub(crate) use inbox::Reply;
 pub(crate) use source::{AddError, Held, MAX_SOURCES, Setup, Source, add as add_source};
 pub(crate) use stage::Stage;
 
+use ferretto_producer::log;
+
 use crate::backends::Backends;
 use crate::builder::{AfterFork, InitError, Plan};
 use crate::event::quietly;
-use crate::log;
 use crate::startup::StartupConfig;
-use crate::track_events::{end_startups, start_startup};
+use crate::track_events::end_startups;
 use backend::NewBackend;
 use inbox::{Command, Inbox};
 
@@ -60,11 +61,11 @@ enum State {
     /// Its thread comes to an end.
     ShuttingDown,
     /// This is a child process of one in which it ran. It starts again by this plan as soon as something is to be traced.
-    Forked(Plan),
+    Forked(Arc<Plan>),
 }
 
 struct Runtime {
-    plan: Plan,
+    plan: Arc<Plan>,
     inbox: Arc<Inbox>,
     thread: JoinHandle<()>,
     /// The services that it is, or tries to be, a producer of.
@@ -78,23 +79,24 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Starts the thread. If it runs, this adds backends that it does not have.
 pub(crate) fn start(
-    plan: Plan,
+    plan: Arc<Plan>,
+    wanted: Backends,
     startup: Option<StartupConfig>,
-    clients: impl FnMut(Backends) -> Result<ProducerClient, InitError>,
+    options: &mut dyn FnMut(Backends) -> Result<ProducerOptions, InitError>,
 ) -> Result<(), InitError> {
     // Nothing of this is to be traced: see `event::quietly`.
-    quietly(|| start_quietly(plan, startup, clients))
+    quietly(|| start_quietly(plan, wanted, startup, options))
 }
 
 fn start_quietly(
-    plan: Plan,
+    plan: Arc<Plan>,
+    wanted: Backends,
     startup: Option<StartupConfig>,
-    mut clients: impl FnMut(Backends) -> Result<ProducerClient, InitError>,
+    options: &mut dyn FnMut(Backends) -> Result<ProducerOptions, InitError>,
 ) -> Result<(), InitError> {
     // Before the state is locked: a thread that forks may hold libc's lock of the handlers while it waits for that.
     fork::watch().map_err(InitError::Fork)?;
     let mut state = wait_for_end()?;
-    let wanted = plan.backends;
     let missing = match &*state {
         State::Running(runtime) => wanted.without(runtime.backends),
         _ => wanted,
@@ -104,7 +106,7 @@ fn start_quietly(
         plan.settings.publish();
     }
     // What was to be recorded ends with its client.
-    let made = make_backends(missing, startup, &mut clients).inspect_err(|_| end_startups())?;
+    let made = make_backends(missing, startup, options).inspect_err(|_| end_startups())?;
     if let State::Running(runtime) = &mut *state {
         runtime.backends = runtime.backends | wanted;
         for backend in made {
@@ -113,33 +115,24 @@ fn start_quietly(
         }
         return Ok(());
     }
-    let runtime = Runtime::spawn(plan, made).inspect_err(|_| end_startups())?;
+    let runtime = Runtime::spawn(plan, wanted, made).inspect_err(|_| end_startups())?;
     *state = State::Running(runtime);
     Ok(())
 }
 
 /// Producers of these services, of which the first one records the startup, if that is wanted.
+#[inline(never)]
 fn make_backends(
     missing: Backends,
     startup: Option<StartupConfig>,
-    clients: &mut dyn FnMut(Backends) -> Result<ProducerClient, InitError>,
+    options: &mut dyn FnMut(Backends) -> Result<ProducerOptions, InitError>,
 ) -> Result<Vec<NewBackend>, InitError> {
     let mut made = Vec::new();
     let mut startup = startup;
     for kind in missing.iter() {
-        let mut client = clients(kind)?;
-        if let Some(startup) = startup.take() {
-            trace_startup(&mut client, startup)?;
-        }
-        made.push(NewBackend::new(kind, client));
+        made.push(NewBackend::new(kind, options(kind)?, startup.take())?);
     }
     if startup.is_some() { Err(InitError::StartupTooLate) } else { Ok(made) }
-}
-
-/// Records from now on, for sessions of this client's service.
-fn trace_startup(client: &mut ProducerClient, startup: StartupConfig) -> Result<(), InitError> {
-    let writers = client.start_startup_writers(startup.timeout)?;
-    if start_startup(writers, startup) { Ok(()) } else { Err(InitError::StartupTooLate) }
 }
 
 /// The state, once it is not about to end.
@@ -158,7 +151,7 @@ fn wait_for_end() -> Result<MutexGuard<'static, State>, InitError> {
 }
 
 impl Runtime {
-    fn spawn(plan: Plan, backends: Vec<NewBackend>) -> Result<Self, InitError> {
+    fn spawn(plan: Arc<Plan>, wanted: Backends, backends: Vec<NewBackend>) -> Result<Self, InitError> {
         let Some(first) = backends.first() else {
             return Err(InitError::NoBackend);
         };
@@ -172,7 +165,7 @@ impl Runtime {
         };
         let thread = std::thread::Builder::new().name("ferretto".to_owned()).spawn(run);
         let thread = thread.map_err(InitError::Thread)?;
-        Ok(Self { backends: plan.backends, plan, inbox, thread })
+        Ok(Self { backends: wanted, plan, inbox, thread })
     }
 }
 
@@ -182,7 +175,7 @@ pub(crate) fn revive() {
         return;
     }
     let plan = match &*state() {
-        State::Forked(plan) if plan.after_fork == AfterFork::Reconnect => plan.clone(),
+        State::Forked(plan) if plan.after_fork == AfterFork::Reconnect => Arc::clone(plan),
         _ => return,
     };
     if let Err(error) = plan.start() {

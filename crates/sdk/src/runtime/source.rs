@@ -88,8 +88,14 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn iter(&self) -> impl Iterator<Item = &'static dyn Source> {
-        let track_events: &'static dyn Source = &TRACK_EVENTS;
-        [track_events].into_iter().chain(self.list.iter().copied())
+        (0..).map_while(|index| self.get(index))
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&'static dyn Source> {
+        match index.checked_sub(1) {
+            None => Some(&TRACK_EVENTS),
+            Some(index) => self.list.get(index).copied(),
+        }
     }
 }
 

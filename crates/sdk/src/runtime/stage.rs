@@ -9,8 +9,9 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ferretto_producer::log;
+
 use crate::event::ThreadState;
-use crate::log;
 
 /// Held while the background thread works. Holds the descriptors of its connections.
 static OPEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
@@ -51,10 +52,19 @@ impl<'a> Stage<'a> {
 
     /// Calls the user, who may do anything, and panic.
     pub(crate) fn call<R>(&mut self, callback: impl FnOnce() -> R) -> Option<R> {
+        let (mut callback, mut result) = (Some(callback), None);
+        self.call_once(&mut || result = callback.take().map(|callback| callback()));
+        result
+    }
+
+    /// As [`call`](Self::call), for all callbacks alike.
+    fn call_once(&mut self, callback: &mut dyn FnMut()) {
         (self.quiet, self.open) = (None, None);
         let result = catch_unwind(AssertUnwindSafe(callback));
         self.resume();
-        result.inspect_err(|_| log::warn(format_args!("a callback has panicked; tracing goes on"))).ok()
+        if result.is_err() {
+            log::warn(format_args!("a callback has panicked; tracing goes on"));
+        }
     }
 
     #[inline(never)]

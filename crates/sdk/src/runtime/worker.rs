@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ferretto_producer::log;
 use ferretto_producer::{InstanceId, ProducerClient, ProducerEvent};
 use rustix::event::{PollFd, Timespec, poll};
 
@@ -18,16 +19,15 @@ use super::stage::Stage;
 use crate::backends::Backends;
 use crate::clock::Calibrator;
 use crate::track_events::end_startups;
-use crate::{event, log, session};
+use crate::{event, session};
 
 /// How long the end of the runtime waits for data sources that answer later, and for services to take what they left.
 const SHUT_DOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until it is told to end.
 pub(super) fn run(backends: Vec<NewBackend>, inbox: Arc<Inbox>) {
-    let backends = backends.into_iter().map(NewBackend::make).collect();
-    let worker = Worker {
-        backends,
+    let mut worker = Worker {
+        backends: Vec::new(),
         inbox,
         sources: Vec::new(),
         instances: Vec::new(),
@@ -35,6 +35,9 @@ pub(super) fn run(backends: Vec<NewBackend>, inbox: Arc<Inbox>) {
         calibrator: Calibrator::new(),
         calibration: None,
     };
+    for backend in backends {
+        worker.backends.push(backend.make());
+    }
     event::with_thread_cell(|thread| worker.run(&mut Stage::new(thread)));
 }
 
@@ -100,8 +103,11 @@ impl Worker {
 
     /// Offers what is new to all services.
     fn register_sources(&mut self) {
-        let all: Vec<&'static dyn Source> = sources().iter().collect();
-        for (index, source) in all.into_iter().enumerate() {
+        // Not locked meanwhile: data sources may come while one describes itself.
+        for index in 0.. {
+            let Some(source) = sources().get(index) else {
+                return;
+            };
             let has_news = source.take_news();
             if !has_news && index < self.sources.len() {
                 continue;
@@ -388,8 +394,14 @@ impl Worker {
 
     #[inline(never)]
     fn places(&self, backend: usize, ids: &[InstanceId]) -> Vec<Place> {
-        let keys = ids.iter().filter_map(|id| self.key(backend, *id));
-        keys.filter_map(|key| self.instance(key)?.place).collect()
+        let mut places = Vec::new();
+        for id in ids {
+            let instance = self.key(backend, *id).and_then(|key| self.instance(key));
+            if let Some(place) = instance.and_then(|instance| instance.place) {
+                places.push(place);
+            }
+        }
+        places
     }
 
     /// The service that waits to hear of this instance.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ferretto_consumer::{Answer, CallError, CallId, Consumer, Event, ReadSummary};
+use ferretto_producer::log;
 use ferretto_protos::observable_events::CloneTriggerHit;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::Shutdown;
@@ -497,7 +498,7 @@ impl Drop for Driving<'_> {
         let others_wait = !state.waiters.is_empty();
         drop(state);
         if others_wait && let Err(error) = driver::watch(self.0) {
-            tracing::error!("callbacks of a tracing session will not be called: {error}");
+            log::error(format_args!("callbacks of a tracing session will not be called: {error}"));
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use ferretto_producer::log;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::channel::Channel;
@@ -154,7 +155,7 @@ impl Task {
         let result = catch_unwind(AssertUnwindSafe(poll));
         if let Err(panic) = &result {
             let text = panic.downcast_ref::<&str>().copied().unwrap_or("no text");
-            tracing::error!("a callback of a tracing session panicked: {text}");
+            log::error(format_args!("a callback of a tracing session panicked: {text}"));
         }
         if !matches!(result, Ok(Poll::Pending)) {
             *place = None;
@@ -165,7 +166,7 @@ impl Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         if let Err(error) = with_driver(|driver| driver.ready.push(self)) {
-            tracing::error!("a callback of a tracing session will not be called: {error}");
+            log::error(format_args!("a callback of a tracing session will not be called: {error}"));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ferretto_consumer::Answer;
+use ferretto_producer::log;
 use ferretto_protos::{DataSourceDescriptor, TracingServiceState};
 use prost::Message;
 
@@ -41,7 +42,7 @@ pub(crate) async fn wait_for_registration(
     let deadline = Deadline::after(if is_own { timeout } else { timeout.min(SYSTEM_TIMEOUT) });
     match wait(channel, deadline).await {
         Err(SessionError::TimedOut { .. }) if !is_own => {
-            tracing::debug!("this process is no producer of the service whose session starts");
+            log::debug(format_args!("this process is no producer of the service whose session starts"));
             Ok(())
         }
         result => result,

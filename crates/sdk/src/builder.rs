@@ -8,10 +8,10 @@ use std::{fmt, io};
 use ferretto_producer::{Connector, ExhaustedPolicy, ProducerError, ProducerOptions, SharedMemorySource};
 
 use crate::backends::Backends;
-use crate::category::{Category, registry};
-use crate::event::quietly;
 use crate::runtime::{self, Held};
-use crate::startup::StartupConfig;
+use crate::track_event::category::{Category, registry};
+use crate::track_event::event::quietly;
+use crate::track_event::startup::StartupConfig;
 
 /// Tracing could not be initialised. The program can go on: trace points do nothing.
 ///

@@ -25,40 +25,19 @@
 mod async_span;
 mod backends;
 mod builder;
-mod category;
 mod clock;
 mod data_source;
-mod descriptors;
-mod details;
-mod event;
-mod flow;
 mod identity;
 #[cfg(feature = "in-process")]
 mod in_process;
-mod location;
-mod macros;
-mod matching;
-mod numbers;
 mod observers;
 mod panic_hook;
-mod payload;
-mod point;
 #[cfg(all(feature = "derive", feature = "in-process"))]
 mod record;
 mod runtime;
-mod sequence;
-#[cfg(feature = "serde")]
-mod serialized;
-mod session;
-mod startup;
-mod thread_time;
-mod timestamp;
 #[cfg(feature = "sessions")]
 pub mod tracing_session;
-mod track;
-mod track_events;
-mod value;
-mod wishes;
+mod track_event;
 
 use std::time::Duration;
 
@@ -67,13 +46,10 @@ pub use async_span::{AsyncSpan, Instrument, Instrumented, SpanDetails};
 pub use async_span::{Moment, SpanId};
 pub use backends::Backends;
 pub use builder::{AfterFork, Builder, InitError, builder, init};
-pub use category::{Category, on_categories_change};
 pub use data_source::{
     DataSource, DataSourceHandle, FlushFlags, FlushInitiator, FlushReason, InstanceGuard, Packets, Parts,
     RegisterError, SetupArgs, TraceContext, TracePacket,
 };
-pub use details::{Correlation, Details, Severity, WriteFields};
-pub use event::{SliceGuard, snapshot_clocks};
 #[cfg(all(feature = "derive", feature = "in-process"))]
 pub use ferretto_derive::record;
 #[cfg(feature = "derive")]
@@ -83,27 +59,30 @@ pub use ferretto_producer::{Connector, ExhaustedPolicy, InstanceConfig};
 pub use ferretto_protos as protos;
 /// What [`Details::fields`] and packets of [custom data sources](DataSource) are written with.
 pub use ferretto_protozero as protozero;
-pub use flow::Flow;
-pub use location::{Callstack, Frame, Location};
 pub use observers::{ObserverGuard, SessionObserver, observe_sessions};
 pub use panic_hook::install_panic_hook;
-pub use point::{ArgumentName, ConstantArgument, TracePoint};
 pub use runtime::Ack;
-#[cfg(feature = "serde")]
-pub use serialized::Serialized;
-pub use startup::StartupConfig;
-pub use timestamp::Timestamp;
 #[cfg(feature = "sessions")]
 pub use tracing_session::TracingSession;
-pub use track::{ChildOrder, CounterTrack, Merge, StateTrack, Track, Unit};
-pub use value::{ListWriter, Nested, ProtoValue, TableWriter, ToValue, Value, ValueWriter};
+pub use track_event::category::{Category, on_categories_change};
+pub use track_event::details::{Correlation, Details, Severity, WriteFields};
+pub use track_event::event::{SliceGuard, snapshot_clocks};
+pub use track_event::flow::Flow;
+pub use track_event::location::{Callstack, Frame, Location};
+pub use track_event::point::{ArgumentName, ConstantArgument, TracePoint};
+#[cfg(feature = "serde")]
+pub use track_event::serialized::Serialized;
+pub use track_event::startup::StartupConfig;
+pub use track_event::timestamp::Timestamp;
+pub use track_event::track::{ChildOrder, CounterTrack, Merge, StateTrack, Track, Unit};
+pub use track_event::value::{ListWriter, Nested, ProtoValue, TableWriter, ToValue, Value, ValueWriter};
 
 /// The clock of [`now`] and of packets that name no other: `BUILTIN_CLOCK_BOOTTIME`, for `timestamp_clock_id`.
 pub const DEFAULT_CLOCK: u32 = 6;
 
 /// Now, in nanoseconds of the trace's clock ([`DEFAULT_CLOCK`]).
 pub fn now() -> u64 {
-    event::exclusively_in(|thread| thread.clock().now()).unwrap_or_else(clock::boot_time)
+    track_event::event::exclusively_in(|thread| thread.clock().now()).unwrap_or_else(clock::boot_time)
 }
 
 #[cfg(all(feature = "derive", feature = "in-process"))]
@@ -123,7 +102,7 @@ pub fn is_initialized() -> bool {
 /// Worthwhile before the end of a process that must not lose its last events; without it they are in the trace as well if the service
 /// copies what dead processes leave, which it does for those of this crate.
 pub fn flush(timeout: Duration) -> bool {
-    event::flush_thread();
+    track_event::event::flush_thread();
     data_source::flush_thread();
     runtime::drain(timeout)
 }
@@ -139,7 +118,7 @@ pub fn activate_triggers(names: &[&str]) -> bool {
 ///
 /// Takes as long as callbacks and services do, some seconds at most.
 pub fn shutdown() -> bool {
-    event::flush_thread();
+    track_event::event::flush_thread();
     data_source::flush_thread();
     runtime::shut_down()
 }

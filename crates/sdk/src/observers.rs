@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferretto_producer::log;
 
 use crate::data_source::SetupArgs;
-use crate::event::quietly;
 use crate::runtime::{Held, Stage};
+use crate::track_event::event::quietly;
 
 /// More than any program has; beyond that a program adds them in a loop.
 const MAX_OBSERVERS: usize = 256;

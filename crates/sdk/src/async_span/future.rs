@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::AsyncSpan;
-use crate::category::Category;
-use crate::details::Details;
-use crate::event::SliceGuard;
-use crate::point::TracePoint;
+use crate::track_event::category::Category;
+use crate::track_event::details::Details;
+use crate::track_event::event::SliceGuard;
+use crate::track_event::point::TracePoint;
 
 /// Shows on which thread a task ran and when: a slice for each poll of a future that has a span. Some futures are polled very often, so this
 /// is off unless a session asks for it.

@@ -18,9 +18,9 @@ pub use owned::SpanDetails;
 pub use span::Moment;
 pub(crate) use span::lock_for_fork;
 
-use crate::flow::Flow;
-use crate::point::TracePoint;
-use crate::value::Value;
+use crate::track_event::flow::Flow;
+use crate::track_event::point::TracePoint;
+use crate::track_event::value::Value;
 use span::Span;
 
 thread_local! {

@@ -2,11 +2,11 @@
 
 use ferretto_protozero::Message;
 
-use crate::category::Category;
-use crate::details::Correlation;
-use crate::flow::Flow;
-use crate::location::Location;
-use crate::value::{Nested, Value, ValueWriter};
+use crate::track_event::category::Category;
+use crate::track_event::details::Correlation;
+use crate::track_event::flow::Flow;
+use crate::track_event::location::Location;
+use crate::track_event::value::{Nested, Value, ValueWriter};
 
 /// A value of its own.
 #[derive(Debug)]

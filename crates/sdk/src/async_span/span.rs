@@ -7,17 +7,17 @@ use ferretto_producer::log;
 
 use super::lanes::{Ended, Lanes, Place, SpanId, Start};
 use super::owned::{OwnedValue, SpanDetails};
-use crate::category::Category;
-use crate::details::{Correlation, Details};
-use crate::event;
-use crate::flow::Flow;
-use crate::location::Location;
-use crate::point::TracePoint;
 use crate::runtime::Held;
-use crate::session;
-use crate::timestamp::Timestamp;
-use crate::track::{Merge, Track};
-use crate::value::Value;
+use crate::track_event::category::Category;
+use crate::track_event::details::{Correlation, Details};
+use crate::track_event::event;
+use crate::track_event::flow::Flow;
+use crate::track_event::location::Location;
+use crate::track_event::point::TracePoint;
+use crate::track_event::session;
+use crate::track_event::timestamp::Timestamp;
+use crate::track_event::track::{Merge, Track};
+use crate::track_event::value::Value;
 
 /// Held for some nanoseconds; what follows is written after that.
 static LANES: Mutex<Lanes<Arc<Span>>> = Mutex::new(Lanes::new());

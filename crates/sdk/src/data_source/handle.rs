@@ -14,11 +14,11 @@ use super::context::TraceContext;
 use super::instance::Instance;
 use super::thread::{self, Sequence, Sequences};
 use super::{DataSource, FlushFlags, SetupArgs};
-use crate::category::MAX_INSTANCES;
 use crate::clock::Clock;
-use crate::event::{exclusively_in, quietly};
 use crate::identity::fnv1a;
 use crate::runtime::{self, Ack, AddError, Held, MAX_SOURCES, Setup, Source, Stage};
+use crate::track_event::category::MAX_INSTANCES;
+use crate::track_event::event::{exclusively_in, quietly};
 
 /// Beside the bits of instances: this is a child process, which is to become a producer as soon as something is to be traced.
 const REVIVES: u32 = 1 << 31;

@@ -8,9 +8,9 @@ use ferretto_producer::TraceWriter;
 
 use super::DataSource;
 use super::instance::Instance;
-use crate::category::MAX_INSTANCES;
-use crate::event::{exclusively, quietly};
 use crate::runtime::MAX_SOURCES;
+use crate::track_event::category::MAX_INSTANCES;
+use crate::track_event::event::{exclusively, quietly};
 
 /// A thread's packets for one session.
 pub(super) struct Sequence<T: DataSource> {

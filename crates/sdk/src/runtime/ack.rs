@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inbox::{Command, Inbox};
 use super::source::Source;
-use crate::event::quietly;
+use crate::track_event::event::quietly;
 
 /// Says that a data source has done what a callback asked for: when it is dropped, or by [`done`](Self::done). Keep it to answer later,
 /// from any thread; the session waits for it, for some seconds at most.

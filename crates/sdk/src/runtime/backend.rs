@@ -8,8 +8,8 @@ use ferretto_producer::{InstanceId, ProducerClient, ProducerOptions, ProducerWak
 use super::inbox::Reply;
 use crate::backends::Backends;
 use crate::builder::InitError;
-use crate::startup::StartupConfig;
-use crate::track_events::start_startup;
+use crate::track_event::source::start_startup;
+use crate::track_event::startup::StartupConfig;
 
 /// Flushes that wait for callbacks. A service asks for a new one every few seconds at most, and gives each up after some seconds.
 const MAX_FLUSHES: usize = 1024;

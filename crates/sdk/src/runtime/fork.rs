@@ -17,7 +17,8 @@ use ferretto_sys::{ForkHandlers, at_fork, close_inherited};
 use super::source::{Held, sources};
 use super::{Runtime, State, stage};
 use crate::builder::AfterFork;
-use crate::{async_span, builder, category, clock, data_source, event, identity, numbers, observers};
+use crate::track_event::{category, event, numbers};
+use crate::{async_span, builder, clock, data_source, identity, observers};
 
 /// How long a fork waits for the background thread, which only takes so long if it is stopped. The child then leaves the parent's
 /// sockets open.

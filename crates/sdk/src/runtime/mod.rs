@@ -38,9 +38,9 @@ use ferretto_producer::log;
 
 use crate::backends::Backends;
 use crate::builder::{AfterFork, InitError, Plan};
-use crate::event::quietly;
-use crate::startup::StartupConfig;
-use crate::track_events::end_startups;
+use crate::track_event::event::quietly;
+use crate::track_event::source::end_startups;
+use crate::track_event::startup::StartupConfig;
 use backend::NewBackend;
 use inbox::{Command, Inbox};
 

@@ -8,12 +8,12 @@ use ferretto_producer::{Arbiter, InstanceConfig};
 use super::ack::Ack;
 use super::stage::Stage;
 use crate::backends::Backends;
-use crate::track_events::TRACK_EVENTS;
+use crate::track_event::source::TRACK_EVENTS;
 
 /// The most data sources of a process (upstream: `kMaxDataSources`). Each thread has a place for each.
 pub(crate) const MAX_SOURCES: usize = 32;
 
-/// A data source: takes part in up to [`MAX_INSTANCES`](crate::category::MAX_INSTANCES) sessions, each in a slot that it gives out itself.
+/// A data source: takes part in up to [`MAX_INSTANCES`](crate::track_event::category::MAX_INSTANCES) sessions, each in a slot that it gives out itself.
 ///
 /// Called on the background thread, if not said otherwise. Callbacks of the user go through the [`Stage`].
 pub(crate) trait Source: Sync {

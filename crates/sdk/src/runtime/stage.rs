@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferretto_producer::log;
 
-use crate::event::ThreadState;
+use crate::track_event::event::ThreadState;
 
 /// Held while the background thread works. Holds the descriptors of its connections.
 static OPEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());

@@ -18,8 +18,8 @@ use super::source::{Setup, Source, sources};
 use super::stage::Stage;
 use crate::backends::Backends;
 use crate::clock::Calibrator;
-use crate::track_events::end_startups;
-use crate::{event, session};
+use crate::track_event::source::end_startups;
+use crate::track_event::{event, session};
 
 /// How long the end of the runtime waits for data sources that answer later, and for services to take what they left.
 const SHUT_DOWN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::matching::List;
-use crate::wishes::Wishes;
+use crate::track_event::matching::List;
+use crate::track_event::wishes::Wishes;
 
 /// How long events wait for a session, if nothing else is said (upstream: `SetupStartupTracing`).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);

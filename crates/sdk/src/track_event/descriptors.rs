@@ -4,7 +4,7 @@ use ferretto_protos::fields::{counter_descriptor, process_descriptor, thread_des
 use ferretto_protozero::control::Writer;
 
 use crate::identity::{process, thread_name, thread_uuid};
-use crate::track::{Base, ChildOrder, Counter, Kind, Layout, Merge, Track, Unit};
+use crate::track_event::track::{Base, ChildOrder, Counter, Kind, Layout, Merge, Track, Unit};
 
 /// The thread that writes, with its name.
 pub(crate) fn describe_thread(tid: i32) -> Writer {

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::event::{exclusively, quietly};
-use crate::matching::Filter;
-use crate::numbers::numbers;
 use crate::runtime::{self, Held};
+use crate::track_event::event::{exclusively, quietly};
+use crate::track_event::matching::Filter;
+use crate::track_event::numbers::numbers;
 
 /// The state of a category that the registry does not know yet. Not zero, so that the one test for "enabled" finds it.
 const UNREGISTERED: u32 = 1 << 31;
@@ -321,7 +321,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::List;
+    use crate::track_event::matching::List;
 
     #[test]
     fn a_category_costs_one_load_after_its_first_use() {

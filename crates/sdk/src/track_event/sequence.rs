@@ -11,17 +11,19 @@ use ferretto_protozero::control::Writer;
 use ferretto_protozero::{Message, SMALL_LEN, varint};
 
 use crate::clock::Clock;
-use crate::descriptors::{describe_process, describe_thread, describe_track};
-use crate::details::Details;
 use crate::identity::{thread_id, thread_uuid};
-use crate::numbers::Set;
-use crate::payload::{EventWriter, NewTexts, put_new_texts};
-use crate::point::{ArgumentName, EVENT_LEN_AT, MAX_HEAD_LEN, NEEDS_INCREMENTAL_STATE, TracePoint};
-use crate::thread_time;
-use crate::timestamp::{BOOTTIME, Timestamp};
-use crate::track::{Base, Track};
-use crate::value::Value;
-use crate::wishes::SessionOptions;
+use crate::track_event::descriptors::{describe_process, describe_thread, describe_track};
+use crate::track_event::details::Details;
+use crate::track_event::numbers::Set;
+use crate::track_event::payload::{EventWriter, NewTexts, put_new_texts};
+use crate::track_event::point::{
+    ArgumentName, EVENT_LEN_AT, MAX_HEAD_LEN, NEEDS_INCREMENTAL_STATE, TracePoint,
+};
+use crate::track_event::thread_time;
+use crate::track_event::timestamp::{BOOTTIME, Timestamp};
+use crate::track_event::track::{Base, Track};
+use crate::track_event::value::Value;
+use crate::track_event::wishes::SessionOptions;
 
 /// `SequenceFlags` of TracePacket.
 const INCREMENTAL_STATE_CLEARED: u64 = 1;

@@ -3,12 +3,12 @@
 use ferretto_producer::log;
 use ferretto_protozero::Message;
 
-use crate::category::Category;
-use crate::flow::Flow;
-use crate::location::{Callstack, Location};
-use crate::timestamp::Timestamp;
-use crate::track::{CounterTrack, StateTrack, Track};
-use crate::value::{ToValue, Value};
+use crate::track_event::category::Category;
+use crate::track_event::flow::Flow;
+use crate::track_event::location::{Callstack, Location};
+use crate::track_event::timestamp::Timestamp;
+use crate::track_event::track::{CounterTrack, StateTrack, Track};
+use crate::track_event::value::{ToValue, Value};
 
 /// Flows that an event can have one by one; more are given as a slice.
 const MAX_FLOWS: usize = 4;

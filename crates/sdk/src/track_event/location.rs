@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::numbers::numbers;
+use crate::track_event::numbers::numbers;
 
 /// A place in source code. Made by [`here!`](crate::here!), and kept in a `static`: the trace says each once.
 #[derive(Debug)]

@@ -10,13 +10,14 @@ use ferretto_protos::fields::{
 };
 use ferretto_protozero::control::Writer;
 
-use crate::category::{Category, announce_change, registry};
 use crate::data_source::SetupArgs;
+use crate::observers;
 use crate::runtime::{Ack, Held, Setup, Source, Stage};
-use crate::session::{self, Session};
-use crate::startup::StartupConfig;
-use crate::wishes::Wishes;
-use crate::{event, observers};
+use crate::track_event::category::{Category, announce_change, registry};
+use crate::track_event::event;
+use crate::track_event::session::{self, Session};
+use crate::track_event::startup::StartupConfig;
+use crate::track_event::wishes::Wishes;
 
 /// The data source's name, for all programs with track events.
 const NAME: &str = "track_event";

@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::category::{Category, MAX_INSTANCES};
 use crate::clock::Clock;
-use crate::details::Details;
-use crate::point::TracePoint;
-use crate::sequence::{Event, Scratch, Sequence};
-use crate::session;
-use crate::timestamp::Timestamp;
-use crate::track::Track;
-use crate::value::Value;
+use crate::track_event::category::{Category, MAX_INSTANCES};
+use crate::track_event::details::Details;
+use crate::track_event::point::TracePoint;
+use crate::track_event::sequence::{Event, Scratch, Sequence};
+use crate::track_event::session;
+use crate::track_event::timestamp::Timestamp;
+use crate::track_event::track::Track;
+use crate::track_event::value::Value;
 
 /// A slice that ends when this is dropped. Made by [`slice!`](crate::slice!).
 ///

@@ -8,7 +8,7 @@ use serde::ser::{
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-use crate::value::{ListWriter, Nested, TableWriter, ToValue, Value, ValueWriter};
+use crate::track_event::value::{ListWriter, Nested, TableWriter, ToValue, Value, ValueWriter};
 
 /// What stands for nothing: `None` and `()` within a value.
 const NOTHING: &str = "null";

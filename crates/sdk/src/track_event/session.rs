@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferretto_producer::{Arbiter, ExhaustedPolicy, StartupWriters, TraceWriter};
 
 use crate::builder::settings;
-use crate::category::MAX_INSTANCES;
 use crate::runtime::{Held, Setup};
-use crate::startup::{StartupConfig, can_adopt};
-use crate::wishes::Wishes;
+use crate::track_event::category::MAX_INSTANCES;
+use crate::track_event::startup::{StartupConfig, can_adopt};
+use crate::track_event::wishes::Wishes;
 
 /// Counts the changes that threads have to look at: those of slots, and those of the clock. One relaxed load tells a thread that there is
 /// nothing new.

@@ -6,7 +6,7 @@ use ferretto_protozero::{Message, Sink};
 use ferretto_sys::{KernelClock, clock_ns};
 
 use crate::identity::{fnv1a, thread_uuid};
-use crate::wishes::SessionOptions;
+use crate::track_event::wishes::SessionOptions;
 
 /// Tells the counter from other tracks of the thread.
 const MAGIC: u64 = fnv1a(b"ferretto thread time");

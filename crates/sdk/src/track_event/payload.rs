@@ -7,14 +7,14 @@ use ferretto_protos::fields::{
 use ferretto_protozero::Message;
 use ferretto_protozero::control::Writer;
 
-use crate::category::Category;
-use crate::details::{Correlation, Details};
-use crate::location::{Callstack, Location};
-use crate::point::{ArgumentName, EventType};
-use crate::sequence::{Event, IncrementalState};
-use crate::track::{Kind, Track};
-use crate::value::{Value, ValueWriter};
-use crate::wishes::SessionOptions;
+use crate::track_event::category::Category;
+use crate::track_event::details::{Correlation, Details};
+use crate::track_event::location::{Callstack, Location};
+use crate::track_event::point::{ArgumentName, EventType};
+use crate::track_event::sequence::{Event, IncrementalState};
+use crate::track_event::track::{Kind, Track};
+use crate::track_event::value::{Value, ValueWriter};
+use crate::track_event::wishes::SessionOptions;
 
 /// Stands for a name that the session does not want (upstream's text).
 const FILTERED_NAME: &str = "FILTERED";

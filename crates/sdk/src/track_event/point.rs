@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use ferretto_protos::fields::{debug_annotation, trace_packet, track_event};
 use ferretto_protozero::{Message, varint};
 
-use crate::category::Category;
-use crate::numbers::numbers;
+use crate::track_event::category::Category;
+use crate::track_event::numbers::numbers;
 
 /// `SequenceFlags` of TracePacket.
 pub(crate) const NEEDS_INCREMENTAL_STATE: u64 = 2;
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn numbers_of_two_bytes_fit() {
         let point = TracePoint::new(None, EventType::Counter, None, &[]);
-        let max = crate::numbers::MAX_TEXTS as u16;
+        let max = crate::track_event::numbers::MAX_TEXTS as u16;
         point.head.set(&point.encode(max, max));
         let (bytes, len) = point.head();
         assert_eq!(

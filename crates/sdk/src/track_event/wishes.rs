@@ -7,7 +7,7 @@ use ferretto_protos::fields::data_source_config;
 use ferretto_protos::fields::track_event_config as fields;
 use ferretto_protozero::control::{ControlError, Reader};
 
-use crate::matching::{Filter, List};
+use crate::track_event::matching::{Filter, List};
 
 /// A session's wishes.
 #[derive(Debug, Clone, Default, PartialEq)]

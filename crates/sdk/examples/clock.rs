@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p ferretto --example clock [SECONDS]
 //!
-//! Traces a thousand events a second for a minute, asks the kernel for the time before and after each, and finds the events' own times in
-//! the trace. Prints by how much these lie outside of what the kernel said.
+//! Traces a thousand events a second, for a minute if nothing is said, asks the kernel for the time before and after each, and finds the
+//! events' own times in the trace. Prints by how much these lie outside of what the kernel said.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

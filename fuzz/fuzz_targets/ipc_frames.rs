@@ -1,6 +1,8 @@
-//! Any bytes on a connection, in pieces of any size: errors or requests, the same whatever the pieces, in bounded memory.
+//! Any bytes on a connection, in pieces of any size: errors, requests or answers, frames that are the same whatever the pieces, in bounded
+//! memory.
 #![no_main]
 
+use ferretto_ipc::client::{ClientConnection, Event};
 use ferretto_ipc::frame::{Decoder, MAX_FRAME_SIZE};
 use ferretto_ipc::host::{HostConnection, Reply};
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, ServiceDef};
@@ -16,6 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let pieces = decode(bytes, piece);
     assert_eq!(whole, pieces, "the frames depend on how the bytes arrive");
     serve(bytes, piece);
+    listen(bytes, piece);
 });
 
 /// The frames before the first error, and whether there was one.
@@ -48,6 +51,23 @@ fn serve(bytes: &[u8], piece: usize) {
         while let Some(transmit) = host.poll_transmit() {
             let len = transmit.bytes.len();
             host.transmitted(len);
+        }
+        if result.is_err() {
+            return;
+        }
+    }
+}
+
+/// A client that calls as soon as it can.
+fn listen(bytes: &[u8], piece: usize) {
+    let mut client = ClientConnection::new(PRODUCER_PORT.name);
+    for bytes in bytes.chunks(piece) {
+        let result = client.handle_bytes(bytes);
+        while let Some(event) = client.poll_event() {
+            if matches!(event, Event::Bound) {
+                // Refused if the host did not tell of it.
+                let _ = client.invoke_encoded("GetAsyncCommand", Default::default(), None, true);
+            }
         }
         if result.is_err() {
             return;

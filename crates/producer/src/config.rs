@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ferretto_protos::DataSourceConfig;
 use ferretto_protos::data_source_config::BufferExhaustedPolicy;
 use ferretto_protos::fields::data_source_config::{
-    BUFFER_EXHAUSTED_POLICY, NAME, TARGET_BUFFER, TRACING_SESSION_ID,
+    BUFFER_EXHAUSTED_POLICY, INTERCEPTOR_CONFIG, NAME, TARGET_BUFFER, TRACING_SESSION_ID,
 };
 use ferretto_protozero::control::{ControlError, Reader};
 use prost::{DecodeError, Message};
@@ -31,6 +31,7 @@ pub struct InstanceConfig {
     target_buffer: u32,
     exhausted_policy: i32,
     tracing_session_id: u64,
+    wants_interceptor: bool,
 }
 
 impl InstanceConfig {
@@ -48,6 +49,7 @@ impl InstanceConfig {
                 TARGET_BUFFER => config.target_buffer = field.integer()? as u32,
                 TRACING_SESSION_ID => config.tracing_session_id = field.integer()?,
                 BUFFER_EXHAUSTED_POLICY => config.exhausted_policy = field.integer()? as i32,
+                INTERCEPTOR_CONFIG => config.wants_interceptor = true,
                 _ => {}
             }
         }
@@ -74,6 +76,11 @@ impl InstanceConfig {
     /// The session, whose data sources have the same number here.
     pub fn tracing_session_id(&self) -> u64 {
         self.tracing_session_id
+    }
+
+    /// Whether packets are meant for code within the program (`interceptor_config`), and not for the trace.
+    pub fn wants_interceptor(&self) -> bool {
+        self.wants_interceptor
     }
 
     /// The config as it came, with fields that this build does not know.

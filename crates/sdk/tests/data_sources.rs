@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use ferretto::protos::data_source_config::BufferExhaustedPolicy;
 use ferretto::protos::trace_packet::Data;
-use ferretto::protos::{DataSourceConfig, DataSourceDescriptor, TestEvent, TracePacket, fields};
+use ferretto::protos::{
+    DataSourceConfig, DataSourceDescriptor, InterceptorConfig, TestEvent, TracePacket, fields,
+};
 use ferretto::{
     Ack, Connector, DataSource, DataSourceHandle, ExhaustedPolicy, FlushFlags, FlushInitiator, FlushReason,
     RegisterError, SetupArgs, TraceContext,
@@ -339,6 +341,33 @@ fn a_loss_clears_the_incremental_state_and_the_policy_can_come_from_the_config()
         });
     }
     session.stop();
+}
+
+#[test]
+fn a_session_that_wants_an_interceptor_gets_nothing() {
+    let _turn = turn();
+    struct Intercepted;
+    impl DataSource for Intercepted {
+        type IncrementalState = ();
+        type ThreadState = ();
+        fn on_setup(&mut self, _: &SetupArgs<'_>) {
+            panic!("not for interceptors");
+        }
+    }
+    static INTERCEPTED: DataSourceHandle<Intercepted> = DataSourceHandle::new();
+    host();
+    INTERCEPTED.register_with(named("test.intercepted"), || Intercepted).unwrap();
+    let mut wanted = config(&["test.intercepted", "track_event"]);
+    for source in &mut wanted.data_sources {
+        let console = InterceptorConfig { name: Some("console".to_owned()), ..Default::default() };
+        source.config.as_mut().unwrap().interceptor_config = Some(console);
+    }
+    // It starts and stops as any other.
+    let session = Session::start(consumer(), &wanted);
+    assert!(!INTERCEPTED.is_enabled() && !ferretto::enabled!("test.intercepted"));
+    ferretto::instant!("test.intercepted", "not for the trace");
+    let packets = session.stop();
+    assert!(!packets.iter().any(|packet| matches!(packet.data, Some(Data::TrackEvent(_)))));
 }
 
 #[test]

@@ -195,7 +195,15 @@ impl Worker {
             return;
         };
         let kind = setup.backend;
-        let slot = source.setup(setup, stage);
+        let slot = if setup.config.wants_interceptor() {
+            log::warn(format_args!(
+                "a session wants {} to go to an interceptor: this library has none, and gives it nothing",
+                setup.config.name()
+            ));
+            None
+        } else {
+            source.setup(setup, stage)
+        };
         let place = slot.map(|slot| Place { source, slot });
         let key = self.next_number();
         self.instances.push(Instance { key, backend: kind, id: Some(id), place, is_stopping: false });

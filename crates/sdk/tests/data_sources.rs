@@ -1,10 +1,12 @@
 //! Custom data sources, from registration to the packets in the trace.
 
+#[path = "support/host.rs"]
+mod own_host;
 mod session;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,28 +16,16 @@ use ferretto::protos::{
     DataSourceConfig, DataSourceDescriptor, InterceptorConfig, TestEvent, TracePacket, fields,
 };
 use ferretto::{
-    Ack, Connector, DataSource, DataSourceHandle, ExhaustedPolicy, FlushFlags, FlushInitiator, FlushReason,
+    Ack, DataSource, DataSourceHandle, ExhaustedPolicy, FlushFlags, FlushInitiator, FlushReason,
     RegisterError, SetupArgs, TraceContext,
 };
 use ferretto_consumer::Consumer;
-use ferretto_traced::in_process::{Host, HostOptions};
+use ferretto_traced::in_process::Host;
+use own_host::{host_with, turn};
 use session::{Session, TIMEOUT, clearing, config, texts, wait_until};
 
-/// Tests take turns: a user has a few sessions at a time only.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Serves this process.
 fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(|| {
-        let host = Host::spawn(HostOptions::default()).unwrap();
-        let stream = host.connect_producer().unwrap();
-        ferretto::builder("test").connector(Connector::Stream(stream)).init().unwrap();
-        host
-    })
+    host_with(0)
 }
 
 fn consumer() -> Consumer {

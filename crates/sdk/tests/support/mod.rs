@@ -3,12 +3,12 @@
 
 #[path = "fields.rs"]
 mod fields;
+#[path = "host.rs"]
+mod own_host;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use ferretto::Connector;
 use ferretto_consumer::{Consumer, Event, Observe};
 use ferretto_protos::fields::{
     clock_snapshot, counter_descriptor, debug_annotation, event_name, interned_data, process_descriptor,
@@ -16,29 +16,18 @@ use ferretto_protos::fields::{
 };
 use ferretto_protos::trace_config::{BufferConfig, DataSource};
 use ferretto_protos::{DataSourceConfig, TraceConfig, TrackEventConfig};
-use ferretto_traced::in_process::{Host, HostOptions};
+use ferretto_traced::in_process::Host;
 use fields::{all_bytes, bytes, float, int, text};
+use own_host::host_with;
+pub(crate) use own_host::turn;
 use prost::Message;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// What SPECIFICATION.md says.
 pub(crate) const MAX_CLOCK_ERROR_NS: u64 = 1000;
 
-/// Serves this process's tracing; it can only be initialised once.
 pub(crate) fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(|| {
-        let host = Host::spawn(HostOptions::default()).unwrap();
-        let stream = host.connect_producer().unwrap();
-        ferretto::builder("test").connector(Connector::Stream(stream)).init().unwrap();
-        host
-    })
-}
-
-/// Tests take turns, as they share the categories' state.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    host_with(0)
 }
 
 /// A recording under way.

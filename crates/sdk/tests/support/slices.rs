@@ -3,40 +3,30 @@
 
 #[path = "fields.rs"]
 mod fields;
+#[path = "host.rs"]
+mod own_host;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use ferretto::Connector;
 use ferretto_consumer::{Consumer, Event, Observe};
 use ferretto_protos::fields::{
     clock_snapshot, debug_annotation, event_name, interned_data, source_location, thread_descriptor,
     trace_packet, trace_packet_defaults, track_descriptor, track_event,
 };
 use ferretto_protos::text::parse_trace_config;
-use ferretto_traced::in_process::{Host, HostOptions};
+use ferretto_traced::in_process::Host;
 use fields::{all_bytes, bytes, fixed, float, int, text};
+use own_host::host_with;
+pub(crate) use own_host::turn;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// What SPECIFICATION.md says of the clock of events.
 pub(crate) const MAX_CLOCK_ERROR_NS: u64 = 1000;
 
+/// Memory for thousands of events at once.
 pub(crate) fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(|| {
-        let host = Host::spawn(HostOptions::default()).unwrap();
-        let stream = host.connect_producer().unwrap();
-        let builder = ferretto::builder("test").connector(Connector::Stream(stream));
-        builder.shared_memory_size(4 * 1024 * 1024).init().unwrap();
-        host
-    })
-}
-
-/// Tests take turns, as they share the categories' state.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    host_with(4 * 1024 * 1024)
 }
 
 /// A recording under way.

@@ -6,7 +6,6 @@ use std::ffi::CStr;
 
 use ferretto_protos::IpcFrame;
 use ferretto_protos::ipc_frame::{Msg, SetPeerIdentity};
-
 use ferretto_sys::read_file;
 
 use crate::frame::{self, FrameError};

@@ -186,6 +186,7 @@ pub fn default_consumer() -> Result<Address, AddressError> {
 
 /// Parses addresses separated by commas.
 pub fn parse_list(text: &str) -> Result<Vec<Address>, AddressError> {
+    // Not `split` and `collect`, which are a kilobyte more in each program with the SDK.
     let mut addresses = Vec::new();
     let mut rest = Some(text);
     while let Some(text) = rest {

@@ -50,6 +50,7 @@ pub mod link;
 pub mod log;
 pub mod methods;
 mod outgoing;
+pub mod recorder;
 pub mod remote;
 pub mod socket;
 mod wire;

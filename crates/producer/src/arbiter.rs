@@ -115,7 +115,8 @@ impl Arbiter {
         };
         state.registered.push((id, target_buffer));
         drop(state);
-        self.waker.wake();
+        // Before it writes: of a process that dies the service copies the chunks of those that it knows.
+        self.send(false);
         TraceWriter::new(Arc::clone(self), id, target, policy)
     }
 
@@ -126,11 +127,21 @@ impl Arbiter {
 
     /// Sends all finished chunks now, on the calling thread.
     pub fn commit(&self) {
+        self.send(true);
+    }
+
+    /// Sends word of new writers and, if it `commits`, all finished chunks.
+    #[inline(never)]
+    fn send(&self, commits: bool) {
         let Some(attached) = self.attached.get() else {
             return;
         };
         let mut link = attached.link.lock();
-        self.commit_to(&mut link, attached.emulated);
+        if commits {
+            self.commit_to(&mut link, attached.emulated);
+        } else {
+            self.register_writers(&mut link);
+        }
         // An error shows up again on the client's thread, which ends the connection.
         let _ = link.flush();
         if link.link().wants_write() {
@@ -196,12 +207,9 @@ impl Arbiter {
         } else if state.paced_until.is_some_and(|until| until <= now) {
             state.paced_until = None;
         }
-        let has_new_writers = !state.registered.is_empty();
         drop(state);
         if is_due {
             self.commit();
-        } else if let (true, Some(attached)) = (has_new_writers, self.attached.get()) {
-            self.register_writers(&mut attached.link.lock());
         }
     }
 
@@ -212,13 +220,27 @@ impl Arbiter {
     }
 
     pub(crate) fn acknowledge_flush(&self, request_id: u64) {
+        let mut state = self.scraped();
+        state.queue.acknowledge_flush(request_id);
+        drop(state);
+        self.commit();
+    }
+
+    /// Commits all that there is; `false` if something is left as the socket takes no more.
+    pub(crate) fn hand_over(&self) -> bool {
+        drop(self.scraped());
+        self.commit();
+        self.state().queue.is_empty()
+    }
+
+    /// With copies of what is still being written in the queue, if the service cannot look for it itself.
+    #[inline(never)]
+    fn scraped(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         if self.scraping && self.attached.get().is_some_and(|attached| attached.emulated) {
             self.scrape(&mut state);
         }
-        state.queue.acknowledge_flush(request_id);
-        drop(state);
-        self.commit();
+        state
     }
 
     /// A free chunk, or `None` if there is none and the policy does not wait (any longer).
@@ -383,8 +405,7 @@ impl Arbiter {
         state.queue.adopt(queue, target_buffer, self.patches_directly());
         state.is_urgent |= !state.queue.is_empty();
         self.announce(guard);
-        // For the writers, too, which the service does not know yet.
-        self.waker.wake();
+        self.send(false);
         true
     }
 

@@ -146,6 +146,12 @@ impl ProducerClient {
         matches!(&self.state, State::Connected(connection) if connection.is_ready())
     }
 
+    /// Whether a service has taken the connection and does not know this producer yet: [`is_connected`](Self::is_connected) is about to
+    /// follow, or the end of the connection.
+    pub fn is_connecting(&self) -> bool {
+        matches!(&self.state, State::Connected(connection) if !connection.is_ready())
+    }
+
     /// The descriptors to poll, for callers with a poll loop of their own: whenever one is ready, or after [`next_timeout`](
     /// Self::next_timeout), call [`process`](Self::process). They change from turn to turn.
     pub fn poll_fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
@@ -315,6 +321,15 @@ impl ProducerClient {
         }
         self.instances.events = others;
         synced
+    }
+
+    /// Commits everything, what is still being written too where the service cannot look for it itself, and waits, at most until then,
+    /// until the connection has taken it: it reaches the service however this process ends. `false` if there is none, or it is stuck.
+    pub fn hand_over(&mut self, deadline: Instant) -> bool {
+        let Some(connection) = self.ready_connection() else {
+            return false;
+        };
+        connection.hand_over(deadline)
     }
 
     /// A writer of a new sequence into this buffer of the service ([`DataSourceConfig::target_buffer`](

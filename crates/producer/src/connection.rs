@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ferretto_ipc::client::{Event, RequestId};
 use ferretto_ipc::identity::peer_identity;
@@ -16,7 +17,7 @@ use ferretto_protos::fields::{commit_data_request, initialize_connection_request
 use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
 use ferretto_protozero::control::{ControlError, Writer};
 use ferretto_shm::{PageSize, Seals, SharedMemory};
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::arbiter::{Arbiter, ArbiterOptions, Attachment};
 use crate::event::ProducerEvent;
@@ -224,6 +225,25 @@ impl Connection {
         let request = self.link.lock().ask("Sync", Vec::new());
         self.syncs.extend(request);
         request.is_some()
+    }
+
+    /// See [`ProducerClient::hand_over`](crate::ProducerClient::hand_over).
+    pub(crate) fn hand_over(&self, deadline: Instant) -> bool {
+        loop {
+            let is_done = self.arbiter.as_ref().is_none_or(|arbiter| arbiter.hand_over());
+            let mut guard = self.link.lock();
+            if guard.flush().is_err() || is_done && !guard.link().wants_write() {
+                return is_done;
+            }
+            drop(guard);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
+            // Whatever comes of it shows in the next round.
+            let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        }
     }
 
     pub(crate) fn acknowledge_flush(&self, request_id: u64) {

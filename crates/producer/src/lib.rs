@@ -60,7 +60,7 @@ pub use config::InstanceConfig;
 pub use error::{ProducerError, StartupMemoryError};
 pub use event::{InstanceId, ProducerEvent};
 #[doc(hidden)]
-pub use ferretto_ipc::log;
+pub use ferretto_ipc::{log, recorder};
 pub use options::{Connector, ProducerOptions, SharedMemorySource};
 pub use policy::ExhaustedPolicy;
 pub use sink::{ChunkSink, SmallPacket};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
+use ferretto_producer::recorder::has_recorder;
 use ferretto_producer::{Connector, ExhaustedPolicy, ProducerError, ProducerOptions, SharedMemorySource};
 
 use crate::backends::Backends;
@@ -98,6 +99,10 @@ impl From<ferretto_traced::daemon::Error> for InitError {
 /// Starts a thread called `ferretto`. A second call does nothing, except that it adds [backends](Builder::backends) that are not there
 /// yet. Without a service this succeeds, too: the thread connects when one appears, and again when it was lost.
 ///
+/// With a service there it returns when the service has said what sessions want, which takes some hundred microseconds, so that they miss
+/// nothing of this program: after a tenth of a second it goes on without, and after a second in what `ferretto record -- PROGRAM` has
+/// started. What was traced when the program ends by itself is handed over at its end; when it dies, the service copies it.
+///
 /// # Errors
 ///
 /// If the thread or its descriptors cannot be made, or `PERFETTO_PRODUCER_SOCK_NAME` names no address.
@@ -123,7 +128,7 @@ pub fn builder(name: &str) -> Builder {
         startup: None,
         plan: Plan {
             backends: Backends::SYSTEM,
-            after_fork: AfterFork::Silent,
+            after_fork: if has_recorder() { AfterFork::Reconnect } else { AfterFork::Silent },
             options: Options {
                 name: name.to_owned(),
                 shm_size_hint_bytes: 0,
@@ -311,7 +316,8 @@ impl Builder {
         self
     }
 
-    /// What a child process does: [`AfterFork::Silent`] without this.
+    /// What a child process does: [`AfterFork::Silent`] without this; [`AfterFork::Reconnect`] in what `ferretto record -- PROGRAM` has
+    /// started, where somebody waits for all of it.
     pub fn after_fork(mut self, what: AfterFork) -> Self {
         self.plan.after_fork = what;
         self
@@ -325,7 +331,11 @@ impl Builder {
     pub fn init(self) -> Result<(), InitError> {
         let Self { connector, startup, plan } = self;
         let backends = plan.backends;
-        Arc::new(plan).start_over(backends, connector, startup)
+        Arc::new(plan).start_over(backends, connector, startup)?;
+        if backends.contains(Backends::SYSTEM) {
+            runtime::settle();
+        }
+        Ok(())
     }
 }
 
@@ -336,6 +346,11 @@ impl Plan {
         let backends =
             if self.address.is_some() { self.backends } else { self.backends.without(Backends::SYSTEM) };
         self.start_over(backends, connector, None)
+    }
+
+    /// The producer's.
+    pub(crate) fn name(&self) -> &str {
+        &self.options.name
     }
 
     pub(crate) fn can_start_again(&self) -> bool {

@@ -18,8 +18,8 @@
 //! relaxed load. One that is recorded takes no lock and makes no system call, except when it is new or its chunk of shared memory is full;
 //! it never waits, unless the session's config asks for that.
 //!
-//! Events are in the trace once their chunk has been handed over: when it is full, at a flush, at the end of their thread. What a
-//! thread holds at a flush, or when the process dies, the service copies from the shared memory.
+//! Events are in the trace once their chunk has been handed over: when it is full, at a flush, at the end of their thread and of the
+//! program. What a thread holds at a flush, or when the process dies, the service copies from the shared memory.
 #![forbid(unsafe_code)]
 
 mod async_span;
@@ -99,8 +99,8 @@ pub fn is_initialized() -> bool {
 /// Hands over what this thread has traced and waits, at most for `timeout`, until the service has that and everything that other
 /// threads have handed over. `false` if there is no service, or it did not answer in time.
 ///
-/// Worthwhile before the end of a process that must not lose its last events; without it they are in the trace as well if the service
-/// copies what dead processes leave, which it does for those of this crate.
+/// For those who want to read it now: what a program has traced is handed over at its end, too, and what one that dies has left the
+/// service copies.
 pub fn flush(timeout: Duration) -> bool {
     track_event::event::flush_thread();
     data_source::flush_thread();

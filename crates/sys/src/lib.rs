@@ -1,11 +1,12 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
-//! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork), [addresses of vsock](VsockAddr), and, with the
+//! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of vsock](VsockAddr), and, with the
 //! feature `scheduling`, how a thread is scheduled.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 
 mod clock;
+mod exit;
 mod file;
 mod fork;
 #[cfg(feature = "scheduling")]
@@ -13,6 +14,7 @@ mod scheduling;
 mod vsock;
 
 pub use clock::{KernelClock, clock_ns};
+pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
 #[cfg(feature = "scheduling")]

@@ -53,6 +53,7 @@ pub(crate) fn take(
         stats: None,
         torn: false,
         left_out: &[],
+        reports: &[],
     };
     if !quiet {
         return Ok(summary::render(&summary));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ferretto_consumer::{Answer, CallId, Consumer, Event, Observe, flush_flags, write_packet};
+use ferretto_ipc::recorder::RECORDER_ENV;
 use ferretto_protos::TraceStats;
 use ferretto_protos::fields::trace_config;
 use ferretto_protos::trace_stats::BufferStats;
@@ -18,6 +19,7 @@ use super::command::{Program, RunningProgram};
 use super::output::Output;
 use super::plan::Plan;
 use super::progress::{Figures, Progress, REFRESH};
+use super::reports::Reports;
 use super::service::Service;
 use super::stream::PacketStream;
 use super::summary::{self, LeftOut, Span, Summary};
@@ -58,6 +60,8 @@ struct State {
     progress: Progress,
     reader: Reader,
     child: Option<RunningProgram>,
+    /// What the command and its children say of themselves.
+    reports: Option<Reports>,
     sources_started: bool,
     begun: Option<Instant>,
     stats_call: Option<CallId>,
@@ -216,7 +220,11 @@ impl Recording<'_> {
 
     fn start_command(&mut self, service: &Service, state: &mut State) -> Result<()> {
         if let Some(program) = self.program.take() {
-            state.child = Some(program.start(&service.env)?);
+            let reports = Reports::create()?;
+            let mut env = service.env.clone();
+            env.push((RECORDER_ENV, reports.path().display().to_string()));
+            state.reports = Some(reports);
+            state.child = Some(program.start(&env)?);
         }
         Ok(())
     }
@@ -322,6 +330,7 @@ impl Recording<'_> {
             Some(_) => Span::Last(state.reader.tally.reaches_back(flight::boottime_ns())),
             None => Span::Whole,
         };
+        let reports = state.reports.as_ref().map(Reports::lines).unwrap_or_default();
         let summary = Summary {
             path,
             counted,
@@ -333,6 +342,7 @@ impl Recording<'_> {
             stats: state.stats.as_ref(),
             torn: state.reader.stream.is_torn(),
             left_out: &self.left_out,
+            reports: &reports,
         };
         if !self.args.quiet {
             eprint!("{}", summary::render(&summary));
@@ -376,6 +386,7 @@ impl State {
             progress: Progress::start(total, quiet),
             reader: Reader::default(),
             child: None,
+            reports: None,
             sources_started: false,
             begun: None,
             stats_call: None,

@@ -35,6 +35,8 @@ pub(crate) struct Summary<'a> {
     /// The file ends in the middle of a packet.
     pub(crate) torn: bool,
     pub(crate) left_out: &'a [LeftOut],
+    /// What programs say that could not be recorded from their start on: process id, name, and why.
+    pub(crate) reports: &'a [String],
 }
 
 /// What of the recording is in the trace.
@@ -164,7 +166,19 @@ pub(crate) fn losses(summary: &Summary<'_>) -> Vec<String> {
             "the file ends in the middle of a packet: the service stopped while it was writing.".to_owned(),
         );
     }
+    sentences.extend(summary.reports.iter().map(|report| report_sentence(report)));
     sentences
+}
+
+/// Of a line such as `123 org.example.server: no tracing service is where it looks`.
+fn report_sentence(report: &str) -> String {
+    let named = report.split_once(' ').and_then(|(pid, rest)| Some((pid, rest.split_once(": ")?)));
+    match named {
+        Some((pid, (name, why))) => {
+            format!("what {name} (process {pid}) traced at its start, or all of it: {why}.")
+        }
+        None => format!("what a program traced that says: {report}."),
+    }
 }
 
 fn kernel_losses(summary: &Summary<'_>) -> Vec<String> {
@@ -397,6 +411,7 @@ mod tests {
             stats: Some(stats),
             torn: false,
             left_out: &[],
+            reports: &[],
         }
     }
 

@@ -143,6 +143,7 @@ impl<T: DataSource> DataSourceHandle<T> {
     ) -> Result<(), RegisterError> {
         quietly(|| self.register_quietly(descriptor, Arc::new(factory)))?;
         runtime::announce_news();
+        runtime::settle();
         Ok(())
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Backend {
     flushes: Vec<Flush>,
     /// In the order in which they were asked for.
     pub(super) syncs: Vec<Rc<Drain>>,
+    /// Wait for the service to know this program.
+    pub(super) greetings: Vec<Rc<Drain>>,
 }
 
 /// One that the background thread does not have yet.
@@ -75,7 +77,14 @@ pub(super) struct Drain {
 
 impl Backend {
     fn new(kind: Backends, client: ProducerClient) -> Self {
-        Self { kind, client, instances: Vec::new(), flushes: Vec::new(), syncs: Vec::new() }
+        Self {
+            kind,
+            client,
+            instances: Vec::new(),
+            flushes: Vec::new(),
+            syncs: Vec::new(),
+            greetings: Vec::new(),
+        }
     }
 
     /// A flush that so many instances have to answer.

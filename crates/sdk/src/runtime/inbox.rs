@@ -18,6 +18,10 @@ pub(crate) type Reply = Box<dyn FnOnce(bool) + Send>;
 pub(super) enum Command {
     /// Commit everything and say when the services have it.
     Drain(Reply),
+    /// Say when sessions that are there have what they want of this program: `false` if there is no service.
+    Settle(Reply),
+    /// The program ends: commit everything into the sockets, and say when it is there.
+    HandOver(Reply),
     ActivateTriggers(Vec<String>),
     /// Be a producer of another service, too.
     AddBackend(NewBackend),

@@ -35,6 +35,7 @@ pub(crate) use source::{AddError, Held, MAX_SOURCES, Setup, Source, add as add_s
 pub(crate) use stage::Stage;
 
 use ferretto_producer::log;
+use ferretto_producer::recorder::{has_recorder, tell_recorder};
 
 use crate::backends::Backends;
 use crate::builder::{AfterFork, InitError, Plan};
@@ -43,6 +44,12 @@ use crate::track_event::source::end_startups;
 use crate::track_event::startup::StartupConfig;
 use backend::NewBackend;
 use inbox::{Command, Inbox};
+
+/// How long a program's start waits for a service to say what sessions want of it. It takes some hundred microseconds; a service that is
+/// stopped must not stop programs.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
+/// The same in a program that a recorder has started: somebody waits for what it traces.
+const SETTLE_WITH_RECORDER_TIMEOUT: Duration = Duration::from_secs(1);
 
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 /// Set while there is nothing to revive, so that looking costs no lock.
@@ -96,6 +103,8 @@ fn start_quietly(
 ) -> Result<(), InitError> {
     // Before the state is locked: a thread that forks may hold libc's lock of the handlers while it waits for that.
     fork::watch().map_err(InitError::Fork)?;
+    // Without memory for a handler the service copies what is left.
+    let _ = ferretto_sys::at_exit(hand_over);
     let mut state = wait_for_end()?;
     let missing = match &*state {
         State::Running(runtime) => wanted.without(runtime.backends),
@@ -180,6 +189,9 @@ pub(crate) fn revive() {
     };
     if let Err(error) = plan.start() {
         log::warn(format_args!("this child process is not traced: {error}"));
+    } else if has_recorder() {
+        // This is a trace point, which waits for nobody else.
+        settle();
     }
 }
 
@@ -204,15 +216,51 @@ pub(crate) fn announce_news() {
 
 /// Commits what has been handed over and waits until the services have it; `false` if one did not answer in time, or there is none.
 pub(crate) fn drain(timeout: Duration) -> bool {
+    ask(timeout, Command::Drain).unwrap_or(false)
+}
+
+/// Waits until sessions that are there record what they want of this process, so that they miss nothing that it traces from now on. Not
+/// for long: see [`SETTLE_TIMEOUT`].
+pub(crate) fn settle() {
+    let plan = quietly(|| match &*state() {
+        State::Running(runtime) if !is_this_thread() => Some(Arc::clone(&runtime.plan)),
+        _ => None,
+    });
+    let Some(plan) = plan else {
+        return;
+    };
+    let has_recorder = has_recorder();
+    let timeout = if has_recorder { SETTLE_WITH_RECORDER_TIMEOUT } else { SETTLE_TIMEOUT };
+    let why = match ask(timeout, Command::Settle) {
+        Some(true) => return,
+        Some(false) if !has_recorder => return,
+        Some(false) => "no tracing service is where it looks, or none that takes it",
+        None => "the tracing service did not answer in time",
+    };
+    log::warn(format_args!("this program may be recorded late or not at all: {why}"));
+    if has_recorder {
+        tell_recorder(&format!("{} {}: {why}\n", std::process::id(), plan.name()));
+    }
+}
+
+/// At the end of the program: what was traced is in the services' sockets.
+fn hand_over() {
+    crate::track_event::event::flush_thread();
+    crate::data_source::flush_thread();
+    ask(worker::HAND_OVER_TIMEOUT, Command::HandOver);
+}
+
+/// Has the background thread do something and say when it is done; `None` if that took too long, or there is no such thread.
+fn ask(timeout: Duration, command: fn(Reply) -> Command) -> Option<bool> {
     if is_this_thread() {
-        return false;
+        return None;
     }
     quietly(|| {
         let answer = Arc::new(Answered::default());
         let answering = Answering(Arc::clone(&answer));
         // Whoever asked may have given up.
-        let refused = drain_then(Box::new(move |is_done| answering.0.answer(is_done)));
-        refused.is_none() && answer.wait(timeout)
+        let refused = send(command(Box::new(move |is_done| answering.0.answer(is_done))));
+        refused.is_ok().then(|| answer.wait(timeout))?
     })
 }
 
@@ -239,11 +287,11 @@ impl Answered {
         self.changed.notify_all();
     }
 
-    /// `false` if there was no answer in time.
-    fn wait(&self, timeout: Duration) -> bool {
+    /// `None` if there was no answer in time.
+    fn wait(&self, timeout: Duration) -> Option<bool> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(answer, timeout, |answer| answer.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.unwrap_or(false)
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 

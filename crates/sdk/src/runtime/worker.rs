@@ -24,6 +24,9 @@ use crate::track_event::{event, session};
 /// How long the end of the runtime waits for data sources that answer later, and for services to take what they left.
 const SHUT_DOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long the end of the program waits for a service that reads too slowly to take what was traced last.
+pub(super) const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Serves until it is told to end.
 pub(super) fn run(backends: Vec<NewBackend>, inbox: Arc<Inbox>) {
     let mut worker = Worker {
@@ -94,6 +97,11 @@ impl Worker {
             {
                 self.handle(index, event, stage);
             }
+            let is_there =
+                |backend: &Backend| backend.client.is_connecting() || backend.client.is_connected();
+            if !self.backends.get(index).is_some_and(is_there) {
+                self.end_greetings(index, false, stage);
+            }
         }
         while let Some(command) = self.inbox.pop() {
             self.execute(command, stage)?;
@@ -163,6 +171,7 @@ impl Worker {
                 if let Some(key) = self.key(backend, instance) {
                     self.start(key, stage);
                 }
+                self.end_greetings(backend, true, stage);
             }
             ProducerEvent::Stop { instance } => {
                 if let Some(key) = self.key(backend, instance) {
@@ -184,7 +193,7 @@ impl Worker {
             }
             ProducerEvent::Disconnected { .. } => self.disconnected(backend, stage),
             ProducerEvent::StartupEnded { .. } => end_startups(),
-            ProducerEvent::Connected => {}
+            ProducerEvent::Connected => self.greet(backend),
         }
     }
 
@@ -309,7 +318,15 @@ impl Worker {
 
     fn execute(&mut self, command: Command, stage: &mut Stage<'_>) -> ControlFlow<()> {
         match command {
-            Command::Drain(reply) => self.drain(reply, stage),
+            Command::Drain(reply) => self.drain(reply, false, stage),
+            Command::Settle(reply) => self.drain(reply, true, stage),
+            Command::HandOver(reply) => {
+                let deadline = Instant::now() + HAND_OVER_TIMEOUT;
+                for backend in &mut self.backends {
+                    backend.client.hand_over(deadline);
+                }
+                stage.call(|| reply(true));
+            }
             Command::ActivateTriggers(names) => {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 for backend in &mut self.backends {
@@ -321,6 +338,8 @@ impl Worker {
                 for (_, source) in &self.sources {
                     register(&mut backend, source.descriptor());
                 }
+                // Connects, which somebody may wait for.
+                backend.client.process();
                 self.backends.push(backend);
             }
             Command::Answer(answer) => self.answer(answer, stage),
@@ -330,16 +349,43 @@ impl Worker {
         ControlFlow::Continue(())
     }
 
-    fn drain(&mut self, reply: Reply, stage: &mut Stage<'_>) {
+    /// Says when all services have served what came before; if it `greets`, those that are about to know this program, too.
+    fn drain(&mut self, reply: Reply, greets: bool, stage: &mut Stage<'_>) {
         let drain = Rc::new(Drain { has_failed: Cell::new(false), reply });
         let mut is_asked = false;
+        // What was registered until now counts.
+        self.register_sources();
         for backend in &mut self.backends {
-            if backend.client.sync() {
+            if greets && backend.client.is_connecting() {
+                is_asked = true;
+                backend.greetings.push(Rc::clone(&drain));
+            } else if backend.client.sync() {
                 is_asked = true;
                 backend.syncs.push(Rc::clone(&drain));
             }
         }
         finish(Some(drain), is_asked, stage);
+    }
+
+    /// The service knows this program: what it wants of it comes before the answer to this. Older ones, which do not answer, are taken at
+    /// their first word.
+    #[inline(never)]
+    fn greet(&mut self, backend: usize) {
+        if let Some(backend) = self.backends.get_mut(backend) {
+            while !backend.greetings.is_empty() && backend.client.sync() {
+                let greeting = backend.greetings.remove(0);
+                backend.syncs.push(greeting);
+            }
+        }
+    }
+
+    /// Nobody waits for a service that is not there.
+    #[inline(never)]
+    fn end_greetings(&mut self, backend: usize, is_done: bool, stage: &mut Stage<'_>) {
+        let greetings = self.backends.get_mut(backend).map(|backend| std::mem::take(&mut backend.greetings));
+        for greeting in greetings.into_iter().flatten() {
+            finish(Some(greeting), is_done, stage);
+        }
     }
 
     /// Stops everything, and lets services take what there is.
@@ -352,7 +398,9 @@ impl Worker {
         while !self.instances.is_empty() && Instant::now() < deadline {
             match self.inbox.pop() {
                 Some(Command::Answer(answer)) => self.answer(answer, stage),
-                Some(Command::Drain(reply)) => drop(stage.call(|| reply(false))),
+                Some(Command::Drain(reply) | Command::Settle(reply) | Command::HandOver(reply)) => {
+                    stage.call(|| reply(false));
+                }
                 Some(_) => {}
                 // Answers of other threads.
                 None => stage.wait(|| std::thread::sleep(Duration::from_millis(1))),
@@ -365,9 +413,10 @@ impl Worker {
         }
         for index in 0..self.backends.len() {
             self.disconnected(index, stage);
+            self.end_greetings(index, false, stage);
         }
         while let Some(command) = self.inbox.pop() {
-            if let Command::Drain(reply) = command {
+            if let Command::Drain(reply) | Command::Settle(reply) | Command::HandOver(reply) = command {
                 stage.call(|| reply(false));
             }
         }

@@ -1,0 +1,93 @@
+//! What programs that this recorder has started say of themselves: a line from each that could not be recorded, or only late.
+//!
+//! The file is open to every user, as the command may run as another one. So what is in it is anybody's: bounded, and shown without
+//! control characters.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::hash::BuildHasher;
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Others may write, and read nothing.
+const MODE: u32 = 0o622;
+/// Of the file as much as is looked at: some hundred programs.
+const MAX_BYTES: u64 = 64 * 1024;
+/// Of a line as much as is shown.
+const MAX_SHOWN: usize = 200;
+
+/// The file, for as long as the recording takes.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    path: PathBuf,
+    file: File,
+}
+
+impl Reports {
+    /// A new file with a name that nobody can know before.
+    pub(crate) fn create() -> Result<Self> {
+        let number = RandomState::new().hash_one(std::process::id());
+        let path = std::env::temp_dir().join(format!("ferretto-reports-{number:016x}"));
+        let open = || -> io::Result<File> {
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            // Whatever the mask says.
+            file.set_permissions(Permissions::from_mode(MODE))?;
+            Ok(file)
+        };
+        let file = open().with_context(|| format!("cannot make the file {}", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was said so far, each thing once.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        // What cannot be read was not said.
+        let _ = self.file.try_clone().and_then(|file| file.take(MAX_BYTES).read_to_end(&mut said));
+        let mut lines: Vec<String> = Vec::new();
+        for line in String::from_utf8_lossy(&said).lines() {
+            let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+            if !line.is_empty() && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        // A file of some bytes that stays is no reason to fail.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_programs_say_is_shown_once_bounded_and_without_control_characters() {
+        let reports = Reports::create().unwrap();
+        let path = reports.path().to_owned();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        let mut program = OpenOptions::new().append(true).open(&path).unwrap();
+        for line in ["1 a: b\n", "1 a: b\n", "2 \x1b[31mred\n", "\n"] {
+            program.write_all(line.as_bytes()).unwrap();
+        }
+        program.write_all("x".repeat(MAX_BYTES as usize).as_bytes()).unwrap();
+        let lines = reports.lines();
+        assert_eq!(lines[..2], ["1 a: b", "2 [31mred"]);
+        assert_eq!(lines[2], "x".repeat(MAX_SHOWN));
+        drop(reports);
+        assert!(!path.exists());
+    }
+}

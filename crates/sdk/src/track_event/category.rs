@@ -138,10 +138,11 @@ impl Category {
         if runtime::is_forking() {
             return 0;
         }
-        let enabled = exclusively(|| registry().add(self)).unwrap_or(0);
+        let is_added = exclusively(|| registry().add(self)).is_some();
         runtime::revive();
         runtime::announce_news();
-        enabled
+        // After both: a child process may be recorded only now.
+        if is_added { self.enabled.load(Ordering::Relaxed) & !UNREGISTERED } else { 0 }
     }
 }
 

@@ -183,3 +183,38 @@ fn the_systems_service_can_record_instead() {
     assert_status(&output, 0);
     assert!(packets(&place.path("t")).iter().any(|p| matches!(p.data, Some(Data::SysStats(_)))));
 }
+
+#[test]
+fn a_service_that_runs_already_is_used_and_named() {
+    let place = Place::new();
+    let _traced = place.traced();
+    let record = |more: &[&str]| {
+        let mut args = vec!["record", "-o", "t.pftrace", "-t", "300ms"];
+        args.extend_from_slice(more);
+        let output = place.ferretto(&args).output().unwrap();
+        assert_status(&output, 0);
+        // Its own probes join a service that has none.
+        assert!(packets(&place.path("t.pftrace")).iter().any(|p| matches!(p.data, Some(Data::SysStats(_)))));
+        stderr(&output)
+    };
+    let through = record(&[]);
+    assert!(through.contains("Through the tracing service that runs already, process "), "{through}");
+    assert!(!record(&["--system"]).contains("Through"));
+    let own = record(&["--own"]);
+    assert!(own.contains("Left out:\n  - programs that connect by themselves"), "{own}");
+    assert!(own.contains("ferretto record --system"), "{own}");
+}
+
+#[test]
+fn a_recorder_that_cannot_use_the_service_beside_it_says_whose_it_is() {
+    let place = Place::new();
+    let mut first = place.ferretto(&["record", "-o", "first"]).stderr(Stdio::null()).spawn().unwrap();
+    let socket = place.path("producer.sock");
+    wait_until("the first one listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    let second = place.ferretto(&["record", "-o", "second", "-t", "300ms"]).output().unwrap();
+    send_signal(&first, "-INT");
+    first.wait().unwrap();
+    assert_status(&second, 0);
+    let said = stderr(&second);
+    assert!(said.contains(&format!("process {} (ferretto)", first.id())), "{said}");
+}

@@ -179,6 +179,21 @@ pub fn default_producer() -> Result<Vec<Address>, AddressError> {
     producer_addresses(std::env::var_os(PRODUCER_SOCKET_ENV), run_dir_is_usable())
 }
 
+/// All places where programs of any user look for the producer socket: a folder for packages that not everybody may enter leads some to the
+/// other place.
+pub fn where_programs_look() -> Result<Vec<Address>, AddressError> {
+    let mut places = default_producer()?;
+    let is_for_all = |mode: rustix::fs::Mode| mode.contains(rustix::fs::Mode::XOTH);
+    let run_dir = rustix::fs::stat(RUN_DIR).map(|stat| rustix::fs::Mode::from_raw_mode(stat.st_mode));
+    if std::env::var_os(PRODUCER_SOCKET_ENV).is_none() && run_dir.is_ok_and(|mode| !is_for_all(mode)) {
+        let fallback = FALLBACK_PRODUCER.parse()?;
+        if !places.contains(&fallback) {
+            places.push(fallback);
+        }
+    }
+    Ok(places)
+}
+
 /// The consumer socket: from the environment, else the default path.
 pub fn default_consumer() -> Result<Address, AddressError> {
     consumer_address(std::env::var_os(CONSUMER_SOCKET_ENV), run_dir_is_usable())

@@ -31,9 +31,13 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SIZE", value_parser = size_kb, conflicts_with = "config")]
     pub(crate) kernel_buffer: Option<u32>,
 
-    /// Record through the tracing service that runs on this machine, instead of starting one.
-    #[arg(long)]
+    /// Record through the tracing service that runs on this machine, or fail. Without this and --own it is used if it runs.
+    #[arg(long, conflicts_with = "own")]
     pub(crate) system: bool,
+
+    /// Start a tracing service even if one runs: programs that are connected to that one will not appear.
+    #[arg(long)]
+    pub(crate) own: bool,
 
     /// Accept data sources that nobody knows yet: a program that starts later may offer them.
     #[arg(long)]

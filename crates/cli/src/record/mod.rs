@@ -29,7 +29,7 @@ use self::default_config::{DEFAULT_BUFFER_KB, DEFAULT_KERNEL_BUFFER_KB, Settings
 use self::output::Output;
 use self::plan::Plan;
 use self::run::Recording;
-use self::service::Service;
+use self::service::{Choice, Service};
 use self::summary::LeftOut;
 use crate::config_bytes::ConfigBytes;
 use crate::config_file;
@@ -40,9 +40,10 @@ use crate::wake::Signals;
 /// Records. Whatever cannot work is said before it starts.
 pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     let program = Program::find(&args.command)?;
-    // Through a service of the system, its probes decide what works, not this user's rights.
-    let report = if args.system { Vec::new() } else { ferretto_probes::availability() };
-    let flight = flight(args)?;
+    let choice = Choice::make(args.system, args.own)?;
+    // The probes of the system's service decide what works, not this user's rights.
+    let report = if choice.uses_own_probes() { ferretto_probes::availability() } else { Vec::new() };
+    let flight = flight(args, choice.is_system())?;
     let mut config = load_config(args, &report)?;
     if let Some(flight) = &flight {
         flight.change(&mut config);
@@ -51,7 +52,8 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     plan.duration = args.time.or(plan.duration);
     plan.is_ring = args.flight;
     check_plan(&plan)?;
-    let left_out = left_out(args, &report, &plan, &config);
+    let mut left_out = left_out(args, &report, &plan, &config);
+    left_out.extend(choice.left_out());
     let signals = Signals::install()?;
     let output = match &flight {
         Some(Flight { last: None, .. }) => Output::nowhere()?,
@@ -59,21 +61,24 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     };
 
     let socket = flight.as_ref().and_then(|flight| flight.socket.clone());
-    let mut service = if args.system { Service::of_system()? } else { Service::start(socket)? };
+    if let Some(note) = choice.note().filter(|_| !args.quiet) {
+        eprintln!("{note}");
+    }
+    let mut service = Service::start(choice, socket)?;
     let offered = sources::offered(&service.consumer.query_service_state(false)?);
     let absent = sources::check(&plan, &offered, args.any_source)?;
     say_before_start(&plan, &absent, &left_out);
     Recording { args, config, plan, output, program, signals, left_out, flight }.run(&mut service)
 }
 
-fn flight(args: &RecordArgs) -> Result<Option<Flight>> {
+fn flight(args: &RecordArgs, is_system: bool) -> Result<Option<Flight>> {
     if !args.flight {
         return Ok(None);
     }
     let name = args.name.clone().unwrap_or_else(|| flight::DEFAULT_NAME.to_owned());
     let keep = args.config.is_none().then(|| args.keep.unwrap_or(Keep::Memory { kb: DEFAULT_BUFFER_KB }));
     Ok(Some(Flight {
-        socket: (!args.system).then(|| flight::socket::claim(&name)).transpose()?,
+        socket: (!is_system).then(|| flight::socket::claim(&name)).transpose()?,
         triggers: args.triggers.clone(),
         last: args.output.clone(),
         quiet: args.quiet,

@@ -1,26 +1,58 @@
 //! The service that records: our own in this process, or the one of the system.
 
-use std::io::Write;
+use std::fmt;
+use std::fs::Permissions;
+use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ferretto_consumer::Consumer;
-use ferretto_ipc::address::{Address, PRODUCER_SOCKET_ENV, default_producer};
+use ferretto_ipc::address::{Address, PRODUCER_SOCKET_ENV, default_producer, where_programs_look};
 use ferretto_ipc::socket::Stream;
 use ferretto_probes::ProbesOptions;
 use ferretto_producer::Connector;
 use ferretto_traced::in_process::{Host, HostOptions};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::geteuid;
 
+use super::sources;
+use super::summary::{self, LeftOut};
+
+/// What the data sources of the machine are called as a producer.
+const PROBES_NAME: &str = "perfetto.traced_probes";
+/// A data source that all of them offer: where it is, the others are.
+const PROBES_SIGN: &str = "linux.process_stats";
 /// How long our probes may take to register: they only look around. Afterwards the recording starts without them.
 const PROBES_TIMEOUT: Duration = Duration::from_secs(5);
 /// Ahead of ordinary programs: on a machine whose CPUs are all busy the kernel's buffers would overflow otherwise.
 /// The work itself is small. Only root may ask for it; for others nothing changes.
 const NICENESS: i32 = -10;
+
+/// Of the mode of root's producer socket: programs of all users may connect, as they may to a file that all may write.
+const MODE_FOR_ALL: u32 = 0o666;
+
+/// Which service records.
+pub(crate) enum Choice {
+    /// The one that runs already. Without probes of its own, ours join it.
+    System { consumer: Box<Consumer>, other: Option<Other>, has_probes: bool },
+    /// One that this recorder starts, beside the other one that runs already, if one does.
+    Own { other: Option<Other> },
+}
+
+/// A service that is not ours, at the address where programs look for one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Other {
+    address: Address,
+    /// Its process, if the kernel says that.
+    process: Option<String>,
+    /// Programs that are connected to it, if it lets this user record.
+    programs: Option<Vec<String>>,
+}
 
 /// A connection to a service that records.
 pub(crate) struct Service {
@@ -34,8 +66,9 @@ pub(crate) struct Service {
 /// What `record` starts itself.
 struct Local {
     probes: Option<Probes>,
-    /// Dropped last: the probes hand over their last data to it.
-    host: Host,
+    /// Dropped last: the probes hand over their last data to it. None beside the system's service.
+    #[expect(dead_code, reason = "it serves until it is dropped")]
+    host: Option<Host>,
 }
 
 struct Probes {
@@ -44,23 +77,123 @@ struct Probes {
     stop: OwnedFd,
 }
 
-impl Service {
-    /// The service on the system's sockets.
-    pub(crate) fn of_system() -> Result<Self> {
-        let consumer = Consumer::connect_default()?;
-        Ok(Self { consumer, env: Vec::new(), _local: None })
+impl Choice {
+    /// What `--system` and `--own` say; without them the service that runs already, if it lets this user record: that is where programs are.
+    pub(crate) fn make(system: bool, own: bool) -> Result<Self> {
+        if system {
+            return Self::system(Consumer::connect_default()?, None);
+        }
+        let Some(mut other) = look_around()? else { return Ok(Self::Own { other: None }) };
+        match Consumer::connect_default() {
+            Ok(consumer) if !own => Self::system(consumer, Some(other)),
+            Ok(mut consumer) => {
+                let state = consumer.query_service_state(false).unwrap_or_default();
+                let names = state.producers.iter().filter(|producer| producer.name() != PROBES_NAME);
+                other.programs = Some(names.map(|producer| producer.name().to_owned()).collect());
+                Ok(Self::Own { other: Some(other) })
+            }
+            Err(_) => Ok(Self::Own { other: Some(other) }),
+        }
     }
 
-    /// A service and the Linux probes on threads of this process. At `consumers` others may ask for snapshots.
-    pub(crate) fn start(consumers: Option<PathBuf>) -> Result<Self> {
+    fn system(mut consumer: Consumer, other: Option<Other>) -> Result<Self> {
+        let has_probes = sources::offered(&consumer.query_service_state(false)?).contains(PROBES_SIGN);
+        Ok(Self::System { consumer: Box::new(consumer), other, has_probes })
+    }
+
+    pub(crate) fn is_system(&self) -> bool {
+        matches!(self, Self::System { .. })
+    }
+
+    /// Whether kernel and machine are recorded by this process, with the rights of its user.
+    pub(crate) fn uses_own_probes(&self) -> bool {
+        matches!(self, Self::Own { .. } | Self::System { has_probes: false, .. })
+    }
+
+    /// What to say before the start.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self {
+            Self::System { other: Some(other), .. } => {
+                Some(format!("Through the tracing service that runs already, {other}; --own starts another."))
+            }
+            Self::Own { other: Some(other) } => {
+                Some(format!("note: programs that connect by themselves find {other} and will not appear"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What the recording will lack beside that other service.
+    pub(crate) fn left_out(&self) -> Option<LeftOut> {
+        let Self::Own { other: Some(other) } = self else { return None };
+        let what = match other.programs.as_deref() {
+            None | Some([]) => "programs that connect by themselves".to_owned(),
+            Some(names) => format!("programs that run already ({})", summary::listed(names)),
+        };
+        let grant = match other.programs {
+            Some(_) => "ferretto record --system",
+            None => "stop that service, or record with its rights",
+        };
+        Some(LeftOut { what, why: format!("they connect to {other}"), grant: Some(grant.to_owned()) })
+    }
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = self.process.as_deref().unwrap_or("another user's");
+        write!(f, "{process} at {}", self.address)
+    }
+}
+
+/// Who answers where programs look for a service.
+fn look_around() -> Result<Option<Other>> {
+    for address in default_producer()? {
+        match Stream::connect(&address) {
+            Ok(stream) => {
+                let process = stream.peer_credentials().ok().flatten().map(|peer| named_process(peer.pid));
+                return Ok(Some(Other { address, process, programs: None }));
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Ok(Some(Other { address, process: None, programs: None }));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn named_process(pid: i32) -> String {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("process {pid} ({})", name.trim_end()),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+impl Service {
+    /// Starts what is missing. At `consumers` others may ask for snapshots of a service of our own.
+    pub(crate) fn start(choice: Choice, consumers: Option<PathBuf>) -> Result<Self> {
+        match choice {
+            Choice::System { consumer, has_probes, .. } => {
+                let probes = (!has_probes).then(|| with_priority(|| start_probes(Connector::Default)));
+                let local = Local { probes: probes.transpose()?, host: None };
+                Ok(Self { consumer: *consumer, env: Vec::new(), _local: Some(local) })
+            }
+            Choice::Own { .. } => Self::start_own(consumers),
+        }
+    }
+
+    /// A service and the Linux probes on threads of this process.
+    fn start_own(consumers: Option<PathBuf>) -> Result<Self> {
         // Abstract, so that nothing is left in the file system however this process ends.
         let private = format!("@ferretto-record-{}", std::process::id());
         let address = private.parse()?;
         let local = with_priority(|| {
             let host = start_host(address, consumers.map(Address::Path))?;
-            Ok::<_, anyhow::Error>(Local { probes: Some(start_probes(&host)?), host })
+            let connector = Connector::Stream(host.connect_producer()?);
+            Ok::<_, anyhow::Error>((Some(start_probes(connector)?), host))
         })?;
-        let consumer = Consumer::over(local.host.connect_consumer()?)?;
+        let consumer = Consumer::over(local.1.connect_consumer()?)?;
+        let local = Local { probes: local.0, host: Some(local.1) };
         Ok(Self { consumer, env: vec![(PRODUCER_SOCKET_ENV, private)], _local: Some(local) })
     }
 }
@@ -79,13 +212,16 @@ fn with_priority<T: Send>(start: impl FnOnce() -> Result<T> + Send) -> Result<T>
 
 /// Listens for instrumented programs on an address of its own and, if it is free, on the system's.
 fn start_host(private: Address, consumers: Option<Address>) -> Result<Host> {
-    let free = default_producer()?.into_iter().filter(|address| Stream::connect(address).is_err());
+    let free = where_programs_look()?.into_iter().filter(|address| Stream::connect(address).is_err());
     let mut addresses: Vec<Address> = free.collect();
     addresses.insert(0, private.clone());
     let options = HostOptions { consumer_address: consumers, ..HostOptions::default() };
     let with_system = HostOptions { producer_addresses: addresses, ..options.clone() };
     let error = match Host::spawn(with_system) {
-        Ok(host) => return Ok(host),
+        Ok(host) => {
+            open_for_all(host.producer_addresses());
+            return Ok(host);
+        }
         Err(error) => error,
     };
     let host = Host::spawn(HostOptions { producer_addresses: vec![private], ..options });
@@ -95,8 +231,22 @@ fn start_host(private: Address, consumers: Option<Address>) -> Result<Host> {
     host.context("cannot start the tracing service")
 }
 
-fn start_probes(host: &Host) -> Result<Probes> {
-    let connector = Connector::Stream(host.connect_producer()?);
+/// Root records the programs of all users.
+fn open_for_all(addresses: &[Address]) {
+    if !geteuid().is_root() {
+        return;
+    }
+    for path in addresses.iter().filter_map(Address::path) {
+        if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(MODE_FOR_ALL)) {
+            eprintln!(
+                "note: programs of other users will not appear: cannot open {} to them: {error}",
+                path.display()
+            );
+        }
+    }
+}
+
+fn start_probes(connector: Connector) -> Result<Probes> {
     let (ready, notify) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
     let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
     let options =

@@ -358,7 +358,7 @@ fn how_to_open(path: Option<&Path>) -> String {
     )
 }
 
-fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[String]) -> String {
     match names.len() {
         n if n > MAX_LISTED => {
             format!("{} and {} more", names[..MAX_LISTED].join(", "), count((n - MAX_LISTED) as u64))

@@ -19,7 +19,9 @@ use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
 use crate::patch_list::PatchList;
 use crate::policy::ExhaustedPolicy;
-use crate::startup::{GroupState, Groups, StartupId, StartupWriters, Target, Waiting};
+use crate::startup::{
+    GroupState, Groups, StartupEnd, StartupId, StartupLoss, StartupVolume, StartupWriters, Target, Waiting,
+};
 use crate::wake::Waker;
 use crate::writer::TraceWriter;
 
@@ -346,7 +348,7 @@ impl Arbiter {
         };
         match group {
             Some(GroupState::Waiting(waiting)) => waiting.ended_writers.push(writer_id),
-            Some(GroupState::Ended) => state.ids.release(writer_id),
+            Some(GroupState::Ended(_)) => state.ids.release(writer_id),
             Some(GroupState::Bound(_)) | None => {
                 state.unregistered.push(writer_id);
                 drop(state);
@@ -398,7 +400,7 @@ impl Arbiter {
         let Some(waiting) = state.groups.settle(id, GroupState::Bound(target_buffer)) else {
             return false;
         };
-        let Waiting { queue, ended_writers } = waiting;
+        let Waiting { queue, ended_writers, dropped_packets: _ } = waiting;
         let writers = state.ids.writers_for(Target::Group(id));
         state.registered.extend(writers.map(|writer| (writer, target_buffer)));
         state.unregistered.extend(ended_writers);
@@ -410,13 +412,53 @@ impl Arbiter {
     }
 
     /// Frees what the group has written, if it waits; how many chunks. The service has never heard of it.
-    pub(crate) fn abort_group(&self, id: StartupId) -> Option<usize> {
+    pub(crate) fn abort_group(&self, id: StartupId, reason: StartupEnd) -> Option<usize> {
         let mut state = self.state();
-        let Waiting { queue, ended_writers } = state.groups.settle(id, GroupState::Ended)?;
+        let loss = StartupLoss { reason, volume: self.volume_in(&mut state, id) };
+        let Waiting { queue, ended_writers, .. } = state.groups.settle(id, GroupState::Ended(loss))?;
         for writer in ended_writers {
             state.ids.release(writer);
         }
         Some(queue.discard(|index| self.free(Ok(index))))
+    }
+
+    pub(crate) fn group_volume(&self, id: StartupId) -> StartupVolume {
+        self.volume_in(&mut self.state(), id)
+    }
+
+    pub(crate) fn group_loss(&self, id: StartupId) -> Option<StartupLoss> {
+        match self.state().groups.state(id) {
+            Some(GroupState::Ended(loss)) => Some(*loss),
+            _ => None,
+        }
+    }
+
+    /// A writer found no memory for so many packets.
+    pub(crate) fn count_dropped(&self, target: Target, packets: u64) {
+        if let Target::Group(id) = target
+            && let Some(GroupState::Waiting(waiting)) = self.state().groups.state(id)
+        {
+            waiting.dropped_packets = waiting.dropped_packets.saturating_add(packets);
+        }
+    }
+
+    /// What waits, in chunks that are finished and in those that writers hold.
+    fn volume_in(&self, state: &mut State, id: StartupId) -> StartupVolume {
+        let mut volume = StartupVolume::default();
+        if let Some(GroupState::Waiting(waiting)) = state.groups.state(id) {
+            volume.dropped_packets = waiting.dropped_packets;
+            let is_wanted = |writer| state.ids.target_of(writer) == Some(Target::Group(id));
+            self.each_chunk(&is_wanted, &mut |header, payload, is_complete| {
+                volume.add_chunk(header, payload, is_complete);
+            });
+        }
+        volume
+    }
+
+    /// Shows the chunks of these writers that are finished or being written to.
+    #[inline(never)]
+    fn each_chunk(&self, is_wanted: &dyn Fn(u16) -> bool, each: &mut dyn FnMut(ChunkHeader, &[u8], bool)) {
+        self.view.scrape(is_wanted, |_, header, payload, is_complete| each(header, payload, is_complete));
     }
 
     /// Whether a writer of this group may have another chunk. Sessions that do not adopt it write into the same memory: they find some.
@@ -429,7 +471,7 @@ impl Arbiter {
                 state.groups.waiting_bytes() < most
             }
             Some(GroupState::Bound(_)) => true,
-            Some(GroupState::Ended) | None => false,
+            Some(GroupState::Ended(_)) | None => false,
         }
     }
 
@@ -489,7 +531,7 @@ impl Arbiter {
             Target::Group(id) => groups.buffer_of(id),
         };
         let is_known = |writer: u16| buffer_of(writer).is_some();
-        self.view.scrape(is_known, |_, header, payload, is_complete| {
+        self.each_chunk(&is_known, &mut |header, payload, is_complete| {
             if let (false, 2.., Some(target)) =
                 (is_complete, header.packet_count, buffer_of(header.writer_id))
             {
@@ -564,7 +606,7 @@ impl State {
                     return Some(Route { queue: &mut waiting.queue, target_buffer: 0, waits: true });
                 }
                 GroupState::Bound(buffer) => *buffer,
-                GroupState::Ended => return None,
+                GroupState::Ended(_) => return None,
             },
         };
         Some(Route { queue: &mut self.queue, target_buffer: buffer, waits: false })

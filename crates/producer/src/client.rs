@@ -437,10 +437,7 @@ impl ProducerClient {
             if !applies(writers, *deadline) {
                 return true;
             }
-            if let Some(lost_chunks) = writers.arbiter.abort_group(writers.id) {
-                log::warn(format_args!(
-                    "what was traced before a session is lost, {lost_chunks} chunks: {reason:?}"
-                ));
+            if let Some(lost_chunks) = writers.arbiter.abort_group(writers.id, reason) {
                 events.push_back(ProducerEvent::StartupEnded { id: writers.id, reason, lost_chunks });
             }
             false

@@ -64,5 +64,5 @@ pub use ferretto_ipc::{log, recorder};
 pub use options::{Connector, ProducerOptions, SharedMemorySource};
 pub use policy::ExhaustedPolicy;
 pub use sink::{ChunkSink, SmallPacket};
-pub use startup::{StartupEnd, StartupId, StartupWriters};
+pub use startup::{StartupEnd, StartupId, StartupLoss, StartupVolume, StartupWriters};
 pub use writer::{Packet, TraceWriter};

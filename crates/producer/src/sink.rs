@@ -89,6 +89,8 @@ enum LenPlace {
 struct Dropping {
     /// Bytes dropped since the last attempt to get a chunk.
     bytes: usize,
+    /// Packets dropped since then.
+    packets: u64,
 }
 
 impl ChunkSink {
@@ -146,6 +148,8 @@ impl ChunkSink {
         }
         if let Some(chunk) = &mut self.chunk {
             chunk.begin_packet();
+        } else if let Some(dropping) = &mut self.dropping {
+            dropping.packets += 1;
         }
     }
 
@@ -213,6 +217,7 @@ impl ChunkSink {
             self.finish_packet();
         }
         self.return_chunk();
+        self.report_dropped();
         if let Some(target) = self.target.take() {
             target.arbiter.release_writer(target.identity);
         }
@@ -225,6 +230,7 @@ impl ChunkSink {
                 return;
             }
             dropping.bytes = 0;
+            self.report_dropped();
         }
         // Whoever has given up waiting once does not wait again before the service has caught up.
         let policy = self.target.as_ref().map_or(ExhaustedPolicy::Drop, |target| target.policy);
@@ -247,6 +253,14 @@ impl ChunkSink {
         self.next_chunk_id = id.wrapping_add(1);
         let capacity = writer.capacity();
         Some(Chunk { writer, id, capacity, position: 0, header: 0, packets: 0, is_inflated: false })
+    }
+
+    /// Has the packets counted that were dropped since the last time.
+    fn report_dropped(&mut self) {
+        if let (Some(target), Some(dropping)) = (&self.target, &mut self.dropping) {
+            let packets = std::mem::take(&mut dropping.packets);
+            target.arbiter.count_dropped(target.identity.target, packets);
+        }
     }
 
     fn start_dropping(&mut self) {
@@ -293,6 +307,10 @@ impl ChunkSink {
         }
         self.return_chunk();
         self.start_dropping();
+        if let Some(dropping) = &mut self.dropping {
+            // This one.
+            dropping.packets += 1;
+        }
     }
 
     fn return_chunk(&mut self) {

@@ -4,7 +4,11 @@
 //! buffer, and what is written later follows directly. A group that nobody adopts is given up, and its memory is free again.
 //! Upstream: `shared_memory_arbiter_impl.cc` (unbound writers, target buffer reservations).
 
+use std::fmt;
 use std::sync::Arc;
+
+use ferretto_protozero::varint;
+use ferretto_shm::{ChunkFlags, ChunkHeader};
 
 use crate::arbiter::Arbiter;
 use crate::commit::CommitQueue;
@@ -53,7 +57,17 @@ impl StartupWriters {
 
     /// Gives up, if no session has adopted the group: what was written is lost, and its memory is free again.
     pub fn abort(&self) {
-        let _ = self.arbiter.abort_group(self.id);
+        let _ = self.arbiter.abort_group(self.id, StartupEnd::Closed);
+    }
+
+    /// What waits for a session at this moment. Nothing, if nothing waits.
+    pub fn volume(&self) -> StartupVolume {
+        self.arbiter.group_volume(self.id)
+    }
+
+    /// What was lost, and why, if the group was given up.
+    pub fn loss(&self) -> Option<StartupLoss> {
+        self.arbiter.group_loss(self.id)
     }
 
     /// Whether nobody has adopted the group yet, and it was not given up.
@@ -72,6 +86,72 @@ pub enum StartupEnd {
     MemoryRefused,
     /// The connection to which the memory belonged has ended.
     Disconnected,
+    /// The program ended, or gave them up itself.
+    Closed,
+}
+
+impl fmt::Display for StartupEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimedOut => "no session wanted it in time",
+            Self::MemoryRefused => "the service takes no memory from programs",
+            Self::Disconnected => "the service has gone",
+            Self::Closed => "tracing ended before a session wanted it",
+        })
+    }
+}
+
+/// What was written for a session that is still to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StartupVolume {
+    /// Packets, with those that describe tracks and clocks.
+    pub packets: u64,
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// Packets for which there was no memory: at least so many.
+    pub dropped_packets: u64,
+}
+
+impl StartupVolume {
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.packets == 0 && self.dropped_packets == 0
+    }
+
+    /// Adds what a chunk holds that is finished (`is_complete`) or still written to.
+    pub(crate) fn add_chunk(&mut self, header: ChunkHeader, payload: &[u8], is_complete: bool) {
+        // The last packet of the others may be half there.
+        let count = header.packet_count.saturating_sub((!is_complete).into());
+        let mut continues = header.flags.contains(ChunkFlags::FIRST_PACKET_CONTINUES_FROM_PREV_CHUNK);
+        let mut rest = payload;
+        for _ in 0..count {
+            let Some((len, behind)) = varint::decode(rest)
+                .and_then(|(len, size)| Some((len, rest.get(size..)?.get(usize::try_from(len).ok()?..)?)))
+            else {
+                return;
+            };
+            rest = behind;
+            // The last fragment of a finished chunk may be empty.
+            self.packets += u64::from(len > 0 && !std::mem::take(&mut continues));
+            self.bytes += len;
+        }
+    }
+}
+
+impl fmt::Display for StartupVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { packets, bytes, dropped_packets } = self;
+        write!(f, "{packets} packets, {bytes} bytes, and {dropped_packets} for which there was no memory")
+    }
+}
+
+/// What was lost that was written before a session, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartupLoss {
+    /// Why.
+    pub reason: StartupEnd,
+    /// What.
+    pub volume: StartupVolume,
 }
 
 /// Where a writer's chunks go.
@@ -99,7 +179,7 @@ struct Group {
 pub(crate) enum GroupState {
     Waiting(Waiting),
     Bound(u16),
-    Ended,
+    Ended(StartupLoss),
 }
 
 /// What waits for a buffer.
@@ -108,6 +188,8 @@ pub(crate) struct Waiting {
     pub(crate) queue: CommitQueue,
     /// Writers that have ended; their ids are not free while chunks carry them.
     pub(crate) ended_writers: Vec<u16>,
+    /// Packets for which there was no memory.
+    pub(crate) dropped_packets: u64,
 }
 
 impl Groups {
@@ -150,7 +232,8 @@ impl Groups {
     pub(crate) fn clear(&mut self) {
         for group in &mut self.groups {
             if matches!(group.state, GroupState::Waiting(_)) {
-                group.state = GroupState::Ended;
+                let loss = StartupLoss { reason: StartupEnd::Disconnected, volume: StartupVolume::default() };
+                group.state = GroupState::Ended(loss);
             }
         }
     }

@@ -8,7 +8,7 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::{Listener, Stream};
 use ferretto_producer::{
     Connector, ExhaustedPolicy, ProducerClient, ProducerError, ProducerEvent, ProducerOptions,
-    SharedMemorySource, StartupEnd, StartupWriters, TraceWriter,
+    SharedMemorySource, StartupEnd, StartupVolume, StartupWriters, TraceWriter,
 };
 
 use support::{BUFFER, FakeService, Setup, connected, descriptor, turn};
@@ -183,6 +183,41 @@ fn what_nobody_adopts_is_given_up_and_its_memory_is_free_again() {
     write(&mut writer, 0..100, 1000);
     assert_eq!(free_chunks(&client), 64, "all of the memory that the service was offered");
     assert_eq!(end(&mut client), None);
+}
+
+#[test]
+fn what_waits_and_what_is_lost_is_counted() {
+    let (mut client, mut service, startup) = begun(Setup::default(), LONG);
+    assert!(startup.volume().is_empty());
+    let (mut writer, mut ended) = (startup.create_writer(), startup.create_writer());
+    // Small ones in one chunk, a large one over several, and what one chunk of a writer that has ended holds.
+    write(&mut writer, 0..10, 10);
+    write(&mut writer, 10..11, 9000);
+    write(&mut ended, 0..3, 100);
+    drop(ended);
+    // A length of two bytes from 128 on, a tag, and that it is the first of its sequence (three bytes).
+    let bytes = 10 * 12 + 3 + 9003 + 3 * 102 + 3;
+    let expected = StartupVolume { packets: 14, bytes, dropped_packets: 0 };
+    assert_eq!(startup.volume(), expected);
+    // Writers of sessions write into the same memory.
+    connect(&mut client, &mut service);
+    service.start(1);
+    turn(&mut client, &mut service);
+    let mut other = client.create_writer(BUFFER, ExhaustedPolicy::Drop);
+    write(&mut other, 0..10, 10);
+    assert_eq!((startup.volume(), startup.loss()), (expected, None));
+    // Three quarters of 64 pages, which hold one such packet each.
+    write(&mut writer, 0..250, 4000);
+    assert!(startup.volume().dropped_packets > 180);
+    // It has looked for memory once in a while only; now it says how many there were since.
+    drop(writer);
+    let volume = startup.volume();
+    assert!((40..=48 + 14).contains(&volume.packets), "{volume}");
+    assert_eq!(volume.packets + volume.dropped_packets, 14 + 250, "{volume}");
+    startup.abort();
+    let loss = startup.loss().unwrap();
+    assert_eq!((loss.reason, loss.volume), (StartupEnd::Closed, volume));
+    assert!(startup.volume().is_empty());
 }
 
 #[test]

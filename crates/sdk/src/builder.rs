@@ -280,7 +280,7 @@ impl Builder {
         self
     }
 
-    /// Records track events from the end of [`init`](Self::init) on, for a session that starts later and wants the same: see
+    /// Records track events from the end of [`init`](Self::init) on, for a session that starts later and would have recorded the same: see
     /// [`StartupConfig`]. They wait in memory that this process makes for it, of the [size](Self::shared_memory_size) wished for, of which
     /// they may fill three quarters; later ones are lost, and that is said in the trace. A session that wants something else, or one in
     /// this process beside the system's service, does not get them. A child process made by `fork()` does not trace its startup.

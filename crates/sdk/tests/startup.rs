@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferretto::{Backends, Connector, InitError, StartupConfig};
@@ -25,6 +26,33 @@ fn init(host: &Host, startup: StartupConfig) {
 
 fn startup(prefix: &str) -> StartupConfig {
     StartupConfig::categories([format!("{prefix}*")]).timeout(PATIENCE)
+}
+
+/// What the library has told the log since the last call.
+fn take_log() -> String {
+    static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    static LISTENS: OnceLock<()> = OnceLock::new();
+    struct Log;
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            LOG.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    LISTENS.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).init());
+    String::from_utf8(std::mem::take(&mut LOG.lock().unwrap_or_else(PoisonError::into_inner))).unwrap()
+}
+
+/// Such a config.
+fn wanting(enabled: &[&str], disabled: &[&str]) -> TrackEventConfig {
+    TrackEventConfig {
+        enabled_categories: enabled.iter().map(|name| (*name).to_owned()).collect(),
+        disabled_categories: disabled.iter().map(|name| (*name).to_owned()).collect(),
+        ..Default::default()
+    }
 }
 
 fn texts(trace: &Trace) -> Vec<&str> {
@@ -116,22 +144,107 @@ fn a_session_that_wants_something_else_starts_with_itself() {
     let host = host();
     init(&host, startup("other"));
     ferretto::instant!("other.a", "before");
+    ferretto::instant!("other.b", "before");
+    ferretto::instant!("another", "not recorded");
     let without_arguments = TrackEventConfig { filter_debug_annotations: Some(true), ..only("other") };
     for config in [only("other.a"), TrackEventConfig::default(), without_arguments] {
         let recording = Recording::start_on(&host, config);
         ferretto::instant!("other.a", "during");
-        assert_eq!(texts(&recording.stop()), ["instant other.a/during"]);
+        assert_eq!(texts(&recording.stop()), ["instant other.a/during"], "{}", take_log());
     }
     // The one that was waited for, and one after it, which wants the same and is too late.
     let recording = Recording::start_on(&host, only("other"));
     let second = Recording::start_on(&host, only("other"));
     ferretto::instant!("other.a", "after");
-    let mut expected = vec!["instant other.a/before"];
+    let mut expected = vec!["instant other.a/before", "instant other.b/before"];
     expected.extend(["instant other.a/during"; 3]);
     expected.push("instant other.a/after");
     assert_eq!(texts(&recording.stop()), expected);
     assert_eq!(texts(&second.stop()), ["instant other.a/after"]);
     assert!(ferretto::shutdown());
+}
+
+#[test]
+fn a_session_may_say_it_in_other_words() {
+    let _turn = turn();
+    let everything = StartupConfig::new().enable_categories(["*"]).timeout(PATIENCE);
+    let list = StartupConfig::categories(["words.b", "words.a", "nobody.has.this"]).timeout(PATIENCE);
+    let cases = [
+        // What is not wanted was not recorded: nothing of it happened.
+        (everything.clone(), wanting(&["words.a", "words.b"], &["*"])),
+        (everything.clone(), wanting(&["*"], &["words.c"])),
+        (everything, wanting(&["words.*"], &["*", "words.c"])),
+        (list.clone(), wanting(&["words.a", "words.b"], &["*"])),
+        (list.clone(), wanting(&["words.*"], &["words.c", "*"])),
+        (startup("words"), wanting(&["words.a", "words.b", "words.c"], &["*"])),
+    ];
+    for (startup, config) in cases {
+        let host = host();
+        init(&host, startup.clone());
+        ferretto::instant!("words.a", "before");
+        ferretto::instant!("words.b", "before");
+        let recording = Recording::start_on(&host, config.clone());
+        ferretto::instant!("words.c", "is it wanted?");
+        ferretto::instant!("words.a", "after");
+        let trace = recording.stop();
+        assert!(ferretto::shutdown());
+        let mut expected = vec!["instant words.a/before", "instant words.b/before"];
+        // The session's words count once it is there.
+        let wants_c = config.enabled_categories.iter().any(|name| name == "words.c");
+        expected.extend(wants_c.then_some("instant words.c/is it wanted?"));
+        expected.push("instant words.a/after");
+        assert_eq!(texts(&trace), expected, "{startup:?} {config:?} {}", take_log());
+    }
+}
+
+#[test]
+fn what_is_not_adopted_is_counted_and_said() {
+    let _turn = turn();
+    take_log();
+    let host = host();
+    init(&host, startup("said").timeout(Duration::from_secs(2)));
+    for number in 0..1000 {
+        ferretto::instant!("said.a", "lost", number = number);
+    }
+    ferretto::instant!("said.b", "lost");
+    let recording = Recording::start_on(&host, wanting(&["said.a"], &["*"]));
+    assert_eq!(texts(&recording.stop()), [""; 0]);
+    wait_until("the time-out", || !ferretto::enabled!("said.a"));
+    // 1,001 events, the beginning of the sequence, its thread and its process.
+    let log = std::cell::RefCell::new(String::new());
+    for line in [
+        (
+            "a session does not get what was traced before it, 1004 packets, ",
+            ": it does not want category said.b",
+        ),
+        ("what was traced before a session is lost, 1004 packets, ", ": no session wanted it in time"),
+    ] {
+        wait_until("the log's line", || {
+            log.borrow_mut().push_str(&take_log());
+            let has = |said: &str| said.contains(line.0) && said.ends_with(line.1);
+            log.borrow().lines().any(has)
+        });
+    }
+    assert!(log.into_inner().contains(" bytes, and 0 for which there was no memory: "));
+    assert!(ferretto::shutdown());
+
+    // More than the memory takes, and then the program ends.
+    init(&self::host(), startup("said"));
+    for number in 0..100_000 {
+        ferretto::instant!("said.a", "too much", number = number);
+    }
+    ferretto::flush(Duration::ZERO);
+    assert!(ferretto::shutdown());
+    let log = take_log();
+    let line = log.lines().find(|line| line.contains("what was traced before a session is lost, ")).unwrap();
+    assert!(line.ends_with(": tracing ended before a session wanted it"), "{line}");
+    let mut numbers =
+        line.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok());
+    let counts: Vec<u64> = numbers.by_ref().collect();
+    let [.., packets, bytes, dropped] = *counts else { panic!("{line}") };
+    // The rest of what a writer looks for memory after is not counted yet: a kilobyte.
+    assert!((99_800..=100_003).contains(&(packets + dropped)), "{line}");
+    assert!(packets > 5_000 && (100_000..=256 * 1024 / 4 * 3 + 4096).contains(&bytes), "{line}");
 }
 
 #[test]

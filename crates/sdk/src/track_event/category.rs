@@ -1,12 +1,13 @@
 //! Categories: what a trace point belongs to, and whether anybody wants it now.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::runtime::{self, Held};
 use crate::track_event::event::{exclusively, quietly};
 use crate::track_event::matching::Filter;
 use crate::track_event::numbers::numbers;
+use crate::track_event::startup::Mismatch;
 
 /// The state of a category that the registry does not know yet. Not zero, so that the one test for "enabled" finds it.
 const UNREGISTERED: u32 = 1 << 31;
@@ -36,6 +37,8 @@ pub struct Category {
     enabled: AtomicU32,
     /// Of its name in traces; 0 before its first use.
     number: AtomicU16,
+    /// Whether an event of it was written since recordings that wait for a session began.
+    is_used: AtomicBool,
     /// If it is a group.
     members: OnceLock<Vec<&'static Self>>,
 }
@@ -49,6 +52,7 @@ impl Category {
             tags: &[],
             enabled: AtomicU32::new(UNREGISTERED),
             number: AtomicU16::new(0),
+            is_used: AtomicBool::new(false),
             members: OnceLock::new(),
         }
     }
@@ -128,6 +132,14 @@ impl Category {
                 number
             }
             number => number,
+        }
+    }
+
+    /// There is an event of it, in some sequence.
+    pub(crate) fn note_use(&self) {
+        // Not stored again and again, as other threads look at what is beside it.
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
         }
     }
 
@@ -293,20 +305,39 @@ impl Registry {
         all
     }
 
-    fn instances_of(&self, category: &Category) -> u32 {
-        let wants = |filter: &Option<Arc<Filter>>| {
-            let Some(filter) = filter else {
-                return false;
-            };
-            match category.is_group() {
-                true => category.name.split(GROUP_SEPARATOR).any(|member| {
-                    let member = member.trim_ascii();
-                    filter.is_enabled(member, self.tags_of(member, category.tags))
-                }),
-                false => filter.is_enabled(category.name, self.tags_of(category.name, category.tags)),
+    /// Begins anew to note which categories there are events of.
+    pub(crate) fn forget_use(&self) {
+        self.categories.iter().for_each(|category| category.is_used.store(false, Ordering::Relaxed));
+    }
+
+    /// Where two filters differ for this process: what it does not have, or has no events of that only the first one wants, counts for
+    /// neither.
+    pub(crate) fn mismatch(&self, recorded: &Filter, wanted: &Filter) -> Option<Mismatch> {
+        self.categories.iter().find_map(|category| {
+            match (self.wants(recorded, category), self.wants(wanted, category)) {
+                (false, true) => Some(Mismatch::Unrecorded(category.name)),
+                (true, false) => {
+                    let is_used = category.members().all(|member| member.is_used.load(Ordering::Relaxed));
+                    is_used.then_some(Mismatch::Unwanted(category.name))
+                }
+                _ => None,
             }
-        };
+        })
+    }
+
+    fn instances_of(&self, category: &Category) -> u32 {
+        let wants =
+            |filter: &Option<Arc<Filter>>| filter.as_ref().is_some_and(|filter| self.wants(filter, category));
         (0_u32..).zip(&self.filters).filter(|(_, filter)| wants(filter)).map(|(bit, _)| 1 << bit).sum()
+    }
+
+    #[inline(never)]
+    fn wants(&self, filter: &Filter, category: &Category) -> bool {
+        // What is no group is the only member of one.
+        category.name.split(GROUP_SEPARATOR).any(|member| {
+            let member = if category.is_group() { member.trim_ascii() } else { member };
+            filter.is_enabled(member, self.tags_of(member, category.tags))
+        })
     }
 
     /// A trace point that only names its category belongs to the declaration with the tags. One that has tags keeps them.

@@ -93,6 +93,7 @@ impl EventWriter<'_, '_> {
 
     fn put_category(&mut self, category: &'static Category) {
         for member in category.members() {
+            member.note_use();
             match member.number() {
                 0 => self.text(track_event::CATEGORIES, member.name()),
                 number => {

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_producer::{Arbiter, ExhaustedPolicy, StartupWriters, TraceWriter};
+use ferretto_producer::{
+    Arbiter, ExhaustedPolicy, StartupLoss, StartupVolume, StartupWriters, TraceWriter, log,
+};
 
 use crate::builder::settings;
 use crate::runtime::{Held, Setup};
-use crate::track_event::category::MAX_INSTANCES;
-use crate::track_event::startup::{StartupConfig, can_adopt};
+use crate::track_event::category::{MAX_INSTANCES, registry};
+use crate::track_event::startup::{Mismatch, StartupConfig};
 use crate::track_event::wishes::Wishes;
 
 /// Counts the changes that threads have to look at: those of slots, and those of the clock. One relaxed load tells a thread that there is
@@ -88,18 +90,12 @@ impl Session {
         }
     }
 
-    /// Gives what was recorded before it to this session, if it wants that.
-    fn adopt(&self, setup: &Setup, wishes: &Wishes) -> bool {
-        let Destination::Startup(writers) = &self.destination else {
-            return false;
-        };
-        writers.belong_to(&setup.arbiter)
-            && can_adopt(&self.wishes, wishes)
-            && writers.adopt(setup.target_buffer())
-    }
-
-    fn is_given_up(&self) -> bool {
-        matches!(&self.destination, Destination::Startup(writers) if !writers.is_waiting())
+    /// What was recorded for a session to come.
+    fn as_startup(&self) -> Option<&StartupWriters> {
+        match &self.destination {
+            Destination::Startup(writers) => Some(writers),
+            Destination::Buffer { .. } => None,
+        }
     }
 }
 
@@ -137,27 +133,66 @@ pub(crate) fn add(session: Session) -> Option<usize> {
 
 /// Makes what was recorded before this session its beginning, if it wants that: it gets the place, and threads go on in their sequences.
 pub(crate) fn adopt_startup(setup: &Setup, wishes: &Wishes) -> Option<usize> {
-    let mut slots = lock();
-    for (index, slot) in slots.iter_mut().enumerate() {
-        if let Some(startup) = &slot.session
-            && startup.adopt(setup, wishes)
-        {
-            slot.session = Some(Arc::new(Session::with_id(startup.id, setup, wishes.clone())));
-            announce();
-            return Some(index);
+    let mut refused = None;
+    let adopted = lock().iter_mut().enumerate().find_map(|(index, slot)| {
+        let startup = slot.session.as_ref()?;
+        let writers = startup.as_startup().filter(|writers| writers.is_waiting())?;
+        match adopt(index, startup, writers, setup, wishes) {
+            Ok(volume) => {
+                slot.session = Some(Arc::new(Session::with_id(startup.id, setup, wishes.clone())));
+                announce();
+                Some((index, volume))
+            }
+            Err(mismatch) => {
+                refused = Some((mismatch, writers.volume()));
+                None
+            }
         }
+    });
+    // Said when nothing is locked any more: whoever listens may do anything.
+    match (adopted, refused) {
+        (Some((_, volume)), _) if volume.dropped_packets > 0 => {
+            log::warn(format_args!("a session gets what was traced before it: {volume}"));
+        }
+        (None, Some((mismatch, volume))) if !volume.is_empty() => {
+            log::warn(format_args!("a session does not get what was traced before it, {volume}: {mismatch}"));
+        }
+        _ => {}
     }
-    None
+    adopted.map(|(index, _)| index)
 }
 
-/// Places of recordings before a session that no session will adopt any more.
-pub(crate) fn given_up_startups() -> Vec<usize> {
+/// Gives what was recorded in a place to this session, and records there what it wants from now on.
+fn adopt(
+    index: usize,
+    startup: &Session,
+    writers: &StartupWriters,
+    setup: &Setup,
+    wishes: &Wishes,
+) -> Result<StartupVolume, Mismatch> {
+    if !writers.belong_to(&setup.arbiter) {
+        return Err(Mismatch::OtherService);
+    }
+    // No category comes while this is decided.
+    let mut registry = registry();
+    if let Some(mismatch) = Mismatch::between(&startup.wishes, wishes, &registry) {
+        return Err(mismatch);
+    }
+    let volume = writers.volume();
+    if !writers.adopt(setup.target_buffer()) {
+        return Err(Mismatch::OtherService);
+    }
+    registry.set_filter(index, Some(wishes.filter.clone()));
+    Ok(volume)
+}
+
+/// Places of recordings before a session that no session will adopt any more, and what they lost.
+pub(crate) fn given_up_startups() -> Vec<(usize, StartupLoss)> {
     let slots = lock();
     let mut given_up = Vec::new();
     for (index, slot) in slots.iter().enumerate() {
-        if slot.session.as_ref().is_some_and(|session| session.is_given_up()) {
-            given_up.push(index);
-        }
+        let startup = slot.session.as_ref().and_then(|session| session.as_startup());
+        given_up.extend(startup.and_then(StartupWriters::loss).map(|loss| (index, loss)));
     }
     given_up
 }

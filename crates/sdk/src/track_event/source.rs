@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use ferretto_producer::StartupWriters;
 use ferretto_producer::log;
+use ferretto_producer::{StartupLoss, StartupWriters};
 use ferretto_protos::fields::{
     data_source_descriptor as fields, track_event_category, track_event_descriptor,
 };
@@ -132,6 +132,7 @@ impl Source for TrackEvents {
 pub(crate) fn start_startup(writers: StartupWriters, config: StartupConfig) -> bool {
     let session = Session::startup(writers, config);
     let filter = session.wishes.filter.clone();
+    registry().forget_use();
     let slot = session::add(session);
     if let Some(slot) = slot {
         registry().set_filter(slot, Some(filter));
@@ -141,9 +142,12 @@ pub(crate) fn start_startup(writers: StartupWriters, config: StartupConfig) -> b
 
 /// Ends recordings that no session will adopt any more.
 pub(crate) fn end_startups() {
-    for slot in session::given_up_startups() {
+    for (slot, StartupLoss { reason, volume }) in session::given_up_startups() {
         registry().set_filter(slot, None);
         session::remove(slot);
+        if !volume.is_empty() {
+            log::warn(format_args!("what was traced before a session is lost, {volume}: {reason}"));
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Startup tracing: what is recorded before a session asks for it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::track_event::category::Registry;
 use crate::track_event::matching::List;
 use crate::track_event::wishes::Wishes;
 
@@ -22,17 +24,20 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Ok::<(), ferretto::InitError>(())
 /// ```
 ///
-/// The session that is to have these events must want the same: its `track_event_config` must have equal `enabled_categories`,
-/// `disabled_categories`, `enabled_tags` and `disabled_tags`, in the same order, and the same `filter_debug_annotations` and
-/// `filter_dynamic_event_names`. For the example:
+/// The session that is to have these events must want the same of this program, in whatever words: of the categories that the program
+/// has by then, it must want none that was not recorded, and all of which there are events; and `filter_debug_annotations` and
+/// `filter_dynamic_event_names` must be equal. For the example, if the program has the categories `net`, `db.read` and `ui`, this
+/// config is as good as one with `"net"` and `"db*"`:
 ///
 /// ```text
 /// track_event_config {
-///   enabled_categories: "net"
-///   enabled_categories: "db*"
-///   disabled_categories: "*"
+///   enabled_categories: "*"
+///   disabled_categories: "ui"
 /// }
 /// ```
+///
+/// The first session that wants it has it. What a session does not get, and what is dropped in the end, is told to the log, with the
+/// reason and how much it is.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is for `Builder::startup_tracing`"]
 pub struct StartupConfig {
@@ -103,11 +108,41 @@ impl Default for StartupConfig {
     }
 }
 
-/// Whether a session of the second config wants what was recorded by the first (upstream: `CanAdoptStartupSession` of track events).
-pub(crate) fn can_adopt(startup: &Wishes, session: &Wishes) -> bool {
-    startup.filter == session.filter
-        && startup.options.without_arguments == session.options.without_arguments
-        && startup.options.without_dynamic_names == session.options.without_dynamic_names
+/// Why a session does not get what was recorded before it. With what it wants, it would not have recorded the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// It is one of another service than that which the recording waits for.
+    OtherService,
+    /// One wants arguments, or names made at run time, and the other does not.
+    OtherContent,
+    /// Events of this category were recorded, and it does not want them.
+    Unwanted(&'static str),
+    /// It wants this category, which was not recorded.
+    Unrecorded(&'static str),
+}
+
+impl Mismatch {
+    /// What there is between a recording and a session, as far as their configs say it (upstream, which compares them word by word:
+    /// `CanAdoptStartupSession` of track events).
+    pub(crate) fn between(startup: &Wishes, session: &Wishes, registry: &Registry) -> Option<Self> {
+        let content =
+            |wishes: &Wishes| (wishes.options.without_arguments, wishes.options.without_dynamic_names);
+        if content(startup) != content(session) {
+            return Some(Self::OtherContent);
+        }
+        registry.mismatch(&startup.filter, &session.filter)
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherService => f.write_str("it is of another service"),
+            Self::OtherContent => f.write_str("only one of the two has arguments or names made at run time"),
+            Self::Unwanted(category) => write!(f, "it does not want category {category}"),
+            Self::Unrecorded(category) => write!(f, "it wants category {category}, which was not recorded"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -116,35 +151,98 @@ mod tests {
     use prost::Message;
 
     use super::*;
+    use crate::track_event::category::Category;
+
+    fn config(enabled: &str, disabled: &str) -> TrackEventConfig {
+        let list = |patterns: &str| patterns.split_whitespace().map(str::to_owned).collect();
+        TrackEventConfig {
+            enabled_categories: list(enabled),
+            disabled_categories: list(disabled),
+            ..Default::default()
+        }
+    }
+
+    fn wishes(config: &TrackEventConfig) -> Wishes {
+        Wishes::decode(&config.encode_to_vec()).unwrap()
+    }
 
     #[test]
-    fn a_session_adopts_what_was_recorded_as_it_wants_it() {
+    fn a_session_adopts_what_it_would_have_recorded() {
+        use Mismatch::{Unrecorded, Unwanted};
+        static NET: Category = Category::new("startup.net");
+        static DB: Category = Category::new("startup.db");
+        static SLOW: Category = Category::new("startup.slow").with_tags(&["slow"]);
+        static GROUP: Category = Category::new("startup.a,startup.b");
+        let mut registry = Registry::default();
+        for category in [&NET, &DB, &SLOW, &GROUP] {
+            registry.add(category);
+        }
+        let (net, db, b) = ("startup.net", "startup.db", "startup.b");
+        // Enabled and disabled categories at the start, those with events, those of the session.
+        let cases = [
+            ("", "", "", "", "", None),
+            ("*", "", "net db", "", "", None),
+            ("*", "", "net db", "startup.*", "*", Some(Unrecorded("startup.slow"))),
+            ("*", "", "net db a b", "startup.net startup.db startup.a startup.b", "*", None),
+            ("startup.net startup.db startup.a startup.b", "*", "net db a b", "*", "", None),
+            (
+                "startup.db startup.net startup.a",
+                "*",
+                "net",
+                "startup.net startup.db startup.b",
+                "*",
+                Some(Unrecorded(b)),
+            ),
+            ("startup.net startup.db", "*", "net", "startup.db startup.net", "*", None),
+            ("startup.net startup.db", "*", "net", "startup.net", "*", None),
+            ("startup.net startup.db", "*", "net db", "startup.net", "*", Some(Unwanted(db))),
+            ("startup.net", "*", "net", "startup.net startup.db", "*", Some(Unrecorded(db))),
+            ("startup.net", "*", "", "", "", Some(Unrecorded(db))),
+            ("startup.net nowhere", "*", "net", "startup.net elsewhere*", "*", None),
+            ("startup.n*", "*", "net", "startup.net", "*", None),
+            ("*", "", "net", "", "startup.net", Some(Unwanted(net))),
+            ("*", "", "net", "", "startup.db", None),
+            // A group is wanted with any of its members.
+            ("startup.a startup.b", "*", "a b", "startup.a startup.b", "*", None),
+            ("startup.a startup.b", "*", "a b", "startup.net", "*", Some(Unrecorded(net))),
+            ("startup.a startup.b", "*", "a b", "", "*", Some(Unwanted(GROUP.name()))),
+        ];
+        for (enabled, disabled, recorded, wanted, unwanted, mismatch) in cases {
+            registry.forget_use();
+            for category in registry.distinct() {
+                if recorded.split_whitespace().any(|name| category.name() == format!("startup.{name}")) {
+                    category.note_use();
+                }
+            }
+            let (startup, session) = (wishes(&config(enabled, disabled)), wishes(&config(wanted, unwanted)));
+            let found = Mismatch::between(&startup, &session, &registry);
+            assert_eq!(found, mismatch, "{enabled} -{disabled} | {recorded} | {wanted} -{unwanted}");
+        }
+    }
+
+    #[test]
+    fn the_form_of_events_may_be_another_but_not_their_content() {
         let startup = StartupConfig::categories(["net", "db*"]).wishes;
-        let wishes = |config: &TrackEventConfig| Wishes::decode(&config.encode_to_vec()).unwrap();
-        let same = TrackEventConfig {
-            enabled_categories: vec!["net".into(), "db*".into()],
-            disabled_categories: vec!["*".into()],
-            // What changes the form of events only.
-            timestamp_unit_multiplier: Some(1000),
-            filter_debug_annotations: Some(false),
-            ..Default::default()
-        };
-        assert!(can_adopt(&startup, &wishes(&same)));
+        let same = config("net db*", "*");
+        let registry = Registry::default();
+        let mismatch = |config: &TrackEventConfig| Mismatch::between(&startup, &wishes(config), &registry);
+        assert_eq!(
+            mismatch(&TrackEventConfig { timestamp_unit_multiplier: Some(1000), ..same.clone() }),
+            None
+        );
+        assert_eq!(
+            mismatch(&TrackEventConfig { filter_debug_annotations: Some(false), ..same.clone() }),
+            None
+        );
         let others = [
-            TrackEventConfig::default(),
-            TrackEventConfig { enabled_categories: vec!["db*".into(), "net".into()], ..same.clone() },
-            TrackEventConfig { disabled_categories: Vec::new(), ..same.clone() },
-            TrackEventConfig { enabled_tags: vec!["slow".into()], ..same.clone() },
-            TrackEventConfig { disabled_tags: vec!["slow".into()], ..same.clone() },
             TrackEventConfig { filter_debug_annotations: Some(true), ..same.clone() },
             TrackEventConfig { filter_dynamic_event_names: Some(true), ..same.clone() },
         ];
         for other in others {
-            assert!(!can_adopt(&startup, &wishes(&other)), "{other:?}");
+            assert_eq!(mismatch(&other), Some(Mismatch::OtherContent), "{other:?}");
         }
-        assert!(can_adopt(&StartupConfig::new().wishes, &wishes(&TrackEventConfig::default())));
-        let all = StartupConfig::new().enable_tags(["slow"]).disable_tags(["debug"]);
-        let all = all.without_arguments().without_dynamic_names().wishes;
-        assert!(can_adopt(&all, &all.clone()) && !can_adopt(&all, &startup));
+        let bare = StartupConfig::new().without_arguments().without_dynamic_names().wishes;
+        assert_eq!(Mismatch::between(&bare, &bare.clone(), &registry), None);
+        assert_eq!(Mismatch::between(&bare, &startup, &registry), Some(Mismatch::OtherContent));
     }
 }

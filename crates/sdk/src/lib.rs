@@ -75,7 +75,9 @@ pub use track_event::serialized::Serialized;
 pub use track_event::startup::StartupConfig;
 pub use track_event::timestamp::Timestamp;
 pub use track_event::track::{ChildOrder, CounterTrack, Merge, StateTrack, Track, Unit};
-pub use track_event::value::{ListWriter, Nested, ProtoValue, TableWriter, ToValue, Value, ValueWriter};
+pub use track_event::value::{
+    CounterValue, ListWriter, Nested, ProtoValue, TableWriter, ToValue, Value, ValueWriter,
+};
 
 /// The clock of [`now`] and of packets that name no other: `BUILTIN_CLOCK_BOOTTIME`, for `timestamp_clock_id`.
 pub const DEFAULT_CLOCK: u32 = 6;

@@ -205,6 +205,41 @@ fn counters_and_states() {
 }
 
 #[test]
+fn a_counter_takes_all_numbers() {
+    static TRACK: CounterTrack = CounterTrack::new("all numbers");
+    let _turn = turn();
+    let packets = record(only("numbers"), || {
+        let mut load = 0.5;
+        ferretto::counter!("numbers", TRACK, -1_i8);
+        ferretto::counter!("numbers", TRACK, -2_i16);
+        ferretto::counter!("numbers", TRACK, -3_i32);
+        ferretto::counter!("numbers", TRACK, -4_i64);
+        ferretto::counter!("numbers", TRACK, -5_isize);
+        ferretto::counter!("numbers", TRACK, -6_i128);
+        ferretto::counter!("numbers", TRACK, 1_u8);
+        ferretto::counter!("numbers", TRACK, 2_u16);
+        ferretto::counter!("numbers", TRACK, 3_u32);
+        ferretto::counter!("numbers", TRACK, 4_u64);
+        ferretto::counter!("numbers", TRACK, 5_usize);
+        ferretto::counter!("numbers", TRACK, 6_u128);
+        ferretto::counter!("numbers", TRACK, u64::MAX);
+        ferretto::counter!("numbers", TRACK, 1_u128 << 100);
+        ferretto::counter!("numbers", TRACK, 0.25_f32);
+        ferretto::counter!("numbers", TRACK, &-0.25_f64);
+        ferretto::counter!("numbers", TRACK, &mut load);
+    });
+    let value = |packet: &String| {
+        let (_, behind) = packet.split_once("counter_value: ")?;
+        behind.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let values: Vec<f64> = packets.iter().filter_map(value).collect();
+    let most = i64::MAX as f64;
+    let beyond = 2_f64.powi(100);
+    let expected = [-1., -2., -3., -4., -5., -6., 1., 2., 3., 4., 5., 6., most, beyond, 0.25, -0.25, 0.5];
+    assert_eq!(values, expected);
+}
+
+#[test]
 fn flows_correlations_places_and_logs() {
     let _turn = turn();
     let packets = record(only("joined"), || {

@@ -32,7 +32,6 @@ pub(crate) struct Callsite {
     pub(crate) instant: TracePoint,
     /// The place among the fields of the one that is an event's text.
     pub(crate) message: Option<usize>,
-    pub(crate) location: Option<&'static Location>,
 }
 
 /// Those that have been seen, and categories by target and level.
@@ -93,14 +92,20 @@ impl Callsite {
             Level::WARN => warn,
             Level::ERROR => error,
         };
+        let location = location(metadata);
+        let place = |point: TracePoint| match location {
+            Some(location) => point.with_location(location),
+            None => point,
+        };
+        let begin = TracePoint::begin(category, Some(metadata.name()), names).with_constant(level);
+        let instant = TracePoint::instant(category, None, names).with_constant(level);
         Self {
             category,
             name: metadata.name(),
-            begin: TracePoint::begin(category, Some(metadata.name()), names).with_constant(level),
+            begin: place(begin),
             end: TracePoint::end(category, &[]),
-            instant: TracePoint::instant(category, None, names).with_constant(level),
+            instant: place(instant),
             message: metadata.fields().iter().position(|field| field.name() == MESSAGE),
-            location: location(metadata),
         }
     }
 }

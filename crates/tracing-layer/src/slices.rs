@@ -55,10 +55,7 @@ impl Entry {
     /// The slice of the whole span, from its first enter on. `None` if nobody recorded it then.
     pub(crate) fn begin_task(&self, parent: Option<SpanId>) -> Option<AsyncSpan> {
         let first = self.first?;
-        let mut details = SpanDetails::new();
-        if let Some(location) = self.callsite.location {
-            details = details.location(location);
-        }
+        let details = SpanDetails::new();
         let none = Fields::new();
         let fields = self.more.as_ref().map_or(&none, |more| &more.fields);
         fields.with_values(None, |values| {
@@ -88,10 +85,7 @@ pub(crate) fn emit_event(callsite: &'static Callsite, fields: &Fields, otherwise
     let name = message.map_or(otherwise, beginning);
     // A message that is the name as a whole is not said again.
     let except = callsite.message.filter(|_| message.is_some_and(|message| message.len() == name.len()));
-    let mut details = Details::new().name(name);
-    if let Some(location) = callsite.location {
-        details = details.location(location);
-    }
+    let details = Details::new().name(name);
     fields.with_values(except, |values| callsite.instant.emit_with(values, &details));
 }
 

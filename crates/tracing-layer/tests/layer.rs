@@ -75,7 +75,9 @@ fn spans_are_slices_of_the_thread_that_enters_them() {
         (event.parent.as_deref(), event.arguments.join(" ")),
         (Some("inner"), "level=INFO answer=42".to_owned())
     );
-    assert!(event.location.as_ref().unwrap().contains("layer.rs:"), "{event:?}");
+    for slice in [outer, inner, event] {
+        assert!(slice.location.as_ref().unwrap().contains("layer.rs:"), "{slice:?}");
+    }
 }
 
 #[test]
@@ -261,6 +263,8 @@ fn threads_may_enter_a_span_at_the_same_moment() {
     assert_eq!((tasks, shared.len() - tasks), (ROUNDS, 2 * THREADS * ROUNDS));
     assert_eq!((trace.named("own").len(), trace.stray_ends), (THREADS * ROUNDS, 0));
     assert!(trace.slices.iter().all(|slice| slice.end_ns.is_some()));
+    let is_here = |slice: &slices::Slice| slice.location.as_ref().is_some_and(|at| at.contains("layer.rs:"));
+    assert!(trace.slices.iter().all(is_here), "each slice has its place in the source");
 }
 
 #[test]

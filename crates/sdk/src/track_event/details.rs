@@ -8,7 +8,7 @@ use crate::track_event::flow::Flow;
 use crate::track_event::location::{Callstack, Location};
 use crate::track_event::timestamp::Timestamp;
 use crate::track_event::track::{CounterTrack, StateTrack, Track};
-use crate::track_event::value::{ToValue, Value};
+use crate::track_event::value::{CounterValue, Value};
 
 /// Flows that an event can have one by one; more are given as a slice.
 const MAX_FLOWS: usize = 4;
@@ -98,8 +98,8 @@ impl<'a> Details<'a> {
 
     /// The event is a value of a counter, and on its track.
     #[must_use]
-    pub fn counter(self, counter: &'a CounterTrack, value: &'a (impl ToValue + ?Sized)) -> Self {
-        Self { counter_value: Some(value.to_value()), ..self }.track(counter.track())
+    pub fn counter(self, counter: &'a CounterTrack, value: &(impl CounterValue + ?Sized)) -> Self {
+        Self { counter_value: Some(value.to_number()), ..self }.track(counter.track())
     }
 
     /// The event is the beginning of a state.

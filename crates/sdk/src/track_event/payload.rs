@@ -60,6 +60,9 @@ impl EventWriter<'_, '_> {
             None => self.put_static_name(point.name(), point.name_number()),
         }
         self.state.thread_time.put(self.message, self.options, event.now);
+        if let Some(location) = details.and_then(|details| details.location).or(point.location()) {
+            self.put_location(track_event::SOURCE_LOCATION_IID, track_event::SOURCE_LOCATION, location);
+        }
         if let Some(details) = details {
             self.put_details(details);
         }
@@ -138,9 +141,6 @@ impl EventWriter<'_, '_> {
             Some(Correlation::Text(id)) => self.text(track_event::CORRELATION_ID_STR, id),
             None => {}
         }
-        if let Some(location) = details.location {
-            self.put_location(track_event::SOURCE_LOCATION_IID, track_event::SOURCE_LOCATION, location);
-        }
         if let Some(callstack) = details.callstack {
             self.put_callstack(callstack);
         }
@@ -160,7 +160,6 @@ impl EventWriter<'_, '_> {
     fn put_counter_value(&mut self, track: &Track, uuid: u64, value: Value<'_>) {
         let is_incremental = matches!(&track.kind, Kind::Counter(counter) if counter.is_incremental);
         let value = match value {
-            Value::Bool(value) => Value::Int(value.into()),
             Value::Uint(value) => Value::Int(i64::try_from(value).unwrap_or(i64::MAX)),
             Value::Int(value) => Value::Int(value),
             Value::Float(value) => Value::Float(value),

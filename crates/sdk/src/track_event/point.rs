@@ -6,14 +6,15 @@ use ferretto_protos::fields::{debug_annotation, trace_packet, track_event};
 use ferretto_protozero::{Message, varint};
 
 use crate::track_event::category::Category;
+use crate::track_event::location::Location;
 use crate::track_event::numbers::numbers;
 
 /// `SequenceFlags` of TracePacket.
 pub(crate) const NEEDS_INCREMENTAL_STATE: u64 = 2;
-/// A packet's beginning, as far as it is the same for all events of a trace point: flags, `track_event` and its length, type, category and
-/// name, which each have two bytes at most, and a constant argument. In two parts, which one store each can write.
+/// A packet's beginning, as far as it is the same for all events of a trace point: flags, `track_event` and its length, type, category,
+/// name and place in the source, of which each has two bytes at most, and a constant argument. In two parts, which one store each can write.
 pub(crate) const MAX_HEAD_LEN: usize = FIRST_HEAD_LEN + 16;
-/// The bytes of the first part: more than all but the constant argument take.
+/// The bytes of the first part: more than all but the place and the constant argument take.
 const FIRST_HEAD_LEN: usize = 15;
 /// The length of `track_event` is the fourth byte of a packet's beginning.
 pub(crate) const EVENT_LEN_AT: usize = 3;
@@ -42,6 +43,7 @@ pub struct TracePoint {
     event_type: EventType,
     name: Option<&'static str>,
     constant: Option<&'static ConstantArgument>,
+    location: Option<&'static Location>,
     arguments: &'static [ArgumentName],
     id: AtomicU32,
     name_number: AtomicU16,
@@ -112,6 +114,13 @@ impl TracePoint {
         self
     }
 
+    /// With the place in the source that all events of this point have which are not given another one.
+    #[must_use]
+    pub const fn with_location(mut self, location: &'static Location) -> Self {
+        self.location = Some(location);
+        self
+    }
+
     /// The end of a slice of any category.
     pub(crate) const fn any_end() -> Self {
         Self::new(None, EventType::End, None, &[])
@@ -128,6 +137,7 @@ impl TracePoint {
             event_type,
             name,
             constant: None,
+            location: None,
             arguments,
             id: AtomicU32::new(UNREGISTERED),
             name_number: AtomicU16::new(0),
@@ -149,6 +159,10 @@ impl TracePoint {
 
     pub(crate) fn constant(&self) -> Option<&'static ConstantArgument> {
         self.constant
+    }
+
+    pub(crate) fn location(&self) -> Option<&'static Location> {
+        self.location
     }
 
     #[inline(always)]
@@ -195,6 +209,7 @@ impl TracePoint {
         // Before the lock, which numbers of categories take as well. The end of a slice is known by its track alone.
         let category = self.category.filter(|_| self.event_type != EventType::End);
         let category = category.map(|category| if category.is_group() { 0 } else { category.number() });
+        let location = self.location.map(Location::number);
         let mut numbers = numbers();
         // Only whoever holds the lock stores.
         if self.id() != UNREGISTERED {
@@ -209,8 +224,8 @@ impl TracePoint {
         let is_short =
             self.event_type == EventType::End || category.is_some_and(|number| number != 0) && name != 0;
         let all_numbered = self.arguments.iter().chain(constant).all(|argument| argument.number() != 0);
-        let head = self.encode(category.unwrap_or(0), name);
-        let is_small = is_short && all_numbered && head.len() <= MAX_HEAD_LEN;
+        let head = self.encode(category.unwrap_or(0), name, location.unwrap_or(0));
+        let is_small = is_short && all_numbered && location != Some(0) && head.len() <= MAX_HEAD_LEN;
         let id = if is_small { numbers.point() } else { None };
         if id.is_some() {
             self.head.set(&head);
@@ -219,7 +234,7 @@ impl TracePoint {
         self.id.store(id.unwrap_or(WITHOUT_NUMBER), Ordering::Release);
     }
 
-    fn encode(&self, category: u16, name: u16) -> Vec<u8> {
+    fn encode(&self, category: u16, name: u16, location: u16) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MAX_HEAD_LEN);
         let mut packet = Message::new(&mut bytes);
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
@@ -230,6 +245,9 @@ impl TracePoint {
         }
         if name != 0 {
             event.varint(track_event::NAME_IID, name.into());
+        }
+        if location != 0 {
+            event.varint(track_event::SOURCE_LOCATION_IID, location.into());
         }
         if let Some(ConstantArgument { name, value }) = self.constant {
             let mut argument = event.nested(track_event::DEBUG_ANNOTATIONS);
@@ -373,10 +391,26 @@ mod tests {
     }
 
     #[test]
+    fn a_place_in_the_source_is_in_the_head() {
+        static CATEGORY: Category = Category::new("point.place");
+        static PLACE: Location = Location::new("place.rs", "", 7);
+        static LEVEL: ConstantArgument = ConstantArgument::new("level", "TRACE");
+        static POINT: TracePoint = TracePoint::begin(&CATEGORY, Some("point place"), &[])
+            .with_constant(&LEVEL)
+            .with_location(&PLACE);
+        POINT.register();
+        let ((first, len), (rest, rest_len)) = (POINT.head(), POINT.head_rest());
+        let bytes = [&first.to_le_bytes()[..len - rest_len], &rest.to_le_bytes()[..rest_len]].concat();
+        // Field 34.
+        assert_eq!(bytes[10..13], [0x90, 0x02, PLACE.number() as u8]);
+        assert!(POINT.is_small());
+    }
+
+    #[test]
     fn numbers_of_two_bytes_fit() {
         let point = TracePoint::new(None, EventType::Counter, None, &[]);
         let max = crate::track_event::numbers::MAX_TEXTS as u16;
-        point.head.set(&point.encode(max, max));
+        point.head.set(&point.encode(max, max, 0));
         let (bytes, len) = point.head();
         assert_eq!(
             bytes.to_le_bytes()[..len],

@@ -182,7 +182,8 @@ mod tests {
         let cases = [
             ("", "", "", "", "", None),
             ("*", "", "net db", "", "", None),
-            ("*", "", "net db", "startup.*", "*", Some(Unrecorded("startup.slow"))),
+            ("*", "", "net db", "startup.* startup.slow", "*", Some(Unrecorded("startup.slow"))),
+            ("*", "", "net db", "startup.*", "*", None),
             ("*", "", "net db a b", "startup.net startup.db startup.a startup.b", "*", None),
             ("startup.net startup.db startup.a startup.b", "*", "net db a b", "*", "", None),
             (

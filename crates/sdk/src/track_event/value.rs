@@ -61,6 +61,30 @@ pub trait ToValue {
     fn to_value(&self) -> Value<'_>;
 }
 
+/// What can be the value of a counter: integers and floats, and references to them.
+///
+/// ```compile_fail,E0277
+/// ferretto::counter!("app", "state", "running");
+/// ```
+///
+/// ```compile_fail,E0277
+/// ferretto::counter!("app", "is running", true);
+/// ```
+///
+/// ```compile_fail,E0277
+/// struct Load(f64);
+/// ferretto::counter!("app", "load", Load(0.5));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no number, and cannot be the value of a counter",
+    label = "a counter's value is an integer or a float",
+    note = "a truth value can be written as `u8::from(value)`, a `Duration` as `value.as_secs_f64()`; what has names is a `state!`"
+)]
+pub trait CounterValue {
+    /// The value. Integers beyond 64 bits are floats.
+    fn to_number(&self) -> Value<'static>;
+}
+
 /// A value that has others in it. Write it as a list or as a table:
 ///
 /// ```
@@ -228,6 +252,41 @@ impl_to_value! {
     Uint as u64: u8, u16, u32, u64, usize;
     Float as f64: f32, f64;
     Bool as bool: bool;
+}
+
+macro_rules! impl_counter_value {
+    ($($variant:ident as $wide:ty: $($type:ty),*;)*) => {
+        $($(impl CounterValue for $type {
+            #[inline]
+            fn to_number(&self) -> Value<'static> {
+                Value::$variant(*self as $wide)
+            }
+        })*)*
+    };
+}
+
+impl_counter_value! {
+    Int as i64: i8, i16, i32, i64, isize;
+    Uint as u64: u8, u16, u32, u64, usize;
+    Float as f64: f32, f64;
+}
+
+macro_rules! impl_counter_value_of_others {
+    ($([$($generics:tt)*] $type:ty: $self:ident => $value:expr;)*) => {
+        $(impl<$($generics)*> CounterValue for $type {
+            #[inline]
+            fn to_number(&$self) -> Value<'static> {
+                $value
+            }
+        })*
+    };
+}
+
+impl_counter_value_of_others! {
+    [] i128: self => i64::try_from(*self).map_or(Value::Float(*self as f64), Value::Int);
+    [] u128: self => i64::try_from(*self).map_or(Value::Float(*self as f64), Value::Int);
+    [T: CounterValue + ?Sized] &T: self => (**self).to_number();
+    [T: CounterValue + ?Sized] &mut T: self => (**self).to_number();
 }
 
 macro_rules! impl_to_value_of_others {

@@ -69,6 +69,8 @@ pub use track_event::details::{Correlation, Details, Severity, WriteFields};
 pub use track_event::event::{SliceGuard, snapshot_clocks};
 pub use track_event::flow::Flow;
 pub use track_event::location::{Callstack, Frame, Location};
+#[doc(hidden)]
+pub use track_event::open::{SessionStart, session_starts, thread_id};
 pub use track_event::point::{ArgumentName, ConstantArgument, TracePoint};
 #[cfg(feature = "serde")]
 pub use track_event::serialized::Serialized;

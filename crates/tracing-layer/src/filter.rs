@@ -29,7 +29,8 @@ const OWN: [&str; 18] = [
     "ferretto_tracing",
 ];
 
-/// Lets through what sessions record. Callsites that nobody records are switched off where they stand, until that changes.
+/// Lets through all spans, as a session may begin while they are open, and the events that sessions record. Callsites of events that nobody
+/// records are switched off where they stand, until that changes.
 #[derive(Debug)]
 pub struct Categories {
     /// Whether changes are heard of. Else each event asks.
@@ -47,14 +48,17 @@ impl<S> Filter<S> for Categories {
     fn enabled(&self, metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
         // Only asked while another layer has no fixed opinion, and about records of the `log` crate. Those have targets of their own here,
         // and the target `log` when they come: they are judged then.
-        !is_own(metadata) && Callsite::known(metadata).is_none_or(|callsite| callsite.category.is_enabled())
+        let is_wanted = || Callsite::known(metadata).is_none_or(|callsite| callsite.category.is_enabled());
+        !is_own(metadata) && (metadata.is_span() || is_wanted())
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if is_own(metadata) {
             return Interest::never();
         }
+        // Known from now on, that configs can choose it.
         match Callsite::of(metadata).category.is_enabled() {
+            _ if metadata.is_span() => Interest::always(),
             _ if !self.is_told => Interest::sometimes(),
             true => Interest::always(),
             false => Interest::never(),

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferretto::{AsyncSpan, Details, Flow, SpanId};
+use ferretto::{AsyncSpan, Details, Flow, SpanId, Timestamp, Track};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
@@ -31,12 +31,14 @@ pub struct Spans {
     /// Other layers may have other spans with the same numbers.
     number: u32,
     table: Table,
+    /// Whether spans that are entered again have slices on their threads, too.
+    has_polls: bool,
 }
 
 impl Spans {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(has_polls: bool) -> Self {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
-        Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), table: Table::new() }
+        Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), table: Table::new(), has_polls }
     }
 }
 
@@ -46,8 +48,12 @@ where
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _context: Context<'_, S>) {
         let (number, callsite) = (id.into_u64(), Callsite::of(attributes.metadata()));
-        if attributes.is_empty() {
+        if attributes.parent().is_some() {
+            thread::forget_made();
+        } else {
             thread::note_made(self.number, number, callsite);
+        }
+        if attributes.is_empty() {
             return;
         }
         let mut more = More::new();
@@ -115,9 +121,13 @@ where
         if !callsite.category.is_enabled() {
             return;
         }
+        if thread::has_missed_starts() {
+            self.catch_up();
+        }
+        let task = if thread::is_polling() { self.innermost_task() } else { None };
         let mut fields = FIELDS.try_with(Cell::take).unwrap_or_default();
         event.record(&mut fields);
-        emit_event(callsite, &fields, event.metadata().name());
+        emit_event(callsite, &fields, event.metadata().name(), task);
         fields.clear();
         if fields.is_small() {
             let _ = FIELDS.try_with(|place| place.set(fields));
@@ -127,23 +137,25 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let number = id.into_u64();
+        if thread::has_missed_starts() {
+            self.catch_up();
+        }
         let entered = match thread::made(self.number, number) {
-            Some(callsite) if self.table.is_free(number) => Some(self.enter_first(number, callsite)),
+            Some(callsite) if self.table.is_free(number) && !thread::is_polling() => {
+                Some(self.enter_first(number, callsite))
+            }
             _ => self.enter_any(number, id, &context),
         };
-        if let Some((callsite, has_slice)) = entered {
-            thread::enter(Open {
-                id: number,
-                layer: self.number,
-                callsite,
-                has_slice,
-                has_late_fields: false,
-            });
+        if let Some(open) = entered {
+            thread::enter(open);
         }
     }
 
     #[inline]
     fn on_exit(&self, id: &Id, _context: Context<'_, S>) {
+        if thread::has_missed_starts() {
+            self.catch_up();
+        }
         match thread::exit_innermost(self.number, id.into_u64()) {
             Some(open) => self.end(&open),
             None => self.exit_any(id.into_u64()),
@@ -151,17 +163,24 @@ where
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let Some(entry) = self.table.remove(id.into_u64()) else {
+        let Some(mut entry) = self.table.remove(id.into_u64(), || callsite(&id, &context)) else {
             return;
         };
+        let has_task = entry.task().is_some();
         // Fields that came after its last slice make it one that lasts until now.
-        let is_late = entry.more.as_ref().is_some_and(|more| more.task.is_none() && !more.late.is_empty());
-        let new = if is_late { entry.begin_task(self.task_of_parent(&id, &context)) } else { None };
+        let is_late = !has_task && entry.more.as_ref().is_some_and(|more| !more.late.is_empty());
+        if has_task || is_late {
+            entry.begin_task(self.task_of_parent(&id, &context));
+        } else if entry.first.is_some_and(|first| first.has_later_sessions()) {
+            // It was open when a session began, and is closed without having been entered since.
+            drop(entry.missed_task(self.task_of_parent(&id, &context)));
+        }
         let Some(mut more) = entry.more else {
             return;
         };
-        if let Some(task) = more.task.take().or(new) {
-            task.end_with(&more.late_of_task.named());
+        let late = more.late_of_task.named();
+        for task in more.task.take().into_iter().chain(more.later_tasks.drain(..)) {
+            task.end_with(&late);
         }
         more.reuse();
     }
@@ -178,49 +197,113 @@ where
 impl Spans {
     /// A span of which nothing is kept begins on this thread. What it is, and whether it has a slice.
     #[inline]
-    fn enter_first(&self, number: u64, callsite: &'static Callsite) -> (&'static Callsite, bool) {
+    fn enter_first(&self, number: u64, callsite: &'static Callsite) -> Open {
         let (first, has_slice) = begin_first(callsite);
         self.table.keep_first(number, callsite, first);
-        (callsite, has_slice)
+        Open { id: number, layer: self.number, callsite, has_slice, has_late_fields: false, is_poll: false }
     }
 
     /// As [`enter_first`](Self::enter_first), for any span.
     #[inline(never)]
-    fn enter_any<S>(
-        &self,
-        number: u64,
-        id: &Id,
-        context: &Context<'_, S>,
-    ) -> Option<(&'static Callsite, bool)>
+    fn enter_any<S>(&self, number: u64, id: &Id, context: &Context<'_, S>) -> Option<Open>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        let is_simple = thread::made(self.number, number).is_some() && !thread::is_polling();
+        let cause =
+            if is_simple || self.table.first(number).is_some() { None } else { self.cause(id, context) };
+        if let Some(flow) = cause {
+            self.table.with(number, || callsite(id, context), |entry| entry.more().incoming.push(flow));
+        }
         if self.table.is_free(number) {
             return Some(self.enter_first(number, callsite(id, context)?));
         }
         let (has_slice, callsite) =
             self.table.with(number, || callsite(id, context), |entry| (entry.enter(), entry.callsite))?;
-        Some((callsite, has_slice.unwrap_or_else(|| self.enter_again(number, id, context))))
+        let (has_slice, is_poll) = match has_slice {
+            Some(has_slice) => (has_slice, false),
+            None => self.enter_again(number, id, context),
+        };
+        Some(Open { id: number, layer: self.number, callsite, has_slice, has_late_fields: false, is_poll })
     }
 
-    /// A span that was left is entered again: it gets a slice of its own, and this thread one for this part of it. Whether it has that.
+    /// A span that was left is entered again: it gets a slice of its own, and this thread one for this part of it if that is wanted, or
+    /// there is no other. Whether it has a slice here, and whether that is left to the other.
     #[cold]
-    fn enter_again<S>(&self, number: u64, id: &Id, context: &Context<'_, S>) -> bool
+    fn enter_again<S>(&self, number: u64, id: &Id, context: &Context<'_, S>) -> (bool, bool)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let has_task = self.table.get(number, |entry| entry.task().is_some()).unwrap_or(true);
         // One that is entered twice at once, as recursion does, is only on this thread.
-        if !has_task && !thread::is_inside(self.number, number) {
+        let is_new_part = thread::inside(self.number, number).is_none_or(|open| open.is_poll);
+        if is_new_part {
             // Before the entry is locked: two are never at once.
             let parent = self.task_of_parent(id, context);
-            self.change(number, |entry| {
-                if entry.task().is_none() {
-                    entry.more().task = entry.begin_task(parent);
-                }
-            });
+            self.change(number, |entry| entry.begin_task(parent));
         }
-        self.change(number, Entry::begin_part).unwrap_or(false)
+        let has_task = || self.table.get(number, |entry| entry.task().is_some()).unwrap_or(false);
+        if is_new_part && !self.has_polls && has_task() {
+            return (false, true);
+        }
+        (self.change(number, Entry::begin_part).unwrap_or(false), false)
+    }
+
+    /// What leads to the first slice of a span on this thread, if its parent has none here: a flow from the parent's slice elsewhere.
+    #[cold]
+    fn cause<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<Flow>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let span = context.span(id)?;
+        let child = Callsite::of(span.metadata());
+        let parent = span.parent()?;
+        let number = parent.id().into_u64();
+        let is_here = thread::inside(self.number, number).is_some_and(|open| !open.is_poll);
+        let callsite = Callsite::of(parent.metadata());
+        if is_here || !child.category.is_enabled() || !callsite.category.is_enabled() {
+            return None;
+        }
+        let task = self.table.get(number, |entry| entry.task().and_then(AsyncSpan::flow)).flatten();
+        task.or_else(|| {
+            let (first, thread_id) = self.table.first(number)?;
+            let (ns, _) = first.as_recorded(callsite.category)?.parts();
+            // The beginning of that slice is written already: the arrow comes from the moment after.
+            let flow = Flow::unique();
+            let (name, track) = (format!("parent of {}", child.name), Track::thread(thread_id));
+            let details = Details::new().name(&name).track(&track).at(Timestamp::boot_ns(ns + 1)).flow(flow);
+            callsite.instant.emit_with(&[], &details);
+            Some(flow)
+        })
+    }
+
+    /// That of the innermost span that this thread is in, if it has no slice here.
+    #[cold]
+    fn innermost_task(&self) -> Option<Flow> {
+        let open = thread::innermost().filter(|open| open.is_poll && open.layer == self.number)?;
+        self.table.get(open.id, |entry| entry.task().and_then(AsyncSpan::flow)).flatten()
+    }
+
+    /// Writes the slices that this thread has open into sessions that have begun since it looked last, from their start on.
+    #[cold]
+    fn catch_up(&self) {
+        for start in thread::take_starts() {
+            for (index, open) in thread::all_open().into_iter().enumerate() {
+                // A poll has its slice among the tasks, where the next one, or the span's end, writes it.
+                let is_written = !open.is_poll
+                    && match open.layer == self.number {
+                        true => {
+                            let begin = |entry: &mut Entry| entry.begin_late(&start);
+                            self.table.with(open.id, || Some(open.callsite), begin).unwrap_or(false)
+                        }
+                        false => {
+                            start.emit(open.callsite.category, &open.callsite.begin, &[], Details::new())
+                        }
+                    };
+                if is_written {
+                    thread::note_slice(index);
+                }
+            }
+        }
     }
 
     /// The slice of this thread ends, if it has one.

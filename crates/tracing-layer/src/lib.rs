@@ -8,8 +8,8 @@
 //! # Ok::<(), ferretto::InitError>(())
 //! ```
 //!
-//! Other layers, with filters of their own, can stand beside it. What a session does not record costs what a callsite costs that nobody
-//! wants: one load.
+//! Other layers, with filters of their own, can stand beside it. An event that no session records costs what a callsite costs that nobody
+//! wants: one load. A span costs little more than a registry without layers does, as it may still be open when a session begins.
 //!
 //! # What is seen
 //!
@@ -18,11 +18,13 @@
 //! | target | category. Sessions select them while the program runs: `enabled_categories: "shop::cart*"` |
 //! | level | tag of the category, `error` to `trace`, and argument `level`. `DEBUG` and `TRACE` are off unless a session asks for the tag or the category, as all that is tagged `debug` or `slow` is |
 //! | span | from enter to exit a slice of the thread that entered it |
-//! | span that is entered again, as those of futures are | its parts stay slices of their threads, and it has one slice from its first enter to its close among the process's `tasks`. It overlaps others as it likes; arrows lead to its parts |
+//! | span that was open when the session began | from the session's start on, as soon as anything happens in it: an event, another span, its exit, its close |
+//! | span that is entered again, as those of futures are | one slice from its first enter to its close among the process's `tasks`. It overlaps others as it likes. Its first part stays a slice of its thread; its further ones are slices of their threads, to which arrows lead, only [if that is wanted](Builder::with_polls). Without that, arrows lead to what happens in them |
+//! | parent that is open in another thread | an arrow |
 //! | event | an instant, with its message as its name |
 //! | fields | arguments; those recorded after the first enter are at the end of the slice |
 //! | `follows_from` | an arrow |
-//! | file and line | source location |
+//! | file, line and module | source location of each slice and each event |
 //!
 //! Events of `ferretto`'s own packages are left out, as they would be about themselves.
 #![forbid(unsafe_code)]
@@ -50,7 +52,43 @@ pub fn layer<S>() -> Filtered<Spans, Categories, S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    Spans::new().with_filter(Categories::new())
+    builder().layer()
+}
+
+/// The layer, with choices.
+///
+/// ```
+/// use tracing_subscriber::prelude::*;
+///
+/// let layer = ferretto_tracing::builder().with_polls(true).layer();
+/// tracing_subscriber::registry().with(layer).init();
+/// ```
+pub fn builder() -> Builder {
+    Builder { has_polls: false }
+}
+
+/// Choices for a layer. Made by [`builder`].
+#[derive(Debug, Clone, Copy)]
+#[must_use = "it is for `layer`"]
+pub struct Builder {
+    has_polls: bool,
+}
+
+impl Builder {
+    /// Whether a span that is entered again, as that of a future is with each poll, has slices on the threads that enter it as well, with
+    /// arrows that lead to them: where and when it ran. Not so without this, as they would be seen twice.
+    pub fn with_polls(mut self, has_polls: bool) -> Self {
+        self.has_polls = has_polls;
+        self
+    }
+
+    /// The layer, with its filter.
+    pub fn layer<S>(self) -> Filtered<Spans, Categories, S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        Spans::new(self.has_polls).with_filter(Categories::new())
+    }
 }
 
 /// The programs in the guide to tracing a program are compiled: here, as they use this crate, too.

@@ -8,7 +8,7 @@
 //! two threads enter a span for the first time at the very same moment it may be in both: then it has an entry that counts.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferretto::{AsyncSpan, Flow, Moment};
@@ -44,6 +44,8 @@ struct Bucket {
     /// The parts of the moment when that was entered first, valid while it is the owner.
     first_ns: AtomicU64,
     first_sessions: AtomicU32,
+    /// The thread that entered it.
+    first_thread: AtomicI32,
     /// How many entries there are.
     len: AtomicU32,
     entries: Mutex<Vec<Entry>>,
@@ -56,6 +58,8 @@ pub(crate) struct Entry {
     pub(crate) callsite: &'static Callsite,
     /// When it was entered first, if it was.
     pub(crate) first: Option<Moment>,
+    /// The thread that did that.
+    pub(crate) first_thread: i32,
     /// What most spans have not, so that an entry is small.
     pub(crate) more: Option<Box<More>>,
 }
@@ -74,11 +78,28 @@ pub(crate) struct More {
     pub(crate) outgoing: Vec<Flow>,
     /// Its slice beside those on threads.
     pub(crate) task: Option<AsyncSpan>,
+    /// The same, in sessions that began later.
+    pub(crate) later_tasks: Vec<AsyncSpan>,
+    /// When the last of these began: later sessions have none.
+    pub(crate) task_moment: Option<Moment>,
 }
 
 thread_local! {
+    /// What the operating system calls this thread; 0 before it was asked.
+    static THREAD_ID: Cell<i32> = const { Cell::new(0) };
     /// Memory of a span that was closed here, for the next one that is made here.
     static SPARE: Cell<Option<Box<More>>> = const { Cell::new(None) };
+}
+
+#[inline]
+fn thread_id() -> i32 {
+    match THREAD_ID.get() {
+        0 => {
+            THREAD_ID.set(ferretto::thread_id());
+            THREAD_ID.get()
+        }
+        id => id,
+    }
 }
 
 impl More {
@@ -101,6 +122,12 @@ impl More {
 impl Entry {
     pub(crate) fn more(&mut self) -> &mut More {
         self.more.get_or_insert_with(More::new)
+    }
+
+    /// It is entered for the first time, by this thread.
+    pub(crate) fn set_first(&mut self, first: Moment) {
+        self.first = Some(first);
+        self.first_thread = thread_id();
     }
 
     pub(crate) fn task(&self) -> Option<&AsyncSpan> {
@@ -131,11 +158,14 @@ impl Table {
                 id,
                 || Some(callsite),
                 |entry| {
-                    entry.first.get_or_insert(first);
+                    if entry.first.is_none() {
+                        entry.set_first(first);
+                    }
                 },
             );
             return;
         }
+        bucket.first_thread.store(thread_id(), Ordering::Relaxed);
         let (ns, sessions) = first.parts();
         bucket.first_ns.store(ns, Ordering::Relaxed);
         bucket.first_sessions.store(sessions, Ordering::Relaxed);
@@ -145,7 +175,7 @@ impl Table {
 
     /// Adds a span that has fields.
     pub(crate) fn insert(&self, id: u64, callsite: &'static Callsite, more: Box<More>) {
-        self.bucket(id).lock().push(Entry { id, callsite, first: None, more: Some(more) });
+        self.bucket(id).lock().push(Entry { id, callsite, first: None, first_thread: 0, more: Some(more) });
     }
 
     /// Does something with the entry of a span, which it has from now on. `None` if it has none and it is not known what it is.
@@ -159,7 +189,8 @@ impl Table {
         if bucket.find(id).is_none() {
             let callsite = callsite()?;
             let first = bucket.take_first(id);
-            bucket.push(Entry { id, callsite, first, more: None });
+            let first_thread = bucket.bucket.first_thread.load(Ordering::Relaxed);
+            bucket.push(Entry { id, callsite, first, first_thread, more: None });
         }
         bucket.find(id).map(work)
     }
@@ -169,12 +200,36 @@ impl Table {
         self.bucket(id).lock().find(id).map(|entry| work(&*entry))
     }
 
-    /// Forgets a span; its entry, if it has one.
+    /// When a span was entered first, and by which thread, if it was.
+    pub(crate) fn first(&self, id: u64) -> Option<(Moment, i32)> {
+        let bucket = self.bucket(id);
+        let of_entry = |entry: &Entry| entry.first.map(|first| (first, entry.first_thread));
+        self.get(id, of_entry).unwrap_or_else(|| {
+            (bucket.owner.load(Ordering::Acquire) == id)
+                .then(|| (bucket.first(), bucket.first_thread.load(Ordering::Relaxed)))
+        })
+    }
+
+    /// Forgets a span; its entry, if it has one, or needs one as sessions have begun since it was entered.
     #[inline]
-    pub(crate) fn remove(&self, id: u64) -> Option<Entry> {
+    pub(crate) fn remove(
+        &self,
+        id: u64,
+        callsite: impl FnOnce() -> Option<&'static Callsite>,
+    ) -> Option<Entry> {
         let bucket = self.bucket(id);
         if bucket.owner.load(Ordering::Relaxed) == id {
+            let first = bucket.first();
             bucket.owner.store(NOBODY, Ordering::Release);
+            if first.has_later_sessions() {
+                return Some(Entry {
+                    id,
+                    callsite: callsite()?,
+                    first: Some(first),
+                    first_thread: 0,
+                    more: None,
+                });
+            }
         }
         // Who closes a span is the last one to deal with it: an entry of it would be seen.
         if bucket.len.load(Ordering::Acquire) == 0 { None } else { bucket.lock().remove(id) }
@@ -197,6 +252,12 @@ struct Locked<'a> {
 }
 
 impl Bucket {
+    /// When its owner was entered first.
+    fn first(&self) -> Moment {
+        let parts = (self.first_ns.load(Ordering::Relaxed), self.first_sessions.load(Ordering::Relaxed));
+        Moment::from_parts(parts)
+    }
+
     fn lock(&self) -> Locked<'_> {
         Locked { bucket: self, entries: self.entries.lock().unwrap_or_else(PoisonError::into_inner) }
     }
@@ -226,9 +287,9 @@ impl Locked<'_> {
         if bucket.owner.load(Ordering::Acquire) != id {
             return None;
         }
-        let parts = (bucket.first_ns.load(Ordering::Relaxed), bucket.first_sessions.load(Ordering::Relaxed));
+        let first = bucket.first();
         bucket.owner.store(NOBODY, Ordering::Release);
-        Some(Moment::from_parts(parts))
+        Some(first)
     }
 
     /// Release: pairs with the acquires of those who only look whether there are any.

@@ -42,6 +42,16 @@ fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T 
     thread::Builder::new().name("worker".to_owned()).spawn(work).unwrap().join().unwrap()
 }
 
+/// As [`in_thread`], with a layer that shows polls.
+fn in_thread_with<T: Send + 'static>(polls: &Dispatch, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let polls = polls.clone();
+    in_thread(move || tracing::dispatcher::with_default(&polls, work))
+}
+
+fn with_polls(has_polls: bool) -> Dispatch {
+    Dispatch::new(registry().with(ferretto_tracing::builder().with_polls(has_polls).layer()))
+}
+
 fn names(trace: &Slices) -> Vec<&str> {
     let mut names: Vec<&str> = trace.instants.iter().map(|instant| instant.name.as_str()).collect();
     names.sort_unstable();
@@ -157,24 +167,43 @@ fn callsites_are_off_if_no_other_layer_wants_them_either() {
 #[test]
 fn a_span_that_is_entered_again_has_a_slice_from_its_first_enter_to_its_close() {
     let _turn = turn();
-    let recording = record_all();
-    let (first, second) = (info_span!("request", id = 1), info_span!("request", id = 2));
-    // Interleaved, and on other threads each time.
-    for _ in 0..3 {
-        for request in [first.clone(), second.clone()] {
-            in_thread(move || {
-                let _request = request.enter();
-                info_span!("work").in_scope(|| ());
-            });
-        }
+    for has_polls in [true, false] {
+        let layer = with_polls(has_polls);
+        let recording = record_all();
+        tracing::dispatcher::with_default(&layer, || {
+            let (first, second) = (info_span!("request", id = 1), info_span!("request", id = 2));
+            // Interleaved, and on other threads each time.
+            for _ in 0..3 {
+                for request in [first.clone(), second.clone()] {
+                    in_thread_with(&layer, move || {
+                        let _request = request.enter();
+                        info_span!("work").in_scope(|| info!("worked"));
+                        info!("polled");
+                    });
+                }
+            }
+            first.record("id", 1);
+        });
+        check_requests(&recording.stop(), has_polls);
     }
-    first.record("id", 1);
-    drop((first, second));
-    let trace = recording.stop();
+}
+
+fn check_requests(trace: &Slices, has_polls: bool) {
     let requests = trace.named("request");
     let (tasks, parts): (Vec<&slices::Slice>, Vec<_>) =
         requests.into_iter().partition(|slice| slice.track_name == "tasks");
-    assert_eq!((tasks.len(), parts.len(), trace.named("work").len()), (2, 6, 6));
+    let most = if has_polls { 6 } else { 2 };
+    assert_eq!((tasks.len(), parts.len(), trace.named("work").len()), (2, most, 6));
+    // What happens in a poll is joined with its future, if it is in no slice of it.
+    let is_joined = |slice: &slices::Slice| {
+        tasks.iter().any(|task| slice.flows.iter().any(|flow| task.flows.contains(flow)))
+    };
+    for work in trace.named("work") {
+        assert_eq!(is_joined(work), work.parent.is_none(), "{work:?}");
+    }
+    for event in trace.instants.iter().filter(|event| event.name == "polled") {
+        assert_eq!(is_joined(event), event.parent.is_none(), "{event:?}");
+    }
     assert_ne!(tasks[0].track, tasks[1].track);
     assert!(tasks[1].begin_ns < tasks[0].end_ns.unwrap());
     for (task, id) in tasks.iter().zip(["id=1", "id=2"]) {
@@ -184,7 +213,8 @@ fn a_span_that_is_entered_again_has_a_slice_from_its_first_enter_to_its_close() 
         // It begins with its first part, to the nanosecond but for what clocks differ by.
         assert!(own.next().unwrap().begin_ns - task.begin_ns <= slices::MAX_CLOCK_ERROR_NS);
         let joined = parts.iter().filter(|part| part.flows.iter().any(|flow| task.flows.contains(flow)));
-        assert_eq!(joined.count(), 2, "each but the first part, which begins where it begins");
+        let expected = if has_polls { 2 } else { 0 };
+        assert_eq!(joined.count(), expected, "each but the first part, which begins where it begins");
     }
     assert!(parts.iter().all(|part| part.track_name == "worker" && part.depth == 0));
 }
@@ -223,8 +253,8 @@ fn spans_without_fields_are_known_however_they_are_entered() {
     assert_eq!(trace.only("elsewhere").track_name, "worker");
     assert_eq!((parts("later"), parts("inner")), ((0, 1), (0, 1)));
     assert_eq!(trace.only("inner").parent.as_deref(), Some("later"));
-    assert_eq!(parts("here first"), (1, 2));
-    assert_eq!(parts("twice"), (1, 3));
+    assert_eq!(parts("here first"), (1, 1));
+    assert_eq!(parts("twice"), (1, 2));
     assert_eq!(parts("never"), (0, 0));
     let of_levels = trace.slices.iter().filter(|slice| slice.arguments == ["level=INFO"]);
     assert_eq!((of_levels.count(), trace.stray_ends), (trace.slices.len(), 0));
@@ -236,6 +266,8 @@ fn threads_may_enter_a_span_at_the_same_moment() {
     const ROUNDS: usize = 200;
     let _turn = turn();
     let recording = record_all();
+    let layer = with_polls(true);
+    let _default = tracing::dispatcher::set_default(&layer);
     let barrier = Barrier::new(THREADS);
     let spans: Vec<_> = (0..ROUNDS)
         .map(|round| match round % 2 {
@@ -245,8 +277,9 @@ fn threads_may_enter_a_span_at_the_same_moment() {
         .collect();
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (barrier, spans) = (&barrier, &spans);
+            let (barrier, spans, layer) = (&barrier, &spans, &layer);
             scope.spawn(move || {
+                let _default = tracing::dispatcher::set_default(layer);
                 for span in spans {
                     barrier.wait();
                     span.in_scope(|| info_span!("own").in_scope(|| ()));
@@ -272,7 +305,7 @@ fn thousands_of_spans_may_be_open_at_once() {
     const SPANS: usize = 3_000;
     let _turn = turn();
     let recording = record_all();
-    in_thread(|| {
+    in_thread_with(&with_polls(true), || {
         let spans: Vec<_> = (0..SPANS).map(|_| info_span!("many")).collect();
         for _ in 0..2 {
             for span in &spans {
@@ -319,6 +352,8 @@ fn futures_nest_among_the_tasks() {
     };
     let (requests, queries) = (tasks("request"), tasks("query"));
     assert_eq!((requests.len(), queries.len(), trace.stray_ends), (20, 20, 0));
+    // On threads there is the first poll of each alone.
+    assert_eq!((trace.named("request").len(), trace.named("query").len()), (40, 40));
     for query in queries {
         assert_eq!(query.parent.as_deref(), Some("request"));
         let request = requests.iter().find(|request| {
@@ -408,7 +443,175 @@ fn a_span_of_an_earlier_session_ends_nothing_in_a_later_one() {
     assert_eq!(earlier.only("earlier").end_ns, None);
     let later = later.stop();
     assert_eq!(later.instant("between").parent.as_deref(), Some("within"));
-    assert!(later.slices.iter().all(|slice| slice.name == "within" && slice.end_ns.is_some()));
+    // It is there from the start of the session to its own end.
+    let early = later.only("earlier");
+    assert!(early.end_ns.unwrap() <= later.instant("between").begin_ns && early.depth == 0);
+    assert!(later.slices.iter().all(|slice| slice.end_ns.is_some()));
+    assert_eq!(later.stray_ends, 0);
+}
+
+#[test]
+fn a_span_that_was_open_when_the_session_began_is_there_from_its_start() {
+    let _turn = turn();
+    install();
+    // One thread for each way in which something happens, and one in which nothing does.
+    let ways = ["event", "child", "exit", "close", "nothing"];
+    let (open, go_on, did, done) = (Barrier::new(6), Barrier::new(6), Barrier::new(6), Barrier::new(6));
+    let idle = info_span!("idle", n = 7);
+    idle.in_scope(|| ());
+    let never = info_span!("never");
+    let early = ferretto::now();
+    let trace = thread::scope(|scope| {
+        for way in ways {
+            let (open, go_on, did, done) = (&open, &go_on, &did, &done);
+            scope.spawn(move || {
+                let outer = info_span!("outer", way).entered();
+                let inner = info_span!("inner", way, late = tracing::field::Empty).entered();
+                inner.record("late", "set before");
+                open.wait();
+                go_on.wait();
+                match way {
+                    "event" => info!("event in it"),
+                    "child" => info_span!("child in it").in_scope(|| ()),
+                    "exit" => drop(inner.exit()),
+                    "close" => drop(inner),
+                    _ => {}
+                }
+                did.wait();
+                done.wait();
+                drop(outer);
+            });
+        }
+        open.wait();
+        let recording = record_all();
+        let late = ferretto::now();
+        go_on.wait();
+        drop((idle, never));
+        did.wait();
+        let trace = recording.stop();
+        done.wait();
+        (trace, late)
+    });
+    let (trace, late) = trace;
+    assert_eq!(trace.stray_ends, 0);
+    assert!(trace.named("never").is_empty());
+    let has_way = |slice: &slices::Slice, way| slice.arguments.contains(&format!("way={way}"));
+    for way in ways {
+        for (name, depth) in [("outer", 0), ("inner", 1)] {
+            let found: Vec<_> = trace.named(name).into_iter().filter(|slice| has_way(slice, way)).collect();
+            assert_eq!(found.len(), usize::from(way != "nothing"), "{way}: {found:?}");
+            for slice in found {
+                assert_eq!(slice.depth, depth);
+                assert!((early..=late).contains(&slice.begin_ns), "{slice:?} is not in {early}..={late}");
+                assert!(slice.location.is_some());
+                let has_ended = name == "inner" && matches!(way, "exit" | "close");
+                assert_eq!(slice.end_ns.is_some(), has_ended, "{slice:?}");
+                let has_late = slice.arguments.contains(&"late=set before".to_owned());
+                assert_eq!(has_late, name == "inner", "{slice:?}");
+            }
+        }
+    }
+    assert_eq!(trace.instant("event in it").parent.as_deref(), Some("inner"));
+    assert_eq!(trace.only("child in it").parent.as_deref(), Some("inner"));
+    let idle = trace.only("idle");
+    assert_eq!(
+        (idle.track_name.as_str(), idle.arguments.as_slice()),
+        ("tasks", &["level=INFO".to_owned(), "n=7".to_owned()][..])
+    );
+    assert!((early..=late).contains(&idle.begin_ns) && idle.end_ns.is_some_and(|end| end >= late));
+}
+
+#[test]
+fn each_of_several_sessions_has_what_was_open_once() {
+    let _turn = turn();
+    install();
+    let outer = info_span!("outer").entered();
+    let first = record_all();
+    info!("one");
+    let inner = info_span!("inner", n = 1).entered();
+    let second = record_all();
+    info!("two");
+    drop(inner);
+    let (first, second) = (first.stop(), second);
+    info!("three");
+    drop(outer);
+    let second = second.stop();
+    assert_eq!((first.only("outer").depth, first.only("inner").depth), (0, 1));
+    assert_eq!((second.only("outer").depth, second.only("inner").depth), (0, 1));
+    assert_eq!(second.only("inner").begin_ns, second.only("outer").begin_ns);
+    assert!(second.only("outer").begin_ns > first.only("inner").begin_ns);
+    assert_eq!((names(&first), names(&second)), (vec!["one", "two"], vec!["three", "two"]));
+    assert_eq!(second.instant("two").parent.as_deref(), Some("inner"));
+    assert_eq!(second.instant("three").parent.as_deref(), Some("outer"));
+    assert_eq!((first.stray_ends, second.stray_ends), (0, 0));
+}
+
+#[test]
+fn a_future_that_goes_on_is_in_each_session() {
+    let _turn = turn();
+    install();
+    let future = info_span!("future", n = 1);
+    let poll = || future.in_scope(|| ());
+    poll();
+    poll();
+    let first = record_all();
+    poll();
+    poll();
+    let first = first.stop();
+    poll();
+    let start = ferretto::now();
+    let second = record_all();
+    poll();
+    let later = info_span!("later");
+    later.in_scope(|| ());
+    drop(future);
+    let second = second.stop();
+    for trace in [&first, &second] {
+        assert_eq!(trace.only("future").track_name, "tasks");
+        assert_eq!(trace.stray_ends, 0);
+    }
+    assert_eq!(first.only("future").end_ns, None);
+    let future = second.only("future");
+    assert!(
+        future.begin_ns >= start && future.end_ns.is_some() && future.arguments.contains(&"n=1".to_owned())
+    );
+}
+
+#[test]
+fn a_parent_in_another_thread_is_an_arrow() {
+    let _turn = turn();
+    let recording = record_all();
+    let outer = info_span!("outer", n = 1);
+    let entered = outer.enter();
+    // With fields and without, made here and there, entered at once and later.
+    let made_here = [info_span!("made here"), info_span!("made here", n = 2)];
+    let parent = outer.clone();
+    in_thread(move || {
+        made_here.into_iter().for_each(|span| span.in_scope(|| ()));
+        info_span!(parent: &parent, "made there").in_scope(|| info_span!("within").in_scope(|| ()));
+        info_span!(parent: &parent, "made there", n = 3).in_scope(|| ());
+        info_span!(parent: None, "apart").in_scope(|| ());
+    });
+    info_span!("at home").in_scope(|| info_span!(parent: &outer, "at home").in_scope(|| ()));
+    drop(entered);
+    drop(outer);
+    let trace = recording.stop();
+    let outer = trace.only("outer");
+    for (name, count) in [("made here", 2), ("made there", 2)] {
+        let found = trace.named(name);
+        assert_eq!(found.len(), count);
+        for child in found {
+            assert_eq!((child.track_name.as_str(), child.flows.len()), ("worker", 1), "{child:?}");
+            let from: Vec<_> = trace.instants.iter().filter(|other| other.flows == child.flows).collect();
+            let [from] = &*from else { panic!("{from:?}") };
+            assert_eq!((from.track, from.parent.as_deref()), (outer.track, Some("outer")));
+            assert_eq!(from.name, format!("parent of {name}"));
+            assert!((outer.begin_ns..child.begin_ns).contains(&from.begin_ns));
+        }
+    }
+    for name in ["within", "apart", "at home"] {
+        assert!(trace.named(name).iter().all(|slice| slice.flows.is_empty()), "{name}");
+    }
 }
 
 #[test]
@@ -444,7 +647,7 @@ fn spans_that_only_other_layers_want_are_left_out() {
         drop(earlier);
         let trace = recording.stop();
         assert!(trace.slices.iter().all(|slice| slice.name == "wanted"), "{:?}", trace.slices);
-        assert_eq!((trace.slices.len(), trace.stray_ends), (6, 0));
+        assert_eq!((trace.slices.len(), trace.stray_ends), (4, 0));
     });
 }
 

@@ -13,6 +13,7 @@ use crate::track_event::details::{Correlation, Details};
 use crate::track_event::event;
 use crate::track_event::flow::Flow;
 use crate::track_event::location::Location;
+use crate::track_event::open;
 use crate::track_event::point::TracePoint;
 use crate::track_event::session;
 use crate::track_event::timestamp::Timestamp;
@@ -77,18 +78,47 @@ struct Sessions {
 pub struct Moment {
     ns: u64,
     sessions_before: u32,
+    /// Places of sessions, one bit each: no others count.
+    places: u32,
 }
 
 impl Moment {
     /// Now.
     pub fn now() -> Self {
-        Self { sessions_before: session::next_id(), ns: event::now_ns() }
+        Self { ns: event::now_ns(), ..Self::unrecorded() }
     }
 
     /// When this thread wrote its last event.
     #[inline]
     pub fn of_last_event() -> Self {
-        Self { sessions_before: session::next_id(), ns: event::last_ns() }
+        Self { ns: event::last_ns(), ..Self::unrecorded() }
+    }
+
+    /// One that no session recorded: its time does not matter.
+    #[inline]
+    pub fn unrecorded() -> Self {
+        Self { ns: 0, sessions_before: session::next_id(), places: u32::MAX }
+    }
+
+    /// For the sessions of now that record the category: this moment, or, if they began later, that. `None` if there are none.
+    pub fn as_recorded(self, category: &'static Category) -> Option<Self> {
+        let (_, start_ns) = open::recording(category, 0)?;
+        Some(Self { ns: self.ns.max(start_ns), ..Self::unrecorded() })
+    }
+
+    /// Whether sessions have come since.
+    #[inline]
+    pub fn has_later_sessions(self) -> bool {
+        self.sessions_before != session::next_id()
+    }
+
+    /// For the sessions that record the category and began after this moment: when they began. `None` if there are none.
+    pub fn as_missed(self, category: &'static Category) -> Option<Self> {
+        if !self.has_later_sessions() {
+            return None;
+        }
+        let (places, ns) = open::recording(category, self.sessions_before)?;
+        Some(Self { ns, places, ..Self::unrecorded() })
     }
 
     /// As numbers, for [`from_parts`](Self::from_parts).
@@ -99,7 +129,7 @@ impl Moment {
 
     /// Of these [`parts`](Self::parts).
     pub fn from_parts((ns, sessions_before): (u64, u32)) -> Self {
-        Self { ns, sessions_before }
+        Self { ns, sessions_before, places: u32::MAX }
     }
 }
 
@@ -151,20 +181,20 @@ impl Span {
     pub(super) fn begin(self: &Arc<Self>, parent: Option<SpanId>) -> Option<SpanId> {
         let begin = || {
             let moment = Moment::now();
-            self.begin_slice(parent, Start::Now(moment.ns), moment.sessions_before)
+            self.begin_slice(parent, Start::Now(moment.ns), moment)
         };
         self.slice.get_or_init(begin).id
     }
 
     /// Begins it in the past; whether it has a slice.
     pub(super) fn begin_at(self: &Arc<Self>, parent: Option<SpanId>, moment: Moment) -> bool {
-        let begin = || self.begin_slice(parent, Start::Exactly(moment.ns), moment.sessions_before);
+        let begin = || self.begin_slice(parent, Start::Exactly(moment.ns), moment);
         self.slice.get_or_init(begin).id.is_some()
     }
 
-    fn begin_slice(self: &Arc<Self>, parent: Option<SpanId>, start: Start, before: u32) -> Begun {
-        let places = self.category.map_or(0, Category::instances);
-        let sessions = Sessions { places: AtomicU32::new(places), before };
+    fn begin_slice(self: &Arc<Self>, parent: Option<SpanId>, start: Start, moment: Moment) -> Begun {
+        let places = self.category.map_or(0, Category::instances) & moment.places;
+        let sessions = Sessions { places: AtomicU32::new(places), before: moment.sessions_before };
         if places == 0 {
             return Begun { id: None, sessions };
         }

@@ -18,6 +18,7 @@ pub(crate) mod location;
 mod macros;
 mod matching;
 pub(crate) mod numbers;
+pub(crate) mod open;
 mod payload;
 pub(crate) mod point;
 mod sequence;

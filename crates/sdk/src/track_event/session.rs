@@ -1,13 +1,14 @@
 //! The sessions that record track events now, as trace points on any thread see them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ferretto_producer::{
     Arbiter, ExhaustedPolicy, StartupLoss, StartupVolume, StartupWriters, TraceWriter, log,
 };
 
 use crate::builder::settings;
+use crate::clock;
 use crate::runtime::{Held, Setup};
 use crate::track_event::category::{MAX_INSTANCES, registry};
 use crate::track_event::startup::{Mismatch, StartupConfig};
@@ -23,6 +24,9 @@ static SLOTS: Mutex<[Slot; MAX_INSTANCES]> = Mutex::new([const { Slot::EMPTY }; 
 
 /// The number of the next session.
 static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+
+/// Counts the sessions that have begun to record.
+static STARTS: AtomicU32 = AtomicU32::new(0);
 
 /// A place for a session.
 #[derive(Debug, Clone)]
@@ -42,6 +46,15 @@ pub(crate) struct Session {
     pub(crate) id: u32,
     destination: Destination,
     pub(crate) wishes: Wishes,
+    /// When it began to record, and how many had begun by then.
+    started: OnceLock<Started>,
+}
+
+/// When a session began to record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Started {
+    pub(crate) number: u32,
+    pub(crate) ns: u64,
 }
 
 /// Where its events go.
@@ -71,6 +84,7 @@ impl Session {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             destination: Destination::Startup(writers),
             wishes: startup.wishes,
+            started: OnceLock::new(),
         }
     }
 
@@ -78,7 +92,7 @@ impl Session {
         let policy = setup.config.exhausted_policy(settings().track_event_policy);
         let arbiter = Arc::clone(&setup.arbiter);
         let destination = Destination::Buffer { arbiter, target_buffer: setup.target_buffer(), policy };
-        Self { id, destination, wishes }
+        Self { id, destination, wishes, started: OnceLock::new() }
     }
 
     pub(crate) fn create_writer(&self) -> TraceWriter {
@@ -139,7 +153,10 @@ pub(crate) fn adopt_startup(setup: &Setup, wishes: &Wishes) -> Option<usize> {
         let writers = startup.as_startup().filter(|writers| writers.is_waiting())?;
         match adopt(index, startup, writers, setup, wishes) {
             Ok(volume) => {
-                slot.session = Some(Arc::new(Session::with_id(startup.id, setup, wishes.clone())));
+                // It has begun with what was recorded before it.
+                let started = startup.started.clone();
+                let adopted = Session { started, ..Session::with_id(startup.id, setup, wishes.clone()) };
+                slot.session = Some(Arc::new(adopted));
                 announce();
                 Some((index, volume))
             }
@@ -195,6 +212,32 @@ pub(crate) fn given_up_startups() -> Vec<(usize, StartupLoss)> {
         given_up.extend(startup.and_then(StartupWriters::loss).map(|loss| (index, loss)));
     }
     given_up
+}
+
+/// The session has begun to record, unless it had before.
+pub(crate) fn start(index: usize) {
+    let slots = lock();
+    if let Some(session) = slots.get(index).and_then(|slot| slot.session.as_ref()) {
+        session.started.get_or_init(|| {
+            let number = STARTS.load(Ordering::Relaxed).wrapping_add(1);
+            // Release: whoever sees the number finds the session. The lock is held, so that it finds its time, too.
+            STARTS.store(number, Ordering::Release);
+            Started { number, ns: clock::boot_time() }
+        });
+    }
+}
+
+/// How many sessions have begun to record so far.
+#[inline]
+pub(crate) fn starts() -> u32 {
+    STARTS.load(Ordering::Acquire)
+}
+
+/// The sessions that record, with their places and when they began.
+pub(crate) fn started() -> Vec<(usize, u32, Started)> {
+    let slots = lock();
+    let sessions = slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.session.as_ref()?)));
+    sessions.filter_map(|(index, session)| Some((index, session.id, *session.started.get()?))).collect()
 }
 
 /// Frees the place.

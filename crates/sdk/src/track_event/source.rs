@@ -81,6 +81,7 @@ impl Source for TrackEvents {
         let session = session::slot(slot).and_then(|slot| slot.session);
         let filter = session.map(|session| session.wishes.filter.clone());
         registry().set_filter(slot, filter);
+        session::start(slot);
         stage.call(announce_change);
         observers::notify(stage, &|observer| observer.on_start(slot));
         ack.done();
@@ -136,6 +137,7 @@ pub(crate) fn start_startup(writers: StartupWriters, config: StartupConfig) -> b
     let slot = session::add(session);
     if let Some(slot) = slot {
         registry().set_filter(slot, Some(filter));
+        session::start(slot);
     }
     slot.is_some()
 }

@@ -443,6 +443,7 @@ impl Arbiter {
     }
 
     /// What waits, in chunks that are finished and in those that writers hold.
+    #[inline(never)]
     fn volume_in(&self, state: &mut State, id: StartupId) -> StartupVolume {
         let mut volume = StartupVolume::default();
         if let Some(GroupState::Waiting(waiting)) = state.groups.state(id) {

@@ -1,7 +1,8 @@
 //! The sessions that record track events now, as trace points on any thread see them.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_producer::{
     Arbiter, ExhaustedPolicy, StartupLoss, StartupVolume, StartupWriters, TraceWriter, log,
@@ -33,6 +34,8 @@ static STARTS: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Slot {
     /// The session, if there is one.
     pub(crate) session: Option<Arc<Session>>,
+    /// When it began to record, and how many had begun by then.
+    started: Option<Started>,
     /// Flushes asked for so far.
     pub(crate) flushes: u32,
     /// How often the session wanted the incremental state cleared.
@@ -46,8 +49,6 @@ pub(crate) struct Session {
     pub(crate) id: u32,
     destination: Destination,
     pub(crate) wishes: Wishes,
-    /// When it began to record, and how many had begun by then.
-    started: OnceLock<Started>,
 }
 
 /// When a session began to record.
@@ -70,7 +71,7 @@ enum Destination {
 }
 
 impl Slot {
-    const EMPTY: Self = Self { session: None, flushes: 0, clears: 0 };
+    const EMPTY: Self = Self { session: None, started: None, flushes: 0, clears: 0 };
 }
 
 impl Session {
@@ -84,7 +85,6 @@ impl Session {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             destination: Destination::Startup(writers),
             wishes: startup.wishes,
-            started: OnceLock::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Session {
         let policy = setup.config.exhausted_policy(settings().track_event_policy);
         let arbiter = Arc::clone(&setup.arbiter);
         let destination = Destination::Buffer { arbiter, target_buffer: setup.target_buffer(), policy };
-        Self { id, destination, wishes, started: OnceLock::new() }
+        Self { id, destination, wishes }
     }
 
     pub(crate) fn create_writer(&self) -> TraceWriter {
@@ -153,10 +153,8 @@ pub(crate) fn adopt_startup(setup: &Setup, wishes: &Wishes) -> Option<usize> {
         let writers = startup.as_startup().filter(|writers| writers.is_waiting())?;
         match adopt(index, startup, writers, setup, wishes) {
             Ok(volume) => {
-                // It has begun with what was recorded before it.
-                let started = startup.started.clone();
-                let adopted = Session { started, ..Session::with_id(startup.id, setup, wishes.clone()) };
-                slot.session = Some(Arc::new(adopted));
+                // It began with what was recorded before it.
+                slot.session = Some(Arc::new(Session::with_id(startup.id, setup, wishes.clone())));
                 announce();
                 Some((index, volume))
             }
@@ -169,14 +167,20 @@ pub(crate) fn adopt_startup(setup: &Setup, wishes: &Wishes) -> Option<usize> {
     // Said when nothing is locked any more: whoever listens may do anything.
     match (adopted, refused) {
         (Some((_, volume)), _) if volume.dropped_packets > 0 => {
-            log::warn(format_args!("a session gets what was traced before it: {volume}"));
+            say("a session gets what was traced before it", volume, &"its memory was full");
         }
         (None, Some((mismatch, volume))) if !volume.is_empty() => {
-            log::warn(format_args!("a session does not get what was traced before it, {volume}: {mismatch}"));
+            say("a session does not get what was traced before it", volume, &mismatch);
         }
         _ => {}
     }
     adopted.map(|(index, _)| index)
+}
+
+/// Tells the log about what was recorded before a session.
+#[inline(never)]
+pub(crate) fn say(what: &str, volume: StartupVolume, why: &dyn Display) {
+    log::warn(format_args!("{what}, {volume}: {why}"));
 }
 
 /// Gives what was recorded in a place to this session, and records there what it wants from now on.
@@ -203,27 +207,23 @@ fn adopt(
     Ok(volume)
 }
 
-/// Places of recordings before a session that no session will adopt any more, and what they lost.
-pub(crate) fn given_up_startups() -> Vec<(usize, StartupLoss)> {
+/// The place of a recording before a session that no session will adopt any more, and what it lost.
+pub(crate) fn given_up_startup() -> Option<(usize, StartupLoss)> {
     let slots = lock();
-    let mut given_up = Vec::new();
-    for (index, slot) in slots.iter().enumerate() {
-        let startup = slot.session.as_ref().and_then(|session| session.as_startup());
-        given_up.extend(startup.and_then(StartupWriters::loss).map(|loss| (index, loss)));
-    }
-    given_up
+    slots.iter().enumerate().find_map(|(index, slot)| {
+        let writers = slot.session.as_ref()?.as_startup()?;
+        Some((index, writers.loss()?))
+    })
 }
 
 /// The session has begun to record, unless it had before.
 pub(crate) fn start(index: usize) {
-    let slots = lock();
-    if let Some(session) = slots.get(index).and_then(|slot| slot.session.as_ref()) {
-        session.started.get_or_init(|| {
-            let number = STARTS.load(Ordering::Relaxed).wrapping_add(1);
-            // Release: whoever sees the number finds the session. The lock is held, so that it finds its time, too.
-            STARTS.store(number, Ordering::Release);
-            Started { number, ns: clock::boot_time() }
-        });
+    let mut slots = lock();
+    if let Some(slot) = slots.get_mut(index).filter(|slot| slot.started.is_none()) {
+        let number = STARTS.load(Ordering::Relaxed).wrapping_add(1);
+        slot.started = Some(Started { number, ns: clock::boot_time() });
+        // Release: whoever sees the number finds the session.
+        STARTS.store(number, Ordering::Release);
     }
 }
 
@@ -236,13 +236,13 @@ pub(crate) fn starts() -> u32 {
 /// The sessions that record, with their places and when they began.
 pub(crate) fn started() -> Vec<(usize, u32, Started)> {
     let slots = lock();
-    let sessions = slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.session.as_ref()?)));
-    sessions.filter_map(|(index, session)| Some((index, session.id, *session.started.get()?))).collect()
+    let started = |(index, slot): (usize, &Slot)| Some((index, slot.session.as_ref()?.id, slot.started?));
+    slots.iter().enumerate().filter_map(started).collect()
 }
 
 /// Frees the place.
 pub(crate) fn remove(index: usize) {
-    change(index, |slot| slot.session = None);
+    change(index, |slot| (slot.session, slot.started) = (None, None));
 }
 
 /// Asks threads to hand over what they have, when they trace the next time.

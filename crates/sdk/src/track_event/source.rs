@@ -144,11 +144,11 @@ pub(crate) fn start_startup(writers: StartupWriters, config: StartupConfig) -> b
 
 /// Ends recordings that no session will adopt any more.
 pub(crate) fn end_startups() {
-    for (slot, StartupLoss { reason, volume }) in session::given_up_startups() {
+    while let Some((slot, StartupLoss { reason, volume })) = session::given_up_startup() {
         registry().set_filter(slot, None);
         session::remove(slot);
         if !volume.is_empty() {
-            log::warn(format_args!("what was traced before a session is lost, {volume}: {reason}"));
+            session::say("what was traced before a session is lost", volume, &reason);
         }
     }
 }

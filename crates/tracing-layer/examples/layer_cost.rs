@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p ferretto-tracing --example layer_cost [SPANS]
 //!
-//! `bare` is a registry without layers, `layer` one with this layer while a session records, `off` with this layer while none does. A span is
+//! `bare` is a registry without layers, `layer` one with this layer while a session records, `off` with this layer while none does (spans of `INFO`, which are known then, and of `DEBUG`). A span is
 //! created, entered, left and closed; `with fields`, it has a number and a text. The tracing service runs on a thread of this process and takes the events while they are written. All
 //! of them must be in the trace. With a number of spans only one kind is run, once, for counting instructions: `SPANS bare` or `SPANS
 //! layer`.
@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         return run_once(&host, spans.parse()?, arguments.next().as_deref() == Some("layer"));
     }
     let off = middle((0..=RUNS).map(|_| run(&with_layer(), REPETITIONS, without_fields)).collect());
-    println!("off {off:.1}");
+    let off_debug = middle((0..=RUNS).map(|_| run(&with_layer(), REPETITIONS, of_debug)).collect());
+    println!("off {off:.1}\noff of DEBUG {off_debug:.1}");
     compare("", &host, without_fields)?;
     compare(" with fields", &host, with_fields)
 }
@@ -67,6 +68,11 @@ fn compare(what: &str, host: &Host, span: impl Fn(u64)) -> Result<(), Box<dyn Er
 #[inline(always)]
 fn without_fields(_number: u64) {
     drop(black_box(tracing::info_span!("span").entered()));
+}
+
+#[inline(always)]
+fn of_debug(_number: u64) {
+    drop(black_box(tracing::debug_span!("span").entered()));
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! Which callsites are wanted: those whose categories a session records now.
 
 use tracing_core::subscriber::Interest;
-use tracing_core::{Metadata, callsite};
+use tracing_core::{Level, Metadata, callsite};
 use tracing_subscriber::layer::{Context, Filter};
 
 use crate::callsite::Callsite;
@@ -29,18 +29,25 @@ const OWN: [&str; 18] = [
     "ferretto_tracing",
 ];
 
-/// Lets through all spans, as a session may begin while they are open, and the events that sessions record. Callsites of events that nobody
-/// records are switched off where they stand, until that changes.
+/// Lets through what sessions record, and spans that sessions record unless they are told otherwise, as one may begin while they are open.
+/// Other callsites that nobody records are switched off where they stand, until that changes.
 #[derive(Debug)]
 pub struct Categories {
     /// Whether changes are heard of. Else each event asks.
     is_told: bool,
+    /// Whether spans are let through that no session records.
+    keeps_open: bool,
 }
 
 impl Categories {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(keeps_open: bool) -> Self {
         // Sessions come and go on the tracing thread, which holds no lock when it says so.
-        Self { is_told: ferretto::on_categories_change(callsite::rebuild_interest_cache) }
+        Self { is_told: ferretto::on_categories_change(callsite::rebuild_interest_cache), keeps_open }
+    }
+
+    /// Whether this is a span that is to be known when a session begins. What is off by default is not: such spans are short and many.
+    fn keeps(&self, metadata: &Metadata<'_>) -> bool {
+        self.keeps_open && metadata.is_span() && *metadata.level() <= Level::INFO
     }
 }
 
@@ -49,7 +56,7 @@ impl<S> Filter<S> for Categories {
         // Only asked while another layer has no fixed opinion, and about records of the `log` crate. Those have targets of their own here,
         // and the target `log` when they come: they are judged then.
         let is_wanted = || Callsite::known(metadata).is_none_or(|callsite| callsite.category.is_enabled());
-        !is_own(metadata) && (metadata.is_span() || is_wanted())
+        !is_own(metadata) && (self.keeps(metadata) || is_wanted())
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
@@ -58,7 +65,7 @@ impl<S> Filter<S> for Categories {
         }
         // Known from now on, that configs can choose it.
         match Callsite::of(metadata).category.is_enabled() {
-            _ if metadata.is_span() => Interest::always(),
+            _ if self.keeps(metadata) => Interest::always(),
             _ if !self.is_told => Interest::sometimes(),
             true => Interest::always(),
             false => Interest::never(),

@@ -522,6 +522,27 @@ fn a_span_that_was_open_when_the_session_began_is_there_from_its_start() {
 }
 
 #[test]
+fn spans_that_nobody_records_are_off_if_they_are_not_to_be_known_later() {
+    let _turn = turn();
+    let layer = Dispatch::new(registry().with(ferretto_tracing::builder().with_open_spans(false).layer()));
+    tracing::dispatcher::with_default(&layer, || {
+        // Other subscribers of this process have the callsite on.
+        let before = info_span!("before").entered();
+        let recording = record_all();
+        let after = info_span!("after").entered();
+        info!("said");
+        drop((after, before));
+        let trace = recording.stop();
+        assert_eq!((trace.named("before").len(), trace.only("after").depth, trace.stray_ends), (0, 0, 0));
+    });
+    // What sessions leave out by default is off in any case.
+    tracing::dispatcher::with_default(&registry_with_layer(), || {
+        assert!(!info_span!("open").is_disabled());
+        assert!(tracing::debug_span!("open").is_disabled());
+    });
+}
+
+#[test]
 fn each_of_several_sessions_has_what_was_open_once() {
     let _turn = turn();
     install();

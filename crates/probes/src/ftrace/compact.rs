@@ -3,11 +3,12 @@
 //! A scheduler event takes about 60 bytes as a message of its own and about 10 here; on most machines these two are nearly all events.
 
 use ferretto_protos::fields::ftrace_event_bundle::compact_sched as out_field;
-use ferretto_protozero::{Message, Sink, varint};
+use ferretto_protozero::{Message, Sink};
 
 use super::format::{FieldKind, FormatField};
 use super::page::{Record, read_u32, read_u64};
 use super::plan::EventPlan;
+use super::words::Words;
 
 /// The kernel's TASK_COMM_LEN: names of any other size take the plain encoding.
 const COMM_LEN: usize = 16;
@@ -90,12 +91,12 @@ impl WakingLayout {
 
 /// One array: encoded varints, ready to be copied.
 #[derive(Debug, Default)]
-struct Column(Vec<u8>);
+struct Column(Words);
 
 impl Column {
     #[inline(always)]
     fn push(&mut self, value: u64) {
-        if value < 0x80 { self.0.push(value as u8) } else { varint::encode(value, &mut self.0) }
+        self.0.put_varint(value);
     }
 
     #[inline(always)]
@@ -196,7 +197,7 @@ impl CompactSched {
                 (out_field::WAKING_COMMON_FLAGS, &self.waking_flags),
             ] {
                 if !column.0.is_empty() {
-                    out.bytes(field, &column.0);
+                    out.bytes(field, column.0.as_slice());
                 }
             }
         }

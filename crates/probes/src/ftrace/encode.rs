@@ -1,10 +1,10 @@
 //! Turns raw pages into packets: one bundle of events for each run of pages of one CPU, for one session.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 use ferretto_protos::fields::{self, ftrace_event, ftrace_event_bundle as bundle_field, trace_packet};
-use ferretto_protozero::varint::{self, size};
 use ferretto_protozero::{Message, Sink};
 
 use super::compact::{CompactLayout, CompactSched, INTERN_LIMIT};
@@ -14,6 +14,7 @@ use super::page::{Page, ParseStatus, ParseStatuses, Record, read_u32, read_u64};
 use super::plan::{EventPlan, FieldPlan, FileFields, LegacyKind, Number, Op, Place, PlanKind};
 use super::print_filter::PrintFilter;
 use super::symbols::{KernelSymbols, PrintkFormats};
+use super::words::Words;
 use crate::packets::Packets;
 
 /// The buffer's clock and the boot clock at one moment, for readers to convert.
@@ -151,11 +152,9 @@ impl EncodeState {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     compact: CompactSched,
-    /// The message of one event, without its envelope.
-    body: Vec<u8>,
     /// The events of one page, as they go into the bundle. Lengths are known before they are written here, where in shared memory
     /// they would have to be reserved and every event moved afterwards.
-    events: Vec<u8>,
+    events: Words,
 }
 
 /// Names for addresses, shared by all sessions of an instance.
@@ -304,7 +303,7 @@ fn encode_page<S: Sink>(
         }
     }
     if !scratch.events.is_empty() {
-        bundle.raw(&scratch.events);
+        bundle.raw(scratch.events.as_slice());
     }
     match damage {
         Some(status) => write_error(bundle, state, Some(page.timestamp), status),
@@ -388,33 +387,40 @@ fn encode_event(
     if let Some(pid) = pid {
         metadata.pids.insert(pid);
     }
-    scratch.body.clear();
-    let mut body = Message::new(&mut scratch.body);
-    let mut complete = true;
-    let mut field_id = plan.field_id;
-    match &plan.kind {
+    let out = &mut scratch.events;
+    let envelope = out.begin(bundle_field::EVENT);
+    out.varint(ftrace_event::TIMESTAMP, record.timestamp);
+    if let Some(pid) = pid {
+        out.int(ftrace_event::PID, i64::from(pid));
+    }
+    let complete = match &plan.kind {
         PlanKind::Generic { legacy, .. } if !self_describing => {
-            field_id = ftrace_event::GENERIC;
-            body.string(fields::generic_ftrace_event::EVENT_NAME, &plan.name);
-            for (field, (name, kind)) in plan.fields.iter().zip(legacy) {
-                complete &=
-                    encode_legacy_field(&mut body, field, name, *kind, record.payload, metadata, names);
-            }
+            let body = out.begin(ftrace_event::GENERIC);
+            out.bytes(fields::generic_ftrace_event::EVENT_NAME, plan.name.as_bytes());
+            let complete = encode_legacy_fields(out, plan, legacy, record.payload, metadata, names);
+            out.end(body);
+            complete
         }
         PlanKind::Kprobe => {
-            body.string(fields::kprobe_event::NAME, &plan.name);
+            let body = out.begin(plan.field_id);
+            out.bytes(fields::kprobe_event::NAME, plan.name.as_bytes());
             if let Filter::Kprobe { kind } = event.filter {
-                body.varint(fields::kprobe_event::TYPE, kind);
+                out.varint(fields::kprobe_event::TYPE, kind);
             }
+            out.end(body);
+            true
         }
         PlanKind::Known | PlanKind::Generic { .. } => {
+            let body = out.begin(plan.field_id);
+            let mut complete = true;
             for field in &plan.fields {
-                complete &= encode_field(&mut body, field, record.payload, metadata, names).is_some();
+                complete &= encode_field(out, field, record.payload, metadata, names).is_some();
             }
+            out.end(body);
+            complete
         }
-    }
-    drop(body);
-    write_envelope(&mut scratch.events, record.timestamp, pid, field_id, &scratch.body);
+    };
+    out.end(envelope);
     if matches!(plan.field_id, ftrace_event::TASK_NEWTASK | ftrace_event::TASK_RENAME) {
         let named = pid.and_then(|pid| Named::from_event(plan, pid, record.timestamp, record.payload));
         metadata.named.extend(named);
@@ -434,61 +440,40 @@ fn files(fields: &FileFields, payload: &[u8]) -> impl Iterator<Item = FileId> {
     fields.inodes.iter().filter_map(move |&place| Some(FileId { device: device?, inode: number(place)? }))
 }
 
-/// Room for an envelope: a tag and a varint each for time, thread and the event itself.
-const ENVELOPE_BYTES: usize = 48;
-
-/// Appends an `FtraceEvent` field of the bundle: time, thread, and the event's message.
-#[inline]
-fn write_envelope(events: &mut Vec<u8>, timestamp: u64, pid: Option<i32>, field_id: u32, body: &[u8]) {
-    let pid = pid.map(|pid| i64::from(pid).cast_unsigned());
-    let varint = |field: u32, value: u64| size(u64::from(field) << 3) + size(value);
-    let len = varint(ftrace_event::TIMESTAMP, timestamp)
-        + pid.map_or(0, |pid| varint(ftrace_event::PID, pid))
-        + varint(field_id, body.len() as u64)
-        + body.len();
-    events.reserve(ENVELOPE_BYTES + body.len());
-    varint::encode(u64::from(bundle_field::EVENT << 3 | WIRE_TYPE_BYTES), events);
-    varint::encode(len as u64, events);
-    let mut event = Message::new(events);
-    event.varint(ftrace_event::TIMESTAMP, timestamp);
-    if let Some(pid) = pid {
-        event.varint(ftrace_event::PID, pid);
-    }
-    event.bytes(field_id, body);
-}
-
-/// Protobuf's wire type for anything with a length.
-const WIRE_TYPE_BYTES: u32 = 2;
-
-fn encode_legacy_field<S: Sink>(
-    body: &mut Message<'_, S>,
-    field: &FieldPlan,
-    name: &str,
-    kind: LegacyKind,
+/// The older encoding of an event that nobody's schema knows: each field with its name. False if one leads out of the record.
+fn encode_legacy_fields(
+    out: &mut Words,
+    plan: &EventPlan,
+    legacy: &[(String, LegacyKind)],
     payload: &[u8],
     metadata: &mut Metadata,
     names: Names<'_>,
 ) -> bool {
-    use fields::generic_ftrace_event::field as legacy;
-    let number = match kind {
-        LegacyKind::String => legacy::STR_VALUE,
-        LegacyKind::Int => legacy::INT_VALUE,
-        LegacyKind::Uint => legacy::UINT_VALUE,
-        LegacyKind::None => return true,
-    };
-    // A repeated number has no place in this encoding.
-    if matches!(field.op, Op::Array { .. }) {
-        return true;
+    use fields::generic_ftrace_event::{self, field as number};
+    let mut complete = true;
+    for (field, (name, kind)) in plan.fields.iter().zip(legacy) {
+        let number = match kind {
+            LegacyKind::String => number::STR_VALUE,
+            LegacyKind::Int => number::INT_VALUE,
+            LegacyKind::Uint => number::UINT_VALUE,
+            LegacyKind::None => continue,
+        };
+        // A repeated number has no place in this encoding.
+        if matches!(field.op, Op::Array { .. }) {
+            continue;
+        }
+        let start = out.begin(generic_ftrace_event::FIELD);
+        out.bytes(generic_ftrace_event::field::NAME, name.as_bytes());
+        complete &= encode_field(out, &FieldPlan { number, ..*field }, payload, metadata, names).is_some();
+        out.end(start);
     }
-    let mut out = body.nested(fields::generic_ftrace_event::FIELD);
-    out.string(legacy::NAME, name);
-    encode_field(&mut out, &FieldPlan { number, ..*field }, payload, metadata, names).is_some()
+    complete
 }
 
 /// Encodes one field; `None` if it leads out of the record.
 #[inline]
-fn encode_field<S: Sink>(
-    body: &mut Message<'_, S>,
+fn encode_field(
+    body: &mut Words,
     field: &FieldPlan,
     payload: &[u8],
     metadata: &mut Metadata,
@@ -510,12 +495,25 @@ fn encode_field<S: Sink>(
             body.int(number, i64::from(pid));
             metadata.pids.insert(pid);
         }
+        Op::FixedString { len: COMM_LEN } => {
+            let (word, len) = short_string(u128::from_le_bytes(*rest.first_chunk()?));
+            body.short_bytes(number, word, len);
+        }
         Op::FixedString { len } => body.bytes(number, until_nul(rest.get(..usize::from(len))?)),
         Op::TailString => body.bytes(number, until_nul(rest)),
         Op::FixedBytes { len } => body.bytes(number, rest.get(..usize::from(len))?),
         Op::Located { relative, is_string } => {
-            let bytes = located(payload, rest, usize::from(field.offset), relative)?;
-            body.bytes(number, if is_string { until_nul(bytes) } else { bytes });
+            let place = located(rest, usize::from(field.offset), relative)?;
+            match last_word(payload, &place).filter(|_| is_string) {
+                Some(word) => {
+                    let (word, len) = short_string(word);
+                    body.short_bytes(number, word, len);
+                }
+                None => {
+                    let bytes = payload.get(place)?;
+                    body.bytes(number, if is_string { until_nul(bytes) } else { bytes });
+                }
+            }
         }
         Op::StringPointer { size } => body.bytes(number, names.printk.lookup(address(rest, size)?)),
         Op::Symbol { size } => body.varint(number, u64::from(metadata.symbols.index(address(rest, size)?))),
@@ -532,24 +530,39 @@ fn encode_field<S: Sink>(
     Some(())
 }
 
-/// The bytes that a `__data_loc` or `__rel_loc` word points to. An empty one points nowhere.
-fn located<'a>(payload: &'a [u8], field: &[u8], field_offset: usize, relative: bool) -> Option<&'a [u8]> {
+/// Where the bytes are that a `__data_loc` or `__rel_loc` word points to. An empty one points nowhere.
+fn located(field: &[u8], field_offset: usize, relative: bool) -> Option<Range<usize>> {
     let word = u32::from_le_bytes(*field.first_chunk()?);
     let (offset, len) = ((word & 0xffff) as usize, (word >> 16) as usize);
     let start = if relative { field_offset + 4 + offset } else { offset };
-    if len == 0 { Some(&[]) } else { payload.get(start..start + len) }
+    Some(if len == 0 { 0..0 } else { start..start + len })
 }
 
-#[inline]
-fn until_nul(bytes: &[u8]) -> &[u8] {
-    // Names of threads, the most frequent strings by far: all sixteen bytes at once. The lowest set bit of this well-known
-    // expression belongs to the first zero byte.
-    if let Ok(comm) = <&[u8; 16]>::try_from(bytes) {
-        const LOW: u128 = u128::MAX / 0xff;
-        let word = u128::from_le_bytes(*comm);
-        let zeroes = word.wrapping_sub(LOW) & !word & (LOW << 7);
-        return bytes.get(..zeroes.trailing_zeros() as usize / 8).unwrap_or(bytes);
+/// The kernel's TASK_COMM_LEN. Names of threads are the most frequent strings by far, and fit into a register.
+const COMM_LEN: u16 = 16;
+
+/// One to sixteen bytes, with zeroes behind them; `None` for others, and where too little is before them. Strings that a record points
+/// to are at its end: a load that ends where they do does not leave it.
+#[inline(always)]
+fn last_word(payload: &[u8], place: &Range<usize>) -> Option<u128> {
+    let len = place.len();
+    if !(1..=usize::from(COMM_LEN)).contains(&len) {
+        return None;
     }
+    let word = u128::from_le_bytes(*payload.get(..place.end)?.last_chunk()?);
+    Some(word >> (8 * (usize::from(COMM_LEN) - len)))
+}
+
+/// A word and how many of its bytes are before the first zero.
+#[inline(always)]
+fn short_string(word: u128) -> (u128, usize) {
+    // The lowest set bit of this well-known expression belongs to the first zero byte.
+    const LOW: u128 = u128::MAX / 0xff;
+    let zeroes = word.wrapping_sub(LOW) & !word & (LOW << 7);
+    (word, zeroes.trailing_zeros() as usize / 8)
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
     let len = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     bytes.get(..len).unwrap_or(bytes)
 }
@@ -582,6 +595,7 @@ mod tests {
     use crate::packets::testing::Recorded;
     use ferretto_protos::TracePacket;
     use ferretto_protozero::read::{Fields, Value};
+    use ferretto_protozero::varint;
 
     const SCHED_PAGES: &[u8] = include_bytes!("../../tests/data/pages/sched");
     const SYSCALL_PAGES: &[u8] = include_bytes!("../../tests/data/pages/syscalls");
@@ -996,15 +1010,25 @@ mod tests {
 
     #[test]
     fn strings_end_at_their_first_nul() {
+        assert_eq!(until_nul(b"\0\x01\0"), b"");
+        assert_eq!(until_nul(&[1, 0, 1, 0, 1, 1]), [1]);
         for len in 0..=16 {
             let mut comm = [b'x'; 16];
             comm[len..].fill(0x80);
             comm[len..].iter_mut().take(1).for_each(|b| *b = 0);
-            assert_eq!(until_nul(&comm).len(), len);
-            assert_eq!(until_nul(&comm[..15]).len(), len.min(15));
+            assert_eq!(short_string(u128::from_le_bytes(comm)).1, len);
         }
-        assert_eq!(until_nul(b"\0\x01\0"), b"");
-        assert_eq!(until_nul(&[1, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0]), [1]);
+        // At any place of a record, with any length, terminated or not.
+        let mut record: Vec<u8> = (1..=40).collect();
+        record[25] = 0;
+        for (start, end) in (0..=42).flat_map(|end| (0..=end).map(move |start| (start, end))) {
+            let Some(word) = last_word(&record, &(start..end)) else {
+                assert!(end < 16 || end > 40 || start == end || end - start > 16, "{start}..{end}");
+                continue;
+            };
+            let (word, len) = short_string(word);
+            assert_eq!(&word.to_le_bytes()[..len], until_nul(&record[start..end]), "{start}..{end}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | `clone_stall` | how long a clone of a full buffer of 256 MiB leaves the service's other clients waiting; needs no root |
 //! | `idle_memory` | resident memory of an idle service |
 //! | `idle_wakeups` | how often an idle service wakes up; needs no root |
-//! | `probes_cpu` | processor time of the data sources on one config under one load |
+//! | `probes_cpu` | processor time of the data sources on one config, for each context switch recorded, under one of three loads |
 //! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |
 //! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
 //! | `sdk_cost` | what a trace point costs; needs upstream's client in a release build (`tests/upstream-client`) and the example `cost` of our library, but no root |
@@ -86,8 +86,17 @@ pub struct PingPong {
 impl PingPong {
     /// Starts the threads.
     pub fn start() -> Self {
+        Self::start_pairs(2)
+    }
+
+    /// Starts one pair only.
+    pub fn start_one() -> Self {
+        Self::start_pairs(1)
+    }
+
+    fn start_pairs(count: usize) -> Self {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let threads = (0..2).flat_map(|_| pair(&stop, &rounds)).collect();
+        let threads = (0..count).flat_map(|_| pair(&stop, &rounds)).collect();
         Self { stop, rounds, threads }
     }
 

@@ -13,6 +13,7 @@ use super::metadata::{FileId, Metadata, Named};
 use super::page::{Page, ParseStatus, ParseStatuses, Record, read_u32, read_u64};
 use super::plan::{EventPlan, FieldPlan, FileFields, LegacyKind, Number, Op, Place, PlanKind};
 use super::print_filter::PrintFilter;
+use super::short;
 use super::symbols::{KernelSymbols, PrintkFormats};
 use super::words::Words;
 use crate::packets::Packets;
@@ -387,7 +388,31 @@ fn encode_event(
     if let Some(pid) = pid {
         metadata.pids.insert(pid);
     }
-    let out = &mut scratch.events;
+    let complete = short::encode(&mut scratch.events, record, plan, pid, &mut metadata.pids).is_some()
+        || encode_any(&mut scratch.events, record, event, pid, self_describing, metadata, names);
+    if matches!(plan.field_id, ftrace_event::TASK_NEWTASK | ftrace_event::TASK_RENAME) {
+        let named = pid.and_then(|pid| Named::from_event(plan, pid, record.timestamp, record.payload));
+        metadata.named.extend(named);
+    }
+    if let Some(fields) = &plan.files
+        && metadata.files.are_wanted_of(pid)
+    {
+        files(fields, record.payload).for_each(|file| metadata.files.insert(file));
+    }
+    if complete { Ok(()) } else { Err(ParseStatus::InvalidEvent) }
+}
+
+/// Appends an `FtraceEvent` field of the bundle: time, thread, and the event's message. False if a field leads out of the record.
+fn encode_any(
+    out: &mut Words,
+    record: &Record<'_>,
+    event: &SessionEvent,
+    pid: Option<i32>,
+    self_describing: bool,
+    metadata: &mut Metadata,
+    names: Names<'_>,
+) -> bool {
+    let plan = &*event.plan;
     let envelope = out.begin(bundle_field::EVENT);
     out.varint(ftrace_event::TIMESTAMP, record.timestamp);
     if let Some(pid) = pid {
@@ -421,16 +446,7 @@ fn encode_event(
         }
     };
     out.end(envelope);
-    if matches!(plan.field_id, ftrace_event::TASK_NEWTASK | ftrace_event::TASK_RENAME) {
-        let named = pid.and_then(|pid| Named::from_event(plan, pid, record.timestamp, record.payload));
-        metadata.named.extend(named);
-    }
-    if let Some(fields) = &plan.files
-        && metadata.files.are_wanted_of(pid)
-    {
-        files(fields, record.payload).for_each(|file| metadata.files.insert(file));
-    }
-    if complete { Ok(()) } else { Err(ParseStatus::InvalidEvent) }
+    complete
 }
 
 /// The files that a record is about.
@@ -531,7 +547,7 @@ fn encode_field(
 }
 
 /// Where the bytes are that a `__data_loc` or `__rel_loc` word points to. An empty one points nowhere.
-fn located(field: &[u8], field_offset: usize, relative: bool) -> Option<Range<usize>> {
+pub(crate) fn located(field: &[u8], field_offset: usize, relative: bool) -> Option<Range<usize>> {
     let word = u32::from_le_bytes(*field.first_chunk()?);
     let (offset, len) = ((word & 0xffff) as usize, (word >> 16) as usize);
     let start = if relative { field_offset + 4 + offset } else { offset };
@@ -544,7 +560,7 @@ const COMM_LEN: u16 = 16;
 /// One to sixteen bytes, with zeroes behind them; `None` for others, and where too little is before them. Strings that a record points
 /// to are at its end: a load that ends where they do does not leave it.
 #[inline(always)]
-fn last_word(payload: &[u8], place: &Range<usize>) -> Option<u128> {
+pub(crate) fn last_word(payload: &[u8], place: &Range<usize>) -> Option<u128> {
     let len = place.len();
     if !(1..=usize::from(COMM_LEN)).contains(&len) {
         return None;
@@ -555,7 +571,7 @@ fn last_word(payload: &[u8], place: &Range<usize>) -> Option<u128> {
 
 /// A word and how many of its bytes are before the first zero.
 #[inline(always)]
-fn short_string(word: u128) -> (u128, usize) {
+pub(crate) fn short_string(word: u128) -> (u128, usize) {
     // The lowest set bit of this well-known expression belongs to the first zero byte.
     const LOW: u128 = u128::MAX / 0xff;
     let zeroes = word.wrapping_sub(LOW) & !word & (LOW << 7);
@@ -839,6 +855,42 @@ mod tests {
         let mut other = config(true, &[known("irq", "irq_handler_entry")]);
         other.shared = true;
         assert!(encode(SCHED_PAGES, &other).0.is_empty());
+    }
+
+    #[test]
+    fn the_quick_way_gives_the_same_bytes() {
+        let names = ["sched_switch", "sched_waking", "sched_process_exit"].map(|name| ("sched", name));
+        for (group, name) in names.into_iter().chain([("irq", "irq_handler_entry"), ("task", "task_newtask")])
+        {
+            let plan = known(group, name);
+            assert!(plan.is_short, "{name}");
+            let slow = Rc::new(EventPlan { is_short: false, ..(*plan).clone() });
+            // Numbers of all lengths, strings at any place, and records that are cut short.
+            for seed in 0u64..400 {
+                let byte = |i: u64| (seed * 31 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 >> (seed % 9);
+                let mut payload: Vec<u8> = (0..100 + seed % 30).map(|i| byte(i) as u8).collect();
+                payload[..2].copy_from_slice(&plan.id.to_le_bytes());
+                if let Some(field) = plan.fields.iter().find(|f| matches!(f.op, Op::Located { .. })) {
+                    let place = 40 + seed % 80 | (seed % 24) << 16;
+                    let at = usize::from(field.offset);
+                    payload[at..at + 4].copy_from_slice(&(place as u32).to_le_bytes());
+                }
+                payload.truncate(payload.len() / 4 * 4);
+                let mut page = page_of(&payload);
+                if payload.len() > 4 * 28 {
+                    let header = [0u32, payload.len() as u32 + 4].map(u32::to_le_bytes).concat();
+                    page =
+                        [&page[..8], &(payload.len() as u64 + 8).to_le_bytes(), &header, &payload].concat();
+                    page.resize(4096, 0);
+                }
+                let quick = encode(&page, &config(true, std::slice::from_ref(&plan)));
+                let slow = encode(&page, &config(true, std::slice::from_ref(&slow)));
+                assert_eq!((quick.0, quick.1.errors), (slow.0, slow.1.errors), "{name}, {seed}");
+                let pids = [quick.1.metadata.pids.iter(), slow.1.metadata.pids.iter()]
+                    .map(Iterator::collect::<Vec<_>>);
+                assert_eq!(pids[0], pids[1]);
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `linux.ftrace`: the kernel's events, read from its raw per-CPU pages.
 //!
 //! `controller` reads on time and knows the sessions; `instance` merges what sessions want into one state of tracefs; `reader` gets
-//! pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes them, by way of `words`. `frozen` reads, once, what an
+//! pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes them, by way of `words`, and `short` those of a few small fields. `frozen` reads, once, what an
 //! instance holds that nobody records into.
 
 mod categories;
@@ -17,6 +17,7 @@ mod plan;
 mod print_filter;
 mod reader;
 pub mod reset;
+mod short;
 mod stats;
 mod symbols;
 mod syscalls;

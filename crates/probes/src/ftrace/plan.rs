@@ -5,6 +5,7 @@ use ferretto_protos::ftrace::{FieldKind as ProtoKind, KNOWN_EVENTS, KnownEvent, 
 use ferretto_protozero::Message;
 
 use super::format::{EventFormat, FieldKind, FormatField};
+use super::short;
 
 /// The first field number that generic events get in `FtraceEvent` (upstream: kGenericEvtProtoMinPbFieldId).
 pub(crate) const FIRST_GENERIC_FIELD: u32 = 65536;
@@ -143,6 +144,8 @@ pub(crate) struct EventPlan {
     pub(crate) fields: Vec<FieldPlan>,
     pub(crate) files: Option<FileFields>,
     pub(crate) kind: PlanKind,
+    /// Its events may go the quick way.
+    pub(crate) is_short: bool,
     /// The kernel's format, for the compact scheduler encoding's checks.
     pub(crate) format: EventFormat,
 }
@@ -218,6 +221,7 @@ impl EventPlan {
             name: format.name.clone(),
             field_id,
             min_size: format.fixed_size(),
+            is_short: short::is_short(&kind, &fields),
             pid_offset: common("common_pid", 4),
             flags_offset: common("common_flags", 1),
             fields,

@@ -7,11 +7,9 @@ use ferretto_protozero::{LenSlot, MAX_LEN, SMALL_LEN, Sink, varint};
 
 /// Protobuf's wire types of varints and of anything with a length.
 const VARINT: u32 = 0;
-const BYTES: u32 = 2;
+pub(crate) const BYTES: u32 = 2;
 /// Values below this take one byte.
 const ONE_BYTE_LIMIT: u64 = 0x80;
-/// Values below this take at most seven bytes, so that a tag of one byte fits into their word.
-const BESIDE_TAG_LIMIT: u64 = 1 << 49;
 /// Values below this take at most eight.
 const WORD_LIMIT: u64 = 1 << 56;
 /// The least that the memory grows by.
@@ -28,10 +26,6 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -77,13 +71,9 @@ impl Words {
     /// Appends a varint.
     #[inline(always)]
     pub(crate) fn put_varint(&mut self, value: u64) {
-        if value < ONE_BYTE_LIMIT {
-            self.put(value, 1);
-        } else if value < WORD_LIMIT {
-            let (word, len) = varint::word(value);
-            self.put(word as u64, len);
-        } else {
-            self.put_long_varint(value);
+        match word(value) {
+            Some((word, len)) => self.put(word, len),
+            None => self.put_long_varint(value),
         }
     }
 
@@ -97,12 +87,12 @@ impl Words {
     #[inline(always)]
     pub(crate) fn varint(&mut self, field: u32, value: u64) {
         let tag = tag(field, VARINT);
-        if tag < ONE_BYTE_LIMIT && value < BESIDE_TAG_LIMIT {
-            let (word, len) = if value < ONE_BYTE_LIMIT { (value.into(), 1) } else { varint::word(value) };
-            self.put(tag | (word as u64) << 8, 1 + len);
-        } else {
-            self.put_varint(tag);
-            self.put_varint(value);
+        match word(value) {
+            Some((word, len)) if tag < ONE_BYTE_LIMIT && len < 8 => self.put(tag | word << 8, 1 + len),
+            _ => {
+                self.put_varint(tag);
+                self.put_varint(value);
+            }
         }
     }
 
@@ -172,9 +162,15 @@ impl Words {
         }
     }
 
+    /// Appends what was written into [`room`](Self::room).
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, len: usize) {
+        self.len = (self.len + len).min(self.bytes.len());
+    }
+
     /// The bytes behind the end: always there.
     #[inline(always)]
-    fn room<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+    pub(crate) fn room<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
         if self.bytes.len() < self.len + N {
             self.grow(self.len + N);
         }
@@ -188,8 +184,27 @@ impl Words {
     }
 }
 
+/// A varint of up to eight bytes, the others zero, and its length. Most numbers are small, and have a shorter way than through all of the
+/// word; `None` for the few that are longer.
 #[inline(always)]
-fn tag(field: u32, wire_type: u32) -> u64 {
+pub(crate) fn word(value: u64) -> Option<(u64, usize)> {
+    if value < ONE_BYTE_LIMIT {
+        return Some((value, 1));
+    }
+    let low = (value & 0x7f) | (value << 1 & 0x7f00);
+    if value < 1 << 14 {
+        return Some((low | 0x80, 2));
+    }
+    if value < 1 << 21 {
+        return Some((low | (value << 2 & 0x7f_0000) | 0x8080, 3));
+    }
+    let (word, len) = varint::word(value);
+    (value < WORD_LIMIT).then_some((word as u64, len))
+}
+
+/// What precedes a field's value.
+#[inline(always)]
+pub(crate) fn tag(field: u32, wire_type: u32) -> u64 {
     u64::from(field << 3 | wire_type)
 }
 
@@ -285,7 +300,7 @@ mod tests {
             let mut out = Words::default();
             write(&mut out, &fields);
             prop_assert_eq!(out.as_slice(), model(&fields));
-            prop_assert_eq!((out.len(), out.is_empty()), (out.as_slice().len(), out.as_slice().is_empty()));
+            prop_assert_eq!(out.is_empty(), out.as_slice().is_empty());
         }
 
         #[test]

@@ -173,7 +173,9 @@ impl Load {
 
     fn stop(self) {
         match self {
-            Self::Pairs(pairs) => pairs.into_iter().for_each(|pair| drop(pair.stop())),
+            Self::Pairs(pairs) => pairs.into_iter().for_each(|pair| {
+                let _ = pair.stop();
+            }),
             Self::Processes(stop, threads) => {
                 stop.store(true, Ordering::Relaxed);
                 threads.into_iter().for_each(|thread| drop(thread.join()));

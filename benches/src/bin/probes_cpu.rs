@@ -46,7 +46,7 @@ struct Run {
     switches: u64,
     /// Events that the kernel overwrote or dropped.
     kernel_lost: u64,
-    /// Sequences of packets with a gap, and chunks that the service's buffer had no room for.
+    /// Packets that found no shared memory, and chunks that the service's buffer had no room for.
     packets_lost: u64,
 }
 
@@ -207,7 +207,6 @@ fn count(trace: &[u8], run: &mut Run) -> Option<()> {
             let field = field.ok()?;
             match (field.number, field.value) {
                 (trace_packet::FTRACE_EVENTS, Value::Bytes(bundle)) => run.switches += switches(bundle)?,
-                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Varint(1..)) => run.packets_lost += 1,
                 (trace_packet::FTRACE_STATS | trace_packet::TRACE_STATS, _) => {
                     lost(&TracePacket::decode(packet).ok()?, run);
                 }

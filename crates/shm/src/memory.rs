@@ -10,21 +10,25 @@
 use std::error::Error;
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// The largest shared memory that a producer may have, in bytes (upstream: `kMaxShmSize` in
-/// tracing_service_impl.h).
-pub const MAX_LEN: usize = 32 << 20;
+/// The largest shared memory that a producer may have, in bytes: what the config of a session may ask for. (What a producer itself may
+/// ask for is the service's business; upstream's `kMaxShmSize` in tracing_service_impl.h is 32 MiB for both.)
+pub const MAX_LEN: usize = 256 << 20;
 
 /// All sizes are multiples of the smallest page.
 const GRANULE: usize = 4096;
+
+/// Parts that are told apart, at most: honest clients use their memory from the start.
+const MAX_PARTS: usize = 64;
 
 /// The name that shows up in /proc/PID/maps (upstream: memfd.cc).
 const MEMFD_NAME: &str = "perfetto_shmem";
@@ -85,7 +89,7 @@ impl fmt::Display for MemoryError {
         match self {
             Self::BadLength { len } => write!(
                 f,
-                "shared memory of {len} bytes is not possible; it must be a positive multiple of 4096 up to 32 MiB"
+                "shared memory of {len} bytes is not possible; it must be a positive multiple of 4096 up to 256 MiB"
             ),
             Self::NotMemfd => write!(
                 f,
@@ -173,6 +177,31 @@ impl SharedMemory {
             )
         };
         Self::mapped(base, len, None)
+    }
+
+    /// The parts, in bytes, that the system provides pages for, as somebody has written or read there. It would provide them for the
+    /// others, too, if one looked.
+    pub(crate) fn provided(&self) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut from = 0;
+        while from < self.len && parts.len() < MAX_PARTS {
+            let fd = self.fd.as_ref().ok_or(Errno::OPNOTSUPP);
+            let next = fd.and_then(|fd| {
+                let start = rustix::fs::seek(fd, SeekFrom::Data(from as u64))?;
+                Ok(start..rustix::fs::seek(fd, SeekFrom::Hole(start))?)
+            });
+            match next {
+                // Memory is no longer than addresses.
+                Ok(part) => {
+                    from = (part.end as usize).max(from + 1);
+                    parts.push(part.start as usize..from.min(self.len));
+                }
+                Err(Errno::NXIO) => return parts,
+                Err(_) => break,
+            }
+        }
+        parts.push(from..self.len);
+        parts
     }
 
     fn map_fd(fd: OwnedFd, len: usize) -> Result<Self, MemoryError> {

@@ -29,6 +29,10 @@ impl SharedMemory {
         self.words.len() * 4
     }
 
+    pub(crate) fn provided(&self) -> Vec<std::ops::Range<usize>> {
+        std::iter::once(0..self.len()).collect()
+    }
+
     pub(crate) fn word(&self, offset: usize) -> Option<&AtomicU32> {
         self.words.get(offset / 4).filter(|_| offset % 4 == 0)
     }

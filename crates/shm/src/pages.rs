@@ -274,14 +274,28 @@ impl Pages {
         self.memory.copy_out(place.offset + CHUNK_HEADER_LEN, place.len - CHUNK_HEADER_LEN, out);
     }
 
-    /// Copies every chunk that is complete or being written, without changing any state.
+    /// The pages, each once and in order, that hold something: looking at one that nobody has used would make the system provide memory
+    /// for it.
+    pub(crate) fn provided(&self) -> impl Iterator<Item = u32> {
+        let page_size = self.page_size.bytes();
+        let mut next = 0;
+        self.memory.provided().into_iter().flat_map(move |part| {
+            let pages = (part.start / page_size).max(next)..part.end.div_ceil(page_size);
+            next = next.max(pages.end);
+            // Their count is 32 bits.
+            pages.map(|page| page as u32)
+        })
+    }
+
+    /// Copies every chunk of these pages that is complete or being written, without changing any state.
     pub(crate) fn scrape(
         &self,
+        pages: impl Iterator<Item = u32>,
         mut wanted: impl FnMut(u16) -> bool,
         mut each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
     ) {
         let mut payload = Vec::new();
-        for page in 0..self.count {
+        for page in pages {
             let Ok(bitmap) = self.bitmap(page, Ordering::Acquire) else { continue };
             let Some(layout) = bitmap.layout() else { continue };
             for chunk in 0..layout.chunks() {

@@ -11,6 +11,12 @@ use crate::pages::{ChunkError, ChunkIndex, ChunkPlace, Pages, ViewError};
 /// The number of bytes that [`ChunkWriter::write_small_at`] takes at once.
 const SMALL_LEN: usize = 16;
 
+/// Pages that are gone round in at first: as many as upstream's clients have by default. Memory that nobody has written to costs
+/// nothing, so more of it is only used when all of these are.
+const FIRST_PAGES: u32 = 64;
+/// Pages that one search looks at, at most: each look may miss the cache, and a trace point waits for the search.
+const MAX_SEARCH: u32 = 512;
+
 /// The producer's view of its shared memory. Any thread may use it; a clone is the same view.
 #[derive(Clone, Debug)]
 pub struct ProducerView {
@@ -22,6 +28,8 @@ struct Shared {
     pages: Pages,
     /// Where the next search starts: the page that had a free chunk last.
     next_page: AtomicU32,
+    /// Searches go round in this many pages, from the first. Doubles when none of them has a free chunk.
+    used_pages: AtomicU32,
     abandoned: AtomicU64,
 }
 
@@ -42,7 +50,8 @@ impl ProducerView {
     /// If the length is not a multiple of the page size.
     pub fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
         let pages = Pages::new(memory, page_size)?;
-        let shared = Shared { pages, next_page: AtomicU32::new(0), abandoned: AtomicU64::new(0) };
+        let used_pages = AtomicU32::new(pages.count().min(FIRST_PAGES));
+        let shared = Shared { pages, next_page: AtomicU32::new(0), used_pages, abandoned: AtomicU64::new(0) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -64,21 +73,36 @@ impl ProducerView {
         self.shared.pages.count()
     }
 
-    /// Takes a free chunk and labels it; `None` if there is none at this moment.
+    /// Takes a free chunk and labels it; `None` if none was found at this moment.
     ///
-    /// The search goes round, from the page that had a free chunk last. A free page is divided by `layout`;
-    /// pages that are already divided are used as they are.
+    /// The search goes round, from the page that had a free chunk last, in as much of the memory as was needed so far. A free page is
+    /// divided by `layout`; pages that are already divided are used as they are. Of a large memory that is full a search looks at a
+    /// part, and the next one goes on from there.
     #[must_use]
     pub fn try_acquire(&self, layout: PageLayout, new: NewChunk) -> Option<ChunkWriter> {
-        let pages = &self.shared.pages;
-        let start = self.shared.next_page.load(Ordering::Relaxed);
-        for step in 0..pages.count() {
-            let page = (start + step) % pages.count();
-            let Some(place) = self.try_acquire_in(page, layout) else { continue };
-            self.shared.next_page.store(page, Ordering::Relaxed);
+        let Shared { pages, next_page, used_pages, .. } = &*self.shared;
+        let used = used_pages.load(Ordering::Relaxed);
+        let start = next_page.load(Ordering::Relaxed);
+        let end = start + used.min(MAX_SEARCH);
+        let mut page = start;
+        let place = (start..end).find_map(|step| {
+            page = step % used;
+            self.try_acquire_in(page, layout)
+        });
+        if let Some(place) = place {
+            next_page.store(page, Ordering::Relaxed);
             return ChunkWriter::label(Arc::clone(&self.shared), place, new);
         }
-        None
+        if used == pages.count() {
+            next_page.store(end % used, Ordering::Relaxed);
+            return None;
+        }
+        let more = used.saturating_mul(2).min(pages.count());
+        // Another thread may have found the same.
+        if used_pages.compare_exchange(used, more, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            next_page.store(used, Ordering::Relaxed);
+        }
+        self.try_acquire(layout, new)
     }
 
     fn try_acquire_in(&self, page: u32, layout: PageLayout) -> Option<ChunkPlace> {
@@ -103,7 +127,8 @@ impl ProducerView {
         wanted: impl FnMut(u16) -> bool,
         each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
     ) {
-        self.shared.pages.scrape(wanted, each);
+        let pages = &self.shared.pages;
+        pages.scrape(0..pages.count(), wanted, each);
     }
 
     /// Copies a complete chunk's payload into `payload`, replacing what that holds, and frees the chunk. Only

@@ -2,9 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::layout::{ChunkHeader, ChunkState, PageSize};
+#[cfg(loom)]
+use loom::sync::atomic::Ordering;
+#[cfg(not(loom))]
+use std::sync::atomic::Ordering;
+
+use crate::layout::{Bitmap, ChunkHeader, ChunkState, PageSize};
 use crate::memory::SharedMemory;
 use crate::pages::{ChunkError, ChunkIndex, Pages, ViewError};
+
+/// Pages that are looked at to tell how many are in use: all of a memory of the usual size.
+const MAX_LOOKS: u32 = 64;
 
 /// The service's view of one producer's shared memory.
 ///
@@ -67,6 +75,22 @@ impl ServiceView {
         Ok(header)
     }
 
+    /// How many of the first `pages` pages are not free, as a few looks at them tell.
+    #[must_use]
+    pub fn pages_in_use(&self, pages: u32) -> u32 {
+        let pages = pages.min(self.page_count());
+        let looks = pages.min(MAX_LOOKS);
+        if looks == 0 {
+            return 0;
+        }
+        let page_at = |look: u32| (u64::from(look) * u64::from(pages) / u64::from(looks)) as u32;
+        let is_used = |page: &u32| {
+            self.pages.bitmap(*page, Ordering::Relaxed).is_ok_and(|bitmap| bitmap != Bitmap::FREE_PAGE)
+        };
+        let used = (0..looks).map(page_at).filter(is_used).count() as u64;
+        (used * u64::from(pages)).div_ceil(u64::from(looks)) as u32
+    }
+
     /// Copies what the producer has not handed over yet: calls `each` with the header and payload of every
     /// chunk that is complete or being written, and whether it is complete. No state changes; the chunks will
     /// be committed once more.
@@ -74,6 +98,7 @@ impl ServiceView {
     /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets
     /// is left out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
     pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, mut each: impl FnMut(ChunkHeader, &[u8], bool)) {
-        self.pages.scrape(wanted, |_, header, payload, complete| each(header, payload, complete));
+        let each = |_, header, payload: &[u8], complete| each(header, payload, complete);
+        self.pages.scrape(self.pages.provided(), wanted, each);
     }
 }

@@ -38,6 +38,43 @@ fn full_memory_gives_no_chunk_until_the_service_frees_one() {
 }
 
 #[test]
+fn memory_is_used_no_further_than_chunks_are_in_use() {
+    let (producer, service) = views(1024);
+    let acquire = |id| producer.try_acquire(PageLayout::Div1, new(id));
+    for id in 0..1000 {
+        let index = acquire(id).unwrap().complete().unwrap();
+        assert!(index.page < 64, "{index:?}");
+        service.read_complete_chunk(index.page, index.chunk, &mut Vec::new()).unwrap();
+    }
+    let held: Vec<_> = (0..1024).map_while(acquire).collect();
+    assert_eq!(held.len(), 1024, "when they are, all of it is used");
+    assert!(held[..64].iter().all(|chunk| chunk.index().page < 64));
+    assert!((0..4).all(|id| acquire(id).is_none()));
+    // However far it is from where the last search was, a free chunk is found in the end.
+    let places: Vec<_> = held.into_iter().map(|chunk| chunk.complete().unwrap()).collect();
+    service.read_complete_chunk(places[700].page, 0, &mut Vec::new()).unwrap();
+    let found = (0..4).find_map(acquire).unwrap();
+    assert_eq!(found.index(), places[700]);
+    drop(found);
+}
+
+#[test]
+fn looking_for_chunks_takes_no_memory() {
+    let (producer, service) = views(1024);
+    let blocks = || rustix::fs::fstat(producer.memory().as_fd().unwrap()).unwrap().st_blocks;
+    let mut found = 0;
+    service.scrape(|_| true, |_, _, _| found += 1);
+    assert_eq!((found, blocks()), (0, 0));
+    let chunk = producer.try_acquire(PageLayout::Div1, new(0)).unwrap();
+    let place = chunk.complete().unwrap();
+    let before = blocks();
+    service.scrape(|_| true, |_, _, _| found += 1);
+    assert_eq!((found, service.pages_in_use(place.page + 1), blocks()), (1, 1, before));
+    service.read_complete_chunk(place.page, place.chunk, &mut Vec::new()).unwrap();
+    assert_eq!(service.pages_in_use(place.page + 1), 0);
+}
+
+#[test]
 fn a_held_chunk_is_patched_in_place_and_then_needs_no_patching() {
     let (producer, service) = views(1);
     let mut chunk = producer.try_acquire(PageLayout::Div1, new(0)).unwrap();

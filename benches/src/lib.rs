@@ -10,13 +10,15 @@
 //! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |
 //! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
 //! | `sdk_cost` | what a trace point costs; needs upstream's client in a release build (`tests/upstream-client`) and the example `cost` of our library, but no root |
-//! | `service_cpu` | processor time of the service for a trace from upstream's client; needs that (`tests/upstream-client`), but no root |
+//! | `sdk_losses` | what programs lose that configure nothing; needs upstream's client (`tests/upstream-client`) for the figures beside, but no root |
+//! | `service_cpu` | processor time of the service for a trace from upstream's client, and what is not in that; needs that (`tests/upstream-client`), but no root |
 //! | `service_scale` | memory of the service with 1,000 producers, and the time of a query for 10,000 data sources; needs no root |
 //! | `trace_buffer` | speed of the trace buffer, beside bare copies and upstream's buffer; needs neither root nor the peers above |
 
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -25,6 +27,17 @@ use ferretto_interop::Maker;
 
 /// Both makers, ours first.
 pub const MAKERS: [Maker; 2] = [Maker::Ferretto, Maker::Upstream];
+
+/// An example of our library, built beside this program.
+///
+/// # Panics
+/// If it is not there.
+pub fn example(name: &str) -> PathBuf {
+    let here = std::env::current_exe().expect("this program is a file");
+    let path = here.parent().unwrap_or(Path::new(".")).join("examples").join(name);
+    assert!(path.exists(), "build it first: cargo build --release -p ferretto --example {name}");
+    path
+}
 
 /// What of a process's memory is in RAM, in KiB: all of it, and the part that is not a mapped file.
 ///

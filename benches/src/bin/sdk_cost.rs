@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ferretto_benches::example;
+
 const PAIRS: usize = 5;
 /// What the programs print, in this order, and what we promise: `off` in nanoseconds, the others as parts of upstream's.
 const PROMISES: [(&str, &str); 4] =
@@ -37,14 +39,6 @@ fn main() {
         let ratio = column(&|ours, upstream| upstream / ours);
         println!("| {name} | {ours:.1} | {upstream:.1} | 1/{ratio:.1} | {promise} |");
     }
-}
-
-/// An example of our library, built beside this program.
-fn example(name: &str) -> PathBuf {
-    let here = std::env::current_exe().expect("this program is a file");
-    let path = here.parent().unwrap_or(Path::new(".")).join("examples").join(name);
-    assert!(path.exists(), "build it first: cargo build --release -p ferretto --example {name}");
-    path
 }
 
 /// The lines `NAME NANOSECONDS` of a program.

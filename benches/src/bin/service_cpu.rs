@@ -1,5 +1,6 @@
 //! Prints the processor time that the service of each maker spends on a trace from upstream's own client: taking it in, and reading
-//! it back over a socket or writing it into a file, in turn. Needs `FERRETTO_UPSTREAM_CLIENT`, but no root.
+//! it back over a socket or writing it into a file, in turn; and how many of the client's events are not in that trace. Needs
+//! `FERRETTO_UPSTREAM_CLIENT`, but no root.
 
 use std::fs::File;
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use ferretto_benches::{MAKERS, cpu_ns, median};
 use ferretto_consumer::{Consumer, Event};
 use ferretto_interop::{Maker, Peers, World, both, config, upstream_client};
+use ferretto_protos::fields::{trace, trace_packet};
+use ferretto_protozero::read::Fields;
 
 /// Runs of each, unless the first argument says otherwise.
 const RUNS: usize = 5;
@@ -39,9 +42,18 @@ struct Cost {
     reading_ns: u64,
     bytes: u64,
     packets: u64,
+    /// What the client wrote and the trace does not hold.
+    lost: u64,
 }
 
 impl Cost {
+    /// Another packet of the trace.
+    fn add(&mut self, packet: &[u8]) {
+        self.packets += 1;
+        let is_event = |field: &u32| *field == trace_packet::TRACK_EVENT;
+        self.lost -= u64::from(Fields::new(packet).flatten().any(|field| is_event(&field.number)));
+    }
+
     fn total_ns(&self) -> u64 {
         self.taking_in_ns + self.reading_ns
     }
@@ -70,8 +82,8 @@ fn main() -> Result<(), String> {
 
 fn print_table(name: &str, costs: &[Vec<Cost>; 2]) {
     println!(
-        "{name:<10} {:>8} {:>10} {:>12} {:>12} {:>12} {:>8}",
-        "MB", "packets", "take in ms", "read ms", "ns a packet", "s a GB"
+        "{name:<10} {:>8} {:>10} {:>12} {:>12} {:>12} {:>8} {:>8}  {}",
+        "MB", "packets", "take in ms", "read ms", "ns a packet", "s a GB", "lost %", "lost % of each run"
     );
     let mut ratios = Vec::new();
     for (maker, costs) in MAKERS.into_iter().zip(costs) {
@@ -82,17 +94,22 @@ fn print_table(name: &str, costs: &[Vec<Cost>; 2]) {
             reading_ns: middle(|cost| cost.reading_ns),
             bytes: middle(|cost| cost.bytes),
             packets: middle(|cost| cost.packets),
+            lost: middle(|cost| cost.lost),
         };
+        let percent = |lost: u64| lost as f64 * 100.0 / EVENTS as f64;
+        let each: Vec<String> = costs.iter().map(|cost| format!("{:.1}", percent(cost.lost))).collect();
         let a_gb = median(costs.iter().map(|cost| (cost.seconds_a_gb() * 1e6) as u64).collect()) as f64 / 1e6;
         println!(
-            "{:<10} {:>8.1} {:>10} {:>12.1} {:>12.1} {:>12} {:>8.2}",
+            "{:<10} {:>8.1} {:>10} {:>12.1} {:>12.1} {:>12} {:>8.2} {:>8.2}  {}",
             format!("{maker:?}").to_lowercase(),
             cost.bytes as f64 / 1e6,
             cost.packets,
             cost.taking_in_ns as f64 / 1e6,
             cost.reading_ns as f64 / 1e6,
-            total / EVENTS,
+            total / cost.packets.max(1),
             a_gb,
+            percent(cost.lost),
+            each.join(" "),
         );
         ratios.push(a_gb);
     }
@@ -123,21 +140,21 @@ fn run(peers: &Peers, maker: Maker, text: &str) -> Result<Cost, String> {
     }
     stop(&mut consumer)?;
     let taken_in = cpu_ns(pid);
-    let mut cost = Cost { taking_in_ns: taken_in - start, ..Cost::default() };
+    let mut cost = Cost { taking_in_ns: taken_in - start, lost: EVENTS, ..Cost::default() };
     if text == FILE {
-        cost.bytes = trace.metadata().map_err(|error| error.to_string())?.len();
+        let bytes = std::fs::read(trace).map_err(|error| error.to_string())?;
+        cost.bytes = bytes.len() as u64;
+        let packets = Fields::new(&bytes).flatten().filter(|field| field.number == trace::PACKET);
+        packets.filter_map(|field| field.value.as_bytes()).for_each(|packet| cost.add(packet));
         return Ok(cost);
     }
     let read = |packet: &[u8]| {
         cost.bytes += packet.len() as u64;
-        cost.packets += 1;
+        cost.add(packet);
         Ok(())
     };
     consumer.read_buffers(read).map_err(|error| error.to_string())?;
     cost.reading_ns = cpu_ns(pid) - taken_in;
-    if cost.packets < EVENTS {
-        eprintln!("{maker:?}: {} events did not get in", EVENTS - cost.packets);
-    }
     Ok(cost)
 }
 

@@ -3,9 +3,13 @@
 //!     ferretto traced &
 //!     cargo run --release -p ferretto --example flood -- --threads 1 --seconds 10 --out flood.pftrace
 //!
-//! Prints `events COUNT seconds ELAPSED`. Threads wait for the service when the shared memory is full, as the session's config asks for,
+//!     ferretto record -- flood --events 2000000
+//!     ferretto record -- flood --threads 2 --rate 3000000 --seconds 10
+//!
+//! Prints `events COUNT seconds ELAPSED`. In the first form threads wait for the service when the shared memory is full, as the session's config asks for,
 //! so none is lost. `--check` reads the file again, counts, and prints `bytes N`: what an event takes in it, before the service adds whose it
-//! is.
+//! is. With `--events` (of each thread, without a pause) or `--rate` (a second and thread) somebody else records, and how much of it is
+//! recorded is for `benches/src/bin/sdk_losses.rs` to say.
 
 use std::error::Error;
 use std::fs::File;
@@ -40,27 +44,40 @@ const SHARED_MEMORY_BYTES: u32 = 4 * 1024 * 1024;
 const BATCH: u64 = 1000;
 /// Far more than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
-const USAGE: &str = "usage: flood --threads N --seconds S --out FILE [--check]";
+/// Between two looks at what a rate asks for.
+const TICK: Duration = Duration::from_millis(1);
+const USAGE: &str = "usage: flood [--threads N] [--seconds S] [--events N | --rate N | --out FILE [--check]]";
 
 struct Options {
     threads: usize,
     seconds: f64,
     out: String,
     check: bool,
+    load: Load,
+}
+
+/// What each thread writes.
+#[derive(Clone, Copy)]
+enum Load {
+    /// As much as it can.
+    Flood,
+    /// So many events, as fast as it can.
+    Events(u64),
+    /// So many a second.
+    Rate(u64),
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = options()?;
+    if !matches!(options.load, Load::Flood) {
+        return write_for_others(&options);
+    }
     ferretto::builder("org.example.flood")
         .categories(CATEGORIES)
         .shared_memory_size(SHARED_MEMORY_BYTES)
         .init()?;
     let mut consumer = start(&options.out)?;
-    let start = Instant::now();
-    let until = start + Duration::from_secs_f64(options.seconds);
-    let threads: Vec<_> = (0..options.threads).map(|_| std::thread::spawn(move || flood(until))).collect();
-    let events: u64 = threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
-    let elapsed = start.elapsed().as_secs_f64();
+    let (events, elapsed) = write(&options);
     ferretto::flush(TIMEOUT);
     consumer.disable()?;
     while !matches!(consumer.poll(Some(TIMEOUT)), Some(Event::TracingDisabled { .. }) | None) {}
@@ -75,8 +92,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Nothing is configured here: as programs are.
+fn write_for_others(options: &Options) -> Result<(), Box<dyn Error>> {
+    ferretto::builder("org.example.flood").categories(CATEGORIES).init()?;
+    wait_for_session()?;
+    let (events, elapsed) = write(options);
+    ferretto::flush(TIMEOUT);
+    println!("events {events} seconds {elapsed:.3}");
+    Ok(())
+}
+
+/// Events and seconds.
+fn write(options: &Options) -> (u64, f64) {
+    let start = Instant::now();
+    let until = start + Duration::from_secs_f64(options.seconds);
+    let load = options.load;
+    let run = move || match load {
+        Load::Flood => flood(until),
+        Load::Events(events) => emit(events),
+        Load::Rate(rate) => keep_up(rate, start, until),
+    };
+    let threads: Vec<_> = (0..options.threads).map(|_| std::thread::spawn(run)).collect();
+    let events = threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
+    (events, start.elapsed().as_secs_f64())
+}
+
 fn options() -> Result<Options, Box<dyn Error>> {
-    let mut options = Options { threads: 1, seconds: 10.0, out: "flood.pftrace".to_owned(), check: false };
+    let out = "flood.pftrace".to_owned();
+    let mut options = Options { threads: 1, seconds: 10.0, out, check: false, load: Load::Flood };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(USAGE);
@@ -84,6 +127,8 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--threads" => options.threads = value()?.parse()?,
             "--seconds" => options.seconds = value()?.parse()?,
             "--out" => options.out = value()?,
+            "--events" => options.load = Load::Events(value()?.parse()?),
+            "--rate" => options.load = Load::Rate(value()?.parse()?),
             "--check" => options.check = true,
             _ => return Err(USAGE.into()),
         }
@@ -96,6 +141,11 @@ fn start(out: &str) -> Result<Consumer, Box<dyn Error>> {
     // The service refuses a file that holds something.
     let file = OwnedFd::from(File::create(out)?);
     consumer.enable_tracing(parse_trace_config(CONFIG)?, Some(file))?;
+    wait_for_session()?;
+    Ok(consumer)
+}
+
+fn wait_for_session() -> Result<(), Box<dyn Error>> {
     let until = Instant::now() + TIMEOUT;
     while !FLOOD.is_enabled() {
         if Instant::now() > until {
@@ -103,18 +153,37 @@ fn start(out: &str) -> Result<Consumer, Box<dyn Error>> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(consumer)
+    Ok(())
 }
 
 fn flood(until: Instant) -> u64 {
     let mut events = 0;
     while Instant::now() < until {
-        for _ in 0..BATCH {
-            ferretto::instant!(FLOOD, "drop");
-        }
-        events += BATCH;
+        events += emit(BATCH);
     }
     events
+}
+
+#[inline(always)]
+fn emit(events: u64) -> u64 {
+    for _ in 0..events {
+        ferretto::instant!(FLOOD, "drop");
+    }
+    events
+}
+
+/// Whoever is late, as the machine had other things to do, catches up.
+fn keep_up(rate: u64, start: Instant, until: Instant) -> u64 {
+    let mut events = 0;
+    loop {
+        let now = Instant::now().min(until);
+        let due = (now.duration_since(start).as_secs_f64() * rate as f64) as u64;
+        events += emit(due.saturating_sub(events));
+        if now == until {
+            return events;
+        }
+        std::thread::sleep(TICK);
+    }
 }
 
 /// The track events of a trace.

@@ -1,7 +1,8 @@
 //! A session's buffer, and what becomes of that which it overwrites.
 
-use ferretto_trace_buffer::{Chunk, CreateError, TraceBuffer};
+use ferretto_trace_buffer::{Chunk, CreateError, FillPolicy, TraceBuffer};
 
+use crate::limits;
 use crate::protovms::ProtoVms;
 
 /// A trace buffer, and the VMs that get what it overwrites.
@@ -9,6 +10,8 @@ use crate::protovms::ProtoVms;
 pub(crate) struct Buffer {
     pub(crate) trace: TraceBuffer,
     pub(crate) vms: ProtoVms,
+    /// What had been written to it when last all that it held had been read into the file.
+    bytes_when_read: u64,
 }
 
 /// What stands in the place of a buffer that is taken away. With it at hand, taking cannot fail.
@@ -21,7 +24,7 @@ pub(crate) struct Replacement {
 
 impl Buffer {
     pub(crate) fn new(trace: TraceBuffer) -> Self {
-        Self { trace, vms: ProtoVms::default() }
+        Self { trace, vms: ProtoVms::default(), bytes_when_read: 0 }
     }
 
     pub(crate) fn store(&mut self, chunk: &Chunk<'_>) {
@@ -31,9 +34,34 @@ impl Buffer {
         }
     }
 
+    /// All that it held was read into the file.
+    pub(crate) fn note_read(&mut self) {
+        self.bytes_when_read = self.trace.stats().bytes_written;
+    }
+
+    /// Not if ProtoVMs fold it into their state.
+    fn loses_what_is_overwritten(&self) -> bool {
+        self.trace.fill_policy() == FillPolicy::Ring && self.vms.is_empty()
+    }
+
+    /// Whether a ring will soon overwrite what nobody has read.
+    pub(crate) fn is_filling(&self) -> bool {
+        let new = self.trace.stats().bytes_written.saturating_sub(self.bytes_when_read);
+        self.loses_what_is_overwritten() && new > self.trace.size() as u64 / limits::UNREAD_PARTS
+    }
+
+    /// Whether half of a ring or more is unread: more of it than is written at its time.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let stats = self.trace.stats();
+        let gone = stats.bytes_read.saturating_add(stats.bytes_overwritten);
+        self.loses_what_is_overwritten()
+            && stats.bytes_written.saturating_sub(gone) > self.trace.size() as u64 / 2
+    }
+
     /// What is there and how it came about, to be read and not to be changed.
     pub(crate) fn clone_read_only(&self) -> Result<Self, CreateError> {
-        Ok(Self { trace: self.trace.clone_read_only()?, vms: self.vms.clone_read_only() })
+        let (trace, vms) = (self.trace.clone_read_only()?, self.vms.clone_read_only());
+        Ok(Self { trace, vms, bytes_when_read: 0 })
     }
 
     /// All that [`replace`](Self::replace) needs memory for.
@@ -54,6 +82,7 @@ impl Buffer {
         if let Some(mut unread) = with.unread {
             self.vms.take_all(&mut unread);
         }
-        Self { trace: std::mem::replace(&mut self.trace, with.empty), vms }
+        let trace = std::mem::replace(&mut self.trace, with.empty);
+        Self { trace, vms, bytes_when_read: std::mem::take(&mut self.bytes_when_read) }
     }
 }

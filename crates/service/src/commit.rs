@@ -31,9 +31,8 @@ impl Service {
     /// Gives the bytes that it took.
     fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) -> usize {
         let mut payload = std::mem::take(&mut self.chunk);
-        let memory = self.producers.get(&id).and_then(|producer| producer.memory.as_ref());
-        let header =
-            memory.map(|memory| memory.view.read_complete_chunk(chunk.page(), chunk.chunk(), &mut payload));
+        let memory = self.producers.get_mut(&id).and_then(|producer| producer.memory.as_mut());
+        let header = memory.map(|memory| memory.take(chunk.page(), chunk.chunk(), &mut payload));
         match header {
             Some(Ok(header)) => self.store_chunk(id, chunk.target_buffer(), header, &payload, true),
             Some(Err(error)) => {

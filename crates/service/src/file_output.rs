@@ -2,6 +2,7 @@
 
 use bytes::BytesMut;
 
+use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_copy::FileCopy;
@@ -134,6 +135,7 @@ impl Service {
     /// Bytes to write to a file; say what became of them with [`handle_file_written`](Self::handle_file_written). Of one file there is one
     /// write at a time.
     pub fn poll_file_write(&mut self, now: &Now) -> Option<FileWrite> {
+        self.write_before_rings_are_full();
         let due = |file: &FileOutput| file.pass.is_some() && !file.in_flight && !self.waits_for_source(file);
         let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
         // A long file does not keep the others waiting.
@@ -171,6 +173,7 @@ impl Service {
         let sync = file.spec.sync && progress != Progress::More;
         let write = FileWrite { file: file.handle, content: FileContent::Bytes(bytes), sync };
         if goes_on {
+            self.note_buffers_read(session_id);
             self.compact_buffers(session_id);
         }
         Some(write)
@@ -240,6 +243,35 @@ impl Service {
             && file.pass.is_none()
         {
             file.pass = Some(Pass::Periodic);
+        }
+    }
+
+    /// Whether a buffer will overwrite what is not yet in the file, unless the file is now written before producers are looked at again.
+    pub fn is_file_behind(&self) -> bool {
+        let mut writing = self.sessions.values().filter(|session| {
+            session.file.as_ref().is_some_and(|file| file.pass.is_some() && !file.in_flight)
+        });
+        writing.any(|session| {
+            session.buffers.iter().any(|id| self.buffers.get(id).is_some_and(Buffer::is_crowded))
+        })
+    }
+
+    fn write_before_rings_are_full(&mut self) {
+        let Self { sessions, buffers, .. } = self;
+        for session in sessions.values_mut().filter(|session| session.state == State::Started) {
+            let Some(file) = session.file.as_mut().filter(|file| file.pass.is_none()) else { continue };
+            if session.buffers.iter().any(|id| buffers.get(id).is_some_and(Buffer::is_filling)) {
+                file.pass = Some(Pass::Periodic);
+            }
+        }
+    }
+
+    fn note_buffers_read(&mut self, session_id: SessionId) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        for id in &session.buffers {
+            if let Some(buffer) = self.buffers.get_mut(id) {
+                buffer.note_read();
+            }
         }
     }
 

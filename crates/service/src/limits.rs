@@ -61,8 +61,11 @@ pub const DEFAULT_FILE_WRITE_PERIOD_MS: u32 = 5_000;
 pub const MIN_FILE_WRITE_PERIOD_MS: u32 = 100;
 /// With a file write period up to this, flushes go their own way with this period; with a longer one each write flushes first.
 pub const AUTO_FLUSH_PERIOD_MS: u32 = 5_000;
-/// Bytes of packets handed out for one write to a file.
-pub const FILE_WRITE_BYTES: usize = 1024 * 1024;
+/// Bytes of packets handed out for one write to a file. Ours: it takes a millisecond, in which nobody empties the memory of producers;
+/// upstream's clients fill theirs in three.
+pub const FILE_WRITE_BYTES: usize = 256 * 1024;
+/// A ring is written to the file before its time when this part of it, a quarter, is new. Ours: upstream overwrites what nobody has read.
+pub const UNREAD_PARTS: u64 = 4;
 /// Shortest time between periodic flushes, and between clears of incremental state: each wakes every producer. Ours.
 pub const MIN_PERIOD_MS: u32 = 10;
 
@@ -77,9 +80,12 @@ pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
 pub const MAX_REST: Duration = Duration::from_millis(2);
 /// Shortest one. Ours: the kernel's timers may be late by half as much, and a wake-up costs a tenth.
 pub const MIN_REST: Duration = Duration::from_micros(100);
-/// In a rest a producer may fill this part of its memory, an eighth, by what it handed over just before. Ours: were it to write several times
-/// as fast from one moment to the next, there would still be room.
-pub const MEMORY_PARTS_IN_REST: u64 = 8;
+/// In a rest a producer may fill this part of its memory, a sixteenth, by what it handed over just before. Ours: were it to write several
+/// times as fast from one moment to the next, there would still be room, and for a service that the kernel wakes up late.
+pub const MEMORY_PARTS_IN_REST: u64 = 16;
+/// There is no rest while more than this part of a producer's memory, a quarter, is in use. Ours: upstream's client has 256 KiB, which it can
+/// fill within three milliseconds, and its own thread that sends the commits may be late by one or two.
+pub const MEMORY_PARTS_BEFORE_REST: u64 = 4;
 
 /// Producers at one time: ids are 16 bits, 0 is none.
 pub const MAX_PRODUCERS: usize = u16::MAX as usize;
@@ -135,7 +141,10 @@ pub const MAX_CLOCK_READING: u64 = 1 << 62;
 pub const DEFAULT_SHARED_MEMORY_SIZE: usize = 256 * 1024;
 /// Page size of a producer's shared memory if nobody says otherwise.
 pub const DEFAULT_PAGE_SIZE: usize = 4096;
-/// Largest shared memory of a producer.
+/// Largest shared memory that a producer gets by its own wish, or brings.
 pub const MAX_SHARED_MEMORY_SIZE: usize = 32 * 1024 * 1024;
+/// Largest one that a config gives to a producer. Ours: two seconds of what a thread can write when nothing takes it; upstream gives
+/// [`MAX_SHARED_MEMORY_SIZE`].
+pub const MAX_CONFIGURED_SHARED_MEMORY_SIZE: usize = ferretto_shm::MAX_LEN;
 /// Largest page: the trace buffer takes chunks below 64 KiB.
 pub const MAX_PAGE_SIZE: usize = 32 * 1024;

@@ -11,12 +11,11 @@ use crate::service::Service;
 
 impl MemorySizes {
     /// Fills gaps and replaces what cannot work (upstream: `EnsureValidShmSizes`).
-    pub(crate) fn or_valid(self) -> Self {
+    pub(crate) fn or_valid(self, max_size: usize) -> Self {
         let default = Self { size: limits::DEFAULT_SHARED_MEMORY_SIZE, page: limits::DEFAULT_PAGE_SIZE };
         let size = if self.size == 0 { default.size } else { self.size };
         let page = if self.page == 0 { default.page } else { self.page };
-        let chosen =
-            Self { size: size.min(limits::MAX_SHARED_MEMORY_SIZE), page: page.min(limits::MAX_PAGE_SIZE) };
+        let chosen = Self { size: size.min(max_size), page: page.min(limits::MAX_PAGE_SIZE) };
         if chosen.is_valid() { chosen } else { default }
     }
 
@@ -32,7 +31,7 @@ impl MemorySizes {
 /// given memory later, like one that brought none.
 pub(crate) fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMemory> {
     let asked = MemorySizes { size: memory.len(), page };
-    if asked.or_valid() != asked {
+    if asked.or_valid(limits::MAX_SHARED_MEMORY_SIZE) != asked {
         tracing::warn!(
             size = asked.size,
             page,
@@ -46,7 +45,7 @@ pub(crate) fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMe
 fn attach(memory: Arc<SharedMemory>, page_size: usize, is_provided: bool) -> Option<ProducerMemory> {
     let page = PageSize::new(u64::try_from(page_size).ok()?).ok()?;
     let view = ServiceView::new(memory.clone(), page).ok()?;
-    Some(ProducerMemory { memory, view, page_size, is_provided })
+    Some(ProducerMemory { memory, view, page_size, seen_pages: 0, is_provided })
 }
 
 impl Service {
@@ -81,15 +80,18 @@ impl Service {
     /// Config, then hint, then default decide.
     fn memory_sizes(&self, session: SessionId, id: ProducerId) -> Option<MemorySizes> {
         let producer = self.producers.get(&id)?;
+        let hints = producer.hints;
+        let session = self.sessions.get(&session);
         let configured =
-            self.sessions.get(&session).and_then(|session| session.config.memory_sizes_of(&producer.name));
+            session.and_then(|session| session.config.memory_sizes_of(&producer.name, hints.size));
         let (size, page) = configured.unwrap_or_default();
         let or_hint = |value, hint| if value == 0 { hint } else { value };
-        let wanted = MemorySizes {
-            size: or_hint(size, producer.hints.size),
-            page: or_hint(page, producer.hints.page),
+        let wanted = MemorySizes { size: or_hint(size, hints.size), page: or_hint(page, hints.page) };
+        let max = match size {
+            0 => limits::MAX_SHARED_MEMORY_SIZE,
+            _ => limits::MAX_CONFIGURED_SHARED_MEMORY_SIZE,
         };
-        Some(wanted.or_valid())
+        Some(wanted.or_valid(max))
     }
 }
 
@@ -115,7 +117,7 @@ mod tests {
             ((256 * KB, 1024), default),
         ];
         for ((size, page), (expected_size, expected_page)) in cases {
-            let sizes = MemorySizes { size, page }.or_valid();
+            let sizes = MemorySizes { size, page }.or_valid(limits::MAX_SHARED_MEMORY_SIZE);
             assert_eq!((sizes.size, sizes.page), (expected_size, expected_page), "size {size}, page {page}");
         }
     }

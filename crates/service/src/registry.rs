@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ferretto_protos::DataSourceDescriptor;
-use ferretto_shm::{ServiceView, SharedMemory};
+use ferretto_shm::{ChunkError, ChunkHeader, ServiceView, SharedMemory};
 use ferretto_trace_buffer::ClientIdentity;
 
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
@@ -71,8 +71,29 @@ pub(crate) struct ProducerMemory {
     pub(crate) memory: Arc<SharedMemory>,
     pub(crate) view: ServiceView,
     pub(crate) page_size: usize,
+    /// Pages from the first to the last that a chunk has come from. Looking at others would make the system provide memory for them.
+    pub(crate) seen_pages: u32,
     /// The producer brought it: SetupTracing tells neither descriptor nor page size.
     pub(crate) is_provided: bool,
+}
+
+impl ProducerMemory {
+    /// Copies a complete chunk and frees it.
+    pub(crate) fn take(
+        &mut self,
+        page: u32,
+        chunk: u32,
+        payload: &mut Vec<u8>,
+    ) -> Result<ChunkHeader, ChunkError> {
+        let header = self.view.read_complete_chunk(page, chunk, payload)?;
+        self.seen_pages = self.seen_pages.max(page.saturating_add(1));
+        Ok(header)
+    }
+
+    /// How many of its pages are not free.
+    pub(crate) fn pages_in_use(&self) -> u32 {
+        self.view.pages_in_use(self.seen_pages)
+    }
 }
 
 /// A data source that a producer has registered.

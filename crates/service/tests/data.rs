@@ -527,6 +527,24 @@ fn a_file_gets_everything_and_ends_with_stats() {
 }
 
 #[test]
+fn a_ring_is_written_into_the_file_before_it_is_full() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    let file = FileHandle(1);
+    world.enable_into(consumer, &config("write_into_file: true file_write_period_ms: 4000"), file);
+    // The buffer holds 128 KB.
+    let texts: Vec<String> = (0..200).map(|index| format!("{index} {}", "x".repeat(3000))).collect();
+    for (index, text) in (0..).zip(&texts) {
+        world.emit(producer, 1, index, 1, &[&packet(text)]);
+    }
+    assert!(payloads(&world.file_packets(file)).len() > 180);
+    world.disable(consumer);
+    assert_eq!(payloads(&world.file_packets(file)), texts);
+}
+
+#[test]
 fn a_file_is_written_before_the_end_is_told_even_when_the_session_is_freed() {
     let mut world = World::default();
     let producer = world.producer("p");
@@ -793,6 +811,12 @@ fn producers_that_commit_fast_may_be_left_alone_unless_somebody_waits_for_them()
     register_writer(&mut world, producer, 1, 1);
     commit_twice(&mut world);
     assert_eq!(rest(&mut world), 0, "there is more than commits");
+
+    let held: Vec<_> = (1000..1040).map(|id| world.write(producer, 1, id, &[&packet("x")])).collect();
+    commit_twice(&mut world);
+    assert_eq!(rest(&mut world), 0, "there is little room left in the memory");
+    held.into_iter().for_each(drop);
+
     world.disable(consumer);
     commit_twice(&mut world);
     assert_eq!(rest(&mut world), 0, "a session waits for its end");

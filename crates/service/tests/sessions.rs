@@ -604,6 +604,17 @@ fn memory_is_chosen_by_config_then_hint_then_default() {
         ),
         ("producers { producer_name: \"p\" shm_size_kb: 1024 }", 0, 32, (1024 * KB, 32 * KB)),
         ("producers { producer_name: \"p\" shm_size_kb: 10 page_size_kb: 3 }", 0, 0, (256 * KB, 4 * KB)),
+        ("producers { producer_name: \"*\" shm_size_kb: 1024 }", 0, 0, (1024 * KB, 4 * KB)),
+        ("producers { producer_name: \"*\" shm_size_kb: 1024 }", 2048, 0, (2048 * KB, 4 * KB)),
+        (
+            "producers { producer_name: \"*\" shm_size_kb: 1024 } producers { producer_name: \"p\" shm_size_kb: 512 }",
+            0,
+            0,
+            (512 * KB, 4 * KB),
+        ),
+        ("", 64 * 1024, 0, (32 * 1024 * KB, 4 * KB)),
+        ("producers { producer_name: \"p\" shm_size_kb: 65536 }", 0, 0, (64 * 1024 * KB, 4 * KB)),
+        ("producers { producer_name: \"p\" shm_size_kb: 1048576 }", 0, 0, (256 * 1024 * KB, 4 * KB)),
     ];
     for (more, size_kb, page_kb, expected) in cases {
         let mut world = World::default();

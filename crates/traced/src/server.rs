@@ -33,9 +33,8 @@ const MAX_CONNECTIONS: usize = 16 * 1024;
 /// Batches read back for one consumer before others have their turn.
 const BATCHES_PER_TURN: usize = 16;
 
-/// Writes to files before others have their turn. Each takes some milliseconds, and meanwhile nobody empties the shared memory of
-/// producers that write fast.
-const FILE_WRITES_PER_TURN: usize = 2;
+/// Writes to files before others have their turn, at most.
+const MAX_FILE_WRITES_PER_TURN: usize = 16;
 
 /// How long nobody is accepted after the system refused a descriptor.
 const ACCEPT_PAUSE_NS: u64 = 200_000_000;
@@ -310,13 +309,18 @@ impl Server {
         self.files.close(file);
     }
 
+    /// One write: it takes a millisecond, and meanwhile nobody empties the shared memory of producers that write fast. More while the
+    /// buffer would overwrite what nobody has read: there is more room in the memory then.
     fn write_files(&mut self, now: &Now) {
-        for _ in 0..FILE_WRITES_PER_TURN {
+        for _ in 0..MAX_FILE_WRITES_PER_TURN {
             let Some(write) = self.service.poll_file_write(now) else { return };
             let file = write.file;
             let written = self.files.write(write);
             self.handle_written(file, written, now);
             self.carry_outputs();
+            if !self.service.is_file_behind() {
+                break;
+            }
         }
         self.has_more_work = true;
     }

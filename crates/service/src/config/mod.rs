@@ -182,12 +182,21 @@ impl Checked {
     }
 }
 
+/// A producer's name in `producers` that stands for all that are not named there. No program is called so.
+const ANY_PRODUCER: &str = "*";
+
 impl SessionConfig {
-    /// The memory sizes that the config gives to a producer, in bytes: whole and page.
-    pub(crate) fn memory_sizes_of(&self, producer: &str) -> Option<(usize, usize)> {
+    /// The memory sizes that the config gives to a producer, in bytes: whole and page. Those for the name `*` are for all producers that
+    /// it does not name, unless they wish for more (ours).
+    pub(crate) fn memory_sizes_of(&self, producer: &str, wished: usize) -> Option<(usize, usize)> {
         let bytes = |kb: u32| usize::try_from(kb).unwrap_or(usize::MAX).saturating_mul(1024);
-        let found = self.producers.iter().find(|config| config.producer_name() == producer)?;
-        Some((bytes(found.shm_size_kb()), bytes(found.page_size_kb())))
+        let of_name = |name: &str| self.producers.iter().find(|config| config.producer_name() == name);
+        let sizes = |config: &ProducerConfig| (bytes(config.shm_size_kb()), bytes(config.page_size_kb()));
+        let (size, page) = match of_name(producer) {
+            Some(own) => return Some(sizes(own)),
+            None => sizes(of_name(ANY_PRODUCER)?),
+        };
+        Some((if size > wished { size } else { 0 }, page))
     }
 
     /// Takes over additional producer filters from an updated config; says whether it had any.

@@ -110,6 +110,9 @@ pub fn init(name: &str) -> Result<(), InitError> {
     builder(name).init()
 }
 
+/// What services give at most. Two million events in a burst fit, and memory that nobody has written to costs nothing.
+const DEFAULT_SHARED_MEMORY_BYTES: u32 = 32 * 1024 * 1024;
+
 /// As [`init`], with choices.
 ///
 /// ```
@@ -131,7 +134,7 @@ pub fn builder(name: &str) -> Builder {
             after_fork: if has_recorder() { AfterFork::Reconnect } else { AfterFork::Silent },
             options: Options {
                 name: name.to_owned(),
-                shm_size_hint_bytes: 0,
+                shm_size_hint_bytes: DEFAULT_SHARED_MEMORY_BYTES,
                 page_size_hint_bytes: 0,
                 shared_memory: SharedMemorySource::Service,
                 batch_commits_duration: Duration::ZERO,
@@ -255,7 +258,8 @@ impl Builder {
         self
     }
 
-    /// The wish for the size of the memory shared with the service, in bytes (256 KiB without).
+    /// The wish for the size of the memory shared with the service, in bytes (32 MiB without, the most that a service gives). It is a
+    /// bound: what is not needed while the service is behind takes no memory.
     pub fn shared_memory_size(mut self, bytes: u32) -> Self {
         self.plan.options.shm_size_hint_bytes = bytes;
         self

@@ -31,6 +31,11 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SIZE", value_parser = size_kb, conflicts_with = "config")]
     pub(crate) kernel_buffer: Option<u32>,
 
+    /// Memory that each program shares with the tracing service, at least; up to 256mb [default: as the program asks, 32mb with our
+    /// library].
+    #[arg(long, value_name = "SIZE", value_parser = shared_memory_kb, conflicts_with = "config")]
+    pub(crate) shared_memory: Option<u32>,
+
     /// Record through the tracing service that runs on this machine, or fail. Without this and --own it is used if it runs.
     #[arg(long, conflicts_with = "own")]
     pub(crate) system: bool,
@@ -89,6 +94,22 @@ pub(crate) fn size_kb(text: &str) -> Result<u32, String> {
     }
 }
 
+/// The most that services give (shm_size_kb).
+const MAX_SHARED_MEMORY_KB: u64 = 256 << 10;
+/// What it is a multiple of.
+const PAGE_KB: u64 = 4;
+
+/// A shared memory's size in KiB.
+pub(crate) fn shared_memory_kb(text: &str) -> Result<u32, String> {
+    let kb = units::parse_size_kb(text).ok_or("expected a number and kb or mb, as in 64mb")?;
+    match u32::try_from(kb) {
+        Ok(valid) if (PAGE_KB..=MAX_SHARED_MEMORY_KB).contains(&kb) && kb.is_multiple_of(PAGE_KB) => {
+            Ok(valid)
+        }
+        _ => Err("shared memory has 4kb to 256mb, in steps of 4kb".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +119,15 @@ mod tests {
         assert_eq!(size_kb("64mb"), Ok(65536));
         for text in ["", "0", "64", "4gb", "lots"] {
             assert!(size_kb(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_shared_memory() {
+        assert_eq!(shared_memory_kb("64mb"), Ok(65536));
+        assert_eq!(shared_memory_kb("256mb"), Ok(256 << 10));
+        for text in ["", "0", "2kb", "63kb", "257mb", "lots"] {
+            assert!(shared_memory_kb(text).is_err(), "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use ferretto_protos::process_stats_config::Quirks;
 use ferretto_protos::sys_stats_config::StatCounters;
 use ferretto_protos::trace_config::buffer_config::FillPolicy;
-use ferretto_protos::trace_config::{BufferConfig, DataSource};
+use ferretto_protos::trace_config::{BufferConfig, DataSource, ProducerConfig};
 use ferretto_protos::{
     DataSourceConfig, FtraceConfig, ProcessStatsConfig, SysStatsConfig, TraceConfig, TrackEventConfig,
 };
@@ -57,10 +57,12 @@ const KERNEL_EVENTS: [&str; 14] = [
 ];
 
 /// What the flags may change.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settings {
     pub(crate) buffer_kb: u32,
     pub(crate) kernel_buffer_kb: u32,
+    /// Of each program with the service; none is as the program asks.
+    pub(crate) shared_memory_kb: Option<u32>,
     /// The buffers are rings that nobody empties.
     pub(crate) is_flight: bool,
 }
@@ -75,16 +77,23 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
     let sources = sources(settings).into_iter().filter(|source| works(source.name()));
     let data_sources =
         sources.map(|config| DataSource { config: Some(config), ..DataSource::default() }).collect();
+    let of_each = settings.shared_memory_kb.map(|size_kb| ProducerConfig {
+        producer_name: Some("*".to_owned()),
+        shm_size_kb: Some(size_kb),
+        ..ProducerConfig::default()
+    });
+    let producers = of_each.into_iter().collect();
     let mut buffers = vec![buffer("events", settings.buffer_kb), buffer("state", STATE_BUFFER_KB)];
     if settings.is_flight {
         let discard = Some(FillPolicy::Discard as i32);
         buffers.push(buffer("counters", STATE_BUFFER_KB));
         buffers.push(BufferConfig { fill_policy: discard, ..buffer("machine", MACHINE_BUFFER_KB) });
-        return TraceConfig { buffers, data_sources, ..TraceConfig::default() };
+        return TraceConfig { buffers, data_sources, producers, ..TraceConfig::default() };
     }
     TraceConfig {
         buffers,
         data_sources,
+        producers,
         write_into_file: Some(true),
         file_write_period_ms: Some(FILE_WRITE_PERIOD_MS),
         flush_period_ms: Some(FLUSH_PERIOD_MS),
@@ -94,7 +103,7 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
 
 /// The names of all sources that `build` can ask for.
 pub(crate) fn source_names() -> Vec<String> {
-    let settings = Settings { buffer_kb: 0, kernel_buffer_kb: 0, is_flight: false };
+    let settings = Settings::default();
     sources(settings).into_iter().map(|source| source.name().to_owned()).collect()
 }
 
@@ -196,7 +205,7 @@ mod tests {
     use super::*;
 
     fn build_with(works: impl Fn(&str) -> bool) -> TraceConfig {
-        build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512, is_flight: false }, works)
+        build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512, ..Settings::default() }, works)
     }
 
     fn names(config: &TraceConfig) -> Vec<&str> {
@@ -219,6 +228,15 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_is_for_all_programs() {
+        let with =
+            |size| build(Settings { shared_memory_kb: size, ..Settings::default() }, |_| true).producers;
+        assert!(with(None).is_empty());
+        let producers = with(Some(65536));
+        assert_eq!((producers[0].producer_name(), producers[0].shm_size_kb()), ("*", 65536));
+    }
+
+    #[test]
     fn sources_that_do_not_work_here_are_not_asked_for() {
         let names = build_with(|name| name != "linux.ftrace");
         assert!(!self::names(&names).contains(&"linux.ftrace"));
@@ -234,7 +252,9 @@ mod tests {
 
     #[test]
     fn a_flight_recorder_keeps_names_counters_and_events_apart() {
-        let config = build(Settings { buffer_kb: 1024, kernel_buffer_kb: 512, is_flight: true }, |_| true);
+        let flight =
+            Settings { buffer_kb: 1024, kernel_buffer_kb: 512, is_flight: true, ..Settings::default() };
+        let config = build(flight, |_| true);
         assert!(!config.write_into_file());
         let targets: Vec<(&str, u32)> = config
             .data_sources

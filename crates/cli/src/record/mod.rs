@@ -93,6 +93,7 @@ fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes
             buffer_kb: args.keep.map(Keep::kb).or(args.buffer).unwrap_or(DEFAULT_BUFFER_KB),
             is_flight: args.flight,
             kernel_buffer_kb: args.kernel_buffer.unwrap_or(DEFAULT_KERNEL_BUFFER_KB),
+            shared_memory_kb: args.shared_memory,
         };
         let works = |name: &str| sources::works(report, name);
         return Ok(ConfigBytes::from_message(&default_config::build(settings, works)));

@@ -253,9 +253,9 @@ fn buffer_losses(plan: &Plan, index: usize, stats: &BufferStats) -> Vec<String> 
     }
     if stats.trace_writer_packet_loss() > 0 {
         sentences.push(format!(
-            "packets in {name}, {}: a program wrote faster than its shared memory was emptied; enlarge it with \
-             producers {{ producer_name: … shm_size_kb: … }} in the config.",
-            counted(stats.trace_writer_packet_loss(), "time", "times")
+            "packets in {name}, {}: a program wrote faster than its shared memory was emptied; enlarge it with {}.",
+            counted(stats.trace_writer_packet_loss(), "time", "times"),
+            enlarge_shared_memory(plan)
         ));
     }
     let broken = stats.abi_violations() + stats.patches_failed();
@@ -292,6 +292,13 @@ fn enlarge(plan: &Plan, index: usize, buffer: &Buffer) -> String {
         _ if plan.is_ring => "enlarge it".to_owned(),
         true => format!("enlarge it with size_kb: {double} in the config's buffers number {}", index + 1),
         false => format!("enlarge it with --buffer {}mb", double.div_ceil(1024)),
+    }
+}
+
+fn enlarge_shared_memory(plan: &Plan) -> &'static str {
+    match plan.from_file {
+        true => "producers { producer_name: \"*\" shm_size_kb: 65536 } in the config",
+        false => "--shared-memory 64mb",
     }
 }
 

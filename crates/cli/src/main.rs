@@ -10,6 +10,7 @@ mod config_bytes;
 mod config_file;
 mod daemons;
 mod flight;
+mod losses;
 mod perfetto;
 mod protovm;
 mod record;

@@ -228,6 +228,7 @@ impl Service {
         session.start_realtime_ns = original.start_realtime_ns;
         session.counters = original.counters.clone();
         session.counters.final_flush = FinalFlush::of(success);
+        session.losses = original.losses.clone();
         session.clocks = original.clocks.clone();
         session.events = original.events.clone();
         session.machines = original.machines.unwritten();

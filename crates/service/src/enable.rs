@@ -236,6 +236,7 @@ impl Service {
             None => (self.environment.random_u64() as i64, self.environment.random_u64() as i64),
         };
         session.boost = session.config.boost;
+        session.losses.at_start = self.totals_before();
         session.file = output;
         session.buffers = buffers.iter().map(|(id, _)| *id).collect();
         self.buffers.extend(buffers);

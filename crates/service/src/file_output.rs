@@ -155,8 +155,10 @@ impl Service {
             true => Progress::NoRoom,
             false => self.read_batch(session_id, &mut sink, limits::FILE_WRITE_BYTES, now),
         };
-        let file = self.sessions.get_mut(&session_id)?.file.as_mut()?;
+        let session = self.sessions.get_mut(&session_id)?;
+        let file = session.file.as_mut()?;
         file.is_full |= progress == Progress::NoRoom;
+        session.losses.file_is_full |= progress == Progress::NoRoom && file.spec.max_bytes.is_some();
         let goes_on = progress == Progress::Drained && file.pass == Some(Pass::Periodic);
         if progress != Progress::More {
             file.pass = match file.pass {

@@ -8,11 +8,12 @@ use ferretto_protos::{FlushRequest, FlushResponse};
 
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
 use crate::limits;
+use crate::losses;
 use crate::now::{Deadline, Now};
 use crate::output::Reply;
 use crate::service::Service;
 use crate::service_events::slow_sources;
-use crate::session::{FinalFlush, InstanceState, State};
+use crate::session::{FinalFlush, Instance, InstanceState, State};
 
 /// Why a flush is asked for (upstream: flush_flags.h, bits 0 to 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,11 +163,17 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         let Some(flush) = session.flushes.remove(&id) else { return };
         session.snapshot_clocks(now);
-        if is_last(flush.flags) && !success {
-            let slow =
-                session.instances.iter().filter(|instance| flush.waits_for.contains(&instance.producer));
-            let slow = slow_sources(slow);
-            session.record_event(EventType::LastFlushSlowDataSources(slow), now);
+        if is_last(flush.flags) {
+            // A producer is waited for because of its sources that flush.
+            let is_slow = |instance: &&Instance| {
+                !instance.no_flush && flush.waits_for.contains(&instance.producer)
+            };
+            let slow = || session.instances.iter().filter(is_slow);
+            let (names, slow) = (losses::names(slow()), slow_sources(slow()));
+            session.losses.slow_to_flush = names;
+            if !success {
+                session.record_event(EventType::LastFlushSlowDataSources(slow), now);
+            }
         }
         session.record_event(EventType::AllDataSourcesFlushed(true), now);
         match success {

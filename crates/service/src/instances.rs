@@ -108,9 +108,10 @@ impl Service {
         source: &DataSource,
     ) -> Option<InstanceId> {
         let producer_name = self.producers.get(&id)?.name.clone();
-        let session = self.sessions.get(&session_id)?;
+        let session = self.sessions.get_mut(&session_id)?;
         if session.instances.len() >= limits::MAX_INSTANCES_PER_SESSION {
             tracing::warn!(session = %session_id, "too many data source instances: {} of {producer_name} is left out", source.name);
+            session.losses.sources_left_out += 1;
             return None;
         }
         let spec = session.config.data_sources.get(index)?;
@@ -122,7 +123,9 @@ impl Service {
         self.producers.get_mut(&id)?.allowed_buffers.insert(buffer);
         self.last_instance += 1;
         let instance = InstanceId(self.last_instance);
-        self.sessions.get_mut(&session_id)?.instances.push(Instance {
+        let session = self.sessions.get_mut(&session_id)?;
+        session.losses.sources.entry(source.name.clone()).or_default().insert(id);
+        session.instances.push(Instance {
             id: instance,
             producer: id,
             producer_name,
@@ -149,7 +152,8 @@ impl Service {
             (Some(program), Some(memory_limit_kb)) => (program, memory_limit_kb),
             (None, Some(_)) => {
                 tracing::warn!(producer = %id, data_source = source.name, "protovm_config has no effect: the producer brings no program");
-                return;
+                let buffer = self.buffers.get_mut(buffer_id);
+                return buffer.into_iter().for_each(|buffer| buffer.vms.note_left_out());
             }
             (_, None) => return,
         };
@@ -165,11 +169,13 @@ impl Service {
             || memory_kb + u64::from(memory_limit_kb) > limits::MAX_PROTOVM_MEMORY_KB.into()
         {
             tracing::warn!(producer = %id, data_source = source.name, "too many ProtoVMs, or too large: this one is left out");
-            return;
+            let buffer = self.buffers.get_mut(buffer_id);
+            return buffer.into_iter().for_each(|buffer| buffer.vms.note_left_out());
         }
         let Some(buffer) = self.buffers.get_mut(buffer_id) else { return };
         if let Err(error) = buffer.vms.add(&wanted, producer) {
             tracing::warn!(producer = %id, data_source = source.name, "a ProtoVM is left out: {error}");
+            buffer.vms.note_left_out();
         }
     }
 

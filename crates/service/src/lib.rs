@@ -44,6 +44,7 @@ mod ids;
 mod instances;
 mod ipc_output;
 pub mod limits;
+mod losses;
 mod machines;
 mod memory;
 mod now;

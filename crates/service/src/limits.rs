@@ -91,6 +91,8 @@ pub const MEMORY_PARTS_BEFORE_REST: u64 = 4;
 pub const MAX_PRODUCERS: usize = u16::MAX as usize;
 /// Connections of producers of one user. Ours: each may cost [`MAX_SHARED_MEMORY_SIZE`] of memory.
 pub const MAX_PRODUCERS_PER_UID: usize = 4096;
+/// Producers that were not let in whose names are remembered. Ours: whoever reads it looks at a few.
+pub const MAX_REFUSED_PRODUCERS: usize = 32;
 /// Data sources that one producer may register. Ours: they live as long as their connection.
 pub const MAX_DATA_SOURCES_PER_PRODUCER: usize = 1024;
 /// Bytes of one data source descriptor. Ours: below a frame, so that it can be reported by `QueryServiceState`.

@@ -65,6 +65,9 @@ impl Service {
                 Ok(memory) => memory,
                 Err(error) => {
                     tracing::error!(producer = %id, bytes = sizes.size, "no shared memory for a producer: {error}");
+                    if let Some(session) = self.sessions.get_mut(&session) {
+                        session.losses.producers_without_memory += 1;
+                    }
                     return;
                 }
             };

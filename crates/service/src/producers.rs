@@ -11,6 +11,7 @@ use prost::Message;
 use crate::calls::ProvidedMemory;
 use crate::ids::{ProducerConn, ProducerId, SessionId, Token};
 use crate::limits;
+use crate::losses::has_all_writers;
 use crate::memory::adopt;
 use crate::now::Now;
 use crate::output::Reply;
@@ -26,7 +27,7 @@ impl Service {
         request: &InitializeConnectionRequest,
         memory: ProvidedMemory,
     ) {
-        let Some(id) = self.admit(from) else {
+        let Some(id) = self.admit(from, &truncated(request.producer_name())) else {
             return self.reply_producer(from, Reply::rejected(token));
         };
         let Some(link) = self.links.get_mut(&from) else { return };
@@ -58,6 +59,7 @@ impl Service {
             memory,
             emulated_page_size: None,
             data_sources: Vec::new(),
+            sources_ignored: 0,
             allowed_buffers: Default::default(),
             writers: Default::default(),
             intake: Default::default(),
@@ -69,23 +71,23 @@ impl Service {
         self.send_setup_tracing(from);
     }
 
-    fn admit(&mut self, from: ProducerConn) -> Option<ProducerId> {
+    fn admit(&mut self, from: ProducerConn, name: &str) -> Option<ProducerId> {
         let link = self.links.get(&from)?;
         if link.producer.is_some() {
             return None;
         }
-        let uid = link.peer.uid;
+        let peer = link.peer;
         // Whoever is only said to be of this user does not count.
-        if self.lockdown && (uid != self.options.uid || link.peer.emulated) {
-            tracing::warn!(uid, "lock-down: a producer of another user is refused");
+        if self.lockdown && (peer.uid != self.options.uid || peer.emulated) {
+            self.refuse_producer(peer, name, "a session with lockdown_mode keeps other users out");
             return None;
         }
-        let of_uid = self.producers.values().filter(|producer| producer.peer.uid == uid).count();
-        if of_uid >= limits::MAX_PRODUCERS_PER_UID || self.producers.len() >= limits::MAX_PRODUCERS {
-            tracing::warn!(uid, "too many producers: another one is refused");
+        let of_uid = self.producers.values().filter(|producer| producer.peer.uid == peer.uid).count();
+        let free = next_free_id(self.last_producer, |id| self.producers.contains_key(&ProducerId(id)));
+        let (true, Some(id)) = (of_uid < limits::MAX_PRODUCERS_PER_UID, free) else {
+            self.refuse_producer(peer, name, "too many programs are connected");
             return None;
-        }
-        let id = next_free_id(self.last_producer, |id| self.producers.contains_key(&ProducerId(id)))?;
+        };
         self.last_producer = id;
         Some(ProducerId(id))
     }
@@ -137,7 +139,7 @@ impl Service {
         let Ok(descriptor) = DataSourceDescriptor::decode(raw.clone()) else { return };
         if descriptor.name().is_empty() || raw.len() > limits::MAX_DESCRIPTOR_BYTES {
             tracing::warn!(producer = %id, "a data source without name or with a huge descriptor is ignored");
-            return;
+            return self.ignore_source(id);
         }
         let Some(producer) = self.producers.get_mut(&id) else { return };
         let bytes: usize = producer.data_sources.iter().map(|source| source.raw.len()).sum();
@@ -145,12 +147,18 @@ impl Service {
             || bytes.saturating_add(raw.len()) > limits::MAX_DESCRIPTOR_BYTES_PER_PRODUCER
         {
             tracing::warn!(producer = %id, "too many data sources: {} is ignored", descriptor.name());
-            return;
+            return self.ignore_source(id);
         }
         // A copy: the bytes given are part of a whole received frame.
         let source = DataSource::new(&descriptor, Bytes::copy_from_slice(&raw));
         producer.data_sources.push(source.clone());
         self.add_to_sessions(id, &source, now);
+    }
+
+    fn ignore_source(&mut self, id: ProducerId) {
+        let Some(producer) = self.producers.get_mut(&id) else { return };
+        producer.sources_ignored = producer.sources_ignored.saturating_add(1);
+        self.totals.sources_ignored = self.totals.sources_ignored.saturating_add(1);
     }
 
     /// Replaces the descriptor of the same name and id (upstream: `UpdateDataSource`).
@@ -188,7 +196,10 @@ impl Service {
             return;
         }
         if let Some(producer) = self.producers.get_mut(&id) {
-            producer.writers.insert(writer, crate::BufferId(buffer));
+            let is_new = producer.writers.insert(writer, crate::BufferId(buffer)).is_none();
+            if is_new && has_all_writers(producer) {
+                self.totals.producers_out_of_writers = self.totals.producers_out_of_writers.saturating_add(1);
+            }
         }
     }
 
@@ -203,6 +214,7 @@ impl Service {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for session in &sessions {
             self.scrape_producer(*session, id);
+            self.note_unseen_end(*session, id);
         }
         for session in sessions {
             self.drop_instances(session, id, None, now);

@@ -27,6 +27,8 @@ pub(crate) struct Wanted<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct ProtoVms {
     vms: Vec<ProtoVm>,
+    /// Those that were asked for and could not be had.
+    left_out: u64,
     /// A packet in pieces, put together.
     whole: Vec<u8>,
 }
@@ -84,7 +86,23 @@ impl ProtoVms {
     }
 
     pub(crate) fn clone_read_only(&self) -> Self {
-        Self { vms: self.vms.iter().map(ProtoVm::clone_read_only).collect(), whole: Vec::new() }
+        let vms = self.vms.iter().map(ProtoVm::clone_read_only).collect();
+        Self { vms, left_out: self.left_out, whole: Vec::new() }
+    }
+
+    /// One that was asked for cannot be had.
+    pub(crate) fn note_left_out(&mut self) {
+        self.left_out = self.left_out.saturating_add(1);
+    }
+
+    /// Packets that the states should have taken and did not.
+    pub(crate) fn packets_not_taken(&self) -> u64 {
+        self.vms.iter().map(|vm| vm.aborts).fold(0, u64::saturating_add)
+    }
+
+    /// VMs that give the trace no state.
+    pub(crate) fn switched_off(&self) -> u64 {
+        self.vms.iter().filter(|vm| vm.is_off).count() as u64 + self.left_out
     }
 
     /// Takes what can be read from a buffer that goes.

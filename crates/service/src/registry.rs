@@ -51,6 +51,8 @@ pub(crate) struct Producer {
     /// Page size of the private memory of a producer that sends its chunks by value, once it was told to set tracing up.
     pub(crate) emulated_page_size: Option<usize>,
     pub(crate) data_sources: Vec<DataSource>,
+    /// Data sources that it could not register.
+    pub(crate) sources_ignored: u64,
     /// Buffers that its data sources write to; commits to others are discarded.
     pub(crate) allowed_buffers: BTreeSet<BufferId>,
     /// Writers that announced themselves, and their buffer.

@@ -8,6 +8,7 @@ use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::environment::{Environment, ServiceOptions};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
+use crate::losses::RefusedProducers;
 use crate::machines::Relay;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
@@ -52,6 +53,7 @@ pub struct Service {
     /// How its thread is scheduled now.
     pub(crate) boost: Option<Boost>,
     pub(crate) totals: Totals,
+    pub(crate) refused_producers: RefusedProducers,
     /// When sessions with guardrails last started, by name, on the boot clock in nanoseconds.
     pub(crate) last_starts: VecDeque<(String, u64)>,
     pub(crate) trigger_history: TriggerHistory,
@@ -74,6 +76,10 @@ pub(crate) struct Totals {
     pub(crate) producers_seen: u32,
     pub(crate) chunks_discarded: u64,
     pub(crate) patches_discarded: u64,
+    pub(crate) producers_refused: u64,
+    /// Data sources that were not registered.
+    pub(crate) sources_ignored: u64,
+    pub(crate) producers_out_of_writers: u64,
 }
 
 impl std::fmt::Debug for Service {
@@ -108,6 +114,7 @@ impl Service {
             lockdown: false,
             boost: None,
             totals: Totals::default(),
+            refused_producers: RefusedProducers::default(),
             last_starts: VecDeque::new(),
             trigger_history: TriggerHistory::default(),
             pace: Pace::default(),

@@ -10,6 +10,7 @@ use crate::file_output::FileOutput;
 use crate::filtering::Filtering;
 use crate::flush::PendingFlush;
 use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
+use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
 use crate::registry::Owner;
@@ -178,6 +179,7 @@ pub(crate) struct Session {
     pub(crate) timers: Timers,
     pub(crate) flushes: BTreeMap<u64, PendingFlush>,
     pub(crate) counters: SessionCounters,
+    pub(crate) losses: SessionLosses,
     pub(crate) clocks: ClockSnapshots,
     pub(crate) events: ServiceEvents,
     pub(crate) machines: SessionMachines,
@@ -225,6 +227,7 @@ impl Session {
                 flushes_failed: 0,
                 final_flush: FinalFlush::Unspecified,
             },
+            losses: SessionLosses::default(),
             clocks: ClockSnapshots::default(),
             events: ServiceEvents::default(),
             machines: SessionMachines::default(),

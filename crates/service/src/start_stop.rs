@@ -7,6 +7,7 @@ use ferretto_protos::tracing_service_event::EventType;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
 use crate::limits;
+use crate::losses;
 use crate::now::{Now, take_if_over};
 use crate::output::Reply;
 use crate::service::Service;
@@ -106,8 +107,13 @@ impl Service {
             State::Stopping { .. } => return,
             State::Configured | State::Started => {}
         }
+        let was_started = session.state == State::Started;
         // A session that never started has nobody to wait for.
-        let immediately = immediately || session.state == State::Configured;
+        let immediately = immediately || !was_started;
+        if let Some(session) = self.sessions.get_mut(&session_id).filter(|_| was_started) {
+            let never = session.instances.iter().filter(|instance| instance.state == InstanceState::Starting);
+            session.losses.slow_to_start = losses::names(never);
+        }
         self.stop_instances(session_id, immediately);
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if immediately || session.all_instances(InstanceState::Stopped) {
@@ -142,10 +148,12 @@ impl Service {
 
     /// Data sources that did not say in time that they stopped are not waited for any longer.
     pub(crate) fn expire_stop(&mut self, session_id: SessionId, now: &Now) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if let State::Stopping { deadline } = session.state
             && now.is_over(deadline)
         {
+            let slow = session.instances.iter().filter(|instance| instance.state == InstanceState::Stopping);
+            session.losses.slow_to_stop = losses::names(slow);
             tracing::warn!(%session_id, "data sources did not acknowledge their stop in time");
             self.finish_disabling(session_id, now);
         }

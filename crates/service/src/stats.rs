@@ -6,6 +6,7 @@ use ferretto_trace_buffer::{HISTOGRAM_BOUNDS_BYTES, Stats};
 
 use crate::filtering::Filtering;
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
+use crate::losses;
 use crate::output::Reply;
 use crate::service::Service;
 use crate::session::FinalFlush;
@@ -36,6 +37,9 @@ impl Service {
             patches_discarded: Some(self.totals.patches_discarded),
             ..Default::default()
         };
+        let session = self.sessions.get(&session_id)?;
+        stats.losses =
+            Some(losses::of_session(session, &self.buffers, self.totals, &self.refused_producers));
         let session = self.sessions.get_mut(&session_id)?;
         let counters = &session.counters;
         stats.invalid_packets = Some(counters.invalid_packets);

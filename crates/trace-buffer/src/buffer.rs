@@ -1,9 +1,10 @@
 //! The buffer's public type: how it is made, what it consists of, and what it tells about itself.
 
+use crate::chunk_flags::NEEDS_PATCHING;
 use crate::drain::{Drain, Part};
 use crate::ring::Ring;
 use crate::sequences::Sequences;
-use crate::stats::{Stats, WriterHistogram, WriterHistograms};
+use crate::stats::{Stats, Unread, WriterHistogram, WriterHistograms};
 
 /// The service's number for a producer's connection. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -137,6 +138,19 @@ impl TraceBuffer {
     /// What happened so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// What nobody has read. After a read pass that went to its end it is what cannot be read: it waits for the end of a packet, for
+    /// patches, or for its writer. Looks at every chunk.
+    pub fn unread(&self) -> Unread {
+        let mut unread = Unread::default();
+        let headers = self.sequences.all_chunks().map(|(_, at)| self.ring.header(at));
+        for header in headers.filter(|header| header.unread > 0) {
+            unread.chunks += 1;
+            unread.bytes += u64::from(header.unread);
+            unread.unpatched += u64::from(header.has(NEEDS_PATCHING));
+        }
+        unread
     }
 
     /// The chunk sizes of each writer that ever committed to this buffer, in the order of their first chunks.

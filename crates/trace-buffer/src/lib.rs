@@ -72,5 +72,7 @@ pub use buffer::{ClientIdentity, CreateError, FillPolicy, ProducerId, TraceBuffe
 pub use evict::OverwriteSink;
 pub use patch::Patch;
 pub use read::{Packet, Slices};
-pub use stats::{HISTOGRAM_BOUNDS_BYTES, HISTOGRAM_BUCKETS, MAX_WRITER_HISTOGRAMS, Stats, WriterHistogram};
+pub use stats::{
+    HISTOGRAM_BOUNDS_BYTES, HISTOGRAM_BUCKETS, MAX_WRITER_HISTOGRAMS, Stats, Unread, WriterHistogram,
+};
 pub use write::{Chunk, chunk_flags};

@@ -134,9 +134,9 @@ impl Sequences {
     }
 
     /// Slot and offset of all chunks.
-    #[cfg(test)]
     pub(crate) fn all_chunks(&self) -> impl Iterator<Item = (u32, usize)> {
         let sequences = || self.blocks.iter().flatten();
+        #[cfg(test)]
         assert_eq!(sequences().filter(|sequence| sequence.emptied_as().is_some()).count(), self.num_empty);
         let slots = (0..).zip(sequences());
         slots

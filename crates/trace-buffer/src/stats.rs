@@ -57,6 +57,17 @@ pub struct Stats {
     pub compactions_skipped: u64,
 }
 
+/// What is in a buffer and was not read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Chunks of which something is left.
+    pub chunks: u64,
+    /// What is left of them.
+    pub bytes: u64,
+    /// Of the chunks, those that wait for patches.
+    pub unpatched: u64,
+}
+
 /// Upper bounds (inclusive) of the histogram's buckets in bytes; larger payloads count in one bucket more.
 ///
 /// Source: upstream's `TracingServiceImpl` / histogram.h, `TraceStats.chunk_payload_histogram_def`.

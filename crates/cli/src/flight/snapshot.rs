@@ -52,13 +52,14 @@ pub(crate) fn take(
         tally: &tally,
         stats: None,
         torn: false,
+        huge: 0,
         left_out: &[],
         reports: &[],
     };
     if !quiet {
         return Ok(summary::render(&summary));
     }
-    Ok(summary::losses(&summary).iter().map(|loss| format!("lost: {loss}\n")).collect())
+    Ok(summary::losses(&summary).lines().map(|line| format!("{line}\n")).collect())
 }
 
 fn refused(error: &str) -> anyhow::Error {

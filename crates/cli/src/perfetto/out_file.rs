@@ -48,6 +48,11 @@ impl OutFile {
         self.path.as_ref().map(|_| self.name.as_str())
     }
 
+    /// What is written, to be read again; None for stdout.
+    pub(crate) fn to_read(&self) -> Option<&File> {
+        self.path.as_ref().map(|_| &self.file)
+    }
+
     /// A descriptor for the service to write to.
     pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.file.try_clone().map(Into::into)

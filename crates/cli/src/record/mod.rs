@@ -6,6 +6,7 @@ mod default_config;
 pub(crate) mod output;
 pub(crate) mod plan;
 mod progress;
+mod readable;
 mod reports;
 mod run;
 mod service;

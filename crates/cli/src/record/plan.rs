@@ -22,6 +22,12 @@ pub(crate) struct Plan {
     pub(crate) from_file: bool,
     /// The buffers are to forget the oldest: a flight recorder's.
     pub(crate) is_ring: bool,
+    /// Sources that are to give their data to an interceptor in the program, by its name, and not to the trace.
+    pub(crate) intercepted: Vec<(String, String)>,
+    /// `max_file_size_bytes`, 0 for none.
+    pub(crate) max_file_bytes: u64,
+    /// The most that a producer of the config is given, 0 if it does not say.
+    pub(crate) shared_memory_kb: u64,
     /// Names of triggers without one of which there will be nothing.
     pub(crate) triggers: Vec<String>,
 }
@@ -46,6 +52,8 @@ impl Plan {
                 .filter(|&ms| ms > 0)
                 .map(|ms| Duration::from_millis(ms.into())),
             from_file,
+            max_file_bytes: config.max_file_size_bytes(),
+            shared_memory_kb: config.producers.iter().map(|p| p.shm_size_kb().into()).max().unwrap_or(0),
             triggers: config
                 .trigger_config
                 .iter()
@@ -60,6 +68,10 @@ impl Plan {
                 push_once(&mut buffer.sources, source.name());
             }
             push_once(&mut plan.sources, source.name());
+            let interceptor = source.interceptor_config.as_ref().map(|config| config.name());
+            if let Some(interceptor) = interceptor.filter(|name| !name.is_empty()) {
+                plan.intercepted.push((source.name().to_owned(), interceptor.to_owned()));
+            }
         }
         plan
     }

@@ -287,7 +287,6 @@ impl Recording<'_> {
 
     /// What is still in the service's buffers, and its last statistics.
     fn read_back(&mut self, consumer: &mut Consumer, state: &mut State) -> Result<()> {
-        state.stats = consumer.stats().ok().or(state.stats.take());
         if matches!(self.flight, Some(Flight { last: None, .. })) {
             consumer.free()?;
             return Ok(());
@@ -303,6 +302,8 @@ impl Recording<'_> {
         } else if self.output.is_readable() {
             state.reader.scan(self.output.file(), usize::MAX);
         }
+        // Now that all was read, what the buffers still hold is lost.
+        state.stats = consumer.stats().ok();
         consumer.free()?;
         Ok(())
     }
@@ -341,6 +342,7 @@ impl Recording<'_> {
             tally: &state.reader.tally,
             stats: state.stats.as_ref(),
             torn: state.reader.stream.is_torn(),
+            huge: state.reader.stream.huge(),
             left_out: &self.left_out,
             reports: &reports,
         };
@@ -348,8 +350,8 @@ impl Recording<'_> {
             eprint!("{}", summary::render(&summary));
             return;
         }
-        for loss in summary::losses(&summary) {
-            eprintln!("lost: {loss}");
+        for line in summary::losses(&summary).lines() {
+            eprintln!("{line}");
         }
     }
 

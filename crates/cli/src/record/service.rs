@@ -21,7 +21,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::geteuid;
 
 use super::sources;
-use super::summary::{self, LeftOut};
+use super::summary::LeftOut;
+use crate::losses;
 
 /// What the data sources of the machine are called as a producer.
 const PROBES_NAME: &str = "perfetto.traced_probes";
@@ -128,7 +129,7 @@ impl Choice {
         let Self::Own { other: Some(other) } = self else { return None };
         let what = match other.programs.as_deref() {
             None | Some([]) => "programs that connect by themselves".to_owned(),
-            Some(names) => format!("programs that run already ({})", summary::listed(names)),
+            Some(names) => format!("programs that run already ({})", losses::listed(names)),
         };
         let grant = match other.programs {
             Some(_) => "ferretto record --system",

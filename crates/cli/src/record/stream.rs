@@ -16,6 +16,8 @@ pub(crate) struct PacketStream {
     pending: Vec<u8>,
     /// Bytes of a huge packet still to be passed over.
     skip: u64,
+    /// Packets too large to be looked into.
+    huge: u64,
     broken: bool,
 }
 
@@ -45,6 +47,11 @@ impl PacketStream {
         self.broken
     }
 
+    /// How many packets were too large to be looked into.
+    pub(crate) fn huge(&self) -> u64 {
+        self.huge
+    }
+
     /// Whether the bytes so far end in the middle of a packet, or are not a trace at all.
     pub(crate) fn is_torn(&self) -> bool {
         self.broken || self.skip > 0 || !self.pending.is_empty()
@@ -70,6 +77,7 @@ impl PacketStream {
                 }
                 None if len > MAX_BUFFERED_PACKET => {
                     each(&[]);
+                    self.huge += 1;
                     self.skip = len - (bytes.len() - start) as u64;
                     return bytes.len();
                 }

@@ -6,13 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use ferretto_protos::TraceStats;
+use ferretto_protos::tracing_service_event::{DataSources, EventType};
+use ferretto_protos::{TraceStats, TracingServiceEvent};
 use ferretto_protos::fields::{
     ftrace_cpu_stats, ftrace_event_bundle, ftrace_stats, process_tree, trace_packet,
 };
 use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
 
+use super::readable::{Head, Readable};
 use super::unpack::Batch;
 
 /// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
@@ -39,6 +41,13 @@ pub(crate) struct Tally {
     pub(crate) track_events: u64,
     /// Batches of compressed packets that could not be unpacked, or not to their end.
     pub(crate) sealed: u64,
+    /// Packets that are no protobuf, or not to their end.
+    pub(crate) undecodable: u64,
+    /// What can be read of what is there.
+    pub(crate) readable: Readable,
+    /// Data sources, by producer, that the service calls too slow to start, and to hand over their last data.
+    pub(crate) slow_to_start: BTreeSet<String>,
+    pub(crate) slow_to_flush: BTreeSet<String>,
     /// Packets with data that no other counter here names.
     pub(crate) others: u64,
     pub(crate) losses: Losses,
@@ -48,7 +57,6 @@ pub(crate) struct Tally {
     pids: HashSet<u64>,
     tids: HashSet<u64>,
     app_sequences: HashSet<u64>,
-    sequences: HashSet<u64>,
 }
 
 /// Events of the kernel.
@@ -60,10 +68,14 @@ pub(crate) struct Ftrace {
     /// Bundles after which the kernel had overwritten events that nobody had read.
     pub(crate) lossy_bundles: u64,
     pub(crate) lossy_cpus: BTreeSet<u64>,
-    /// Overruns by CPU, as the kernel counted them.
+    /// Events that the kernel overwrote or had no room for, by CPU, as it counted them.
     pub(crate) overruns: BTreeMap<u64, u64>,
     overruns_at_start: BTreeMap<u64, u64>,
+    /// The kernel's counts at the end are there.
+    pub(crate) has_end: bool,
     pub(crate) parse_errors: u64,
+    /// Why options or whole data sources were refused, in words.
+    pub(crate) refusals: BTreeSet<String>,
     pub(crate) unknown_events: BTreeSet<String>,
     pub(crate) failed_events: BTreeSet<String>,
     first_event_ns: Option<u64>,
@@ -122,14 +134,18 @@ impl Tally {
 
     fn plain_packet(&mut self, bytes: &[u8]) {
         self.packets += 1;
-        let mut sequence = 0;
+        let mut head = Head::default();
         let mut loss = 0;
         let mut is_app = false;
         let mut timestamp_ns = None;
         let counters_before = self.process_counters + self.system_counters;
-        for field in Fields::new(bytes).map_while(Result::ok) {
+        for field in Fields::new(bytes) {
+            let Ok(field) = field else {
+                self.undecodable += 1;
+                break;
+            };
+            head.field(field.number, field.value);
             match (field.number, field.value) {
-                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Varint(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Varint(mask)) => loss = mask,
                 (trace_packet::TRACK_EVENT, _) => is_app = true,
                 (trace_packet::TIMESTAMP, Value::Varint(ns)) => timestamp_ns = Some(ns),
@@ -142,12 +158,13 @@ impl Tally {
         }
         if is_app {
             self.track_events += 1;
-            remember(&mut self.app_sequences, sequence);
+            remember(&mut self.app_sequences, head.sequence);
         }
+        head.is_after_loss = loss != 0;
         // Services before v57 set the plain bit on the first packet of every sequence: nothing is known to be missing.
-        let is_first = remember(&mut self.sequences, sequence);
+        let is_first = self.readable.packet(&head);
         if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !is_first) {
-            self.loss(loss, sequence);
+            self.loss(loss, head.sequence);
         }
     }
 
@@ -176,8 +193,18 @@ impl Tally {
             trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.sealed += 1,
             // The service's last statistics win; torn ones are no worse than none.
             trace_packet::TRACE_STATS => self.stats = TraceStats::decode(body).ok().or(self.stats.take()),
+            trace_packet::SERVICE_EVENT => self.service_event(body),
             number if is_bookkeeping(number) => {}
             _ => self.others += 1,
+        }
+    }
+
+    fn service_event(&mut self, body: &[u8]) {
+        let event = TracingServiceEvent::decode(body).ok().and_then(|event| event.event_type);
+        match event {
+            Some(EventType::SlowStartingDataSources(slow)) => add_names(&mut self.slow_to_start, &slow),
+            Some(EventType::LastFlushSlowDataSources(slow)) => add_names(&mut self.slow_to_flush, &slow),
+            _ => {}
         }
     }
 
@@ -194,6 +221,12 @@ impl Tally {
     }
 }
 
+fn add_names(names: &mut BTreeSet<String>, sources: &DataSources) {
+    for source in sources.data_source.iter().take(MAX_NAMES.saturating_sub(names.len())) {
+        names.insert(format!("{} of {}", source.data_source_name(), source.producer_name()));
+    }
+}
+
 /// Packets that the service or a client's library writes beside the data.
 fn is_bookkeeping(number: u32) -> bool {
     matches!(
@@ -202,7 +235,6 @@ fn is_bookkeeping(number: u32) -> bool {
             | trace_packet::TRACE_CONFIG
             | trace_packet::SYNCHRONIZATION_MARKER
             | trace_packet::SYSTEM_INFO
-            | trace_packet::SERVICE_EVENT
             | trace_packet::TRACE_UUID
             | trace_packet::TRACK_DESCRIPTOR
             | trace_packet::TRACE_PACKET_DEFAULTS
@@ -270,6 +302,11 @@ impl Ftrace {
                 ftrace_stats::UNKNOWN_FTRACE_EVENTS if self.unknown_events.len() < MAX_NAMES => {
                     self.unknown_events.insert(name());
                 }
+                ftrace_stats::ATRACE_ERRORS | ftrace_stats::EXCLUSIVE_FEATURE_ERROR
+                    if self.refusals.len() < MAX_NAMES && !value.is_empty() =>
+                {
+                    self.refusals.insert(one_line(&name()));
+                }
                 ftrace_stats::FAILED_FTRACE_EVENTS if self.failed_events.len() < MAX_NAMES => {
                     self.failed_events.insert(name());
                 }
@@ -277,6 +314,7 @@ impl Ftrace {
             }
         }
         if at_end {
+            self.has_end = true;
             let errors = Fields::new(body).map_while(Result::ok);
             self.parse_errors =
                 errors.filter(|f| f.number == ftrace_stats::FTRACE_PARSE_ERRORS).count() as u64;
@@ -285,12 +323,22 @@ impl Ftrace {
 
     fn cpu_stats(&mut self, value: &[u8], at_end: bool) {
         let cpu = varint_field(value, ftrace_cpu_stats::CPU).unwrap_or(0);
-        let overrun = varint_field(value, ftrace_cpu_stats::OVERRUN).unwrap_or(0);
+        // The oldest that were overwritten, those that a nested event interrupted, and the newest, should the oldest be kept.
+        use ftrace_cpu_stats::{COMMIT_OVERRUN, DROPPED_EVENTS, OVERRUN};
+        let counts = [OVERRUN, COMMIT_OVERRUN, DROPPED_EVENTS].map(|number| varint_field(value, number).unwrap_or(0));
+        let overrun = counts.into_iter().fold(0, u64::saturating_add);
         let counts = if at_end { &mut self.overruns } else { &mut self.overruns_at_start };
         if counts.len() < MAX_NAMES * MAX_NAMES {
             counts.insert(cpu, overrun);
         }
     }
+}
+
+/// Text from a trace, fit to be shown in a line.
+fn one_line(text: &str) -> String {
+    const MAX_SHOWN: usize = 300;
+    let line = text.trim().replace('\n', "; ");
+    line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
 }
 
 /// Whether the value is new.

@@ -408,6 +408,8 @@ pub mod trace_stats {
     pub const FLUSHES_FAILED: u32 = 14;
     /// `TraceStats.final_flush_outcome`.
     pub const FINAL_FLUSH_OUTCOME: u32 = 15;
+    /// `TraceStats.losses`.
+    pub const LOSSES: u32 = 5000;
     /// Field numbers of `BufferStats`.
     pub mod buffer_stats {
         /// `BufferStats.buffer_size`.
@@ -482,6 +484,68 @@ pub mod trace_stats {
         pub const TIME_TAKEN_NS: u32 = 5;
         /// `FilterStats.bytes_discarded_per_buffer`.
         pub const BYTES_DISCARDED_PER_BUFFER: u32 = 20;
+    }
+    /// Field numbers of `Losses`.
+    pub mod losses {
+        /// `Losses.buffers`.
+        pub const BUFFERS: u32 = 1;
+        /// `Losses.file_is_full`.
+        pub const FILE_IS_FULL: u32 = 2;
+        /// `Losses.slow_to_start`.
+        pub const SLOW_TO_START: u32 = 3;
+        /// `Losses.slow_to_stop`.
+        pub const SLOW_TO_STOP: u32 = 4;
+        /// `Losses.slow_to_flush`.
+        pub const SLOW_TO_FLUSH: u32 = 5;
+        /// `Losses.refused`.
+        pub const REFUSED: u32 = 6;
+        /// `Losses.producers_refused`.
+        pub const PRODUCERS_REFUSED: u32 = 7;
+        /// `Losses.sources_left_out`.
+        pub const SOURCES_LEFT_OUT: u32 = 8;
+        /// `Losses.producers_without_memory`.
+        pub const PRODUCERS_WITHOUT_MEMORY: u32 = 9;
+        /// `Losses.producers_out_of_writers`.
+        pub const PRODUCERS_OUT_OF_WRITERS: u32 = 10;
+        /// `Losses.sources`.
+        pub const SOURCES: u32 = 11;
+        /// `Losses.chunks_discarded`.
+        pub const CHUNKS_DISCARDED: u32 = 12;
+        /// `Losses.patches_discarded`.
+        pub const PATCHES_DISCARDED: u32 = 13;
+        /// `Losses.unseen_ends`.
+        pub const UNSEEN_ENDS: u32 = 14;
+        /// Field numbers of `Buffer`.
+        pub mod buffer {
+            /// `Buffer.unread_chunks`.
+            pub const UNREAD_CHUNKS: u32 = 1;
+            /// `Buffer.unread_bytes`.
+            pub const UNREAD_BYTES: u32 = 2;
+            /// `Buffer.unpatched_chunks`.
+            pub const UNPATCHED_CHUNKS: u32 = 3;
+            /// `Buffer.protovm_packets`.
+            pub const PROTOVM_PACKETS: u32 = 4;
+            /// `Buffer.protovms_off`.
+            pub const PROTOVMS_OFF: u32 = 5;
+        }
+        /// Field numbers of `Refused`.
+        pub mod refused {
+            /// `Refused.producer_name`.
+            pub const PRODUCER_NAME: u32 = 1;
+            /// `Refused.pid`.
+            pub const PID: u32 = 2;
+            /// `Refused.uid`.
+            pub const UID: u32 = 3;
+            /// `Refused.reason`.
+            pub const REASON: u32 = 4;
+        }
+        /// Field numbers of `Source`.
+        pub mod source {
+            /// `Source.name`.
+            pub const NAME: u32 = 1;
+            /// `Source.producers`.
+            pub const PRODUCERS: u32 = 2;
+        }
     }
 }
 /// Field numbers of `TracingServiceCapabilities`.

@@ -2119,6 +2119,8 @@ pub struct TraceStats {
     pub flushes_failed: ::core::option::Option<u64>,
     #[prost(enumeration = "trace_stats::FinalFlushOutcome", optional, tag = "15")]
     pub final_flush_outcome: ::core::option::Option<i32>,
+    #[prost(message, optional, tag = "5000")]
+    pub losses: ::core::option::Option<trace_stats::Losses>,
 }
 /// Nested message and enum types in `TraceStats`.
 pub mod trace_stats {
@@ -2221,6 +2223,93 @@ pub mod trace_stats {
         pub time_taken_ns: ::core::option::Option<u64>,
         #[prost(uint64, repeated, packed = "false", tag = "20")]
         pub bytes_discarded_per_buffer: ::prost::alloc::vec::Vec<u64>,
+    }
+    /// Ferretto's own, as all numbers from 5000 on: what gets lost, and upstream's services do not count. A service that counts it sets
+    /// the field even if nothing was lost.
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Losses {
+        #[prost(message, repeated, tag = "1")]
+        pub buffers: ::prost::alloc::vec::Vec<losses::Buffer>,
+        /// The file reached its largest size.
+        #[prost(bool, optional, tag = "2")]
+        pub file_is_full: ::core::option::Option<bool>,
+        /// Data sources, and the producers that have them, that did not say in time that they started, stopped or flushed; some of them, if
+        /// they are many. Flushes: the last before the end.
+        #[prost(string, repeated, tag = "3")]
+        pub slow_to_start: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(string, repeated, tag = "4")]
+        pub slow_to_stop: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(string, repeated, tag = "5")]
+        pub slow_to_flush: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        /// Since the session began: some of the programs that were not let in, and how many they are.
+        #[prost(message, repeated, tag = "6")]
+        pub refused: ::prost::alloc::vec::Vec<losses::Refused>,
+        #[prost(uint64, optional, tag = "7")]
+        pub producers_refused: ::core::option::Option<u64>,
+        /// Data sources that did not take part, because there were too many, or their descriptors were too large.
+        #[prost(uint64, optional, tag = "8")]
+        pub sources_left_out: ::core::option::Option<u64>,
+        /// Producers for which there was no shared memory.
+        #[prost(uint64, optional, tag = "9")]
+        pub producers_without_memory: ::core::option::Option<u64>,
+        /// Producers that had as many writers as there are ids: what further threads of theirs wrote is nowhere.
+        #[prost(uint64, optional, tag = "10")]
+        pub producers_out_of_writers: ::core::option::Option<u64>,
+        #[prost(message, repeated, tag = "11")]
+        pub sources: ::prost::alloc::vec::Vec<losses::Source>,
+        /// As those of TraceStats, but since the session began.
+        #[prost(uint64, optional, tag = "12")]
+        pub chunks_discarded: ::core::option::Option<u64>,
+        #[prost(uint64, optional, tag = "13")]
+        pub patches_discarded: ::core::option::Option<u64>,
+        /// Producers that took part and went away, and whose memory could not be looked at then: on another machine, or because they do
+        /// not want it. What they had not handed over is lost.
+        #[prost(uint64, optional, tag = "14")]
+        pub unseen_ends: ::core::option::Option<u64>,
+    }
+    /// Nested message and enum types in `Losses`.
+    pub mod losses {
+        /// Of one buffer, by its index.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Buffer {
+            /// Chunks of which something is in the buffer that nobody has read. After the last read it is lost: the file had no room for it, or it
+            /// waits for the end of a packet that never came.
+            #[prost(uint64, optional, tag = "1")]
+            pub unread_chunks: ::core::option::Option<u64>,
+            #[prost(uint64, optional, tag = "2")]
+            pub unread_bytes: ::core::option::Option<u64>,
+            /// Of these, those that wait for patches.
+            #[prost(uint64, optional, tag = "3")]
+            pub unpatched_chunks: ::core::option::Option<u64>,
+            /// Packets that a ProtoVM should have taken into its state when they were overwritten, and did not.
+            #[prost(uint64, optional, tag = "4")]
+            pub protovm_packets: ::core::option::Option<u64>,
+            /// ProtoVMs that were switched off, or left out.
+            #[prost(uint64, optional, tag = "5")]
+            pub protovms_off: ::core::option::Option<u64>,
+        }
+        /// A program that was not let in.
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Refused {
+            #[prost(string, optional, tag = "1")]
+            pub producer_name: ::core::option::Option<::prost::alloc::string::String>,
+            #[prost(int32, optional, tag = "2")]
+            pub pid: ::core::option::Option<i32>,
+            #[prost(int32, optional, tag = "3")]
+            pub uid: ::core::option::Option<i32>,
+            /// In words.
+            #[prost(string, optional, tag = "4")]
+            pub reason: ::core::option::Option<::prost::alloc::string::String>,
+        }
+        /// A data source that took part.
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Source {
+            #[prost(string, optional, tag = "1")]
+            pub name: ::core::option::Option<::prost::alloc::string::String>,
+            /// Producers that had it, at one time or another.
+            #[prost(uint64, optional, tag = "2")]
+            pub producers: ::core::option::Option<u64>,
+        }
     }
     /// Whether all producers flushed at the end.
     #[derive(

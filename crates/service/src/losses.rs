@@ -1,0 +1,142 @@
+//! What gets lost in a session and upstream's services do not count: `TraceStats.losses`, a field of ours.
+//!
+//! Each is noted where it happens; `stats` says it together with what else was counted.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ferretto_protos::trace_stats::{self, losses};
+
+use crate::buffers::Buffer;
+use crate::ids::{BufferId, ProducerId, SessionId};
+use crate::limits;
+use crate::registry::{Peer, Producer};
+use crate::service::{Service, Totals};
+use crate::session::{Instance, InstanceState, Session, State};
+
+/// Of one session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SessionLosses {
+    /// The service's counters when the session began.
+    pub(crate) at_start: Totals,
+    pub(crate) file_is_full: bool,
+    pub(crate) slow_to_start: Vec<String>,
+    pub(crate) slow_to_stop: Vec<String>,
+    pub(crate) slow_to_flush: Vec<String>,
+    pub(crate) sources_left_out: u64,
+    pub(crate) producers_without_memory: u64,
+    pub(crate) unseen_ends: u64,
+    /// Which producers had which data source: as many names as the config has, and as many ids as there are.
+    pub(crate) sources: BTreeMap<String, BTreeSet<ProducerId>>,
+}
+
+/// Producers that were not let in: the latest, and a number for each.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedProducers {
+    latest: VecDeque<(u64, losses::Refused)>,
+}
+
+/// Data sources that did not do in time what they were told to, with who has them.
+pub(crate) fn names<'a>(instances: impl Iterator<Item = &'a Instance>) -> Vec<String> {
+    let name = |instance: &Instance| format!("{} of {}", instance.source_name, instance.producer_name);
+    instances.take(limits::MAX_SLOW_DATA_SOURCES).map(name).collect()
+}
+
+impl Service {
+    /// A producer is not let in, for a reason in words.
+    pub(crate) fn refuse_producer(&mut self, peer: Peer, name: &str, reason: &str) {
+        tracing::warn!(uid = peer.uid, pid = peer.pid, name, "a producer is refused: {reason}");
+        self.totals.producers_refused = self.totals.producers_refused.saturating_add(1);
+        let refused = losses::Refused {
+            producer_name: Some(name.to_owned()),
+            pid: Some(peer.pid),
+            uid: Some(peer.uid.cast_signed()),
+            reason: Some(reason.to_owned()),
+        };
+        let latest = &mut self.refused_producers.latest;
+        if latest.len() >= limits::MAX_REFUSED_PRODUCERS {
+            latest.pop_front();
+        }
+        latest.push_back((self.totals.producers_refused, refused));
+    }
+
+    /// A producer goes, and what it had not handed over goes with it, unless it was scraped.
+    pub(crate) fn note_unseen_end(&mut self, session_id: SessionId, id: ProducerId) {
+        let Some(producer) = self.producers.get(&id) else { return };
+        let is_seen = producer.scraping && !producer.peer.emulated;
+        let Some(session) = self.sessions.get_mut(&session_id).filter(|_| !is_seen) else { return };
+        let is_at_work = |instance: &Instance| {
+            instance.producer == id && !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
+        };
+        session.losses.unseen_ends += u64::from(session.instances.iter().any(is_at_work));
+    }
+
+    /// What a session that begins now is not to count: all that was lost before. Not what producers lack that are still here.
+    pub(crate) fn totals_before(&self) -> Totals {
+        let of_present: u64 = self.producers.values().map(|producer| producer.sources_ignored).sum();
+        let out_of_writers = self.producers.values().filter(|producer| has_all_writers(producer)).count() as u64;
+        Totals {
+            sources_ignored: self.totals.sources_ignored.saturating_sub(of_present),
+            producers_out_of_writers: self.totals.producers_out_of_writers.saturating_sub(out_of_writers),
+            ..self.totals
+        }
+    }
+}
+
+/// There is no id for another one.
+pub(crate) fn has_all_writers(producer: &Producer) -> bool {
+    producer.writers.len() >= usize::from(limits::MAX_WRITER_ID)
+}
+
+/// What is to be said of a session's losses.
+pub(crate) fn of_session(
+    session: &Session,
+    buffers: &BTreeMap<BufferId, Buffer>,
+    totals: Totals,
+    refused: &RefusedProducers,
+) -> trace_stats::Losses {
+    let SessionLosses { at_start, .. } = session.losses;
+    let since = |now: u64, before: u64| counted(now.saturating_sub(before));
+    let own = &session.losses;
+    let sources = own.sources.iter().map(|(name, producers)| losses::Source {
+        name: Some(name.clone()),
+        producers: Some(producers.len() as u64),
+    });
+    let is_over = matches!(session.state, State::Disabled | State::ClonedReadOnly);
+    let of_buffer = |id: &BufferId| buffers.get(id).map(|buffer| of_buffer(buffer, is_over)).unwrap_or_default();
+    let refused = refused.latest.iter().filter(|(number, _)| *number > at_start.producers_refused);
+    trace_stats::Losses {
+        buffers: session.buffers.iter().map(of_buffer).collect(),
+        file_is_full: own.file_is_full.then_some(true),
+        slow_to_start: own.slow_to_start.clone(),
+        slow_to_stop: own.slow_to_stop.clone(),
+        slow_to_flush: own.slow_to_flush.clone(),
+        refused: refused.map(|(_, refused)| refused.clone()).collect(),
+        producers_refused: since(totals.producers_refused, at_start.producers_refused),
+        sources_left_out: counted(
+            own.sources_left_out + totals.sources_ignored.saturating_sub(at_start.sources_ignored),
+        ),
+        producers_without_memory: counted(own.producers_without_memory),
+        producers_out_of_writers: since(totals.producers_out_of_writers, at_start.producers_out_of_writers),
+        sources: sources.collect(),
+        chunks_discarded: since(totals.chunks_discarded, at_start.chunks_discarded),
+        patches_discarded: since(totals.patches_discarded, at_start.patches_discarded),
+        unseen_ends: counted(own.unseen_ends),
+    }
+}
+
+/// What is unread is still to be read while the session goes on, and takes a look at every chunk.
+fn of_buffer(buffer: &Buffer, is_over: bool) -> losses::Buffer {
+    let unread = if is_over { buffer.trace.unread() } else { Default::default() };
+    losses::Buffer {
+        unread_chunks: counted(unread.chunks),
+        unread_bytes: counted(unread.bytes),
+        unpatched_chunks: counted(unread.unpatched),
+        protovm_packets: counted(buffer.vms.packets_not_taken()),
+        protovms_off: counted(buffer.vms.switched_off()),
+    }
+}
+
+/// What never happened is left out.
+fn counted(count: u64) -> Option<u64> {
+    (count != 0).then_some(count)
+}

@@ -165,9 +165,8 @@ impl Service {
         session.snapshot_clocks(now);
         if is_last(flush.flags) {
             // A producer is waited for because of its sources that flush.
-            let is_slow = |instance: &&Instance| {
-                !instance.no_flush && flush.waits_for.contains(&instance.producer)
-            };
+            let is_slow =
+                |instance: &&Instance| !instance.no_flush && flush.waits_for.contains(&instance.producer);
             let slow = || session.instances.iter().filter(is_slow);
             let (names, slow) = (losses::names(slow()), slow_sources(slow()));
             session.losses.slow_to_flush = names;

@@ -65,7 +65,8 @@ impl Service {
         let is_seen = producer.scraping && !producer.peer.emulated;
         let Some(session) = self.sessions.get_mut(&session_id).filter(|_| !is_seen) else { return };
         let is_at_work = |instance: &Instance| {
-            instance.producer == id && !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
+            instance.producer == id
+                && !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
         };
         session.losses.unseen_ends += u64::from(session.instances.iter().any(is_at_work));
     }
@@ -73,7 +74,8 @@ impl Service {
     /// What a session that begins now is not to count: all that was lost before. Not what producers lack that are still here.
     pub(crate) fn totals_before(&self) -> Totals {
         let of_present: u64 = self.producers.values().map(|producer| producer.sources_ignored).sum();
-        let out_of_writers = self.producers.values().filter(|producer| has_all_writers(producer)).count() as u64;
+        let out_of_writers =
+            self.producers.values().filter(|producer| has_all_writers(producer)).count() as u64;
         Totals {
             sources_ignored: self.totals.sources_ignored.saturating_sub(of_present),
             producers_out_of_writers: self.totals.producers_out_of_writers.saturating_sub(out_of_writers),
@@ -102,7 +104,8 @@ pub(crate) fn of_session(
         producers: Some(producers.len() as u64),
     });
     let is_over = matches!(session.state, State::Disabled | State::ClonedReadOnly);
-    let of_buffer = |id: &BufferId| buffers.get(id).map(|buffer| of_buffer(buffer, is_over)).unwrap_or_default();
+    let of_buffer =
+        |id: &BufferId| buffers.get(id).map(|buffer| of_buffer(buffer, is_over)).unwrap_or_default();
     let refused = refused.latest.iter().filter(|(number, _)| *number > at_start.producers_refused);
     trace_stats::Losses {
         buffers: session.buffers.iter().map(of_buffer).collect(),

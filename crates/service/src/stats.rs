@@ -38,8 +38,7 @@ impl Service {
             ..Default::default()
         };
         let session = self.sessions.get(&session_id)?;
-        stats.losses =
-            Some(losses::of_session(session, &self.buffers, self.totals, &self.refused_producers));
+        stats.losses = Some(losses::of_session(session, &self.buffers, self.totals, &self.refused_producers));
         let session = self.sessions.get_mut(&session_id)?;
         let counters = &session.counters;
         stats.invalid_packets = Some(counters.invalid_packets);

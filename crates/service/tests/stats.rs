@@ -1,4 +1,4 @@
-//! What the service says of itself, in statistics and in configs: the fields that upstream fills, and no others.
+//! What the service says of itself, in statistics and in configs: the fields that upstream fills, and one of ours for losses.
 
 mod world;
 
@@ -117,4 +117,32 @@ fn producers_are_told_that_a_flush_is_for_a_bug_report() {
         });
         assert_eq!(flags, Some(expected));
     }
+}
+
+#[test]
+fn what_is_lost_is_counted_where_it_is_lost() {
+    let mut world = World::default();
+    let before = world.producer("before");
+    let consumer = world.consumer(1000);
+    // Lost before the session, and no matter of its.
+    world.emit_inline(before, 1, 9, &packet("x"));
+    world.enable(consumer, &config("flush_timeout_ms: 10"));
+    let at_start = world.stats(consumer).losses.expect("it is counted");
+    assert_eq!(
+        at_start,
+        protos::trace_stats::Losses { buffers: at_start.buffers.clone(), ..Default::default() }
+    );
+
+    world.refuse_memory();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    world.emit_inline(producer, 1, 9, &packet("x"));
+    let losses = world.stats(consumer).losses.unwrap();
+    assert_eq!((losses.producers_without_memory(), losses.chunks_discarded()), (1, 1));
+    let sources: Vec<_> = losses.sources.iter().map(|source| (source.name(), source.producers())).collect();
+    assert_eq!(sources, [("data", 1)]);
+
+    // It is at work, and nobody may look into what it has not handed over.
+    world.disconnect(producer);
+    assert_eq!(world.stats(consumer).losses.unwrap().unseen_ends(), 1);
 }

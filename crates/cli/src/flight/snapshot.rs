@@ -30,13 +30,14 @@ pub(crate) fn take(
     let now_ns = boottime_ns();
     let (mut tally, mut bytes, mut config) = (Tally::default(), 0, None);
     let mut file = output.file();
-    consumer.read_buffers(|packet| {
+    let read = consumer.read_buffers(|packet| {
         write_packet(&mut file, packet)?;
         tally.packet(packet);
         bytes += 1 + prost::length_delimiter_len(packet.len()) as u64 + packet.len() as u64;
         config = config.take().or_else(|| config_in(packet));
         Ok(())
     })?;
+    tally.read_back(read);
     consumer.free()?;
     let target = output.target_path().map(ToOwned::to_owned);
     output.finish()?;

@@ -82,7 +82,11 @@ impl Finder<'_> {
             }
         }
         for refusal in &ftrace.refusals {
-            self.lost(Kind::KernelEvents, format!("a part of linux.ftrace: {}", refusal.trim_end_matches('.')), "");
+            self.lost(
+                Kind::KernelEvents,
+                format!("a part of linux.ftrace: {}", refusal.trim_end_matches('.')),
+                "",
+            );
         }
         let has_events = ftrace.switches + ftrace.wakings + ftrace.others > 0;
         if self.evidence.is_over && self.evidence.counted && has_events && !ftrace.has_end {
@@ -160,7 +164,8 @@ impl Finder<'_> {
             let what = format!("{} in {name}: it was full before the file was written", bytes(overwritten));
             self.lost(Kind::Overwritten, what, larger.as_str());
         } else if overwritten > 0 {
-            let what = format!("{} of the oldest data in {name}, a ring that keeps the newest", bytes(overwritten));
+            let what =
+                format!("{} of the oldest data in {name}, a ring that keeps the newest", bytes(overwritten));
             self.lost(Kind::Overwritten, what, format!("{larger} to keep more"));
         }
         if stats.chunks_discarded() > 0 {
@@ -178,7 +183,9 @@ impl Finder<'_> {
         }
         if stats.trace_writer_packet_loss() > 0 {
             let times = counted(stats.trace_writer_packet_loss(), "time", "times");
-            let what = format!("packets in {name}, {times}: a program wrote faster than its shared memory was emptied");
+            let what = format!(
+                "packets in {name}, {times}: a program wrote faster than its shared memory was emptied"
+            );
             self.lost(Kind::SharedMemory, what, more_shared_memory(plan));
         }
         if stats.abi_violations() > 0 {
@@ -188,8 +195,9 @@ impl Finder<'_> {
         }
         if stats.patches_failed() > 0 {
             let pieces = counted(stats.patches_failed(), "piece", "pieces");
-            let what =
-                format!("{pieces} in {name}: the end of a packet came when its beginning had been overwritten");
+            let what = format!(
+                "{pieces} in {name}: the end of a packet came when its beginning had been overwritten"
+            );
             self.lost(Kind::PatchesTooLate, what, larger.as_str());
         }
         own.into_iter().for_each(|own| self.own_of_buffer(&name, own));
@@ -200,17 +208,24 @@ impl Finder<'_> {
         let is_lost = self.evidence.is_over && self.evidence.is_read_to_the_end();
         if own.unread_chunks() > 0 && is_lost {
             let chunks = counted(own.unread_chunks(), "chunk", "chunks");
-            let what = format!("{chunks} ({}) in {name}: a packet in front of them has no end, for its program ended or hangs", bytes(own.unread_bytes()));
+            let what = format!(
+                "{chunks} ({}) in {name}: a packet in front of them has no end, for its program ended or hangs",
+                bytes(own.unread_bytes())
+            );
             self.lost(Kind::Unfinished, what, "");
         }
         if own.protovm_packets() > 0 {
             let packets = counted(own.protovm_packets(), "packet", "packets");
-            let what = format!("{packets} that were overwritten in {name} and that the state of a ProtoVM did not take");
+            let what = format!(
+                "{packets} that were overwritten in {name} and that the state of a ProtoVM did not take"
+            );
             self.lost(Kind::ProtoVm, what, "give it more with memory_limit_kb in protovm_config");
         }
         if own.protovms_off() > 0 {
             let states = counted(own.protovms_off(), "state", "states");
-            let what = format!("{states} of what was overwritten in {name}: a ProtoVM was switched off or could not be had");
+            let what = format!(
+                "{states} of what was overwritten in {name}: a ProtoVM was switched off or could not be had"
+            );
             self.lost(Kind::ProtoVm, what, "");
         }
     }
@@ -233,12 +248,16 @@ impl Finder<'_> {
         }
         if own.producers_out_of_writers() > 0 {
             let programs = counted(own.producers_out_of_writers(), "program", "programs");
-            let what = format!("what threads of {programs} wrote that had 32,767 writers already, as many as there can be");
+            let what = format!(
+                "what threads of {programs} wrote that had 32,767 writers already, as many as there can be"
+            );
             self.lost(Kind::WriterIds, what, "");
         }
         if own.unseen_ends() > 0 {
             let programs = counted(own.unseen_ends(), "program", "programs");
-            let what = format!("perhaps the last moments of {programs} that went away and whose memory the service cannot look into");
+            let what = format!(
+                "perhaps the last moments of {programs} that went away and whose memory the service cannot look into"
+            );
             self.lost(Kind::UnseenEnd, what, "");
         }
         if own.producers_refused() > 0 {
@@ -246,11 +265,14 @@ impl Finder<'_> {
         }
         if own.sources_left_out() > 0 {
             let sources = counted(own.sources_left_out(), "data source", "data sources");
-            let what = format!("{sources} that programs offer: there are too many, or their descriptions are too long");
+            let what = format!(
+                "{sources} that programs offer: there are too many, or their descriptions are too long"
+            );
             self.lost(Kind::SourcesLeftOut, what, "");
         }
         if !own.slow_to_stop.is_empty() {
-            let what = format!("perhaps the last moments of {}: not stopped in time", listed(&own.slow_to_stop));
+            let what =
+                format!("perhaps the last moments of {}: not stopped in time", listed(&own.slow_to_stop));
             self.lost(Kind::SlowStop, what, "give them more with data_source_stop_timeout_ms in a config");
         }
     }
@@ -301,7 +323,13 @@ impl Finder<'_> {
             use Kind::{BrokenData, BufferFull, ChunksRefused, InvalidPackets, Overwritten, PatchesTooLate};
             matches!(
                 loss.kind,
-                Overwritten | BufferFull | ChunksRefused | BrokenData | PatchesTooLate | InvalidPackets | Kind::SharedMemory
+                Overwritten
+                    | BufferFull
+                    | ChunksRefused
+                    | BrokenData
+                    | PatchesTooLate
+                    | InvalidPackets
+                    | Kind::SharedMemory
             )
         };
         if losses.packets == 0 || self.verdict.losses.iter().any(explains) {
@@ -339,19 +367,35 @@ impl Finder<'_> {
             let what = format!("{packets} whose time nobody can tell: on a clock without a clock snapshot");
             self.lost(Kind::Clocks, what, "");
         }
+        let stats = self.evidence.stats.or(tally.stats.as_ref());
+        let dropped =
+            stats.iter().flat_map(|stats| &stats.buffer_stats).map(BufferStats::oversized_packets_dropped);
+        let oversized = dropped.fold(tally.oversized, u64::saturating_add);
+        if oversized > 0 {
+            let packets = counted(oversized, "packet", "packets");
+            self.lost(Kind::Oversized, format!("{packets} too large to be read"), "");
+        }
         if tally.undecodable > 0 {
             let packets = counted(tally.undecodable, "packet", "packets");
             self.lost(Kind::Undecodable, format!("{packets} of the trace that cannot be decoded"), "");
         }
-        if self.evidence.torn {
+        if self.evidence.torn || tally.cut_short {
             let what = "the file ends in the middle of a packet: the service stopped while it was writing";
             self.lost(Kind::TornFile, what, "");
         }
         if tally.sealed > 0 {
-            self.unknown(counted(tally.sealed, "batch of compressed packets", "batches of compressed packets"));
+            self.unknown(counted(
+                tally.sealed,
+                "batch of compressed packets",
+                "batches of compressed packets",
+            ));
         }
         if self.evidence.huge > 0 {
-            self.unknown(counted(self.evidence.huge, "packet of more than 64 MiB", "packets of more than 64 MiB"));
+            self.unknown(counted(
+                self.evidence.huge,
+                "packet of more than 64 MiB",
+                "packets of more than 64 MiB",
+            ));
         }
         if !self.evidence.counted {
             self.unknown("the packets, which went elsewhere");
@@ -401,7 +445,9 @@ fn more_shared_memory(plan: &Plan) -> String {
         _ if known >= MAX_SHARED_MEMORY_KB => {
             "it has as much as there can be: let the program wait for room, or write less".to_owned()
         }
-        true => format!("enlarge it with producers {{ producer_name: … shm_size_kb: {double} }} in the config"),
+        true => {
+            format!("enlarge it with producers {{ producer_name: … shm_size_kb: {double} }} in the config")
+        }
         false => format!("give it more with --shared-memory {}mb", double.div_ceil(1024)),
     }
 }

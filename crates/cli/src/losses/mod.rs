@@ -71,6 +71,8 @@ pub(crate) enum Kind {
     ProtoVm,
     /// Data that goes elsewhere.
     Interceptor,
+    /// Packets larger than anybody takes.
+    Oversized,
     /// Packets of the file that cannot be read.
     Undecodable,
     /// The end of the file is missing.
@@ -108,6 +110,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::SourcesLeftOut, "sources-left-out"),
     (Kind::ProtoVm, "protovm"),
     (Kind::Interceptor, "interceptor"),
+    (Kind::Oversized, "oversized"),
     (Kind::Undecodable, "undecodable"),
     (Kind::TornFile, "torn-file"),
 ];
@@ -172,7 +175,8 @@ impl Verdict {
 
     /// A line for each loss, and one for what could not be asked; none if nothing was lost.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
-        let unknown = self.unknown().map(|unknown| format!("lost: nothing more known; {unknown}."));
+        let more = if self.losses.is_empty() { "" } else { " more" };
+        let unknown = self.unknown().map(|unknown| format!("lost: nothing{more} known; {unknown}."));
         self.losses.iter().map(|loss| format!("lost: {loss}")).chain(unknown)
     }
 
@@ -198,7 +202,9 @@ mod tests {
         let name = |cell: &str| cell.trim_matches([' ', '`']).to_owned();
         let row = |line: &str| {
             let cells: Vec<&str> = line.trim_matches(['|', ' ']).split(" | ").collect();
-            let [first, why, counted, words, remedy, tests] = cells[..] else { panic!("not six cells: {line}") };
+            let [first, why, counted, words, remedy, tests] = cells[..] else {
+                panic!("not six cells: {line}")
+            };
             assert!([why, counted, words, remedy].iter().all(|cell| !cell.trim().is_empty()), "{line}");
             (name(first), tests.split(", ").map(name).collect())
         };

@@ -11,6 +11,7 @@ use ferretto_protos::clone_session_request::Selector;
 use super::EXIT_NO_SESSION;
 use super::args::{Attach, CloneOf, CloneRequest};
 use super::out_file::OutFile;
+use super::watch::Watch;
 use crate::wake::{self, Signals, Wake};
 
 /// Selects the session with the highest bugreport_score (upstream: `kBugreportSessionId`).
@@ -116,9 +117,18 @@ pub(crate) fn clone_into(request: &CloneSessionRequest, out: &mut OutFile) -> Re
         return Ok(Some(response.error().to_owned()));
     }
     // The service has appended to the descriptor itself what a write_into_file session had.
-    if !response.was_write_into_file() {
-        consumer.read_buffers(|packet| out.write_packet(packet))?;
+    let mut watch = Watch::of_clone();
+    match response.was_write_into_file() {
+        true => watch.file(out.to_read()),
+        false => {
+            let read = consumer.read_buffers(|packet| {
+                watch.packet(packet);
+                out.write_packet(packet)
+            })?;
+            watch.read_back(read);
+        }
     }
+    watch.say(&mut consumer);
     consumer.free()?;
     Ok(None)
 }

@@ -8,6 +8,7 @@ mod out_file;
 mod query;
 mod session;
 mod snapshots;
+mod watch;
 
 use std::process::ExitCode;
 use std::time::Duration;

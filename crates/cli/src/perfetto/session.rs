@@ -20,6 +20,7 @@ use super::args::{Background, ConfigSource, Format, OUT_REQUIRED, Record, Statsd
 use super::light_config;
 use super::out_file::OutFile;
 use super::snapshots::Snapshots;
+use super::watch::Watch;
 use crate::config_bytes::ConfigBytes;
 use crate::record::stream::PacketStream;
 use crate::report::UserError;
@@ -346,10 +347,19 @@ impl Session {
             snapshots.finish();
         }
         let Some(out) = &mut self.out else { return Ok(()) };
-        if !self.message.write_into_file() {
-            consumer.read_buffers(|packet| out.write_packet(packet))?;
+        let mut watch = Watch::of_session(&self.message);
+        match self.message.write_into_file() {
+            true => watch.file(out.to_read()),
+            false => {
+                let read = consumer.read_buffers(|packet| {
+                    watch.packet(packet);
+                    out.write_packet(packet)
+                })?;
+                watch.read_back(read);
+            }
         }
         out.announce();
+        watch.say(consumer);
         Ok(())
     }
 }

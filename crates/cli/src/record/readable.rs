@@ -137,7 +137,9 @@ mod tests {
 
     fn unreadable(heads: &[Head<'_>]) -> (u64, u64) {
         let mut readable = Readable::default();
-        heads.iter().for_each(|head| drop(readable.packet(head)));
+        for head in heads {
+            readable.packet(head);
+        }
         (readable.without_names, readable.without_time)
     }
 

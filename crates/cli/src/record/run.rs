@@ -294,11 +294,12 @@ impl Recording<'_> {
         if !self.plan.write_into_file {
             let mut file = self.output.file();
             let reader = &mut state.reader;
-            consumer.read_buffers(|packet| {
+            let read = consumer.read_buffers(|packet| {
                 write_packet(&mut file, packet)?;
                 reader.packet(packet);
                 Ok(())
             })?;
+            reader.tally.read_back(read);
         } else if self.output.is_readable() {
             state.reader.scan(self.output.file(), usize::MAX);
         }

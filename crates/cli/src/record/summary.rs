@@ -266,6 +266,7 @@ mod tests {
         tally.packets = 4321;
         tally.ftrace.switches = 123_456;
         tally.ftrace.wakings = 1;
+        tally.ftrace.has_end = true;
         let left_out = [LeftOut {
             what: "battery".to_owned(),
             why: "you may not read it".to_owned(),

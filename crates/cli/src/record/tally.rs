@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use ferretto_protos::tracing_service_event::{DataSources, EventType};
-use ferretto_protos::{TraceStats, TracingServiceEvent};
+use ferretto_consumer::ReadSummary;
 use ferretto_protos::fields::{
     ftrace_cpu_stats, ftrace_event_bundle, ftrace_stats, process_tree, trace_packet,
 };
+use ferretto_protos::tracing_service_event::{DataSources, EventType};
+use ferretto_protos::{TraceStats, TracingServiceEvent};
 use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
 
@@ -41,6 +42,10 @@ pub(crate) struct Tally {
     pub(crate) track_events: u64,
     /// Batches of compressed packets that could not be unpacked, or not to their end.
     pub(crate) sealed: u64,
+    /// Packets that were too large to be taken from the service.
+    pub(crate) oversized: u64,
+    /// The service's last packet came without its end.
+    pub(crate) cut_short: bool,
     /// Packets that are no protobuf, or not to their end.
     pub(crate) undecodable: u64,
     /// What can be read of what is there.
@@ -166,6 +171,12 @@ impl Tally {
         if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !is_first) {
             self.loss(loss, head.sequence);
         }
+    }
+
+    /// Takes note of what did not come when the packets were read from the service.
+    pub(crate) fn read_back(&mut self, read: ReadSummary) {
+        self.oversized += read.oversized_packets;
+        self.cut_short |= read.torn;
     }
 
     /// From the first kernel event, or else from the first counter, to `now_ns`.
@@ -325,7 +336,8 @@ impl Ftrace {
         let cpu = varint_field(value, ftrace_cpu_stats::CPU).unwrap_or(0);
         // The oldest that were overwritten, those that a nested event interrupted, and the newest, should the oldest be kept.
         use ftrace_cpu_stats::{COMMIT_OVERRUN, DROPPED_EVENTS, OVERRUN};
-        let counts = [OVERRUN, COMMIT_OVERRUN, DROPPED_EVENTS].map(|number| varint_field(value, number).unwrap_or(0));
+        let counts =
+            [OVERRUN, COMMIT_OVERRUN, DROPPED_EVENTS].map(|number| varint_field(value, number).unwrap_or(0));
         let overrun = counts.into_iter().fold(0, u64::saturating_add);
         let counts = if at_end { &mut self.overruns } else { &mut self.overruns_at_start };
         if counts.len() < MAX_NAMES * MAX_NAMES {
@@ -483,9 +495,17 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_survived() {
-        for bytes in [&b"\xff\xff\xff\xff\xff\xff"[..], b"\x0a\xff", b"\x0a\x02\x22\xff", b"", b"\x00"] {
-            assert_eq!(tally(&[bytes.to_vec()]).packets, 1);
+    fn garbage_is_survived_and_counted() {
+        let cases = [
+            (&b"\xff\xff\xff\xff\xff\xff"[..], 1),
+            (b"\x0a\xff", 1),
+            (b"\x0a\x02\x22\xff", 0),
+            (b"", 0),
+            (b"\x00", 1),
+        ];
+        for (bytes, undecodable) in cases {
+            let tally = tally(&[bytes.to_vec()]);
+            assert_eq!((tally.packets, tally.undecodable), (1, undecodable), "{bytes:?}");
         }
     }
 }

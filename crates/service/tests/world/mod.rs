@@ -61,6 +61,7 @@ struct FakeEnvironment {
 struct FakeMachine {
     scheduling: Option<Boost>,
     refuses_scheduling: bool,
+    refuses_memory: bool,
     created_files: usize,
 }
 
@@ -69,6 +70,9 @@ pub const CREATED_FILE: FileHandle = FileHandle(1000);
 
 impl Environment for FakeEnvironment {
     fn allocate_memory(&mut self, len: usize) -> Result<Arc<SharedMemory>, String> {
+        if self.machine.lock().unwrap().refuses_memory {
+            return Err("cannot allocate memory".to_owned());
+        }
         SharedMemory::in_process(len).map(Arc::new).map_err(|error| error.to_string())
     }
 
@@ -182,6 +186,10 @@ impl World {
 
     pub fn refuse_scheduling(&mut self) {
         self.machine.lock().unwrap().refuses_scheduling = true;
+    }
+
+    pub fn refuse_memory(&mut self) {
+        self.machine.lock().unwrap().refuses_memory = true;
     }
 
     /// How many files the service has made.

@@ -327,9 +327,20 @@ fn a_buffer_that_keeps_the_oldest_is_full() {
 }
 
 #[test]
-fn a_chunk_is_too_large_for_its_buffer() {
+fn a_chunk_comes_after_those_behind_it() {
+    let file = "write_into_file: true file_write_period_ms: 100";
+    let act = |program: &mut Program| {
+        program.packets(3, 100);
+        std::thread::sleep(Duration::from_secs(1));
+        program.packets(1, 100);
+    };
+    check_polite(&quick(file), act, "1 chunk in buffer 0 (256 KiB, for data): ");
+}
+
+#[test]
+fn a_chunk_is_larger_than_its_buffer() {
     let config = format!("buffers {{ size_kb: 4 }} {SOURCE}");
-    check_polite(&config, |program| program.packets(1, 8000), "1 chunk in buffer 0 (4 KiB, for data)");
+    check_polite(&config, |program| program.packets(1, 8000), "data broke the rules of the protocol");
 }
 
 #[test]
@@ -677,8 +688,7 @@ fn the_kernels_buffer_runs_over() {
     }
     let place = Place::new();
     // Nobody reads it before the end, and forks and wake-ups fill it.
-    let events =
-        "ftrace_events: \"sched/*\" buffer_size_kb: 8 drain_period_ms: 60000 drain_buffer_percent: 100";
+    let events = "ftrace_events: \"sched/*\" buffer_size_kb: 8 drain_period_ms: 60000";
     place.write("config", ftrace(events));
     let busy = "for i in $(seq 300); do /bin/true; done";
     let output =
@@ -714,8 +724,8 @@ fn a_program_is_refused() {
         .args(["trigger", "x"])
         .uid(NOBODY)
         .env("PERFETTO_PRODUCER_SOCK_NAME", place.path("producer.sock"));
-    let refused = trigger.output().unwrap();
-    assert!(!refused.status.success(), "{}", stderr(&refused));
+    // It may have gone before it hears of its refusal.
+    trigger.output().unwrap();
     let said = recording.end();
     assert_one_loss(&said, "all of 1 program that the service did not let in: ");
     assert!(said.contains("user 65534: a session with lockdown_mode keeps other users out"), "{said}");

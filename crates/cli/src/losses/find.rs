@@ -176,8 +176,9 @@ impl Finder<'_> {
                     self.lost(Kind::BufferFull, what, larger.as_str());
                 }
                 false => {
-                    let what = format!("{chunks} in {name}: they did not fit, or came too late");
-                    self.lost(Kind::ChunksRefused, what, larger.as_str());
+                    let what =
+                        format!("{chunks} in {name}: later ones of the same thread had been read before");
+                    self.lost(Kind::ChunksRefused, what, "");
                 }
             }
         }

@@ -102,7 +102,6 @@ impl Program {
             args_proto: Some(args.encode_to_vec().into()),
             // Nobody reads them.
             drop_reply: Some(!matches!(method, "GetAsyncCommand" | "InitializeConnection")),
-            ..Default::default()
         }));
     }
 

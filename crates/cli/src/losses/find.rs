@@ -88,10 +88,19 @@ impl Finder<'_> {
                 "",
             );
         }
-        let has_events = ftrace.switches + ftrace.wakings + ftrace.others > 0;
-        if self.evidence.is_over && self.evidence.counted && has_events && !ftrace.has_end {
+        if self.evidence.is_over && self.evidence.counted && self.has_ftrace() && !ftrace.has_end {
             self.unknown("the kernel's counts at the end");
         }
+    }
+
+    /// The kernel's events were recorded, or should have been.
+    fn has_ftrace(&self) -> bool {
+        let ftrace = &self.evidence.tally.ftrace;
+        let stats = self.evidence.stats.or(self.evidence.tally.stats.as_ref());
+        let sources = stats.and_then(|stats| stats.losses.as_ref()).map(|losses| &losses.sources);
+        let took_part =
+            sources.is_some_and(|sources| sources.iter().any(|source| source.name() == "linux.ftrace"));
+        took_part || ftrace.switches + ftrace.wakings + ftrace.others > 0
     }
 
     /// What happened before anything reached the service.

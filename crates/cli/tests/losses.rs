@@ -694,6 +694,9 @@ fn the_kernels_buffer_runs_over() {
         place.ferretto(&["record", "-c", "config", "-o", "t", "--", "sh", "-c", busy]).output().unwrap();
     assert_status(&output, 0);
     let said = stderr(&output);
+    if said.contains("could not be asked: the kernel's counts at the end") {
+        return eprintln!("skipped: somebody else records this kernel's events:\n{said}");
+    }
     assert!(
         said.contains("the kernel's buffer was full before it was read; enlarge ftrace_config"),
         "{said}"

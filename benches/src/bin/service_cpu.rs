@@ -82,8 +82,8 @@ fn main() -> Result<(), String> {
 
 fn print_table(name: &str, costs: &[Vec<Cost>; 2]) {
     println!(
-        "{name:<10} {:>8} {:>10} {:>12} {:>12} {:>12} {:>8} {:>8}  {}",
-        "MB", "packets", "take in ms", "read ms", "ns a packet", "s a GB", "lost %", "lost % of each run"
+        "{name:<10} {:>8} {:>10} {:>12} {:>12} {:>12} {:>8} {:>8}  lost % of each run",
+        "MB", "packets", "take in ms", "read ms", "ns a packet", "s a GB", "lost %"
     );
     let mut ratios = Vec::new();
     for (maker, costs) in MAKERS.into_iter().zip(costs) {

@@ -100,7 +100,7 @@ impl From<ferretto_traced::daemon::Error> for InitError {
 /// yet. Without a service this succeeds, too: the thread connects when one appears, and again when it was lost.
 ///
 /// With a service there it returns when the service has said what sessions want, which takes some hundred microseconds, so that they miss
-/// nothing of this program: after a tenth of a second it goes on without, and after a second in what `ferretto record -- PROGRAM` has
+/// nothing of this program: after half a second it goes on without, and after a second in what `ferretto record -- PROGRAM` has
 /// started. What was traced when the program ends by itself is handed over at its end; when it dies, the service copies it.
 ///
 /// # Errors

@@ -8,15 +8,14 @@ use ferretto_protos::trace_stats::losses::Refused;
 use ferretto_protos::trace_stats::{BufferStats, FinalFlushOutcome, Losses, losses};
 
 use super::{Evidence, Kind, Loss, Verdict};
+use crate::record::args::MAX_SHARED_MEMORY_KB;
 use crate::record::plan::{Buffer, Plan};
 use crate::units::{bytes, count, counted, kib};
 
 /// How many names a sentence lists before it says "and N more".
 const MAX_LISTED: usize = 5;
-/// What is doubled in the advice if nobody said how much a program has.
-const ASSUMED_SHARED_MEMORY_KB: u64 = 4 << 10;
-/// More a service does not give.
-const MAX_SHARED_MEMORY_KB: u64 = 32 << 10;
+/// What is doubled in the advice if nobody said how much a program has: the wish of programs with our library.
+const ASSUMED_SHARED_MEMORY_KB: u64 = 32 << 10;
 
 /// Looks at everything.
 pub(crate) fn find(evidence: &Evidence<'_>) -> Verdict {

@@ -95,7 +95,7 @@ pub(crate) fn size_kb(text: &str) -> Result<u32, String> {
 }
 
 /// The most that services give (shm_size_kb).
-const MAX_SHARED_MEMORY_KB: u64 = 256 << 10;
+pub(crate) const MAX_SHARED_MEMORY_KB: u64 = 256 << 10;
 /// What it is a multiple of.
 const PAGE_KB: u64 = 4;
 

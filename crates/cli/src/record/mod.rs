@@ -1,6 +1,6 @@
 //! `ferretto record`: a whole recording, from nothing to a file and a summary in words.
 
-mod args;
+pub(crate) mod args;
 mod command;
 mod default_config;
 pub(crate) mod output;

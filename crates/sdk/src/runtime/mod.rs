@@ -45,9 +45,9 @@ use crate::track_event::startup::StartupConfig;
 use backend::NewBackend;
 use inbox::{Command, Inbox};
 
-/// How long a program's start waits for a service to say what sessions want of it. It takes some hundred microseconds; a service that is
-/// stopped must not stop programs.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a program's start waits for a service to say what sessions want of it. It takes some hundred microseconds, on a machine whose
+/// cores are all taken a hundred times as long; a service that is stopped must not stop programs.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same in a program that a recorder has started: somebody waits for what it traces.
 const SETTLE_WITH_RECORDER_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -21,7 +21,10 @@ fn host() -> Host {
 
 fn init(host: &Host, startup: StartupConfig) {
     let stream = host.connect_producer().unwrap();
-    ferretto::builder("test").connector(Connector::Stream(stream)).startup_tracing(startup).init().unwrap();
+    // Little, so that it can be filled.
+    let builder =
+        ferretto::builder("test").connector(Connector::Stream(stream)).shared_memory_size(256 * 1024);
+    builder.startup_tracing(startup).init().unwrap();
 }
 
 fn startup(prefix: &str) -> StartupConfig {
@@ -229,14 +232,16 @@ fn what_is_not_adopted_is_counted_and_said() {
     assert!(ferretto::shutdown());
 
     // More than the memory takes, and then the program ends.
-    init(&self::host(), startup("said"));
+    let host = self::host();
+    init(&host, startup("said"));
     for number in 0..100_000 {
         ferretto::instant!("said.a", "too much", number = number);
     }
     ferretto::flush(Duration::ZERO);
     assert!(ferretto::shutdown());
     let log = take_log();
-    let line = log.lines().find(|line| line.contains("what was traced before a session is lost, ")).unwrap();
+    let line = log.lines().find(|line| line.contains("what was traced before a session is lost, "));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(line.ends_with(": tracing ended before a session wanted it"), "{line}");
     let mut numbers =
         line.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok());

@@ -871,7 +871,7 @@ mod tests {
                 let mut payload: Vec<u8> = (0..100 + seed % 30).map(|i| byte(i) as u8).collect();
                 payload[..2].copy_from_slice(&plan.id.to_le_bytes());
                 if let Some(field) = plan.fields.iter().find(|f| matches!(f.op, Op::Located { .. })) {
-                    let place = 40 + seed % 80 | (seed % 24) << 16;
+                    let place = (40 + seed % 80) | ((seed % 24) << 16);
                     let at = usize::from(field.offset);
                     payload[at..at + 4].copy_from_slice(&(place as u32).to_le_bytes());
                 }
@@ -1075,7 +1075,7 @@ mod tests {
         record[25] = 0;
         for (start, end) in (0..=42).flat_map(|end| (0..=end).map(move |start| (start, end))) {
             let Some(word) = last_word(&record, &(start..end)) else {
-                assert!(end < 16 || end > 40 || start == end || end - start > 16, "{start}..{end}");
+                assert!(!(16..=40).contains(&end) || start == end || end - start > 16, "{start}..{end}");
                 continue;
             };
             let (word, len) = short_string(word);

@@ -245,7 +245,7 @@ mod tests {
         Varint(u32, u64),
         Bytes(u32, Vec<u8>),
         Short(u32, u128, usize),
-        Nested(u32, Vec<Field>),
+        Nested(u32, Vec<Self>),
     }
 
     fn field() -> impl Strategy<Value = Field> {

@@ -89,7 +89,7 @@ fn each_count_has_its_kind_and_words() {
         (
             |_, _, s| s.buffer_stats[1].trace_writer_packet_loss = Some(2),
             Kind::SharedMemory,
-            "2 times: a program wrote faster than its shared memory was emptied; give it more with --shared-memory 8mb.",
+            "2 times: a program wrote faster than its shared memory was emptied; give it more with --shared-memory 64mb.",
         ),
         (|_, _, s| s.buffer_stats[1].abi_violations = Some(1), Kind::BrokenData, "1 piece"),
         (|_, _, s| s.buffer_stats[1].patches_failed = Some(1), Kind::PatchesTooLate, "1 piece"),

@@ -105,7 +105,8 @@ fn sequences_that_come_and_go_do_not_add_up() {
             complete: true,
             payload: b"\x03abc",
         });
-        peak = peak.max(allocated() - before);
+        // What the harness has made may be freed here.
+        peak = peak.max(allocated().saturating_sub(before));
     }
     let histograms = 2 * MAX_WRITER_HISTOGRAMS * (size_of::<WriterHistogram>() + 16);
     assert!(peak < histograms + 512 * 1024, "400,000 short-lived writers took {peak} bytes");

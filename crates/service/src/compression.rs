@@ -9,18 +9,21 @@ use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_
 use ferretto_protozero::Message as Writer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use ruzstd::encoding::{CompressionLevel, FrameCompressor};
+use rusty_zstd::CompressOptions;
 
 use crate::config::Codec;
 use crate::file_output::{PREAMBLE_BYTES, preamble};
 use crate::read_back::PacketSink;
-use crate::repetitions::{Effort, Repetitions};
 
 /// zlib's own choice, and upstream's.
 const DEFLATE_LEVEL: u32 = 6;
 
-/// The only one of the library that compresses. What is to be found is found by [`Repetitions`], as hard as the config says.
-const ZSTD_LEVEL: CompressionLevel = CompressionLevel::Fastest;
+/// zstd's own choice, which it names 0.
+const ZSTD_DEFAULT_LEVEL: i32 = 3;
+
+/// What other numbers are brought into. The library knows no level below the first; those above the second take four times as long for a
+/// batch, during which the service does nothing else, and make no less of it.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -7..=12;
 
 /// What compression and framing may add, as a part of the batch: data that cannot be compressed is stored in blocks of at least 16 KiB,
 /// with 5 bytes each (deflate), or of 128 KiB, with 3 (zstd).
@@ -64,14 +67,17 @@ impl<'a, S: PacketSink> Compressing<'a, S> {
 enum Encoder {
     Deflate(ZlibEncoder<Vec<u8>>),
     /// All of it is needed at once.
-    Zstd(Vec<u8>, Effort),
+    Zstd {
+        batch: Vec<u8>,
+        level: i32,
+    },
 }
 
 impl Encoder {
     fn new(codec: Codec) -> Self {
         match codec {
             Codec::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::new(DEFLATE_LEVEL))),
-            Codec::Zstd { level } => Self::Zstd(Vec::new(), Effort::of_level(level)),
+            Codec::Zstd { level } => Self::Zstd { batch: Vec::new(), level: zstd_level(level) },
         }
     }
 
@@ -81,7 +87,7 @@ impl Encoder {
                 let written = encoder.write_all(bytes);
                 debug_assert!(written.is_ok(), "memory takes everything");
             }
-            Self::Zstd(batch, _) => batch.extend_from_slice(bytes),
+            Self::Zstd { batch, .. } => batch.extend_from_slice(bytes),
         }
     }
 
@@ -90,19 +96,28 @@ impl Encoder {
         match self {
             // Writing to memory cannot fail.
             Self::Deflate(encoder) => encoder.finish().ok().map(|batch| (COMPRESSED_PACKETS, batch)),
-            Self::Zstd(batch, effort) => Some((ZSTD_COMPRESSED_PACKETS, zstd_frame(&batch, effort))),
+            Self::Zstd { batch, level } => match zstd_frame(&batch, level) {
+                Ok(frame) => Some((ZSTD_COMPRESSED_PACKETS, frame)),
+                Err(error) => {
+                    tracing::warn!("zstd failed ({error}): these packets are compressed by zlib instead");
+                    let mut encoder = Self::new(Codec::Deflate);
+                    encoder.write(&batch);
+                    encoder.finish()
+                }
+            },
         }
     }
 }
 
-fn zstd_frame(batch: &[u8], effort: Effort) -> Vec<u8> {
-    let mut frame = Vec::new();
-    let mut encoder = FrameCompressor::new_with_matcher(Repetitions::new(batch, effort), ZSTD_LEVEL);
-    encoder.set_source(batch);
-    encoder.set_drain(&mut frame);
-    encoder.compress();
-    drop(encoder);
-    frame
+/// Takes any number, as upstream does.
+fn zstd_level(asked_for: i32) -> i32 {
+    let level = if asked_for == 0 { ZSTD_DEFAULT_LEVEL } else { asked_for };
+    level.clamp(*ZSTD_LEVELS.start(), *ZSTD_LEVELS.end())
+}
+
+/// Without a checksum, like upstream's.
+fn zstd_frame(batch: &[u8], level: i32) -> Result<Vec<u8>, rusty_zstd::Error> {
+    rusty_zstd::compress_with(batch, CompressOptions { level, checksum: false })
 }
 
 /// The packet that a batch becomes, should nothing in it become smaller.
@@ -129,5 +144,84 @@ impl<S: PacketSink> PacketSink for Compressing<'_, S> {
         }
         self.end_batch();
         self.sink.make_room(largest(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use proptest::prelude::*;
+    use ruzstd::decoding::StreamingDecoder;
+
+    use super::*;
+
+    fn frame(batch: &[u8], level: i32) -> Vec<u8> {
+        zstd_frame(batch, zstd_level(level)).unwrap()
+    }
+
+    fn unpacked(frame: &[u8]) -> Vec<u8> {
+        let mut batch = Vec::new();
+        StreamingDecoder::new(frame).unwrap().read_to_end(&mut batch).unwrap();
+        batch
+    }
+
+    #[test]
+    fn any_level_is_one_of_the_librarys() {
+        assert_eq!(zstd_level(0), zstd_level(3));
+        assert_eq!([i32::MIN, -8, -7, 12, 13, i32::MAX].map(zstd_level), [-7, -7, -7, 12, 12, 12]);
+    }
+
+    #[test]
+    fn batches_of_all_sizes_come_back() {
+        const BLOCK_BYTES: usize = 128 * 1024; // the largest of the format
+        for len in [0, 1, 4, 9, 100, BLOCK_BYTES, BLOCK_BYTES + 1] {
+            let mut state = 1u32;
+            let mut noise = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            };
+            let random: Vec<u8> = (0..len).map(|_| noise()).collect();
+            let some: Vec<u8> = (0..len).map(|at| if at % 7 < 4 { 7 } else { noise() & 3 }).collect();
+            for level in [-7, 3, 12] {
+                for batch in [&random, &some, &vec![7; len]] {
+                    let frame = frame(batch, level);
+                    assert!(frame.len() <= largest(len), "{} bytes of {len} at level {level}", frame.len());
+                    assert!(unpacked(&frame) == *batch, "{len} bytes at level {level}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Of pieces that are new, or copied from anywhere before, as long as they like.
+        #[test]
+        fn whatever_is_pieced_together_comes_back(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    proptest::collection::vec(any::<u8>(), 0..60).prop_map(Ok),
+                    (any::<u16>(), 1usize..3000).prop_map(Err),
+                    (any::<u16>(), 1usize..40).prop_map(Err),
+                ],
+                0..40,
+            ),
+            level in ZSTD_LEVELS,
+        ) {
+            let mut batch: Vec<u8> = Vec::new();
+            for piece in pieces {
+                match piece {
+                    Ok(new) => batch.extend(new),
+                    Err((distance, len)) => (0..len).for_each(|_| {
+                        let from = batch.len().saturating_sub(1 + usize::from(distance));
+                        batch.push(batch.get(from).copied().unwrap_or(0));
+                    }),
+                }
+            }
+            let frame = frame(&batch, level);
+            prop_assert!(frame.len() <= largest(batch.len()));
+            prop_assert!(unpacked(&frame) == batch);
+        }
     }
 }

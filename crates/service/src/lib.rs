@@ -57,7 +57,6 @@ mod protovms;
 mod query;
 mod read_back;
 mod registry;
-mod repetitions;
 mod scheduling;
 mod scrape;
 mod service;

@@ -44,9 +44,7 @@ pub(super) fn unpack(packing: Packing, packed: &[u8], max_bytes: usize, plain: &
     plain.clear();
     match packing {
         Packing::Xz | Packing::Unknown => false,
-        Packing::Lz4 => packed.split_first_chunk::<8>().is_some_and(|(_, block)| {
-            unpack_lz4(block, max_bytes, plain).is_some() || plain.len() == max_bytes
-        }),
+        Packing::Lz4 => unpack_lz4(packed, max_bytes, plain),
         Packing::Zstd => unpack_zstd(packed, max_bytes, plain) || plain.len() == max_bytes,
     }
 }
@@ -60,79 +58,49 @@ fn unpack_zstd(packed: &[u8], max_bytes: usize, plain: &mut Vec<u8>) -> bool {
     decoder.take(max_bytes as u64).read_to_end(plain).is_ok()
 }
 
-/// One LZ4 block: `None` if it is damaged, or longer than `max_bytes`, up to which it is in `plain` then. A block is a series of literals and
-/// copies of what came before (lz4_Block_format.md).
-fn unpack_lz4(mut block: &[u8], max_bytes: usize, plain: &mut Vec<u8>) -> Option<()> {
-    loop {
-        let (&token, rest) = block.split_first()?;
-        block = rest;
-        let literals = length(usize::from(token >> 4), &mut block)?;
-        let (literal_bytes, rest) = block.split_at_checked(literals)?;
-        block = rest;
-        let room = max_bytes - plain.len();
-        plain.extend_from_slice(literal_bytes.get(..room).unwrap_or(literal_bytes));
-        // The last series has literals only.
-        if block.is_empty() {
-            return (literals <= room).then_some(());
-        }
-        let (offset, rest) = block.split_first_chunk::<2>()?;
-        block = rest;
-        let copied = length(usize::from(token & 15), &mut block)?.checked_add(4)?;
-        let from = plain.len().checked_sub(usize::from(u16::from_le_bytes(*offset)))?;
-        let room = max_bytes - plain.len();
-        // Byte by byte: a copy may reach into itself.
-        for at in from..from + copied.min(room) {
-            plain.push(*plain.get(at)?);
-        }
-        if copied > room {
-            return None;
-        }
-    }
-}
+/// A field that says it is longer than this stays packed: the library unpacks all of a block or nothing.
+const MAX_LZ4_BYTES: usize = 8 << 20;
 
-/// A length of which four bits are known; 15 means that bytes follow, up to one that is not 255.
-fn length(bits: usize, block: &mut &[u8]) -> Option<usize> {
-    let mut length = bits;
-    let mut more = bits == 15;
-    while more {
-        let (&byte, rest) = block.split_first()?;
-        *block = rest;
-        length += usize::from(byte);
-        more = byte == 255;
-    }
-    Some(length)
+/// The length, and one block of just as many bytes.
+fn unpack_lz4(packed: &[u8], max_bytes: usize, plain: &mut Vec<u8>) -> bool {
+    let Some((length, block)) = packed.split_first_chunk::<8>() else { return false };
+    let Some(length) =
+        usize::try_from(u64::from_le_bytes(*length)).ok().filter(|length| *length <= MAX_LZ4_BYTES)
+    else {
+        return false;
+    };
+    plain.resize(length, 0);
+    let is_whole = lz4_flex::block::decompress_into(block, plain).is_ok_and(|unpacked| unpacked == length);
+    plain.truncate(if is_whole { max_bytes } else { 0 });
+    plain.shrink_to(max_bytes);
+    is_whole
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lz4(block: &[u8], max_bytes: usize) -> (bool, Vec<u8>) {
+    fn lz4(length: u64, block: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
         let mut plain = Vec::new();
-        let packed = [&[0; 8], block].concat();
-        (unpack(Packing::Lz4, &packed, max_bytes, &mut plain), plain)
+        let packed = [&length.to_le_bytes(), block].concat();
+        unpack(Packing::Lz4, &packed, max_bytes, &mut plain).then_some(plain)
     }
 
     #[test]
-    fn lz4_blocks_are_literals_and_copies() {
+    fn lz4_is_undone_and_cut() {
         // Three literals, a copy of 10 bytes from 3 back that reaches into itself, two literals.
         let block = [0x36, b'a', b'b', b'c', 3, 0, 0x20, b'd', b'e'];
-        assert_eq!(lz4(&block, 100), (true, b"abcabcabcabcade".to_vec()));
-        assert_eq!(lz4(&block, 7), (true, b"abcabca".to_vec()), "cut in a copy");
-        assert_eq!(lz4(&block, 2), (true, b"ab".to_vec()), "cut in literals");
-        // 15 + 255 + 3 literals.
-        let long = [&[0xf0, 255, 3][..], &[b'x'; 273]].concat();
-        assert_eq!(lz4(&long, 1000), (true, vec![b'x'; 273]));
-        for damaged in [
-            &[][..],
-            &[0x30, b'a'],
-            &[0x10, b'a', 2, 0, 0],
-            &[0x10, b'a', 1],
-            &[0xf0, 255],
-            &[0x10, b'a', 0, 0],
-        ] {
-            assert!(!lz4(damaged, 100).0, "{damaged:?}");
+        assert_eq!(lz4(15, &block, 100).unwrap(), b"abcabcabcabcade");
+        assert_eq!(lz4(15, &block, 7).unwrap(), b"abcabca", "cut");
+        let long = vec![b'x'; 100_000];
+        assert_eq!(lz4(100_000, &lz4_flex::block::compress(&long), 1000).unwrap(), long[..1000]);
+        for wrong_length in [0, 14, 16, MAX_LZ4_BYTES as u64 + 1, u64::MAX] {
+            assert_eq!(lz4(wrong_length, &block, 100), None, "{wrong_length}");
         }
+        for damaged in [&[][..], &[0x30, b'a'], &[0x10, b'a', 2, 0, 0], &[0x10, b'a', 1], &[0xf0, 255]] {
+            assert_eq!(lz4(5, damaged, 100), None, "{damaged:?}");
+        }
+        assert!(!unpack(Packing::Lz4, &[0; 7], 100, &mut Vec::new()), "no length");
     }
 
     #[test]

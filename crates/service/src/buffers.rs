@@ -20,6 +20,8 @@ pub(crate) struct Replacement {
     empty: TraceBuffer,
     /// For the VMs that stay.
     unread: Option<TraceBuffer>,
+    /// For what is folded in the ring.
+    to_fold: Option<TraceBuffer>,
 }
 
 impl Buffer {
@@ -68,7 +70,8 @@ impl Buffer {
     pub(crate) fn replacement(&self) -> Result<Replacement, CreateError> {
         let empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?;
         let unread = (!self.vms.is_empty()).then(|| self.trace.clone_read_only()).transpose()?;
-        Ok(Replacement { empty, unread })
+        let to_fold = self.trace.folds_overwritten().then(|| self.trace.clone_read_only()).transpose()?;
+        Ok(Replacement { empty, unread, to_fold })
     }
 
     /// Puts an empty trace buffer in the place of this one, and gives the old one with the states as they are.
@@ -79,10 +82,14 @@ impl Buffer {
     /// new buffer has no VMs.)
     pub(crate) fn replace(&mut self, with: Replacement) -> Self {
         let vms = self.vms.clone_read_only();
+        let mut empty = with.empty;
         if let Some(mut unread) = with.unread {
             self.vms.take_all(&mut unread);
         }
-        let trace = std::mem::replace(&mut self.trace, with.empty);
+        if let Some(unread) = with.to_fold {
+            empty.fold_all_of(unread);
+        }
+        let trace = std::mem::replace(&mut self.trace, empty);
         Self { trace, vms, bytes_when_read: std::mem::take(&mut self.bytes_when_read) }
     }
 }

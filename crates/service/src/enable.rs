@@ -202,6 +202,7 @@ impl Service {
             let buffer =
                 TraceBuffer::new(size, spec.policy).map_err(|error| EnableError::Buffer { index, error })?;
             self.last_buffer = id;
+            let buffer = if spec.folds_overwritten { buffer.fold_overwritten() } else { buffer };
             made.push((BufferId(id), Buffer::new(buffer)));
         }
         Ok(made)

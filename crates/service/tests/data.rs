@@ -733,6 +733,43 @@ fn transfer_on_clone_moves_and_clear_before_clone_forgets() {
 }
 
 #[test]
+fn what_is_left_of_a_ring_can_be_read() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        "buffers { size_kb: 64 fold_overwritten: true } data_sources { config { name: \"data\" } }",
+    );
+    let name = protos::EventName { iid: Some(1), name: Some("once".to_owned()) };
+    let interned_data = protos::InternedData { event_names: vec![name], ..Default::default() };
+    let name =
+        TracePacket { interned_data: Some(interned_data), sequence_flags: Some(1), ..TracePacket::default() }
+            .encode_to_vec();
+    world.emit(producer, 1, 0, 1, &[&name]);
+    for chunk_id in 1..1000 {
+        let event =
+            TracePacket { sequence_flags: Some(2), ..TracePacket::decode(&*packet("event")).unwrap() };
+        let event = event.encode_to_vec();
+        world.emit(producer, 1, chunk_id, 1, &[&event; 20]);
+    }
+    let clone = world.consumer(1000);
+    world.ask(clone, clone_by(Selector::SessionId(1)));
+    world.acknowledge_flushes(producer);
+    for reader in [clone, consumer] {
+        let packets = world.read(reader);
+        let first = packets.iter().find(|packet| packet.trusted_packet_sequence_id() > 1).unwrap();
+        assert_eq!(first.sequence_flags(), 1);
+        assert_ne!(first.previous_packet_dropped(), 0);
+        let names = &first.interned_data.as_ref().unwrap().event_names;
+        assert_eq!(names[0].name(), "once");
+        assert!(packets.iter().filter(|packet| packet.sequence_flags() == 2).count() > 100);
+        assert_eq!(packets.iter().filter(|packet| packet.previous_packet_dropped() != 0).count(), 1);
+    }
+}
+
+#[test]
 fn what_was_scraped_before_its_buffer_was_taken_away_comes_again_with_its_chunk() {
     let mut world = World::default();
     let producer = world.introduce(&scraping());

@@ -2,6 +2,7 @@
 
 use crate::chunk_flags::NEEDS_PATCHING;
 use crate::drain::{Drain, Part};
+use crate::fold::Fold;
 use crate::ring::Ring;
 use crate::sequences::Sequences;
 use crate::stats::{Stats, Unread, WriterHistogram, WriterHistograms};
@@ -71,6 +72,8 @@ pub struct TraceBuffer {
     pub(crate) stats: Stats,
     pub(crate) histograms: WriterHistograms,
     pub(crate) read_pass: Option<ReadPass>,
+    /// What is kept of packets that have left, if it is wanted.
+    pub(crate) fold: Option<Box<Fold>>,
     /// The packet that was found last; kept to reuse its memory.
     pub(crate) packet_parts: Vec<Part>,
     /// The bytes from the ring's start that may be resident, as of the last compaction.
@@ -105,9 +108,19 @@ impl TraceBuffer {
             stats,
             histograms: WriterHistograms::default(),
             read_pass: None,
+            fold: None,
             packet_parts: Vec::new(),
             resident: 0,
         })
+    }
+
+    /// What is written may move what a read pass relies on.
+    #[inline]
+    pub(crate) fn end_pass(&mut self) {
+        self.read_pass = None;
+        if let Some(fold) = &mut self.fold {
+            fold.pass = None;
+        }
     }
 
     /// Size in bytes, as rounded.

@@ -12,7 +12,7 @@ impl TraceBuffer {
     /// Does nothing for clones and for buffers that discard, nor when unread chunks lie on both sides of the
     /// write cursor. Meant to be called after a complete read pass; ends the pass.
     pub fn compact(&mut self) {
-        self.read_pass = None;
+        self.end_pass();
         if self.policy != FillPolicy::Ring || self.read_only {
             return;
         }

@@ -70,6 +70,12 @@ impl Part {
         }
     }
 
+    /// Of memory that is no ring.
+    pub(crate) fn apart(at: usize, size: usize) -> Self {
+        let size = size as u16; // whoever makes it cuts the bytes
+        Self { chunk: 0, at: at as u32, size, size_with_varint: size }
+    }
+
     #[inline]
     pub(crate) fn bytes<'a>(&self, ring: &'a [u8]) -> &'a [u8] {
         &ring[self.at as usize..][..self.len()]
@@ -107,6 +113,23 @@ impl TraceBuffer {
     #[inline]
     fn is_stalled(&self, slot: u32) -> bool {
         self.sequences.get(slot).is_stalled()
+    }
+
+    /// The usual case of [`drain_next`](Self::drain_next) when chunks are overwritten: a whole packet, and not the chunk's last. The header
+    /// in the ring is left as it is.
+    #[inline]
+    pub(crate) fn next_whole(&mut self, drain: &mut Drain) -> bool {
+        let payload = self.ring.payload(drain.at, &drain.header);
+        let found = fragment_at(payload, drain.header.unread_at(), drain.header.flags);
+        let Found::Fragment(fragment) = found else { return false };
+        if fragment.kind != Kind::Whole || fragment.body_size() == 0 || fragment.end == payload.len() {
+            return false;
+        }
+        let part = Part::new(drain.at, &drain.header, &fragment);
+        drain.header.unread -= part.size_with_varint;
+        self.packet_parts.clear();
+        self.packet_parts.push(part);
+        true
     }
 
     /// Consumes up to the next packet that is not empty; its parts are then in `packet_parts`. False when the

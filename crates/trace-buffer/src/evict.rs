@@ -85,6 +85,9 @@ impl TraceBuffer {
     /// Drains the sequence up to the chunk at `at`, which is left as padding.
     #[inline]
     fn evict(&mut self, slot: u32, at: usize, header: &Header, sink: &mut impl OverwriteSink) {
+        if self.fold.is_some() {
+            return self.evict_folding(slot, at, header, sink);
+        }
         let wanted = sink.wants(self.sequences.get(slot).key.producer());
         if self.is_plain_first(slot, at, header) {
             if wanted {

@@ -43,6 +43,7 @@
 //! | `evict` | makes room in the ring, and gives what goes to whoever wants it |
 //! | `drain` | walks one sequence in order; reading and evicting share it |
 //! | `read` | walks the ring and gives out packets |
+//! | `fold` | keeps what the packets that are left rely on of those that are gone |
 //! | `snapshot`, `compact` | read-only clones; moving live chunks to the front |
 //! | [`validator`] | is a packet fit to go into a trace? |
 
@@ -53,6 +54,7 @@ mod chunk_queue;
 mod compact;
 mod drain;
 mod evict;
+mod fold;
 mod fragments;
 #[cfg(test)]
 mod invariants;

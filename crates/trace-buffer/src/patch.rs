@@ -30,7 +30,7 @@ impl TraceBuffer {
         if self.read_only {
             return false;
         }
-        self.read_pass = None;
+        self.end_pass();
         let patched = self.patch_chunk(SequenceKey::new(producer, writer), chunk_id, patches, more_pending);
         match patched {
             Some(()) => self.stats.patches_succeeded += patches.len() as u64,

@@ -4,6 +4,7 @@ use crate::buffer::ReadPass;
 use crate::drain::{Part, Purpose};
 use crate::fragments::{Found, Kind, fragment_at};
 use crate::sequence::Sequence;
+use crate::sequences::SequenceKey;
 use crate::{ClientIdentity, ProducerId, TraceBuffer};
 
 /// Between passes, memory is kept for packets of this many fragments.
@@ -34,14 +35,18 @@ pub struct Slices<'a> {
 impl<'a> Packet<'a> {
     #[inline]
     pub(crate) fn new(sequence: &Sequence, loss: u32, ring: &'a [u8], parts: &'a [Part]) -> Self {
-        Self {
-            producer: sequence.key.producer(),
-            writer: sequence.key.writer(),
-            client: sequence.client,
-            loss,
-            ring,
-            parts,
-        }
+        Self::of(sequence.key, sequence.client, loss, ring, parts)
+    }
+
+    #[inline]
+    pub(crate) fn of(
+        key: SequenceKey,
+        client: ClientIdentity,
+        loss: u32,
+        ring: &'a [u8],
+        parts: &'a [Part],
+    ) -> Self {
+        Self { producer: key.producer(), writer: key.writer(), client, loss, ring, parts }
     }
 
     /// The packet's bytes, in order. No slice is empty.
@@ -93,7 +98,11 @@ impl TraceBuffer {
     /// Starts a read pass at the oldest chunk. Sequences that were stalled get another chance.
     pub fn begin_read(&mut self) {
         let at = if self.write_at == self.ring.used() { 0 } else { self.write_at };
-        self.read_pass = Some(ReadPass { at, drain: None });
+        let pass = Some(ReadPass { at, drain: None });
+        match &mut self.fold {
+            None => self.read_pass = pass,
+            Some(fold) => fold.pass = pass,
+        }
         self.sequences.end_stalls();
         self.packet_parts.clear();
         self.packet_parts.shrink_to(KEEP_PARTS_CAPACITY);
@@ -104,7 +113,7 @@ impl TraceBuffer {
         let slot = match self.next_in_chunk() {
             Some(slot) => slot,
             None => {
-                let mut pass = self.read_pass.take()?;
+                let Some(mut pass) = self.read_pass.take() else { return self.read_folded() };
                 let slot = self.advance(&mut pass)?;
                 self.read_pass = Some(pass);
                 slot
@@ -112,6 +121,14 @@ impl TraceBuffer {
         };
         let loss = self.sequences.get_mut(slot).take_loss();
         Some(Packet::new(self.sequences.get(slot), loss, self.ring.bytes(), &self.packet_parts))
+    }
+
+    /// Finds the next packet: its sequence's slot and its loss. Its parts are then in `packet_parts`.
+    pub(crate) fn read_on(&mut self) -> Option<(u32, u32)> {
+        let mut pass = self.read_pass.take()?;
+        let slot = self.advance(&mut pass)?;
+        self.read_pass = Some(pass);
+        Some((slot, self.sequences.get_mut(slot).take_loss()))
     }
 
     /// The usual case of [`advance`](Self::advance), done in place: the chunk that the walk is at goes on with a whole packet.

@@ -27,6 +27,7 @@ impl TraceBuffer {
             },
             histograms: self.histograms.clone(),
             read_pass: None,
+            fold: self.fold.as_ref().map(|fold| Box::new(fold.for_clone())),
             packet_parts: Vec::new(),
             resident: 0,
         })

@@ -55,13 +55,21 @@ const RESERVED_BITS: [u64; 4] = {
     bits
 };
 
+/// May a packet have a field with this number?
+#[inline]
+pub(crate) fn is_allowed(number: u32) -> bool {
+    let is_reserved =
+        if number < 256 { is_reserved_small(number) } else { RESERVED_FIELDS.contains(&number) };
+    !is_reserved && (1..=MAX_FIELD_NUMBER).contains(&number)
+}
+
 #[inline]
 fn is_reserved_small(number: u32) -> bool {
     RESERVED_BITS.get((number / 64) as usize).is_some_and(|bits| bits >> (number % 64) & 1 != 0)
 }
 
 /// The longest length that trace writers can write: a varint of four bytes.
-const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
+pub(crate) const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
 
 /// Protobuf's limit: 29 bits.
 const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;

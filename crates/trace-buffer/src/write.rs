@@ -81,7 +81,7 @@ impl TraceBuffer {
         if self.read_only {
             return;
         }
-        self.read_pass = None;
+        self.end_pass();
         if self.closed {
             self.stats.chunks_discarded += 1;
             return;

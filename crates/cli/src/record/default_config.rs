@@ -72,6 +72,8 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
     let buffer = |name: &str, size_kb| BufferConfig {
         size_kb: Some(size_kb),
         name: Some(name.to_owned()),
+        // Names must outlive the packets that said them.
+        fold_overwritten: settings.is_flight.then_some(true),
         ..BufferConfig::default()
     };
     let sources = sources(settings).into_iter().filter(|source| works(source.name()));
@@ -87,7 +89,11 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
     if settings.is_flight {
         let discard = Some(FillPolicy::Discard as i32);
         buffers.push(buffer("counters", STATE_BUFFER_KB));
-        buffers.push(BufferConfig { fill_policy: discard, ..buffer("machine", MACHINE_BUFFER_KB) });
+        buffers.push(BufferConfig {
+            fill_policy: discard,
+            fold_overwritten: None,
+            ..buffer("machine", MACHINE_BUFFER_KB)
+        });
         return TraceConfig { buffers, data_sources, producers, ..TraceConfig::default() };
     }
     TraceConfig {

@@ -458,6 +458,10 @@ pub mod trace_stats {
         pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
         /// `BufferStats.oversized_packets_dropped`.
         pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
+        /// `BufferStats.sequence_states_lost`.
+        pub const SEQUENCE_STATES_LOST: u32 = 9100;
+        /// `BufferStats.track_descriptors_dropped`.
+        pub const TRACK_DESCRIPTORS_DROPPED: u32 = 9101;
     }
     /// Field numbers of `WriterStats`.
     pub mod writer_stats {
@@ -1763,6 +1767,8 @@ pub mod trace_config {
         pub const NAME: u32 = 7;
         /// `BufferConfig.experimental_mode`.
         pub const EXPERIMENTAL_MODE: u32 = 8;
+        /// `BufferConfig.fold_overwritten`.
+        pub const FOLD_OVERWRITTEN: u32 = 9100;
     }
     /// Field numbers of `DataSource`.
     pub mod data_source {

@@ -2190,6 +2190,13 @@ pub mod trace_stats {
         /// Packets that were too large.
         #[prost(uint64, optional, tag = "22")]
         pub oversized_packets_dropped: ::core::option::Option<u64>,
+        /// This project's own: how often what was kept of a sequence's overwritten packets had to be given
+        /// up, because it did not fit.
+        #[prost(uint64, optional, tag = "9100")]
+        pub sequence_states_lost: ::core::option::Option<u64>,
+        /// This project's own: descriptions of tracks that were given up for the same reason.
+        #[prost(uint64, optional, tag = "9101")]
+        pub track_descriptors_dropped: ::core::option::Option<u64>,
     }
     /// Counters of one writer.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5274,6 +5281,10 @@ pub mod trace_config {
         pub name: ::core::option::Option<::prost::alloc::string::String>,
         #[prost(enumeration = "buffer_config::ExperimentalMode", optional, tag = "8")]
         pub experimental_mode: ::core::option::Option<i32>,
+        /// This project's own. Of a ring: keep names, defaults, descriptions of tracks and reference times
+        /// of what is overwritten, and say them before what is left.
+        #[prost(bool, optional, tag = "9100")]
+        pub fold_overwritten: ::core::option::Option<bool>,
     }
     /// Nested message and enum types in `BufferConfig`.
     pub mod buffer_config {

@@ -14,6 +14,7 @@ pub(crate) struct BufferSpec {
     pub(crate) policy: FillPolicy,
     pub(crate) transfer_on_clone: bool,
     pub(crate) clear_before_clone: bool,
+    pub(crate) folds_overwritten: bool,
 }
 
 /// How many there are, and that each name is one buffer's.
@@ -56,6 +57,7 @@ fn parse_buffer(index: usize, buffer: &BufferConfig) -> Result<BufferSpec, Confi
         policy,
         transfer_on_clone: buffer.transfer_on_clone(),
         clear_before_clone: buffer.clear_before_clone(),
+        folds_overwritten: buffer.fold_overwritten() && policy == FillPolicy::Ring,
     })
 }
 

@@ -1,0 +1,385 @@
+//! What leaves a ring is folded: of each sequence, what its next packets rely on, to be said before the first of them.
+//!
+//! Names, defaults, descriptions of tracks and reference times are said once by a writer. When a ring has gone round they are
+//! overwritten, and readers could make nothing of the packets that are left. With [`TraceBuffer::fold_overwritten`] whatever
+//! leaves the buffer, overwritten or read, changes its sequence's state first (`state` has the rules). Where packets were
+//! overwritten, and in clones, whose readers have seen nothing, a sequence's next packet comes after packets that say the state.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `packet` | finds in a packet what matters |
+//! | `state`, `records` | what a reader knows of a sequence |
+
+mod packet;
+mod records;
+mod state;
+
+use hashbrown::HashTable;
+
+use self::packet::scan;
+use self::state::{Said, SequenceState};
+use crate::buffer::ReadPass;
+use crate::drain::{Part, Purpose};
+use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE};
+use crate::ring::Header;
+use crate::sequences::{SequenceKey, Sequences};
+use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
+
+/// All states together take at most this part of the buffer's size.
+const LIMIT_DIVISOR: usize = 20;
+
+/// Between packets in pieces, so much memory is kept for putting them together.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// A sequence's state, and what is to be done with it.
+#[derive(Debug, Clone)]
+struct Folded {
+    key: SequenceKey,
+    state: SequenceState,
+    /// Losses that no reader has been told of: bits of [`loss`](crate::loss).
+    untold: u32,
+    /// The reader has not seen what was folded.
+    is_new_to_reader: bool,
+    /// What it counts in `Fold::used`.
+    size: usize,
+}
+
+/// The states of a buffer's sequences.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    states: Vec<Folded>,
+    index_of: HashTable<u32>,
+    /// Bytes that all states take, and may take.
+    used: usize,
+    limit: usize,
+    /// When there is no room: states are looked through after so many more.
+    takes_until_forgetting: usize,
+    /// A packet in pieces, put together.
+    whole: Vec<u8>,
+    telling: Telling,
+    /// How far the read pass has come; here, where the shorter ways of reading do not find it.
+    pub(crate) pass: Option<ReadPass>,
+}
+
+/// Packets to be given out before the buffer is read on: a state, and the packet that was found after it.
+#[derive(Debug, Default)]
+struct Telling {
+    said: Said,
+    next: usize,
+    of: Option<(SequenceKey, ClientIdentity)>,
+    /// Told with the first.
+    loss: u32,
+    parts: Vec<Part>,
+}
+
+/// What a read found.
+enum Found {
+    /// In `Telling`, with this loss.
+    Said(u32),
+    /// In the ring: slot and loss.
+    InRing(u32, u32),
+}
+
+impl Fold {
+    fn new(limit: usize) -> Self {
+        Self {
+            states: Vec::new(),
+            index_of: HashTable::new(),
+            used: 0,
+            limit,
+            takes_until_forgetting: 0,
+            whole: Vec::new(),
+            telling: Telling::default(),
+            pass: None,
+        }
+    }
+
+    /// For a reader who has seen nothing.
+    pub(crate) fn for_clone(&self) -> Self {
+        let mut states = self.states.clone();
+        states.iter_mut().for_each(|folded| folded.is_new_to_reader = true);
+        Self { states, index_of: self.index_of.clone(), used: self.used, ..Self::new(self.limit) }
+    }
+
+    fn find(&self, key: SequenceKey) -> Option<usize> {
+        let found = self.index_of.find(key.hash(), |&at| self.states[at as usize].key == key);
+        found.map(|&at| at as usize)
+    }
+
+    /// The sequence's state, which is made if there is none.
+    fn index_of(&mut self, key: SequenceKey) -> usize {
+        self.find(key).unwrap_or_else(|| {
+            let size = size_of::<Folded>() + 2 * size_of::<u32>();
+            self.used += size;
+            let state = SequenceState::default();
+            self.states.push(Folded { key, state, untold: 0, is_new_to_reader: false, size });
+            let at = self.states.len() - 1; // there are at most 2^32 keys
+            let states = &self.states;
+            self.index_of.insert_unique(key.hash(), at as u32, |&at| states[at as usize].key.hash());
+            at
+        })
+    }
+
+    /// Folds the sequence's next packet, before which there was this loss. True if the state may have grown.
+    #[inline]
+    fn take(&mut self, at: usize, packet: &Packet<'_>) -> bool {
+        let state = &mut self.states[at].state;
+        let bytes = match packet.in_one_piece() {
+            Some(bytes) => bytes,
+            None => {
+                self.whole.clear();
+                self.whole.shrink_to(KEEP_BYTES);
+                packet.slices().for_each(|slice| self.whole.extend_from_slice(slice));
+                &self.whole
+            }
+        };
+        scan(bytes).is_some_and(|packet| state.take(&packet))
+    }
+
+    fn lose(&mut self, at: usize, loss: u32) {
+        if loss != 0 {
+            self.states[at].state.lose();
+            self.states[at].untold |= loss;
+        }
+    }
+
+    /// Keeps the states within their limit: older descriptions go first, then the state of this sequence. Gives the states lost.
+    fn settle(&mut self, at: usize, sequences: &mut Sequences) -> Lost {
+        let mut lost = Lost::default();
+        self.measure(at);
+        if self.used <= self.limit {
+            return lost;
+        }
+        // It looks at all: not each time.
+        self.takes_until_forgetting = self.takes_until_forgetting.saturating_sub(1);
+        let key = self.states[at].key;
+        if self.takes_until_forgetting == 0 {
+            self.forget_gone(sequences);
+        }
+        let Some(at) = self.find(key) else { return lost };
+        if self.used > self.limit && self.states[at].state.drop_older_tracks() {
+            self.measure(at);
+        }
+        if self.used > self.limit {
+            lost.tracks = self.states[at].state.drop_older_half();
+            self.measure(at);
+        }
+        if self.used > self.limit {
+            let state = std::mem::take(&mut self.states[at].state);
+            lost.states = u64::from(!state.is_empty());
+            self.measure(at);
+        }
+        lost
+    }
+
+    fn measure(&mut self, at: usize) {
+        let folded = &mut self.states[at];
+        let size = size_of::<Folded>() + 2 * size_of::<u32>() + folded.state.size();
+        self.used = self.used + size - folded.size;
+        folded.size = size;
+    }
+
+    /// Empties the states of sequences of which nothing is left in the buffer, and forgets those that the buffer has forgotten.
+    fn forget_gone(&mut self, sequences: &mut Sequences) {
+        self.takes_until_forgetting = self.states.len();
+        self.states.retain_mut(|folded| {
+            let slot = sequences.find(folded.key);
+            if slot.is_some_and(|slot| sequences.get(slot).is_empty()) {
+                folded.state = SequenceState::default();
+            }
+            slot.is_some()
+        });
+        self.index_of.clear();
+        self.used = 0;
+        for at in 0..self.states.len() {
+            self.states[at].size = 0;
+            self.measure(at);
+            let states = &self.states;
+            let hash = states[at].key.hash();
+            self.index_of.insert_unique(hash, at as u32, |&at| states[at as usize].key.hash());
+        }
+    }
+}
+
+/// What there was no room for.
+#[derive(Debug, Default)]
+struct Lost {
+    states: u64,
+    tracks: u64,
+}
+
+impl Telling {
+    /// The next packet with its loss.
+    fn next(&mut self) -> Option<u32> {
+        let end = *self.said.ends.get(self.next)?;
+        let start = self.next.checked_sub(1).and_then(|before| self.said.ends.get(before)).copied();
+        self.parts.clear();
+        let mut at = start.unwrap_or(0);
+        while at < end {
+            let size = (end - at).min(usize::from(u16::MAX));
+            self.parts.push(Part::apart(at, size));
+            at += size;
+        }
+        self.next += 1;
+        Some(std::mem::take(&mut self.loss))
+    }
+}
+
+impl TraceBuffer {
+    /// From here on, what is overwritten is folded, sequence by sequence, within a twentieth of the buffer's size: see the [module](self).
+    /// Meant for rings that are still empty.
+    #[must_use]
+    pub fn fold_overwritten(mut self) -> Self {
+        self.fold = Some(Box::new(Fold::new(self.ring.size() / LIMIT_DIVISOR)));
+        self
+    }
+
+    /// Is what is overwritten folded?
+    pub fn folds_overwritten(&self) -> bool {
+        self.fold.is_some()
+    }
+
+    /// Goes on from the end of `before`, a clone of which nothing has been read: what is in it counts as read by somebody else.
+    pub fn fold_all_of(&mut self, mut before: TraceBuffer) {
+        let Some(mut fold) = before.fold.take() else { return };
+        // Read without saying states, as one that gives nothing away.
+        before.begin_read();
+        while let Some((slot, loss)) = before.read_on() {
+            let sequence = before.sequences.get(slot);
+            let at = fold.index_of(sequence.key);
+            fold.lose(at, loss);
+            let packet = Packet::new(sequence, loss, before.ring.bytes(), &before.packet_parts);
+            fold.take(at, &packet);
+        }
+        fold.states.iter_mut().for_each(|folded| folded.is_new_to_reader = true);
+        for at in 0..fold.states.len() {
+            // What was scraped comes again: who counted it twice would be wrong about the time.
+            let slot = before.sequences.find(fold.states[at].key);
+            if slot.is_some_and(|slot| !before.sequences.get(slot).is_empty()) {
+                fold.states[at].state.lose();
+            }
+            fold.measure(at);
+        }
+        // Settling may forget some.
+        let keys: Vec<SequenceKey> = fold.states.iter().map(|folded| folded.key).collect();
+        for key in keys {
+            if let Some(at) = fold.find(key) {
+                let lost = fold.settle(at, &mut before.sequences);
+                self.count_lost(&lost);
+            }
+        }
+        self.fold = Some(fold);
+    }
+
+    fn count_lost(&mut self, lost: &Lost) {
+        self.stats.sequence_states_lost += lost.states;
+        self.stats.track_descriptors_dropped += lost.tracks;
+    }
+
+    /// Drains the sequence up to the chunk at `at`, as [`evict`](Self::evict) does, and folds what goes.
+    pub(crate) fn evict_folding(
+        &mut self,
+        slot: u32,
+        at: usize,
+        header: &Header,
+        sink: &mut impl OverwriteSink,
+    ) {
+        let Some(mut fold) = self.fold.take() else { return };
+        self.ring.prefetch_chunk(at + header.outer_size());
+        let key = self.sequences.get(slot).key;
+        let wanted = sink.wants(key.producer());
+        let index = fold.index_of(key);
+        let (mut grew, mut lost_any) = (false, false);
+        if let Some(mut drain) = self.start_drain(slot, at, Purpose::Evict) {
+            loop {
+                let has_packet = self.next_whole(&mut drain) || {
+                    self.ring.set_header(drain.at, drain.header);
+                    self.drain_next(&mut drain)
+                };
+                let loss = self.sequences.get_mut(slot).take_loss();
+                fold.lose(index, loss);
+                if !has_packet {
+                    break;
+                }
+                lost_any = true;
+                let packet = Packet::new(
+                    self.sequences.get(slot),
+                    fold.states[index].untold,
+                    self.ring.bytes(),
+                    &self.packet_parts,
+                );
+                grew |= fold.take(index, &packet);
+                if wanted {
+                    sink.take(&packet);
+                }
+            }
+        }
+        if lost_any {
+            fold.states[index].untold |= OVERWRITE | DATA_LOSS_PRESENT;
+        }
+        if grew || fold.used > fold.limit {
+            let lost = fold.settle(index, &mut self.sequences);
+            self.count_lost(&lost);
+        }
+        self.fold = Some(fold);
+    }
+
+    /// The next packet of the read pass, with the states that are to be said.
+    #[inline(never)]
+    pub(crate) fn read_folded(&mut self) -> Option<Packet<'_>> {
+        let mut fold = self.fold.take()?;
+        let found = self.find_folded(&mut fold);
+        let fold = self.fold.insert(fold);
+        match found? {
+            Found::Said(loss) => {
+                let (key, client) = fold.telling.of?;
+                Some(Packet::of(key, client, loss, &fold.telling.said.bytes, &fold.telling.parts))
+            }
+            Found::InRing(slot, loss) => {
+                Some(Packet::new(self.sequences.get(slot), loss, self.ring.bytes(), &self.packet_parts))
+            }
+        }
+    }
+
+    fn find_folded(&mut self, fold: &mut Fold) -> Option<Found> {
+        fold.pass.as_ref()?;
+        if let Some(loss) = fold.telling.next() {
+            return Some(Found::Said(loss));
+        }
+        fold.telling = Telling::default();
+        self.read_pass = fold.pass.take();
+        let found = self.read_on();
+        fold.pass = self.read_pass.take();
+        let (slot, loss) = found?;
+        let sequence = self.sequences.get(slot);
+        let at = if self.read_only {
+            match fold.find(sequence.key) {
+                Some(at) => at,
+                None => return Some(Found::InRing(slot, loss)),
+            }
+        } else {
+            fold.index_of(sequence.key)
+        };
+        fold.lose(at, loss);
+        let folded = &mut fold.states[at];
+        let untold = std::mem::take(&mut folded.untold);
+        let is_new = std::mem::take(&mut folded.is_new_to_reader);
+        let packet = Packet::new(sequence, untold, self.ring.bytes(), &self.packet_parts);
+        let says_state = (untold & OVERWRITE != 0 || is_new) && !folded.state.is_empty();
+        if says_state {
+            let telling = &mut fold.telling;
+            folded.state.say(&mut telling.said);
+            // The packet itself is gone from the ring once it was found: it is told with the others.
+            packet.slices().for_each(|slice| telling.said.bytes.extend_from_slice(slice));
+            telling.said.ends.push(telling.said.bytes.len());
+            telling.of = Some((sequence.key, sequence.client));
+            telling.loss = untold;
+        }
+        // Nothing of a clone is overwritten, so nothing more has to be said of it.
+        if !self.read_only && fold.take(at, &packet) {
+            let lost = fold.settle(at, &mut self.sequences);
+            self.count_lost(&lost);
+        }
+        if says_state { fold.telling.next().map(Found::Said) } else { Some(Found::InRing(slot, untold)) }
+    }
+}

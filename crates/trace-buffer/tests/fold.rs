@@ -1,0 +1,337 @@
+//! Rings that fold what they overwrite: whoever reads what is left knows all names and times, as if nothing had been overwritten.
+//!
+//! Writers say each name once and times as differences. The reader here knows the rules of a sequence and nothing of the buffer; it
+//! skips what it could not make sense of, and then the test fails.
+
+use std::collections::BTreeMap;
+
+use ferretto_protozero::Message;
+use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, ProducerId, TraceBuffer};
+use proptest::prelude::*;
+
+const NAMES: u64 = 10;
+const UNIT_NS: u64 = 10;
+
+/// Writes packets into chunks, one fragment a packet.
+#[derive(Default)]
+struct Writer {
+    id: u16,
+    chunk_id: u32,
+    ticks: u64,
+    events: u64,
+    count: i64,
+    payload: Vec<u8>,
+    num_fragments: u16,
+}
+
+impl Writer {
+    fn packet(&mut self, write: impl FnOnce(&mut Message<'_, Vec<u8>>)) {
+        let mut bytes = Vec::new();
+        write(&mut Message::new(&mut bytes));
+        let len = bytes.len();
+        self.payload.extend([len as u8 | 0x80, (len >> 7) as u8]);
+        self.payload.extend(bytes);
+        self.num_fragments += 1;
+    }
+
+    /// Cleared state, defaults, clock, a track of a counter, all names.
+    fn begin(&mut self) {
+        let ticks = self.ticks;
+        self.count = 0;
+        self.packet(|packet| {
+            packet.varint(13, 1);
+            packet.nested(59).varint(58, 64);
+            let mut snapshot = packet.nested(6);
+            let mut own = snapshot.nested(1);
+            own.varint(1, 64);
+            own.varint(2, ticks);
+            own.bool(3, true);
+            own.varint(4, UNIT_NS);
+            drop(own);
+            let mut boot = snapshot.nested(1);
+            boot.varint(1, 6);
+            boot.varint(2, ticks * UNIT_NS);
+        });
+        let uuid = 100 + u64::from(self.id);
+        self.packet(|packet| {
+            let mut track = packet.nested(60);
+            track.varint(1, uuid);
+            track.nested(8).bool(5, true);
+        });
+        for iid in 1..=NAMES {
+            let name = format!("name {iid} of {}", self.id);
+            self.packet(|packet| {
+                packet.varint(13, 2);
+                packet.varint(8, 0);
+                let mut interned = packet.nested(12);
+                let mut entry = interned.nested(2);
+                entry.varint(1, iid);
+                entry.string(2, &name);
+            });
+        }
+    }
+
+    /// An event that says itself what the reader must make of it: its number in `flow_ids`, here a plain number.
+    fn event(&mut self, delta: u64) {
+        self.ticks += delta;
+        self.events += 1;
+        self.count += 3;
+        let (number, iid, uuid) = (self.events, self.events % NAMES + 1, 100 + u64::from(self.id));
+        let (ticks, count) = (self.ticks, self.count);
+        self.packet(|packet| {
+            packet.varint(8, delta);
+            packet.varint(13, 2);
+            let mut event = packet.nested(11);
+            event.varint(9, 4);
+            event.varint(10, iid);
+            event.varint(11, uuid);
+            event.int(30, 3);
+            event.varint(200, number);
+            event.varint(201, ticks * UNIT_NS);
+            event.int(202, count);
+        });
+    }
+
+    fn commit(&mut self, buffer: &mut TraceBuffer) {
+        buffer.copy_chunk(&Chunk {
+            producer: ProducerId(1),
+            client: ClientIdentity::default(),
+            writer: self.id,
+            chunk_id: self.chunk_id,
+            num_fragments: self.num_fragments,
+            flags: 0,
+            complete: true,
+            payload: &self.payload,
+        });
+        self.chunk_id += 1;
+        self.payload.clear();
+        self.num_fragments = 0;
+    }
+}
+
+/// What a reader knows of one sequence.
+#[derive(Default)]
+struct Known {
+    is_valid: bool,
+    names: BTreeMap<u64, Vec<u8>>,
+    default_clock: u64,
+    ticks: u64,
+    /// Boot time at tick 0.
+    base_ns: u64,
+    counters: BTreeMap<u64, i64>,
+}
+
+#[derive(Default)]
+struct Reader {
+    sequences: BTreeMap<u16, Known>,
+    events: BTreeMap<u16, Vec<u64>>,
+    skipped: usize,
+    losses: usize,
+}
+
+fn number(message: &[u8], number: u32) -> Option<u64> {
+    Fields::new(message).map(Result::unwrap).find_map(|field| match field.value {
+        Value::Varint(value) if field.number == number => Some(value),
+        _ => None,
+    })
+}
+
+fn bytes(message: &[u8], number: u32) -> Option<&[u8]> {
+    Fields::new(message).map(Result::unwrap).find_map(|field| match field.value {
+        Value::Bytes(value) if field.number == number => Some(value),
+        _ => None,
+    })
+}
+
+impl Reader {
+    fn read_all(&mut self, buffer: &mut TraceBuffer) {
+        buffer.begin_read();
+        while let Some(packet) = buffer.read_next() {
+            self.take(packet.writer, packet.loss, &packet.to_vec());
+        }
+    }
+
+    fn take(&mut self, writer: u16, loss: u32, packet: &[u8]) {
+        let known = self.sequences.entry(writer).or_default();
+        let flags = number(packet, 13).unwrap_or(0);
+        self.losses += usize::from(loss != 0);
+        if flags & 1 != 0 {
+            known.is_valid = true;
+            known.names.clear();
+            known.counters.values_mut().for_each(|count| *count = 0);
+        } else if loss != 0 {
+            known.is_valid = false;
+        }
+        if let Some(defaults) = bytes(packet, 59) {
+            known.default_clock = number(defaults, 58).unwrap();
+        }
+        let interned = bytes(packet, 12).unwrap_or_default();
+        for entry in Fields::new(interned).map(Result::unwrap) {
+            let Value::Bytes(entry) = entry.value else { panic!() };
+            known.names.insert(number(entry, 1).unwrap(), bytes(entry, 2).unwrap().to_vec());
+        }
+        if let Some(snapshot) = bytes(packet, 6) {
+            let clocks: Vec<u64> = Fields::new(snapshot)
+                .map(Result::unwrap)
+                .map(|field| {
+                    let Value::Bytes(clock) = field.value else { panic!() };
+                    number(clock, 2).unwrap()
+                })
+                .collect();
+            known.ticks = clocks[0];
+            known.base_ns = clocks[1] - clocks[0] * UNIT_NS;
+            return;
+        }
+        if flags & 2 != 0 && !known.is_valid {
+            self.skipped += 1;
+            return;
+        }
+        if let Some(delta) = number(packet, 8) {
+            assert_eq!(known.default_clock, 64);
+            known.ticks += delta;
+        }
+        if let Some(track) = bytes(packet, 60) {
+            known.counters.entry(number(track, 1).unwrap()).or_default();
+        }
+        let Some(event) = bytes(packet, 11) else { return };
+        let count = known.counters.get_mut(&number(event, 11).unwrap()).expect("the track is described");
+        *count += number(event, 30).unwrap() as i64;
+        let Some(own_number) = number(event, 200) else { return };
+        assert_eq!(*count, number(event, 202).unwrap() as i64);
+        assert_eq!(known.base_ns + known.ticks * UNIT_NS, number(event, 201).unwrap());
+        let iid = number(event, 10).unwrap();
+        assert_eq!(known.names[&iid], format!("name {iid} of {writer}").into_bytes());
+        self.events.entry(writer).or_default().push(own_number);
+    }
+}
+
+fn ring(size: usize) -> TraceBuffer {
+    TraceBuffer::new(size, FillPolicy::Ring).unwrap().fold_overwritten()
+}
+
+fn writers(count: u16) -> Vec<Writer> {
+    let mut writers: Vec<Writer> = (1..=count).map(|id| Writer { id, ..Writer::default() }).collect();
+    writers.iter_mut().for_each(Writer::begin);
+    writers
+}
+
+#[test]
+fn a_ring_that_went_round_a_hundred_times_can_be_read() {
+    const SIZE: usize = 1 << 20;
+    let mut buffer = ring(SIZE);
+    let mut writers = writers(50);
+    while buffer.stats().bytes_written < 100 * SIZE as u64 {
+        for writer in &mut writers {
+            (0..100).for_each(|delta| writer.event(delta));
+            writer.commit(&mut buffer);
+        }
+    }
+    assert_eq!(buffer.stats().sequence_states_lost, 0);
+    let mut of_clone = Reader::default();
+    of_clone.read_all(&mut buffer.clone_read_only().unwrap());
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    for reader in [of_clone, reader] {
+        assert_eq!((reader.skipped, reader.events.len(), reader.losses), (0, 50, 50));
+        for (writer, events) in reader.events {
+            assert_eq!(events.last(), Some(&writers[usize::from(writer) - 1].events));
+            assert!(events.windows(2).all(|two| two[0] + 1 == two[1]), "none is missing in between");
+        }
+    }
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_counted_and_the_loss_is_told() {
+    let mut buffer = ring(4096); // a state may take some 200 bytes
+    let mut writers = writers(1);
+    for _ in 0..100 {
+        (0..20).for_each(|delta| writers[0].event(delta));
+        writers[0].commit(&mut buffer);
+    }
+    assert_eq!(buffer.stats().sequence_states_lost, 1);
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    assert!(reader.skipped > 0 && reader.losses == 1 && reader.events.is_empty());
+}
+
+#[test]
+fn a_chunk_that_never_came_ends_the_state_until_the_writer_begins_anew() {
+    let mut buffer = ring(64 * 1024);
+    let mut writer = Writer { id: 1, ..Writer::default() };
+    writer.begin();
+    writer.commit(&mut buffer);
+    writer.chunk_id += 1;
+    let mut rounds = |buffer: &mut TraceBuffer, writer: &mut Writer| {
+        for _ in 0..400 {
+            (0..20).for_each(|delta| writer.event(delta));
+            writer.commit(buffer);
+        }
+    };
+    rounds(&mut buffer, &mut writer);
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer.clone_read_only().unwrap());
+    assert!(reader.skipped > 0 && reader.events.is_empty());
+    writer.begin();
+    rounds(&mut buffer, &mut writer);
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    assert!(reader.skipped == 0 && !reader.events.is_empty());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Events(u16, u8, u8),
+    Begin(u16),
+    /// Packets read, then nothing more.
+    Read(u8),
+    Clone,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        20 => (0u16..4, 1u8..30, any::<u8>()).prop_map(|(writer, count, delta)| Step::Events(writer, count, delta)),
+        1 => (0u16..4).prop_map(Step::Begin),
+        2 => any::<u8>().prop_map(Step::Read),
+        1 => Just(Step::Clone),
+    ];
+    proptest::collection::vec(step, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn through_reads_and_clones_nothing_is_skipped(steps in steps()) {
+        let mut buffer = ring(128 * 1024);
+        let mut writers = writers(4);
+        let mut reader = Reader::default();
+        for step in steps {
+            match step {
+                Step::Events(writer, count, delta) => {
+                    let writer = &mut writers[usize::from(writer)];
+                    for _ in 0..40 {
+                        (0..count).for_each(|_| writer.event(delta.into()));
+                        writer.commit(&mut buffer);
+                    }
+                }
+                Step::Begin(writer) => writers[usize::from(writer)].begin(),
+                Step::Read(count) => {
+                    buffer.begin_read();
+                    for _ in 0..count {
+                        let Some(packet) = buffer.read_next() else { break };
+                        reader.take(packet.writer, packet.loss, &packet.to_vec());
+                    }
+                }
+                Step::Clone => {
+                    let mut of_clone = Reader::default();
+                    of_clone.read_all(&mut buffer.clone_read_only().unwrap());
+                    prop_assert_eq!(of_clone.skipped, 0);
+                }
+            }
+        }
+        reader.read_all(&mut buffer);
+        prop_assert_eq!(reader.skipped, 0);
+        prop_assert_eq!(buffer.stats().sequence_states_lost, 0);
+    }
+}

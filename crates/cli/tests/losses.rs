@@ -19,8 +19,8 @@ use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
 use ferretto_protos::ipc_frame::{BindService, InvokeMethod, Msg};
 use ferretto_protos::trace_packet::Data;
 use ferretto_protos::{
-    CommitDataRequest, DataSourceConfig, DataSourceDescriptor, GetAsyncCommandRequest,
-    GetAsyncCommandResponse, InitializeConnectionRequest, IpcFrame, RegisterDataSourceRequest,
+    CommitDataRequest, DataSourceConfig, DataSourceDescriptor, EventName, GetAsyncCommandRequest,
+    GetAsyncCommandResponse, InitializeConnectionRequest, InternedData, IpcFrame, RegisterDataSourceRequest,
     RegisterTraceWriterRequest, TestEvent, TracePacket,
 };
 use prost::Message;
@@ -472,6 +472,31 @@ fn names_are_overwritten() {
     program.serve_until(|cmd| matches!(cmd, Cmd::StopDataSource(_)));
     let said = recording.said();
     assert!(said.contains("packets that nobody can read: the names that they refer to were lost"), "{said}");
+}
+
+#[test]
+fn names_do_not_fit_beside_a_ring() {
+    // Names of 2,000 bytes, in a ring that may keep 800 of them.
+    let name = InternedData {
+        event_names: vec![EventName { iid: Some(1), name: Some("n".repeat(2000)) }],
+        ..Default::default()
+    };
+    let clears = TracePacket { sequence_flags: Some(1), interned_data: Some(name), ..Default::default() }
+        .encode_to_vec();
+    let flagged = TracePacket { sequence_flags: Some(2), ..Default::default() }.encode_to_vec();
+    let needs = [flagged, text(&"x".repeat(1000))].concat();
+    let place = Place::new();
+    let recording =
+        Recording::start(&place, &format!("buffers {{ size_kb: 16 fold_overwritten: true }} {SOURCE}"));
+    let mut program = Program::start(&place, well_behaved());
+    program.chunk(0, 0, &[&clears]);
+    (1..100).for_each(|id| program.chunk(id, 0, &[&needs]));
+    std::thread::sleep(Duration::from_millis(300));
+    send_signal(&recording.child, "-INT");
+    program.serve_until(|cmd| matches!(cmd, Cmd::StopDataSource(_)));
+    let said = recording.said();
+    assert!(said.contains("names that packets left in buffer 0"), "{said}");
+    assert!(said.contains("1 time: there was no room to keep them"), "{said}");
 }
 
 #[test]

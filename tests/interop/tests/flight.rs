@@ -74,6 +74,60 @@ fn names_survive_in_rings_that_have_gone_round() {
     assert!(recorder.wait(TIMEOUT).is_some_and(|status| status.success()), "{}", recorder.log());
 }
 
+/// A program that fills a ring, and how often the ring goes round before it is looked at.
+const THREADS: &str = "50";
+const RATE: &str = "8000";
+const LAPS: u64 = 4;
+
+/// Bytes that a buffer has taken in: the first one, "events".
+fn bytes_written(sql: &TraceQuery, trace: &Path) -> u64 {
+    sql.number(trace, "select value from stats where name = 'traced_buf_bytes_written' and idx = 0")
+        .cast_unsigned()
+}
+
+/// What Trace Processor says of a snapshot in which nothing may be skipped.
+fn check_ring_of_threads(keep_kb: u64) {
+    let (peers, sql) = (need!(ferretto()), need!(trace_query()));
+    let mut world = World::new();
+    let name = format!("threads-{keep_kb}-{}", std::process::id());
+    let keep = format!("{keep_kb}kb");
+    let program = env!("CARGO_BIN_EXE_sdk-threads");
+    let mut recorder =
+        recorder(&peers, &world, &name, &["--keep", &keep, "--", program, THREADS, RATE, "600"]);
+    let trace = world.path("trace");
+    world.wait_until("the ring has gone round", || {
+        snapshot(&peers, &world, &name, "trace");
+        bytes_written(&sql, &trace) > LAPS * keep_kb * 1024
+    });
+    // Once more, for the clones leave no trace in each other.
+    snapshot(&peers, &world, &name, "trace");
+    assert_eq!(sql.losses(&trace), Vec::<String>::new());
+    let of_threads =
+        "from slice join thread_track on slice.track_id = thread_track.id join thread using (utid)";
+    let numbers = sql.numbers(
+        &trace,
+        &[
+            "select count(*) from slice",
+            "select count(*) from slice where coalesce(name, '') not in ('read', 'compute', 'store', 'look')",
+            &format!("select count(distinct utid) {of_threads} where thread.name glob 'worker-*'"),
+            &format!("select count(*) {of_threads} where coalesce(thread.name, '') not glob 'worker-*'"),
+            "select coalesce(max(ts) - min(ts), 0) from slice",
+        ],
+    );
+    let [slices, nameless, threads, others, span_ns] = numbers[..] else { panic!("{numbers:?}") };
+    eprintln!("{keep_kb} KiB: {slices} slices of {threads} threads in {} ms", span_ns / 1_000_000);
+    assert!(slices as u64 > keep_kb * 1024 / 100, "{slices}");
+    assert_eq!((nameless, threads, others), (0, 50, 0));
+    assert!(span_ns < 60_000_000_000, "{span_ns}");
+    recorder.signal(Signal::INT);
+    recorder.wait(TIMEOUT);
+}
+
+#[test]
+fn all_that_fifty_threads_left_in_a_ring_is_read() {
+    check_ring_of_threads(16 << 10);
+}
+
 #[test]
 fn a_recorder_on_upstreams_daemons_gives_snapshots() {
     let (peers, sql) = (need!(both()), need!(trace_query()));

@@ -209,7 +209,26 @@ impl Finder<'_> {
             );
             self.lost(Kind::PatchesTooLate, what, larger.as_str());
         }
+        self.folded(&name, stats, &larger);
         own.into_iter().for_each(|own| self.own_of_buffer(&name, own));
+    }
+
+    /// What was to be kept of overwritten packets, for those after them.
+    fn folded(&mut self, name: &str, stats: &BufferStats, larger: &str) {
+        if stats.sequence_states_lost() > 0 {
+            let times = counted(stats.sequence_states_lost(), "time", "times");
+            let what = format!(
+                "names that packets left in {name} refer to, {times}: there was no room to keep them when they were overwritten"
+            );
+            self.lost(Kind::SequenceStates, what, larger);
+        }
+        if stats.track_descriptors_dropped() > 0 {
+            let tracks = counted(stats.track_descriptors_dropped(), "track", "tracks");
+            let what = format!(
+                "the descriptions of {tracks} in {name}: there was no room to keep them when they were overwritten"
+            );
+            self.lost(Kind::SequenceStates, what, larger);
+        }
     }
 
     fn own_of_buffer(&mut self, name: &str, own: &losses::Buffer) {

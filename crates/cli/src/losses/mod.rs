@@ -69,6 +69,8 @@ pub(crate) enum Kind {
     SourcesLeftOut,
     /// States that were to keep what is overwritten.
     ProtoVm,
+    /// Names and tracks that were to be kept when they were overwritten.
+    SequenceStates,
     /// Data that goes elsewhere.
     Interceptor,
     /// Packets larger than anybody takes.
@@ -109,6 +111,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::NotReached, "not-reached"),
     (Kind::SourcesLeftOut, "sources-left-out"),
     (Kind::ProtoVm, "protovm"),
+    (Kind::SequenceStates, "sequence-states"),
     (Kind::Interceptor, "interceptor"),
     (Kind::Oversized, "oversized"),
     (Kind::Undecodable, "undecodable"),

@@ -2,6 +2,7 @@
 //!
 //! - `write_single`: one writer into a ring of 64 MiB that has long been full.
 //! - `write_1000`: the same with 1000 writers in turn.
+//! - `fold_single`, `fold_1000`: the same with `fold_overwritten`; of our buffer only.
 //! - `read`: every packet of a ring of 128 MiB, once.
 //! - `memcpy`: what `write_single` copies, and nothing else: the bytes of each chunk, 4096 further on than those of the last.
 //!
@@ -103,7 +104,14 @@ fn push_packet(template: &mut Template, size: usize) {
         template.payload.extend([body as u8 | 0x80, (body >> 7) as u8]);
     }
     let start = template.payload.len() + size - if size <= 128 { 1 } else { 2 };
+    let body = template.payload.len();
     template.payload.resize(start, b'x');
+    // A track event as a writer's usual one, for buffers that look into packets: a time, flags, and the event.
+    if let Some([head @ .., low, high]) = template.payload.get_mut(body..body + 7) {
+        head.copy_from_slice(&[0x40, 1, 0x68, 2, 0x5a]);
+        let event = start - body - 7;
+        (*low, *high) = (event as u8 | 0x80, (event >> 7) as u8);
+    }
     template.num_fragments += 1;
 }
 

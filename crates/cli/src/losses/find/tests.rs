@@ -93,6 +93,16 @@ fn each_count_has_its_kind_and_words() {
         ),
         (|_, _, s| s.buffer_stats[1].abi_violations = Some(1), Kind::BrokenData, "1 piece"),
         (|_, _, s| s.buffer_stats[1].patches_failed = Some(1), Kind::PatchesTooLate, "1 piece"),
+        (
+            |_, _, s| s.buffer_stats[1].sequence_states_lost = Some(2),
+            Kind::SequenceStates,
+            "names that packets left in buffer 1",
+        ),
+        (
+            |_, _, s| s.buffer_stats[1].track_descriptors_dropped = Some(7),
+            Kind::SequenceStates,
+            "the descriptions of 7 tracks in buffer 1",
+        ),
         (|_, _, s| s.invalid_packets = Some(2), Kind::InvalidPackets, "2 packets"),
         (|_, _, s| own(s).chunks_discarded = Some(9), Kind::ForeignBuffer, "9 pieces"),
         (

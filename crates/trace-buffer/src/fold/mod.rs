@@ -27,6 +27,9 @@ use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
 
 /// All states together take at most this part of the buffer's size.
 const LIMIT_DIVISOR: usize = 20;
+/// But in small buffers as much as the states of a hundred threads need, if that is at most this part.
+const MIN_LIMIT_BYTES: usize = 128 * 1024;
+const MAX_MIN_LIMIT_DIVISOR: usize = 8;
 
 /// Between packets in pieces, so much memory is kept for putting them together.
 const KEEP_BYTES: usize = 64 * 1024;
@@ -40,6 +43,8 @@ struct Folded {
     untold: u32,
     /// The reader has not seen what was folded.
     is_new_to_reader: bool,
+    /// There was a state, which was given up while nothing of the sequence was left.
+    was_emptied: bool,
     /// What it counts in `Fold::used`.
     size: usize,
 }
@@ -112,7 +117,14 @@ impl Fold {
             let size = size_of::<Folded>() + 2 * size_of::<u32>();
             self.used += size;
             let state = SequenceState::default();
-            self.states.push(Folded { key, state, untold: 0, is_new_to_reader: false, size });
+            self.states.push(Folded {
+                key,
+                state,
+                untold: 0,
+                is_new_to_reader: false,
+                was_emptied: false,
+                size,
+            });
             let at = self.states.len() - 1; // there are at most 2^32 keys
             let states = &self.states;
             self.index_of.insert_unique(key.hash(), at as u32, |&at| states[at as usize].key.hash());
@@ -145,7 +157,9 @@ impl Fold {
 
     /// Keeps the states within their limit: older descriptions go first, then the state of this sequence. Gives the states lost.
     fn settle(&mut self, at: usize, sequences: &mut Sequences) -> Lost {
-        let mut lost = Lost::default();
+        // It has written again.
+        let states = u64::from(std::mem::take(&mut self.states[at].was_emptied));
+        let mut lost = Lost { states, tracks: 0 };
         self.measure(at);
         if self.used <= self.limit {
             return lost;
@@ -166,7 +180,7 @@ impl Fold {
         }
         if self.used > self.limit {
             let state = std::mem::take(&mut self.states[at].state);
-            lost.states = u64::from(!state.is_empty());
+            lost.states += u64::from(!state.is_empty());
             self.measure(at);
         }
         lost
@@ -185,7 +199,8 @@ impl Fold {
         self.states.retain_mut(|folded| {
             let slot = sequences.find(folded.key);
             if slot.is_some_and(|slot| sequences.get(slot).is_empty()) {
-                folded.state = SequenceState::default();
+                let state = std::mem::take(&mut folded.state);
+                folded.was_emptied |= !state.is_empty();
             }
             slot.is_some()
         });
@@ -226,11 +241,14 @@ impl Telling {
 }
 
 impl TraceBuffer {
-    /// From here on, what is overwritten is folded, sequence by sequence, within a twentieth of the buffer's size: see the [module](self).
+    /// From here on, what is overwritten is folded, sequence by sequence, within a twentieth of the buffer's size, in small ones an
+    /// eighth: see the [module](self).
     /// Meant for rings that are still empty.
     #[must_use]
     pub fn fold_overwritten(mut self) -> Self {
-        self.fold = Some(Box::new(Fold::new(self.ring.size() / LIMIT_DIVISOR)));
+        let size = self.ring.size();
+        let least = MIN_LIMIT_BYTES.min(size / MAX_MIN_LIMIT_DIVISOR);
+        self.fold = Some(Box::new(Fold::new((size / LIMIT_DIVISOR).max(least))));
         self
     }
 
@@ -317,7 +335,7 @@ impl TraceBuffer {
         if lost_any {
             fold.states[index].untold |= OVERWRITE | DATA_LOSS_PRESENT;
         }
-        if grew || fold.used > fold.limit {
+        if grew || fold.states[index].was_emptied || fold.used > fold.limit {
             let lost = fold.settle(index, &mut self.sequences);
             self.count_lost(&lost);
         }

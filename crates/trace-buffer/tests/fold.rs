@@ -262,7 +262,7 @@ fn a_chunk_that_never_came_ends_the_state_until_the_writer_begins_anew() {
     writer.begin();
     writer.commit(&mut buffer);
     writer.chunk_id += 1;
-    let mut rounds = |buffer: &mut TraceBuffer, writer: &mut Writer| {
+    let rounds = |buffer: &mut TraceBuffer, writer: &mut Writer| {
         for _ in 0..400 {
             (0..20).for_each(|delta| writer.event(delta));
             writer.commit(buffer);

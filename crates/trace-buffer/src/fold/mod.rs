@@ -258,7 +258,7 @@ impl TraceBuffer {
     }
 
     /// Goes on from the end of `before`, a clone of which nothing has been read: what is in it counts as read by somebody else.
-    pub fn fold_all_of(&mut self, mut before: TraceBuffer) {
+    pub fn fold_all_of(&mut self, mut before: Self) {
         let Some(mut fold) = before.fold.take() else { return };
         // Read without saying states, as one that gives nothing away.
         before.begin_read();

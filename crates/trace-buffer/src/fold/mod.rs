@@ -242,7 +242,7 @@ impl Telling {
 
 impl TraceBuffer {
     /// From here on, what is overwritten is folded, sequence by sequence, within a twentieth of the buffer's size, in small ones an
-    /// eighth: see the [module](self).
+    /// eighth.
     /// Meant for rings that are still empty.
     #[must_use]
     pub fn fold_overwritten(mut self) -> Self {

@@ -88,7 +88,7 @@ fn bytes_written(sql: &TraceQuery, trace: &Path) -> u64 {
 /// What Trace Processor says of a snapshot in which nothing may be skipped.
 fn check_ring_of_threads(keep_kb: u64) {
     let (peers, sql) = (need!(ferretto()), need!(trace_query()));
-    let mut world = World::new();
+    let world = World::new();
     let name = format!("threads-{keep_kb}-{}", std::process::id());
     let keep = format!("{keep_kb}kb");
     let program = env!("CARGO_BIN_EXE_sdk-threads");

@@ -9,7 +9,6 @@ use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_
 use ferretto_protozero::Message as Writer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use rusty_zstd::CompressOptions;
 
 use crate::config::Codec;
 use crate::file_output::{PREAMBLE_BYTES, preamble};
@@ -21,9 +20,8 @@ const DEFLATE_LEVEL: u32 = 6;
 /// zstd's own choice, which it names 0.
 const ZSTD_DEFAULT_LEVEL: i32 = 3;
 
-/// What other numbers are brought into. The library knows no level below the first; those above the second take four times as long for a
-/// batch, during which the service does nothing else, and make no less of it.
-const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -7..=12;
+/// Those that the library has. Other numbers are brought into them.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -7..=4;
 
 /// What compression and framing may add, as a part of the batch: data that cannot be compressed is stored in blocks of at least 16 KiB,
 /// with 5 bytes each (deflate), or of 128 KiB, with 3 (zstd).
@@ -115,9 +113,9 @@ fn zstd_level(asked_for: i32) -> i32 {
     level.clamp(*ZSTD_LEVELS.start(), *ZSTD_LEVELS.end())
 }
 
-/// Without a checksum, like upstream's.
-fn zstd_frame(batch: &[u8], level: i32) -> Result<Vec<u8>, rusty_zstd::Error> {
-    rusty_zstd::compress_with(batch, CompressOptions { level, checksum: false })
+/// With a checksum, unlike upstream's: 4 bytes by which a reader sees that the batch came back as it was.
+fn zstd_frame(batch: &[u8], level: i32) -> Result<Vec<u8>, zrip::CompressError> {
+    zrip::compress(batch, level)
 }
 
 /// The packet that a batch becomes, should nothing in it become smaller.
@@ -169,7 +167,7 @@ mod tests {
     #[test]
     fn any_level_is_one_of_the_librarys() {
         assert_eq!(zstd_level(0), zstd_level(3));
-        assert_eq!([i32::MIN, -8, -7, 12, 13, i32::MAX].map(zstd_level), [-7, -7, -7, 12, 12, 12]);
+        assert_eq!([i32::MIN, -8, -7, 4, 5, i32::MAX].map(zstd_level), [-7, -7, -7, 4, 4, 4]);
     }
 
     #[test]
@@ -183,7 +181,7 @@ mod tests {
             };
             let random: Vec<u8> = (0..len).map(|_| noise()).collect();
             let some: Vec<u8> = (0..len).map(|at| if at % 7 < 4 { 7 } else { noise() & 3 }).collect();
-            for level in [-7, 3, 12] {
+            for level in ZSTD_LEVELS {
                 for batch in [&random, &some, &vec![7; len]] {
                     let frame = frame(batch, level);
                     assert!(frame.len() <= largest(len), "{} bytes of {len} at level {level}", frame.len());

@@ -10,8 +10,18 @@ use crate::protovms::ProtoVms;
 pub(crate) struct Buffer {
     pub(crate) trace: TraceBuffer,
     pub(crate) vms: ProtoVms,
-    /// What had been written to it when last all that it held had been read into the file.
-    bytes_when_read: u64,
+    marks: Marks,
+}
+
+/// What the counts of a buffer were whose session writes into a file.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Bytes written, when last all that it held had been read into the file.
+    written_when_read: u64,
+    /// Bytes written, when producers were last asked to flush because of that.
+    written_when_flushed: u64,
+    /// Bytes overwritten, when producers were last asked to repeat their names because of that.
+    overwritten_when_cleared: u64,
 }
 
 /// What stands in the place of a buffer that is taken away. With it at hand, taking cannot fail.
@@ -26,7 +36,7 @@ pub(crate) struct Replacement {
 
 impl Buffer {
     pub(crate) fn new(trace: TraceBuffer) -> Self {
-        Self { trace, vms: ProtoVms::default(), bytes_when_read: 0 }
+        Self { trace, vms: ProtoVms::default(), marks: Marks::default() }
     }
 
     pub(crate) fn store(&mut self, chunk: &Chunk<'_>) {
@@ -38,7 +48,17 @@ impl Buffer {
 
     /// All that it held was read into the file.
     pub(crate) fn note_read(&mut self) {
-        self.bytes_when_read = self.trace.stats().bytes_written;
+        self.marks.written_when_read = self.trace.stats().bytes_written;
+    }
+
+    /// Producers are asked to flush.
+    pub(crate) fn note_flush(&mut self) {
+        self.marks.written_when_flushed = self.trace.stats().bytes_written;
+    }
+
+    /// Producers are asked to repeat their names.
+    pub(crate) fn note_clear(&mut self) {
+        self.marks.overwritten_when_cleared = self.trace.stats().bytes_overwritten;
     }
 
     /// Not if ProtoVMs fold it into their state.
@@ -48,8 +68,23 @@ impl Buffer {
 
     /// Whether a ring will soon overwrite what nobody has read.
     pub(crate) fn is_filling(&self) -> bool {
-        let new = self.trace.stats().bytes_written.saturating_sub(self.bytes_when_read);
-        self.loses_what_is_overwritten() && new > self.trace.size() as u64 / limits::UNREAD_PARTS
+        self.is_new_since(self.marks.written_when_read, limits::UNREAD_PARTS)
+    }
+
+    /// Whether a ring will soon overwrite packets whose ends producers still hold.
+    pub(crate) fn turns(&self) -> bool {
+        self.is_new_since(self.marks.written_when_flushed, limits::UNFLUSHED_PARTS)
+    }
+
+    fn is_new_since(&self, written_bytes: u64, part: u64) -> bool {
+        let new = self.trace.stats().bytes_written.saturating_sub(written_bytes);
+        self.loses_what_is_overwritten() && new > self.trace.size() as u64 / part
+    }
+
+    /// Whether it has overwritten something since producers were asked to repeat their names.
+    pub(crate) fn has_overwritten(&self) -> bool {
+        self.loses_what_is_overwritten()
+            && self.trace.stats().bytes_overwritten > self.marks.overwritten_when_cleared
     }
 
     /// Whether half of a ring or more is unread: more of it than is written at its time.
@@ -63,7 +98,7 @@ impl Buffer {
     /// What is there and how it came about, to be read and not to be changed.
     pub(crate) fn clone_read_only(&self) -> Result<Self, CreateError> {
         let (trace, vms) = (self.trace.clone_read_only()?, self.vms.clone_read_only());
-        Ok(Self { trace, vms, bytes_when_read: 0 })
+        Ok(Self { trace, vms, marks: Marks::default() })
     }
 
     /// All that [`replace`](Self::replace) needs memory for.
@@ -90,6 +125,6 @@ impl Buffer {
             empty.fold_all_of(unread);
         }
         let trace = std::mem::replace(&mut self.trace, empty);
-        Self { trace, vms, bytes_when_read: std::mem::take(&mut self.bytes_when_read) }
+        Self { trace, vms, marks: std::mem::take(&mut self.marks) }
     }
 }

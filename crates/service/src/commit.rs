@@ -26,6 +26,7 @@ impl Service {
         if request.flush_request_id() != 0 {
             self.flush_acknowledged(id, request.flush_request_id(), now);
         }
+        self.tend_rings_of_files(now);
     }
 
     /// Gives the bytes that it took.

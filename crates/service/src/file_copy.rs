@@ -33,9 +33,13 @@ impl FileCopy {
             return None;
         }
         let offset = self.done;
-        let len = (self.len - offset).min(limits::FILE_WRITE_BYTES as u64);
-        self.done += len;
-        Some(FileContent::Copy { from: self.from, offset, len: len as usize })
+        self.done = self.next_end();
+        Some(FileContent::Copy { from: self.from, offset, len: (self.done - offset) as usize })
+    }
+
+    /// Where the next piece ends.
+    fn next_end(&self) -> u64 {
+        self.len.min(self.done.saturating_add(limits::FILE_WRITE_BYTES as u64))
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -68,7 +72,7 @@ impl Service {
     pub(crate) fn waits_for_source(&self, file: &FileOutput) -> bool {
         let Some(copy) = file.copy.as_ref().filter(|copy| !copy.is_done()) else { return false };
         let mut outputs = self.sessions.values().filter_map(|session| session.file.as_ref());
-        outputs.any(|source| source.handle == copy.from && source.is_in_flight())
+        outputs.any(|source| source.handle == copy.from && source.bytes_done() < copy.next_end())
     }
 
     /// Some clone still needs this file.

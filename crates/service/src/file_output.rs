@@ -1,11 +1,13 @@
 //! Sessions that write into a file: when, how much, and the end (upstream: `ReadBuffersIntoFile`).
 
+use std::collections::VecDeque;
+
 use bytes::BytesMut;
 
-use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_copy::FileCopy;
+use crate::file_rings::RingUpkeep;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{FileHandle, SessionId};
 use crate::limits;
@@ -23,10 +25,13 @@ pub(crate) struct FileOutput {
     pub(crate) spec: FileSpec,
     /// When to write next.
     pub(crate) next_write: Option<Deadline>,
+    pub(crate) upkeep: RingUpkeep,
     bytes_written: u64,
     pass: Option<Pass>,
-    /// A write was handed out and its result not yet told.
-    in_flight: bool,
+    /// How large the writes are that were handed out and whose results are not yet told, the oldest first.
+    in_flight: VecDeque<usize>,
+    /// Of the first write that failed. No more is written.
+    error: Option<String>,
     /// Nothing fits any more.
     is_full: bool,
     /// What comes before all else: the file of the session that this one is a clone of.
@@ -51,9 +56,11 @@ impl FileOutput {
             handle,
             spec,
             next_write: None,
+            upkeep: RingUpkeep::default(),
             bytes_written: 0,
             pass: None,
-            in_flight: false,
+            in_flight: VecDeque::new(),
+            error: None,
             is_full: false,
             copy: None,
             clone: None,
@@ -70,8 +77,19 @@ impl FileOutput {
         self.is_full
     }
 
-    pub(crate) fn is_in_flight(&self) -> bool {
-        self.in_flight
+    /// All that was written before the first write that is under way.
+    pub(crate) fn bytes_done(&self) -> u64 {
+        let in_flight: usize = self.in_flight.iter().sum();
+        self.bytes_written.saturating_sub(in_flight as u64)
+    }
+
+    /// Is another write due, and may it begin before those that are under way end?
+    pub(crate) fn takes_a_write(&self) -> bool {
+        let at_once = match self.copy.is_some() || self.error.is_some() {
+            true => 1,
+            false => limits::MAX_FILE_WRITES_IN_FLIGHT,
+        };
+        !matches!(self.pass, None | Some(Pass::FinalWritten)) && self.in_flight.len() < at_once
     }
 
     /// No more is to be written.
@@ -85,12 +103,35 @@ impl FileOutput {
     /// The next piece of the copy.
     fn next_copy(&mut self) -> Option<FileWrite> {
         let content = self.copy.as_mut()?.next_piece()?;
-        self.in_flight = true;
+        self.in_flight.push_back(0);
         Some(FileWrite { file: self.handle, content, sync: false })
     }
 
     fn room(&self) -> u64 {
         self.spec.max_bytes.map_or(u64::MAX, |max| max.saturating_sub(self.bytes_written))
+    }
+}
+
+/// Memory for what is on its way to files, used again once it is written.
+#[derive(Debug, Default)]
+pub(crate) struct WriteMemory(VecDeque<BytesMut>);
+
+impl WriteMemory {
+    /// The oldest, whose bytes have most likely been written.
+    fn take(&mut self) -> BytesMut {
+        let enough = self.0.len() > limits::MAX_FILE_WRITES_IN_FLIGHT;
+        let mut bytes = if enough { self.0.pop_front().unwrap_or_default() } else { BytesMut::new() };
+        bytes.reserve(FILE_WRITE_CAPACITY);
+        bytes
+    }
+
+    fn give_back(&mut self, bytes: BytesMut) {
+        self.0.push_back(bytes);
+    }
+
+    /// Nothing is to be written for a while.
+    fn release(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -132,11 +173,10 @@ impl PacketSink for FileSink {
 }
 
 impl Service {
-    /// Bytes to write to a file; say what became of them with [`handle_file_written`](Self::handle_file_written). Of one file there is one
-    /// write at a time.
+    /// Bytes to write to a file; say what became of them with [`handle_file_written`](Self::handle_file_written). Of one file there may be
+    /// [`MAX_FILE_WRITES_IN_FLIGHT`](limits::MAX_FILE_WRITES_IN_FLIGHT) under way: they are done, and their results told, in this order.
     pub fn poll_file_write(&mut self, now: &Now) -> Option<FileWrite> {
-        self.write_before_rings_are_full();
-        let due = |file: &FileOutput| file.pass.is_some() && !file.in_flight && !self.waits_for_source(file);
+        let due = |file: &FileOutput| file.takes_a_write() && !self.waits_for_source(file);
         let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
         // A long file does not keep the others waiting.
         let ready = sessions.map(|session| session.id).min_by_key(|id| (*id <= self.last_written, *id))?;
@@ -149,8 +189,7 @@ impl Service {
         if let Some(write) = file.next_copy() {
             return Some(write);
         }
-        let mut sink = FileSink { bytes: std::mem::take(&mut self.file_write), room: file.room() };
-        sink.bytes.reserve(FILE_WRITE_CAPACITY);
+        let mut sink = FileSink { bytes: self.write_memory.take(), room: file.room() };
         let progress = match file.is_full {
             true => Progress::NoRoom,
             false => self.read_batch(session_id, &mut sink, limits::FILE_WRITE_BYTES, now),
@@ -166,11 +205,12 @@ impl Service {
                 Some(Pass::Periodic) | None => None,
             };
         }
-        file.in_flight = true;
         let bytes = sink.bytes.split().freeze();
-        if progress == Progress::More {
-            self.file_write = sink.bytes;
+        match progress {
+            Progress::More => self.write_memory.give_back(sink.bytes),
+            Progress::Drained | Progress::NoRoom => self.write_memory.release(),
         }
+        file.in_flight.push_back(bytes.len());
         file.bytes_written += bytes.len() as u64;
         let sync = file.spec.sync && progress != Progress::More;
         let write = FileWrite { file: file.handle, content: FileContent::Bytes(bytes), sync };
@@ -189,28 +229,43 @@ impl Service {
         let Some(session) = self.sessions.values_mut().find(is_it) else { return };
         let session_id = session.id;
         let Some(output) = &mut session.file else { return };
-        output.in_flight = false;
+        output.in_flight.pop_front();
+        if let Err(error) = result
+            && output.error.is_none()
+        {
+            tracing::error!(%session_id, "the trace file cannot be written: {error}");
+            output.is_full = true;
+            output.error = Some(error);
+        }
+        if output.error.is_some() && !output.in_flight.is_empty() {
+            return;
+        }
         if output.copy.as_ref().is_some_and(FileCopy::is_done) {
             output.copy = None;
         }
-        if let Err(error) = &result
-            && output.clone.is_some()
-        {
-            return self.fail_clone_into_file(session_id, error, now);
-        }
-        if let Err(error) = result {
-            tracing::error!(%session_id, "tracing ends: the file cannot be written: {error}");
-            session.error = format!("the trace file cannot be written: {error}; tracing was stopped");
-            output.is_full = true;
-        }
-        let is_full = output.is_full;
-        if output.pass == Some(Pass::FinalWritten) {
-            self.finish_file(session_id, now);
-        } else if is_full {
-            self.disable_tracing(session_id, false, now);
-        }
+        self.go_on_with_file(session_id, now);
         self.close_copied_files();
         self.flush_observed_events();
+    }
+
+    /// A write is over, or all of them if one has failed.
+    fn go_on_with_file(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let Some(output) = &mut session.file else { return };
+        if let Some(error) = output.error.take() {
+            if output.clone.is_some() {
+                return self.fail_clone_into_file(session_id, &error, now);
+            }
+            session.error = format!("the trace file cannot be written: {error}; tracing was stopped");
+        }
+        match output.pass {
+            Some(Pass::FinalWritten) if output.in_flight.is_empty() => self.finish_file(session_id, now),
+            Some(Pass::FinalWritten) => {}
+            Some(Pass::Periodic | Pass::Final) | None if output.is_full => {
+                self.disable_tracing(session_id, false, now);
+            }
+            Some(Pass::Periodic | Pass::Final) | None => {}
+        }
     }
 
     /// All is written: the file is closed before anybody hears of the end.
@@ -245,35 +300,6 @@ impl Service {
             && file.pass.is_none()
         {
             file.pass = Some(Pass::Periodic);
-        }
-    }
-
-    /// Whether a buffer will overwrite what is not yet in the file, unless the file is now written before producers are looked at again.
-    pub fn is_file_behind(&self) -> bool {
-        let mut writing = self.sessions.values().filter(|session| {
-            session.file.as_ref().is_some_and(|file| file.pass.is_some() && !file.in_flight)
-        });
-        writing.any(|session| {
-            session.buffers.iter().any(|id| self.buffers.get(id).is_some_and(Buffer::is_crowded))
-        })
-    }
-
-    fn write_before_rings_are_full(&mut self) {
-        let Self { sessions, buffers, .. } = self;
-        for session in sessions.values_mut().filter(|session| session.state == State::Started) {
-            let Some(file) = session.file.as_mut().filter(|file| file.pass.is_none()) else { continue };
-            if session.buffers.iter().any(|id| buffers.get(id).is_some_and(Buffer::is_filling)) {
-                file.pass = Some(Pass::Periodic);
-            }
-        }
-    }
-
-    fn note_buffers_read(&mut self, session_id: SessionId) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        for id in &session.buffers {
-            if let Some(buffer) = self.buffers.get_mut(id) {
-                buffer.note_read();
-            }
         }
     }
 

@@ -16,7 +16,8 @@
 //! | `pace` | how long producers may be left alone meanwhile |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
 //! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
-//! | `ipc_output`, `file_output`, `prefix`, `compression` | where it goes, and in what form |
+//! | `ipc_output`, `file_output`, `file_copy`, `prefix`, `compression` | where it goes, and in what form |
+//! | `file_rings` | what is done lest a ring overwrites what is not in the file yet |
 //! | `triggers` | what producers call out for sessions to start, stop or be cloned |
 //! | `concurrent`, `scheduling` | what sessions do to one another and to the service's thread |
 //! | `observe`, `query` | what consumers can ask |
@@ -38,6 +39,7 @@ mod enable;
 mod environment;
 mod file_copy;
 mod file_output;
+mod file_rings;
 mod filtering;
 mod flush;
 mod ids;

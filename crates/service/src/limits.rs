@@ -64,8 +64,14 @@ pub const AUTO_FLUSH_PERIOD_MS: u32 = 5_000;
 /// Bytes of packets handed out for one write to a file. Ours: it takes a millisecond, in which nobody empties the memory of producers;
 /// upstream's clients fill theirs in three.
 pub const FILE_WRITE_BYTES: usize = 256 * 1024;
+/// Writes to one file that were handed out and are not done. Ours: packets are read back while the disk takes what was read before.
+pub const MAX_FILE_WRITES_IN_FLIGHT: usize = 4;
 /// A ring is written to the file before its time when this part of it, a quarter, is new. Ours: upstream overwrites what nobody has read.
 pub const UNREAD_PARTS: u64 = 4;
+/// Producers flush before a ring that is written to the file has turned: when this part of it, a half, is new. Ours.
+pub const UNFLUSHED_PARTS: u64 = 2;
+/// Shortest time between two such flushes, and between two requests to repeat names. Ours: each wakes all producers of the session.
+pub const RING_UPKEEP_PERIOD_MS: u64 = 100;
 /// Shortest time between periodic flushes, and between clears of incremental state: each wakes every producer. Ours.
 pub const MIN_PERIOD_MS: u32 = 10;
 

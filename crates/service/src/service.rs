@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::environment::{Environment, ServiceOptions};
+use crate::file_output::WriteMemory;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
 use crate::losses::RefusedProducers;
 use crate::machines::Relay;
@@ -63,7 +64,7 @@ pub struct Service {
     /// Memory for the next reply to a consumer that reads, if replies before it were sent.
     pub(crate) reply: BytesMut,
     /// Memory for the next write to a file.
-    pub(crate) file_write: BytesMut,
+    pub(crate) write_memory: WriteMemory,
     /// Whose file was written last: files take turns.
     pub(crate) last_written: SessionId,
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
@@ -120,7 +121,7 @@ impl Service {
             pace: Pace::default(),
             chunk: Vec::new(),
             reply: BytesMut::new(),
-            file_write: BytesMut::new(),
+            write_memory: WriteMemory::default(),
             last_written: SessionId(0),
             close_when_copied: Vec::new(),
         }

@@ -279,9 +279,14 @@ impl Service {
     fn clear_incremental_state(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.timers.clear = session.config.clear_period_ms.map(|period| now.next_multiple_ms(period));
-        if session.state != State::Started {
-            return;
+        if session.state == State::Started {
+            self.ask_to_clear_incremental_state(session_id);
         }
+    }
+
+    /// Has all that names things by numbers say the names again.
+    pub(crate) fn ask_to_clear_incremental_state(&mut self, session_id: SessionId) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
         let mut concerned: std::collections::BTreeMap<ProducerId, Vec<u64>> = Default::default();
         for instance in session.instances.iter().filter(|instance| instance.handles_clear) {
             concerned.entry(instance.producer).or_default().push(instance.id.0);

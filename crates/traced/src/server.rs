@@ -1,6 +1,6 @@
 //! The loop: waits, hands inputs to the service, carries out its outputs.
 //!
-//! One thread does it all. Readiness is level-triggered, and of one client there is one receive a turn, so that no client can keep the
+//! One thread does it all but writing into files. Readiness is level-triggered, and of one client there is one receive a turn, so that no client can keep the
 //! others waiting; what a turn leaves undone the next one finds. While producers commit fast, the loop rests between looks at them, as
 //! long as the service allows: so it takes several commits in with one wake-up.
 
@@ -12,15 +12,14 @@ use std::sync::Arc;
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
 use ferretto_service::{
-    ConsumerCall, ConsumerConn, FileHandle, Now, Output, ProducerCall, ProducerConn, RelayCall, Service,
-    Token,
+    ConsumerCall, ConsumerConn, Now, Output, ProducerCall, ProducerConn, RelayCall, Service, Token,
 };
 use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::epoll::EventFlags;
 
 use crate::alarm::Alarm;
 use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Door, Ended, Interest, RELAY_SERVICE, Side};
-use crate::files::{FileTable, Written};
+use crate::files::{FileTable, Reports};
 use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
 
@@ -39,8 +38,9 @@ const MAX_FILE_WRITES_PER_TURN: usize = 16;
 /// How long nobody is accepted after the system refused a descriptor.
 const ACCEPT_PAUSE_NS: u64 = 200_000_000;
 
-/// The alarm's key in `epoll`; clients and files come after it.
+/// The alarm's key in `epoll`; clients come after both.
 const ALARM_KEY: u64 = 0;
+const FILE_REPORTS_KEY: u64 = 1;
 
 /// A service with its sockets and files.
 pub(crate) struct Server {
@@ -51,8 +51,8 @@ pub(crate) struct Server {
     files: FileTable,
     listeners: BTreeMap<u64, (Door, Listener)>,
     connections: BTreeMap<u64, Connection>,
-    /// Files that did not take all of a write.
-    waiting_files: BTreeMap<u64, FileHandle>,
+    /// What became of writes to them.
+    file_reports: Arc<Reports>,
     /// Descriptors whose readiness is the caller's business.
     watched: BTreeSet<u64>,
     last_key: u64,
@@ -75,6 +75,8 @@ impl Server {
         let poller = Poller::new()?;
         let alarm = Alarm::new()?;
         poller.add(Set::Others, &alarm, ALARM_KEY, EventFlags::IN | EventFlags::ET)?;
+        let file_reports = Arc::new(Reports::new()?);
+        poller.add(Set::Others, &*file_reports, FILE_REPORTS_KEY, EventFlags::IN)?;
         Ok(Self {
             poller,
             alarm,
@@ -82,9 +84,9 @@ impl Server {
             files,
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
-            waiting_files: BTreeMap::new(),
+            file_reports,
             watched: BTreeSet::new(),
-            last_key: ALARM_KEY,
+            last_key: FILE_REPORTS_KEY,
             buffer: vec![0; RECEIVE_BYTES],
             dirty: BTreeSet::new(),
             ended: Vec::new(),
@@ -163,10 +165,8 @@ impl Server {
             let (door, accepted) = (*door, listener.accept());
             return self.handle_accepted(door, accepted, now);
         }
-        if let Some(file) = self.waiting_files.remove(&key) {
-            self.files.with_fd(file, |fd| self.poller.remove(Set::Others, fd));
-            let written = self.files.resume(file);
-            return self.handle_written(file, written, now);
+        if key == FILE_REPORTS_KEY {
+            return self.hear_of_files(now);
         }
         if flags.contains(EventFlags::OUT) {
             self.dirty.insert(key);
@@ -288,7 +288,7 @@ impl Server {
                 Output::ToProducer(ProducerConn(key), reply)
                 | Output::ToConsumer(ConsumerConn(key), reply) => (key, reply),
                 Output::CloseFile(file) => {
-                    self.close_file(file);
+                    self.files.close(file);
                     continue;
                 }
             };
@@ -300,24 +300,12 @@ impl Server {
         }
     }
 
-    fn close_file(&mut self, file: FileHandle) {
-        if self.waiting_files.values().any(|waiting| *waiting == file) {
-            // Its peer may have the same open file: closing ours would leave it in the set.
-            self.files.with_fd(file, |fd| self.poller.remove(Set::Others, fd));
-            self.waiting_files.retain(|_, waiting| *waiting != file);
-        }
-        self.files.close(file);
-    }
-
-    /// One write: it takes a millisecond, and meanwhile nobody empties the shared memory of producers that write fast. More while the
-    /// buffer would overwrite what nobody has read: there is more room in the memory then.
+    /// One write: to put it together takes a millisecond, and meanwhile nobody empties the shared memory of producers that write fast.
+    /// More while the buffer would overwrite what nobody has read: there is more room in the memory then.
     fn write_files(&mut self, now: &Now) {
         for _ in 0..MAX_FILE_WRITES_PER_TURN {
             let Some(write) = self.service.poll_file_write(now) else { return };
-            let file = write.file;
-            let written = self.files.write(write);
-            self.handle_written(file, written, now);
-            self.carry_outputs();
+            self.files.write(write, &self.file_reports);
             if !self.service.is_file_behind() {
                 break;
             }
@@ -325,23 +313,11 @@ impl Server {
         self.has_more_work = true;
     }
 
-    fn handle_written(&mut self, file: FileHandle, written: Written, now: &Now) {
-        let result = match written {
-            Written::Done(result) => result,
-            Written::Waits => match self.await_file(file) {
-                Ok(()) => return,
-                Err(error) => Err(error),
-            },
-        };
-        self.service.handle_file_written(file, result.map_err(|error| error.to_string()), now);
-    }
-
-    fn await_file(&mut self, file: FileHandle) -> io::Result<()> {
-        let key = self.new_key();
-        let added = self.files.with_fd(file, |fd| self.poller.add(Set::Others, fd, key, EventFlags::OUT));
-        added.unwrap_or(Err(rustix::io::Errno::BADF.into()))?;
-        self.waiting_files.insert(key, file);
-        Ok(())
+    fn hear_of_files(&mut self, now: &Now) {
+        while let Some((file, result)) = self.file_reports.next() {
+            self.service.handle_file_written(file, result.map_err(|error| error.to_string()), now);
+            self.carry_outputs();
+        }
     }
 
     /// Reads back for consumers whose connections take more.
@@ -415,6 +391,12 @@ impl Server {
     fn new_key(&mut self) -> u64 {
         self.last_key += 1;
         self.last_key
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.file_reports.end();
     }
 }
 

@@ -56,6 +56,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "file full",
     "file named by path",
     "file stalls",
+    "file has writes waiting",
     "flush acknowledged",
     "flush refused",
     "flush timed out",

@@ -1,9 +1,9 @@
 //! Trace files that break, stall, and must be closed exactly once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use ferretto_service::{FileContent, FileHandle, FileWrite};
+use ferretto_service::{FileContent, FileHandle, FileWrite, limits};
 
 use crate::fate::Fate;
 use crate::rng::Rng;
@@ -19,8 +19,8 @@ pub(crate) struct File {
     pub(crate) has_failed: bool,
     /// So many more writes succeed.
     good_writes: Option<usize>,
-    /// The write that is under way, and how many more looks at it it takes.
-    writing: Option<(FileWrite, usize)>,
+    /// The writes that are under way, in their order, and how many more looks at each it takes.
+    writing: VecDeque<(FileWrite, usize)>,
     is_slow: bool,
 }
 
@@ -43,7 +43,7 @@ impl Files {
             is_open: true,
             has_failed: false,
             good_writes,
-            writing: None,
+            writing: VecDeque::new(),
             is_slow: rng.one_in(3),
         };
         self.files.insert(handle, file);
@@ -53,16 +53,20 @@ impl Files {
     /// The service wants this written.
     ///
     /// # Panics
-    /// If the file is closed, or a write is under way.
+    /// If the file is closed, or too many writes are under way.
     pub(crate) fn write(&mut self, write: FileWrite, fate: &mut Fate) {
         let file = self.files.get_mut(&write.file).expect("the service writes to files that it has");
         assert!(file.is_open, "a write to {}, which is closed", write.file);
-        assert!(file.writing.is_none(), "two writes to {} at once", write.file);
+        let max = limits::MAX_FILE_WRITES_IN_FLIGHT;
+        assert!(file.writing.len() < max, "more than {max} writes to {} at once", write.file);
         let looks = if file.is_slow { fate.below(30) } else { 0 };
         if looks > 0 {
             fate.saw("file stalls");
         }
-        file.writing = Some((write, looks));
+        if !file.writing.is_empty() {
+            fate.saw("file has writes waiting");
+        }
+        file.writing.push_back((write, looks));
     }
 
     /// Brings writes on; those that are over, with their results.
@@ -73,9 +77,9 @@ impl Files {
     ) -> Vec<(FileHandle, Result<(), String>)> {
         let mut due = Vec::new();
         for (handle, file) in &mut self.files {
-            match &mut file.writing {
+            match file.writing.front_mut() {
                 Some((_, looks)) if *looks > 0 && !at_once => *looks -= 1,
-                Some(_) => due.extend(file.writing.take().map(|(write, _)| (*handle, write.content))),
+                Some(_) => due.extend(file.writing.pop_front().map(|(write, _)| (*handle, write.content))),
                 None => {}
             }
         }
@@ -122,7 +126,7 @@ impl Files {
     pub(crate) fn close(&mut self, handle: FileHandle) -> &File {
         let file = self.files.get_mut(&handle).expect("the service closes files that it has");
         assert!(file.is_open, "{handle} is closed twice");
-        assert!(file.writing.is_none(), "{handle} is closed while a write is under way");
+        assert!(file.writing.is_empty(), "{handle} is closed while a write is under way");
         file.is_open = false;
         file
     }
@@ -130,6 +134,9 @@ impl Files {
 
 impl File {
     fn append(&mut self, bytes: &[u8], fate: &mut Fate) -> Result<(), String> {
+        if self.has_failed {
+            return Err("a write before has failed".to_owned());
+        }
         match &mut self.good_writes {
             Some(0) => {
                 fate.saw("file fails");

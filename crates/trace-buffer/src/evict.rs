@@ -55,6 +55,9 @@ impl TraceBuffer {
                 self.clear_next(tail, sink);
             }
             self.write_at = 0;
+            if self.stats.write_wrap_count == 0 {
+                self.ring.turn();
+            }
             self.stats.write_wrap_count += 1;
         }
         self.clear_next(outer_size, sink);

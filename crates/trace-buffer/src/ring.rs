@@ -125,8 +125,15 @@ impl Ring {
     /// A copy with room for nothing more than what is used.
     pub(crate) fn copy_used(&self) -> Result<Self, CreateError> {
         let mut bytes = reserve(self.used.max(1))?;
+        prefer_large_pages(&bytes);
         bytes[..self.used].copy_from_slice(self.bytes());
         Ok(Self { bytes, size: self.size, used: self.used })
+    }
+
+    /// The ring is full, and will be written from its start again. Only now, and by the kernel in the background: to make the first byte
+    /// of a large page resident takes milliseconds on some machines, in which nobody empties the memory of producers.
+    pub(crate) fn turn(&self) {
+        prefer_large_pages(&self.bytes);
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -221,10 +228,12 @@ impl Ring {
 
 /// Memory of `size` bytes that becomes resident when it is written.
 fn reserve(size: usize) -> Result<MmapMut, CreateError> {
-    let bytes = MmapMut::map_anon(size).map_err(|_| CreateError::OutOfMemory { size_bytes: size })?;
-    // A ring is walked from end to end, again and again: with large pages the processor looks up a five hundredth of the
-    // addresses, and the kernel hands out as few pages when a buffer is cloned. Kernels that have none say no; no harm done.
+    MmapMut::map_anon(size).map_err(|_| CreateError::OutOfMemory { size_bytes: size })
+}
+
+/// With large pages the processor looks up a five hundredth of the addresses, and the kernel hands out as few pages when a buffer is
+/// cloned. Kernels that have none say no; no harm done.
+fn prefer_large_pages(_bytes: &MmapMut) {
     #[cfg(target_os = "linux")]
-    let _ = bytes.advise(memmap2::Advice::HugePage);
-    Ok(bytes)
+    let _ = _bytes.advise(memmap2::Advice::HugePage);
 }

@@ -125,7 +125,8 @@ fn largest(batch_len: usize) -> usize {
 
 impl<S: PacketSink> PacketSink for Compressing<'_, S> {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
-        self.write(preamble(len).as_slice());
+        let (prefix, prefix_len) = preamble(len).to_bytes();
+        self.write(prefix.get(..prefix_len).unwrap_or_default());
         slices.for_each(|slice| self.write(slice));
     }
 

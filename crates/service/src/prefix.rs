@@ -3,9 +3,13 @@
 use bytes::BytesMut;
 
 /// Bytes that are put together aside and appended at once: each append costs as much as the bytes of a small packet.
+///
+/// In a number, which stays in registers. Bytes that are stored one by one and then loaded together make the processor wait for all of
+/// the stores.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Prefix {
-    bytes: [u8; Self::MAX_BYTES],
+    /// The first byte is the lowest.
+    bytes: u128,
     len: usize,
 }
 
@@ -15,12 +19,11 @@ impl Prefix {
     pub(crate) const MAX_BYTES: usize = 16;
 
     #[inline]
-    pub(crate) fn byte(mut self, byte: u8) -> Self {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
-            self.len += 1;
+    pub(crate) fn byte(self, byte: u8) -> Self {
+        match self.len < Self::MAX_BYTES {
+            true => Self { bytes: self.bytes | u128::from(byte) << (8 * self.len), len: self.len + 1 },
+            false => self,
         }
-        self
     }
 
     #[inline]
@@ -32,16 +35,17 @@ impl Prefix {
         self.byte(value as u8)
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
     #[inline]
     pub(crate) fn append_to(&self, out: &mut BytesMut) {
         let end = out.len() + self.len;
         // To copy a fixed number of bytes takes two instructions.
-        out.extend_from_slice(&self.bytes);
+        out.extend_from_slice(&self.bytes.to_le_bytes());
         out.truncate(end);
+    }
+
+    /// The bytes, and how many of them count.
+    pub(crate) fn to_bytes(self) -> ([u8; Self::MAX_BYTES], usize) {
+        (self.bytes.to_le_bytes(), self.len)
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) const INCOMPLETE: u8 = 0x80;
 /// Such a chunk can be overwritten without looking at its payload. A change to the payload clears it.
 pub(crate) const PLAIN: u8 = 0x40;
 
+/// How often the chunk has come again, for a packet whose end has not come yet: up to three times.
+pub(crate) const MOVES: u8 = 0x30;
+pub(crate) const ONE_MOVE: u8 = 0x10;
+
 /// What precedes a chunk's payload in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -43,7 +47,7 @@ pub(crate) struct Header {
     pub(crate) payload_size: u16,
     /// Bytes at the payload's end that are not consumed yet. At most `payload_size`.
     pub(crate) unread: u16,
-    /// The ABI's flags, [`INCOMPLETE`] and [`PLAIN`].
+    /// The ABI's flags, [`INCOMPLETE`], [`PLAIN`] and [`MOVES`].
     pub(crate) flags: u8,
 }
 

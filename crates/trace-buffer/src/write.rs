@@ -47,15 +47,15 @@ pub mod chunk_flags {
 const MAX_LATER_CHUNKS: usize = 128 * 1024;
 
 /// A chunk whose fragments were found, and what is to be stored of it.
-struct Accepted<'a> {
-    id: u32,
+pub(crate) struct Accepted<'a> {
+    pub(crate) id: u32,
     /// The ABI's flags as the buffer takes them, and [`INCOMPLETE`].
-    flags: u8,
+    pub(crate) flags: u8,
     /// The fragments that are valid.
-    fragments: &'a [u8],
-    plain: bool,
+    pub(crate) fragments: &'a [u8],
+    pub(crate) plain: bool,
     /// Bytes to keep room for.
-    reserved: u16,
+    pub(crate) reserved: u16,
 }
 
 /// Whether a chunk is to be placed at the write cursor.
@@ -115,6 +115,7 @@ impl TraceBuffer {
             self.sequences.get_mut(slot).add_loss(WRITER_ABORT);
         }
         self.store(slot, &accepted, sink);
+        self.bring_back_unfinished(sink);
     }
 
     fn add_sequence(&mut self, key: SequenceKey, client: ClientIdentity) -> u32 {
@@ -132,7 +133,7 @@ impl TraceBuffer {
     }
 
     #[inline]
-    fn store(&mut self, slot: u32, chunk: &Accepted<'_>, sink: &mut impl OverwriteSink) {
+    pub(crate) fn store(&mut self, slot: u32, chunk: &Accepted<'_>, sink: &mut impl OverwriteSink) {
         let Admission::Place { index, already_consumed } = self.admit(slot, chunk) else { return };
         let len_before = self.sequences.get(slot).len();
         if self.make_room(outer_size(usize::from(chunk.reserved)), sink).is_err() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ferretto_protozero::Message;
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, ProducerId, TraceBuffer};
+use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, ProducerId, TraceBuffer, chunk_flags};
 use proptest::prelude::*;
 
 const NAMES: u64 = 10;
@@ -23,16 +23,36 @@ struct Writer {
     count: i64,
     payload: Vec<u8>,
     num_fragments: u16,
+    /// Where the last packet begins.
+    last_at: usize,
+    /// The first fragment continues a packet.
+    continues: bool,
+    /// The rest of the last packet, for the next chunk.
+    rest: Vec<u8>,
 }
 
 impl Writer {
     fn packet(&mut self, write: impl FnOnce(&mut Message<'_, Vec<u8>>)) {
         let mut bytes = Vec::new();
         write(&mut Message::new(&mut bytes));
+        self.fragment(&bytes);
+    }
+
+    fn fragment(&mut self, bytes: &[u8]) {
         let len = bytes.len();
+        self.last_at = self.payload.len();
         self.payload.extend([len as u8 | 0x80, (len >> 7) as u8]);
         self.payload.extend(bytes);
         self.num_fragments += 1;
+    }
+
+    /// The last packet goes on in the next chunk.
+    fn cut(&mut self) {
+        let last = self.payload.split_off(self.last_at);
+        self.num_fragments -= 1;
+        let (begin, rest) = last[2..].split_at((last.len() - 2) / 2);
+        self.rest = rest.to_vec();
+        self.fragment(begin);
     }
 
     /// Cleared state, defaults, clock, a track of a counter, all names.
@@ -100,13 +120,28 @@ impl Writer {
             writer: self.id,
             chunk_id: self.chunk_id,
             num_fragments: self.num_fragments,
-            flags: 0,
+            flags: (u8::from(self.continues) * chunk_flags::FIRST_CONTINUES_FROM_PREVIOUS)
+                | (u8::from(!self.rest.is_empty()) * chunk_flags::LAST_CONTINUES_ON_NEXT),
             complete: true,
             payload: &self.payload,
         });
         self.chunk_id += 1;
         self.payload.clear();
         self.num_fragments = 0;
+        let rest = std::mem::take(&mut self.rest);
+        self.continues = !rest.is_empty();
+        if self.continues {
+            self.fragment(&rest);
+        }
+    }
+
+    /// Fills the buffer this often.
+    fn go_round(&mut self, buffer: &mut TraceBuffer, laps: f64) {
+        let end = buffer.stats().bytes_written + (buffer.size() as f64 * laps) as u64;
+        while buffer.stats().bytes_written < end {
+            (0..20).for_each(|delta| self.event(delta));
+            self.commit(buffer);
+        }
     }
 }
 
@@ -279,9 +314,34 @@ fn a_chunk_that_never_came_ends_the_state_until_the_writer_begins_anew() {
     assert!(reader.skipped == 0 && !reader.events.is_empty());
 }
 
+#[test]
+fn a_packet_whose_end_comes_laps_later_is_whole() {
+    let mut buffer = ring(128 * 1024);
+    let [mut slow, mut fast] = <[Writer; 2]>::try_from(writers(2)).ok().unwrap();
+    for (laps, is_whole) in [(0.5, true), (1.5, true), (2.8, true), (8.0, false)] {
+        slow.begin();
+        (0..5).for_each(|delta| slow.event(delta));
+        slow.cut();
+        slow.commit(&mut buffer);
+        fast.go_round(&mut buffer, laps);
+        (0..5).for_each(|delta| slow.event(delta));
+        slow.commit(&mut buffer);
+        let mut reader = Reader::default();
+        reader.read_all(&mut buffer.clone_read_only().unwrap());
+        let events = reader.events.get(&slow.id).cloned().unwrap_or_default();
+        assert_eq!(reader.skipped == 0, is_whole, "{laps} laps: {events:?}");
+        if is_whole {
+            let expected: Vec<u64> = (slow.events - 5..=slow.events).collect();
+            assert!(events.ends_with(&expected), "{laps} laps: {events:?}");
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Events(u16, u8, u8),
+    /// An event whose end comes with the next ones.
+    Cut(u16),
     Begin(u16),
     /// Packets read, then nothing more.
     Read(u8),
@@ -292,6 +352,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         20 => (0u16..4, 1u8..30, any::<u8>()).prop_map(|(writer, count, delta)| Step::Events(writer, count, delta)),
         1 => (0u16..4).prop_map(Step::Begin),
+        3 => (0u16..4).prop_map(Step::Cut),
         2 => any::<u8>().prop_map(Step::Read),
         1 => Just(Step::Clone),
     ];
@@ -314,6 +375,12 @@ proptest! {
                         (0..count).for_each(|_| writer.event(delta.into()));
                         writer.commit(&mut buffer);
                     }
+                }
+                Step::Cut(writer) => {
+                    let writer = &mut writers[usize::from(writer)];
+                    writer.event(1);
+                    writer.cut();
+                    writer.commit(&mut buffer);
                 }
                 Step::Begin(writer) => writers[usize::from(writer)].begin(),
                 Step::Read(count) => {

@@ -9,15 +9,18 @@
 //! |---|---|
 //! | `packet` | finds in a packet what matters |
 //! | `state`, `records` | what a reader knows of a sequence |
+//! | `unfinished` | packets whose beginnings are in the way before their ends have come |
 
 mod packet;
 mod records;
 mod state;
+mod unfinished;
 
 use hashbrown::HashTable;
 
 use self::packet::scan;
 use self::state::{Said, SequenceState};
+use self::unfinished::AllUnfinished;
 use crate::buffer::ReadPass;
 use crate::drain::{Part, Purpose};
 use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE};
@@ -61,6 +64,7 @@ pub(crate) struct Fold {
     takes_until_forgetting: usize,
     /// A packet in pieces, put together.
     whole: Vec<u8>,
+    unfinished: AllUnfinished,
     telling: Telling,
     /// How far the read pass has come; here, where the shorter ways of reading do not find it.
     pub(crate) pass: Option<ReadPass>,
@@ -94,6 +98,7 @@ impl Fold {
             limit,
             takes_until_forgetting: 0,
             whole: Vec::new(),
+            unfinished: AllUnfinished::default(),
             telling: Telling::default(),
             pass: None,
         }
@@ -308,6 +313,7 @@ impl TraceBuffer {
         let wanted = sink.wants(key.producer());
         let index = fold.index_of(key);
         let (mut grew, mut lost_any) = (false, false);
+        self.keep_unfinished(slot, at, header, &mut fold.unfinished);
         if let Some(mut drain) = self.start_drain(slot, at, Purpose::Evict) {
             loop {
                 let has_packet = self.next_whole(&mut drain) || {

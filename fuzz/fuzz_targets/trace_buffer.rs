@@ -31,6 +31,8 @@ struct Script {
     discard: bool,
     /// Packets that are overwritten are looked at.
     looks: bool,
+    /// What is overwritten is folded into states, which are packets of the buffer's own.
+    folds: bool,
     /// Nothing hostile happens: wild chunks are left out, and patches change nothing.
     tame: bool,
     /// How many more writers there may be at once; they make a script slow.
@@ -45,6 +47,7 @@ impl<'a> Arbitrary<'a> for Script {
             pages: settings % 4 + 1,
             discard: settings & 0x1c == 0x04,
             looks: settings & 0x20 != 0,
+            folds: settings & 0x80 != 0,
             tame: settings & 0x40 != 0,
             flock: if settings & 0xdc == 0 { MAX_FLOCK } else { 0 },
             operations: Vec::new(),
@@ -112,8 +115,9 @@ enum Operation {
 fuzz_target!(|script: Script| {
     let policy = if script.discard { FillPolicy::Discard } else { FillPolicy::Ring };
     let size = 4096 * usize::from(script.pages);
+    let buffer = TraceBuffer::new(size, policy).expect("a small buffer");
     let mut world = World {
-        buffer: TraceBuffer::new(size, policy).expect("a small buffer"),
+        buffer: if script.folds { buffer.fold_overwritten() } else { buffer },
         writers: std::array::from_fn(|_| Writer::default()),
         seen: BTreeSet::new(),
         bytes_given: 0,
@@ -121,8 +125,9 @@ fuzz_target!(|script: Script| {
         flock: script.flock,
         looks: script.looks,
         tame: script.tame,
-        comparisons: 0,
-        tidy: true,
+        // A clone says all states again.
+        comparisons: if script.folds { MAX_COMPARISONS } else { 0 },
+        tidy: !script.folds,
     };
     for operation in &script.operations {
         let before = *world.buffer.stats();
@@ -351,7 +356,10 @@ impl World {
     /// A packet that came out, be it that it was read or overwritten.
     fn take(&mut self, packet: &Got) {
         self.bytes_read += packet.slices.iter().map(Vec::len).sum::<usize>();
-        assert!(self.bytes_read <= self.bytes_given, "nothing is read twice");
+        assert!(
+            self.buffer.folds_overwritten() || self.bytes_read <= self.bytes_given,
+            "nothing is read twice"
+        );
         assert!(self.seen.contains(&(packet.producer, packet.writer)));
         assert_eq!(packet.loss & !(2 * loss::WRITER_ABORT - 1), 0, "only the buffer's own reasons");
         assert!(packet.slices.iter().all(|slice| !slice.is_empty()));

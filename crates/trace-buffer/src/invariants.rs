@@ -161,10 +161,14 @@ proptest! {
     fn any_operations_in_any_order_keep_the_buffer_whole(
         size in prop_oneof![Just(4096usize), Just(8192)],
         discard in any::<bool>(),
+        folds in any::<bool>(),
         operations in proptest::collection::vec(operations(), 1..150),
     ) {
         let policy = if discard { FillPolicy::Discard } else { FillPolicy::Ring };
         let mut buffer = TraceBuffer::new(size, policy).unwrap();
+        if folds {
+            buffer = buffer.fold_overwritten();
+        }
         for operation in &operations {
             let before = *buffer.stats();
             apply(&mut buffer, operation, &mut ());

@@ -93,7 +93,8 @@ impl Service {
         session.record_event(EventType::FlushStarted(true), now);
         let mut instances: BTreeMap<ProducerId, Vec<u64>> = BTreeMap::new();
         for instance in session.instances.iter().filter(|instance| !instance.no_flush) {
-            if instance.state == InstanceState::Started {
+            // One that has not said that it started may write already.
+            if matches!(instance.state, InstanceState::Starting | InstanceState::Started) {
                 instances.entry(instance.producer).or_default().push(instance.id.0);
             }
         }

@@ -614,6 +614,23 @@ fn an_output_path_is_created_for_the_session() {
     assert!(world.files[&FileHandle(6)].closed);
 }
 
+/// It may write before it says so.
+#[test]
+fn a_data_source_that_has_not_said_that_it_started_is_flushed() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    let descriptor = protos::DataSourceDescriptor {
+        name: Some("data".to_owned()),
+        will_notify_on_start: Some(true),
+        ..Default::default()
+    };
+    world.register_as(producer, descriptor);
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    world.flush(consumer, 0);
+    assert_eq!(world.acknowledge_flushes(producer), 1);
+}
+
 #[test]
 fn files_are_flushed_as_their_mode_says() {
     // Mode, write period, expected flushes in 20 s.

@@ -3,6 +3,7 @@
 //! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on
 //! the page's bitmap, with the orderings of the ABI (upstream: shared_memory_abi.cc).
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -155,6 +156,14 @@ pub(crate) struct ChunkPlace {
     pub(crate) len: usize,
 }
 
+/// A chunk that its producer has not handed over.
+struct Scrapable {
+    place: ChunkPlace,
+    header: ChunkHeader,
+    /// Its writer is done with it.
+    complete: bool,
+}
+
 impl Pages {
     pub(crate) fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
         let len = memory.len();
@@ -287,14 +296,33 @@ impl Pages {
         })
     }
 
-    /// Copies every chunk of these pages that is complete or being written, without changing any state.
+    /// Copies every chunk of these pages that is complete or being written, without changing any state: those of a writer in the order
+    /// of their numbers. In a small ring later ones would otherwise be overwritten by those before them, which then come too late.
     pub(crate) fn scrape(
         &self,
         pages: impl Iterator<Item = u32>,
-        mut wanted: impl FnMut(u16) -> bool,
+        wanted: impl FnMut(u16) -> bool,
         mut each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
     ) {
         let mut payload = Vec::new();
+        for Scrapable { place, header, complete } in self.scrapable(pages, wanted) {
+            payload.clear();
+            self.payload(&place, &mut payload);
+            if self.still_holds(&place, &header) {
+                each(place.index, header, &payload, complete);
+            }
+        }
+    }
+
+    /// No more than the memory has room for: some 100,000 in 32 MiB.
+    fn scrapable(
+        &self,
+        pages: impl Iterator<Item = u32>,
+        mut wanted: impl FnMut(u16) -> bool,
+    ) -> Vec<Scrapable> {
+        let mut found = Vec::new();
+        // Numbers count up and wrap round: they are compared with any one of the same writer's.
+        let mut base = HashMap::new();
         for page in pages {
             let Ok(bitmap) = self.bitmap(page, Ordering::Acquire) else { continue };
             let Some(layout) = bitmap.layout() else { continue };
@@ -307,16 +335,17 @@ impl Pages {
                 let place = self.place_in(ChunkIndex { page, chunk }, layout);
                 let header = self.header(&place);
                 let too_few = !complete && header.packet_count < MIN_PACKETS_TO_SCRAPE;
-                if too_few || !wanted(header.writer_id) {
-                    continue;
-                }
-                payload.clear();
-                self.payload(&place, &mut payload);
-                if self.still_holds(&place, &header) {
-                    each(place.index, header, &payload, complete);
+                if !too_few && wanted(header.writer_id) {
+                    base.entry(header.writer_id).or_insert(header.chunk_id);
+                    found.push(Scrapable { place, header, complete });
                 }
             }
         }
+        found.sort_by_key(|Scrapable { header, .. }| {
+            let base = base.get(&header.writer_id).copied().unwrap_or_default();
+            (header.writer_id, header.chunk_id.wrapping_sub(base).cast_signed())
+        });
+        found
     }
 
     /// Whether a chunk is still the one that `header` was read from, so that what was read since belongs to

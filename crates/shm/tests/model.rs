@@ -269,6 +269,19 @@ impl World {
         let mut found = Vec::new();
         self.service
             .scrape(wanted, |header, payload, complete| found.push((header, payload.to_vec(), complete)));
+        // Those of a writer are in the order of their numbers.
+        let in_order = |two: &[(ChunkHeader, Vec<u8>, bool)]| {
+            let [before, after] = [&two[0].0, &two[1].0];
+            before.writer_id < after.writer_id
+                || before.writer_id == after.writer_id
+                    && after.chunk_id.wrapping_sub(before.chunk_id) < 1 << 31
+        };
+        assert!(found.windows(2).all(in_order));
+        let key = |(header, payload, complete): &(ChunkHeader, Vec<u8>, bool)| {
+            (header.to_bytes(), payload.clone(), *complete)
+        };
+        found.sort_by_key(key);
+        expected.sort_by_key(key);
         assert_eq!(found, expected);
         let mut places = 0;
         self.producer.scrape(wanted, |_, _, _, _| places += 1);

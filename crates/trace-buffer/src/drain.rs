@@ -206,7 +206,11 @@ impl TraceBuffer {
             return false;
         };
         let header = self.ring.header(next);
-        drain.gap_seen |= header.id != drain.header.id.wrapping_add(1);
+        if header.id != drain.header.id.wrapping_add(1) {
+            drain.gap_seen = true;
+            // Upstream says it only of gaps between two walks.
+            self.sequences.get_mut(drain.slot).add_loss(READ_GAP);
+        }
         (drain.at, drain.header) = (next, header);
         true
     }

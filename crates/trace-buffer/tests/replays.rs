@@ -1,4 +1,5 @@
-//! Longer scripts, made by chance, with answers that agree with upstream's implementation (v59).
+//! Longer scripts, made by chance, with answers that agree with upstream's implementation (v59), but for gaps within a walk
+//! (`tests/upstream-buffer/src/compare.rs`).
 //!
 //! `tests/script/mod.rs` describes the language. With `UPDATE_EXPECTED=1` the answers are written anew; look
 //! at every change in them.

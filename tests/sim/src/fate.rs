@@ -55,11 +55,13 @@ pub const BEHAVIOURS: &[&str] = &[
     "file fails",
     "file full",
     "file named by path",
-    "file stalls",
     "file has writes waiting",
+    "file stalls",
     "flush acknowledged",
     "flush refused",
     "flush timed out",
+    "folded states are read",
+    "folded states are read from a clone",
     "forged packets",
     "incremental state cleared",
     "invented commits",
@@ -79,6 +81,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "suspend",
     "uncommitted chunks are scraped",
     "unregistered while recording",
+    "what is overwritten is folded",
 ];
 
 /// How often each of [`BEHAVIOURS`] occurred, and what was counted beside.

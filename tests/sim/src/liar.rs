@@ -5,8 +5,10 @@ use ferretto_protos as protos;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch::Patch};
 use ferretto_protozero::varint;
 use ferretto_shm::{NewChunk, PageLayout};
+use prost::Message as _;
 
 use crate::fate::Fate;
+use crate::interned::Said;
 use crate::plan::DATA_SOURCES;
 use crate::producer::Producer;
 use crate::rng::Rng;
@@ -87,10 +89,11 @@ impl Producer {
         let mut offset = 0;
         for count in 0..5 {
             let stream = Stream { uid: 1000 + fate.below(20) as u32, session: 1, instance: 1 };
+            let mut said = Said::default();
             let packet = match fate.below(3) {
                 0 => trace::forged_packet(stream, count, stream.uid as i32, 1),
                 1 => trace::forged_packet(stream, count, 0, 2 + fate.below(5) as u32),
-                _ => trace::packet(stream, count, 5, false),
+                _ => trace::packet(stream, count, 5, &mut said, fate).encode_to_vec(),
             };
             let mut fragment = Vec::new();
             varint::encode(packet.len() as u64, &mut fragment);

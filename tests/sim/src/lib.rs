@@ -14,9 +14,13 @@
 //! | `liar` | what hostile producers do |
 //! | `model`, `session` | what must be true after each call: who is answered when, what the state is, when a session ends |
 //! | `trace` | what must be true of a trace, packet by packet |
+//! | `interned` | what packets rely on: names and times that were said before them |
 //!
 //! What is checked:
 //! * each sequence of an honest producer comes back in order, once and undamaged, and each gap in it is announced;
+//! * a packet whose names or times a reader cannot know comes after a loss that was announced; and of a buffer that folds what it
+//!   overwrites each packet can be read, unless something else than overwriting took what it relies on, or the statistics say that
+//!   there was no room;
 //! * where buffers and file were large enough, nothing that the service acknowledged, or found in the memory of a producer that
 //!   vanished, is missing;
 //! * each call is answered once; a flush when the last producer has answered or its time is over, the end of a session when the last
@@ -34,6 +38,7 @@
 mod consumer;
 mod fate;
 mod files;
+mod interned;
 mod liar;
 mod link;
 mod model;

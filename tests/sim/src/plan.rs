@@ -51,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) score: i32,
     pub(crate) exclusive_prio: u32,
     pub(crate) has_events: bool,
+    /// What its rings overwrite is folded.
+    pub(crate) folds: bool,
     flush_period_ms: u32,
     clear_period_ms: u32,
     is_compressed: bool,
@@ -84,6 +86,7 @@ impl Plan {
             score: if fate.one_in(5) { 1 + fate.below(3) as i32 } else { 0 },
             exclusive_prio,
             has_events: !fate.one_in(8),
+            folds: fate.one_in(2),
             flush_period_ms: if fate.one_in(3) { 100 } else { 0 },
             clear_period_ms: if fate.one_in(4) { 150 } else { 0 },
             is_compressed: fate.one_in(6),
@@ -108,7 +111,7 @@ impl Plan {
     pub(crate) fn config(&self) -> protos::TraceConfig {
         let file = self.file.as_ref();
         protos::TraceConfig {
-            buffers: self.buffers.iter().map(Buffer::config).collect(),
+            buffers: self.buffers.iter().map(|buffer| buffer.config(self.folds)).collect(),
             data_sources: self.sources.iter().map(|(name, buffer)| self.data_source(name, *buffer)).collect(),
             builtin_data_sources: Some(BuiltinDataSource {
                 disable_service_events: Some(!self.has_events),
@@ -172,6 +175,7 @@ impl Plan {
             (self.is_deferred, "deferred start"),
             (self.exclusive_prio > 0, "exclusive session"),
             (!self.filter.is_empty(), "producer filter"),
+            (self.folds, "what is overwritten is folded"),
             (self.file.as_ref().is_some_and(|file| file.is_by_path), "file named by path"),
         ];
         for (_, behaviour) in behaviours.into_iter().filter(|(is_so, _)| *is_so) {
@@ -191,13 +195,14 @@ impl Buffer {
         }
     }
 
-    fn config(&self) -> BufferConfig {
+    fn config(&self, folds: bool) -> BufferConfig {
         let policy = if self.discards { FillPolicy::Discard } else { FillPolicy::RingBuffer };
         BufferConfig {
             size_kb: Some(self.size_kb),
             fill_policy: Some(policy as i32),
             transfer_on_clone: Some(self.transfers),
             clear_before_clone: Some(self.clears),
+            fold_overwritten: (folds && !self.discards).then_some(true),
             ..Default::default()
         }
     }

@@ -38,6 +38,8 @@ pub(crate) struct Habits {
     notifies_start: bool,
     notifies_stop: bool,
     flushes: bool,
+    /// At most so many packets at a time.
+    burst: usize,
     sources: usize,
 }
 
@@ -77,6 +79,8 @@ impl Producer {
             notifies_start: fate.one_in(2),
             notifies_stop: !fate.one_in(4),
             flushes: !fate.one_in(6),
+            // A busy one fills a small buffer in no time. One without memory sends all it has in a frame, which has an end.
+            burst: if is_emulated { 4 } else { fate.pick(&[4, 4, 60]) },
             sources: 1 + fate.below(DATA_SOURCES.len()),
         };
         let create = || Arc::new(SharedMemory::create(memory_len).expect("memory"));
@@ -212,7 +216,12 @@ impl Producer {
             }
             Cmd::StopDataSource(stop) => self.stop(stop.instance_id(), fate),
             Cmd::Flush(flush) => self.flush(flush.request_id(), fate),
-            Cmd::ClearIncrementalState(_) => fate.saw("incremental state cleared"),
+            Cmd::ClearIncrementalState(clear) => {
+                for instance in clear.data_source_ids {
+                    self.writers.get_mut(&instance).into_iter().for_each(Writer::begin_anew);
+                }
+                fate.saw("incremental state cleared");
+            }
         }
         if fate.one_in(20) {
             fate.saw("a producer stalls");
@@ -296,7 +305,7 @@ impl Producer {
 
     fn write_into(&mut self, instance: u64, fate: &mut Fate) {
         if let (Some(view), Some(writer)) = (&self.view, self.writers.get_mut(&instance)) {
-            writer.write(view, self.habits.is_emulated, fate);
+            writer.write(view, self.habits.burst, self.habits.is_emulated, fate);
         }
     }
 

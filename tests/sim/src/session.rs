@@ -77,6 +77,7 @@ impl Session {
     pub(crate) fn new(plan: Option<Plan>, serial: u32, uid: u32, owner: ConsumerConn) -> Self {
         let is_deferred = plan.as_ref().is_some_and(|plan| plan.is_deferred);
         let has_events = plan.as_ref().is_some_and(|plan| plan.has_events);
+        let folds = plan.as_ref().is_some_and(|plan| plan.folds);
         Self {
             serial,
             is_copy: false,
@@ -89,7 +90,7 @@ impl Session {
             is_writing: plan.as_ref().is_some_and(|plan| plan.file.is_some()),
             plan,
             state: if is_deferred { State::Configured } else { State::Running },
-            checker: Checker::new(serial, has_events),
+            checker: Checker::new(serial, has_events, folds),
             is_read: false,
             promised: None,
             is_stopping: false,
@@ -104,6 +105,7 @@ impl Session {
         copy.is_writing = false;
         // Of the service's events, it has those that the original had not given out.
         copy.checker.has_names = false;
+        copy.checker.is_copy = true;
         copy.checker.emptied = source.checker.emptied + u64::from(source.is_read);
         copy
     }

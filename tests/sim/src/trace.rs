@@ -5,10 +5,14 @@ use std::io::Read as _;
 
 use ferretto_protos::fields::trace_packet as trace_packet_fields;
 use ferretto_protos::trace_packet::{Data, OptionalTrustedPacketSequenceId, OptionalTrustedUid};
+use ferretto_protos::trace_stats::{BufferStats, FinalFlushOutcome};
 use ferretto_protos::tracing_service_event::EventType;
-use ferretto_protos::{TestEvent, TracePacket, TraceStats, trace_stats::FinalFlushOutcome};
+use ferretto_protos::{TestEvent, TracePacket, TraceStats};
 use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
+
+use crate::fate::Fate;
+use crate::interned::{self, Known, Meant, Said, Sense};
 
 /// The sequence of the service's own packets.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -27,31 +31,44 @@ pub(crate) struct Stream {
 }
 
 /// The packet number `count` of a stream, of roughly `len` bytes.
-pub(crate) fn packet(stream: Stream, count: u64, len: usize, is_after_loss: bool) -> Vec<u8> {
-    let event = TestEvent { str: Some(text(stream, count, len)), counter: Some(count), ..Default::default() };
-    let packet = TracePacket {
-        data: Some(Data::ForTesting(event)),
-        // What writers of ours say after they found no memory: DATA_LOSS_PRESENT and SMB_FULL.
-        previous_packet_dropped: is_after_loss.then_some(0x101),
-        ..Default::default()
-    };
-    packet.encode_to_vec()
+pub(crate) fn packet(
+    stream: Stream,
+    count: u64,
+    len: usize,
+    said: &mut Said,
+    fate: &mut Fate,
+) -> TracePacket {
+    let mut packet = TracePacket::default();
+    let meant = said.use_in(&mut packet, fate);
+    packet.data = Some(test_event(stream, meant, count, len));
+    packet
 }
 
-fn text(stream: Stream, count: u64, len: usize) -> String {
+fn test_event(stream: Stream, meant: Meant, count: u64, len: usize) -> Data {
+    let str = Some(text(stream, meant, count, len));
+    Data::ForTesting(TestEvent { str, counter: Some(count), ..Default::default() })
+}
+
+fn text(stream: Stream, meant: Meant, count: u64, len: usize) -> String {
     let letter = char::from(b'a' + (count % 26) as u8);
     let filler: String = std::iter::repeat_n(letter, len).collect();
-    format!("{}/{}/{}/{len}/{filler}", stream.uid, stream.session, stream.instance)
+    let (Stream { uid, session, instance }, Meant { epoch, iid, ticks }) = (stream, meant);
+    format!("{uid}/{session}/{instance}/{epoch}/{iid}/{ticks}/{len}/{filler}")
 }
 
-fn parse(text: &str) -> Option<(Stream, usize)> {
-    let mut parts = text.splitn(5, '/');
+fn parse(text: &str) -> Option<(Stream, Meant, usize)> {
+    let mut parts = text.splitn(8, '/');
     let stream = Stream {
         uid: parts.next()?.parse().ok()?,
         session: parts.next()?.parse().ok()?,
         instance: parts.next()?.parse().ok()?,
     };
-    Some((stream, parts.next()?.parse().ok()?))
+    let meant = Meant {
+        epoch: parts.next()?.parse().ok()?,
+        iid: parts.next()?.parse().ok()?,
+        ticks: parts.next()?.parse().ok()?,
+    };
+    Some((stream, meant, parts.next()?.parse().ok()?))
 }
 
 /// Who is known in the world, for the packets that claim to be somebody's.
@@ -82,6 +99,18 @@ pub(crate) struct Checker {
     streams: BTreeMap<Stream, Found>,
     owners: BTreeMap<u32, u32>,
     sequences: BTreeMap<u32, Stream>,
+    /// What a reader knows of each sequence.
+    known: BTreeMap<u32, Known>,
+    /// Sequences of which a loss was announced in a packet that has no number.
+    announced: BTreeSet<u32>,
+    /// It begins in the middle of the sequences.
+    pub(crate) is_copy: bool,
+    /// What is overwritten in the session's buffers is folded.
+    folds: bool,
+    /// Packets that cannot be read because what they rely on was overwritten.
+    pub(crate) overwritten_names: u64,
+    /// States of sequences that the service said once more.
+    pub(crate) states: u64,
     pub(crate) packets: u64,
     pub(crate) gaps: u64,
     /// How often a stream's buffer may have been emptied for a clone. Each time the stream may break once: what was in the buffer is
@@ -95,12 +124,18 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    pub(crate) fn new(session: u32, has_events: bool) -> Self {
+    pub(crate) fn new(session: u32, has_events: bool, folds: bool) -> Self {
         Self {
             session,
             streams: BTreeMap::new(),
             owners: BTreeMap::new(),
             sequences: BTreeMap::new(),
+            known: BTreeMap::new(),
+            announced: BTreeSet::new(),
+            is_copy: false,
+            folds,
+            overwritten_names: 0,
+            states: 0,
             packets: 0,
             gaps: 0,
             emptied: 0,
@@ -164,22 +199,54 @@ impl Checker {
     }
 
     fn producer_packet(&mut self, uid: u32, sequence: u32, packet: &TracePacket) {
+        let loss = packet.previous_packet_dropped();
+        assert!(
+            loss & !KNOWN_LOSSES == 0 && (loss == 0 || loss & 1 == 1),
+            "the sequence {sequence}: the loss {loss:#x}"
+        );
+        let is_copy = self.is_copy;
+        let first = || if is_copy { Known::from_the_middle() } else { Known::default() };
+        self.known.entry(sequence).or_insert_with(first).take(packet);
+        if loss != 0 {
+            self.announced.insert(sequence);
+        }
         let Some(Data::ForTesting(event)) = &packet.data else {
-            panic!("a packet that nobody wrote: {packet:?}")
+            return self.state_packet(packet);
         };
-        let (stream, len) = parse(event.str()).unwrap_or_else(|| panic!("nobody wrote {event:?}"));
+        let (stream, meant, len) = parse(event.str()).unwrap_or_else(|| panic!("nobody wrote {event:?}"));
         let count = event.counter();
-        assert_eq!(event.str(), text(stream, count, len), "a packet of {stream:?} was damaged");
+        assert_eq!(event.str(), text(stream, meant, count, len), "a packet of {stream:?} was damaged");
         assert_eq!(uid, stream.uid, "a packet of {stream:?} under another user");
         assert_eq!(self.session, stream.session, "a packet of {stream:?} in another session");
         let owner = *self.sequences.entry(sequence).or_insert(stream);
         assert_eq!(owner, stream, "two streams on the sequence {sequence}");
-        let loss = packet.previous_packet_dropped();
-        assert!(loss & !KNOWN_LOSSES == 0 && (loss == 0 || loss & 1 == 1), "{stream:?}: the loss {loss:#x}");
-        self.check_order(stream, count, loss != 0);
+        let is_loss_announced = self.announced.remove(&sequence);
+        if !self.check_order(stream, count, is_loss_announced)
+            && let Some(known) = self.known.get_mut(&sequence)
+        {
+            known.tear();
+        }
+        self.check_sense(sequence, meant);
     }
 
-    fn check_order(&mut self, stream: Stream, count: u64, is_loss_announced: bool) {
+    /// A packet on which others rely: of the writer, or of the service, which says again what it has folded.
+    fn state_packet(&mut self, packet: &TracePacket) {
+        assert!(interned::is_state_only(packet), "a packet that nobody wrote: {packet:?}");
+        if packet.interned_data.is_some() {
+            assert!(self.folds, "a state is said where nobody asked for it: {packet:?}");
+            self.states += 1;
+        }
+    }
+
+    fn check_sense(&mut self, sequence: u32, meant: Meant) {
+        let sense = self.known.get(&sequence).map(|known| known.sense(meant));
+        if sense == Some(Sense::Overwritten) && self.folds {
+            self.overwritten_names += 1;
+        }
+    }
+
+    /// The next packet in order. False if it does not follow on the last one, and nobody said so.
+    fn check_order(&mut self, stream: Stream, count: u64, is_loss_announced: bool) -> bool {
         let emptied = self.emptied;
         let found = self.streams.entry(stream).or_default();
         if count < found.next {
@@ -200,7 +267,9 @@ impl Checker {
             found.until_gap.get_or_insert(found.next);
             self.gaps += 1;
         }
+        let follows = count == found.next || count > found.next && is_loss_announced;
         found.next = count + 1;
+        follows
     }
 
     /// The stream must be there without a gap, at least up to (not with) `count`; unless the buffer says that it was too small.
@@ -217,6 +286,19 @@ impl Checker {
     fn has_overflown(&self) -> bool {
         let buffers = self.stats.iter().flat_map(|stats| &stats.buffer_stats);
         buffers.into_iter().any(|buffer| buffer.chunks_overwritten() + buffer.chunks_discarded() > 0)
+    }
+
+    /// At the end of a trace from a buffer that folds: whatever is left can be read, unless the statistics say why not. True if it
+    /// was put to the test.
+    pub(crate) fn check_folding(&self) -> bool {
+        let Some(stats) = self.stats.as_ref().filter(|_| self.folds) else { return false };
+        let no_room = stats.buffer_stats.iter().map(BufferStats::sequence_states_lost).sum::<u64>();
+        assert!(
+            self.overwritten_names == 0 || no_room > 0,
+            "{} packets rely on what was overwritten and not folded: {stats:?}",
+            self.overwritten_names
+        );
+        self.states > 0 && no_room == 0
     }
 
     /// At the end of a trace: a failed last flush names whom it waited for, and no more flushes ended than began.
@@ -266,9 +348,9 @@ fn sequence_of(packet: &TracePacket) -> u32 {
 
 /// A packet that says of itself what only the service may say.
 pub(crate) fn forged_packet(stream: Stream, count: u64, uid: i32, sequence: u32) -> Vec<u8> {
-    let event = TestEvent { str: Some(text(stream, count, 3)), counter: Some(count), ..Default::default() };
+    let meant = Meant { epoch: 1, iid: 1, ticks: 0 };
     let packet = TracePacket {
-        data: Some(Data::ForTesting(event)),
+        data: Some(test_event(stream, meant, count, 3)),
         optional_trusted_uid: Some(OptionalTrustedUid::TrustedUid(uid)),
         optional_trusted_packet_sequence_id: Some(OptionalTrustedPacketSequenceId::TrustedPacketSequenceId(
             sequence,

@@ -1,11 +1,13 @@
 //! A trace writer that keeps the rules: packets in chunks, large ones over several, patches when they are known, all in the end committed.
 
 use bytes::Bytes;
-use ferretto_protos::CommitDataRequest;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch::Patch};
+use ferretto_protos::{CommitDataRequest, TracePacket};
 use ferretto_shm::{ChunkFlags, ChunkWriter, NewChunk, PageLayout, ProducerView};
+use prost::Message as _;
 
 use crate::fate::Fate;
+use crate::interned::Said;
 use crate::trace::{self, Stream};
 
 /// Writers reserve four bytes for a fragment's size.
@@ -39,6 +41,7 @@ pub(crate) struct Writer {
     /// The first packet that got lost in the writer.
     broken_at: Option<u64>,
     is_after_loss: bool,
+    said: Said,
     /// Chunks that it may still fill.
     budget: usize,
 }
@@ -74,25 +77,23 @@ impl Writer {
             patches_on_the_way: 0,
             broken_at: None,
             is_after_loss: false,
+            said: Said::default(),
             budget,
         }
     }
 
-    /// Writes some packets.
-    pub(crate) fn write(&mut self, view: &ProducerView, is_emulated: bool, fate: &mut Fate) {
-        for _ in 0..1 + fate.below(4) {
+    /// Writes some packets, at most `burst`.
+    pub(crate) fn write(&mut self, view: &ProducerView, burst: usize, is_emulated: bool, fate: &mut Fate) {
+        for _ in 0..1 + fate.below(burst) {
             if self.budget == 0 {
                 return;
             }
             let len = if fate.one_in(10) { 2000 + fate.below(9000) } else { fate.below(120) };
-            let packet = trace::packet(self.stream, self.next_packet, len, self.is_after_loss);
-            if self.put(view, &packet, is_emulated, fate) {
-                self.is_after_loss = false;
-            } else {
-                fate.saw("a writer finds no free chunk");
-                self.broken_at.get_or_insert(self.next_packet);
-                self.is_after_loss = true;
+            if let Some(beginning) = self.said.beginning() {
+                self.put_or_lose(view, beginning, self.next_packet, is_emulated, fate);
             }
+            let packet = trace::packet(self.stream, self.next_packet, len, &mut self.said, fate);
+            self.put_or_lose(view, packet, self.next_packet + 1, is_emulated, fate);
             self.next_packet += 1;
         }
         if fate.one_in(3) {
@@ -102,8 +103,41 @@ impl Writer {
         }
     }
 
+    /// All names and times have to be said once more.
+    pub(crate) fn begin_anew(&mut self) {
+        self.said.forget();
+    }
+
+    /// One packet, after which there are `until` of those that have a number.
+    fn put_or_lose(
+        &mut self,
+        view: &ProducerView,
+        mut packet: TracePacket,
+        until: u64,
+        is_emulated: bool,
+        fate: &mut Fate,
+    ) {
+        // What writers of ours say after they found no memory: DATA_LOSS_PRESENT and SMB_FULL.
+        packet.previous_packet_dropped = self.is_after_loss.then_some(0x101);
+        if self.put(view, &packet.encode_to_vec(), until, is_emulated, fate) {
+            self.is_after_loss = false;
+        } else {
+            fate.saw("a writer finds no free chunk");
+            self.broken_at.get_or_insert(self.next_packet);
+            self.is_after_loss = true;
+            self.said.forget();
+        }
+    }
+
     /// One packet, over as many chunks as it takes; false if there are not enough.
-    fn put(&mut self, view: &ProducerView, packet: &[u8], is_emulated: bool, fate: &mut Fate) -> bool {
+    fn put(
+        &mut self,
+        view: &ProducerView,
+        packet: &[u8],
+        until: u64,
+        is_emulated: bool,
+        fate: &mut Fate,
+    ) -> bool {
         let room = self.open.as_ref().map_or(0, |open| open.chunk.capacity() - open.offset);
         if room < LEAST_ROOM && !self.next_chunk(view, false, is_emulated, fate) {
             return false;
@@ -118,7 +152,7 @@ impl Writer {
             if after.is_empty() {
                 open.offset += SIZE_LEN + part.len();
                 open.chunk.increment_packet_count();
-                open.until = self.next_packet + 1;
+                open.until = until;
                 return true;
             }
             if fate.one_in(2) {

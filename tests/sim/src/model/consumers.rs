@@ -55,7 +55,11 @@ impl Model {
                 }
             }
             ConsumerCall::FreeBuffers(_) => self.before_free(conn),
-            ConsumerCall::Detach(request) => consumer.key = request.key().to_owned(),
+            ConsumerCall::Detach(request) => {
+                consumer.key = request.key().to_owned();
+                // What is being read ends here.
+                consumer.reading = None;
+            }
             ConsumerCall::Attach(request) => consumer.key = request.key().to_owned(),
             ConsumerCall::ReadBuffers(_) => {
                 let is_whole = self.session_mut(session).is_some_and(|session| session.state == State::Ended);
@@ -435,6 +439,7 @@ impl Model {
         assert_eq!(consumer.session, None, "a copy for a consumer that has a session");
         let mut copy = copy.unwrap_or_else(|| Session::new(None, 0, consumer.uid, conn));
         copy.is_copy = true;
+        copy.checker.is_copy = true;
         copy.state = State::Ended;
         consumer.session = Some(key);
         self.sessions.insert(key, copy);

@@ -338,6 +338,10 @@ fn check_whole(session: &mut Session, fate: &mut Fate) {
     if session.checker.check_flushes() {
         fate.saw("stop flush failed with a name");
     }
+    if session.checker.check_folding() {
+        let is_copy = session.checker.is_copy;
+        fate.saw(if is_copy { "folded states are read from a clone" } else { "folded states are read" });
+    }
     if session.checker.gaps > 0 {
         fate.saw("a trace has a gap that is announced");
     }

@@ -497,7 +497,7 @@ fn names_do_not_fit_beside_a_ring() {
     program.serve_until(|cmd| matches!(cmd, Cmd::StopDataSource(_)));
     let said = recording.said();
     assert!(said.contains("names that packets left in buffer 0"), "{said}");
-    assert!(said.contains("1 time: there was no room to keep them"), "{said}");
+    assert!(said.contains("1 time: when they were overwritten there was no room"), "{said}");
 }
 
 #[test]

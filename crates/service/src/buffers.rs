@@ -112,6 +112,7 @@ impl Buffer {
     /// Puts an empty trace buffer in the place of this one, and gives the old one with the states as they are.
     ///
     /// The empty one remembers nothing: a chunk that was scraped into the old one comes whole when it is committed (as upstream's does).
+    /// One that folds knows where the old one ends, and takes of such a chunk what is new.
     ///
     /// For the VMs that stay here, what goes is overwritten: their producers write on from there. (Upstream's
     /// new buffer has no VMs.)

@@ -183,12 +183,18 @@ impl Sequence {
     #[inline]
     pub(crate) fn pop_first(&mut self, consumed: Consumed) {
         if self.chunks.pop_first().is_some() {
-            self.consumed_id = consumed.id;
-            self.consumed_payload_size = consumed.payload_size;
-            self.marks = self.marks & !MARK_CONSUMED_INCOMPLETE | MARK_CONSUMED;
-            if consumed.incomplete {
-                self.marks |= MARK_CONSUMED_INCOMPLETE;
-            }
+            self.set_consumed(consumed);
+        }
+    }
+
+    /// Remembers a chunk as the one consumed last.
+    #[inline]
+    pub(crate) fn set_consumed(&mut self, consumed: Consumed) {
+        self.consumed_id = consumed.id;
+        self.consumed_payload_size = consumed.payload_size;
+        self.marks = self.marks & !MARK_CONSUMED_INCOMPLETE | MARK_CONSUMED;
+        if consumed.incomplete {
+            self.marks |= MARK_CONSUMED_INCOMPLETE;
         }
     }
 

@@ -128,6 +128,17 @@ impl Sequences {
         self.histograms[slot as usize]
     }
 
+    /// All sequences, in no order.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        self.slot_of.iter().copied().collect()
+    }
+
+    /// The sequence is new here, and was consumed up to this elsewhere.
+    pub(crate) fn begin_after(&mut self, slot: u32, consumed: Consumed) {
+        self.get_mut(slot).set_consumed(consumed);
+        self.has_emptied(slot);
+    }
+
     /// Where all chunks of all sequences are, in no order.
     pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         self.blocks.iter_mut().flatten().flat_map(Sequence::chunks_mut)

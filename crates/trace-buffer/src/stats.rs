@@ -55,7 +55,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Times they could not be, for live chunks lay on both sides of the write cursor.
     pub compactions_skipped: u64,
-    /// Times the folded state of a sequence was given up, for it did not fit (no field of upstream's).
+    /// Times the folded state of a sequence was given up, for it did not fit, or for a packet was overwritten whose end or patch had not
+    /// come (no field of upstream's).
     pub sequence_states_lost: u64,
     /// Descriptions of tracks that were left out of a folded state, for they did not fit (no field of upstream's).
     pub track_descriptors_dropped: u64,

@@ -1,8 +1,8 @@
 //! What a commit does to the buffer.
 
 use crate::fragments::{Missing, measure};
-use crate::loss::WRITER_ABORT;
-use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
+use crate::loss::{OVERWRITE, WRITER_ABORT};
+use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, MOVES, PLAIN, outer_size};
 use crate::sequence::{Place, Sequence, compare_ids};
 use crate::sequences::SequenceKey;
 use crate::{ClientIdentity, FillPolicy, OverwriteSink, ProducerId, TraceBuffer};
@@ -118,7 +118,7 @@ impl TraceBuffer {
         self.bring_back_unfinished(sink);
     }
 
-    fn add_sequence(&mut self, key: SequenceKey, client: ClientIdentity) -> u32 {
+    pub(crate) fn add_sequence(&mut self, key: SequenceKey, client: ClientIdentity) -> u32 {
         let histogram = self.histograms.index_of(key);
         self.sequences.add(Sequence::new(key, client), histogram)
     }
@@ -143,8 +143,22 @@ impl TraceBuffer {
         }
         // Making room may have taken the sequence's first chunks.
         let num_evicted = len_before - self.sequences.get(slot).len();
+        if num_evicted > index && chunk.flags & MOVES != 0 {
+            self.leave_out(slot, chunk);
+            return;
+        }
         self.place(slot, chunk, index.saturating_sub(num_evicted), already_consumed);
         self.sequences.sweep();
+    }
+
+    /// A chunk that comes again has overwritten those after it, for the ring is small, and so comes too late. The room made for it stays
+    /// empty. (Upstream keeps other late chunks, and reads them in the wrong order.)
+    fn leave_out(&mut self, slot: u32, chunk: &Accepted<'_>) {
+        let empty = Header::padding(chunk.reserved);
+        self.ring.place(self.write_at, empty, &[]);
+        self.stats.padding_bytes_written += empty.outer_size() as u64;
+        self.stats.chunks_discarded += 1;
+        self.sequences.get_mut(slot).add_loss(OVERWRITE);
     }
 
     /// Deals with chunks that the buffer has or had. This must come before room is made: the very chunk that

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 
 const NAMES: u64 = 10;
 const UNIT_NS: u64 = 10;
+const CHUNK_BYTES: usize = 4080;
 
 /// Writes packets into chunks, one fragment a packet.
 #[derive(Default)]
@@ -113,7 +114,13 @@ impl Writer {
         });
     }
 
-    fn commit(&mut self, buffer: &mut TraceBuffer) {
+    /// Copies the chunk as it is now; the writer goes on writing to it.
+    fn scrape(&self, buffer: &mut TraceBuffer) {
+        self.copy(buffer, false);
+    }
+
+    fn copy(&self, buffer: &mut TraceBuffer, complete: bool) {
+        let room = if complete { 0 } else { CHUNK_BYTES - self.payload.len() };
         buffer.copy_chunk(&Chunk {
             producer: ProducerId(1),
             client: ClientIdentity::default(),
@@ -122,9 +129,13 @@ impl Writer {
             num_fragments: self.num_fragments,
             flags: (u8::from(self.continues) * chunk_flags::FIRST_CONTINUES_FROM_PREVIOUS)
                 | (u8::from(!self.rest.is_empty()) * chunk_flags::LAST_CONTINUES_ON_NEXT),
-            complete: true,
-            payload: &self.payload,
+            complete,
+            payload: &[&self.payload[..], &vec![0; room]].concat(),
         });
+    }
+
+    fn commit(&mut self, buffer: &mut TraceBuffer) {
+        self.copy(buffer, true);
         self.chunk_id += 1;
         self.payload.clear();
         self.num_fragments = 0;
@@ -312,6 +323,34 @@ fn a_chunk_that_never_came_ends_the_state_until_the_writer_begins_anew() {
     let mut reader = Reader::default();
     reader.read_all(&mut buffer);
     assert!(reader.skipped == 0 && !reader.events.is_empty());
+}
+
+#[test]
+fn who_goes_on_after_another_buffer_has_what_is_new_and_all_names() {
+    let mut buffer = ring(64 * 1024);
+    let mut writer = Writer { id: 1, ..Writer::default() };
+    writer.begin();
+    writer.commit(&mut buffer);
+    (0..10).for_each(|delta| writer.event(delta));
+    let mut expected = 0..0;
+    for _ in 0..3 {
+        // Of a chunk that was scraped the last packet does not count yet.
+        writer.scrape(&mut buffer);
+        expected = expected.end..writer.events - 1;
+        let mut next = ring(64 * 1024);
+        next.fold_all_of(buffer.clone_read_only().unwrap());
+        let mut of_clone = Reader::default();
+        of_clone.read_all(&mut buffer.clone_read_only().unwrap());
+        assert_eq!(of_clone.skipped, 0);
+        assert_eq!(of_clone.events[&1], expected.clone().map(|event| event + 1).collect::<Vec<_>>());
+        (0..10).for_each(|delta| writer.event(delta));
+        buffer = next;
+    }
+    writer.commit(&mut buffer);
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    assert_eq!((reader.skipped, reader.losses), (0, 0));
+    assert_eq!(reader.events[&1], (expected.end + 1..=writer.events).collect::<Vec<_>>());
 }
 
 #[test]

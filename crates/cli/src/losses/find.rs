@@ -218,7 +218,7 @@ impl Finder<'_> {
         if stats.sequence_states_lost() > 0 {
             let times = counted(stats.sequence_states_lost(), "time", "times");
             let what = format!(
-                "names that packets left in {name} refer to, {times}: there was no room to keep them when they were overwritten"
+                "names that packets left in {name} refer to, {times}: when they were overwritten there was no room to keep them, or their packets were not complete"
             );
             self.lost(Kind::SequenceStates, what, larger);
         }

@@ -2,7 +2,8 @@
 //!
 //! - `write_single`: one writer into a ring of 64 MiB that has long been full.
 //! - `write_1000`: the same with 1000 writers in turn.
-//! - `fold_single`, `fold_1000`: the same with `fold_overwritten`; of our buffer only.
+//! - `write_small`: one writer again, with packets of 22 bytes, the smallest that programs write.
+//! - `fold_single`, `fold_1000`, `fold_small`: the same with `fold_overwritten`; of our buffer only (`folding.rs`).
 //! - `read`: every packet of a ring of 128 MiB, once.
 //! - `memcpy`: what `write_single` copies, and nothing else: the bytes of each chunk, 4096 further on than those of the last.
 //!
@@ -17,12 +18,14 @@ use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, ProducerId, Trace
 const CHUNK_BYTES: usize = 4096;
 const PAYLOAD_BYTES: usize = 4080;
 const TEMPLATES: usize = 100;
+/// A packet and the varint before it.
+const SMALL_BYTES: usize = 23;
 const MIB: usize = 1024 * 1024;
 const MIN_RUNS: usize = 5;
 const TIME_PER_WORKLOAD: Duration = Duration::from_millis(1500);
 
 /// The workloads that need a buffer.
-pub(crate) const OF_BUFFERS: [&str; 3] = ["write_single", "write_1000", "read"];
+pub(crate) const OF_BUFFERS: [&str; 4] = ["write_single", "write_1000", "write_small", "read"];
 
 /// A buffer that can be measured.
 pub(crate) trait Measured {
@@ -34,10 +37,14 @@ pub(crate) trait Measured {
 
 /// Bytes per second of a workload. `None` if there is none of that name.
 pub(crate) fn measure<B: Measured>(workload: &str) -> Option<f64> {
-    let templates = make_templates();
+    let templates = match workload {
+        "write_small" => vec![make_small_template()],
+        _ => make_templates(),
+    };
     Some(match workload {
         "write_single" => measure_writing::<B>(&templates, 1),
         "write_1000" => measure_writing::<B>(&templates, 1000),
+        "write_small" => measure_writing::<B>(&templates, 1),
         "read" => measure_reading::<B>(&templates),
         "memcpy" => measure_copying(&templates),
         _ => return None,
@@ -95,6 +102,14 @@ fn make_template(random: &mut impl FnMut() -> usize) -> Template {
     template
 }
 
+fn make_small_template() -> Template {
+    let mut template = Template { payload: Vec::with_capacity(PAYLOAD_BYTES), num_fragments: 0 };
+    while template.payload.len() + SMALL_BYTES <= PAYLOAD_BYTES {
+        push_packet(&mut template, SMALL_BYTES);
+    }
+    template
+}
+
 /// Adds a packet that takes `size` bytes with the varint before it.
 fn push_packet(template: &mut Template, size: usize) {
     if size <= 128 {
@@ -147,7 +162,7 @@ fn measure_writing<B: Measured>(templates: &[Template], writers: usize) -> f64 {
     best(|| {
         let start = Instant::now();
         for _ in 0..64 * MIB / CHUNK_BYTES {
-            copy(&mut buffer, &templates[count % TEMPLATES], count % writers, (count / writers) as u32);
+            copy(&mut buffer, &templates[count % templates.len()], count % writers, (count / writers) as u32);
             count += 1;
         }
         (64 * MIB, start.elapsed())
@@ -172,7 +187,7 @@ fn measure_copying(templates: &[Template]) -> f64 {
     best(|| {
         let start = Instant::now();
         for place in ring.chunks_exact_mut(CHUNK_BYTES) {
-            let payload = &templates[count % TEMPLATES].payload;
+            let payload = &templates[count % templates.len()].payload;
             place[..payload.len()].copy_from_slice(payload);
             count += 1;
         }

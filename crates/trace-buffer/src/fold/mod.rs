@@ -23,8 +23,9 @@ use self::state::{Said, SequenceState};
 use self::unfinished::AllUnfinished;
 use crate::buffer::ReadPass;
 use crate::drain::{Part, Purpose};
-use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE};
-use crate::ring::Header;
+use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE, READ_GAP};
+use crate::ring::{Header, INCOMPLETE};
+use crate::sequence::Consumed;
 use crate::sequences::{SequenceKey, Sequences};
 use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
 
@@ -274,24 +275,41 @@ impl TraceBuffer {
             let packet = Packet::new(sequence, loss, before.ring.bytes(), &before.packet_parts);
             fold.take(at, &packet);
         }
-        fold.states.iter_mut().for_each(|folded| folded.is_new_to_reader = true);
-        for at in 0..fold.states.len() {
-            // What was scraped comes again: who counted it twice would be wrong about the time.
-            let slot = before.sequences.find(fold.states[at].key);
-            if slot.is_some_and(|slot| !before.sequences.get(slot).is_empty()) {
-                fold.states[at].state.lose();
-            }
-            fold.measure(at);
+        for slot in before.sequences.slots() {
+            self.follow_on(&before, slot, &mut fold);
         }
+        fold.states.iter_mut().for_each(|folded| folded.is_new_to_reader = true);
+        (0..fold.states.len()).for_each(|at| fold.measure(at));
         // Settling may forget some.
         let keys: Vec<SequenceKey> = fold.states.iter().map(|folded| folded.key).collect();
         for key in keys {
             if let Some(at) = fold.find(key) {
-                let lost = fold.settle(at, &mut before.sequences);
+                let lost = fold.settle(at, &mut self.sequences);
                 self.count_lost(&lost);
             }
         }
         self.fold = Some(fold);
+    }
+
+    /// Goes on where all that could be read of a sequence ends. A chunk that was scraped will come again: only what is new in it counts.
+    fn follow_on(&mut self, before: &Self, slot: u32, fold: &mut Fold) {
+        let sequence = before.sequences.get(slot);
+        let rest = sequence.first().map(|at| before.ring.header(at));
+        let end = match rest {
+            None => sequence.last_consumed(),
+            Some(header) if sequence.len() == 1 && header.has(INCOMPLETE) && header.unread == 0 => {
+                Some(Consumed { id: header.id, payload_size: header.payload_size, incomplete: true })
+            }
+            // Packets that wait for a patch: in this buffer they are never whole.
+            Some(_) => {
+                let at = fold.index_of(sequence.key);
+                return fold.lose(at, READ_GAP | DATA_LOSS_PRESENT);
+            }
+        };
+        if let Some(end) = end {
+            let slot = self.add_sequence(sequence.key, sequence.client);
+            self.sequences.begin_after(slot, end);
+        }
     }
 
     fn count_lost(&mut self, lost: &Lost) {
@@ -312,7 +330,7 @@ impl TraceBuffer {
         let key = self.sequences.get(slot).key;
         let wanted = sink.wants(key.producer());
         let index = fold.index_of(key);
-        let (mut grew, mut lost_any) = (false, false);
+        let (mut grew, mut lost_any, mut cut) = (false, false, 0);
         self.keep_unfinished(slot, at, header, &mut fold.unfinished);
         if let Some(mut drain) = self.start_drain(slot, at, Purpose::Evict) {
             loop {
@@ -322,6 +340,8 @@ impl TraceBuffer {
                 };
                 let loss = self.sequences.get_mut(slot).take_loss();
                 fold.lose(index, loss);
+                // A packet of which something was still to come: whatever it said, and what was said before it, is of no use.
+                cut += u64::from(loss & OVERWRITE != 0);
                 if !has_packet {
                     break;
                 }
@@ -341,6 +361,7 @@ impl TraceBuffer {
         if lost_any {
             fold.states[index].untold |= OVERWRITE | DATA_LOSS_PRESENT;
         }
+        self.stats.sequence_states_lost += cut;
         if grew || fold.states[index].was_emptied || fold.used > fold.limit {
             let lost = fold.settle(index, &mut self.sequences);
             self.count_lost(&lost);

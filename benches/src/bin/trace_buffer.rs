@@ -1,5 +1,6 @@
 //! Prints how fast the trace buffer is, in GB/s, beside bare copies of the same bytes and beside upstream's trace buffer, run in turn in
-//! one sitting: the medians of several rounds and their ratios.
+//! one sitting: the medians of several rounds and their ratios. Ours that folds what it overwrites (`fold_…`) stands beside upstream's
+//! that does not (`write_…`), which cannot.
 //!
 //! Upstream's half is a program of its own, for it needs a C++ compiler. It is run if `FERRETTO_UPSTREAM_BUFFER` names it:
 //!
@@ -9,6 +10,8 @@
 //!   cargo run --release -p ferretto-benches --bin trace_buffer
 //! ```
 
+#[path = "../../../crates/trace-buffer/examples/throughput/folding.rs"]
+mod folding;
 #[path = "../../../crates/trace-buffer/examples/throughput/workloads.rs"]
 mod workloads;
 
@@ -16,7 +19,6 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use ferretto_benches::median;
-use ferretto_trace_buffer::TraceBuffer;
 
 const ROUNDS: usize = 5;
 
@@ -29,13 +31,14 @@ fn main() -> Result<(), String> {
     }
     println!("{:<14}{:>8}{:>10}{:>18}{:>16}", "GB/s", "ours", "upstream", "ours / upstream", "ours / memcpy");
     let mut copies = Vec::new();
-    for workload in workloads::OF_BUFFERS {
+    for workload in [&workloads::OF_BUFFERS[..], &folding::WORKLOADS].concat() {
+        let of_peer = workload.replace("fold_", "write_");
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             ours.push(measure(workload)?);
             copies.push(measure("memcpy")?);
             if let Some(program) = &peer {
-                theirs.push(measure_peer(program, workload)?);
+                theirs.push(measure_peer(program, &of_peer)?);
             }
         }
         let (ours, copy) = (median(ours), median(copies.clone()));
@@ -59,7 +62,7 @@ fn giga(bytes_per_second: u64) -> String {
 }
 
 fn measure(workload: &str) -> Result<u64, String> {
-    let speed = workloads::measure::<TraceBuffer>(workload).ok_or("no such workload")?;
+    let speed = folding::measure_any(workload).ok_or("no such workload")?;
     Ok(speed as u64)
 }
 

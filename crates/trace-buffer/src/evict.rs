@@ -114,7 +114,7 @@ impl TraceBuffer {
 
     /// The usual case: the chunk is the first of its sequence, nobody has read any of it, and it holds whole
     /// packets only. Then its payload, long gone from the caches, need not be walked if nobody wants it.
-    fn is_plain_first(&self, slot: u32, at: usize, header: &Header) -> bool {
+    pub(crate) fn is_plain_first(&self, slot: u32, at: usize, header: &Header) -> bool {
         header.has(PLAIN)
             && header.unread == header.payload_size
             && self.sequences.get(slot).first() == Some(at)

@@ -87,7 +87,7 @@ fn kind(is_first: bool, is_last: bool, flags: u8) -> Kind {
 ///
 /// Bits beyond the 64th are dropped, as upstream's `ParseVarInt` does.
 #[inline]
-fn read_size(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(crate) fn read_size(bytes: &[u8]) -> Option<(u64, usize)> {
     match read_short_size(bytes) {
         Some((size, size_bytes)) => Some((size as u64, size_bytes)),
         None => read_long_size(bytes),
@@ -146,17 +146,30 @@ struct Skipped {
     bodies_size: usize,
 }
 
+/// Looks at fragments while they are found.
+pub(crate) trait OnFragment {
+    /// The next one's bytes.
+    fn fragment(&mut self, body: &[u8]);
+}
+
+/// Does not look.
+impl OnFragment for () {
+    #[inline(always)]
+    fn fragment(&mut self, _body: &[u8]) {}
+}
+
 /// Passes over fragments of usual sizes. Stops at the first of `num_fragments` that needs a closer look.
 ///
 /// Every chunk that is committed is walked here: this loop is a tenth of the time that storing it takes.
 #[inline]
-fn skip_short(payload: &[u8], num_fragments: u16) -> Skipped {
+fn skip_short(payload: &[u8], num_fragments: u16, on_fragment: &mut impl OnFragment) -> Skipped {
     let mut skipped = Skipped { num_left: num_fragments, offset: 0, bodies_size: 0 };
     while skipped.num_left > 0
         && let Some((body_size, size_bytes)) = payload.get(skipped.offset..).and_then(read_short_size)
         && let end = skipped.offset + size_bytes + body_size
-        && end <= payload.len()
+        && let Some(body) = payload.get(skipped.offset + size_bytes..end)
     {
+        on_fragment.fragment(body);
         skipped.offset = end;
         skipped.bodies_size += body_size;
         skipped.num_left -= 1;
@@ -165,13 +178,20 @@ fn skip_short(payload: &[u8], num_fragments: u16) -> Skipped {
 }
 
 /// Finds the first `num_fragments` fragments.
-pub(crate) fn measure(payload: &[u8], num_fragments: u16, flags: u8) -> Measured {
-    let Skipped { mut num_left, mut offset, mut bodies_size } = skip_short(payload, num_fragments);
+pub(crate) fn measure(
+    payload: &[u8],
+    num_fragments: u16,
+    flags: u8,
+    on_fragment: &mut impl OnFragment,
+) -> Measured {
+    let Skipped { mut num_left, mut offset, mut bodies_size } =
+        skip_short(payload, num_fragments, on_fragment);
     let mut missing = None;
     while num_left > 0 {
         num_left -= 1;
         match fragment_at(payload, offset, 0) {
             Found::Fragment(fragment) => {
+                on_fragment.fragment(&payload[fragment.body_at..fragment.end]);
                 bodies_size += fragment.body_size();
                 offset = fragment.end;
             }

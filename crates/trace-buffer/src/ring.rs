@@ -49,12 +49,14 @@ pub(crate) struct Header {
     pub(crate) unread: u16,
     /// The ABI's flags, [`INCOMPLETE`], [`PLAIN`] and [`MOVES`].
     pub(crate) flags: u8,
+    /// What a folding buffer has to know of the packets is kept behind them. It holds for as long as the chunk is [`PLAIN`].
+    pub(crate) is_usual: bool,
 }
 
 impl Header {
     /// A chunk that holds nothing: what is left of a consumed one, or a gap.
     pub(crate) fn padding(size: u16) -> Self {
-        Self { slot: None, id: 0, size, payload_size: 0, unread: 0, flags: 0 }
+        Self { slot: None, id: 0, size, payload_size: 0, unread: 0, flags: 0, is_usual: false }
     }
 
     /// Offset in the payload of the first fragment that is not consumed.
@@ -82,7 +84,8 @@ impl Header {
             | u128::from(self.size) << 64
             | u128::from(self.payload_size) << 80
             | u128::from(self.unread) << 96
-            | u128::from(self.flags) << 112;
+            | u128::from(self.flags) << 112
+            | u128::from(self.is_usual) << 120;
         word.to_le_bytes()
     }
 
@@ -96,6 +99,7 @@ impl Header {
             payload_size: (word >> 80) as u16,
             unread: (word >> 96) as u16,
             flags: (word >> 112) as u8,
+            is_usual: word >> 120 != 0,
         }
     }
 }
@@ -211,6 +215,17 @@ impl Ring {
         self.used = self.used.max(end);
         self.set_header(at, header);
         self.payload_mut(at, &header).copy_from_slice(payload);
+    }
+
+    /// The room behind the valid fragments of the chunk at `at`.
+    #[inline]
+    pub(crate) fn behind_payload(&self, at: usize, header: &Header) -> &[u8] {
+        &self.bytes[at + HEADER_BYTES..][usize::from(header.payload_size)..usize::from(header.size)]
+    }
+
+    #[inline]
+    pub(crate) fn behind_payload_mut(&mut self, at: usize, header: &Header) -> &mut [u8] {
+        &mut self.bytes[at + HEADER_BYTES..][usize::from(header.payload_size)..usize::from(header.size)]
     }
 
     /// Moves the chunk at `from` to `to`, which is not behind it.

@@ -1,5 +1,6 @@
 //! What a commit does to the buffer.
 
+use crate::fold::usual::{SUM_BYTES, Times};
 use crate::fragments::{Missing, measure};
 use crate::loss::{OVERWRITE, WRITER_ABORT};
 use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, MOVES, PLAIN, outer_size};
@@ -54,6 +55,8 @@ pub(crate) struct Accepted<'a> {
     /// The fragments that are valid.
     pub(crate) fragments: &'a [u8],
     pub(crate) plain: bool,
+    /// What is to be kept behind the fragments, if all of them are usual packets.
+    pub(crate) usual: Option<u64>,
     /// Bytes to keep room for.
     pub(crate) reserved: u16,
 }
@@ -92,11 +95,18 @@ impl TraceBuffer {
             self.prefetch_newest(slot);
         }
         let (num_fragments, flags) = announced(chunk);
-        let measured = measure(chunk.payload, num_fragments, flags);
+        let (measured, usual) = if self.fold.is_some() {
+            let mut times = Times::default();
+            let measured = measure(chunk.payload, num_fragments, flags, &mut times);
+            (measured, times.sum().filter(|_| measured.plain))
+        } else {
+            (measure(chunk.payload, num_fragments, flags, &mut ()), None)
+        };
         if measured.missing == Some(Missing::Violation) {
             self.stats.abi_violations += 1;
         }
         let reserved = if chunk.complete { measured.size } else { chunk.payload.len() };
+        let reserved = reserved.max(measured.size + usual.map_or(0, |_| SUM_BYTES));
         if reserved > MAX_PAYLOAD_BYTES || outer_size(reserved) > self.ring.size() {
             self.stats.abi_violations += 1;
             return;
@@ -106,6 +116,7 @@ impl TraceBuffer {
             flags,
             fragments: &chunk.payload[..measured.size],
             plain: measured.plain,
+            usual,
             reserved: reserved as u16, // at most MAX_PAYLOAD_BYTES
         };
         let slot = found.unwrap_or_else(|| self.add_sequence(key, chunk.client));
@@ -243,9 +254,15 @@ impl TraceBuffer {
             payload_size,
             unread: payload_size.saturating_sub(already_consumed),
             flags: chunk.flags | if chunk.plain { PLAIN } else { 0 },
+            is_usual: chunk.usual.is_some(),
         };
         let at = self.write_at;
         self.ring.place(at, header, chunk.fragments);
+        if let Some(sum) = chunk.usual
+            && let Some(room) = self.ring.behind_payload_mut(at, &header).first_chunk_mut()
+        {
+            *room = sum.to_le_bytes();
+        }
         self.write_at = at + header.outer_size();
 
         if index < self.sequences.get(slot).len() {

@@ -9,12 +9,14 @@
 //! |---|---|
 //! | `packet` | finds in a packet what matters |
 //! | `state`, `records` | what a reader knows of a sequence |
+//! | `usual` | chunks of events that change nothing but the time |
 //! | `unfinished` | packets whose beginnings are in the way before their ends have come |
 
 mod packet;
 mod records;
 mod state;
 mod unfinished;
+pub(crate) mod usual;
 
 use hashbrown::HashTable;
 
@@ -51,6 +53,15 @@ struct Folded {
     was_emptied: bool,
     /// What it counts in `Fold::used`.
     size: usize,
+}
+
+impl Folded {
+    fn lose(&mut self, loss: u32) {
+        if loss != 0 {
+            self.state.lose();
+            self.untold |= loss;
+        }
+    }
 }
 
 /// The states of a buffer's sequences.
@@ -155,10 +166,7 @@ impl Fold {
     }
 
     fn lose(&mut self, at: usize, loss: u32) {
-        if loss != 0 {
-            self.states[at].state.lose();
-            self.states[at].untold |= loss;
-        }
+        self.states[at].lose(loss);
     }
 
     /// Keeps the states within their limit: older descriptions go first, then the state of this sequence. Gives the states lost.
@@ -330,6 +338,10 @@ impl TraceBuffer {
         let key = self.sequences.get(slot).key;
         let wanted = sink.wants(key.producer());
         let index = fold.index_of(key);
+        if !wanted && self.fold_usual(slot, at, header, &mut fold.states[index]) {
+            self.fold = Some(fold);
+            return;
+        }
         let (mut grew, mut lost_any, mut cut) = (false, false, 0);
         self.keep_unfinished(slot, at, header, &mut fold.unfinished);
         if let Some(mut drain) = self.start_drain(slot, at, Purpose::Evict) {
@@ -367,6 +379,28 @@ impl TraceBuffer {
             self.count_lost(&lost);
         }
         self.fold = Some(fold);
+    }
+
+    /// The usual case: the chunk is the first of its sequence, unread, and of usual packets. False if it is not.
+    #[inline]
+    fn fold_usual(&mut self, slot: u32, at: usize, header: &Header, folded: &mut Folded) -> bool {
+        if !self.is_plain_first(slot, at, header) || folded.was_emptied {
+            return false;
+        }
+        let Some(sum) = usual::kept(&self.ring, at, header) else { return false };
+        let sequence = self.sequences.get_mut(slot);
+        if sequence.has_gap_before(header.id) {
+            sequence.add_loss(READ_GAP);
+        }
+        folded.lose(sequence.loss());
+        if !folded.state.take_usual(sum) {
+            return false;
+        }
+        self.sequences.get_mut(slot).take_loss();
+        folded.untold |= OVERWRITE | DATA_LOSS_PRESENT;
+        self.count_consumed(Purpose::Evict, header.outer_size());
+        self.erase_first(slot, at, header);
+        true
     }
 
     /// The next packet of the read pass, with the states that are to be said.

@@ -120,6 +120,19 @@ impl SequenceState {
         true
     }
 
+    /// Takes packets that bring nothing but events and times by the default clock, which add up to this. False if more has to be known of
+    /// them.
+    #[inline]
+    pub(crate) fn take_usual(&mut self, sum: u64) -> bool {
+        if !self.counters.is_empty() {
+            return false;
+        }
+        if self.is_valid && self.has_running_default {
+            self.not_yet_added = self.not_yet_added.wrapping_add(sum);
+        }
+        true
+    }
+
     fn clear(&mut self) {
         self.settle();
         self.is_valid = true;

@@ -95,6 +95,7 @@ impl TraceBuffer {
             flags: chunk.flags,
             fragments: &chunk.payload,
             plain: false,
+            usual: None,
             reserved: chunk.reserved,
         };
         self.stats.chunks_relocated += 1;

@@ -77,7 +77,10 @@ impl TraceBuffer {
             }
             at += header.outer_size();
         }
-        self.ring.prefetch_header_behind(at);
+        // Who folds has asked for it already, to look at it.
+        if self.fold.is_none() {
+            self.ring.prefetch_place(at);
+        }
         if at > clear_end {
             let gap = at - clear_end; // a multiple of a header's size, and no larger than a chunk
             self.ring.set_header(clear_end, Header::padding((gap - HEADER_BYTES) as u16));

@@ -17,6 +17,9 @@ pub(crate) const HEADER_BYTES: usize = 16;
 /// The largest payload that a header can describe.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
 
+/// What is asked for of the place of the next chunk: as much as one of the usual size takes.
+const MAX_PLACE_BYTES: usize = 4096;
+
 /// Buffer sizes are rounded up to this.
 const SIZE_STEP_BYTES: usize = 4096;
 
@@ -183,11 +186,14 @@ impl Ring {
         }
     }
 
-    /// The same for the header alone of the chunk behind the one at `at`.
+    /// The same for where a chunk will be written next, over the one at `at`, and for the header behind it. A store that misses the caches
+    /// waits for memory as a load does.
     #[inline]
-    pub(crate) fn prefetch_header_behind(&self, at: usize) {
+    pub(crate) fn prefetch_place(&self, at: usize) {
         if at < self.used() {
-            self.prefetch_header(at + self.header(at).outer_size());
+            let next = at + self.header(at).outer_size();
+            prefetch(&self.bytes[at..next.min(at + MAX_PLACE_BYTES).min(self.used())]);
+            self.prefetch_header(next);
         }
     }
 

@@ -2191,7 +2191,7 @@ pub mod trace_stats {
         #[prost(uint64, optional, tag = "22")]
         pub oversized_packets_dropped: ::core::option::Option<u64>,
         /// This project's own: how often what was kept of a sequence's overwritten packets had to be given
-        /// up, because it did not fit.
+        /// up, because it did not fit, or because a packet was overwritten before it was complete.
         #[prost(uint64, optional, tag = "9100")]
         pub sequence_states_lost: ::core::option::Option<u64>,
         /// This project's own: descriptions of tracks that were given up for the same reason.

@@ -212,6 +212,8 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if session.file.is_some() {
             session.free_when_written = true;
+            // Nobody attaches to it any more, and another may have its key.
+            session.detach_key = None;
             return;
         }
         self.erase_session(session_id, now);

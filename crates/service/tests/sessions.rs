@@ -555,6 +555,22 @@ fn an_exclusive_session_ends_others_and_keeps_new_ones_out() {
 }
 
 #[test]
+fn nobody_attaches_to_a_session_that_only_its_file_keeps() {
+    let mut world = World::default();
+    let (user, root) = (world.consumer(1000), world.consumer(0));
+    world.files_wait = true;
+    world.enable_into(user, &config("write_into_file: true"), ferretto_service::FileHandle(1));
+    world.ask(user, ConsumerCall::Detach(protos::DetachRequest { key: Some("key".to_owned()) }));
+    world.enable(root, &config("exclusive_prio: 1"));
+    assert_eq!(world.service.session_count(), 2, "one waits for its file");
+    world.ask(user, ConsumerCall::Attach(protos::AttachRequest { key: Some("key".to_owned()) }));
+    assert_eq!(world.reply(user, "Attach"), Some(None));
+    world.files_wait = false;
+    world.run();
+    assert_eq!(world.service.session_count(), 1);
+}
+
+#[test]
 fn traces_with_guardrails_keep_their_distance() {
     let mut world = World::default();
     let consumer = world.consumer(1000);

@@ -193,6 +193,7 @@ impl Model {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.is_stopping = true;
         session.state = State::Freed;
+        session.key = None;
         if let Some(owner) = session.owner.and_then(|owner| self.consumers.get_mut(&owner)) {
             owner.reading = None;
         }
@@ -492,8 +493,9 @@ impl Model {
     }
 
     fn stats_answered(&mut self, conn: ConsumerConn, reply: &Reply, fate: &mut Fate) {
-        let session = self.consumers.get(&conn).and_then(|consumer| consumer.session);
-        assert_eq!(session.is_some(), reply.body.is_some(), "stats come from a session");
+        let key = self.consumers.get(&conn).and_then(|consumer| consumer.session);
+        let may_be_gone = key.and_then(|key| self.sessions.get(&key)).is_some_and(|it| self.may_be_gone(it));
+        assert!(may_be_gone || key.is_some() == reply.body.is_some(), "stats come from a session");
         let Some(body) = reply.body.clone() else { return };
         let stats =
             protos::GetTraceStatsResponse::decode(body).expect("a response").trace_stats.unwrap_or_default();

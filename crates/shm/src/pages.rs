@@ -3,7 +3,6 @@
 //! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on
 //! the page's bitmap, with the orderings of the ABI (upstream: shared_memory_abi.cc).
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -157,9 +156,9 @@ pub(crate) struct ChunkPlace {
 }
 
 /// A chunk that its producer has not handed over.
-struct Scrapable {
+pub(crate) struct Scrapable {
     place: ChunkPlace,
-    header: ChunkHeader,
+    pub(crate) header: ChunkHeader,
     /// Its writer is done with it.
     complete: bool,
 }
@@ -296,33 +295,13 @@ impl Pages {
         })
     }
 
-    /// Copies every chunk of these pages that is complete or being written, without changing any state: those of a writer in the order
-    /// of their numbers. In a small ring later ones would otherwise be overwritten by those before them, which then come too late.
-    pub(crate) fn scrape(
-        &self,
-        pages: impl Iterator<Item = u32>,
-        wanted: impl FnMut(u16) -> bool,
-        mut each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
-    ) {
-        let mut payload = Vec::new();
-        for Scrapable { place, header, complete } in self.scrapable(pages, wanted) {
-            payload.clear();
-            self.payload(&place, &mut payload);
-            if self.still_holds(&place, &header) {
-                each(place.index, header, &payload, complete);
-            }
-        }
-    }
-
-    /// No more than the memory has room for: some 100,000 in 32 MiB.
-    fn scrapable(
+    /// Every chunk of these pages that is complete or being written. No more than the memory has room for: some 100,000 in 32 MiB.
+    pub(crate) fn scrapable(
         &self,
         pages: impl Iterator<Item = u32>,
         mut wanted: impl FnMut(u16) -> bool,
     ) -> Vec<Scrapable> {
         let mut found = Vec::new();
-        // Numbers count up and wrap round: they are compared with any one of the same writer's.
-        let mut base = HashMap::new();
         for page in pages {
             let Ok(bitmap) = self.bitmap(page, Ordering::Acquire) else { continue };
             let Some(layout) = bitmap.layout() else { continue };
@@ -336,16 +315,27 @@ impl Pages {
                 let header = self.header(&place);
                 let too_few = !complete && header.packet_count < MIN_PACKETS_TO_SCRAPE;
                 if !too_few && wanted(header.writer_id) {
-                    base.entry(header.writer_id).or_insert(header.chunk_id);
                     found.push(Scrapable { place, header, complete });
                 }
             }
         }
-        found.sort_by_key(|Scrapable { header, .. }| {
-            let base = base.get(&header.writer_id).copied().unwrap_or_default();
-            (header.writer_id, header.chunk_id.wrapping_sub(base).cast_signed())
-        });
         found
+    }
+
+    /// Copies chunks that were found, without changing any state.
+    pub(crate) fn scrape(
+        &self,
+        chunks: Vec<Scrapable>,
+        mut each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
+    ) {
+        let mut payload = Vec::new();
+        for Scrapable { place, header, complete } in chunks {
+            payload.clear();
+            self.payload(&place, &mut payload);
+            if self.still_holds(&place, &header) {
+                each(place.index, header, &payload, complete);
+            }
+        }
     }
 
     /// Whether a chunk is still the one that `header` was read from, so that what was read since belongs to

@@ -120,7 +120,7 @@ impl ProducerView {
     }
 
     /// Calls `each` with where it is, header, payload and whether complete, for every chunk that is complete
-    /// or being written, as [`ServiceView::scrape`](crate::ServiceView::scrape) does. For a producer whose
+    /// or being written, as [`ServiceView::scrape`](crate::ServiceView::scrape) does, in no order. For a producer whose
     /// memory the service does not see (upstream: emulation mode).
     pub fn scrape(
         &self,
@@ -128,7 +128,7 @@ impl ProducerView {
         each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
     ) {
         let pages = &self.shared.pages;
-        pages.scrape(0..pages.count(), wanted, each);
+        pages.scrape(pages.scrapable(0..pages.count(), wanted), each);
     }
 
     /// Copies a complete chunk's payload into `payload`, replacing what that holds, and frees the chunk. Only

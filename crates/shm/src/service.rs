@@ -1,5 +1,6 @@
 //! The service's half: copies chunks out of memory that its producer may be scribbling over.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 #[cfg(loom)]
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::layout::{Bitmap, ChunkHeader, ChunkState, PageSize};
 use crate::memory::SharedMemory;
-use crate::pages::{ChunkError, ChunkIndex, Pages, ViewError};
+use crate::pages::{ChunkError, ChunkIndex, Pages, Scrapable, ViewError};
 
 /// Pages that are looked at to tell how many are in use: all of a memory of the usual size.
 const MAX_LOOKS: u32 = 64;
@@ -93,12 +94,27 @@ impl ServiceView {
 
     /// Copies what the producer has not handed over yet: calls `each` with the header and payload of every
     /// chunk that is complete or being written, and whether it is complete. No state changes; the chunks will
-    /// be committed once more.
+    /// be committed once more. Those of a writer come in the order of their numbers.
     ///
     /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets
     /// is left out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
     pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, mut each: impl FnMut(ChunkHeader, &[u8], bool)) {
-        let each = |_, header, payload: &[u8], complete| each(header, payload, complete);
-        self.pages.scrape(self.pages.provided(), wanted, each);
+        let mut chunks = self.pages.scrapable(self.pages.provided(), wanted);
+        put_in_order(&mut chunks);
+        self.pages.scrape(chunks, |_, header, payload, complete| each(header, payload, complete));
     }
+}
+
+/// Those of a writer by their numbers. In a small ring later ones would otherwise be overwritten by those before them, which then come too
+/// late.
+fn put_in_order(chunks: &mut [Scrapable]) {
+    // Numbers count up and wrap round: they are compared with any one of the same writer's.
+    let mut base = HashMap::new();
+    for Scrapable { header, .. } in chunks.iter() {
+        base.entry(header.writer_id).or_insert(header.chunk_id);
+    }
+    chunks.sort_by_key(|Scrapable { header, .. }| {
+        let base = base.get(&header.writer_id).copied().unwrap_or_default();
+        (header.writer_id, header.chunk_id.wrapping_sub(base).cast_signed())
+    });
 }

@@ -98,7 +98,8 @@ impl TraceBuffer {
         let (measured, usual) = if self.fold.is_some() {
             let mut times = Times::default();
             let measured = measure(chunk.payload, num_fragments, flags, &mut times);
-            (measured, times.sum().filter(|_| measured.plain))
+            let is_room = self.has_room_for(measured.size + SUM_BYTES);
+            (measured, times.sum().filter(|_| measured.plain && is_room))
         } else {
             (measure(chunk.payload, num_fragments, flags, &mut ()), None)
         };
@@ -107,7 +108,7 @@ impl TraceBuffer {
         }
         let reserved = if chunk.complete { measured.size } else { chunk.payload.len() };
         let reserved = reserved.max(measured.size + usual.map_or(0, |_| SUM_BYTES));
-        if reserved > MAX_PAYLOAD_BYTES || outer_size(reserved) > self.ring.size() {
+        if !self.has_room_for(reserved) {
             self.stats.abi_violations += 1;
             return;
         }
@@ -127,6 +128,12 @@ impl TraceBuffer {
         }
         self.store(slot, &accepted, sink);
         self.bring_back_unfinished(sink);
+    }
+
+    /// Could the ring hold a chunk with a payload of this size?
+    #[inline]
+    fn has_room_for(&self, payload_bytes: usize) -> bool {
+        payload_bytes <= MAX_PAYLOAD_BYTES && outer_size(payload_bytes) <= self.ring.size()
     }
 
     pub(crate) fn add_sequence(&mut self, key: SequenceKey, client: ClientIdentity) -> u32 {

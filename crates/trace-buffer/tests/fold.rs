@@ -335,6 +335,26 @@ fn a_chunk_that_never_came_ends_the_state_until_the_writer_begins_anew() {
 }
 
 #[test]
+fn chunks_as_large_as_may_be_are_kept() {
+    for (ring_bytes, payload_bytes) in [(4096, 4080), (1 << 20, 65_535)] {
+        let mut buffer = ring(ring_bytes);
+        let mut writer = Writer { id: 1, has_no_counter: true, ..Writer::default() };
+        while payload_bytes - writer.payload.len() > 100 {
+            writer.event(1);
+        }
+        // The last packet takes all that is left: an event of so many bytes that are of no meaning.
+        let mut last = vec![0x40, 1, 0x68, 2, 0x5a, 0x80, 0];
+        let filler = payload_bytes - writer.payload.len() - 2 - last.len();
+        last[5] |= filler as u8;
+        last.resize(last.len() + filler, 0);
+        writer.fragment(&last);
+        assert_eq!(writer.payload.len(), payload_bytes);
+        writer.commit(&mut buffer);
+        assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (1, 0));
+    }
+}
+
+#[test]
 fn who_goes_on_after_another_buffer_has_what_is_new_and_all_names() {
     let mut buffer = ring(64 * 1024);
     let mut writer = Writer { id: 1, ..Writer::default() };

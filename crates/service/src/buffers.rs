@@ -13,7 +13,7 @@ pub(crate) struct Buffer {
     marks: Marks,
 }
 
-/// What the counts of a buffer were whose session writes into a file.
+/// What the counts of a buffer were when something was done because of them.
 #[derive(Debug, Default)]
 struct Marks {
     /// Bytes written, when last all that it held had been read into the file.
@@ -22,6 +22,8 @@ struct Marks {
     written_when_flushed: u64,
     /// Bytes overwritten, when producers were last asked to repeat their names because of that.
     overwritten_when_cleared: u64,
+    /// The same for states that were given up.
+    states_lost_when_cleared: u64,
 }
 
 /// What stands in the place of a buffer that is taken away. With it at hand, taking cannot fail.
@@ -58,7 +60,9 @@ impl Buffer {
 
     /// Producers are asked to repeat their names.
     pub(crate) fn note_clear(&mut self) {
-        self.marks.overwritten_when_cleared = self.trace.stats().bytes_overwritten;
+        let stats = self.trace.stats();
+        self.marks.overwritten_when_cleared = stats.bytes_overwritten;
+        self.marks.states_lost_when_cleared = stats.sequence_states_lost;
     }
 
     /// Not if ProtoVMs fold it into their state.
@@ -85,6 +89,11 @@ impl Buffer {
     pub(crate) fn has_overwritten(&self) -> bool {
         self.loses_what_is_overwritten()
             && self.trace.stats().bytes_overwritten > self.marks.overwritten_when_cleared
+    }
+
+    /// Whether it folds, and has given up what it kept of a sequence since.
+    pub(crate) fn has_lost_states(&self) -> bool {
+        self.trace.stats().sequence_states_lost > self.marks.states_lost_when_cleared
     }
 
     /// Whether half of a ring or more is unread: more of it than is written at its time.

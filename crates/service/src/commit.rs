@@ -26,7 +26,7 @@ impl Service {
         if request.flush_request_id() != 0 {
             self.flush_acknowledged(id, request.flush_request_id(), now);
         }
-        self.tend_rings_of_files(now);
+        self.tend_rings(now);
     }
 
     /// Gives the bytes that it took.

@@ -7,7 +7,6 @@ use bytes::BytesMut;
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_copy::FileCopy;
-use crate::file_rings::RingUpkeep;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{FileHandle, SessionId};
 use crate::limits;
@@ -25,7 +24,6 @@ pub(crate) struct FileOutput {
     pub(crate) spec: FileSpec,
     /// When to write next.
     pub(crate) next_write: Option<Deadline>,
-    pub(crate) upkeep: RingUpkeep,
     bytes_written: u64,
     pass: Option<Pass>,
     /// How large the writes are that were handed out and whose results are not yet told, the oldest first.
@@ -56,7 +54,6 @@ impl FileOutput {
             handle,
             spec,
             next_write: None,
-            upkeep: RingUpkeep::default(),
             bytes_written: 0,
             pass: None,
             in_flight: VecDeque::new(),

@@ -15,9 +15,9 @@
 //! | `flush`, `scrape`, `commit` | the way of the data in |
 //! | `pace` | how long producers may be left alone meanwhile |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
+//! | `ring_upkeep` | what is done lest a ring overwrites what is not in the file yet, or names that nobody repeats |
 //! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
 //! | `ipc_output`, `file_output`, `file_copy`, `prefix`, `compression` | where it goes, and in what form |
-//! | `file_rings` | what is done lest a ring overwrites what is not in the file yet |
 //! | `triggers` | what producers call out for sessions to start, stop or be cloned |
 //! | `concurrent`, `scheduling` | what sessions do to one another and to the service's thread |
 //! | `observe`, `query` | what consumers can ask |
@@ -39,7 +39,6 @@ mod enable;
 mod environment;
 mod file_copy;
 mod file_output;
-mod file_rings;
 mod filtering;
 mod flush;
 mod ids;
@@ -59,6 +58,7 @@ mod protovms;
 mod query;
 mod read_back;
 mod registry;
+mod ring_upkeep;
 mod scheduling;
 mod scrape;
 mod service;

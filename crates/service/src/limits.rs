@@ -72,6 +72,9 @@ pub const UNREAD_PARTS: u64 = 4;
 pub const UNFLUSHED_PARTS: u64 = 2;
 /// Shortest time between two such flushes, and between two requests to repeat names. Ours: each wakes all producers of the session.
 pub const RING_UPKEEP_PERIOD_MS: u64 = 100;
+/// Shortest time between two requests to repeat names for that a ring which folds lost some. Ours: where they do not fit, asking more
+/// often would fill the ring with them.
+pub const LOST_STATES_PERIOD_MS: u64 = 1000;
 /// Shortest time between periodic flushes, and between clears of incremental state: each wakes every producer. Ours.
 pub const MIN_PERIOD_MS: u32 = 10;
 

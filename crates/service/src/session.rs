@@ -14,6 +14,7 @@ use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
 use crate::registry::Owner;
+use crate::ring_upkeep::RingUpkeep;
 use crate::scheduling::Boost;
 use crate::service_events::ServiceEvents;
 use crate::triggers::SessionTriggers;
@@ -200,6 +201,7 @@ pub(crate) struct Session {
     pub(crate) error: String,
     /// Erase it as soon as its file is written.
     pub(crate) free_when_written: bool,
+    pub(crate) upkeep: RingUpkeep,
 }
 
 impl Session {
@@ -243,6 +245,7 @@ impl Session {
             boost: None,
             error: String::new(),
             free_when_written: false,
+            upkeep: RingUpkeep::default(),
         }
     }
 

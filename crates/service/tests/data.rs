@@ -787,6 +787,44 @@ fn what_is_left_of_a_ring_can_be_read() {
 }
 
 #[test]
+fn producers_repeat_names_that_a_ring_had_no_room_for() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    let descriptor = protos::DataSourceDescriptor {
+        name: Some("data".to_owned()),
+        handles_incremental_state_clear: Some(true),
+        ..Default::default()
+    };
+    world.register_as(producer, descriptor);
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        "buffers { size_kb: 4 fold_overwritten: true } data_sources { config { name: \"data\" } }",
+    );
+    world.commands(producer);
+    let say_names = |world: &mut World, chunk_ids: std::ops::Range<u32>| {
+        let name = protos::EventName { iid: Some(1), name: Some("long ".repeat(100)) };
+        let interned_data = protos::InternedData { event_names: vec![name], ..Default::default() };
+        let names = TracePacket {
+            interned_data: Some(interned_data),
+            sequence_flags: Some(1),
+            ..TracePacket::default()
+        };
+        let names = names.encode_to_vec();
+        chunk_ids.for_each(|chunk_id| world.emit(producer, 1, chunk_id, 1, &[&names]));
+    };
+    say_names(&mut world, 0..5);
+    assert_eq!(world.command_names(producer), [""; 0], "all is there");
+    say_names(&mut world, 5..20);
+    assert_eq!(world.command_names(producer), ["clear"]);
+    say_names(&mut world, 20..40);
+    assert_eq!(world.command_names(producer), [""; 0], "they were asked just now");
+    world.advance_ms(1000);
+    say_names(&mut world, 40..60);
+    assert_eq!(world.command_names(producer), ["clear"]);
+}
+
+#[test]
 fn what_was_scraped_before_its_buffer_was_taken_away_comes_again_with_its_chunk() {
     let mut world = World::default();
     let producer = world.introduce(&scraping());

@@ -33,10 +33,6 @@ pub(crate) const INCOMPLETE: u8 = 0x80;
 /// Such a chunk can be overwritten without looking at its payload. A change to the payload clears it.
 pub(crate) const PLAIN: u8 = 0x40;
 
-/// How often the chunk has come again, for a packet whose end has not come yet: up to three times.
-pub(crate) const MOVES: u8 = 0x30;
-pub(crate) const ONE_MOVE: u8 = 0x10;
-
 /// What precedes a chunk's payload in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -50,16 +46,18 @@ pub(crate) struct Header {
     pub(crate) payload_size: u16,
     /// Bytes at the payload's end that are not consumed yet. At most `payload_size`.
     pub(crate) unread: u16,
-    /// The ABI's flags, [`INCOMPLETE`], [`PLAIN`] and [`MOVES`].
+    /// The ABI's flags, [`INCOMPLETE`] and [`PLAIN`].
     pub(crate) flags: u8,
     /// What a folding buffer has to know of the packets is kept behind them. It holds for as long as the chunk is [`PLAIN`].
     pub(crate) is_usual: bool,
+    /// How often the chunk has come again, for a packet whose end has not come yet: below 128.
+    pub(crate) moves: u8,
 }
 
 impl Header {
     /// A chunk that holds nothing: what is left of a consumed one, or a gap.
     pub(crate) fn padding(size: u16) -> Self {
-        Self { slot: None, id: 0, size, payload_size: 0, unread: 0, flags: 0, is_usual: false }
+        Self { slot: None, id: 0, size, payload_size: 0, unread: 0, flags: 0, is_usual: false, moves: 0 }
     }
 
     /// Offset in the payload of the first fragment that is not consumed.
@@ -88,7 +86,8 @@ impl Header {
             | u128::from(self.payload_size) << 80
             | u128::from(self.unread) << 96
             | u128::from(self.flags) << 112
-            | u128::from(self.is_usual) << 120;
+            | u128::from(self.is_usual) << 120
+            | u128::from(self.moves) << 121;
         word.to_le_bytes()
     }
 
@@ -102,7 +101,8 @@ impl Header {
             payload_size: (word >> 80) as u16,
             unread: (word >> 96) as u16,
             flags: (word >> 112) as u8,
-            is_usual: word >> 120 != 0,
+            is_usual: word >> 120 & 1 != 0,
+            moves: (word >> 121) as u8,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::fold::usual::{SUM_BYTES, Times};
 use crate::fragments::{Missing, measure};
 use crate::loss::{OVERWRITE, WRITER_ABORT};
-use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, MOVES, PLAIN, outer_size};
+use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
 use crate::sequence::{Place, Sequence, compare_ids};
 use crate::sequences::SequenceKey;
 use crate::{ClientIdentity, FillPolicy, OverwriteSink, ProducerId, TraceBuffer};
@@ -57,6 +57,8 @@ pub(crate) struct Accepted<'a> {
     pub(crate) plain: bool,
     /// What is to be kept behind the fragments, if all of them are usual packets.
     pub(crate) usual: Option<u64>,
+    /// How often it has come again, this time included.
+    pub(crate) moves: u8,
     /// Bytes to keep room for.
     pub(crate) reserved: u16,
 }
@@ -118,6 +120,7 @@ impl TraceBuffer {
             fragments: &chunk.payload[..measured.size],
             plain: measured.plain,
             usual,
+            moves: 0,
             reserved: reserved as u16, // at most MAX_PAYLOAD_BYTES
         };
         let slot = found.unwrap_or_else(|| self.add_sequence(key, chunk.client));
@@ -161,7 +164,7 @@ impl TraceBuffer {
         }
         // Making room may have taken the sequence's first chunks.
         let num_evicted = len_before - self.sequences.get(slot).len();
-        if num_evicted > index && chunk.flags & MOVES != 0 {
+        if num_evicted > index && chunk.moves > 0 {
             self.leave_out(slot, chunk);
             return;
         }
@@ -262,6 +265,7 @@ impl TraceBuffer {
             unread: payload_size.saturating_sub(already_consumed),
             flags: chunk.flags | if chunk.plain { PLAIN } else { 0 },
             is_usual: chunk.usual.is_some(),
+            moves: chunk.moves,
         };
         let at = self.write_at;
         self.ring.place(at, header, chunk.fragments);

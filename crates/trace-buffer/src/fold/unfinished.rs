@@ -7,7 +7,7 @@
 
 use crate::chunk_flags::{FIRST_CONTINUES_FROM_PREVIOUS, LAST_CONTINUES_ON_NEXT};
 use crate::fragments::{Found, Kind, fragment_at};
-use crate::ring::{Header, INCOMPLETE, MOVES, ONE_MOVE};
+use crate::ring::{Header, INCOMPLETE};
 use crate::sequences::SequenceKey;
 use crate::write::Accepted;
 use crate::{OverwriteSink, TraceBuffer};
@@ -16,12 +16,17 @@ use crate::{OverwriteSink, TraceBuffer};
 /// move a whole ring.
 const MAX_AT_ONCE: usize = 2;
 
+/// How often a chunk comes again. A thread that nobody lets run may take seconds, in which a small ring goes round many times; of a program
+/// that hangs not every lap of the session is to carry a chunk along.
+const MAX_MOVES: u8 = 100;
+
 /// A chunk that is to come again.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     key: SequenceKey,
     id: u32,
     flags: u8,
+    moves: u8,
     reserved: u16,
     payload: Vec<u8>,
 }
@@ -43,7 +48,7 @@ impl TraceBuffer {
         header: &Header,
         all: &mut AllUnfinished,
     ) -> Option<()> {
-        let has_moved_enough = header.flags & MOVES == MOVES;
+        let has_moved_enough = header.moves >= MAX_MOVES;
         if !header.has(LAST_CONTINUES_ON_NEXT) || header.has(INCOMPLETE) || has_moved_enough {
             return None;
         }
@@ -57,7 +62,8 @@ impl TraceBuffer {
         all.chunks.push(Unfinished {
             key: sequence.key,
             id: header.id,
-            flags: header.flags + ONE_MOVE,
+            flags: header.flags,
+            moves: header.moves + 1,
             reserved: header.size,
             payload: payload.to_vec(),
         });
@@ -96,6 +102,7 @@ impl TraceBuffer {
             fragments: &chunk.payload,
             plain: false,
             usual: None,
+            moves: chunk.moves,
             reserved: chunk.reserved,
         };
         self.stats.chunks_relocated += 1;

@@ -1,10 +1,10 @@
-//! Rings that are written into a file, and fill faster than the config thinks. Ours: upstream writes when it is time, and what is
-//! overwritten until then is lost.
+//! What rings need while they are filled. Ours: upstream does nothing of it.
 //!
-//! Whatever has come is written before its time once a quarter of the ring is new. What producers hold back is another matter: a packet
+//! Those that are written into a file may fill faster than the config thinks, and what is overwritten until then is lost. Whatever has come is written before its time once a quarter of the ring is new. What producers hold back is another matter: a packet
 //! that began in a chunk of the ring and ends in one that its writer has not filled yet cannot be read, and is overwritten in the end; so
 //! they are asked for it before the ring has turned. And if something was overwritten nevertheless, writers are asked to repeat their
-//! names: what they write from then on would be unreadable, too, if those were among it.
+//! names: what they write from then on would be unreadable, too, if those were among it. A ring that folds asks for it if it had to give
+//! up what it kept of a sequence.
 
 use crate::buffers::Buffer;
 use crate::flush::{AfterFlush, FlushReason};
@@ -21,7 +21,7 @@ pub(crate) struct RingUpkeep {
     next_clear: Option<Deadline>,
 }
 
-/// What a ring needs whose session writes into a file.
+/// What the rings of a session need.
 #[derive(Debug, Default)]
 struct Needs {
     write: bool,
@@ -38,8 +38,8 @@ impl Service {
         })
     }
 
-    pub(crate) fn tend_rings_of_files(&mut self, now: &Now) {
-        let runs = |session: &&Session| session.file.is_some() && session.state == State::Started;
+    pub(crate) fn tend_rings(&mut self, now: &Now) {
+        let runs = |session: &&Session| session.state == State::Started;
         let ids: Vec<SessionId> = self.sessions.values().filter(runs).map(|session| session.id).collect();
         for id in ids {
             let needs = self.needs_of(id, now);
@@ -57,32 +57,39 @@ impl Service {
 
     fn needs_of(&self, id: SessionId, now: &Now) -> Needs {
         let Some(session) = self.sessions.get(&id) else { return Needs::default() };
-        let Some(file) = &session.file else { return Needs::default() };
         let any = |needs: fn(&Buffer) -> bool| {
             session.buffers.iter().any(|id| self.buffers.get(id).is_some_and(needs))
         };
         let may = |next: Option<Deadline>| next.is_none_or(|next| now.is_over(next));
+        let upkeep = &session.upkeep;
+        let Some(file) = &session.file else {
+            let clear = any(Buffer::has_lost_states) && may(upkeep.next_clear);
+            return Needs { clear, ..Needs::default() };
+        };
         // Who wants no flushes gets none.
         let flushes = file.spec.flush_first || session.config.flush_period_ms.is_some();
         Needs {
             write: any(Buffer::is_filling),
-            flush: flushes && may(file.upkeep.next_flush) && session.flushes.is_empty() && any(Buffer::turns),
-            clear: may(file.upkeep.next_clear) && any(Buffer::has_overwritten),
+            flush: flushes && may(upkeep.next_flush) && session.flushes.is_empty() && any(Buffer::turns),
+            clear: may(upkeep.next_clear) && any(Buffer::has_overwritten),
         }
     }
 
     fn flush_before_rings_turn(&mut self, id: SessionId, now: &Now) {
         self.note_in_rings(id, Buffer::note_flush);
-        if let Some(file) = self.sessions.get_mut(&id).and_then(|session| session.file.as_mut()) {
-            file.upkeep.next_flush = Some(now.after_ms(limits::RING_UPKEEP_PERIOD_MS));
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.upkeep.next_flush = Some(now.after_ms(limits::RING_UPKEEP_PERIOD_MS));
         }
         self.flush(id, None, FlushReason::Periodic.by_service(), AfterFlush::WriteFile, now);
     }
 
     fn ask_for_names(&mut self, id: SessionId, now: &Now) {
         self.note_in_rings(id, Buffer::note_clear);
-        if let Some(file) = self.sessions.get_mut(&id).and_then(|session| session.file.as_mut()) {
-            file.upkeep.next_clear = Some(now.after_ms(limits::RING_UPKEEP_PERIOD_MS));
+        if let Some(session) = self.sessions.get_mut(&id) {
+            let has_file = session.file.is_some();
+            let period_ms =
+                if has_file { limits::RING_UPKEEP_PERIOD_MS } else { limits::LOST_STATES_PERIOD_MS };
+            session.upkeep.next_clear = Some(now.after_ms(period_ms));
         }
         self.ask_to_clear_incremental_state(id);
     }

@@ -65,7 +65,9 @@ fn main() -> Result<(), String> {
     let mut runs: [Vec<Run>; 2] = Default::default();
     for _ in 0..count {
         for (maker, runs) in MAKERS.into_iter().zip(&mut runs) {
-            runs.push(run(&peers, maker, &load)?);
+            let run = run(&peers, maker, &load)?;
+            eprintln!("{maker:?}: {run:?}");
+            runs.push(run);
         }
     }
     println!("load: {load}, medians of {count}; losses are sums");

@@ -14,7 +14,7 @@ use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batc
 use super::instance::Instance;
 use super::metadata::Metadata;
 use super::plan::FIRST_GENERIC_FIELD;
-use super::reader::{BATCH_PAGES, CpuReader};
+use super::reader::{CpuReader, PageBuffer};
 use super::stats::{self, Phase, SetupErrors, Snapshot};
 use super::symbols::KernelSymbols;
 use super::tracefs::{self, Access};
@@ -48,7 +48,7 @@ pub(crate) struct FtraceController {
     next_field: u32,
     symbols: Option<KernelSymbols>,
     retain_symbols: bool,
-    pages: Vec<u8>,
+    pages: PageBuffer,
     scratch: Scratch,
     /// Over all instances, since the beginning.
     pages_read: u64,
@@ -222,7 +222,7 @@ impl FtraceController {
         if self.sessions.is_empty() {
             self.next_tick = None;
             self.pace = Pace::default();
-            self.pages = Vec::new();
+            self.pages = PageBuffer::default();
             // An empty table is worth another try.
             if !self.retain_symbols || self.symbols.as_ref().is_some_and(|symbols| symbols.len() == 0) {
                 self.symbols = None;
@@ -386,12 +386,12 @@ impl Running {
         &mut self,
         sessions: &mut [&mut Session],
         max_pages: usize,
-        pages: &mut Vec<u8>,
+        pages: &mut PageBuffer,
         scratch: &mut Scratch,
         symbols: Option<&KernelSymbols>,
     ) -> ReadPass {
         let layout = self.instance.layout;
-        pages.resize(BATCH_PAGES * layout.page_size, 0);
+        let pages = pages.pages(layout);
         let clock = self.instance.clock_pair();
         let shared = self.instance.is_shared();
         let names = Names { symbols, printk: self.instance.printk() };

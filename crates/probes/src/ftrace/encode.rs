@@ -388,7 +388,9 @@ fn encode_event(
     if let Some(pid) = pid {
         metadata.pids.insert(pid);
     }
-    let complete = short::encode(&mut scratch.events, record, plan, pid, &mut metadata.pids).is_some()
+    let is_short = plan.is_short && (self_describing || !plan.is_generic());
+    let complete = is_short
+        && short::encode(&mut scratch.events, record, plan, pid, &mut metadata.pids).is_some()
         || encode_any(&mut scratch.events, record, event, pid, self_describing, metadata, names);
     if matches!(plan.field_id, ftrace_event::TASK_NEWTASK | ftrace_event::TASK_RENAME) {
         let named = pid.and_then(|pid| Named::from_event(plan, pid, record.timestamp, record.payload));
@@ -859,10 +861,12 @@ mod tests {
 
     #[test]
     fn the_quick_way_gives_the_same_bytes() {
-        let names = ["sched_switch", "sched_waking", "sched_process_exit"].map(|name| ("sched", name));
-        for (group, name) in names.into_iter().chain([("irq", "irq_handler_entry"), ("task", "task_newtask")])
-        {
-            let plan = known(group, name);
+        let mut plans =
+            ["sched_switch", "sched_waking", "sched_process_exit"].map(|n| known("sched", n)).to_vec();
+        plans.extend([known("irq", "irq_handler_entry"), known("task", "task_newtask")]);
+        plans.push(generic("sched_waking", 65_536));
+        for plan in plans {
+            let name = &plan.name;
             assert!(plan.is_short, "{name}");
             let slow = Rc::new(EventPlan { is_short: false, ..(*plan).clone() });
             // Numbers of all lengths, strings at any place, and records that are cut short.
@@ -883,12 +887,16 @@ mod tests {
                         [&page[..8], &(payload.len() as u64 + 8).to_le_bytes(), &header, &payload].concat();
                     page.resize(4096, 0);
                 }
-                let quick = encode(&page, &config(true, std::slice::from_ref(&plan)));
-                let slow = encode(&page, &config(true, std::slice::from_ref(&slow)));
-                assert_eq!((quick.0, quick.1.errors), (slow.0, slow.1.errors), "{name}, {seed}");
-                let pids = [quick.1.metadata.pids.iter(), slow.1.metadata.pids.iter()]
-                    .map(Iterator::collect::<Vec<_>>);
-                assert_eq!(pids[0], pids[1]);
+                // From a machine that has just started to one that has run for ages.
+                page[..8].copy_from_slice(&(u64::MAX >> (1 + seed % 63)).to_le_bytes());
+                for self_describing in [true, false] {
+                    let [quick, slow] = [&plan, &slow]
+                        .map(|plan| encode(&page, &config(self_describing, std::slice::from_ref(plan))));
+                    assert_eq!((quick.0, quick.1.errors), (slow.0, slow.1.errors), "{name}, {seed}");
+                    let pids = [quick.1.metadata.pids.iter(), slow.1.metadata.pids.iter()]
+                        .map(Iterator::collect::<Vec<_>>);
+                    assert_eq!(pids[0], pids[1]);
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ use super::encode::{Batch, EncodeState, Filter, Names, ParseConfig, Scratch, enc
 use super::format::{EventFormat, PageLayout};
 use super::instance::is_path_part;
 use super::plan::EventPlan;
-use super::reader::{BATCH_PAGES, CpuReader};
+use super::reader::{CpuReader, PageBuffer};
 use super::stats::{self, CpuStats, Phase, SetupErrors, Snapshot};
 use super::symbols::PrintkFormats;
 use super::tracefs::Tracefs;
@@ -41,7 +41,7 @@ struct Reading {
     parse: ParseConfig,
     state: EncodeState,
     scratch: Scratch,
-    pages: Vec<u8>,
+    pages: PageBuffer,
     /// Nobody writes to it.
     is_frozen: bool,
     /// When to go on; none if everything has been read.
@@ -151,7 +151,7 @@ impl Reading {
         Ok(Self {
             // Only the root has it.
             printk: PrintkFormats::parse(&root.read("printk_formats")),
-            pages: vec![0; BATCH_PAGES * layout.page_size],
+            pages: PageBuffer::default(),
             tracefs,
             layout,
             cpus,
@@ -166,13 +166,14 @@ impl Reading {
     fn work(&mut self, out: &mut impl Packets) {
         let mut is_done = true;
         for cpu in &mut self.cpus {
-            let read = cpu.reader.read_frozen(&mut self.pages, self.layout, cpu.pages_left);
+            let pages = self.pages.pages(self.layout);
+            let read = cpu.reader.read_frozen(pages, self.layout, cpu.pages_left);
             cpu.pages_left = if read.is_last { 0 } else { cpu.pages_left.saturating_sub(read.pages) };
             is_done &= cpu.pages_left == 0;
             if let Some(error) = read.error {
                 self.state.errors.insert(error);
             }
-            let pages = self.pages.get(..read.pages * self.layout.page_size).unwrap_or(&[]);
+            let pages = pages.get(..read.pages * self.layout.page_size).unwrap_or(&[]);
             // The clock is that of an earlier boot, so there is no pair to convert with.
             let batch = Batch { cpu: cpu.reader.cpu, pages, layout: self.layout, clock: None };
             let names = Names { printk: &self.printk, symbols: None };
@@ -237,6 +238,7 @@ mod tests {
 
     use super::*;
     use crate::ftrace::page::ParseStatus;
+    use crate::ftrace::reader::BATCH_PAGES;
     use crate::packets::testing::Recorded;
 
     const SCHED_PAGES: &[u8] = include_bytes!("../../tests/data/pages/sched");

@@ -6,7 +6,7 @@ use ferretto_protos::fields::{ftrace_event, ftrace_event_bundle};
 use super::encode::{last_word, located, short_string};
 use super::page::{Record, read_u32, read_u64};
 use super::plan::{EventPlan, FieldPlan, Op, PlanKind};
-use super::words::{BYTES, Words, tag, word};
+use super::words::{BYTES, VARINT, Words, tag, word};
 use crate::pids::PidSet;
 
 /// Room for one event. Both of its lengths take one byte, so it has at most 130; the rest is for what stores leave behind the end.
@@ -16,7 +16,7 @@ const MAX_LEN: usize = 127;
 /// Fields that are told apart by a tag of one byte.
 const MAX_FIELD: u32 = 15;
 
-/// Whether events of this plan may go the quick way.
+/// Whether events of this plan may go the quick way: known ones, and those that describe themselves.
 pub(crate) fn is_short(kind: &PlanKind, fields: &[FieldPlan]) -> bool {
     let fits = |field: &FieldPlan| {
         let op = matches!(
@@ -35,10 +35,10 @@ pub(crate) fn is_short(kind: &PlanKind, fields: &[FieldPlan]) -> bool {
         );
         op && field.number <= MAX_FIELD
     };
-    matches!(kind, PlanKind::Known) && fields.iter().all(fits)
+    matches!(kind, PlanKind::Known | PlanKind::Generic { .. }) && fields.iter().all(fits)
 }
 
-/// Appends an `FtraceEvent` field of the bundle; `None`, and nothing appended, if it must go the other way.
+/// Appends an `FtraceEvent` field of the bundle, of an event whose plan [`is_short`]; `None`, and nothing appended, if it must go the other way.
 #[inline]
 pub(crate) fn encode(
     out: &mut Words,
@@ -47,13 +47,13 @@ pub(crate) fn encode(
     pid: Option<i32>,
     pids: &mut PidSet,
 ) -> Option<()> {
-    if !plan.is_short {
-        return None;
-    }
     let mut row = Row { room: out.room::<ROOM>()?, end: 0 };
     row.put(tag(ftrace_event_bundle::EVENT, BYTES), 2)?;
     let event = row.end;
-    row.number(ftrace_event::TIMESTAMP, record.timestamp)?;
+    // On a machine that has run for a week, the time alone fills a store.
+    let (time, len) = word(record.timestamp)?;
+    row.put(tag(ftrace_event::TIMESTAMP, VARINT), 1)?;
+    row.put(time, len)?;
     if let Some(pid) = pid {
         row.number(ftrace_event::PID, i64::from(pid).cast_unsigned())?;
     }

@@ -6,7 +6,7 @@
 use ferretto_protozero::{LenSlot, MAX_LEN, SMALL_LEN, Sink, varint};
 
 /// Protobuf's wire types of varints and of anything with a length.
-const VARINT: u32 = 0;
+pub(crate) const VARINT: u32 = 0;
 pub(crate) const BYTES: u32 = 2;
 /// Values below this take one byte.
 const ONE_BYTE_LIMIT: u64 = 0x80;

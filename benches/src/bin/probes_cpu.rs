@@ -44,6 +44,8 @@ struct Run {
     peak_kib: u64,
     trace_bytes: u64,
     switches: u64,
+    /// How often the threads of the load woke each other. Few of both: they spun instead of sleeping.
+    rounds: u64,
     /// Events that the kernel overwrote or dropped.
     kernel_lost: u64,
     /// Packets that found no shared memory, and chunks that the service's buffer had no room for.
@@ -129,7 +131,7 @@ fn run(peers: &Peers, maker: Maker, load: &str) -> Result<Run, String> {
     let done = world.run(command, TIMEOUT);
     let after = (cpu_ns(pid), ticks_ms(pid), voluntary_switches(pid));
     let peak_kib = peak_kib(pid);
-    load.stop();
+    let rounds = load.stop();
     if !done.status.success() {
         return Err(done.stderr);
     }
@@ -140,6 +142,7 @@ fn run(peers: &Peers, maker: Maker, load: &str) -> Result<Run, String> {
         system_ms: after.1.1 - before.1.1,
         wakings: after.2 - before.2,
         peak_kib,
+        rounds,
         trace_bytes: bytes.len() as u64,
         ..Run::default()
     };
@@ -173,14 +176,13 @@ impl Load {
         }
     }
 
-    fn stop(self) {
+    fn stop(self) -> u64 {
         match self {
-            Self::Pairs(pairs) => pairs.into_iter().for_each(|pair| {
-                let _ = pair.stop();
-            }),
+            Self::Pairs(pairs) => pairs.into_iter().map(PingPong::stop).sum(),
             Self::Processes(stop, threads) => {
                 stop.store(true, Ordering::Relaxed);
                 threads.into_iter().for_each(|thread| drop(thread.join()));
+                0
             }
         }
     }

@@ -36,6 +36,7 @@ const CONFIG: &str = r#"
 
 /// What one recording cost and holds.
 #[derive(Debug, Default, Clone, Copy)]
+#[expect(dead_code, reason = "some of it is only printed, run by run")]
 struct Run {
     cpu_ns: u64,
     user_ms: u64,

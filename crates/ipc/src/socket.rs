@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recvmsg, sendmsg, socket_with, socketpair, sockopt,
+    listen, recvmsg, sendmsg, socket_with, socketpair,
 };
 
 use crate::address::Address;
@@ -27,16 +27,7 @@ pub(crate) const BACKLOG: i32 = 128;
 /// Room for one meaningful descriptor and a few that a confused peer adds; more truncate the message, which is an error.
 const MAX_RECEIVED_FDS: usize = 8;
 
-/// Who is at the other end of a Unix socket, as the kernel says: captured when the connection was made, cannot be forged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerCredentials {
-    /// The process, or 0 if it lives in a process name space that this process cannot see.
-    pub pid: i32,
-    /// Its effective user.
-    pub uid: u32,
-    /// Its effective group.
-    pub gid: u32,
-}
+pub use ferretto_sys::PeerCredentials;
 
 /// What one receive gave.
 #[derive(Debug)]
@@ -145,12 +136,7 @@ impl Stream {
         if !self.passes_fds {
             return Ok(None);
         }
-        let peer = sockopt::socket_peercred(&self.fd)?;
-        Ok(Some(PeerCredentials {
-            pid: peer.pid.as_raw_nonzero().get(),
-            uid: peer.uid.as_raw(),
-            gid: peer.gid.as_raw(),
-        }))
+        ferretto_sys::peer_credentials(&self.fd).map(Some)
     }
 
     /// The other end's host, without port; `None` for Unix sockets.

@@ -5,6 +5,7 @@ use ferretto_protos::{AttachResponse, DetachResponse};
 use crate::ids::{ConsumerConn, Token};
 use crate::limits;
 use crate::output::Reply;
+use crate::registry::Peer;
 use crate::service::Service;
 
 impl Service {
@@ -16,7 +17,13 @@ impl Service {
         let same = |session: &crate::session::Session| {
             Some(session.owner_uid) == uid && session.detach_key.as_deref() == Some(key)
         };
-        if key.is_empty() || key.len() > limits::MAX_NAME_BYTES || self.sessions.values().any(same) {
+        // Nobody in particular could never attach to it again.
+        let is_nobody = uid == Some(Peer::UNKNOWN_UID);
+        if is_nobody
+            || key.is_empty()
+            || key.len() > limits::MAX_NAME_BYTES
+            || self.sessions.values().any(same)
+        {
             return self.reply_consumer(from, Reply::rejected(token));
         }
         self.end_reading(from);
@@ -32,9 +39,11 @@ impl Service {
 
     pub(crate) fn attach(&mut self, from: ConsumerConn, token: Token, key: &str) {
         let Some(consumer) = self.consumers.get_mut(&from) else { return };
-        let uid = consumer.peer.uid;
+        let peer = consumer.peer;
         let waits = |session: &&mut crate::session::Session| {
-            session.owner_uid == uid && session.owner.is_none() && session.detach_key.as_deref() == Some(key)
+            peer.is_user(session.owner_uid)
+                && session.owner.is_none()
+                && session.detach_key.as_deref() == Some(key)
         };
         let found = self.sessions.values_mut().find(waits);
         let (Some(session), None) = (found, consumer.session) else {

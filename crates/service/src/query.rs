@@ -98,7 +98,7 @@ impl Service {
 
 /// Sessions are shown to root and to their user: those who may clone them.
 pub(crate) fn may_see(peer: Peer, session: &Session) -> bool {
-    peer.uid == 0 || peer.uid == session.owner_uid
+    peer.uid == 0 || peer.is_user(session.owner_uid)
 }
 
 fn describe(session: &Session) -> TracingSession {

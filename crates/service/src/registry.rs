@@ -12,7 +12,7 @@ use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, To
 use crate::machines::Machine;
 use crate::pace::Intake;
 
-/// Who is at the other end of a connection, as the kernel says.
+/// Who is at the other end of a connection, as the kernel says, or a relay for whom it stands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its user.
@@ -21,6 +21,16 @@ pub struct Peer {
     pub pid: i32,
     /// Descriptors cannot pass (TCP): chunks are to be sent by value (`use_shmem_emulation`).
     pub emulated: bool,
+}
+
+impl Peer {
+    /// The user of a peer that nobody vouches for (upstream: `kInvalidUid`). All such peers are strangers to each other.
+    pub const UNKNOWN_UID: u32 = u32::MAX;
+
+    /// What belongs to a user is this peer's, too.
+    pub(crate) fn is_user(&self, uid: u32) -> bool {
+        self.uid == uid && uid != Self::UNKNOWN_UID
+    }
 }
 
 /// A connection on the producer side, before and after `InitializeConnection`.

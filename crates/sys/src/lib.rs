@@ -1,11 +1,13 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
-//! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of vsock](VsockAddr), and, with the
-//! feature `scheduling`, how a thread is scheduled.
+//! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
+//! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, and, with the feature `scheduling`, how a thread is
+//! scheduled.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 
 mod clock;
+mod credentials;
 mod exit;
 mod file;
 mod fork;
@@ -14,6 +16,7 @@ mod scheduling;
 mod vsock;
 
 pub use clock::{KernelClock, clock_ns};
+pub use credentials::{PeerCredentials, peer_credentials};
 pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};

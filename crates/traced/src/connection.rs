@@ -9,6 +9,7 @@ use ferretto_ipc::host::{HostConnection, Reply as IpcReply, Request, RequestId};
 use ferretto_ipc::identity::machine_id;
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, RELAY_PORT, ServiceDef};
 use ferretto_ipc::socket::Stream;
+use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 
 /// Who connects at a socket.
@@ -46,9 +47,6 @@ pub(crate) const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;
 /// Requests of one client that may wait for their last reply; beyond, it is not a client that follows the protocol.
 const MAX_OPEN_REQUESTS: usize = 4096;
 
-/// The user of a peer that the kernel does not know and that does not say: nobody (upstream: `kInvalidUid`).
-const UNKNOWN_UID: u32 = u32::MAX;
-
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
@@ -70,6 +68,8 @@ pub(crate) enum Ended {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) side: Side,
+    /// It may be a relay, whose word is taken for the identity of another machine's programs.
+    relays: bool,
     pub(crate) stream: Stream,
     pub(crate) host: HostConnection,
     /// The service knows it: it has made a call.
@@ -96,6 +96,7 @@ impl Connection {
         };
         Self {
             side: door.side,
+            relays: door.relays,
             stream,
             host: HostConnection::new(services),
             is_introduced: false,
@@ -182,24 +183,31 @@ impl Connection {
         Interest { read: self.side == Side::Producer || waiting <= CONSUMER_QUEUE_BYTES, write: waiting > 0 }
     }
 
-    /// Who it is: as the kernel says, or where that cannot know (TCP), as the peer says itself.
-    pub(crate) fn peer(&self) -> Peer {
-        if let Ok(Some(credentials)) = self.stream.peer_credentials() {
-            return Peer { uid: credentials.uid, pid: credentials.pid, emulated: false };
+    /// Who it is: as the kernel says, which may be that its process is not to be seen from here; never as a peer on this machine says
+    /// itself. Of another machine the kernel says nothing: there a relay, where relays may come, says whom it stands for, and all others are
+    /// nobody.
+    pub(crate) fn peer(&self) -> Result<Peer, Ended> {
+        if let Some(credentials) = self.stream.peer_credentials()? {
+            return Ok(Peer { uid: credentials.uid, pid: credentials.pid, emulated: false });
         }
-        let identity = self.host.peer_identity();
-        Peer {
-            uid: identity.and_then(|identity| identity.uid).map_or(UNKNOWN_UID, |uid| uid as u32),
+        let identity = self.relayed_identity();
+        Ok(Peer {
+            uid: identity.and_then(|identity| identity.uid).map_or(Peer::UNKNOWN_UID, |uid| uid as u32),
             pid: identity.map_or(0, |identity| identity.pid()),
-            emulated: !self.stream.passes_fds(),
-        }
+            emulated: true,
+        })
     }
 
-    /// Where it is, if that is another machine: one that is reached by TCP or vsock and says which it is.
+    /// Where it is, if that is another machine and its relay says which.
     pub(crate) fn machine(&self) -> Option<Machine> {
-        let identity = self.host.peer_identity().filter(|_| !self.stream.passes_fds())?;
+        let identity = self.relayed_identity()?;
         let id = machine_id(identity.machine_id_hint(), &self.stream.peer_host().unwrap_or_default());
         Some(Machine { id, name: identity.machine_name().to_owned() })
+    }
+
+    /// Whom a relay stands for.
+    fn relayed_identity(&self) -> Option<&SetPeerIdentity> {
+        self.host.peer_identity().filter(|_| self.relays && !self.stream.passes_fds())
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
 use ferretto_service::{
-    ConsumerCall, ConsumerConn, Now, Output, ProducerCall, ProducerConn, RelayCall, Service, Token,
+    ConsumerCall, ConsumerConn, Now, Output, Peer, ProducerCall, ProducerConn, RelayCall, Service, Token,
 };
 use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::epoll::EventFlags;
@@ -232,8 +232,17 @@ impl Server {
     fn handle_request(&mut self, key: u64, token: Token, request: Request, now: &Now) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         if !connection.is_introduced {
+            let peer = match connection.peer() {
+                Ok(peer) => peer,
+                Err(error) => return self.ended.push((key, error)),
+            };
             connection.is_introduced = true;
-            let peer = connection.peer();
+            if peer.emulated && peer.uid == Peer::UNKNOWN_UID && connection.host.peer_identity().is_some() {
+                tracing::info!(
+                    key,
+                    "who a client of another machine says it is counts for nothing at an address where no relays were asked for (--enable-relay-endpoint-on)"
+                );
+            }
             match connection.side {
                 Side::Producer => {
                     self.service.handle_producer_connected(ProducerConn(key), peer);

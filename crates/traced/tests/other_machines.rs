@@ -135,7 +135,7 @@ fn consumer_has_answer(consumer: &mut Consumer, call: ferretto_consumer::CallId)
 
 #[test]
 fn the_first_word_on_who_a_peer_is_counts() {
-    let host = host(false);
+    let host = host(true);
     let mut link = ClientLink::new(Stream::connect(address(&host)).unwrap(), "ProducerPort");
     link.connection().set_peer_identity(identity(11, 12, "boot id", "guest")).unwrap();
     link.connection().set_peer_identity(identity(21, 0, "", "host")).unwrap();
@@ -149,6 +149,21 @@ fn the_first_word_on_who_a_peer_is_counts() {
     let seen = &state.producers[0];
     assert_eq!((seen.pid(), seen.uid(), seen.machine_name()), (11, 12, "guest"));
     assert_eq!(seen.machine_id(), machine_id("boot id", ""));
+}
+
+#[test]
+fn nobody_is_believed_where_no_relays_were_asked_for() {
+    let host = host(false);
+    let mut link = ClientLink::new(Stream::connect(address(&host)).unwrap(), "ProducerPort");
+    link.connection().set_peer_identity(identity(11, 0, "boot id", "guest")).unwrap();
+    assert!(matches!(event(&mut link), Event::Bound));
+    link.connection()
+        .invoke("InitializeConnection", &InitializeConnectionRequest::default(), None, true)
+        .unwrap();
+    assert!(matches!(event(&mut link), Event::Reply { body: Some(_), .. }));
+    let state = consumer(&host).query_service_state(false).unwrap();
+    let seen = &state.producers[0];
+    assert_eq!((seen.pid(), seen.uid(), seen.machine_name(), seen.machine_id), (0, -1, "", None));
 }
 
 #[test]

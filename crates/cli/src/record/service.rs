@@ -164,6 +164,9 @@ fn look_around() -> Result<Option<Other>> {
 }
 
 fn named_process(pid: i32) -> String {
+    if pid == 0 {
+        return "a process of another name space (a container)".to_owned();
+    }
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("process {pid} ({})", name.trim_end()),
         Err(_) => format!("process {pid}"),

@@ -68,6 +68,14 @@ impl ChunkQueue {
         Some(at)
     }
 
+    /// Removes the last of several.
+    pub(crate) fn pop_last(&mut self) -> Option<u32> {
+        let last = self.len().checked_sub(1).filter(|&last| last > 0)?;
+        let at = self.get(last)?;
+        self.len -= 1;
+        Some(at)
+    }
+
     /// A number that the owner of an empty queue keeps in it.
     pub(crate) fn kept(&self) -> Option<u32> {
         self.is_empty().then_some(self.first)

@@ -89,7 +89,7 @@ impl Part {
 
 /// What became of a packet that begins here and should go on in the next chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reassembled {
+pub(crate) enum Reassembled {
     Whole,
     /// Its next fragment has not come, or waits for patches.
     NotYet,
@@ -222,7 +222,7 @@ impl TraceBuffer {
     fn reassemble(&mut self, drain: &mut Drain, begin: &Fragment) -> Reassembled {
         self.packet_parts.clear();
         self.packet_parts.push(Part::new(drain.at, &drain.header, begin));
-        let outcome = self.look_ahead(drain);
+        let outcome = self.look_ahead(drain.slot, 0, &drain.header, drain.gap_seen);
         match outcome {
             Reassembled::Whole => self.stats.readaheads_succeeded += 1,
             Reassembled::NotYet | Reassembled::Lost(_) => self.stats.readaheads_failed += 1,
@@ -239,20 +239,26 @@ impl TraceBuffer {
         outcome
     }
 
-    /// Collects the fragments that continue the one in `packet_parts`.
-    fn look_ahead(&mut self, drain: &Drain) -> Reassembled {
-        if drain.header.has(NEEDS_PATCHING) {
+    /// Collects the fragments that continue the one in `packet_parts`, which is in the sequence's chunk at `index`, with this header.
+    pub(crate) fn look_ahead(
+        &mut self,
+        slot: u32,
+        index: usize,
+        header: &Header,
+        gap_seen: bool,
+    ) -> Reassembled {
+        if header.has(NEEDS_PATCHING) {
             return Reassembled::NotYet;
         }
-        let sequence = self.sequences.get(drain.slot);
-        let mut id = drain.header.id;
-        for index in 1..sequence.len() {
+        let sequence = self.sequences.get(slot);
+        let mut id = header.id;
+        for index in index + 1..sequence.len() {
             let Some(next) = sequence.get(index) else { break };
             let header = self.ring.header(next);
             if header.has(NEEDS_PATCHING) {
                 return Reassembled::NotYet;
             }
-            if drain.gap_seen || header.id != id.wrapping_add(1) {
+            if gap_seen || header.id != id.wrapping_add(1) {
                 return Reassembled::Lost(REASSEMBLY_GAP);
             }
             id = header.id;

@@ -187,6 +187,11 @@ impl Sequence {
         }
     }
 
+    /// Removes the newest chunk, which is not the only one, and says where it is.
+    pub(crate) fn pop_newest(&mut self) -> Option<usize> {
+        if self.len() > 1 { self.chunks.pop_last().map(|at| at as usize) } else { None }
+    }
+
     /// Remembers a chunk as the one consumed last.
     #[inline]
     pub(crate) fn set_consumed(&mut self, consumed: Consumed) {

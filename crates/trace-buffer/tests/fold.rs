@@ -384,6 +384,25 @@ fn who_goes_on_after_another_buffer_has_what_is_new_and_all_names() {
 
 #[test]
 fn a_packet_whose_end_comes_laps_later_is_whole() {
+    check_late_end(|_, _| ());
+}
+
+#[test]
+fn a_packet_whose_end_was_begun_when_it_was_scraped_is_whole() {
+    check_late_end(|slow, buffer| slow.scrape(buffer));
+}
+
+#[test]
+fn a_packet_whose_middle_has_come_is_whole() {
+    check_late_end(|slow, buffer| {
+        slow.cut();
+        slow.commit(buffer);
+        slow.scrape(buffer);
+    });
+}
+
+/// What a slow writer leaves after the beginning of a packet comes again as that does.
+fn check_late_end(then: impl Fn(&mut Writer, &mut TraceBuffer)) {
     let mut buffer = ring(128 * 1024);
     let [mut slow, mut fast] = <[Writer; 2]>::try_from(writers(2)).ok().unwrap();
     for (laps, is_whole) in [(0.5, true), (1.5, true), (2.8, true), (60.0, true), (130.0, false)] {
@@ -391,6 +410,7 @@ fn a_packet_whose_end_comes_laps_later_is_whole() {
         (0..5).for_each(|delta| slow.event(delta));
         slow.cut();
         slow.commit(&mut buffer);
+        then(&mut slow, &mut buffer);
         fast.go_round(&mut buffer, laps);
         (0..5).for_each(|delta| slow.event(delta));
         slow.commit(&mut buffer);
@@ -410,6 +430,8 @@ enum Step {
     Events(u16, u8, u8),
     /// An event whose end comes with the next ones.
     Cut(u16),
+    /// The chunk is copied while its writer is at work on its last packet, perhaps the end of one from the chunk before.
+    Scrape(u16),
     Begin(u16),
     /// Packets read, then nothing more.
     Read(u8),
@@ -421,6 +443,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         20 => (0u16..4, 1u8..30, any::<u8>()).prop_map(|(writer, count, delta)| Step::Events(writer, count, delta)),
         1 => (0u16..4).prop_map(Step::Begin),
         3 => (0u16..4).prop_map(Step::Cut),
+        3 => (0u16..4).prop_map(Step::Scrape),
         2 => any::<u8>().prop_map(Step::Read),
         1 => Just(Step::Clone),
     ];
@@ -450,6 +473,7 @@ proptest! {
                     writer.cut();
                     writer.commit(&mut buffer);
                 }
+                Step::Scrape(writer) => writers[usize::from(writer)].scrape(&mut buffer),
                 Step::Begin(writer) => writers[usize::from(writer)].begin(),
                 Step::Read(count) => {
                     buffer.begin_read();

@@ -1,20 +1,24 @@
 //! Packets whose beginnings are in the way before their ends have come.
 //!
-//! A chunk that ends with the beginning of a packet and has none after it: its writer is at work on the rest, and may take a while. Were it
-//! overwritten, the packet would be lost, and with it all that the sequence's state knows, for a reader who has missed a packet believes
-//! no name from before. So its whole packets go, as those of others, and then the chunk comes again, as one does that was scraped and
-//! overwritten before it was complete.
+//! A chunk that ends with the beginning of a packet, and nothing after it that ends the packet, or its patches have not come: its writer is
+//! at work on the rest, and may take a while. Were it overwritten, the packet would be lost, and with it all that the sequence's state
+//! knows, for a reader who has missed a packet believes no name from before. So its whole packets go, as those of others, and then the
+//! chunk comes again, as one does that was scraped and overwritten before it was complete, and those after it with it: what was scraped
+//! while the writer was at work on the packet's end, and the middle of a large packet.
+
+use std::ops::Range;
 
 use crate::chunk_flags::{FIRST_CONTINUES_FROM_PREVIOUS, LAST_CONTINUES_ON_NEXT};
+use crate::drain::{Purpose, Reassembled};
 use crate::fragments::{Found, Kind, fragment_at};
-use crate::ring::{Header, INCOMPLETE};
+use crate::ring::{Header, INCOMPLETE, PLAIN};
 use crate::sequences::SequenceKey;
 use crate::write::Accepted;
 use crate::{OverwriteSink, TraceBuffer};
 
-/// Chunks that come again because of one that is written. One is the rule; a writer of many unfinished packets must not make a commit
-/// move a whole ring.
-const MAX_AT_ONCE: usize = 2;
+/// Chunks that come again because of one that is written. One or two are the rule; a writer of many unfinished packets must not make a
+/// commit move a whole ring.
+const MAX_AT_ONCE: usize = 4;
 
 /// How often a chunk comes again. A thread that nobody lets run may take seconds, in which a small ring goes round many times; of a program
 /// that hangs not every lap of the session is to carry a chunk along.
@@ -40,7 +44,7 @@ pub(super) struct AllUnfinished {
 }
 
 impl TraceBuffer {
-    /// Leaves in the chunk at `at` what is whole, if the rest is to come again.
+    /// Leaves in the chunk at `at` what is whole, if the rest is to come again, and nothing of those after it.
     pub(super) fn keep_unfinished(
         &mut self,
         slot: u32,
@@ -49,24 +53,24 @@ impl TraceBuffer {
         all: &mut AllUnfinished,
     ) -> Option<()> {
         let has_moved_enough = header.moves >= MAX_MOVES;
-        if !header.has(LAST_CONTINUES_ON_NEXT) || header.has(INCOMPLETE) || has_moved_enough {
+        if !header.has(LAST_CONTINUES_ON_NEXT) || header.has(INCOMPLETE) || has_moved_enough || all.closed {
             return None;
         }
-        let sequence = self.sequences.get(slot);
-        let is_newest = sequence.len().checked_sub(1).and_then(|last| sequence.get(last)) == Some(at);
-        if !is_newest || all.closed || all.chunks.len() >= MAX_AT_ONCE {
+        let chunks = self.rest_of_sequence(slot, at, MAX_AT_ONCE - all.chunks.len())?;
+        let whole = beginning_at(self.ring.payload(at, header), header)?;
+        self.packet_parts.clear();
+        if self.look_ahead(slot, chunks.start, header, false) != Reassembled::NotYet {
             return None;
         }
-        let payload = self.ring.payload(at, header);
-        let whole = beginning_at(payload, header)?;
-        all.chunks.push(Unfinished {
-            key: sequence.key,
-            id: header.id,
-            flags: header.flags,
-            moves: header.moves + 1,
-            reserved: header.size,
-            payload: payload.to_vec(),
-        });
+        let moves = header.moves + 1;
+        let num_after = chunks.len() - 1;
+        for index in chunks {
+            let chunk = self.sequences.get(slot).get(index)?;
+            all.chunks.push(self.unfinished(slot, chunk, moves));
+        }
+        for _ in 0..num_after {
+            self.take_out_newest(slot);
+        }
         let whole = whole as u16; // no more than the payload
         let rest = Header {
             payload_size: whole,
@@ -76,6 +80,46 @@ impl TraceBuffer {
         };
         self.ring.set_header(at, rest);
         Some(())
+    }
+
+    /// The chunk at `at` and those after it, by their indices, if they are no more than so many and nothing was read of the later ones.
+    fn rest_of_sequence(&self, slot: u32, at: usize, max: usize) -> Option<Range<usize>> {
+        let sequence = self.sequences.get(slot);
+        let len = sequence.len();
+        let mut index = len;
+        while index > len.saturating_sub(max) {
+            index -= 1;
+            let found = sequence.get(index)?;
+            if found == at {
+                return Some(index..len);
+            }
+            let header = self.ring.header(found);
+            if header.unread != header.payload_size {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Takes the sequence's newest chunk out of it as if it had never been there, and leaves padding in its place.
+    fn take_out_newest(&mut self, slot: u32) {
+        let Some(at) = self.sequences.get_mut(slot).pop_newest() else { return };
+        let header = self.ring.header(at);
+        self.count_consumed(Purpose::Evict, header.outer_size());
+        self.ring.set_header(at, Header::padding(header.size));
+    }
+
+    /// The chunk as it is to come again.
+    fn unfinished(&self, slot: u32, at: usize, moves: u8) -> Unfinished {
+        let header = self.ring.header(at);
+        Unfinished {
+            key: self.sequences.get(slot).key,
+            id: header.id,
+            flags: header.flags,
+            moves,
+            reserved: header.size,
+            payload: self.ring.payload(at, &header).to_vec(),
+        }
     }
 
     /// Has chunks come again, after the one that they were in the way of.
@@ -100,7 +144,7 @@ impl TraceBuffer {
             id: chunk.id,
             flags: chunk.flags,
             fragments: &chunk.payload,
-            plain: false,
+            plain: chunk.flags & PLAIN != 0,
             usual: None,
             moves: chunk.moves,
             reserved: chunk.reserved,

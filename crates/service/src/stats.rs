@@ -102,6 +102,7 @@ fn encode(stats: &Stats) -> BufferStats {
         trace_writer_packet_loss: counted(stats.trace_writer_packet_loss),
         compactions: counted(stats.compactions),
         compactions_skipped: counted(stats.compactions_skipped),
+        chunks_discarded_without_loss: counted(stats.chunks_discarded_without_loss),
         sequence_states_lost: counted(stats.sequence_states_lost),
         track_descriptors_dropped: counted(stats.track_descriptors_dropped),
         ..Default::default()

@@ -103,6 +103,9 @@ impl TraceBuffer {
         let sequence = self.sequences.get_mut(slot);
         let at = sequence.first()?;
         let header = self.ring.header(at);
+        if purpose == Purpose::Read {
+            sequence.note_read(header.id);
+        }
         if sequence.has_gap_before(header.id) {
             sequence.add_loss(READ_GAP);
         }
@@ -208,8 +211,12 @@ impl TraceBuffer {
         let header = self.ring.header(next);
         if header.id != drain.header.id.wrapping_add(1) {
             drain.gap_seen = true;
+            let sequence = self.sequences.get_mut(drain.slot);
             // Upstream says it only of gaps between two walks.
-            self.sequences.get_mut(drain.slot).add_loss(READ_GAP);
+            sequence.add_loss(READ_GAP);
+            if drain.purpose == Purpose::Read {
+                sequence.note_read(header.id);
+            }
         }
         (drain.at, drain.header) = (next, header);
         true

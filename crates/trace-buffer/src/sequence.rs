@@ -33,6 +33,8 @@ pub(crate) enum Place {
 
 /// The bits of `marks` that are reasons of [`loss`](crate::loss); the others are the `MARK_*`.
 const LOSS_BITS: u16 = (SMB_FULL as u16) * 2 - 1;
+/// Readers went on where a chunk was missing.
+const MARK_READ_PAST_GAP: u16 = 1 << 11;
 /// A chunk has been consumed.
 const MARK_CONSUMED: u16 = 1 << 12;
 /// The chunk consumed last was incomplete.
@@ -41,7 +43,7 @@ const MARK_CONSUMED_INCOMPLETE: u16 = 1 << 13;
 const MARK_STALLED: u16 = 1 << 14;
 /// The sequence had chunks and has none now.
 const MARK_EMPTIED: u16 = 1 << 15;
-const _: () = assert!(LOSS_BITS < MARK_CONSUMED);
+const _: () = assert!(LOSS_BITS < MARK_READ_PAST_GAP);
 
 /// The state of one {producer, writer}. Packed: a producer may have 65,000 of them.
 #[derive(Debug, Clone)]
@@ -80,6 +82,19 @@ impl Sequence {
     #[inline]
     pub(crate) fn loss(&self) -> u32 {
         u32::from(self.marks & LOSS_BITS)
+    }
+
+    /// Readers go on although a chunk is missing before the one with this id. Writers count from 0.
+    pub(crate) fn note_read(&mut self, id: u32) {
+        let is_missing = if self.last_consumed().is_some() { self.has_gap_before(id) } else { id != 0 };
+        if is_missing {
+            self.marks |= MARK_READ_PAST_GAP;
+        }
+    }
+
+    /// May a chunk from before the one consumed last hold something that no reader has seen and that was not overwritten?
+    pub(crate) fn may_miss_chunks(&self) -> bool {
+        self.marks & MARK_READ_PAST_GAP != 0
     }
 
     #[inline]

@@ -58,6 +58,9 @@ pub struct Stats {
     /// Times the folded state of a sequence was given up, for it did not fit, or for a packet was overwritten whose end or patch had not
     /// come (no field of upstream's).
     pub sequence_states_lost: u64,
+    /// Of the chunks refused, those of which nothing is lost: all that is in them was read, or overwritten, before (no field of
+    /// upstream's).
+    pub chunks_discarded_without_loss: u64,
     /// Descriptions of tracks that were left out of a folded state, for they did not fit (no field of upstream's).
     pub track_descriptors_dropped: u64,
 }

@@ -194,6 +194,8 @@ impl TraceBuffer {
             let has_more = last.incomplete && usize::from(last.payload_size) < chunk.fragments.len();
             if chunk.id != last.id || !has_more {
                 self.stats.chunks_discarded += 1;
+                let is_known = chunk.id == last.id || !sequence.may_miss_chunks();
+                self.stats.chunks_discarded_without_loss += u64::from(is_known);
                 return Admission::Done;
             }
             // It was evicted while incomplete. What it held then is not to be read twice.

@@ -401,6 +401,31 @@ fn a_packet_whose_middle_has_come_is_whole() {
     });
 }
 
+#[test]
+fn packets_of_many_writers_that_stop_together_are_whole() {
+    let mut buffer = ring(1 << 20);
+    let mut writers = writers(101);
+    let (fast, slow) = writers.split_first_mut().unwrap();
+    for writer in &mut *slow {
+        writer.begin();
+        (0..5).for_each(|delta| writer.event(delta));
+        writer.cut();
+        writer.commit(&mut buffer);
+    }
+    fast.go_round(&mut buffer, 60.0);
+    for writer in &mut *slow {
+        (0..5).for_each(|delta| writer.event(delta));
+        writer.commit(&mut buffer);
+    }
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    assert_eq!(reader.skipped, 0);
+    for writer in slow {
+        assert_eq!(reader.events[&writer.id], (5..=10).collect::<Vec<_>>());
+    }
+    assert_eq!(buffer.stats().sequence_states_lost, 0);
+}
+
 /// What a slow writer leaves after the beginning of a packet comes again as that does.
 fn check_late_end(then: impl Fn(&mut Writer, &mut TraceBuffer)) {
     let mut buffer = ring(128 * 1024);

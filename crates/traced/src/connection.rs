@@ -12,6 +12,8 @@ use ferretto_ipc::socket::Stream;
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 
+use crate::users;
+
 /// Who connects at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -184,11 +186,11 @@ impl Connection {
     }
 
     /// Who it is: as the kernel says, which may be that its process is not to be seen from here; never as a peer on this machine says
-    /// itself. Of another machine the kernel says nothing: there a relay, where relays may come, says whom it stands for, and all others are
+    /// itself. Users whom the service's name space does not show are nobody. Of another machine the kernel says nothing: there a relay, where relays may come, says whom it stands for, and all others are
     /// nobody.
     pub(crate) fn peer(&self) -> Result<Peer, Ended> {
         if let Some(credentials) = self.stream.peer_credentials()? {
-            return Ok(Peer { uid: credentials.uid, pid: credentials.pid, emulated: false });
+            return Ok(Peer { uid: users::known(credentials.uid), pid: credentials.pid, emulated: false });
         }
         let identity = self.relayed_identity();
         Ok(Peer {

@@ -26,6 +26,7 @@ pub mod own_driver;
 mod poller;
 mod server;
 mod system;
+mod users;
 
 pub use system::system_info;
 

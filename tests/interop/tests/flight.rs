@@ -74,9 +74,9 @@ fn names_survive_in_rings_that_have_gone_round() {
     assert!(recorder.wait(TIMEOUT).is_some_and(|status| status.success()), "{}", recorder.log());
 }
 
-/// A program that fills a ring.
+/// A program that fills a ring. Twice as many would be too many for programs that are not optimized, on two processors.
 const THREADS: &str = "50";
-const RATE: &str = "8000";
+const RATE: &str = "4000";
 
 /// Bytes that a buffer has taken in: the first one, "events".
 fn bytes_written(sql: &TraceQuery, trace: &Path) -> u64 {

@@ -285,7 +285,10 @@ impl Checker {
 
     fn has_overflown(&self) -> bool {
         let buffers = self.stats.iter().flat_map(|stats| &stats.buffer_stats);
-        buffers.into_iter().any(|buffer| buffer.chunks_overwritten() + buffer.chunks_discarded() > 0)
+        let lost = |buffer: &BufferStats| {
+            buffer.chunks_overwritten() + buffer.chunks_discarded() - buffer.chunks_discarded_without_loss()
+        };
+        buffers.into_iter().any(|buffer| lost(buffer) > 0)
     }
 
     /// At the end of a trace from a buffer that folds: whatever is left can be read, unless the statistics say why not. True if it

@@ -176,8 +176,9 @@ impl Finder<'_> {
                 format!("{} of the oldest data in {name}, a ring that keeps the newest", bytes(overwritten));
             self.lost(Kind::Overwritten, what, format!("{larger} to keep more"));
         }
-        if stats.chunks_discarded() > 0 {
-            let chunks = counted(stats.chunks_discarded(), "chunk", "chunks");
+        let discarded = stats.chunks_discarded().saturating_sub(stats.chunks_discarded_without_loss());
+        if discarded > 0 {
+            let chunks = counted(discarded, "chunk", "chunks");
             match buffer.discard {
                 true => {
                     let what = format!("{chunks} in {name}: it was full and keeps the oldest");

@@ -473,7 +473,8 @@ fn buffer_losses(stats: &BufferStats) -> u64 {
 
 /// What a ring loses against its will.
 fn ring_losses(stats: &BufferStats) -> u64 {
-    stats.chunks_discarded() + stats.trace_writer_packet_loss()
+    let discarded = stats.chunks_discarded().saturating_sub(stats.chunks_discarded_without_loss());
+    discarded + stats.trace_writer_packet_loss()
 }
 
 /// Follows the trace as it grows.

@@ -462,6 +462,8 @@ pub mod trace_stats {
         pub const SEQUENCE_STATES_LOST: u32 = 9100;
         /// `BufferStats.track_descriptors_dropped`.
         pub const TRACK_DESCRIPTORS_DROPPED: u32 = 9101;
+        /// `BufferStats.chunks_discarded_without_loss`.
+        pub const CHUNKS_DISCARDED_WITHOUT_LOSS: u32 = 9102;
     }
     /// Field numbers of `WriterStats`.
     pub mod writer_stats {

@@ -2197,6 +2197,10 @@ pub mod trace_stats {
         /// This project's own: descriptions of tracks that were given up for the same reason.
         #[prost(uint64, optional, tag = "9101")]
         pub track_descriptors_dropped: ::core::option::Option<u64>,
+        /// This project's own: of `chunks_discarded`, those of which nothing is lost, because all that is in them was read, or overwritten,
+        /// before. They were scraped, and handed over by their producer after that.
+        #[prost(uint64, optional, tag = "9102")]
+        pub chunks_discarded_without_loss: ::core::option::Option<u64>,
     }
     /// Counters of one writer.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

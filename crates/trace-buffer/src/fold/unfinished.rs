@@ -6,6 +6,7 @@
 //! chunk comes again, as one does that was scraped and overwritten before it was complete, and those after it with it: what was scraped
 //! while the writer was at work on the packet's end, and the middle of a large packet.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::chunk_flags::{FIRST_CONTINUES_FROM_PREVIOUS, LAST_CONTINUES_ON_NEXT};
@@ -16,9 +17,12 @@ use crate::sequences::SequenceKey;
 use crate::write::Accepted;
 use crate::{OverwriteSink, TraceBuffer};
 
-/// Chunks that come again because of one that is written. One or two are the rule; a writer of many unfinished packets must not make a
-/// commit move a whole ring.
-const MAX_AT_ONCE: usize = 4;
+/// Chunks of one sequence that come again together: one or two are the rule.
+const MAX_OF_SEQUENCE: usize = 4;
+
+/// One that comes again may be in the way of the next, where many threads were stopped together. So much of the ring's size at most moves
+/// because of one commit.
+const MAX_MOVED_DIVISOR: usize = 2;
 
 /// How often a chunk comes again. A thread that nobody lets run may take seconds, in which a small ring goes round many times; of a program
 /// that hangs not every lap of the session is to carry a chunk along.
@@ -38,9 +42,10 @@ pub(super) struct Unfinished {
 /// Those of one commit.
 #[derive(Debug, Default)]
 pub(super) struct AllUnfinished {
-    chunks: Vec<Unfinished>,
-    /// They are coming again: what is in their way goes for good.
-    closed: bool,
+    /// In the order in which they come again.
+    chunks: VecDeque<Unfinished>,
+    /// Bytes of the ring for these and those that have come already.
+    moved_bytes: usize,
 }
 
 impl TraceBuffer {
@@ -53,20 +58,24 @@ impl TraceBuffer {
         all: &mut AllUnfinished,
     ) -> Option<()> {
         let has_moved_enough = header.moves >= MAX_MOVES;
-        if !header.has(LAST_CONTINUES_ON_NEXT) || header.has(INCOMPLETE) || has_moved_enough || all.closed {
+        if !header.has(LAST_CONTINUES_ON_NEXT) || header.has(INCOMPLETE) || has_moved_enough {
             return None;
         }
-        let chunks = self.rest_of_sequence(slot, at, MAX_AT_ONCE - all.chunks.len())?;
+        let (chunks, bytes) = self.rest_of_sequence(slot, at)?;
+        if all.moved_bytes + bytes > self.ring.size() / MAX_MOVED_DIVISOR {
+            return None;
+        }
         let whole = beginning_at(self.ring.payload(at, header), header)?;
         self.packet_parts.clear();
         if self.look_ahead(slot, chunks.start, header, false) != Reassembled::NotYet {
             return None;
         }
+        all.moved_bytes += bytes;
         let moves = header.moves + 1;
         let num_after = chunks.len() - 1;
         for index in chunks {
             let chunk = self.sequences.get(slot).get(index)?;
-            all.chunks.push(self.unfinished(slot, chunk, moves));
+            all.chunks.push_back(self.unfinished(slot, chunk, moves));
         }
         for _ in 0..num_after {
             self.take_out_newest(slot);
@@ -82,18 +91,19 @@ impl TraceBuffer {
         Some(())
     }
 
-    /// The chunk at `at` and those after it, by their indices, if they are no more than so many and nothing was read of the later ones.
-    fn rest_of_sequence(&self, slot: u32, at: usize, max: usize) -> Option<Range<usize>> {
+    /// The chunk at `at` and those after it, by their indices, and what they take of the ring; if they are few, and nothing was read of the
+    /// later ones.
+    fn rest_of_sequence(&self, slot: u32, at: usize) -> Option<(Range<usize>, usize)> {
         let sequence = self.sequences.get(slot);
         let len = sequence.len();
-        let mut index = len;
-        while index > len.saturating_sub(max) {
-            index -= 1;
+        let mut bytes = 0;
+        for index in (len.saturating_sub(MAX_OF_SEQUENCE)..len).rev() {
             let found = sequence.get(index)?;
-            if found == at {
-                return Some(index..len);
-            }
             let header = self.ring.header(found);
+            bytes += header.outer_size();
+            if found == at {
+                return Some((index..len, bytes));
+            }
             if header.unread != header.payload_size {
                 return None;
             }
@@ -124,16 +134,12 @@ impl TraceBuffer {
 
     /// Has chunks come again, after the one that they were in the way of.
     pub(crate) fn bring_back_unfinished(&mut self, sink: &mut impl OverwriteSink) {
-        let Some(fold) = &mut self.fold else { return };
-        if fold.unfinished.chunks.is_empty() {
-            return;
-        }
-        fold.unfinished.closed = true;
-        for chunk in std::mem::take(&mut fold.unfinished.chunks) {
+        while let Some(fold) = &mut self.fold {
+            let Some(chunk) = fold.unfinished.chunks.pop_front() else {
+                fold.unfinished.moved_bytes = 0;
+                return;
+            };
             self.bring_back(&chunk, sink);
-        }
-        if let Some(fold) = &mut self.fold {
-            fold.unfinished.closed = false;
         }
     }
 

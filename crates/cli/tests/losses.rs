@@ -329,12 +329,20 @@ fn a_buffer_that_keeps_the_oldest_is_full() {
 #[test]
 fn a_chunk_comes_after_those_behind_it() {
     let file = "write_into_file: true file_write_period_ms: 100";
-    let act = |program: &mut Program| {
-        program.packets(3, 100);
-        std::thread::sleep(Duration::from_secs(1));
-        program.packets(1, 100);
+    let in_order = |ids: [u32; 4], words: &str| {
+        let act = |program: &mut Program| {
+            for (place, id) in ids.into_iter().enumerate() {
+                if place == 3 {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                program.chunk(id, 0, &[&text("x")]);
+            }
+        };
+        check_polite(&quick(file), act, words);
     };
-    check_polite(&quick(file), act, "1 chunk in buffer 0 (256 KiB, for data): ");
+    in_order([0, 1, 3, 2], "1 chunk in buffer 0 (256 KiB, for data): ");
+    // What was read comes again.
+    in_order([0, 1, 2, 0], "");
 }
 
 #[test]

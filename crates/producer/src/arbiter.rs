@@ -112,14 +112,14 @@ impl Arbiter {
         let mut state = self.state();
         let target = Target::Buffer(target_buffer);
         let id = if self.is_shut_down() { None } else { state.ids.allocate(target) };
-        let Some(id) = id else {
+        let Some(new) = id else {
             return TraceWriter::null();
         };
-        state.registered.push((id, target_buffer));
+        state.registered.push((new.writer_id, target_buffer));
         drop(state);
         // Before it writes: of a process that dies the service copies the chunks of those that it knows.
         self.send(false);
-        TraceWriter::new(Arc::clone(self), id, target, policy)
+        TraceWriter::new(Arc::clone(self), new, target, policy)
     }
 
     /// Whether the connection has ended: writers made here write into the void.
@@ -338,10 +338,12 @@ impl Arbiter {
         self.waker.wake();
     }
 
-    /// The writer is gone; its id is free once the service knows, or has never heard of it.
-    pub(crate) fn release_writer(&self, writer: WriterIdentity) {
+    /// The writer is gone, having given its chunks the ids before this one; its id is free once the service knows, or has never heard of
+    /// it.
+    pub(crate) fn release_writer(&self, writer: WriterIdentity, next_chunk_id: u32) {
         let WriterIdentity { writer_id, target } = writer;
         let mut state = self.state();
+        state.ids.end(writer_id, next_chunk_id);
         let group = match target {
             Target::Buffer(_) => None,
             Target::Group(id) => state.groups.state(id),
@@ -380,7 +382,7 @@ impl Arbiter {
             _ => None,
         };
         match id {
-            Some(id) => TraceWriter::new(Arc::clone(self), id, Target::Group(group), ExhaustedPolicy::Drop),
+            Some(new) => TraceWriter::new(Arc::clone(self), new, Target::Group(group), ExhaustedPolicy::Drop),
             None => TraceWriter::null(),
         }
     }
@@ -620,10 +622,20 @@ struct WriterIds {
     /// The writers' ids and where they write to, in the order of the ids. A process has about as many as threads.
     targets: Vec<(u16, Target)>,
     last: u16,
+    /// By the id: where the chunks' ids of the next one to bear it begin.
+    next_chunk_ids: Vec<u32>,
+}
+
+/// Of a writer that has written nothing yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NewWriter {
+    pub(crate) writer_id: u16,
+    /// The service may still have chunks of the last bearer of the id, and does not take two with the same number.
+    pub(crate) first_chunk_id: u32,
 }
 
 impl WriterIds {
-    fn allocate(&mut self, target: Target) -> Option<u16> {
+    fn allocate(&mut self, target: Target) -> Option<NewWriter> {
         // After the last one, so that an id is not soon used again.
         let mut id = self.last;
         for _ in 0..MAX_WRITER_ID {
@@ -631,10 +643,21 @@ impl WriterIds {
             if let Err(place) = self.find(id) {
                 self.targets.insert(place, (id, target));
                 self.last = id;
-                return Some(id);
+                let first_chunk_id = self.next_chunk_ids.get(usize::from(id)).copied().unwrap_or(0);
+                return Some(NewWriter { writer_id: id, first_chunk_id });
             }
         }
         None
+    }
+
+    fn end(&mut self, id: u16, next_chunk_id: u32) {
+        let index = usize::from(id);
+        if self.next_chunk_ids.len() <= index {
+            self.next_chunk_ids.resize(index + 1, 0);
+        }
+        if let Some(next) = self.next_chunk_ids.get_mut(index) {
+            *next = next_chunk_id;
+        }
     }
 
     fn release(&mut self, id: u16) {
@@ -692,15 +715,14 @@ mod tests {
     #[test]
     fn writer_ids_are_used_again_only_when_they_must() {
         let mut ids = WriterIds::default();
-        let all: Vec<u16> = std::iter::from_fn(|| ids.allocate(Target::Buffer(1))).collect();
-        assert_eq!(all, (1..=MAX_WRITER_ID).collect::<Vec<_>>());
+        let mut next = || ids.allocate(Target::Buffer(1)).map(|new| (new.writer_id, new.first_chunk_id));
+        let all: Vec<(u16, u32)> = std::iter::from_fn(&mut next).collect();
+        assert_eq!(all, (1..=MAX_WRITER_ID).map(|id| (id, 0)).collect::<Vec<_>>());
+        ids.end(7, 3);
         ids.release(7);
         ids.release(9);
-        assert_eq!(ids.allocate(Target::Buffer(1)), Some(7));
-        ids.release(7);
-        assert_eq!(ids.allocate(Target::Buffer(1)), Some(9));
-        assert_eq!(ids.allocate(Target::Buffer(1)), Some(7));
-        assert_eq!(ids.allocate(Target::Buffer(1)), None);
+        let mut next = || ids.allocate(Target::Buffer(1)).map(|new| (new.writer_id, new.first_chunk_id));
+        assert_eq!((next(), next(), next()), (Some((7, 3)), Some((9, 0)), None));
     }
 
     #[test]

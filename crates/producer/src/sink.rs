@@ -94,8 +94,13 @@ struct Dropping {
 }
 
 impl ChunkSink {
-    pub(crate) fn new(arbiter: Arc<Arbiter>, identity: WriterIdentity, policy: ExhaustedPolicy) -> Self {
-        Self { target: Some(Target { arbiter, identity, policy }), ..Self::null() }
+    pub(crate) fn new(
+        arbiter: Arc<Arbiter>,
+        identity: WriterIdentity,
+        next_chunk_id: u32,
+        policy: ExhaustedPolicy,
+    ) -> Self {
+        Self { target: Some(Target { arbiter, identity, policy }), next_chunk_id, ..Self::null() }
     }
 
     /// Drops everything, for good.
@@ -219,7 +224,7 @@ impl ChunkSink {
         self.return_chunk();
         self.report_dropped();
         if let Some(target) = self.target.take() {
-            target.arbiter.release_writer(target.identity);
+            target.arbiter.release_writer(target.identity, self.next_chunk_id);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferretto_protos::fields::trace_packet;
 use ferretto_protozero::Message;
 
-use crate::arbiter::{Arbiter, WriterIdentity};
+use crate::arbiter::{Arbiter, NewWriter, WriterIdentity};
 use crate::policy::ExhaustedPolicy;
 use crate::sink::{ChunkSink, SmallPacket};
 use crate::startup::Target;
@@ -39,12 +39,13 @@ pub struct TraceWriter {
 impl TraceWriter {
     pub(crate) fn new(
         arbiter: Arc<Arbiter>,
-        writer_id: u16,
+        new: NewWriter,
         target: Target,
         policy: ExhaustedPolicy,
     ) -> Self {
+        let NewWriter { writer_id, first_chunk_id } = new;
         let identity = WriterIdentity { writer_id, target };
-        Self { sink: ChunkSink::new(arbiter, identity, policy), id: writer_id }
+        Self { sink: ChunkSink::new(arbiter, identity, first_chunk_id, policy), id: writer_id }
     }
 
     /// A writer into the void, for those who have nowhere to write.

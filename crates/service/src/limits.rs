@@ -82,6 +82,10 @@ pub const MIN_PERIOD_MS: u32 = 10;
 pub const READ_REPLY_BYTES: usize = 127 * 1024;
 /// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
 pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
+/// Bytes of a `GetTraceStatsResponse`, for the same reason: writers beyond it are left out. Ours.
+pub const STATS_REPLY_BYTES: usize = 120 * 1024;
+/// The same in the trace, where a writer takes some 30 bytes: those of 100,000 threads. Ours.
+pub const STATS_PACKET_BYTES: usize = 4 * 1024 * 1024;
 
 /// Longest time that producers which commit fast are left alone. Ours: a program that writes as fast as it can commits three to five chunks
 /// a millisecond, so that half as long saves a third of the wake-ups and this saves three quarters; and nobody waits for a commit, but for

@@ -16,7 +16,7 @@ use crate::service::Service;
 use crate::session::{Session, State};
 
 /// What a repeated message adds to its own bytes, at most: its tag and its length.
-const ELEMENT_OVERHEAD: usize = 8;
+pub(crate) const ELEMENT_OVERHEAD: usize = 8;
 
 impl Service {
     pub(crate) fn query_capabilities(&mut self, from: ConsumerConn, token: Token) {

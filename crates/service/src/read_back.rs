@@ -13,13 +13,13 @@ use ferretto_trace_buffer::{ClientIdentity, Packet, validator};
 use prost::Message;
 
 use crate::buffers::Buffer;
-use crate::clock_snapshots;
 use crate::compression::Compressing;
 use crate::filtering::Outlet;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::{ClockReadings, Now};
 use crate::service::Service;
 use crate::session::{SequenceIds, Session};
+use crate::{clock_snapshots, limits};
 
 /// The sequence of the service's own packets; producers' begin after it.
 pub(crate) const SERVICE_SEQUENCE_ID: u32 = 1;
@@ -131,7 +131,7 @@ impl Service {
         if !std::mem::take(&mut session.stats_armed) {
             return true;
         }
-        let Some(stats) = self.trace_stats(session_id) else { return true };
+        let Some(stats) = self.trace_stats(session_id, limits::STATS_PACKET_BYTES) else { return true };
         let packet = own_packet(self.options.uid, None, Data::TraceStats(stats));
         let Some(session) = self.sessions.get_mut(&session_id) else { return true };
         Outlet::new(sink, &mut session.filtering, &mut *self.environment).put_unfiltered(&packet)

@@ -1,19 +1,25 @@
 //! TraceStats: what was written, read and lost (upstream: trace_stats.proto, `GetTraceStats`).
 
+use std::collections::BTreeMap;
+
 use ferretto_protos::trace_stats::{self, BufferStats, WriterStats};
 use ferretto_protos::{GetTraceStatsResponse, TraceStats};
 use ferretto_trace_buffer::{HISTOGRAM_BOUNDS_BYTES, Stats};
+use prost::Message;
 
+use crate::buffers::Buffer;
 use crate::filtering::Filtering;
-use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
-use crate::losses;
+use crate::ids::{BufferId, ConsumerConn, ProducerId, SessionId, Token};
 use crate::output::Reply;
+use crate::query::ELEMENT_OVERHEAD;
 use crate::service::Service;
-use crate::session::FinalFlush;
+use crate::session::{FinalFlush, Session};
+use crate::{limits, losses};
 
 impl Service {
     pub(crate) fn handle_get_trace_stats(&mut self, from: ConsumerConn, token: Token) {
-        let stats = self.session_of(from).and_then(|session| self.trace_stats(session));
+        let room = limits::STATS_REPLY_BYTES;
+        let stats = self.session_of(from).and_then(|session| self.trace_stats(session, room));
         match stats {
             Some(stats) => {
                 self.answer_consumer(from, token, &GetTraceStatsResponse { trace_stats: Some(stats) });
@@ -22,7 +28,8 @@ impl Service {
         }
     }
 
-    pub(crate) fn trace_stats(&mut self, session_id: SessionId) -> Option<TraceStats> {
+    /// With the histograms of as many writers as have room in so many bytes.
+    pub(crate) fn trace_stats(&mut self, session_id: SessionId, room_bytes: usize) -> Option<TraceStats> {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let registered = self.producers.values().map(|producer| producer.data_sources.len()).sum();
         let mut stats = TraceStats {
@@ -55,20 +62,8 @@ impl Service {
             session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.trace);
         stats.buffer_stats = buffers.clone().map(|buffer| encode(buffer.stats())).collect();
         if session.config.builtin.histograms {
-            for (index, buffer) in (0u32..).zip(buffers) {
-                for (producer, writer, histogram) in buffer.writer_stats() {
-                    stats.writer_stats.push(WriterStats {
-                        sequence_id: Some(session.sequences.get(ProducerId(producer.0), writer).into()),
-                        chunk_payload_histogram_counts: histogram.counts.to_vec(),
-                        chunk_payload_histogram_sum: histogram
-                            .sums_bytes
-                            .iter()
-                            .map(|sum| *sum as i64)
-                            .collect(),
-                        buffer: Some(index),
-                    });
-                }
-            }
+            let room_bytes = room_bytes.saturating_sub(stats.encoded_len());
+            stats.writer_stats = writer_stats(session, &self.buffers, room_bytes);
         }
         if !stats.writer_stats.is_empty() {
             stats.chunk_payload_histogram_def =
@@ -76,6 +71,32 @@ impl Service {
         }
         Some(stats)
     }
+}
+
+/// A program may have tens of thousands of threads, each a writer.
+fn writer_stats(
+    session: &mut Session,
+    buffers: &BTreeMap<BufferId, Buffer>,
+    mut room_bytes: usize,
+) -> Vec<WriterStats> {
+    let mut all = Vec::new();
+    let buffers = session.buffers.iter().filter_map(|id| buffers.get(id));
+    for (index, buffer) in (0u32..).zip(buffers) {
+        for (producer, writer, histogram) in buffer.trace.writer_stats() {
+            let of_writer = WriterStats {
+                sequence_id: Some(session.sequences.get(ProducerId(producer.0), writer).into()),
+                chunk_payload_histogram_counts: histogram.counts.to_vec(),
+                chunk_payload_histogram_sum: histogram.sums_bytes.iter().map(|sum| *sum as i64).collect(),
+                buffer: Some(index),
+            };
+            let Some(left) = room_bytes.checked_sub(of_writer.encoded_len() + ELEMENT_OVERHEAD) else {
+                return all;
+            };
+            room_bytes = left;
+            all.push(of_writer);
+        }
+    }
+    all
 }
 
 fn encode(stats: &Stats) -> BufferStats {

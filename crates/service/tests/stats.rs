@@ -8,6 +8,7 @@ use ferretto_protos::trace_stats::FinalFlushOutcome;
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{self as protos, clone_session_request::Selector};
 use ferretto_service::ConsumerCall;
+use prost::Message;
 use world::{World, config, only_setup, packet};
 
 #[test]
@@ -28,6 +29,26 @@ fn statistics_leave_out_what_did_not_happen() {
     let after = world.stats(consumer);
     assert!(!after.chunk_payload_histogram_def.is_empty());
     assert_eq!(after.buffer_stats[0].chunks_written, Some(1));
+}
+
+#[test]
+fn statistics_of_a_program_of_many_threads_fit_into_a_reply() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("").replace("size_kb: 128", "size_kb: 4096"));
+    for writer in 1..=10_000 {
+        world.emit_inline(producer, writer, 1, &packet("x"));
+    }
+    let reply = world.stats(consumer);
+    let bytes = ferretto_protos::GetTraceStatsResponse { trace_stats: Some(reply.clone()) }.encode_to_vec();
+    assert!(reply.writer_stats.len() > 1000 && bytes.len() < 128 * 1024, "{}", bytes.len());
+    let in_trace = world.read(consumer).into_iter().find_map(|packet| match packet.data {
+        Some(Data::TraceStats(stats)) => Some(stats.writer_stats.len()),
+        _ => None,
+    });
+    assert_eq!(in_trace, Some(10_000));
 }
 
 #[test]

@@ -124,6 +124,9 @@ impl TraceBuffer {
             reserved: reserved as u16, // at most MAX_PAYLOAD_BYTES
         };
         let slot = found.unwrap_or_else(|| self.add_sequence(key, chunk.client));
+        if self.sequences.get(slot).is_empty() {
+            self.note_return(key, chunk.chunk_id, accepted.fragments, flags);
+        }
         self.histograms.add(self.sequences.histogram(slot), measured.size as u64);
         if measured.missing == Some(Missing::GivenUp) {
             self.stats.trace_writer_packet_loss += 1;

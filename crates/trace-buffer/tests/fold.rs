@@ -297,6 +297,41 @@ fn a_ring_that_went_round_a_hundred_times_can_be_read() {
 }
 
 #[test]
+fn what_was_given_up_is_missed_by_those_who_write_again() {
+    let mut buffer = ring(64 << 10);
+    let mut first = writers(2000);
+    first.iter_mut().for_each(|writer| writer.commit(&mut buffer));
+    // All of them are overwritten, and there is no room for so many states. Nobody misses them.
+    let mut other = Writer { id: 3000, ..Writer::default() };
+    for _ in 0..100 {
+        other.begin();
+        other.commit(&mut buffer);
+    }
+    assert_eq!(buffer.stats().sequence_states_lost, 0);
+    assert!(buffer.stats().bytes_overwritten > 256 << 10);
+    // Two that the buffer has forgotten, and two that it knows.
+    for writer in [0, 1, 1498, 1499] {
+        let says_all_again = writer % 2 == 0;
+        if says_all_again {
+            first[writer].begin();
+        }
+        first[writer].event(1);
+        first[writer].commit(&mut buffer);
+    }
+    assert_eq!(buffer.stats().sequence_states_lost, 2);
+}
+
+#[test]
+fn whoever_has_read_a_packet_knows_what_it_said() {
+    let mut buffer = ring(64 << 10);
+    let mut all = writers(100);
+    all.iter_mut().for_each(|writer| writer.commit(&mut buffer));
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    assert_eq!((reader.skipped, buffer.stats().sequence_states_lost), (0, 0));
+}
+
+#[test]
 fn a_state_that_does_not_fit_is_counted_and_the_loss_is_told() {
     let mut buffer = ring(4096); // a state may take some 200 bytes
     let mut writers = writers(1);

@@ -149,8 +149,9 @@ impl Connection {
         let fd = reply.memory.and_then(|memory| memory.as_fd().and_then(|fd| fd.try_clone_to_owned().ok()));
         match self.host.reply(request, body, reply.has_more, fd.map(Arc::new)) {
             Err(error @ ferretto_ipc::QueueError::Frame(_)) => {
-                tracing::error!("a reply is lost: {error}");
-                Ok(())
+                tracing::error!("a reply is too large, and what was asked for is refused: {error}");
+                self.open.retain(|(token, _)| *token != reply.token);
+                Ok(self.host.reply(request, IpcReply::Rejected, false, None)?)
             }
             result => Ok(result?),
         }

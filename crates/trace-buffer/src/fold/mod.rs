@@ -25,6 +25,7 @@ use self::state::{Said, SequenceState};
 use self::unfinished::AllUnfinished;
 use crate::buffer::ReadPass;
 use crate::drain::{Part, Purpose};
+use crate::fragments::{self, Fragment, Kind, fragment_at};
 use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE, READ_GAP};
 use crate::ring::{Header, INCOMPLETE};
 use crate::sequence::Consumed;
@@ -49,7 +50,7 @@ struct Folded {
     untold: u32,
     /// The reader has not seen what was folded.
     is_new_to_reader: bool,
-    /// There was a state, which was given up while nothing of the sequence was left.
+    /// There was a state, which was given up. It is missed if the sequence has packets, or gets some, before it says all again.
     was_emptied: bool,
     /// What it counts in `Fold::used`.
     size: usize,
@@ -61,6 +62,11 @@ impl Folded {
             self.state.lose();
             self.untold |= loss;
         }
+    }
+
+    fn empty(&mut self) {
+        let state = std::mem::take(&mut self.state);
+        self.was_emptied |= !state.is_empty();
     }
 }
 
@@ -152,7 +158,7 @@ impl Fold {
     /// Folds the sequence's next packet, before which there was this loss. True if the state may have grown.
     #[inline]
     fn take(&mut self, at: usize, packet: &Packet<'_>) -> bool {
-        let state = &mut self.states[at].state;
+        let folded = &mut self.states[at];
         let bytes = match packet.in_one_piece() {
             Some(bytes) => bytes,
             None => {
@@ -162,21 +168,23 @@ impl Fold {
                 &self.whole
             }
         };
-        scan(bytes).is_some_and(|packet| state.take(&packet))
+        scan(bytes).is_some_and(|packet| {
+            folded.was_emptied &= !packet.clears_state();
+            folded.state.take(&packet)
+        })
     }
 
     fn lose(&mut self, at: usize, loss: u32) {
         self.states[at].lose(loss);
     }
 
-    /// Keeps the states within their limit: older descriptions go first, then the state of this sequence. Gives the states lost.
-    fn settle(&mut self, at: usize, sequences: &mut Sequences) -> Lost {
-        // It has written again.
-        let states = u64::from(std::mem::take(&mut self.states[at].was_emptied));
-        let mut lost = Lost { states, tracks: 0 };
+    /// Keeps the states within their limit: older descriptions go first, then the state of this sequence. Gives how many
+    /// descriptions of tracks went.
+    fn settle(&mut self, at: usize, sequences: &mut Sequences) -> u64 {
         self.measure(at);
+        let mut tracks = 0;
         if self.used <= self.limit {
-            return lost;
+            return tracks;
         }
         // It looks at all: not each time.
         self.takes_until_forgetting = self.takes_until_forgetting.saturating_sub(1);
@@ -184,20 +192,24 @@ impl Fold {
         if self.takes_until_forgetting == 0 {
             self.forget_gone(sequences);
         }
-        let Some(at) = self.find(key) else { return lost };
+        let Some(at) = self.find(key) else { return tracks };
         if self.used > self.limit && self.states[at].state.drop_older_tracks() {
             self.measure(at);
         }
         if self.used > self.limit {
-            lost.tracks = self.states[at].state.drop_older_half();
+            tracks = self.states[at].state.drop_older_half();
             self.measure(at);
         }
         if self.used > self.limit {
-            let state = std::mem::take(&mut self.states[at].state);
-            lost.states += u64::from(!state.is_empty());
+            self.states[at].empty();
             self.measure(at);
         }
-        lost
+        tracks
+    }
+
+    /// Whether packets of the sequence, which are here, rely on what was given up.
+    fn take_emptied(&mut self, at: usize) -> u64 {
+        u64::from(std::mem::take(&mut self.states[at].was_emptied))
     }
 
     fn measure(&mut self, at: usize) {
@@ -213,8 +225,7 @@ impl Fold {
         self.states.retain_mut(|folded| {
             let slot = sequences.find(folded.key);
             if slot.is_some_and(|slot| sequences.get(slot).is_empty()) {
-                let state = std::mem::take(&mut folded.state);
-                folded.was_emptied |= !state.is_empty();
+                folded.empty();
             }
             slot.is_some()
         });
@@ -230,11 +241,14 @@ impl Fold {
     }
 }
 
-/// What there was no room for.
-#[derive(Debug, Default)]
-struct Lost {
-    states: u64,
-    tracks: u64,
+/// Does the chunk's first packet say that all is said again?
+fn first_clears_state(payload: &[u8], flags: u8) -> bool {
+    match fragment_at(payload, 0, flags) {
+        fragments::Found::Fragment(Fragment { kind: Kind::Whole, body_at, end }) => {
+            payload.get(body_at..end).and_then(scan).is_some_and(|packet| packet.clears_state())
+        }
+        _ => false,
+    }
 }
 
 impl Telling {
@@ -292,8 +306,7 @@ impl TraceBuffer {
         let keys: Vec<SequenceKey> = fold.states.iter().map(|folded| folded.key).collect();
         for key in keys {
             if let Some(at) = fold.find(key) {
-                let lost = fold.settle(at, &mut self.sequences);
-                self.count_lost(&lost);
+                self.stats.track_descriptors_dropped += fold.settle(at, &mut self.sequences);
             }
         }
         self.fold = Some(fold);
@@ -320,9 +333,17 @@ impl TraceBuffer {
         }
     }
 
-    fn count_lost(&mut self, lost: &Lost) {
-        self.stats.sequence_states_lost += lost.states;
-        self.stats.track_descriptors_dropped += lost.tracks;
+    /// A sequence of which nothing is here gets a chunk. What was known of it may have been given up, or forgotten with it; for writers
+    /// count their chunks from 0. It is not missed if the first packet says that all is said again.
+    pub(crate) fn note_return(&mut self, key: SequenceKey, chunk_id: u32, payload: &[u8], flags: u8) {
+        let Some(fold) = &mut self.fold else { return };
+        let is_missed = match fold.find(key) {
+            Some(at) => fold.take_emptied(at) != 0,
+            None => chunk_id != 0,
+        };
+        if is_missed && !first_clears_state(payload, flags) {
+            self.stats.sequence_states_lost += 1;
+        }
     }
 
     /// Drains the sequence up to the chunk at `at`, as [`evict`](Self::evict) does, and folds what goes.
@@ -374,9 +395,13 @@ impl TraceBuffer {
             fold.states[index].untold |= OVERWRITE | DATA_LOSS_PRESENT;
         }
         self.stats.sequence_states_lost += cut;
-        if grew || fold.states[index].was_emptied || fold.used > fold.limit {
-            let lost = fold.settle(index, &mut self.sequences);
-            self.count_lost(&lost);
+        if grew || fold.used > fold.limit {
+            self.stats.track_descriptors_dropped += fold.settle(index, &mut self.sequences);
+        }
+        if !self.sequences.get(slot).is_empty()
+            && let Some(index) = fold.find(key)
+        {
+            self.stats.sequence_states_lost += fold.take_emptied(index);
         }
         self.fold = Some(fold);
     }
@@ -456,8 +481,7 @@ impl TraceBuffer {
         }
         // Nothing of a clone is overwritten, so nothing more has to be said of it.
         if !self.read_only && fold.take(at, &packet) {
-            let lost = fold.settle(at, &mut self.sequences);
-            self.count_lost(&lost);
+            self.stats.track_descriptors_dropped += fold.settle(at, &mut self.sequences);
         }
         if says_state { fold.telling.next().map(Found::Said) } else { Some(Found::InRing(slot, untold)) }
     }

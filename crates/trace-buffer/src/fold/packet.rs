@@ -20,6 +20,9 @@ pub(crate) mod field {
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
 }
 
+/// Of `SequenceFlags`.
+pub(crate) const STATE_CLEARED: u64 = 1;
+
 /// What was found. Of a field that is there twice, the last.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Scan<'a> {
@@ -76,6 +79,12 @@ pub(crate) fn scan(packet: &[u8]) -> Option<Scan<'_>> {
 }
 
 impl<'a> Scan<'a> {
+    /// Does the packet say that the sequence says all again?
+    #[inline]
+    pub(crate) fn clears_state(&self) -> bool {
+        self.is_cleared || self.sequence_flags & STATE_CLEARED != 0
+    }
+
     #[inline]
     fn number(&mut self, number: u32, value: u64) {
         match number {

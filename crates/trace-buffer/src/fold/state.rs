@@ -17,11 +17,10 @@
 use ferretto_protozero::Message;
 use ferretto_protozero::read::{Field, Fields, Value};
 
-use super::packet::{Scan, field};
+use super::packet::{STATE_CLEARED, Scan, field};
 use super::records::{Records, number_of};
 
-/// `SequenceFlags` of TracePacket.
-const STATE_CLEARED: u64 = 1;
+/// Of `SequenceFlags`.
 const NEEDS_STATE: u64 = 2;
 
 /// Clocks of a sequence's own (upstream: builtin_clock.proto).
@@ -98,7 +97,7 @@ impl SequenceState {
         if packet.dropped != 0 {
             self.lose();
         }
-        if packet.is_cleared || packet.sequence_flags & STATE_CLEARED != 0 {
+        if packet.clears_state() {
             self.clear();
         }
         if packet.has_state && self.take_state(packet) {

@@ -62,6 +62,8 @@ pub(crate) struct Tally {
     pids: HashSet<u64>,
     tids: HashSet<u64>,
     app_sequences: HashSet<u64>,
+    /// Those whose ids others bear now: a program that starts tens of thousands of threads.
+    ended_app_sequences: u64,
 }
 
 /// Events of the kernel.
@@ -122,7 +124,7 @@ impl Tally {
 
     /// Threads of instrumented programs.
     pub(crate) fn app_sequences(&self) -> u64 {
-        self.app_sequences.len() as u64
+        self.app_sequences.len() as u64 + self.ended_app_sequences
     }
 
     /// Counts one TracePacket, or those inside if it is a batch of compressed ones. What cannot be read is counted as a packet and otherwise
@@ -141,7 +143,7 @@ impl Tally {
         self.packets += 1;
         let mut head = Head::default();
         let mut loss = 0;
-        let mut is_app = false;
+        let (mut is_app, mut is_begun) = (false, false);
         let mut timestamp_ns = None;
         let counters_before = self.process_counters + self.system_counters;
         for field in Fields::new(bytes) {
@@ -152,6 +154,7 @@ impl Tally {
             head.field(field.number, field.value);
             match (field.number, field.value) {
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Varint(mask)) => loss = mask,
+                (trace_packet::FIRST_PACKET_ON_SEQUENCE, Value::Varint(1)) => is_begun = true,
                 (trace_packet::TRACK_EVENT, _) => is_app = true,
                 (trace_packet::TIMESTAMP, Value::Varint(ns)) => timestamp_ns = Some(ns),
                 (number, Value::Bytes(body)) => self.payload(number, body),
@@ -160,6 +163,9 @@ impl Tally {
         }
         if self.process_counters + self.system_counters > counters_before {
             self.first_counters_ns = earlier(self.first_counters_ns, timestamp_ns);
+        }
+        if is_begun && self.app_sequences.remove(&head.sequence) {
+            self.ended_app_sequences += 1;
         }
         if is_app {
             self.track_events += 1;
@@ -455,6 +461,19 @@ mod tests {
         let tally = tally(&[tree.clone(), tree, event(1), event(2), event(1)]);
         assert_eq!((tally.processes(), tally.threads()), (1, 1));
         assert_eq!((tally.track_events, tally.app_sequences(), tally.packets), (3, 2, 5));
+    }
+
+    #[test]
+    fn a_thread_may_bear_the_number_of_one_that_is_over() {
+        let packet = |is_first| {
+            packet(|packet| {
+                packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 7);
+                packet.bool(trace_packet::FIRST_PACKET_ON_SEQUENCE, is_first);
+                packet.nested(trace_packet::TRACK_EVENT);
+            })
+        };
+        let tally = tally(&[packet(true), packet(false), packet(true), packet(false)]);
+        assert_eq!((tally.track_events, tally.app_sequences()), (4, 2));
     }
 
     #[test]

@@ -182,10 +182,19 @@ impl World {
     /// # Panics
     ///
     /// Then.
-    pub fn wait_until(&self, what: &str, mut so: impl FnMut() -> bool) {
+    pub fn wait_until(&self, what: &str, so: impl FnMut() -> bool) {
+        self.wait_within(START_TIMEOUT, what, so);
+    }
+
+    /// The same, for what takes longer.
+    ///
+    /// # Panics
+    ///
+    /// As [`World::wait_until`].
+    pub fn wait_within(&self, timeout: Duration, what: &str, mut so: impl FnMut() -> bool) {
         let start = Instant::now();
         while !so() {
-            assert!(start.elapsed() < START_TIMEOUT, "waited in vain for {what}\n{}", self.logs());
+            assert!(start.elapsed() < timeout, "waited in vain for {what}\n{}", self.logs());
             let dead = self.daemons.borrow_mut().iter_mut().find_map(|daemon| daemon.wait(Duration::ZERO));
             assert!(dead.is_none(), "waited for {what} when a daemon ended: {dead:?}\n{}", self.logs());
             std::thread::sleep(PAUSE);

@@ -149,6 +149,11 @@ impl Browser {
     }
 }
 
+/// Whether the tests run as root.
+pub fn root() -> Result<(), Reason> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err("needs root; run it as root".to_owned()) }
+}
+
 /// Whether this process may use the kernel's tracing.
 pub fn tracefs() -> Result<(), Reason> {
     if !rustix::process::geteuid().is_root() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ferretto_interop::{Daemon, Maker, Peers, TraceQuery, World, both, ferretto, need, trace_query};
+use ferretto_interop::{Daemon, Maker, Peers, TraceQuery, World, both, ferretto, need, root, trace_query};
 use rustix::process::Signal;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -14,10 +14,6 @@ const RUNS: usize = 5;
 const ENDS: [&str; 2] = ["return", "kill"];
 /// The user `nobody`.
 const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-
-fn root() -> Result<(), String> {
-    if rustix::process::geteuid().is_root() { Ok(()) } else { Err("needs root; run it as root".to_owned()) }
-}
 
 /// The program where every user may run it.
 fn program(world: &World) -> PathBuf {

@@ -49,7 +49,13 @@ impl Finder<'_> {
     fn kernel(&mut self) {
         let (plan, ftrace) = (self.evidence.plan, &self.evidence.tally.ftrace);
         let overwritten = ftrace.overwritten();
-        if overwritten > 0 || ftrace.lossy_bundles > 0 {
+        for what in &ftrace.interference {
+            let what = format!("kernel events, from some moment on: another program interfered: {what}");
+            self.lost(Kind::KernelInterference, what, "record again without it");
+        }
+        // Gaps are the sign of either.
+        let has_gaps = ftrace.lossy_bundles > 0 && ftrace.interference.is_empty();
+        if overwritten > 0 || has_gaps {
             let amount = match overwritten {
                 0 => format!("{} of kernel events", counted(ftrace.lossy_bundles, "gap", "gaps")),
                 n => counted(n, "kernel event", "kernel events"),

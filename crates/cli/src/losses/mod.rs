@@ -17,6 +17,8 @@ use crate::record::tally::Tally;
 pub(crate) enum Kind {
     /// The kernel's buffer of a CPU was full.
     KernelBuffer,
+    /// Another program switched the kernel's tracing off, or emptied it.
+    KernelInterference,
     /// Pages of it could not be read.
     KernelPages,
     /// Events that the kernel does not have, or does not let be switched on; options that it refuses.
@@ -85,6 +87,7 @@ pub(crate) enum Kind {
 #[cfg(test)]
 const KINDS: &[(Kind, &str)] = &[
     (Kind::KernelBuffer, "kernel-buffer"),
+    (Kind::KernelInterference, "kernel-interference"),
     (Kind::KernelPages, "kernel-pages"),
     (Kind::KernelEvents, "kernel-events"),
     (Kind::SharedMemory, "shared-memory"),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use ferretto_consumer::ReadSummary;
+use ferretto_probes::ftrace::INTERFERENCE;
 use ferretto_protos::fields::{
     ftrace_cpu_stats, ftrace_event_bundle, ftrace_stats, process_tree, trace_packet,
 };
@@ -83,6 +84,8 @@ pub(crate) struct Ftrace {
     pub(crate) parse_errors: u64,
     /// Why options or whole data sources were refused, in words.
     pub(crate) refusals: BTreeSet<String>,
+    /// What other programs did to the kernel's tracing meanwhile, in words.
+    pub(crate) interference: BTreeSet<String>,
     pub(crate) unknown_events: BTreeSet<String>,
     pub(crate) failed_events: BTreeSet<String>,
     first_event_ns: Option<u64>,
@@ -319,10 +322,8 @@ impl Ftrace {
                 ftrace_stats::UNKNOWN_FTRACE_EVENTS if self.unknown_events.len() < MAX_NAMES => {
                     self.unknown_events.insert(name());
                 }
-                ftrace_stats::ATRACE_ERRORS | ftrace_stats::EXCLUSIVE_FEATURE_ERROR
-                    if self.refusals.len() < MAX_NAMES && !value.is_empty() =>
-                {
-                    self.refusals.insert(one_line(&name()));
+                ftrace_stats::ATRACE_ERRORS | ftrace_stats::EXCLUSIVE_FEATURE_ERROR => {
+                    name().lines().for_each(|line| self.problem(line));
                 }
                 ftrace_stats::FAILED_FTRACE_EVENTS if self.failed_events.len() < MAX_NAMES => {
                     self.failed_events.insert(name());
@@ -335,6 +336,17 @@ impl Ftrace {
             let errors = Fields::new(body).map_while(Result::ok);
             self.parse_errors =
                 errors.filter(|f| f.number == ftrace_stats::FTRACE_PARSE_ERRORS).count() as u64;
+        }
+    }
+
+    fn problem(&mut self, line: &str) {
+        let (list, text) = match line.strip_prefix(INTERFERENCE) {
+            Some(rest) => (&mut self.interference, rest),
+            None => (&mut self.refusals, line),
+        };
+        let text = one_line(text);
+        if list.len() < MAX_NAMES && !text.is_empty() {
+            list.insert(text);
         }
     }
 

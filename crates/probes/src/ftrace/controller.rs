@@ -10,7 +10,8 @@ use ferretto_protos::FtraceConfig;
 use ferretto_protos::fields::{ftrace_stats, trace_packet};
 use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
-use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch};
+use super::INTERFERENCE;
+use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch, write_gap};
 use super::instance::Instance;
 use super::metadata::Metadata;
 use super::plan::FIRST_GENERIC_FIELD;
@@ -38,7 +39,7 @@ const MAX_PAGES_PER_TICK: usize = 256;
 /// All ftrace sessions of this producer.
 #[derive(Debug, Default)]
 pub(crate) struct FtraceController {
-    /// By name; the root instance has an empty one.
+    /// By the name that configs give; none is the root instance, or one in its place.
     instances: BTreeMap<String, Running>,
     sessions: BTreeMap<u64, Session>,
     next_tick: Option<Instant>,
@@ -59,8 +60,9 @@ pub(crate) struct FtraceController {
 /// An instance and the pipes that are open while a session records.
 #[derive(Debug)]
 struct Running {
-    instance: Instance,
+    /// Closed first: the kernel removes no instance that somebody reads.
     readers: Vec<CpuReader>,
+    instance: Instance,
     /// The kernel's poll() on the pipes can be relied on, and a session asked for it.
     watermark: bool,
 }
@@ -77,6 +79,8 @@ struct Session {
     errors: SetupErrors,
     before: Snapshot,
     started: bool,
+    /// Somebody else has changed the instance, and it has been said.
+    is_interfered_with: bool,
     /// Set up: false if nothing can be recorded, then only the reason goes into the trace.
     works: bool,
 }
@@ -123,6 +127,21 @@ impl Pace {
     }
 }
 
+impl Session {
+    /// Says so, in words and for readers of the trace with a gap of every CPU, if another program has ended what is recorded here.
+    fn look_for_interference(&mut self, instance: &Instance) {
+        if self.is_interfered_with {
+            return;
+        }
+        let Some(what) = instance.interference() else { return };
+        self.is_interfered_with = true;
+        self.errors.message(format!("{INTERFERENCE}{what}"));
+        for cpu in instance.tracefs.cpus() {
+            write_gap(&mut self.writer, cpu, &mut self.state);
+        }
+    }
+}
+
 impl FtraceController {
     /// Prepares a session. It always comes to be: what prevents recording is said in the log and in the trace.
     pub(crate) fn set_up(
@@ -145,7 +164,18 @@ impl FtraceController {
         let before = Snapshot::default();
         self.sessions.insert(
             id,
-            Session { tracing_session, config, writer, parse, state, errors, before, started: false, works },
+            Session {
+                tracing_session,
+                config,
+                writer,
+                parse,
+                state,
+                errors,
+                before,
+                started: false,
+                is_interfered_with: false,
+                works,
+            },
         );
     }
 
@@ -158,7 +188,11 @@ impl FtraceController {
         let name = config.instance_name();
         if !self.instances.contains_key(name) {
             let root = tracefs_root()?;
-            let instance = if name.is_empty() { Instance::root(root) } else { Instance::named(&root, name)? };
+            let instance = match name {
+                "" if config.preserve_ftrace_buffer() => Instance::root(root)?,
+                "" => Instance::root_or_private(&root)?,
+                name => Instance::named(&root, name)?,
+            };
             self.instances
                 .insert(name.to_owned(), Running { instance, readers: Vec::new(), watermark: false });
         }
@@ -288,6 +322,9 @@ impl FtraceController {
                 .get(session.config.instance_name())
                 .map(|running| &running.instance)
                 .filter(|_| session.works);
+            if let Some(instance) = instance {
+                session.look_for_interference(instance);
+            }
             let after =
                 instance.map(|instance| snapshot(instance, self.symbols.as_ref())).unwrap_or_default();
             stats::write(

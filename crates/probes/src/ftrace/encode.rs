@@ -220,6 +220,16 @@ fn holds_anything(batch: &Batch<'_>, config: &ParseConfig) -> bool {
     })
 }
 
+/// Says that events of a CPU are missing here.
+pub(crate) fn write_gap<P: Packets>(out: &mut P, cpu: u32, state: &mut EncodeState) {
+    out.packet(|packet| {
+        let mut bundle = packet.nested(trace_packet::FTRACE_EVENTS);
+        bundle.varint(bundle_field::CPU, u64::from(cpu));
+        bundle.bool(bundle_field::LOST_EVENTS, true);
+        bundle.varint(bundle_field::PREVIOUS_BUNDLE_END_TIMESTAMP, state.bundle_end(cpu));
+    });
+}
+
 fn write_bundle_header<S: Sink>(
     bundle: &mut Message<'_, S>,
     batch: &Batch<'_>,

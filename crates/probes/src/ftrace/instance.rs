@@ -8,6 +8,7 @@ use ferretto_protos::FtraceConfig;
 use ferretto_protos::ftrace_config::{kprobe_event::KprobeType, tracefs_option};
 
 use super::categories;
+use super::claim::{self, Claim};
 use super::compact::CompactLayout;
 use super::encode::{ClockPair, Filter, ParseConfig};
 use super::format::{EventFormat, FieldKind, PageLayout};
@@ -43,6 +44,10 @@ pub(crate) struct Instance {
     pub(crate) layout: PageLayout,
     /// The directory was made for a session, and goes with the last one.
     created: bool,
+    /// Made because somebody else uses the root instance.
+    is_private: bool,
+    /// Nobody else of ours uses it meanwhile.
+    _claim: Claim,
     plans: BTreeMap<EventName, Rc<EventPlan>>,
     printk: Option<PrintkFormats>,
     compact: Option<Option<CompactLayout>>,
@@ -71,6 +76,8 @@ struct State {
     /// `FtraceClock`; 0 is the boot clock.
     clock: u64,
     requested_kb: u64,
+    /// What the kernel has made of it.
+    buffer_kb: u64,
     enabled: BTreeSet<EventName>,
     syscall_filter: BTreeSet<u32>,
     kprobes: BTreeSet<EventName>,
@@ -81,9 +88,28 @@ struct State {
 }
 
 impl Instance {
-    /// Opens the root instance.
-    pub(crate) fn root(root: PathBuf) -> Self {
-        Self::new(Tracefs::new(root), false)
+    /// Opens the root instance or, if somebody uses that, one of our own beside it.
+    pub(crate) fn root_or_private(root: &Path) -> Result<Self, String> {
+        let tracefs = Tracefs::new(root.to_owned());
+        if let Some(claim) = Claim::take(root)
+            && !claim::is_used_by_others(&tracefs)
+        {
+            return Ok(Self::new(tracefs, false, claim));
+        }
+        let (name, claim) = claim::make_private(root)
+            .map_err(|error| format!("{} is used by another recorder, and {error}", root.display()))?;
+        tracing::info!("linux.ftrace: another recorder uses {}, hence instances/{name}", root.display());
+        let tracefs = Tracefs::instance(root.to_owned(), root.join("instances").join(name));
+        let mut instance = Self::new(tracefs, true, claim);
+        instance.is_private = true;
+        Ok(instance)
+    }
+
+    /// Opens the root instance, for what only that one can give.
+    pub(crate) fn root(root: PathBuf) -> Result<Self, String> {
+        let claim =
+            Claim::take(&root).ok_or_else(|| format!("{} is used by another recorder", root.display()))?;
+        Ok(Self::new(Tracefs::new(root), false, claim))
     }
 
     /// Opens `instances/NAME`, which is made if it does not exist.
@@ -104,10 +130,12 @@ impl Instance {
             })?;
             created = true;
         }
-        Ok(Self::new(Tracefs::new(path), created))
+        let claim = Claim::take(&path)
+            .ok_or_else(|| format!("the ftrace instance {} is used by another recorder", path.display()))?;
+        Ok(Self::new(Tracefs::instance(root.to_owned(), path), created, claim))
     }
 
-    fn new(tracefs: Tracefs, created: bool) -> Self {
+    fn new(tracefs: Tracefs, created: bool, claim: Claim) -> Self {
         let page_size = rustix::param::page_size();
         let layout = PageLayout::parse(&tracefs.read("events/header_page"))
             .unwrap_or(PageLayout::native_64bit(page_size));
@@ -115,6 +143,8 @@ impl Instance {
             tracefs,
             layout,
             created,
+            is_private: false,
+            _claim: claim,
             plans: BTreeMap::new(),
             printk: None,
             compact: None,
@@ -135,7 +165,7 @@ impl Instance {
     }
 
     pub(crate) fn printk(&mut self) -> &PrintkFormats {
-        self.printk.get_or_insert_with(|| PrintkFormats::parse(&self.tracefs.read("printk_formats")))
+        self.printk.get_or_insert_with(|| PrintkFormats::parse(&self.tracefs.read_shared("printk_formats")))
     }
 
     /// Brings the kernel into a state that serves this session too, without recording yet. Single things that fail go into `errors`; an
@@ -207,6 +237,7 @@ impl Instance {
             clock_before,
             clock: clock_number(&clock),
             requested_kb,
+            buffer_kb: tracefs.cpu_buffer_size_kb(),
             enabled: BTreeSet::new(),
             syscall_filter: BTreeSet::new(),
             kprobes: BTreeSet::new(),
@@ -348,7 +379,10 @@ impl Instance {
             return errors.failed_events.push(label);
         }
         let filter = match (event.0.as_str(), event.1.as_str()) {
-            ("ftrace", "print") => print_filter(config, &plan, errors),
+            ("ftrace", "print") => {
+                self.copy_trace_marker(errors);
+                print_filter(config, &plan, errors)
+            }
             ("raw_syscalls", _) if !syscall_ids.is_empty() => {
                 let offset =
                     plan.format.fields.iter().find(|f| f.name == "id").map_or(8, |f| usize::from(f.offset));
@@ -358,6 +392,15 @@ impl Instance {
         };
         if self.switch_on(session, event, errors) {
             parse.enable(plan, filter);
+        }
+    }
+
+    /// Programs write to the root's `trace_marker`: kernels from 6.16 on copy that to an instance, if asked.
+    fn copy_trace_marker(&self, errors: &mut SetupErrors) {
+        if self.is_private && self.tracefs.set_option("copy_trace_marker", true).is_err() {
+            errors.message(
+                "what programs write to trace_marker is not recorded: another recorder uses the root of tracefs, where it arrives".to_owned(),
+            );
         }
     }
 
@@ -588,9 +631,29 @@ impl Instance {
             let _ = tracefs.set_clock(&state.clock_before);
         }
         let _ = tracefs.set_tracing_on(state.tracing_on_before);
-        if self.created {
-            let _ = std::fs::remove_dir(tracefs.root());
+    }
+
+    /// What another program has done to the instance while it was recorded into, so that events are missing.
+    pub(crate) fn interference(&self) -> Option<String> {
+        let state = self.state.as_ref().filter(|_| !self.active.is_empty())?;
+        let tracefs = &self.tracefs;
+        let place = tracefs.root().display();
+        if !tracefs.tracing_on() {
+            return Some(format!("it switched {place} off"));
         }
+        let size_kb = tracefs.cpu_buffer_size_kb();
+        if size_kb < state.buffer_kb {
+            return Some(format!(
+                "it emptied the buffers of {place} and made them {size_kb} KiB instead of {}",
+                state.buffer_kb
+            ));
+        }
+        let mut off = state.enabled.iter().filter(|(group, name)| !tracefs.is_enabled(group, name));
+        let (group, name) = off.next()?;
+        Some(match off.count() {
+            0 => format!("it switched {group}/{name} of {place} off"),
+            more => format!("it switched {group}/{name} and {more} more events of {place} off"),
+        })
     }
 
     fn update_buffer_percent(&self) {
@@ -648,6 +711,11 @@ impl Drop for Instance {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
             self.restore(&state);
+        }
+        if self.created
+            && let Err(error) = std::fs::remove_dir(self.tracefs.root())
+        {
+            tracing::warn!("linux.ftrace: could not remove {}: {error}", self.tracefs.root().display());
         }
     }
 }
@@ -811,7 +879,7 @@ mod tests {
     #[test]
     fn sessions_share_the_events_and_the_last_one_restores_everything() {
         let root = fake_tracefs("share");
-        let mut instance = Instance::root(root.clone());
+        let mut instance = Instance::root(root.clone()).unwrap();
         let (mut field, mut errors) = (65536, SetupErrors::default());
         let first = instance.set_up(1, &config(&["sched/*", "print"]), &mut field, &mut errors).unwrap();
         assert!(first.is_compact());
@@ -848,7 +916,7 @@ mod tests {
     fn a_foreign_tracer_is_left_alone() {
         let root = fake_tracefs("foreign");
         std::fs::write(root.join("current_tracer"), "function").unwrap();
-        let mut instance = Instance::root(root.clone());
+        let mut instance = Instance::root(root.clone()).unwrap();
         let error = instance
             .set_up(1, &config(&["sched/sched_switch"]), &mut 65536, &mut SetupErrors::default())
             .unwrap_err();
@@ -861,7 +929,7 @@ mod tests {
     fn one_session_may_use_exclusive_options_and_no_other_beside_it() {
         let root = fake_tracefs("exclusive");
         std::fs::write(root.join("set_event_pid"), "").unwrap();
-        let mut instance = Instance::root(root.clone());
+        let mut instance = Instance::root(root.clone()).unwrap();
         let exclusive = FtraceConfig { tids_to_trace: vec![1, 2], ..config(&["sched/sched_switch"]) };
         instance.set_up(1, &exclusive, &mut 65536, &mut SetupErrors::default()).unwrap();
         assert_eq!(file(&root, "set_event_pid"), "1 2");

@@ -1,10 +1,15 @@
 //! `linux.ftrace`: the kernel's events, read from its raw per-CPU pages.
 //!
-//! `controller` reads on time and knows the sessions; `instance` merges what sessions want into one state of tracefs; `reader` gets
-//! pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes them, by way of `words`, and `short` those of a few small fields. `frozen` reads, once, what an
-//! instance holds that nobody records into.
+//! `controller` reads on time and knows the sessions; `instance` merges what sessions want into one state of tracefs, and `claim` keeps
+//! recorders apart; `reader` gets pages, [`page`] takes them apart, `plan` says how each event becomes a message, and `encode` writes
+//! them, by way of `words`, and `short` those of a few small fields. `frozen` reads, once, what an instance holds that nobody records
+//! into.
+
+/// How a line of `FtraceStats.atrace_errors` begins that says that another program has ended what was being recorded.
+pub const INTERFERENCE: &str = "another program interfered: ";
 
 mod categories;
+mod claim;
 mod compact;
 pub(crate) mod controller;
 mod encode;

@@ -1,5 +1,6 @@
-//! Brings ftrace into its default state without asking who used it.
+//! Brings ftrace into its default state without asking who used it; instances of others stay.
 
+use super::claim;
 use super::tracefs::{MOUNT_POINTS, Tracefs};
 
 /// Switches tracing off, shrinks the buffers and removes events, filters and tracers (upstream: HardResetFtraceState). False if no
@@ -14,6 +15,7 @@ pub fn cleanup_after_crash() -> bool {
 }
 
 fn reset(tracefs: &Tracefs) -> bool {
+    claim::remove_abandoned(tracefs.root());
     let switched_off = tracefs.set_tracing_on(false).is_ok();
     let shrunk = tracefs.set_cpu_buffer_size_kb(4).is_ok();
     // Kernels without these files are fine.

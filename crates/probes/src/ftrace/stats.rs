@@ -90,7 +90,7 @@ pub(crate) struct Snapshot {
 
 /// Adds up the columns of `kprobe_profile`: event, hits, misses.
 pub(crate) fn kprobe_totals(tracefs: &Tracefs) -> (u64, u64) {
-    let text = tracefs.read("kprobe_profile");
+    let text = tracefs.read_shared("kprobe_profile");
     lines(&text).fold((0, 0), |(hits, misses), line| {
         let mut numbers = crate::proc_fs::words(line).skip(1).filter_map(leading_u64);
         (hits + numbers.next().unwrap_or(0), misses + numbers.next().unwrap_or(0))

@@ -69,11 +69,19 @@ fn kernel_has_tracefs() -> bool {
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
+    /// Where the files are that all instances share.
+    top: PathBuf,
 }
 
 impl Tracefs {
+    /// The root instance.
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root }
+        Self { top: root.clone(), root }
+    }
+
+    /// The one in the folder `root` of the tracefs at `top`.
+    pub(crate) fn instance(top: PathBuf, root: PathBuf) -> Self {
+        Self { root, top }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -104,6 +112,15 @@ impl Tracefs {
         }
     }
 
+    /// A file that all instances share.
+    pub(crate) fn read_shared(&self, file: &str) -> Vec<u8> {
+        std::fs::read(self.top.join(file)).unwrap_or_default()
+    }
+
+    fn append_shared(&self, file: &str, text: &str) -> io::Result<()> {
+        File::options().append(true).open(self.top.join(file))?.write_all(text.as_bytes())
+    }
+
     fn read_trimmed(&self, file: &str) -> String {
         String::from_utf8_lossy(&self.read(file)).trim().to_owned()
     }
@@ -118,6 +135,16 @@ impl Tracefs {
 
     pub(crate) fn current_tracer(&self) -> String {
         self.read_trimmed("current_tracer")
+    }
+
+    /// Whether any event is switched on; `X` is some, `1` all.
+    pub(crate) fn has_events(&self) -> bool {
+        self.read_trimmed("events/enable").starts_with(['1', 'X'])
+    }
+
+    /// Whether the event's own file says that it is on; true where it cannot be read.
+    pub(crate) fn is_enabled(&self, group: &str, name: &str) -> bool {
+        !self.read_trimmed(&format!("events/{group}/{name}/enable")).starts_with('0')
     }
 
     pub(crate) fn disable_all_events(&self) -> io::Result<()> {
@@ -239,14 +266,14 @@ impl Tracefs {
     pub(crate) fn create_kprobe(&self, group: &str, name: &str, is_return: bool) -> io::Result<()> {
         // maxactive of return probes: upstream's kKretprobeDefaultMaxactives.
         let kind = if is_return { "r1024" } else { "p" };
-        match self.append("kprobe_events", &format!("{kind}:{group}/{name} {name}")) {
+        match self.append_shared("kprobe_events", &format!("{kind}:{group}/{name} {name}")) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             result => result,
         }
     }
 
     pub(crate) fn remove_kprobe(&self, group: &str, name: &str) -> io::Result<()> {
-        self.append("kprobe_events", &format!("-:{group}/{name}"))
+        self.append_shared("kprobe_events", &format!("-:{group}/{name}"))
     }
 
     /// Appends function names to one of the function tracer's filter files.

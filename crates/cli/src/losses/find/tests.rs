@@ -170,6 +170,14 @@ fn each_count_has_its_kind_and_words() {
             "2 gaps of kernel events on CPU 0, 3: the kernel's buffer was full before it was read; give it more with \
              --kernel-buffer.",
         ),
+        (
+            |_, t, _| {
+                t.ftrace.lossy_bundles = 2;
+                t.ftrace.interference.extend(["it switched a/b off".to_owned()]);
+            },
+            Kind::KernelInterference,
+            "kernel events, from some moment on: another program interfered: it switched a/b off; record again",
+        ),
         (|_, t, _| t.ftrace.parse_errors = 1, Kind::KernelPages, "1 page"),
         (
             |_, t, _| t.ftrace.unknown_events.extend(["a/b".to_owned()]),

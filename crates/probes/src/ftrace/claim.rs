@@ -1,0 +1,142 @@
+//! Who uses a tracefs instance: one recorder at a time, for each empties the buffers when it begins and switches everything off when it
+//! ends.
+//!
+//! Recorders of ours lock the instance's folder. Others do not: they are seen by the pipes that they read it through.
+
+use std::fs::File;
+use std::path::{Component, Path};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::tracefs::Tracefs;
+
+/// Instances that recorders make for themselves are called so, and after their process.
+const PRIVATE_PREFIX: &str = "ferretto-";
+/// Names that are tried: a process of another PID namespace may have the same number.
+const MAX_NAMES: u32 = 64;
+
+/// The right to use an instance, for as long as it exists.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    /// The locked folder; none where this user may not open it, and nobody can be asked.
+    _folder: Option<File>,
+}
+
+impl Claim {
+    /// Claims the instance with this folder; none if another recorder has it.
+    pub(crate) fn take(instance: &Path) -> Option<Self> {
+        let Ok(folder) = File::open(instance) else { return Some(Self { _folder: None }) };
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => None,
+            // File systems that know no locks have no second user either.
+            Ok(()) | Err(_) => Some(Self { _folder: Some(folder) }),
+        }
+    }
+}
+
+/// Makes an instance for this process under the root of tracefs: its name, and the claim.
+pub(crate) fn make_private(root: &Path) -> Result<(String, Claim), String> {
+    remove_abandoned(root);
+    let mut problem = "every name is taken".to_owned();
+    for number in 1..=MAX_NAMES {
+        let name = match number {
+            1 => format!("{PRIVATE_PREFIX}{}", std::process::id()),
+            n => format!("{PRIVATE_PREFIX}{}-{n}", std::process::id()),
+        };
+        let folder = root.join("instances").join(&name);
+        if let Err(error) = std::fs::create_dir(&folder) {
+            problem = error.to_string();
+            continue;
+        }
+        // Somebody who tidies up may have been quicker.
+        if let Some(claim) = Claim::take(&folder).filter(|_| folder.is_dir()) {
+            return Ok((name, claim));
+        }
+    }
+    Err(format!("could not create an ftrace instance in {}: {problem}", root.join("instances").display()))
+}
+
+/// Removes the instances of recorders that were killed: the kernel would record into them for ever.
+pub(crate) fn remove_abandoned(root: &Path) {
+    for entry in std::fs::read_dir(root.join("instances")).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PRIVATE_PREFIX));
+        if is_ours && let Some(_claim) = Claim::take(&entry.path()) {
+            // Removing an instance ends whatever is recorded into it.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Whether a program that takes no claims uses the root instance: a tracer runs, or events are switched on and somebody reads them.
+/// Events that nobody reads were left behind by a recorder that was killed.
+pub(crate) fn is_used_by_others(root: &Tracefs) -> bool {
+    if !matches!(root.current_tracer().as_str(), "nop" | "") {
+        return true;
+    }
+    root.tracing_on() && root.has_events() && is_read()
+}
+
+/// Whether a process has a pipe of the root instance open, as far as this user may look.
+fn is_read() -> bool {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)).any(
+        |entry| {
+            let files = std::fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+            files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|path| is_root_pipe(&path))
+        },
+    )
+}
+
+/// `/sys/kernel/tracing/trace_pipe`, or that of a CPU, and not that of an instance.
+fn is_root_pipe(path: &Path) -> bool {
+    let is_pipe =
+        matches!(path.file_name().and_then(|name| name.to_str()), Some("trace_pipe" | "trace_pipe_raw"));
+    is_pipe && !path.components().any(|part| part == Component::Normal("instances".as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let root = std::env::temp_dir().join(format!("ferretto-claim-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("instances")).unwrap();
+        root
+    }
+
+    #[test]
+    fn an_instance_has_one_recorder_at_a_time() {
+        let root = folder("one");
+        let first = Claim::take(&root).unwrap();
+        assert!(Claim::take(&root).is_none());
+        drop(first);
+        assert!(Claim::take(&root).is_some());
+        assert!(Claim::take(&root.join("missing")).is_some(), "nobody can be asked");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn private_instances_have_names_of_their_own_and_go_when_nobody_has_them() {
+        let root = folder("private");
+        let (first, claim) = make_private(&root).unwrap();
+        let (second, _claim) = make_private(&root).unwrap();
+        assert_ne!(first, second);
+        drop(claim);
+        std::fs::create_dir(root.join("instances/somebody")).unwrap();
+        remove_abandoned(&root);
+        let left = [&first, &second, "somebody"].map(|name| root.join("instances").join(name).is_dir());
+        assert_eq!(left, [false, true, true]);
+        std::fs::remove_dir_all(root).unwrap();
+        assert!(make_private(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn pipes_of_the_root_are_told_from_those_of_instances() {
+        let is = |path: &str| is_root_pipe(Path::new(path));
+        assert!(is("/sys/kernel/tracing/per_cpu/cpu3/trace_pipe_raw"));
+        assert!(is("/sys/kernel/debug/tracing/trace_pipe"));
+        assert!(!is("/sys/kernel/tracing/instances/a/per_cpu/cpu3/trace_pipe_raw"));
+        assert!(!is("/sys/kernel/tracing/trace_marker"));
+    }
+}

@@ -15,6 +15,9 @@ pub(crate) const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/
 /// Files that setting up writes first: without them nothing can be recorded.
 const NEEDED_FILES: [&str; 4] = ["tracing_on", "trace_clock", "buffer_size_kb", "trace"];
 
+/// More than any file has that must be read at once.
+const LARGE_FILE: usize = 16 << 10;
+
 /// What this user may do with tracefs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -104,17 +107,12 @@ impl Tracefs {
 
     /// The whole file; empty if it cannot be read.
     pub(crate) fn read(&self, file: &str) -> Vec<u8> {
-        let mut text = Vec::new();
-        // Not by pread: some tracefs files mind offsets.
-        match File::open(self.root.join(file)).and_then(|mut f| f.read_to_end(&mut text)) {
-            Ok(_) => text,
-            Err(_) => Vec::new(),
-        }
+        read_whole(&self.root.join(file)).unwrap_or_default()
     }
 
     /// A file that all instances share.
     pub(crate) fn read_shared(&self, file: &str) -> Vec<u8> {
-        std::fs::read(self.top.join(file)).unwrap_or_default()
+        read_whole(&self.top.join(file)).unwrap_or_default()
     }
 
     fn append_shared(&self, file: &str, text: &str) -> io::Result<()> {
@@ -304,6 +302,15 @@ impl Tracefs {
     pub(crate) fn cpumask(&self) -> String {
         self.read_trimmed("tracing_cpumask")
     }
+}
+
+/// Not by pread, and not in small pieces: some tracefs files mind offsets, and `events/header_page` has nothing to say to a second read
+/// (Linux: trace_events.c, show_header_page_file).
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut text = Vec::with_capacity(LARGE_FILE);
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Parses `0-2,5` as the kernel prints lists of CPUs.

@@ -60,17 +60,30 @@ pub(crate) fn make_private(root: &Path) -> Result<(String, Claim), String> {
 /// Removes the instances of recorders that were killed: the kernel would record into them for ever.
 pub(crate) fn remove_abandoned(root: &Path) {
     for entry in std::fs::read_dir(root.join("instances")).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PRIVATE_PREFIX));
-        if is_ours && let Some(_claim) = Claim::take(&entry.path()) {
+        if entry.file_name().to_str().is_some_and(is_private)
+            && let Some(_claim) = Claim::take(&entry.path())
+        {
             // Removing an instance ends whatever is recorded into it.
             let _ = std::fs::remove_dir(entry.path());
         }
     }
 }
 
+/// `ferretto-123`, or `ferretto-123-2`.
+fn is_private(name: &str) -> bool {
+    let number = name.strip_prefix(PRIVATE_PREFIX).unwrap_or_default();
+    number.starts_with(|c: char| c.is_ascii_digit())
+        && number.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+}
+
+/// Whether nobody uses the root instance now.
+pub(crate) fn is_root_free(root: &Path) -> bool {
+    Claim::take(root).is_some() && !is_used_by_others(&Tracefs::new(root.to_owned()))
+}
+
 /// Whether a program that takes no claims uses the root instance: a tracer runs, or events are switched on and somebody reads them.
 /// Events that nobody reads were left behind by a recorder that was killed.
-pub(crate) fn is_used_by_others(root: &Tracefs) -> bool {
+fn is_used_by_others(root: &Tracefs) -> bool {
     if !matches!(root.current_tracer().as_str(), "nop" | "") {
         return true;
     }
@@ -123,9 +136,10 @@ mod tests {
         let (second, _claim) = make_private(&root).unwrap();
         assert_ne!(first, second);
         drop(claim);
-        std::fs::create_dir(root.join("instances/somebody")).unwrap();
+        std::fs::create_dir(root.join("instances/ferretto-of-somebody")).unwrap();
         remove_abandoned(&root);
-        let left = [&first, &second, "somebody"].map(|name| root.join("instances").join(name).is_dir());
+        let left =
+            [&first, &second, "ferretto-of-somebody"].map(|name| root.join("instances").join(name).is_dir());
         assert_eq!(left, [false, true, true]);
         std::fs::remove_dir_all(root).unwrap();
         assert!(make_private(Path::new("/nonexistent")).is_err());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ferretto_producer::TraceWriter;
@@ -11,6 +11,7 @@ use ferretto_protos::fields::{ftrace_stats, trace_packet};
 use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
 use super::INTERFERENCE;
+use super::claim;
 use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch, write_gap};
 use super::instance::Instance;
 use super::metadata::Metadata;
@@ -18,7 +19,7 @@ use super::plan::FIRST_GENERIC_FIELD;
 use super::reader::{CpuReader, PageBuffer};
 use super::stats::{self, Phase, SetupErrors, Snapshot};
 use super::symbols::KernelSymbols;
-use super::tracefs::{self, Access};
+use super::tracefs::{self, Access, Tracefs};
 use crate::clock::until_next_tick;
 use crate::packets::Packets;
 
@@ -33,14 +34,13 @@ const BUSY_FRACTION: usize = 3;
 const MAX_PERIOD_MS: u32 = 60_000;
 /// So many wakings in a row without data are no coincidence.
 const MAX_EMPTY_WAKINGS: u32 = 8;
-/// Pages of a CPU read in one go; then others get a turn before reading goes on.
-const MAX_PAGES_PER_TICK: usize = 256;
+/// What is read of a CPU in one go; then others get a turn before reading goes on.
+const MAX_BYTES_PER_TICK: usize = 1 << 20;
 
 /// All ftrace sessions of this producer.
 #[derive(Debug, Default)]
 pub(crate) struct FtraceController {
-    /// By the name that configs give; none is the root instance, or one in its place.
-    instances: BTreeMap<String, Running>,
+    instances: BTreeMap<Place, Running>,
     sessions: BTreeMap<u64, Session>,
     next_tick: Option<Instant>,
     /// How often buffers are drained where no session says so.
@@ -55,6 +55,16 @@ pub(crate) struct FtraceController {
     pages_read: u64,
     /// Wakings at a watermark, one after another, that found nothing.
     empty_wakings: u32,
+}
+
+/// Where a session records.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Root,
+    /// An instance of this process.
+    Private,
+    /// The one that the config names.
+    Named(String),
 }
 
 /// An instance and the pipes that are open while a session records.
@@ -73,6 +83,7 @@ struct Session {
     /// Data sources of one tracing session work together.
     tracing_session: u64,
     config: FtraceConfig,
+    place: Place,
     writer: TraceWriter,
     parse: ParseConfig,
     state: EncodeState,
@@ -152,12 +163,12 @@ impl FtraceController {
         writer: TraceWriter,
     ) {
         let mut errors = SetupErrors::default();
-        let (parse, works) = match self.try_set_up(id, &config, &mut errors) {
-            Ok(parse) => (parse, true),
+        let (place, parse, works) = match self.try_set_up(id, &config, &mut errors) {
+            Ok((place, parse)) => (place, parse, true),
             Err(reason) => {
                 errors.message(format!("nothing is recorded: {reason}"));
                 errors.failed_events.extend(config.ftrace_events.iter().cloned());
-                (ParseConfig::default(), false)
+                (Place::Root, ParseConfig::default(), false)
             }
         };
         let state = EncodeState::default();
@@ -167,6 +178,7 @@ impl FtraceController {
             Session {
                 tracing_session,
                 config,
+                place,
                 writer,
                 parse,
                 state,
@@ -184,33 +196,60 @@ impl FtraceController {
         id: u64,
         config: &FtraceConfig,
         errors: &mut SetupErrors,
-    ) -> Result<ParseConfig, String> {
-        let name = config.instance_name();
-        if !self.instances.contains_key(name) {
-            let root = tracefs_root()?;
-            let instance = match name {
-                "" if config.preserve_ftrace_buffer() => Instance::root(root)?,
-                "" => Instance::root_or_private(&root)?,
-                name => Instance::named(&root, name)?,
-            };
-            self.instances
-                .insert(name.to_owned(), Running { instance, readers: Vec::new(), watermark: false });
-        }
+    ) -> Result<(Place, ParseConfig), String> {
+        let place = self.open(config)?;
         self.next_field = self.next_field.max(FIRST_GENERIC_FIELD);
-        let Some(running) = self.instances.get_mut(name) else {
+        let Some(running) = self.instances.get_mut(&place) else {
             return Err("the instance is gone".to_owned());
         };
         let result = running.instance.set_up(id, config, &mut self.next_field, errors);
-        self.drop_idle_instance(name);
-        result
+        self.drop_idle_instance(&place);
+        Ok((place, result?))
+    }
+
+    /// Opens the instance for such a session, unless others have it open.
+    fn open(&mut self, config: &FtraceConfig) -> Result<Place, String> {
+        let root = tracefs_root()?;
+        let place = self.choose_place(&root, config);
+        if self.instances.contains_key(&place) {
+            return Ok(place);
+        }
+        let (place, instance) = match place {
+            Place::Root => (Place::Root, Instance::root(root)?),
+            Place::Named(name) => {
+                let instance = Instance::named(&root, &name)?;
+                (Place::Named(name), instance)
+            }
+            Place::Private => match Instance::private(&root) {
+                Ok(instance) => (Place::Private, instance),
+                Err(_) if self.instances.contains_key(&Place::Root) => return Ok(Place::Root),
+                Err(reason) => {
+                    (Place::Root, Instance::root(root).map_err(|error| format!("{reason}; {error}"))?)
+                }
+            },
+        };
+        self.instances.insert(place.clone(), Running { readers: Vec::new(), instance, watermark: false });
+        Ok(place)
+    }
+
+    /// The root of tracefs is for what no other instance can do, and for kernels whose instances lack something: others, who would have
+    /// to share it and know nothing of us, may empty it and switch it off.
+    fn choose_place(&self, root: &Path, config: &FtraceConfig) -> Place {
+        match config.instance_name() {
+            "" if needs_root(config) => Place::Root,
+            "" if self.instances.contains_key(&Place::Private) => Place::Private,
+            "" if Tracefs::new(root.to_owned()).has_good_instances() => Place::Private,
+            "" if self.instances.contains_key(&Place::Root) || claim::is_root_free(root) => Place::Root,
+            "" => Place::Private,
+            name => Place::Named(name.to_owned()),
+        }
     }
 
     /// Begins recording.
     pub(crate) fn start(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.started) else { return };
         session.started = true;
-        let Some(running) = self.instances.get_mut(session.config.instance_name()).filter(|_| session.works)
-        else {
+        let Some(running) = self.instances.get_mut(&session.place).filter(|_| session.works) else {
             return;
         };
         if let Err(reason) = running.instance.activate(id) {
@@ -242,17 +281,16 @@ impl FtraceController {
     /// Ends a session and takes its share of the kernel's state back.
     pub(crate) fn remove(&mut self, id: u64) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        let name = session.config.instance_name();
-        let others_record =
-            self.sessions.values().any(|s| s.started && s.works && s.config.instance_name() == name);
-        if let Some(running) = self.instances.get_mut(name) {
+        let place = &session.place;
+        let others_record = self.sessions.values().any(|s| s.started && s.works && s.place == *place);
+        if let Some(running) = self.instances.get_mut(place) {
             if !others_record {
                 running.readers.clear();
             }
             running.instance.remove(id);
             running.watermark &= running.instance.wants_watermark();
         }
-        self.drop_idle_instance(name);
+        self.drop_idle_instance(place);
         if self.sessions.is_empty() {
             self.next_tick = None;
             self.pace = Pace::default();
@@ -265,9 +303,9 @@ impl FtraceController {
         }
     }
 
-    fn drop_idle_instance(&mut self, name: &str) {
-        if self.instances.get(name).is_some_and(|running| running.instance.is_idle()) {
-            self.instances.remove(name);
+    fn drop_idle_instance(&mut self, place: &Place) {
+        if self.instances.get(place).is_some_and(|running| running.instance.is_idle()) {
+            self.instances.remove(place);
         }
     }
 
@@ -302,7 +340,7 @@ impl FtraceController {
 
     /// Reads what has gathered. Call [`take_metadata`](Self::take_metadata) afterwards.
     pub(crate) fn tick(&mut self) {
-        let all_done = self.read_all(|_| MAX_PAGES_PER_TICK);
+        let all_done = self.read_all(|instance| (MAX_BYTES_PER_TICK / instance.layout.page_size).max(1));
         if all_done {
             self.pace.settle();
         }
@@ -317,11 +355,8 @@ impl FtraceController {
         self.read_all(|instance| instance.buffer_pages().max(1));
         for id in ids {
             let Some(session) = self.sessions.get_mut(id).filter(|session| session.started) else { continue };
-            let instance = self
-                .instances
-                .get(session.config.instance_name())
-                .map(|running| &running.instance)
-                .filter(|_| session.works);
+            let instance =
+                self.instances.get(&session.place).map(|running| &running.instance).filter(|_| session.works);
             if let Some(instance) = instance {
                 session.look_for_interference(instance);
             }
@@ -359,12 +394,9 @@ impl FtraceController {
     /// Reads every buffer; false if some may have more.
     fn read_all(&mut self, max_pages: impl Fn(&Instance) -> usize) -> bool {
         let mut all_done = true;
-        for (name, running) in &mut self.instances {
-            let mut sessions: Vec<&mut Session> = self
-                .sessions
-                .values_mut()
-                .filter(|s| s.started && s.works && s.config.instance_name() == name)
-                .collect();
+        for (place, running) in &mut self.instances {
+            let mut sessions: Vec<&mut Session> =
+                self.sessions.values_mut().filter(|s| s.started && s.works && s.place == *place).collect();
             if sessions.is_empty() {
                 continue;
             }
@@ -470,6 +502,12 @@ impl Running {
         }
         pass
     }
+}
+
+/// Whether a session needs what only the root instance has: what was recorded there before, the function tracer's filters, and options
+/// such as `record-cmd`.
+fn needs_root(config: &FtraceConfig) -> bool {
+    config.preserve_ftrace_buffer() || config.enable_function_graph() || !config.tracefs_options.is_empty()
 }
 
 fn snapshot(instance: &Instance, symbols: Option<&KernelSymbols>) -> Snapshot {

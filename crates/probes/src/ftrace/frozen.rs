@@ -238,10 +238,12 @@ mod tests {
 
     use super::*;
     use crate::ftrace::page::ParseStatus;
-    use crate::ftrace::reader::BATCH_PAGES;
+    use crate::ftrace::reader::BATCH_BYTES;
     use crate::packets::testing::Recorded;
 
     const SCHED_PAGES: &[u8] = include_bytes!("../../tests/data/pages/sched");
+    /// Pages of a batch, where pages are as small as here.
+    const BATCH_PAGES: usize = BATCH_BYTES / 4096;
 
     /// A folder with the files of a stopped instance of two CPUs, of which one has recorded nothing.
     struct Frozen(PathBuf);

@@ -27,6 +27,9 @@ type EventName = (String, String);
 const LARGE_BUFFER_KB: u64 = 8 << 10;
 const SMALL_BUFFER_KB: u64 = 2 << 10;
 const LARGE_MEMORY_BYTES: u64 = 7 << 30;
+/// The pages of instances of our own, where they are at least so many. Larger ones save no more, and are harder to find memory for.
+const LARGE_PAGE_KB: u64 = 16;
+const MIN_PAGES: u64 = 64;
 /// What the kernel starts with (`buffer_percent`).
 const DEFAULT_BUFFER_PERCENT: u64 = 50;
 /// Groups of the probes that this daemon installs; configs may not name them among their events.
@@ -88,24 +91,20 @@ struct State {
 }
 
 impl Instance {
-    /// Opens the root instance or, if somebody uses that, one of our own beside it.
-    pub(crate) fn root_or_private(root: &Path) -> Result<Self, String> {
-        let tracefs = Tracefs::new(root.to_owned());
-        if let Some(claim) = Claim::take(root)
-            && !claim::is_used_by_others(&tracefs)
-        {
-            return Ok(Self::new(tracefs, false, claim));
-        }
-        let (name, claim) = claim::make_private(root)
-            .map_err(|error| format!("{} is used by another recorder, and {error}", root.display()))?;
-        tracing::info!("linux.ftrace: another recorder uses {}, hence instances/{name}", root.display());
+    /// Makes an instance that nobody else knows of.
+    pub(crate) fn private(root: &Path) -> Result<Self, String> {
+        let (name, claim) = claim::make_private(root)?;
         let tracefs = Tracefs::instance(root.to_owned(), root.join("instances").join(name));
         let mut instance = Self::new(tracefs, true, claim);
         instance.is_private = true;
-        Ok(instance)
+        // Where tracefs was given to a user, what is made in it later need not be theirs.
+        match instance.tracefs.is_usable() {
+            true => Ok(instance),
+            false => Err(format!("{} may not be written", instance.tracefs.root().display())),
+        }
     }
 
-    /// Opens the root instance, for what only that one can give.
+    /// Opens the root instance, unless another recorder of ours uses it.
     pub(crate) fn root(root: PathBuf) -> Result<Self, String> {
         let claim =
             Claim::take(&root).ok_or_else(|| format!("{} is used by another recorder", root.display()))?;
@@ -136,12 +135,9 @@ impl Instance {
     }
 
     fn new(tracefs: Tracefs, created: bool, claim: Claim) -> Self {
-        let page_size = rustix::param::page_size();
-        let layout = PageLayout::parse(&tracefs.read("events/header_page"))
-            .unwrap_or(PageLayout::native_64bit(page_size));
         Self {
+            layout: layout(&tracefs),
             tracefs,
-            layout,
             created,
             is_private: false,
             _claim: claim,
@@ -182,6 +178,7 @@ impl Instance {
             || !config.tracing_cpumask().is_empty();
         if self.state.is_none() {
             self.state = Some(self.take_over(config, errors)?);
+            self.layout = layout(&self.tracefs);
         } else if exclusive || self.wanted.values().any(|wanted| wanted.exclusive) {
             let error = "tids_to_trace, tracefs_options and tracing_cpumask are for one session at a time, and another session is active";
             errors.exclusive_feature = Some(error.to_owned());
@@ -224,7 +221,7 @@ impl Instance {
             }
             requested_kb =
                 buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
-            if let Err(error) = tracefs.set_cpu_buffer_size_kb(requested_kb) {
+            if let Err(error) = self.set_buffer_size_kb(requested_kb) {
                 let kept = tracefs.cpu_buffer_size_kb();
                 errors.message(format!(
                     "could not set the buffers to {requested_kb} KiB per CPU, {kept} KiB stay: {error}"
@@ -246,6 +243,23 @@ impl Instance {
             cpumask_before: None,
             tids_filtered: false,
         })
+    }
+
+    /// Sets the buffer of each CPU, of larger pages if nobody else is to read them and it has many: each page costs a call, a lock and
+    /// more, and with these a sixth less is spent for an event.
+    fn set_buffer_size_kb(&self, size_kb: u64) -> std::io::Result<()> {
+        let is_large = self.is_private && size_kb >= MIN_PAGES * LARGE_PAGE_KB;
+        if is_large
+            && system_page_kb() < LARGE_PAGE_KB
+            && self.tracefs.set_page_size_kb(LARGE_PAGE_KB).is_ok()
+        {
+            if self.tracefs.set_cpu_buffer_size_kb(size_kb).is_ok() {
+                return Ok(());
+            }
+            // Memory may be too scattered for them.
+            let _ = self.tracefs.set_page_size_kb(system_page_kb());
+        }
+        self.tracefs.set_cpu_buffer_size_kb(size_kb)
     }
 
     fn apply(
@@ -602,9 +616,12 @@ impl Instance {
     /// Failures are ignored one by one: each of the files should be given back, whatever became of the others.
     fn restore(&mut self, state: &State) {
         let tracefs = &self.tracefs;
-        let page_kb = (rustix::param::page_size() / 1024) as u64;
         let _ = tracefs.set_tracing_on(false);
-        let _ = tracefs.set_cpu_buffer_size_kb(page_kb);
+        if self.created {
+            // It goes, and all that was set with it; each of the writes below would take its hundredths of a second.
+            return self.remove_kprobes(state);
+        }
+        let _ = tracefs.set_cpu_buffer_size_kb(system_page_kb());
         let _ = tracefs.set_buffer_percent(DEFAULT_BUFFER_PERCENT);
         let _ = tracefs.disable_all_events();
         if state.function_graph {
@@ -614,10 +631,8 @@ impl Instance {
             let _ = tracefs.write("max_graph_depth", "0");
         }
         let _ = tracefs.clear_trace();
-        // Removing probes empties all buffers, hence after everything else.
-        for (group, name) in &state.kprobes {
-            let _ = tracefs.remove_kprobe(group, name);
-        }
+        // This empties all buffers, hence after everything else.
+        self.remove_kprobes(state);
         if state.tids_filtered {
             let _ = tracefs.clear("set_event_pid");
         }
@@ -631,6 +646,14 @@ impl Instance {
             let _ = tracefs.set_clock(&state.clock_before);
         }
         let _ = tracefs.set_tracing_on(state.tracing_on_before);
+    }
+
+    /// Each must be off by then: here, and those that another instance uses stay until that one goes.
+    fn remove_kprobes(&self, state: &State) {
+        for (group, name) in &state.kprobes {
+            let _ = self.tracefs.disable_event(group, name);
+            let _ = self.tracefs.remove_kprobe(group, name);
+        }
     }
 
     /// What another program has done to the instance while it was recorded into, so that events are missing.
@@ -689,7 +712,6 @@ impl Instance {
 
     /// What the kernel says about its buffers now.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let system_page_kb = (rustix::param::page_size() / 1024).max(1) as u64;
         let cpus = self.tracefs.cpus();
         Snapshot {
             cpus: cpus.into_iter().map(|cpu| CpuStats::parse(cpu, &self.tracefs.cpu_stats(cpu))).collect(),
@@ -698,9 +720,9 @@ impl Instance {
                 .as_ref()
                 .filter(|state| !state.kprobes.is_empty())
                 .map(|_| kprobe_totals(&self.tracefs)),
-            buffer_pages: self.tracefs.cpu_buffer_size_kb() / system_page_kb,
+            buffer_pages: self.tracefs.cpu_buffer_size_kb() / system_page_kb(),
             requested_buffer_pages: self.state.as_ref().map_or(0, |state| state.requested_kb)
-                / system_page_kb,
+                / system_page_kb(),
             ..Snapshot::default()
         }
     }
@@ -718,6 +740,16 @@ impl Drop for Instance {
             tracing::warn!("linux.ftrace: could not remove {}: {error}", self.tracefs.root().display());
         }
     }
+}
+
+/// How this instance's pages are laid out; its sub-buffers may be of several of the machine's pages.
+fn layout(tracefs: &Tracefs) -> PageLayout {
+    PageLayout::parse(&tracefs.read("events/header_page"))
+        .unwrap_or(PageLayout::native_64bit(rustix::param::page_size()))
+}
+
+fn system_page_kb() -> u64 {
+    (rustix::param::page_size() / 1024).max(1) as u64
 }
 
 fn denied(tracefs: &Tracefs, file: &str, error: &std::io::Error) -> String {

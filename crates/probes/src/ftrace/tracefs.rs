@@ -91,6 +91,16 @@ impl Tracefs {
         &self.root
     }
 
+    /// Whether this user may write the files that setting up writes.
+    pub(crate) fn is_usable(&self) -> bool {
+        NEEDED_FILES.iter().all(|file| writable(&self.root.join(file)))
+    }
+
+    /// Whether an instance has all that the root has: larger pages, and what programs write to the root's `trace_marker`.
+    pub(crate) fn has_good_instances(&self) -> bool {
+        ["buffer_subbuf_size_kb", "options/copy_trace_marker"].iter().all(|file| self.top.join(file).exists())
+    }
+
     /// Replaces what the file holds. The kernel takes one `write()` as one command.
     pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
         File::options().write(true).open(self.root.join(file))?.write_all(text.as_bytes())
@@ -224,6 +234,11 @@ impl Tracefs {
     /// The real size of a CPU's buffer in KiB; the kernel rounds what was asked for.
     pub(crate) fn cpu_buffer_size_kb(&self) -> u64 {
         proc_fs::leading_u64(&self.read("per_cpu/cpu0/buffer_size_kb")).unwrap_or(0)
+    }
+
+    /// Sets the size of the pages that a buffer consists of and is read by (Linux 6.8: `buffer_subbuf_size_kb`).
+    pub(crate) fn set_page_size_kb(&self, kb: u64) -> io::Result<()> {
+        self.write("buffer_subbuf_size_kb", &kb.to_string())
     }
 
     pub(crate) fn set_buffer_percent(&self, percent: u64) -> io::Result<()> {

@@ -461,6 +461,35 @@ fn packets_of_many_writers_that_stop_together_are_whole() {
     assert_eq!(buffer.stats().sequence_states_lost, 0);
 }
 
+/// What is scraped of a packet's end may be in the way of its own beginning, which then comes again behind it.
+#[test]
+fn a_packet_whose_end_was_stored_over_its_beginning_is_whole() {
+    for commits_between in 200..280 {
+        let mut buffer = ring(128 * 1024);
+        let [mut slow, mut fast] = <[Writer; 2]>::try_from(writers(2)).ok().unwrap();
+        let mut others = |buffer: &mut TraceBuffer, commits: usize| {
+            for _ in 0..commits {
+                (0..24).for_each(|delta| fast.event(delta));
+                fast.commit(buffer);
+            }
+        };
+        slow.begin();
+        (0..5).for_each(|delta| slow.event(delta));
+        slow.cut();
+        slow.commit(&mut buffer);
+        others(&mut buffer, commits_between);
+        slow.scrape(&mut buffer);
+        others(&mut buffer, 600);
+        (0..5).for_each(|delta| slow.event(delta));
+        slow.commit(&mut buffer);
+        let mut reader = Reader::default();
+        reader.read_all(&mut buffer);
+        let lost = buffer.stats().sequence_states_lost;
+        assert_eq!((reader.skipped, lost), (0, 0), "{commits_between} commits between");
+        assert!(reader.events[&slow.id].ends_with(&[6, 7, 8, 9, 10]), "{commits_between} commits between");
+    }
+}
+
 /// What a slow writer leaves after the beginning of a packet comes again as that does.
 fn check_late_end(then: impl Fn(&mut Writer, &mut TraceBuffer)) {
     let mut buffer = ring(128 * 1024);

@@ -364,7 +364,7 @@ impl TraceBuffer {
             return;
         }
         let (mut grew, mut lost_any, mut cut) = (false, false, 0);
-        self.keep_unfinished(slot, at, header, &mut fold.unfinished);
+        let at = self.keep_unfinished(slot, at, header, &mut fold.unfinished).unwrap_or(at);
         if let Some(mut drain) = self.start_drain(slot, at, Purpose::Evict) {
             loop {
                 let has_packet = self.next_whole(&mut drain) || {

@@ -49,27 +49,26 @@ pub(super) struct AllUnfinished {
 }
 
 impl TraceBuffer {
-    /// Leaves in the chunk at `at` what is whole, if the rest is to come again, and nothing of those after it.
+    /// Where the chunk at `at`, or one before it in its sequence, ends with a packet that goes on: leaves in that chunk what is whole, if the
+    /// rest is to come again, and nothing of those after it. Says where it is: up to there, and no further, the sequence is to be drained.
     pub(super) fn keep_unfinished(
         &mut self,
         slot: u32,
         at: usize,
         header: &Header,
         all: &mut AllUnfinished,
-    ) -> Option<()> {
-        let has_moved_enough = header.moves >= MAX_MOVES;
-        if !header.has(LAST_CONTINUES_ON_NEXT) || header.has(INCOMPLETE) || has_moved_enough {
+    ) -> Option<usize> {
+        // What came again lies behind what was stored in its way, though it is older: that may be the rest of its own packet.
+        if !header.has(LAST_CONTINUES_ON_NEXT) && self.sequences.get(slot).first() == Some(at) {
             return None;
         }
-        let (chunks, bytes) = self.rest_of_sequence(slot, at)?;
+        let (chunks, begin) = self.find_unfinished(slot, at)?;
+        let bytes = self.bytes_of(slot, chunks.clone())?;
         if all.moved_bytes + bytes > self.ring.size() / MAX_MOVED_DIVISOR {
             return None;
         }
-        let whole = beginning_at(self.ring.payload(at, header), header)?;
-        self.packet_parts.clear();
-        if self.look_ahead(slot, chunks.start, header, false) != Reassembled::NotYet {
-            return None;
-        }
+        let begin_at = self.sequences.get(slot).get(chunks.start)?;
+        let header = self.ring.header(begin_at);
         all.moved_bytes += bytes;
         let moves = header.moves + 1;
         let num_after = chunks.len() - 1;
@@ -80,35 +79,52 @@ impl TraceBuffer {
         for _ in 0..num_after {
             self.take_out_newest(slot);
         }
-        let whole = whole as u16; // no more than the payload
+        let whole = begin as u16; // no more than the payload
         let rest = Header {
             payload_size: whole,
             unread: whole - header.unread_at() as u16,
             flags: header.flags & FIRST_CONTINUES_FROM_PREVIOUS | INCOMPLETE,
-            ..*header
+            ..header
         };
-        self.ring.set_header(at, rest);
-        Some(())
+        self.ring.set_header(begin_at, rest);
+        Some(begin_at)
     }
 
-    /// The chunk at `at` and those after it, by their indices, and what they take of the ring; if they are few, and nothing was read of the
-    /// later ones.
-    fn rest_of_sequence(&self, slot: u32, at: usize) -> Option<(Range<usize>, usize)> {
-        let sequence = self.sequences.get(slot);
-        let len = sequence.len();
-        let mut bytes = 0;
-        for index in (len.saturating_sub(MAX_OF_SEQUENCE)..len).rev() {
-            let found = sequence.get(index)?;
+    /// The chunk that ends with the beginning of a packet and those after it, by their indices, and where that packet begins: the first such
+    /// chunk of the sequence's last few, if it is the one at `at` or before it.
+    fn find_unfinished(&mut self, slot: u32, at: usize) -> Option<(Range<usize>, usize)> {
+        let len = self.sequences.get(slot).len();
+        for index in len.saturating_sub(MAX_OF_SEQUENCE)..len {
+            let found = self.sequences.get(slot).get(index)?;
             let header = self.ring.header(found);
-            bytes += header.outer_size();
-            if found == at {
-                return Some((index..len, bytes));
+            let may_come_again =
+                header.has(LAST_CONTINUES_ON_NEXT) && !header.has(INCOMPLETE) && header.moves < MAX_MOVES;
+            if may_come_again && let Some(begin) = beginning_at(self.ring.payload(found, &header), &header) {
+                self.packet_parts.clear();
+                if self.look_ahead(slot, index, &header, false) == Reassembled::NotYet {
+                    let is_between =
+                        (index..len).any(|index| self.sequences.get(slot).get(index) == Some(at));
+                    return is_between.then_some((index..len, begin));
+                }
             }
-            if header.unread != header.payload_size {
+            if found == at {
                 return None;
             }
         }
         None
+    }
+
+    /// What chunks take of the ring, if nothing was read of those after the first.
+    fn bytes_of(&self, slot: u32, chunks: Range<usize>) -> Option<usize> {
+        let mut bytes = 0;
+        for index in chunks.clone() {
+            let header = self.ring.header(self.sequences.get(slot).get(index)?);
+            if index != chunks.start && header.unread != header.payload_size {
+                return None;
+            }
+            bytes += header.outer_size();
+        }
+        Some(bytes)
     }
 
     /// Takes the sequence's newest chunk out of it as if it had never been there, and leaves padding in its place.

@@ -91,7 +91,7 @@ fn group_and_mode(text: &str) -> Result<(String, u32), String> {
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn traced(args: &TracedArgs) -> ExitCode {
-    crate::log_to_stderr("info");
+    crate::log::to_stderr("info");
     finish(run_traced(args))
 }
 
@@ -113,7 +113,7 @@ fn run_traced(args: &TracedArgs) -> Result<()> {
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
-    crate::log_to_stderr("info");
+    crate::log::to_stderr("info");
     if args.cleanup_after_crash {
         ferretto_probes::cleanup_after_crash();
         return ExitCode::SUCCESS;
@@ -129,7 +129,7 @@ pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
 
 /// Relays until SIGTERM or SIGINT.
 pub(crate) fn relay(args: &RelayArgs) -> ExitCode {
-    crate::log_to_stderr("info");
+    crate::log::to_stderr("info");
     if args.background && !background::is_child() {
         return background::launch(None, None).unwrap_or_else(|error| {
             report::print(&error);

@@ -10,6 +10,7 @@ mod config_bytes;
 mod config_file;
 mod daemons;
 mod flight;
+mod log;
 mod losses;
 mod perfetto;
 mod protovm;
@@ -21,15 +22,10 @@ mod units;
 mod wake;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::daemons::TracedArgs;
 
@@ -93,11 +89,11 @@ fn main() -> ExitCode {
 fn run(command: Command) -> ExitCode {
     let result = match command {
         Command::Record(args) => {
-            log_to_stderr("error");
+            log::to_stderr("error");
             record::main(&args)
         }
         Command::Snapshot(args) => {
-            log_to_stderr("error");
+            log::to_stderr("error");
             flight::main(&args)
         }
         Command::Traced(args) => return daemons::traced(&args),
@@ -112,21 +108,6 @@ fn run(command: Command) -> ExitCode {
         report::print(&error);
         ExitCode::FAILURE
     })
-}
-
-/// The programs' own log. `FERRETTO_LOG=debug`, or a filter such as `ferretto_service=trace`, shows more.
-pub(crate) fn log_to_stderr(default: &str) {
-    let asked = std::env::var("FERRETTO_LOG").ok();
-    // A level or targets with levels: no patterns, whose engine would be a quarter of the binary.
-    let filter = asked.as_deref().unwrap_or(default).parse::<Targets>().unwrap_or_else(|error| {
-        eprintln!("FERRETTO_LOG is not understood ({error}); expected a level or target=level,…");
-        Targets::new().with_default(LevelFilter::WARN)
-    });
-    // A second call keeps the first log.
-    let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
-    let log = tracing_subscriber::registry().with(log.with_filter(filter));
-    let _ = log.try_init();
 }
 
 /// One line for `--version`.

@@ -58,7 +58,7 @@ impl Applet {
     pub(crate) fn run(self, args: &[OsString]) -> ExitCode {
         match self {
             Self::Perfetto => {
-                crate::log_to_stderr("warn");
+                crate::log::to_stderr("warn");
                 perfetto::main(&texts(args))
             }
             Self::Traced => daemons::traced(&TracedArgs::parse_from(with_name("traced", args))),

@@ -70,7 +70,7 @@ fn parse_origin(text: &str) -> Result<String, String> {
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn main(args: &BridgeArgs) -> Result<ExitCode> {
-    crate::log_to_stderr("info");
+    crate::log::to_stderr("info");
     let signals = Signals::install()?;
     let bridge = Bridge::new(args, &signals)?;
     let listeners = listen(args.port)?;

@@ -841,3 +841,18 @@ fn a_program_is_refused() {
     assert_one_loss(&said, "all of 1 program that the service did not let in: ");
     assert!(said.contains("user 65534: a session with lockdown_mode keeps other users out"), "{said}");
 }
+
+/// The recording ends with its command.
+#[test]
+fn a_child_outlives_the_command() {
+    let place = Place::new();
+    let line = "sleep 60 >/dev/null 2>&1 & echo $! > child";
+    let output = place.ferretto(&["record", "-o", "t", "--", "sh", "-c", line]).output().unwrap();
+    let child = std::fs::read_to_string(place.path("child")).unwrap();
+    let child = child.trim();
+    assert!(std::process::Command::new("kill").args(["-9", child]).status().unwrap().success());
+    let said = stderr(&output);
+    let words =
+        format!("what these trace from the end of the command on, for they go on: sleep (process {child})");
+    assert!(said.contains(&words), "{said}");
+}

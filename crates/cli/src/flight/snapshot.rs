@@ -56,6 +56,7 @@ pub(crate) fn take(
         huge: 0,
         left_out: &[],
         reports: &[],
+        outliving: &[],
     };
     if !quiet {
         return Ok(summary::render(&summary));

@@ -121,6 +121,13 @@ impl Finder<'_> {
             };
             self.lost(Kind::NotReached, what.trim_end_matches('.'), "");
         }
+        if !self.evidence.outliving.is_empty() {
+            let what = format!(
+                "what these trace from the end of the command on, for they go on: {}",
+                self.evidence.outliving.join(", ")
+            );
+            self.lost(Kind::Outlives, what, "have the command wait for them, or record without a command");
+        }
         for (source, interceptor) in &self.evidence.plan.intercepted {
             let what = format!("all of {source}: the config gives it to the interceptor {interceptor}");
             self.lost(Kind::Interceptor, what, "remove interceptor_config to have it in the trace");

@@ -67,6 +67,8 @@ pub(crate) enum Kind {
     Refused,
     /// Programs that did not reach the service, or only late.
     NotReached,
+    /// Programs that go on after the command whose children they are.
+    Outlives,
     /// Data sources that were one too many.
     SourcesLeftOut,
     /// States that were to keep what is overwritten.
@@ -112,6 +114,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::UnseenEnd, "unseen-end"),
     (Kind::Refused, "refused"),
     (Kind::NotReached, "not-reached"),
+    (Kind::Outlives, "outlives"),
     (Kind::SourcesLeftOut, "sources-left-out"),
     (Kind::ProtoVm, "protovm"),
     (Kind::SequenceStates, "sequence-states"),
@@ -137,6 +140,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) huge: u64,
     /// What programs say that were not recorded, or only late: process id, name, and why.
     pub(crate) reports: &'a [String],
+    /// Programs that go on after the command that started them: name and process id.
+    pub(crate) outliving: &'a [String],
 }
 
 /// One cause of loss: what is missing and why, and what to do about it.

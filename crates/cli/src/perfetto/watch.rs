@@ -81,6 +81,7 @@ impl Watch {
             torn: self.stream.is_torn(),
             huge: self.stream.huge(),
             reports: &[],
+            outliving: &[],
         });
         if !verdict.losses.is_empty() || stats.is_none() {
             verdict.lines().for_each(|line| eprintln!("{line}"));

@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod command;
 mod default_config;
+mod descendants;
 pub(crate) mod output;
 pub(crate) mod plan;
 mod progress;

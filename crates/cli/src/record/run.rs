@@ -16,6 +16,7 @@ use ferretto_protos::trace_stats::BufferStats;
 
 use super::args::RecordArgs;
 use super::command::{Program, RunningProgram};
+use super::descendants;
 use super::output::Output;
 use super::plan::Plan;
 use super::progress::{Figures, Progress, REFRESH};
@@ -62,6 +63,8 @@ struct State {
     child: Option<RunningProgram>,
     /// What the command and its children say of themselves.
     reports: Option<Reports>,
+    /// Children of the command that go on without it.
+    outliving: Vec<String>,
     sources_started: bool,
     begun: Option<Instant>,
     stats_call: Option<CallId>,
@@ -346,6 +349,7 @@ impl Recording<'_> {
             huge: state.reader.stream.huge(),
             left_out: &self.left_out,
             reports: &reports,
+            outliving: &state.outliving,
         };
         if !self.args.quiet {
             eprint!("{}", summary::render(&summary));
@@ -390,6 +394,7 @@ impl State {
             reader: Reader::default(),
             child: None,
             reports: None,
+            outliving: Vec::new(),
             sources_started: false,
             begun: None,
             stats_call: None,
@@ -427,6 +432,12 @@ impl State {
     fn flushed(&mut self, call: CallId, consumer: &mut Consumer) -> Result<()> {
         if let Some(stopping) = self.stopping.as_mut().filter(|stopping| stopping.flush == Some(call)) {
             stopping.flush = None;
+            // Those that end later have their last events cut off.
+            if let (Some(reports), true) =
+                (&self.reports, self.child.as_mut().is_some_and(RunningProgram::has_ended))
+            {
+                self.outliving = descendants::of_recorder(reports.path());
+            }
             consumer.begin_disable()?;
         }
         Ok(())

@@ -36,6 +36,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) left_out: &'a [LeftOut],
     /// What programs say that could not be recorded from their start on: process id, name, and why.
     pub(crate) reports: &'a [String],
+    /// Programs that go on after the command that started them: name and process id.
+    pub(crate) outliving: &'a [String],
 }
 
 /// What of the recording is in the trace.
@@ -184,6 +186,7 @@ pub(crate) fn losses(summary: &Summary<'_>) -> Verdict {
         torn: summary.torn,
         huge: summary.huge,
         reports: summary.reports,
+        outliving: summary.outliving,
     })
 }
 
@@ -257,6 +260,7 @@ mod tests {
             huge: 0,
             left_out: &[],
             reports: &[],
+            outliving: &[],
         }
     }
 

@@ -32,7 +32,17 @@ fn check(change: impl FnOnce(&mut Plan, &mut Tally, &mut TraceStats)) -> Verdict
 }
 
 fn evidence<'a>(plan: &'a Plan, tally: &'a Tally, stats: Option<&'a TraceStats>) -> Evidence<'a> {
-    Evidence { plan, tally, stats, counted: true, is_over: true, torn: false, huge: 0, reports: &[] }
+    Evidence {
+        plan,
+        tally,
+        stats,
+        counted: true,
+        is_over: true,
+        torn: false,
+        huge: 0,
+        reports: &[],
+        outliving: &[],
+    }
 }
 
 /// The only loss.

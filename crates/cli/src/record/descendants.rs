@@ -1,0 +1,65 @@
+//! Programs that a command has started and that go on when it has ended.
+//!
+//! They are known by the recorder's name in their environment, which they have from the command. One that has cleared its environment, or is
+//! of a user into whose processes the recorder may not look, is not seen.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ferretto_ipc::recorder::RECORDER_ENV;
+
+/// Of a name as much as is shown: the kernel keeps 15 bytes of a thread's.
+const MAX_NAME_CHARS: usize = 32;
+/// As many as are named.
+const MAX_NAMED: usize = 20;
+
+/// Those whose environment names the recorder of these reports: name and process id.
+pub(crate) fn of_recorder(reports: &Path) -> Vec<String> {
+    let mut wanted = RECORDER_ENV.as_bytes().to_vec();
+    wanted.push(b'=');
+    wanted.extend_from_slice(reports.as_os_str().as_bytes());
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
+    let pids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+    let mut found: Vec<u32> = pids.filter(|pid| has_variable(*pid, &wanted)).collect();
+    found.sort_unstable();
+    found.into_iter().take(MAX_NAMED).map(described).collect()
+}
+
+/// Of a process that has ended, and of one that may not be looked at, nothing can be read.
+fn has_variable(pid: u32, wanted: &[u8]) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+}
+
+fn described(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
+    format!("{shown} (process {pid})")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn those_with_the_recorders_name_in_their_environment_are_found() {
+        let reports = Path::new("/tmp/reports of a test");
+        let start = |value: &str| Command::new("sleep").arg("60").env(RECORDER_ENV, value).spawn().unwrap();
+        let (mut own, mut others) = (start("/tmp/reports of a test"), start("/tmp/reports of a test 2"));
+        // It is the test's own image until it has become `sleep`.
+        let expected = format!("sleep (process {})", own.id());
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while of_recorder(reports) != [expected.clone()] {
+            assert!(std::time::Instant::now() < until, "{:?}", of_recorder(reports));
+        }
+        for child in [&mut own, &mut others] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(of_recorder(reports).is_empty());
+    }
+}

@@ -141,9 +141,10 @@ impl HostConnection {
         }
     }
 
-    /// Takes a received descriptor. One that was not taken before is closed: the newest counts (upstream: `TakeReceivedFD`).
-    pub fn handle_fd(&mut self, fd: OwnedFd) {
-        self.received_fd = Some(fd);
+    /// Takes a received descriptor, and gives back one that was not taken before, to be closed: the newest counts (upstream:
+    /// `TakeReceivedFD`).
+    pub fn handle_fd(&mut self, fd: OwnedFd) -> Option<OwnedFd> {
+        self.received_fd.replace(fd)
     }
 
     /// Takes received bytes. After an error the connection is to be dropped; requests already decoded may still be polled.
@@ -158,6 +159,11 @@ impl HostConnection {
     /// The next call to serve.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
+    }
+
+    /// Whether [`poll_request`](Self::poll_request) has one.
+    pub fn has_request(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     /// The descriptor received last, if no method took it yet.

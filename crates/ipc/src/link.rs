@@ -13,6 +13,8 @@ use crate::socket::Stream;
 const RECEIVE_SIZE: usize = 64 * 1024;
 const _: () = assert!(RECEIVE_SIZE <= MAX_FRAME_SIZE);
 
+const TOO_MANY_FDS: &str = "the service sent more descriptors than this process can have";
+
 /// Why a connection ended.
 #[derive(Debug)]
 pub enum LinkError {
@@ -117,6 +119,9 @@ impl ClientLink {
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(LinkError::Closed),
             Err(error) => return Err(error.into()),
         };
+        if received.is_truncated {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, TOO_MANY_FDS).into());
+        }
         if let Some(fd) = received.fd {
             self.connection.handle_fd(fd);
         }

@@ -1,7 +1,7 @@
 //! Non-blocking sockets that carry frames and descriptors.
 //!
-//! Descriptors travel in a control message with the first byte of a frame, at most one a receive; further ones are closed, and a
-//! truncated control message is an error (upstream: `unix_socket.cc`).
+//! Descriptors travel in a control message with the first byte of a frame, at most one a receive; a truncated control message is an
+//! error (upstream: `unix_socket.cc`).
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -9,8 +9,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::{Gid, Mode, chmod, chown};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, chmod, chown, flock};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -24,8 +25,9 @@ use crate::remote;
 /// Connections that wait to be accepted; upstream's value.
 pub(crate) const BACKLOG: i32 = 128;
 
-/// Room for one meaningful descriptor and a few that a confused peer adds; more truncate the message, which is an error.
-const MAX_RECEIVED_FDS: usize = 8;
+/// As many as can be sent at once (Linux: `SCM_MAX_FD`). One is meaningful; but those for that there is no room the kernel closes while
+/// it receives, and to close one may take long.
+const MAX_RECEIVED_FDS: usize = 253;
 
 pub use ferretto_sys::PeerCredentials;
 
@@ -36,6 +38,10 @@ pub struct Received {
     pub len: usize,
     /// The first descriptor that came along, close-on-exec.
     pub fd: Option<OwnedFd>,
+    /// Those after it, which nobody wants. They may be anything, and to close one may take long.
+    pub others: Vec<OwnedFd>,
+    /// There were more than this process can have.
+    pub is_truncated: bool,
 }
 
 /// One connection. Never blocks: [`io::ErrorKind::WouldBlock`] says to poll.
@@ -48,9 +54,17 @@ pub struct Stream {
 impl Stream {
     /// Connects; for a Unix socket this succeeds or fails at once, over TCP and vsock it waits up to ten seconds (see
     /// [`Connecting`](crate::remote::Connecting) for a way not to).
+    ///
+    /// Where anybody may make files, as in `/tmp`, anybody may pretend to be the service: there only root's and the caller's own are
+    /// taken for it, and others are an error ([`io::ErrorKind::PermissionDenied`]).
     pub fn connect(address: &Address) -> io::Result<Self> {
         match address {
-            Address::Path(_) | Address::Abstract(_) => connect_unix(address),
+            Address::Path(path) => {
+                let stream = connect_unix(address)?;
+                check_trust(path, &stream)?;
+                Ok(stream)
+            }
+            Address::Abstract(_) => connect_unix(address),
             Address::Tcp { .. } | Address::Vsock { .. } => remote::connect(address),
         }
     }
@@ -111,24 +125,19 @@ impl Stream {
         let message = rustix::io::retry_on_intr(|| {
             recvmsg(&self.fd, &mut [IoSliceMut::new(buffer)], &mut control, flags)
         })?;
-        let mut fd = None;
+        let (mut fd, mut others) = (None, Vec::new());
         for part in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = part {
-                // All but the first are closed here.
-                fds.for_each(|received| {
-                    fd.get_or_insert(received);
-                });
+                for received in fds {
+                    match fd {
+                        None => fd = Some(received),
+                        Some(_) => others.push(received),
+                    }
+                }
             }
         }
-        if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "the peer sent more than {MAX_RECEIVED_FDS} descriptors at once, or none more fit into this process"
-                ),
-            ));
-        }
-        Ok(Received { len: message.bytes, fd })
+        let is_truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        Ok(Received { len: message.bytes, fd, others, is_truncated })
     }
 
     /// Who is at the other end; `None` where the kernel does not say (TCP, vsock).
@@ -178,14 +187,22 @@ impl Listener {
     /// Listens. A socket file that a dead service left behind is removed first; one on which somebody answers, or a file that is no
     /// socket, is an error ([`io::ErrorKind::AddrInUse`]).
     pub fn bind(address: &Address) -> io::Result<Self> {
+        Self::bind_with(address, None)
+    }
+
+    /// The same; a socket file has its group and its mode before anybody can connect.
+    pub fn bind_with(address: &Address, permissions: Option<Permissions>) -> io::Result<Self> {
         match address {
             Address::Path(path) => {
+                // Of two that start at once, the later one could take the new socket for the stale one, and remove it.
+                let _lock = lock_folder(path);
                 remove_stale_socket(path)?;
-                let mut listener = listen_unix(address)?;
+                let mut listener =
+                    listen_unix(address, permissions.map(|permissions| (path.as_path(), permissions)))?;
                 listener.file = SocketFile::of(path);
                 Ok(listener)
             }
-            Address::Abstract(_) => listen_unix(address),
+            Address::Abstract(_) => listen_unix(address, None),
             Address::Tcp { .. } | Address::Vsock { .. } => {
                 let fd = remote::listen(address)?;
                 Ok(Self { fd, address: address.clone(), passes_fds: false, file: None })
@@ -239,13 +256,23 @@ impl SocketFile {
     }
 }
 
-/// Gives a socket file to a group (`None` leaves it) and sets its mode, as `traced --set-socket-permissions` does.
-pub fn set_permissions(path: &Path, group: Option<u32>, mode: u32) -> io::Result<()> {
-    if let Some(group) = group {
-        chown(path, None, Some(Gid::from_raw(group)))?;
+/// Who may connect at a socket file (`traced --set-socket-permissions`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permissions {
+    /// The file's group; `None` leaves it.
+    pub group: Option<u32>,
+    /// The file's mode bits.
+    pub mode: u32,
+}
+
+impl Permissions {
+    fn apply(self, path: &Path) -> io::Result<()> {
+        if let Some(group) = self.group {
+            chown(path, None, Some(Gid::from_raw(group)))?;
+        }
+        chmod(path, Mode::from_raw_mode(self.mode))?;
+        Ok(())
     }
-    chmod(path, Mode::from_raw_mode(mode))?;
-    Ok(())
 }
 
 /// The id of a group, given by name or number.
@@ -290,11 +317,64 @@ fn to_errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
 }
 
-fn listen_unix(address: &Address) -> io::Result<Listener> {
+fn listen_unix(address: &Address, permissions: Option<(&Path, Permissions)>) -> io::Result<Listener> {
     let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, nonblocking_cloexec(), None)?;
     bind(&fd, &unix_address(address)?)?;
+    if let Some((path, permissions)) = permissions
+        && let Err(error) = permissions.apply(path)
+    {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    // Until here nobody can connect.
     listen(&fd, BACKLOG)?;
     Ok(Listener { fd, address: address.clone(), passes_fds: true, file: None })
+}
+
+/// Holds up whoever else is about to listen in this folder. Without it, where the folder cannot be locked or somebody keeps it locked,
+/// all goes on: then two that start at once may still disturb each other.
+fn lock_folder(socket: &Path) -> Option<OwnedFd> {
+    const ATTEMPTS: usize = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    let folder = folder_of(socket);
+    let fd =
+        rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    for _ in 0..ATTEMPTS {
+        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(fd),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn folder_of(socket: &Path) -> &Path {
+    match socket.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether whoever listens there may be the service.
+fn check_trust(path: &Path, stream: &Stream) -> io::Result<()> {
+    const OTHERS_WRITE: u32 = 0o002;
+    let folder = fs::metadata(folder_of(path))?;
+    if folder.mode() & OTHERS_WRITE == 0 {
+        return Ok(());
+    }
+    let (listener, own) =
+        (ferretto_sys::peer_credentials(&stream.fd)?.uid, rustix::process::geteuid().as_raw());
+    if listener == 0 || listener == own {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "the service on {} is user {listener}'s, in a folder that anybody may write to: it is not trusted; start it as root or as this user, or put its socket into a folder of its own",
+            path.display()
+        ),
+    ))
 }
 
 /// Only a socket on which nobody answers is stale.
@@ -311,7 +391,7 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return in_use("a file that is no socket is in the way; remove it or choose another name");
     }
-    match Stream::connect(&Address::Path(path.to_owned())) {
+    match connect_unix(&Address::Path(path.to_owned())) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => in_use("another service answers there; stop it or choose another name"),

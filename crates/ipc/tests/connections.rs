@@ -345,8 +345,9 @@ fn the_newest_descriptor_counts() {
     let mut host = HostConnection::new(SERVICES);
     let (old, new) = (a_file(), a_file());
     let wanted = new.as_raw_fd();
-    host.handle_fd(old);
-    host.handle_fd(new);
+    let unwanted = old.as_raw_fd();
+    assert!(host.handle_fd(old).is_none());
+    assert_eq!(host.handle_fd(new).map(|fd| fd.as_raw_fd()), Some(unwanted));
     assert_eq!(host.take_fd().map(|fd| fd.as_raw_fd()), Some(wanted));
     assert!(host.take_fd().is_none());
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::identity::{identity_frame, peer_identity};
 use ferretto_ipc::remote::Connecting;
-use ferretto_ipc::socket::{Listener, Stream, group_id, set_permissions};
+use ferretto_ipc::socket::{Listener, Permissions, Stream, group_id};
 use rustix::event::{Timespec, epoll};
 
 use crate::pair::{Interest, Pair, Side};
@@ -288,11 +288,13 @@ fn listen(options: &RelayOptions) -> Result<Vec<Listener>, Error> {
             return Err(Error::ProducersAreRemote(address.clone()));
         }
         let error = |source| Error::Listen { address: address.clone(), source };
-        listeners.push(Listener::bind(address).map_err(error)?);
-        if let (Some((group, mode)), Some(path)) = (&options.socket_permissions, address.path()) {
-            let group = group_id(group).map_err(error)?;
-            set_permissions(path, Some(group), *mode).map_err(error)?;
-        }
+        let permissions = match &options.socket_permissions {
+            Some((group, mode)) => {
+                Some(Permissions { group: Some(group_id(group).map_err(error)?), mode: *mode })
+            }
+            None => None,
+        };
+        listeners.push(Listener::bind_with(address, permissions).map_err(error)?);
     }
     Ok(listeners)
 }

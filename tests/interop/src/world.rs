@@ -19,6 +19,8 @@ use crate::{Maker, Peers, Program};
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A daemon that does not stop in this time hangs.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Lines of a log that are shown when something goes wrong.
+const SHOWN_LINES: usize = 100;
 /// Between looks at something that will be so soon.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -201,10 +203,10 @@ impl World {
         }
     }
 
-    /// What the daemons have printed.
+    /// What the daemons have printed last.
     pub fn logs(&self) -> String {
         let daemons = self.daemons.borrow();
-        daemons.iter().map(|daemon| format!("{}:\n{}\n", daemon.log.display(), daemon.log())).collect()
+        daemons.iter().map(|daemon| format!("{}:\n{}\n", daemon.log.display(), daemon.end_of_log())).collect()
     }
 
     /// The daemons, in the order in which they were started.
@@ -279,6 +281,14 @@ impl Daemon {
     pub fn log(&self) -> String {
         read(&self.log)
     }
+
+    /// The end of that.
+    fn end_of_log(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let skipped = lines.len().saturating_sub(SHOWN_LINES);
+        lines.get(skipped..).unwrap_or_default().join("\n")
+    }
 }
 
 impl Drop for Daemon {
@@ -288,7 +298,7 @@ impl Drop for Daemon {
         }
         self.signal(Signal::TERM);
         if self.wait(STOP_TIMEOUT).is_none() {
-            eprintln!("{} does not stop when asked to:\n{}", self.log.display(), self.log());
+            eprintln!("{} does not stop when asked to:\n{}", self.log.display(), self.end_of_log());
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

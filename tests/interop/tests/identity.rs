@@ -105,3 +105,26 @@ fn users_that_a_name_space_does_not_have_are_nobody() {
     // `unshare` passes no signal on, and takes the service with it.
     world.kill_service();
 }
+
+/// Anybody can listen where anybody may make files: only root and oneself are believed to be the service.
+#[test]
+fn a_neighbours_service_in_a_common_folder_is_not_trusted() {
+    need!(root());
+    let peers = need!(ferretto());
+    let mut world = World::new();
+    set_permissions(world.path("."), Permissions::from_mode(0o1777)).unwrap();
+    let program = peers.ferretto().get_program().to_owned();
+    std::fs::copy(program, world.path("ferretto")).unwrap();
+    let mut service = Command::new("setpriv");
+    service.args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()]);
+    service.arg(world.path("ferretto")).args(["traced", "--set-socket-permissions"]);
+    service.arg(format!("{OWNER}:0666:{OWNER}:0666"));
+    world.start(service, "traced");
+    world.wait_for_sockets();
+    let own = world.run(perfetto(&world, OWNER, &["--query"]), TIMEOUT);
+    assert!(own.status.success(), "{}", own.stderr);
+    for other in [ROOT, NEIGHBOUR] {
+        let refused = world.run(perfetto(&world, other, &["--query"]), TIMEOUT);
+        assert!(!refused.status.success() && refused.stderr.contains("is not trusted"), "{}", refused.stderr);
+    }
+}

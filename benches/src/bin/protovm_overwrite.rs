@@ -86,6 +86,7 @@ impl World {
             version: String::new(),
             machine_name: String::new(),
             system_info: protos::SystemInfo::default(),
+            step_cost: None,
         };
         let mut world = Self { service: Service::new(options, Box::new(NoFiles)), token: 0, next_chunk: 0 };
         world.service.handle_producer_connected(PRODUCER, Peer { emulated: true, ..Peer::default() });

@@ -12,6 +12,7 @@ use flate2::write::ZlibEncoder;
 
 use crate::config::Codec;
 use crate::file_output::{PREAMBLE_BYTES, preamble};
+use crate::limits;
 use crate::read_back::PacketSink;
 
 /// zlib's own choice, and upstream's.
@@ -125,6 +126,10 @@ fn largest(batch_len: usize) -> usize {
 
 impl<S: PacketSink> PacketSink for Compressing<'_, S> {
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
+        if len > limits::MAX_COMPRESSED_PACKET_BYTES {
+            self.end_batch();
+            return self.sink.packet(slices, len);
+        }
         let (prefix, prefix_len) = preamble(len).to_bytes();
         self.write(prefix.get(..prefix_len).unwrap_or_default());
         slices.for_each(|slice| self.write(slice));

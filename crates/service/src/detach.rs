@@ -21,7 +21,7 @@ impl Service {
         let is_nobody = uid == Some(Peer::UNKNOWN_UID);
         if is_nobody
             || key.is_empty()
-            || key.len() > limits::MAX_NAME_BYTES
+            || key.len() > limits::MAX_KEY_BYTES
             || self.sessions.values().any(same)
         {
             return self.reply_consumer(from, Reply::rejected(token));

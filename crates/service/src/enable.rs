@@ -8,6 +8,7 @@ use crate::buffers::Buffer;
 use crate::config::{BufferSpec, Claims, ConfigError, Draft, FileSpec, SessionConfig};
 use crate::file_output::FileOutput;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
+use crate::instances::instance_configs;
 use crate::limits;
 use crate::now::Now;
 use crate::output::Reply;
@@ -40,6 +41,10 @@ enum EnableError {
     TooMany,
     #[error("priority_boost: {0}; the service needs the capability CAP_SYS_NICE for it")]
     Boost(String),
+    #[error(
+        "output_path {path:?} would be made with the rights of the service's user, who is another one; pass a file descriptor instead, as ferretto and perfetto do with -o"
+    )]
+    OutputPathOfOther { path: String },
     #[error("cannot create output_path {path:?}: {error}")]
     OutputPath { path: String, error: String },
     #[error("buffers[{index}]: {error}")]
@@ -100,6 +105,7 @@ impl Service {
         let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
         self.check_against_others(uid, &checked.claims(), now)?;
         let config = checked.into_session_config(file.is_some())?;
+        self.check_output_path(from, &config)?;
         // What the machine may refuse comes after the config's own mistakes, unlike upstream's: the file last, so that none is left behind.
         let buffers = self.make_buffers(&config.buffers)?;
         self.raise_scheduling(config.boost).map_err(EnableError::Boost)?;
@@ -208,6 +214,17 @@ impl Service {
         Ok(made)
     }
 
+    /// A file is made where the service may make one, so only for those who could do so themselves: root, and the service's own user.
+    fn check_output_path(&self, from: ConsumerConn, config: &SessionConfig) -> Result<(), EnableError> {
+        let Some(path) = config.file.as_ref().and_then(|file| file.output_path.clone()) else {
+            return Ok(());
+        };
+        let peer = self.consumers.get(&from).map(|consumer| consumer.peer);
+        let may =
+            peer.is_some_and(|peer| !peer.emulated && (peer.uid == 0 || peer.is_user(self.options.uid)));
+        if may { Ok(()) } else { Err(EnableError::OutputPathOfOther { path }) }
+    }
+
     fn open_output(&mut self, spec: &FileSpec, file: Option<FileHandle>) -> Result<FileOutput, EnableError> {
         let handle = match &spec.output_path {
             Some(path) => {
@@ -240,6 +257,7 @@ impl Service {
         session.losses.at_start = self.totals_before();
         session.file = output;
         session.buffers = buffers.iter().map(|(id, _)| *id).collect();
+        session.instance_configs = instance_configs(&session);
         self.buffers.extend(buffers);
         self.sessions.insert(id, session);
         self.introduce_others(id);
@@ -247,9 +265,9 @@ impl Service {
             consumer.session = Some(id);
         }
         tracing::info!(session = %id, uid, deferred, "session configured");
-        self.set_up_all(id);
         self.announce_state(id, now);
         let waits_for_trigger = self.arm_triggers(id, now);
+        self.set_up_all(id, now);
         if !deferred && !waits_for_trigger {
             self.start_tracing(id, now);
         }

@@ -1,5 +1,6 @@
 //! What the service needs from the world beside its inputs: memory, randomness, and the names of things.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use ferretto_protos::SystemInfo;
@@ -46,4 +47,7 @@ pub struct ServiceOptions {
     pub machine_name: String,
     /// For the packet of that name.
     pub system_info: SystemInfo,
+    /// What a step of long work may cost, in microseconds or so, if not [`STEP_COST`](crate::limits::STEP_COST): for tests, in which
+    /// little is long.
+    pub step_cost: Option<NonZeroUsize>,
 }

@@ -7,13 +7,14 @@ use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{FlushRequest, FlushResponse};
 
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
+use crate::instance_set::{Instance, InstanceState};
 use crate::limits;
 use crate::losses;
 use crate::now::{Deadline, Now};
 use crate::output::Reply;
 use crate::service::Service;
 use crate::service_events::slow_sources;
-use crate::session::{FinalFlush, Instance, InstanceState, State};
+use crate::session::{FinalFlush, State};
 
 /// Why a flush is asked for (upstream: flush_flags.h, bits 0 to 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl Service {
         }
         for (id, producer) in &self.producers {
             // A producer that scrapes its own memory needs to be told even if no data source flushes.
-            let takes_part = || session.instances.iter().any(|instance| instance.producer == *id);
+            let takes_part = || session.instances.has_producer(*id);
             if producer.peer.emulated && producer.scraping && takes_part() {
                 instances.entry(*id).or_default();
             }

@@ -7,38 +7,144 @@ use ferretto_protozero::Message;
 
 use crate::config::{DataSourceSpec, SessionConfig};
 use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
+use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::now::Now;
 use crate::protovms::Wanted;
-use crate::registry::{DataSource, Producer};
+use crate::registry::{DataSource, Producer, SourceSerial};
 use crate::service::Service;
-use crate::session::{Instance, InstanceState, State};
+use crate::session::{Session, State};
+use crate::work::{Budget, Job};
+
+/// Setting up what a session wants of what is registered, and how far that is: by the config's data sources, and for each by producer
+/// and data source.
+#[derive(Debug)]
+pub(crate) struct SetUp {
+    pub(crate) session: SessionId,
+    /// The config's data source that is looked at.
+    index: usize,
+    /// All up to this one have been looked at for it.
+    after: (ProducerId, SourceSerial),
+    /// What came later has joined by itself.
+    before: SourceSerial,
+    /// Some are there already, from before a filter was widened.
+    skips_known: bool,
+    /// The session had started before: each is started as it is set up. Otherwise all are set up before the first is started.
+    is_started: bool,
+}
+
+/// What it costs to look at a data source, to tell a producer something and to copy so many bytes, in [`Budget`]'s units.
+const INSTANCE_COST: usize = 2;
+const BYTES_PER_COST: usize = 2048;
+
+/// After the last data source of a producer.
+const LAST_SERIAL: SourceSerial = SourceSerial(u64::MAX);
 
 impl Service {
     /// Sets up everything that is registered and wanted by a new session.
-    pub(crate) fn set_up_all(&mut self, session_id: SessionId) {
-        let wanted = self.sessions.get(&session_id).map_or(0, |session| session.config.data_sources.len());
-        for index in 0..wanted {
-            for (producer, source) in self.registered_for(session_id, index) {
-                self.set_up_instance(session_id, index, producer, &source);
+    pub(crate) fn set_up_all(&mut self, session: SessionId, now: &Now) {
+        self.begin_set_up(session, false, now);
+    }
+
+    /// Widened filters of a config let more producers in (upstream: `ChangeTraceConfig`).
+    pub(crate) fn add_newly_matching(&mut self, session: SessionId, now: &Now) {
+        self.begin_set_up(session, true, now);
+    }
+
+    fn begin_set_up(&mut self, session: SessionId, skips_known: bool, now: &Now) {
+        let after = (ProducerId(0), SourceSerial(0));
+        let Some(found) = self.sessions.get_mut(&session) else { return };
+        found.is_setting_up = true;
+        let is_started = found.state == State::Started;
+        let set_up = SetUp { session, index: 0, after, before: self.last_source, skips_known, is_started };
+        self.begin(Job::SetUp(set_up), now);
+    }
+
+    /// Goes on; what is left is given back.
+    pub(crate) fn step_of_set_up(
+        &mut self,
+        mut set_up: SetUp,
+        budget: &mut Budget,
+        now: &Now,
+    ) -> Option<SetUp> {
+        let session_id = set_up.session;
+        while let Some(session) = self.sessions.get(&session_id).filter(|session| session.is_joinable()) {
+            let Some(spec) = session.config.data_sources.get(set_up.index) else {
+                self.finish_set_up(&set_up, now);
+                return None;
+            };
+            if budget.is_spent() {
+                return Some(set_up);
             }
+            match self.next_offer(spec, set_up.after, budget) {
+                Ok(Some((id, source))) => {
+                    set_up.after = (id, source.serial);
+                    self.take_offer(&set_up, id, &source, budget);
+                }
+                Ok(None) => {
+                    set_up.index += 1;
+                    set_up.after = (ProducerId(0), SourceSerial(0));
+                }
+                Err(looked_at) => set_up.after = looked_at,
+            }
+        }
+        None
+    }
+
+    /// The next data source of a name after this one, from a producer that matches. The error says how far it looked before its budget was
+    /// spent.
+    fn next_offer(
+        &self,
+        spec: &DataSourceSpec,
+        after: (ProducerId, SourceSerial),
+        budget: &mut Budget,
+    ) -> Result<Option<(ProducerId, DataSource)>, (ProducerId, SourceSerial)> {
+        let Some(offering) = self.offers.get(&*spec.name) else { return Ok(None) };
+        for id in offering.range(after.0..) {
+            let serial = if *id == after.0 { after.1 } else { SourceSerial(0) };
+            if serial == LAST_SERIAL {
+                continue;
+            }
+            let Some(producer) = self.producers.get(id) else { continue };
+            let goes_on = budget.spend(spec.producers.cost());
+            if self.matches(spec, producer)
+                && let Some(source) = producer.next_source(&spec.name, serial)
+            {
+                return Ok(Some((*id, source.clone())));
+            }
+            if !goes_on {
+                return Err((*id, LAST_SERIAL));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_offer(&mut self, set_up: &SetUp, id: ProducerId, source: &DataSource, budget: &mut Budget) {
+        let SetUp { session: session_id, index, skips_known, .. } = *set_up;
+        if source.serial > set_up.before || skips_known && self.has_instance(session_id, id, source) {
+            budget.spend(INSTANCE_COST);
+            return;
+        }
+        let added = self.set_up_instance(session_id, index, id, source);
+        let len =
+            added.and_then(|key| self.instance(session_id, key)).map_or(0, |instance| instance.config.len());
+        budget.spend(INSTANCE_COST + len / BYTES_PER_COST);
+        if let (Some(key), true) = (added, set_up.is_started) {
+            self.start_instance(session_id, key);
         }
     }
 
-    fn registered_for(&self, session_id: SessionId, index: usize) -> Vec<(ProducerId, DataSource)> {
-        let Some(spec) =
-            self.sessions.get(&session_id).and_then(|session| session.config.data_sources.get(index))
-        else {
-            return Vec::new();
-        };
-        let mut found = Vec::new();
-        for (id, producer) in &self.producers {
-            if self.matches(spec, producer) {
-                let named = producer.data_sources.iter().filter(|source| source.name == spec.name);
-                found.extend(named.map(|source| (*id, source.clone())));
-            }
+    fn finish_set_up(&mut self, set_up: &SetUp, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&set_up.session) else { return };
+        session.is_setting_up = false;
+        if session.state == State::Started && !set_up.is_started {
+            return self.begin(Job::Start { session: set_up.session, after: None }, now);
         }
-        found
+        self.after_instance_change(set_up.session, now);
+    }
+
+    fn instance(&self, session_id: SessionId, key: InstanceKey) -> Option<&Instance> {
+        self.sessions.get(&session_id)?.instances.get(key)
     }
 
     fn matches(&self, spec: &DataSourceSpec, producer: &Producer) -> bool {
@@ -73,31 +179,10 @@ impl Service {
         }
     }
 
-    /// Widened filters of a config let more producers in (upstream: `ChangeTraceConfig`).
-    pub(crate) fn add_newly_matching(&mut self, session_id: SessionId, now: &Now) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        let is_started = session.state == State::Started;
-        for index in 0..session.config.data_sources.len() {
-            for (producer, source) in self.registered_for(session_id, index) {
-                if self.has_instance(session_id, producer, &source) {
-                    continue;
-                }
-                let added = self.set_up_instance(session_id, index, producer, &source);
-                if let (Some(instance), true) = (added, is_started) {
-                    self.start_instance(session_id, instance);
-                }
-            }
-        }
-        self.after_instance_change(session_id, now);
-    }
-
     fn has_instance(&self, session_id: SessionId, producer: ProducerId, source: &DataSource) -> bool {
-        let same = |instance: &Instance| {
-            instance.producer == producer
-                && instance.source_name == source.name
-                && instance.source_id == source.id
-        };
-        self.sessions.get(&session_id).is_some_and(|session| session.instances.iter().any(same))
+        let same = |instance: &Instance| instance.is_of(&source.name, source.id);
+        let session = self.sessions.get(&session_id);
+        session.is_some_and(|session| session.instances.of_producer(producer).any(same))
     }
 
     fn set_up_instance(
@@ -106,17 +191,18 @@ impl Service {
         index: usize,
         id: ProducerId,
         source: &DataSource,
-    ) -> Option<InstanceId> {
+    ) -> Option<InstanceKey> {
         let producer_name = self.producers.get(&id)?.name.clone();
         let session = self.sessions.get_mut(&session_id)?;
         if session.instances.len() >= limits::MAX_INSTANCES_PER_SESSION {
-            tracing::warn!(session = %session_id, "too many data source instances: {} of {producer_name} is left out", source.name);
+            if session.losses.sources_left_out == 0 {
+                tracing::warn!(session = %session_id, "too many data source instances: {} of {producer_name} is left out, and what comes after it", source.name);
+            }
             session.losses.sources_left_out += 1;
             return None;
         }
-        let spec = session.config.data_sources.get(index)?;
-        let buffer = *session.buffers.get(spec.buffer)?;
-        let config = instance_config(spec, &session.config, session_id, buffer);
+        let buffer = *session.buffers.get(session.config.data_sources.get(index)?.buffer)?;
+        let config = session.instance_configs.get(index)?.clone();
         self.set_up_protovm(session_id, index, id, source);
         self.take_up_machine(session_id, id);
         self.ensure_memory(session_id, id);
@@ -125,7 +211,7 @@ impl Service {
         let instance = InstanceId(self.last_instance);
         let session = self.sessions.get_mut(&session_id)?;
         session.losses.sources.entry(source.name.clone()).or_default().insert(id);
-        session.instances.push(Instance {
+        session.instances.insert(Instance {
             id: instance,
             producer: id,
             producer_name,
@@ -140,7 +226,7 @@ impl Service {
         });
         let setup = command::SetupDataSource { new_instance_id: Some(instance.0), config: Some(config) };
         self.command(id, Cmd::SetupDataSource(setup));
-        Some(instance)
+        Some((id, instance))
     }
 
     /// Runs the data source's program on what the buffer overwrites, if the session wants that.
@@ -151,7 +237,7 @@ impl Service {
         let (program, memory_limit_kb) = match (&source.program, spec.protovm_memory_kb) {
             (Some(program), Some(memory_limit_kb)) => (program, memory_limit_kb),
             (None, Some(_)) => {
-                tracing::warn!(producer = %id, data_source = source.name, "protovm_config has no effect: the producer brings no program");
+                tracing::warn!(producer = %id, data_source = %source.name, "protovm_config has no effect: the producer brings no program");
                 let buffer = self.buffers.get_mut(buffer_id);
                 return buffer.into_iter().for_each(|buffer| buffer.vms.note_left_out());
             }
@@ -168,37 +254,82 @@ impl Service {
         if count >= limits::MAX_PROTOVMS_PER_SESSION
             || memory_kb + u64::from(memory_limit_kb) > limits::MAX_PROTOVM_MEMORY_KB.into()
         {
-            tracing::warn!(producer = %id, data_source = source.name, "too many ProtoVMs, or too large: this one is left out");
+            tracing::warn!(producer = %id, data_source = %source.name, "too many ProtoVMs, or too large: this one is left out");
             let buffer = self.buffers.get_mut(buffer_id);
             return buffer.into_iter().for_each(|buffer| buffer.vms.note_left_out());
         }
         let Some(buffer) = self.buffers.get_mut(buffer_id) else { return };
         if let Err(error) = buffer.vms.add(&wanted, producer) {
-            tracing::warn!(producer = %id, data_source = source.name, "a ProtoVM is left out: {error}");
+            tracing::warn!(producer = %id, data_source = %source.name, "a ProtoVM is left out: {error}");
             buffer.vms.note_left_out();
         }
     }
 
+    /// Starts all instances that are set up, from the one after this on; the last one that was looked at is given back if there is more to do.
+    pub(crate) fn start_instances(
+        &mut self,
+        session_id: SessionId,
+        mut after: Option<InstanceKey>,
+        budget: &mut Budget,
+        now: &Now,
+    ) -> Option<InstanceKey> {
+        while let Some(session) = self.sessions.get(&session_id).filter(|found| found.state == State::Started)
+        {
+            let Some(next) = session.instances.next(after) else {
+                self.after_instance_change(session_id, now);
+                return None;
+            };
+            if budget.is_spent() {
+                return after;
+            }
+            let (key, state, cost) =
+                (next.key(), next.state, INSTANCE_COST + next.config.len() / BYTES_PER_COST);
+            after = Some(key);
+            if state == InstanceState::Configured {
+                self.start_instance(session_id, key);
+                budget.spend(cost);
+            }
+        }
+        None
+    }
+
     /// Starts an instance that is set up.
-    pub(crate) fn start_instance(&mut self, session_id: SessionId, instance: InstanceId) {
+    fn start_instance(&mut self, session_id: SessionId, key: InstanceKey) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let Some(found) = session.instances.iter_mut().find(|found| found.id == instance) else { return };
-        found.state = match found.will_notify_on_start {
+        let Some(found) = session.instances.get(key) else { return };
+        let (producer_name, source_name) = (found.producer_name.clone(), found.source_name.clone());
+        let config = Some(found.config.clone());
+        let state = match found.will_notify_on_start {
             true => InstanceState::Starting,
             false => InstanceState::Started,
         };
-        let producer = found.producer;
-        let is_started = found.state == InstanceState::Started;
-        let names = (found.producer_name.clone(), found.source_name.clone());
-        let start = command::StartDataSource {
-            new_instance_id: Some(instance.0),
-            config: Some(found.config.clone()),
-        };
-        self.command(producer, Cmd::StartDataSource(start));
-        if is_started {
-            self.observe_instance(session_id, &names.0, &names.1, InstanceState::Started);
+        session.instances.set_state(key, state);
+        let start = command::StartDataSource { new_instance_id: Some(key.1.0), config };
+        self.command(key.0, Cmd::StartDataSource(start));
+        if state == InstanceState::Started {
+            self.observe_instance(session_id, &producer_name, &source_name, state);
         }
     }
+
+    /// Tells the producers of these that they are over, the last one first.
+    pub(crate) fn tell_to_stop(&mut self, instances: &mut Vec<InstanceKey>, budget: &mut Budget) {
+        while !budget.is_spent()
+            && let Some((producer, instance)) = instances.pop()
+        {
+            let stop = command::StopDataSource { instance_id: Some(instance.0) };
+            self.command(producer, Cmd::StopDataSource(stop));
+            budget.spend(1);
+        }
+    }
+}
+
+/// The configs that instances get, by the config's data sources. All instances of one share theirs.
+pub(crate) fn instance_configs(session: &Session) -> Vec<Bytes> {
+    let config_of = |spec: &DataSourceSpec| {
+        let buffer = session.buffers.get(spec.buffer).copied().unwrap_or(BufferId(0));
+        instance_config(spec, &session.config, session.id, buffer)
+    };
+    session.config.data_sources.iter().map(config_of).collect()
 }
 
 /// The consumer's bytes, then what the service sets: of a field that occurs twice the last one counts.

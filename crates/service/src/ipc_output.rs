@@ -32,6 +32,18 @@ struct Replies {
     finished: Vec<Bytes>,
     current: BytesMut,
     total: usize,
+    /// A packet that is larger than a reply. It ends a batch.
+    large: Option<Bytes>,
+}
+
+/// A `ReadBuffers` call under way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    token: Token,
+    /// What its consumer has not taken yet of a packet that is larger than a reply.
+    large: Option<Bytes>,
+    /// There is nothing after that.
+    is_drained: bool,
 }
 
 impl Replies {
@@ -54,16 +66,25 @@ impl Replies {
         self.current.extend_from_slice(&[LAST_SLICE_TAG, is_last.into()]);
     }
 
-    /// A packet that is larger than a reply.
+    /// A packet that is larger than a reply; another one before it makes replies at once, which does not happen where batches end at their
+    /// limit.
     fn large_packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
+        while self.large.is_some() {
+            self.part_of_large();
+        }
         let mut packet = Vec::with_capacity(len);
         slices.for_each(|slice| packet.extend_from_slice(slice));
-        let mut parts = packet.chunks(MAX_SLICE_BYTES).peekable();
-        while let Some(part) = parts.next() {
-            self.begin_slice(part.len());
-            self.current.extend_from_slice(part);
-            self.end_slice(parts.peek().is_none());
-        }
+        self.large = Some(packet.into());
+    }
+
+    /// The next slice of a large packet.
+    fn part_of_large(&mut self) {
+        let Some(mut rest) = self.large.take() else { return };
+        let part = rest.split_to(rest.len().min(MAX_SLICE_BYTES));
+        self.begin_slice(part.len());
+        self.current.extend_from_slice(&part);
+        self.end_slice(rest.is_empty());
+        self.large = (!rest.is_empty()).then_some(rest);
     }
 }
 
@@ -73,6 +94,9 @@ impl PacketSink for Replies {
         self.total += len;
         if len > MAX_SLICE_BYTES {
             return self.large_packet(slices, len);
+        }
+        while self.large.is_some() {
+            self.part_of_large();
         }
         self.begin_slice(len);
         slices.for_each(|slice| self.current.extend_from_slice(slice));
@@ -97,25 +121,40 @@ impl Service {
             return self.answer_consumer(from, token, &ferretto_protos::ReadBuffersResponse::default());
         }
         if let Some(consumer) = self.consumers.get_mut(&from) {
-            consumer.reading = Some(token);
+            consumer.reading = Some(Reading { token, large: None, is_drained: false });
         }
     }
 
     /// Ends a read that is under way: its consumer asked for another one, or its session is gone.
     pub(crate) fn end_reading(&mut self, consumer: ConsumerConn) {
-        let token = self.consumers.get_mut(&consumer).and_then(|consumer| consumer.reading.take());
-        if let Some(token) = token {
+        let reading = self.consumers.get_mut(&consumer).and_then(|consumer| consumer.reading.take());
+        if let Some(Reading { token, .. }) = reading {
             self.answer_consumer(consumer, token, &ferretto_protos::ReadBuffersResponse::default());
         }
     }
 
-    /// The next part of what a consumer reads; nothing if it does not. Some parts come as several replies.
+    /// The next part of what a consumer reads, a trace or the answer to a query; nothing if it does not. Some parts come as several replies.
     pub fn poll_read(&mut self, consumer: ConsumerConn, now: &Now) -> Vec<Reply> {
-        let Some(found) = self.consumers.get(&consumer) else { return Vec::new() };
-        let (Some(token), Some(session)) = (found.reading, found.session) else { return Vec::new() };
-        let mut sink = Replies { current: std::mem::take(&mut self.reply), ..Replies::default() };
-        let progress = self.read_batch(session, &mut sink, limits::READ_REPLY_BYTES, now);
-        let is_done = progress != Progress::More;
+        if let Some(part) = self.continue_query(consumer) {
+            return vec![part];
+        }
+        let Some(found) = self.consumers.get_mut(&consumer) else { return Vec::new() };
+        let (Some(session), Some(reading)) = (found.session, &mut found.reading) else { return Vec::new() };
+        let token = reading.token;
+        let mut sink = Replies {
+            current: std::mem::take(&mut self.reply),
+            large: reading.large.take(),
+            ..Replies::default()
+        };
+        let mut is_drained = reading.is_drained;
+        match sink.large {
+            Some(_) => sink.part_of_large(),
+            None => {
+                let progress = self.read_batch(session, &mut sink, limits::READ_REPLY_BYTES, now);
+                is_drained = progress != Progress::More;
+            }
+        }
+        let is_done = is_drained && sink.large.is_none();
         let mut bodies = sink.finished;
         bodies.push(sink.current.split().freeze());
         let last = bodies.len() - 1;
@@ -124,9 +163,9 @@ impl Service {
         }
         if is_done {
             self.compact_buffers(session);
-            if let Some(consumer) = self.consumers.get_mut(&consumer) {
-                consumer.reading = None;
-            }
+        }
+        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+            consumer.reading = (!is_done).then_some(Reading { token, large: sink.large, is_drained });
         }
         let reply = |(index, body): (usize, Bytes)| Reply {
             token,
@@ -139,6 +178,7 @@ impl Service {
 
     /// Whether a consumer waits for [`poll_read`](Self::poll_read).
     pub fn is_reading(&self, consumer: ConsumerConn) -> bool {
-        self.consumers.get(&consumer).is_some_and(|consumer| consumer.reading.is_some())
+        let consumer = self.consumers.get(&consumer);
+        consumer.is_some_and(|consumer| consumer.reading.is_some() || consumer.query.is_some())
     }
 }

@@ -42,6 +42,7 @@ mod file_output;
 mod filtering;
 mod flush;
 mod ids;
+mod instance_set;
 mod instances;
 mod ipc_output;
 pub mod limits;
@@ -67,6 +68,7 @@ mod session;
 mod start_stop;
 mod stats;
 mod triggers;
+mod work;
 
 pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory, RelayCall};
 pub use config::{ConfigError, RuleProblem};

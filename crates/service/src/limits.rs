@@ -78,6 +78,9 @@ pub const LOST_STATES_PERIOD_MS: u64 = 1000;
 /// Shortest time between periodic flushes, and between clears of incremental state: each wakes every producer. Ours.
 pub const MIN_PERIOD_MS: u32 = 10;
 
+/// Packets above this size stand in a compressed trace as they are. Ours: to compress one takes as long as nobody else is served.
+pub const MAX_COMPRESSED_PACKET_BYTES: usize = 1024 * 1024;
+
 /// Bytes of packets in one `ReadBuffersResponse`: the IPC frame takes 128 KiB, framing included.
 pub const READ_REPLY_BYTES: usize = 127 * 1024;
 /// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
@@ -100,6 +103,9 @@ pub const MEMORY_PARTS_IN_REST: u64 = 16;
 /// fill within three milliseconds, and its own thread that sends the commits may be late by one or two.
 pub const MEMORY_PARTS_BEFORE_REST: u64 = 4;
 
+/// What a step of long work may cost, in units of about a microsecond. Ours: others wait for no longer.
+pub const STEP_COST: usize = 2000;
+
 /// Producers at one time: ids are 16 bits, 0 is none.
 pub const MAX_PRODUCERS: usize = u16::MAX as usize;
 /// Connections of producers of one user. Ours: each may cost [`MAX_SHARED_MEMORY_SIZE`] of memory.
@@ -112,12 +118,24 @@ pub const MAX_DATA_SOURCES_PER_PRODUCER: usize = 1024;
 pub const MAX_DESCRIPTOR_BYTES: usize = 112 * 1024;
 /// Bytes of all descriptors of one producer. Ours, for the memory of the service.
 pub const MAX_DESCRIPTOR_BYTES_PER_PRODUCER: usize = 4 * 1024 * 1024;
-/// Bytes of a producer's name and of its SDK version that are kept. Ours.
-pub const MAX_NAME_BYTES: usize = 4096;
+/// Bytes of a producer's name and of its SDK version that are kept. Ours: names are matched with expressions, which takes time for each
+/// byte.
+pub const MAX_NAME_BYTES: usize = 512;
+/// Bytes of a data source's name. Ours: it is repeated in much that is said of its instances.
+pub const MAX_SOURCE_NAME_BYTES: usize = 4096;
+/// Bytes of a key to detach by. Ours.
+pub const MAX_KEY_BYTES: usize = 4096;
 /// Data source instances of one session. Ours: each is a match of a configured with a registered data source.
 pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
-/// Bytes of a regular expression of a producer filter. Ours: bounds the time of a match.
+/// Bytes of a regular expression for producers' names. Ours: bounds the time to read it.
 pub const MAX_REGEX_BYTES: usize = 4096;
+/// What such an expression may take once it is compiled. Ours: it bounds the time of a match, which is a millisecond for a name that is as
+/// long as it may be; alternatives of 200 letters together fit.
+pub const MAX_REGEX_COMPILED_BYTES: usize = 8 * 1024;
+/// Such expressions of one data source, or for the triggers of one config. Ours, for the same reason: one may have alternatives.
+pub const MAX_REGEXES: usize = 16;
+/// Such expressions of a whole config. Ours, for their memory.
+pub const MAX_REGEXES_PER_CONFIG: usize = 1024;
 /// The highest writer id of the ABI (`kMaxWriterID`).
 pub const MAX_WRITER_ID: u16 = 32_767;
 /// Patches in one entry of a CommitData request.

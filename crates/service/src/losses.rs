@@ -3,15 +3,17 @@
 //! Each is noted where it happens; `stats` says it together with what else was counted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use ferretto_protos::trace_stats::{self, losses};
 
 use crate::buffers::Buffer;
 use crate::ids::{BufferId, ProducerId, SessionId};
+use crate::instance_set::{Instance, InstanceState};
 use crate::limits;
 use crate::registry::{Peer, Producer};
 use crate::service::{Service, Totals};
-use crate::session::{Instance, InstanceState, Session, State};
+use crate::session::{Session, State};
 
 /// Of one session.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +28,7 @@ pub(crate) struct SessionLosses {
     pub(crate) producers_without_memory: u64,
     pub(crate) unseen_ends: u64,
     /// Which producers had which data source: as many names as the config has, and as many ids as there are.
-    pub(crate) sources: BTreeMap<String, BTreeSet<ProducerId>>,
+    pub(crate) sources: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
 }
 
 /// Producers that were not let in: the latest, and a number for each.
@@ -65,10 +67,9 @@ impl Service {
         let is_seen = producer.scraping && !producer.peer.emulated;
         let Some(session) = self.sessions.get_mut(&session_id).filter(|_| !is_seen) else { return };
         let is_at_work = |instance: &Instance| {
-            instance.producer == id
-                && !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
+            !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
         };
-        session.losses.unseen_ends += u64::from(session.instances.iter().any(is_at_work));
+        session.losses.unseen_ends += u64::from(session.instances.of_producer(id).any(is_at_work));
     }
 
     /// What a session that begins now is not to count: all that was lost before. Not what producers lack that are still here.
@@ -100,7 +101,7 @@ pub(crate) fn of_session(
     let since = |now: u64, before: u64| counted(now.saturating_sub(before));
     let own = &session.losses;
     let sources = own.sources.iter().map(|(name, producers)| losses::Source {
-        name: Some(name.clone()),
+        name: Some(name.to_string()),
         producers: Some(producers.len() as u64),
     });
     let is_over = matches!(session.state, State::Disabled | State::ClonedReadOnly);

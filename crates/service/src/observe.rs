@@ -6,10 +6,10 @@ use ferretto_protos::observable_events::{
 use ferretto_protos::{ObservableEvents, ObserveEventsRequest, ObserveEventsResponse};
 
 use crate::ids::{ConsumerConn, SessionId, Token};
+use crate::instance_set::InstanceState;
 use crate::output::Reply;
 use crate::registry::Observing;
 use crate::service::Service;
-use crate::session::InstanceState;
 use crate::triggers::ReceivedTrigger;
 
 impl Service {
@@ -58,6 +58,10 @@ impl Service {
         let owner = self.sessions.get(&session_id)?.owner?;
         let observing = self.consumers.get_mut(&owner)?.observing.as_mut()?;
         (observing.mask & kind as u32 != 0).then_some(&mut observing.events)
+    }
+
+    pub(crate) fn observes_instances(&mut self, session_id: SessionId) -> bool {
+        self.observer(session_id, Type::DataSourcesInstances).is_some()
     }
 
     pub(crate) fn observe_instance(

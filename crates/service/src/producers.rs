@@ -10,6 +10,7 @@ use prost::Message;
 
 use crate::calls::ProvidedMemory;
 use crate::ids::{ProducerConn, ProducerId, SessionId, Token};
+use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::losses::has_all_writers;
 use crate::memory::adopt;
@@ -17,7 +18,6 @@ use crate::now::Now;
 use crate::output::Reply;
 use crate::registry::{DataSource, MemorySizes, Producer, next_free_id};
 use crate::service::Service;
-use crate::session::InstanceState;
 
 impl Service {
     pub(crate) fn initialize_connection(
@@ -51,7 +51,7 @@ impl Service {
             conn: from,
             peer,
             machine,
-            name: truncated(request.producer_name()),
+            name: truncated(request.producer_name()).into(),
             sdk_version: truncated(request.sdk_version()),
             // What is not said means no: the service's default (upstream: `SetSMBScrapingEnabled`).
             scraping: request.smb_scraping_mode() == ProducerSmbScrapingMode::SmbScrapingEnabled,
@@ -64,7 +64,7 @@ impl Service {
             writers: Default::default(),
             intake: Default::default(),
         };
-        tracing::debug!(%id, name = producer.name, uid = peer.uid, pid = peer.pid, "producer connected");
+        tracing::debug!(%id, name = %producer.name, uid = peer.uid, pid = peer.pid, "producer connected");
         self.producers.insert(id, producer);
         self.totals.producers_seen = self.totals.producers_seen.saturating_add(1);
         self.answer_producer(from, token, &response);
@@ -137,8 +137,11 @@ impl Service {
 
     pub(crate) fn register_data_source(&mut self, id: ProducerId, raw: Bytes, now: &Now) {
         let Ok(descriptor) = DataSourceDescriptor::decode(raw.clone()) else { return };
-        if descriptor.name().is_empty() || raw.len() > limits::MAX_DESCRIPTOR_BYTES {
-            tracing::warn!(producer = %id, "a data source without name or with a huge descriptor is ignored");
+        let name_bytes = descriptor.name().len();
+        if !(1..=limits::MAX_SOURCE_NAME_BYTES).contains(&name_bytes)
+            || raw.len() > limits::MAX_DESCRIPTOR_BYTES
+        {
+            tracing::warn!(producer = %id, name_bytes, bytes = raw.len(), "a data source without name, with a huge one or with a huge descriptor is ignored");
             return self.ignore_source(id);
         }
         let Some(producer) = self.producers.get_mut(&id) else { return };
@@ -150,8 +153,10 @@ impl Service {
             return self.ignore_source(id);
         }
         // A copy: the bytes given are part of a whole received frame.
-        let source = DataSource::new(&descriptor, Bytes::copy_from_slice(&raw));
+        self.last_source.0 += 1;
+        let source = DataSource::new(self.last_source, &descriptor, Bytes::copy_from_slice(&raw));
         producer.data_sources.push(source.clone());
+        self.offers.entry(source.name.clone()).or_default().insert(id);
         self.add_to_sessions(id, &source, now);
     }
 
@@ -166,7 +171,7 @@ impl Service {
         let Ok(descriptor) = DataSourceDescriptor::decode(raw.clone()) else { return };
         let Some(producer) = self.producers.get_mut(&id) else { return };
         let same =
-            |source: &&mut DataSource| source.name == descriptor.name() && source.id == descriptor.id();
+            |source: &&mut DataSource| *source.name == *descriptor.name() && source.id == descriptor.id();
         if raw.len() > limits::MAX_DESCRIPTOR_BYTES {
             return;
         }
@@ -174,7 +179,7 @@ impl Service {
         if let Some(source) = producer.data_sources.iter_mut().find(same) {
             let after = bytes.saturating_sub(source.raw.len()).saturating_add(raw.len());
             if after <= limits::MAX_DESCRIPTOR_BYTES_PER_PRODUCER {
-                *source = DataSource::new(&descriptor, Bytes::copy_from_slice(&raw));
+                *source = DataSource::new(source.serial, &descriptor, Bytes::copy_from_slice(&raw));
             }
         }
     }
@@ -182,11 +187,25 @@ impl Service {
     pub(crate) fn unregister_data_source(&mut self, id: ProducerId, name: &str, now: &Now) {
         let Some(producer) = self.producers.get_mut(&id) else { return };
         // One of them, as upstream does: a name may be registered several times.
-        let Some(index) = producer.data_sources.iter().position(|source| source.name == name) else { return };
+        let Some(index) = producer.data_sources.iter().position(|source| *source.name == *name) else {
+            return;
+        };
         let source = producer.data_sources.remove(index);
+        if !producer.offers(name) {
+            self.withdraw(id, name);
+        }
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for session in sessions {
             self.drop_instances(session, id, Some((name, source.id)), now);
+        }
+    }
+
+    /// A producer has no data source of that name any more.
+    fn withdraw(&mut self, id: ProducerId, name: &str) {
+        let Some(offering) = self.offers.get_mut(name) else { return };
+        offering.remove(&id);
+        if offering.is_empty() {
+            self.offers.remove(name);
         }
     }
 
@@ -220,44 +239,34 @@ impl Service {
             self.drop_instances(session, id, None, now);
             self.forget_in_flushes(session, id, now);
         }
-        self.producers.remove(&id);
+        for source in self.producers.remove(&id).into_iter().flat_map(|producer| producer.data_sources) {
+            self.withdraw(id, &source.name);
+        }
         tracing::debug!(%id, "producer disconnected");
     }
 
     /// Removes instances of a producer (of one data source or all) from a session that went on without them.
     fn drop_instances(&mut self, session_id: SessionId, id: ProducerId, of: Option<(&str, u64)>, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let concerned = |instance: &&mut crate::session::Instance| {
-            let same =
-                of.is_none_or(|(name, source)| instance.source_name == name && instance.source_id == source);
-            instance.producer == id && same
-        };
-        let mut dropped = Vec::new();
-        for instance in session.instances.iter_mut().filter(concerned) {
-            let before = std::mem::replace(&mut instance.state, InstanceState::Stopped);
-            if before != InstanceState::Stopped {
-                let names = (instance.producer_name.clone(), instance.source_name.clone());
-                // One that is stopping was told so.
-                let is_told = of.is_some() && before != InstanceState::Stopping;
-                dropped.push((instance.id, names, is_told));
-            }
-        }
-        if dropped.is_empty() && session.instances.iter().all(|instance| instance.producer != id) {
+        let concerned = |instance: &&Instance| of.is_none_or(|(name, source)| instance.is_of(name, source));
+        let keys: Vec<InstanceKey> =
+            session.instances.of_producer(id).filter(concerned).map(Instance::key).collect();
+        if keys.is_empty() {
             return;
         }
-        let keeps = |instance: &crate::session::Instance| {
-            let same =
-                of.is_none_or(|(name, source)| instance.source_name == name && instance.source_id == source);
-            !(instance.producer == id && same)
-        };
-        session.instances.retain(keeps);
-        for (instance, (producer_name, source_name), is_told) in dropped {
-            self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
-            if is_told {
-                self.command(
-                    id,
-                    Cmd::StopDataSource(command::StopDataSource { instance_id: Some(instance.0) }),
-                );
+        let dropped: Vec<Instance> =
+            keys.into_iter().filter_map(|key| session.instances.remove(key)).collect();
+        for instance in dropped.iter().filter(|instance| instance.state != InstanceState::Stopped) {
+            self.observe_instance(
+                session_id,
+                &instance.producer_name,
+                &instance.source_name,
+                InstanceState::Stopped,
+            );
+            // One that is stopping was told so.
+            if of.is_some() && instance.state != InstanceState::Stopping {
+                let stop = command::StopDataSource { instance_id: Some(instance.id.0) };
+                self.command(id, Cmd::StopDataSource(stop));
             }
         }
         self.after_instance_change(session_id, now);

@@ -1,5 +1,7 @@
 //! What a consumer can ask about the service itself.
 
+use std::ops::Bound;
+
 use ferretto_protos::observable_events::Type;
 use ferretto_protos::tracing_service_state::{DataSource, Producer, TracingSession};
 use ferretto_protos::{
@@ -8,10 +10,11 @@ use ferretto_protos::{
 };
 use prost::Message;
 
-use crate::ids::{ConsumerConn, Token};
+use crate::ids::{ConsumerConn, ProducerId, Token};
 use crate::limits;
 use crate::output::Reply;
-use crate::registry::Peer;
+use crate::producers::truncated;
+use crate::registry::{Peer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
 
@@ -42,43 +45,94 @@ impl Service {
         self.answer_consumer(from, token, &response);
     }
 
-    /// The state, in as many replies as its size takes.
+    /// The state, in as many replies as its size takes: the first at once, the others as the consumer takes them
+    /// ([`poll_read`](Self::poll_read)).
     pub(crate) fn query_service_state(&mut self, from: ConsumerConn, token: Token, sessions_only: bool) {
-        let Some(peer) = self.consumers.get(&from).map(|consumer| consumer.peer) else { return };
-        let mut parts = Parts::new(self.general_state(peer));
-        if !sessions_only {
-            for (id, producer) in &self.producers {
-                // Not said of the service's own (upstream: `QueryServiceState`).
-                let machine = producer.machine.as_ref();
-                let machine_name_len = machine.map_or(0, |machine| machine.name.len());
-                let size = producer.name.len() + producer.sdk_version.len() + machine_name_len + 64;
-                parts.room_for(size).producers.push(Producer {
-                    id: Some(i32::from(id.0)),
-                    name: Some(producer.name.clone()),
-                    uid: Some(producer.peer.uid as i32),
-                    pid: Some(producer.peer.pid),
-                    sdk_version: Some(producer.sdk_version.clone()),
-                    machine_id: machine.map(|machine| machine.id),
-                    machine_name: machine.map(|machine| machine.name.clone()),
-                    ..Default::default()
+        let Some(consumer) = self.consumers.get_mut(&from) else { return };
+        let peer = consumer.peer;
+        // Of a driver that does not wait for the end of the one before.
+        if let Some(old) = consumer.query.take() {
+            self.reply_consumer(from, Reply::rejected(old.token));
+        }
+        let first = self.general_state(peer);
+        let next = if sessions_only { None } else { Some(Place::Producers { after: ProducerId(0) }) };
+        let reply = self.answer_query(from, token, first, next);
+        self.reply_consumer(from, reply);
+    }
+
+    /// The next part of what a consumer asked for.
+    pub(crate) fn continue_query(&mut self, from: ConsumerConn) -> Option<Reply> {
+        let query = self.consumers.get_mut(&from)?.query.take()?;
+        Some(self.answer_query(from, query.token, TracingServiceState::default(), Some(query.next)))
+    }
+
+    fn answer_query(
+        &mut self,
+        from: ConsumerConn,
+        token: Token,
+        first: TracingServiceState,
+        next: Option<Place>,
+    ) -> Reply {
+        let mut part = Part { size: first.encoded_len(), state: first };
+        let next = next.and_then(|next| self.fill(&mut part, next));
+        if let Some(consumer) = self.consumers.get_mut(&from) {
+            consumer.query = next.map(|next| Query { token, next });
+        }
+        let response = QueryServiceStateResponse { service_state: Some(part.state) };
+        Reply { has_more: next.is_some(), ..Reply::last(token, &response) }
+    }
+
+    /// Adds what there is room for; what is left begins at the place that is given back. Producers and data sources that come or go
+    /// meanwhile are told of or not.
+    fn fill(&self, part: &mut Part, next: Place) -> Option<Place> {
+        let (mut after, first_serial) = match next {
+            Place::Producers { after } => match self.fill_producers(part, after) {
+                Some(place) => return Some(place),
+                None => (ProducerId(0), SourceSerial(0)),
+            },
+            Place::Sources { after, serial } => (after, serial),
+        };
+        let mut serial = first_serial;
+        for (id, producer) in self.producers.range(after..) {
+            if *id != after {
+                (after, serial) = (*id, SourceSerial(0));
+            }
+            for source in producer.sources_after(serial) {
+                if !part.has_room(source.raw.len() + 16) {
+                    return Some(Place::Sources { after, serial });
+                }
+                serial = source.serial;
+                part.state.data_sources.push(DataSource {
+                    ds_descriptor: Some(source.raw.clone()),
+                    producer_id: Some(i32::from(id.0)),
                 });
             }
-            for (id, producer) in &self.producers {
-                for source in &producer.data_sources {
-                    parts.room_for(source.raw.len() + 16).data_sources.push(DataSource {
-                        ds_descriptor: Some(source.raw.clone()),
-                        producer_id: Some(i32::from(id.0)),
-                    });
-                }
+        }
+        None
+    }
+
+    fn fill_producers(&self, part: &mut Part, after: ProducerId) -> Option<Place> {
+        let mut last = after;
+        for (id, producer) in self.producers.range((Bound::Excluded(after), Bound::Unbounded)) {
+            // Not said of the service's own (upstream: `QueryServiceState`).
+            let machine = producer.machine.as_ref();
+            let machine_name_len = machine.map_or(0, |machine| machine.name.len());
+            if !part.has_room(producer.name.len() + producer.sdk_version.len() + machine_name_len + 64) {
+                return Some(Place::Producers { after: last });
             }
+            last = *id;
+            part.state.producers.push(Producer {
+                id: Some(i32::from(id.0)),
+                name: Some(producer.name.to_string()),
+                uid: Some(producer.peer.uid as i32),
+                pid: Some(producer.peer.pid),
+                sdk_version: Some(producer.sdk_version.clone()),
+                machine_id: machine.map(|machine| machine.id),
+                machine_name: machine.map(|machine| machine.name.clone()),
+                ..Default::default()
+            });
         }
-        let states = parts.finish();
-        let last = states.len() - 1;
-        for (index, state) in states.into_iter().enumerate() {
-            let response = QueryServiceStateResponse { service_state: Some(state) };
-            let reply = Reply { has_more: index != last, ..Reply::last(token, &response) };
-            self.reply_consumer(from, reply);
-        }
+        None
     }
 
     fn general_state(&self, peer: Peer) -> TracingServiceState {
@@ -107,42 +161,46 @@ fn describe(session: &Session) -> TracingSession {
         id: Some(session.id.0),
         consumer_uid: Some(session.owner_uid as i32),
         state: Some(session.state.name().to_owned()),
-        unique_session_name: Some(config.claims.unique_name.clone()),
+        unique_session_name: Some(truncated(&config.claims.unique_name)),
         buffer_size_kb: config.buffers.iter().map(|buffer| buffer.size_kb).collect(),
         duration_ms: Some(config.duration_ms),
         num_data_sources: Some(u32::try_from(session.instances.len()).unwrap_or(u32::MAX)),
         start_realtime_ns: Some(session.start_realtime_ns as i64),
         bugreport_score: (config.bugreport_score != 0).then_some(config.bugreport_score),
         bugreport_filename: (!config.bugreport_filename.is_empty())
-            .then(|| config.bugreport_filename.clone()),
+            .then(|| truncated(&config.bugreport_filename)),
         is_started: Some(session.state == State::Started),
     }
 }
 
-/// The state in parts that each fit into a reply; a client merges them.
-struct Parts {
-    finished: Vec<TracingServiceState>,
-    current: TracingServiceState,
+/// A QueryServiceState call that is not answered to the end.
+#[derive(Debug)]
+pub(crate) struct Query {
+    token: Token,
+    next: Place,
+}
+
+/// Where a part begins.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Producers { after: ProducerId },
+    Sources { after: ProducerId, serial: SourceSerial },
+}
+
+/// A part of the state, which fits into a reply; a client merges them.
+struct Part {
+    state: TracingServiceState,
     size: usize,
 }
 
-impl Parts {
-    fn new(first: TracingServiceState) -> Self {
-        Self { finished: Vec::new(), size: first.encoded_len(), current: first }
-    }
-
-    fn room_for(&mut self, size: usize) -> &mut TracingServiceState {
-        let size = size + ELEMENT_OVERHEAD;
-        if self.size + size > limits::QUERY_REPLY_BYTES {
-            self.finished.push(std::mem::take(&mut self.current));
-            self.size = 0;
+impl Part {
+    /// Takes the room for an element. There is always some for the first, which is bounded.
+    fn has_room(&mut self, size: usize) -> bool {
+        let size = self.size + size + ELEMENT_OVERHEAD;
+        let has_room = self.size == 0 || size <= limits::QUERY_REPLY_BYTES;
+        if has_room {
+            self.size = size;
         }
-        self.size += size;
-        &mut self.current
-    }
-
-    fn finish(mut self) -> Vec<TracingServiceState> {
-        self.finished.push(self.current);
-        self.finished
+        has_room
     }
 }

@@ -28,6 +28,9 @@ pub(crate) const SERVICE_SEQUENCE_ID: u32 = 1;
 const SYNC_MARKER: [u8; 16] =
     [0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79];
 
+/// What a refused packet counts in a batch beside its size: as many bytes as are copied in the time that it takes to look at it.
+const REFUSED_PACKET_COST: usize = 64;
+
 /// Takes packets in the form that its medium wants.
 pub(crate) trait PacketSink {
     /// One packet: its slices one after another. `len` is their sum.
@@ -141,9 +144,11 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
         let mut trusted = TrustedFields::default();
+        // They take time, too.
+        let mut refused_bytes = 0;
         for (index, id) in session.buffers.iter().enumerate() {
             let Some(Buffer { trace: buffer, .. }) = self.buffers.get_mut(id) else { continue };
-            if outlet.len() >= limit {
+            if outlet.len() + refused_bytes >= limit {
                 return Progress::More;
             }
             buffer.begin_read();
@@ -156,6 +161,10 @@ impl Service {
                 };
                 if validity.is_err() {
                     session.counters.invalid_packets = session.counters.invalid_packets.saturating_add(1);
+                    refused_bytes += packet.len() + REFUSED_PACKET_COST;
+                    if outlet.len() + refused_bytes >= limit {
+                        return Progress::More;
+                    }
                     continue;
                 }
                 let suffix = trusted.of(&packet, &mut session.sequences);
@@ -167,7 +176,7 @@ impl Service {
                 if !has_room {
                     return Progress::NoRoom;
                 }
-                if outlet.len() >= limit {
+                if outlet.len() + refused_bytes >= limit {
                     return Progress::More;
                 }
             }

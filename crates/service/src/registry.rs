@@ -9,8 +9,10 @@ use ferretto_shm::{ChunkError, ChunkHeader, ServiceView, SharedMemory};
 use ferretto_trace_buffer::ClientIdentity;
 
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
+use crate::ipc_output::Reading;
 use crate::machines::Machine;
 use crate::pace::Intake;
+use crate::query::Query;
 
 /// Who is at the other end of a connection, as the kernel says, or a relay for whom it stands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub(crate) struct Producer {
     pub(crate) peer: Peer,
     /// None for the service's own.
     pub(crate) machine: Option<Arc<Machine>>,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) sdk_version: String,
     pub(crate) scraping: bool,
     pub(crate) hints: MemorySizes,
@@ -108,10 +110,16 @@ impl ProducerMemory {
     }
 }
 
+/// Numbers all data sources that there ever were, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourceSerial(pub(crate) u64);
+
 /// A data source that a producer has registered.
 #[derive(Debug, Clone)]
 pub(crate) struct DataSource {
-    pub(crate) name: String,
+    /// A producer's stand in the order of these.
+    pub(crate) serial: SourceSerial,
+    pub(crate) name: Arc<str>,
     pub(crate) id: u64,
     pub(crate) will_notify_on_start: bool,
     pub(crate) will_notify_on_stop: bool,
@@ -124,9 +132,10 @@ pub(crate) struct DataSource {
 }
 
 impl DataSource {
-    pub(crate) fn new(descriptor: &DataSourceDescriptor, raw: Bytes) -> Self {
+    pub(crate) fn new(serial: SourceSerial, descriptor: &DataSourceDescriptor, raw: Bytes) -> Self {
         Self {
-            name: descriptor.name().to_owned(),
+            serial,
+            name: descriptor.name().into(),
             id: descriptor.id(),
             will_notify_on_start: descriptor.will_notify_on_start(),
             will_notify_on_stop: descriptor.will_notify_on_stop(),
@@ -143,6 +152,21 @@ impl Producer {
         let machine_id = self.machine.as_ref().map_or(0, |machine| machine.id);
         ClientIdentity { uid: self.peer.uid, pid: self.peer.pid, machine_id }
     }
+
+    pub(crate) fn offers(&self, name: &str) -> bool {
+        self.data_sources.iter().any(|source| *source.name == *name)
+    }
+
+    /// Its first data source of that name that was registered after this one.
+    pub(crate) fn next_source(&self, name: &str, after: SourceSerial) -> Option<&DataSource> {
+        self.sources_after(after).iter().find(|source| *source.name == *name)
+    }
+
+    /// Those that were registered after this one.
+    pub(crate) fn sources_after(&self, after: SourceSerial) -> &[DataSource] {
+        let later = self.data_sources.partition_point(|source| source.serial <= after);
+        self.data_sources.get(later..).unwrap_or_default()
+    }
 }
 
 /// A connection on the consumer side.
@@ -152,8 +176,8 @@ pub(crate) struct Consumer {
     pub(crate) session: Option<SessionId>,
     /// The `EnableTracing` call, answered when tracing ends.
     pub(crate) enable: Option<Token>,
-    /// The `ReadBuffers` call under way.
-    pub(crate) reading: Option<Token>,
+    pub(crate) reading: Option<Reading>,
+    pub(crate) query: Option<Query>,
     /// The `ObserveEvents` call and what it wants.
     pub(crate) observing: Option<Observing>,
 }
@@ -168,7 +192,7 @@ pub(crate) struct Observing {
 
 impl Consumer {
     pub(crate) fn new(peer: Peer) -> Self {
-        Self { peer, session: None, enable: None, reading: None, observing: None }
+        Self { peer, session: None, enable: None, reading: None, query: None, observing: None }
     }
 }
 

@@ -20,7 +20,7 @@ impl Service {
         let Some(session) = self.sessions.get(&session_id) else { return };
         let Some(producer) = self.producers.get(&id) else { return };
         let Some(memory) = &producer.memory else { return };
-        let takes_part = session.instances.iter().any(|instance| instance.producer == id);
+        let takes_part = session.instances.has_producer(id);
         if !producer.scraping || producer.writers.is_empty() || !takes_part || session.buffers.is_empty() {
             return;
         }

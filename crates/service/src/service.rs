@@ -1,6 +1,7 @@
 //! The state machine: its inputs, its outputs, and the order to call them in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 
@@ -14,10 +15,11 @@ use crate::machines::Relay;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::pace::Pace;
-use crate::registry::{Consumer, Peer, Producer, ProducerLink};
+use crate::registry::{Consumer, Peer, Producer, ProducerLink, SourceSerial};
 use crate::scheduling::Boost;
 use crate::session::{Session, State};
 use crate::triggers::TriggerHistory;
+use crate::work::Job;
 
 /// The tracing service, without sockets, files, clocks or threads.
 ///
@@ -49,6 +51,10 @@ pub struct Service {
     pub(crate) last_buffer: u16,
     pub(crate) last_session: u64,
     pub(crate) last_instance: u64,
+    pub(crate) last_source: SourceSerial,
+    /// Who has data sources of which name.
+    pub(crate) offers: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
+    pub(crate) work: VecDeque<Job>,
     pub(crate) last_flush: u64,
     pub(crate) lockdown: bool,
     /// How its thread is scheduled now.
@@ -111,6 +117,9 @@ impl Service {
             last_buffer: 0,
             last_session: 0,
             last_instance: 0,
+            last_source: SourceSerial(0),
+            offers: BTreeMap::new(),
+            work: VecDeque::new(),
             last_flush: 0,
             lockdown: false,
             boost: None,
@@ -294,6 +303,7 @@ impl Service {
 
     /// Some time is over. Does what has become due.
     pub fn handle_timeout(&mut self, now: &Now) {
+        self.do_some_work(now);
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for session in sessions {
             self.expire_flushes(session, now);
@@ -305,6 +315,9 @@ impl Service {
 
     /// Nanoseconds until [`handle_timeout`](Self::handle_timeout) has something to do; `None` if nothing waits for time.
     pub fn next_timeout_ns(&self, now: &Now) -> Option<u64> {
+        if self.has_work() {
+            return Some(0);
+        }
         let deadlines = self.sessions.values().flat_map(session_deadlines);
         deadlines.map(|deadline| now.ns_until(deadline)).min()
     }

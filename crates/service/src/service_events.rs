@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use ferretto_protos::tracing_service_event::{DataSources, EventType, data_sources};
 
+use crate::instance_set::Instance;
 use crate::limits;
-use crate::session::Instance;
 
 /// An event and its time on the boot clock.
 #[derive(Debug, Clone)]
@@ -50,8 +50,8 @@ fn max_pending(event: &EventType) -> usize {
 /// Names data sources that were too slow.
 pub(crate) fn slow_sources<'a>(instances: impl Iterator<Item = &'a Instance>) -> DataSources {
     let name = |instance: &Instance| data_sources::DataSource {
-        producer_name: Some(instance.producer_name.clone()),
-        data_source_name: Some(instance.source_name.clone()),
+        producer_name: Some(instance.producer_name.to_string()),
+        data_source_name: Some(instance.source_name.to_string()),
     };
     DataSources { data_source: instances.take(limits::MAX_SLOW_DATA_SOURCES).map(name).collect() }
 }

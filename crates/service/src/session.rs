@@ -9,7 +9,8 @@ use crate::config::SessionConfig;
 use crate::file_output::FileOutput;
 use crate::filtering::Filtering;
 use crate::flush::PendingFlush;
-use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
+use crate::ids::{BufferId, ProducerId, SessionId};
+use crate::instance_set::InstanceSet;
 use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
@@ -46,33 +47,6 @@ impl State {
             Self::ClonedReadOnly => "CLONED_READ_ONLY",
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InstanceState {
-    Configured,
-    Starting,
-    Started,
-    Stopping,
-    Stopped,
-}
-
-/// One data source of one producer at work in a session.
-#[derive(Debug)]
-pub(crate) struct Instance {
-    pub(crate) id: InstanceId,
-    pub(crate) producer: ProducerId,
-    pub(crate) producer_name: String,
-    pub(crate) source_name: String,
-    /// The descriptor's id: a producer may register one name several times.
-    pub(crate) source_id: u64,
-    pub(crate) state: InstanceState,
-    /// What the producer got at setup; start repeats it.
-    pub(crate) config: Bytes,
-    pub(crate) will_notify_on_start: bool,
-    pub(crate) will_notify_on_stop: bool,
-    pub(crate) handles_clear: bool,
-    pub(crate) no_flush: bool,
 }
 
 /// What becomes due, and when.
@@ -174,7 +148,11 @@ pub(crate) struct Session {
     pub(crate) state_since_ns: u64,
     /// Global ids of the buffers, in the config's order.
     pub(crate) buffers: Vec<BufferId>,
-    pub(crate) instances: Vec<Instance>,
+    pub(crate) instances: InstanceSet,
+    /// What producers are told of each of the config's data sources.
+    pub(crate) instance_configs: Vec<Bytes>,
+    /// More instances come, of what is registered already; those of a session that has started are started at once.
+    pub(crate) is_setting_up: bool,
     pub(crate) all_started_reported: bool,
     pub(crate) start_realtime_ns: u64,
     pub(crate) timers: Timers,
@@ -217,7 +195,9 @@ impl Session {
             state: State::Configured,
             state_since_ns: 0,
             buffers: Vec::new(),
-            instances: Vec::new(),
+            instances: InstanceSet::default(),
+            instance_configs: Vec::new(),
+            is_setting_up: false,
             all_started_reported: false,
             start_realtime_ns: 0,
             timers: Timers::default(),
@@ -247,14 +227,6 @@ impl Session {
             free_when_written: false,
             upkeep: RingUpkeep::default(),
         }
-    }
-
-    pub(crate) fn instance_mut(&mut self, producer: ProducerId, id: InstanceId) -> Option<&mut Instance> {
-        self.instances.iter_mut().find(|instance| instance.id == id && instance.producer == producer)
-    }
-
-    pub(crate) fn all_instances(&self, state: InstanceState) -> bool {
-        self.instances.iter().all(|instance| instance.state == state)
     }
 
     /// It is freed, and only its file is not written to the end yet. Upstream writes that at once.

@@ -6,13 +6,15 @@ use ferretto_protos::tracing_service_event::EventType;
 
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
+use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::losses;
 use crate::now::{Now, take_if_over};
 use crate::output::Reply;
 use crate::service::Service;
 use crate::service_events::slow_sources;
-use crate::session::{InstanceState, State};
+use crate::session::State;
+use crate::work::Job;
 
 impl Service {
     pub(crate) fn start_tracing(&mut self, session_id: SessionId, now: &Now) {
@@ -30,11 +32,11 @@ impl Service {
         session.record_event(EventType::TracingStarted(true), now);
         session.snapshot_tick(now);
         session.arm_timers(now);
-        let instances: Vec<InstanceId> = session.instances.iter().map(|instance| instance.id).collect();
-        for instance in instances {
-            self.start_instance(session_id, instance);
+        // Otherwise what sets up goes on to start.
+        if session.is_setting_up {
+            return;
         }
-        self.after_instance_change(session_id, now);
+        self.begin(Job::Start { session: session_id, after: None }, now);
     }
 
     pub(crate) fn data_source_started(&mut self, producer: ProducerId, id: InstanceId, now: &Now) {
@@ -60,13 +62,13 @@ impl Service {
         to: InstanceState,
     ) -> Option<SessionId> {
         for session in self.sessions.values_mut() {
-            let Some(instance) = session.instance_mut(producer, id) else { continue };
+            let Some(instance) = session.instances.get((producer, id)) else { continue };
             if instance.state != from {
                 tracing::debug!(%producer, %id, "a data source reports {to:?} while it is {:?}", instance.state);
                 return None;
             }
-            instance.state = to;
             let names = (instance.producer_name.clone(), instance.source_name.clone());
+            session.instances.set_state((producer, id), to);
             let session = session.id;
             self.observe_instance(session, &names.0, &names.1, to);
             return Some(session);
@@ -79,14 +81,16 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         match session.state {
             State::Started
-                if !session.all_started_reported && session.all_instances(InstanceState::Started) =>
+                if !session.all_started_reported
+                    && !session.is_setting_up
+                    && session.instances.all_are(InstanceState::Started) =>
             {
                 session.all_started_reported = true;
                 session.timers.all_started = None;
                 session.record_event(EventType::AllDataSourcesStarted(true), now);
                 self.observe_all_started(session_id);
             }
-            State::Stopping { .. } if session.all_instances(InstanceState::Stopped) => {
+            State::Stopping { .. } if session.instances.all_are(InstanceState::Stopped) => {
                 self.finish_disabling(session_id, now);
             }
             _ => {}
@@ -114,33 +118,39 @@ impl Service {
             let never = session.instances.iter().filter(|instance| instance.state == InstanceState::Starting);
             session.losses.slow_to_start = losses::names(never);
         }
-        self.stop_instances(session_id, immediately);
+        self.stop_instances(session_id, immediately, now);
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        if immediately || session.all_instances(InstanceState::Stopped) {
+        if immediately || session.instances.all_are(InstanceState::Stopped) {
             return self.finish_disabling(session_id, now);
         }
         let deadline = now.after_ms(session.config.stop_timeout_ms.into());
         self.set_state(session_id, State::Stopping { deadline }, now);
     }
 
-    fn stop_instances(&mut self, session_id: SessionId, immediately: bool) {
+    fn stop_instances(&mut self, session_id: SessionId, immediately: bool, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let mut commands = Vec::new();
+        let runs = |state| !matches!(state, InstanceState::Stopped | InstanceState::Stopping);
+        let running = session.instances.iter().filter(|instance| runs(instance.state));
+        // One that was never started has nothing to say of its end.
+        let waits = |instance: &Instance| {
+            instance.will_notify_on_stop && !immediately && instance.state != InstanceState::Configured
+        };
+        let running: Vec<(InstanceKey, bool)> =
+            running.map(|instance| (instance.key(), waits(instance))).collect();
+        for (key, waits) in &running {
+            let state = if *waits { InstanceState::Stopping } else { InstanceState::Stopped };
+            session.instances.set_state(*key, state);
+        }
         let mut stopped = Vec::new();
-        for instance in &mut session.instances {
-            if matches!(instance.state, InstanceState::Stopped | InstanceState::Stopping) {
-                continue;
-            }
-            let waits = instance.will_notify_on_stop && !immediately;
-            instance.state = if waits { InstanceState::Stopping } else { InstanceState::Stopped };
-            commands.push((instance.producer, command::StopDataSource { instance_id: Some(instance.id.0) }));
-            if !waits {
-                stopped.push((instance.producer_name.clone(), instance.source_name.clone()));
-            }
+        if self.observes_instances(session_id)
+            && let Some(session) = self.sessions.get(&session_id)
+        {
+            let ended = running.iter().filter(|(_, waits)| !waits);
+            let ended = ended.filter_map(|(key, _)| session.instances.get(*key));
+            stopped.extend(ended.map(|found| (found.producer_name.clone(), found.source_name.clone())));
         }
-        for (producer, stop) in commands {
-            self.command(producer, Cmd::StopDataSource(stop));
-        }
+        let instances = running.into_iter().rev().map(|(key, _)| key).collect();
+        self.begin(Job::Stop { instances }, now);
         for (producer_name, source_name) in stopped {
             self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
         }
@@ -164,9 +174,7 @@ impl Service {
         self.scrape_all(session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.timers = Default::default();
-        for instance in &mut session.instances {
-            instance.state = InstanceState::Stopped;
-        }
+        session.instances.set_all_states(InstanceState::Stopped);
         session.record_event(EventType::TracingDisabled(true), now);
         self.set_state(session_id, State::Disabled, now);
         let Some(session) = self.sessions.get(&session_id) else { return };

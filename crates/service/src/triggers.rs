@@ -146,7 +146,7 @@ struct Source {
 impl Service {
     pub(crate) fn activate_triggers(&mut self, producer: ProducerId, names: &[String], now: &Now) {
         let Some(producer) = self.producers.get(&producer) else { return };
-        let source = Source { name: producer.name.as_str().into(), uid: producer.peer.uid };
+        let source = Source { name: producer.name.clone(), uid: producer.peer.uid };
         if names.len() > limits::MAX_TRIGGERS_PER_REQUEST {
             tracing::warn!(producer = %source.name, count = names.len(), "too many triggers at once: the last ones are ignored");
         }

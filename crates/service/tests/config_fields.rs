@@ -333,7 +333,7 @@ fn a_boost_that_is_wrong_or_not_granted_is_refused() {
     assert_eq!(world.service.session_count(), 0);
     // A file that cannot be made takes the boost along.
     let mut world = World::default();
-    let consumer = world.consumer(1000);
+    let consumer = world.consumer(0);
     let text = format!("write_into_file: true output_path: \"/missing/x\" {text}");
     assert!(refused(&mut world, consumer, &config(&text)).contains("no such directory"));
     assert_eq!(world.scheduling(), None);

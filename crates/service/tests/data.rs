@@ -10,7 +10,7 @@ use ferretto_protos::{self as protos, CommitDataRequest, TracePacket, clone_sess
 use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerCall, ProducerConn, limits};
 use ferretto_shm::ChunkFlags;
 use prost::Message;
-use world::{CREATED_FILE, Introduction, World, config, named, packet, payloads};
+use world::{CREATED_FILE, Introduction, SERVICE_UID, World, config, named, packet, payloads};
 
 /// A world with a running session: one producer, one data source, buffer 1.
 fn tracing(more: &str) -> (World, ProducerConn, ConsumerConn) {
@@ -597,9 +597,18 @@ fn max_file_size_ends_the_session() {
 }
 
 #[test]
-fn an_output_path_is_created_for_the_session() {
+fn an_output_path_is_created_for_root_and_the_services_user_only() {
     let mut world = World::default();
-    let consumer = world.consumer(1000);
+    let stranger = world.consumer(1000);
+    world.enable(stranger, &config("write_into_file: true output_path: \"/tmp/x\""));
+    assert!(world.ended(stranger).unwrap().contains("with the rights of the service's user"));
+    assert!(!world.files.contains_key(&CREATED_FILE));
+    let mut of_root = World::default();
+    let root = of_root.consumer(0);
+    of_root.enable(root, &config("write_into_file: true output_path: \"/tmp/x\""));
+    of_root.disable(root);
+    assert!(!of_root.file_packets(CREATED_FILE).is_empty());
+    let consumer = world.consumer(SERVICE_UID);
     world.enable(consumer, &config("write_into_file: true output_path: \"/tmp/x\""));
     world.disable(consumer);
     assert!(!world.file_packets(CREATED_FILE).is_empty());

@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::num::NonZeroUsize;
+
 use ferretto_protos::get_async_command_response::Cmd;
 use ferretto_protos::{self as protos, DataSourceDescriptor};
 use ferretto_service::{ConsumerCall, ProducerCall};
@@ -63,6 +65,31 @@ fn a_session_sets_up_and_starts_then_stops_and_answers() {
     assert_eq!(world.ended(consumer).as_deref(), Some(""));
     assert_eq!(world.read_payloads(consumer), ["a", "b"]);
     assert_eq!(world.read_payloads(consumer), [] as [&str; 0]);
+}
+
+#[test]
+fn all_is_set_up_before_the_first_is_started_however_short_the_steps() {
+    let mut world = World::with_step_cost(NonZeroUsize::new(1));
+    let producer = world.producer("p");
+    for name in ["one", "two", "three"] {
+        world.register(producer, name);
+    }
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        r#"buffers { size_kb: 128 }
+        data_sources { config { name: "one" } }
+        data_sources { producer_name_regex_filter: "p.*" config { name: "two" } }
+        data_sources { config { name: "three" } }"#,
+    );
+    world.advance_ms(0);
+    assert_eq!(
+        world.command_names(producer),
+        ["setup_tracing", "setup", "setup", "setup", "start", "start", "start"]
+    );
+    world.disable(consumer);
+    world.advance_ms(0);
+    assert_eq!(world.command_names(producer), ["stop"; 3]);
 }
 
 #[test]
@@ -452,7 +479,7 @@ fn refused_configs_say_why() {
         (format!("{with_source} }} producer_name_regex_filter: \"(\" }}"), "no valid regular expression"),
         ("write_into_file: true".to_owned(), "got neither"),
         ("output_path: \"/x\"".to_owned(), "write_into_file: true"),
-        ("write_into_file: true output_path: \"/missing/x\"".to_owned(), "no such directory"),
+        ("write_into_file: true output_path: \"/x\"".to_owned(), "pass a file descriptor instead"),
         ("bugreport_filename: \"a/b\"".to_owned(), "bugreport_filename"),
         ("enable_extra_guardrails: true deferred_start: true".to_owned(), "deferred_start"),
         ("enable_extra_guardrails: true buffers { size_kb: 5 }".to_owned(), "multiples of 4"),

@@ -25,6 +25,9 @@ pub enum Invalid {
     /// The packet ends in the middle of a field.
     #[error("the packet ends in the middle of a field")]
     Truncated,
+    /// To look at them all would take too long.
+    #[error("a packet may have a million fields at its top level, and this one has more")]
+    TooManyFields,
 }
 
 /// Fields of TracePacket that only the service writes (upstream: trace_packet.proto).
@@ -74,6 +77,9 @@ pub(crate) const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
 /// Protobuf's limit: 29 bits.
 const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
 
+/// Fields at the top level of a packet. Those of producers have ten or twenty, and whoever has more is out to make the service count.
+const MAX_FIELDS: usize = 1_000_000;
+
 /// A 64-bit varint has at most ten bytes.
 const MAX_VARINT_BYTES: u32 = 10;
 
@@ -92,7 +98,9 @@ const MAX_VARINT_BYTES: u32 = 10;
 /// The first thing that is wrong with it.
 pub fn is_valid_untrusted_packet<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Invalid> {
     let mut bytes = Bytes { current: &[], slices: slices.into_iter() };
+    let mut fields_left = MAX_FIELDS;
     while bytes.fill() {
+        fields_left = fields_left.checked_sub(1).ok_or(Invalid::TooManyFields)?;
         match skip_small_field(bytes.current) {
             Some(rest) => bytes.current = rest,
             None => skip_field(&mut bytes)?,
@@ -242,6 +250,14 @@ mod tests {
     fn empty_packets_are_valid() {
         check(&[], Ok(()));
         assert_eq!(is_valid_untrusted_packet([]), Ok(()));
+    }
+
+    #[test]
+    fn a_packet_of_many_slices_has_a_million_fields_at_most() {
+        let fields = |count: usize| [0x40, 1].repeat(count);
+        let check = |packet: &[u8]| is_valid_untrusted_packet(packet.chunks(60_001));
+        assert_eq!(check(&fields(MAX_FIELDS)), Ok(()));
+        assert_eq!(check(&fields(MAX_FIELDS + 1)), Err(Invalid::TooManyFields));
     }
 
     #[test]

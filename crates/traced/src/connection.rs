@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use ferretto_ipc::host::{HostConnection, Reply as IpcReply, Request, RequestId};
@@ -12,6 +12,7 @@ use ferretto_ipc::socket::Stream;
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 
+use crate::elsewhere::{self, Elsewhere};
 use crate::users;
 
 /// Who connects at a socket.
@@ -44,7 +45,7 @@ const CONSUMER_SERVICES: &[ServiceDef] = &[CONSUMER_PORT];
 const MAX_PRODUCER_QUEUE_BYTES: usize = 1024 * 1024;
 
 /// A consumer with more than this unread is given nothing more to read, and its next requests wait.
-pub(crate) const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;
+const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;
 
 /// Requests of one client that may wait for their last reply; beyond, it is not a client that follows the protocol.
 const MAX_OPEN_REQUESTS: usize = 4096;
@@ -64,6 +65,10 @@ pub(crate) enum Ended {
     DoesNotRead(usize),
     #[error("it leaves {0} requests open")]
     TooManyRequests(usize),
+    #[error("it passes descriptors that nobody asked for, and {0} of its user's wait to be closed")]
+    TooManyFds(usize),
+    #[error("it passed more descriptors than this process can have")]
+    NoRoomForFds,
 }
 
 /// A connected client.
@@ -76,8 +81,14 @@ pub(crate) struct Connection {
     pub(crate) host: HostConnection,
     /// The service knows it: it has made a call.
     pub(crate) is_introduced: bool,
+    /// Whose time it takes, and who waits for what it passes to be closed. Those of other machines are one user, whatever their relays
+    /// say.
+    pub(crate) user: u32,
+    elsewhere: Elsewhere,
     /// What epoll was told to look for.
     pub(crate) interest: Interest,
+    /// Why it ends, as soon as the requests before that are served.
+    last_words: Option<Ended>,
     open: VecDeque<(Token, RequestId)>,
     last_token: u64,
 }
@@ -90,33 +101,56 @@ pub(crate) struct Interest {
 }
 
 impl Connection {
-    pub(crate) fn new(door: Door, stream: Stream) -> Self {
+    pub(crate) fn new(door: Door, stream: Stream, elsewhere: Elsewhere) -> Self {
         let services = match door.side {
             Side::Producer if door.relays => PRODUCER_AND_RELAY_SERVICES,
             Side::Producer => PRODUCER_SERVICES,
             Side::Consumer => CONSUMER_SERVICES,
         };
+        let user = match stream.peer_credentials() {
+            Ok(Some(credentials)) => credentials.uid,
+            Ok(None) | Err(_) => Peer::UNKNOWN_UID,
+        };
         Self {
             side: door.side,
             relays: door.relays,
+            user,
+            elsewhere,
             stream,
             host: HostConnection::new(services),
             is_introduced: false,
             interest: Interest { read: true, write: false },
+            last_words: None,
             open: VecDeque::new(),
             last_token: 0,
         }
     }
 
-    /// Receives once, and says how much. What came is decoded even if the connection ends with it.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Ended> {
+    /// Receives once, and says how much; nothing while requests wait that came before. What came is decoded even if the connection ends
+    /// with it.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> usize {
+        if self.has_something_to_serve() {
+            return 0;
+        }
+        self.try_to_receive(buffer).unwrap_or_else(|error| {
+            self.last_words = Some(error);
+            0
+        })
+    }
+
+    fn try_to_receive(&mut self, buffer: &mut [u8]) -> Result<usize, Ended> {
         let received = match self.stream.recv(buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error.into()),
         };
-        if let Some(fd) = received.fd {
-            self.host.handle_fd(fd);
+        let unwanted = received.fd.and_then(|fd| self.host.handle_fd(fd));
+        let waiting = self.close_all(received.others.into_iter().chain(unwanted));
+        if waiting > elsewhere::MAX_WAITING {
+            return Err(Ended::TooManyFds(waiting));
+        }
+        if received.is_truncated {
+            return Err(Ended::NoRoomForFds);
         }
         match received.len {
             0 => Err(Ended::HungUp),
@@ -125,6 +159,45 @@ impl Connection {
                 Ok(len)
             }
         }
+    }
+
+    /// Closes what the client has passed. Says how many of its user's wait for that.
+    fn close_all(&self, fds: impl Iterator<Item = OwnedFd>) -> usize {
+        fds.map(|fd| self.elsewhere.end(self.user, fd)).max().unwrap_or(0)
+    }
+
+    /// The descriptor that came last, if it is memory. Anything else is closed.
+    pub(crate) fn take_memory(&mut self) -> Option<OwnedFd> {
+        let fd = self.host.take_fd()?;
+        // Only memory has seals, and nobody can make the closing of memory wait.
+        if rustix::fs::fcntl_get_seals(&fd).is_ok() {
+            return Some(fd);
+        }
+        tracing::warn!("what a producer brought is no memory that can be sealed: it is not used");
+        self.close_all(std::iter::once(fd));
+        None
+    }
+
+    /// Closes it; before that, what its socket still holds.
+    pub(crate) fn close(mut self, buffer: &mut [u8]) {
+        let rest = self.host.take_fd();
+        self.close_all(rest.into_iter());
+        close_stream(self.stream, self.user, &self.elsewhere, buffer);
+    }
+
+    /// Requests wait, or its end.
+    pub(crate) fn has_something_to_serve(&self) -> bool {
+        self.host.has_request() || self.last_words.is_some()
+    }
+
+    /// Its end, if nothing is to be served before that.
+    pub(crate) fn end(&mut self) -> Option<Ended> {
+        if self.host.has_request() { None } else { self.last_words.take() }
+    }
+
+    /// Whether its peer reads what it is sent, so that there may be more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.side == Side::Producer || self.host.queued_bytes() <= CONSUMER_QUEUE_BYTES
     }
 
     /// The next request, and the token by which the service will reply to it.
@@ -182,8 +255,8 @@ impl Connection {
 
     /// A consumer that does not read is not read from either, so that its queue ends somewhere.
     pub(crate) fn wanted_interest(&self) -> Interest {
-        let waiting = self.host.queued_bytes();
-        Interest { read: self.side == Side::Producer || waiting <= CONSUMER_QUEUE_BYTES, write: waiting > 0 }
+        let reads = self.has_room() && !self.has_something_to_serve();
+        Interest { read: reads, write: self.host.queued_bytes() > 0 }
     }
 
     /// Who it is: as the kernel says, which may be that its process is not to be seen from here; never as a peer on this machine says
@@ -218,4 +291,26 @@ impl AsFd for Connection {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.stream.as_fd()
     }
+}
+
+/// Closes a socket. The kernel would close the descriptors that are on their way to it, and its user's would be waited for.
+pub(crate) fn close_stream(stream: Stream, user: u32, elsewhere: &Elsewhere, buffer: &mut [u8]) {
+    /// More than a socket holds, by the kernel's limits for what is on its way.
+    const MAX_RECEIVES: usize = 4096;
+    if !stream.passes_fds() {
+        return;
+    }
+    stream.shutdown();
+    for _ in 0..MAX_RECEIVES {
+        match stream.recv(buffer) {
+            Ok(received) if received.len > 0 => {
+                for fd in received.fd.into_iter().chain(received.others) {
+                    elsewhere.end(user, fd);
+                }
+            }
+            _ => return,
+        }
+    }
+    // Somebody found a way to send on.
+    elsewhere.end(user, stream);
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 use ferretto_ipc::address::Address;
-use ferretto_ipc::socket::{Listener, group_id, set_permissions};
+use ferretto_ipc::socket::{Listener, Permissions, group_id};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background::{self, Role};
@@ -195,11 +195,11 @@ pub(crate) fn listen(
         Side::Consumer => "consumers",
     };
     let error = |source| Error::Listen { whom, address: address.to_string(), source };
-    let listener = Listener::bind(address).map_err(error)?;
-    if let (Some((group, mode)), Some(path)) = (permissions, address.path()) {
-        let group = group_id(group).map_err(error)?;
-        set_permissions(path, Some(group), mode).map_err(error)?;
-    }
+    let permissions = match permissions {
+        Some((group, mode)) => Some(Permissions { group: Some(group_id(group).map_err(error)?), mode }),
+        None => None,
+    };
+    let listener = Listener::bind_with(address, permissions).map_err(error)?;
     let local = listener.local_address();
     server.listen(door, listener).map_err(error)?;
     Ok(local)

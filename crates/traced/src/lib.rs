@@ -7,8 +7,10 @@
 //! |---|---|
 //! | `server` | the loop: waits, hands inputs to the service, carries out its outputs |
 //! | `poller` | what the loop waits for, with or without producers |
+//! | `turns` | who is served next |
 //! | `connection` | one client: its socket, its frames, its requests |
 //! | `files` | trace files, written as they take it |
+//! | `elsewhere` | closes what clients have passed |
 //! | `alarm` | waking up at a time, however long the machine slept |
 //! | `system` | clocks, memory, randomness, facts about the machine |
 //! | [`daemon`], [`in_process`] | the two ways to run it |
@@ -19,6 +21,7 @@ mod alarm;
 mod background;
 mod connection;
 pub mod daemon;
+mod elsewhere;
 mod files;
 pub mod in_process;
 mod notify;
@@ -26,6 +29,7 @@ pub mod own_driver;
 mod poller;
 mod server;
 mod system;
+mod turns;
 mod users;
 
 pub use system::system_info;

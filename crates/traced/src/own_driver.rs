@@ -100,6 +100,13 @@ impl Driver {
 
     /// A consumer calls. Its replies bear the token, which it has chosen.
     pub fn consumer_call(&mut self, from: ConsumerConn, token: Token, call: ConsumerCall) {
+        // There is nobody else whom this could keep waiting but those whom the embedder let in. An answer that it does not take it gives up.
+        while self.service.is_busy(from)
+            && self.consumers.get(&from).is_some_and(|client| client.wants_more())
+        {
+            self.service.handle_timeout(&now());
+            self.settle();
+        }
         self.service.handle_consumer_call(from, token, call, None, &now());
         self.settle();
     }

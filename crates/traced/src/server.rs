@@ -1,13 +1,15 @@
 //! The loop: waits, hands inputs to the service, carries out its outputs.
 //!
-//! One thread does it all but writing into files. Readiness is level-triggered, and of one client there is one receive a turn, so that no client can keep the
-//! others waiting; what a turn leaves undone the next one finds. While producers commit fast, the loop rests between looks at them, as
+//! One thread does it all but writing into files. Readiness is level-triggered, and of one client there is one receive a turn. Requests
+//! are served one at a time, those of clients first that had little of the service's time (`turns`), and a turn ends after a few
+//! milliseconds: what it leaves undone the next one finds. While producers commit fast, the loop rests between looks at them, as
 //! long as the service allows: so it takes several commits in with one wake-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
@@ -18,10 +20,12 @@ use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::epoll::EventFlags;
 
 use crate::alarm::Alarm;
-use crate::connection::{CONSUMER_QUEUE_BYTES, Connection, Door, Ended, Interest, RELAY_SERVICE, Side};
+use crate::connection::{Connection, Door, Ended, Interest, RELAY_SERVICE, Side, close_stream};
+use crate::elsewhere::Elsewhere;
 use crate::files::{FileTable, Reports};
 use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
+use crate::turns::Turns;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -29,8 +33,8 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// Clients at one time: more than there are processes on most machines, and each costs a descriptor or two.
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
-/// Batches read back for one consumer before others have their turn.
-const BATCHES_PER_TURN: usize = 16;
+/// Time for requests and for reading back, before sockets, files and timers are looked at.
+const TURN: Duration = Duration::from_millis(2);
 
 /// Writes to files before others have their turn, at most.
 const MAX_FILE_WRITES_PER_TURN: usize = 16;
@@ -51,6 +55,7 @@ pub(crate) struct Server {
     files: FileTable,
     listeners: BTreeMap<u64, (Door, Listener)>,
     connections: BTreeMap<u64, Connection>,
+    elsewhere: Elsewhere,
     /// What became of writes to them.
     file_reports: Arc<Reports>,
     /// Descriptors whose readiness is the caller's business.
@@ -59,7 +64,10 @@ pub(crate) struct Server {
     buffer: Vec<u8>,
     /// Connections with something to send.
     dirty: BTreeSet<u64>,
-    ended: Vec<(u64, Ended)>,
+    ended: BTreeMap<u64, Ended>,
+    turns: Turns,
+    /// Clients whose requests wait for work that is under way, or for their own reading.
+    held_up: BTreeSet<u64>,
     has_more_work: bool,
     /// Somebody has sent more than one receive takes.
     has_more_to_receive: bool,
@@ -70,7 +78,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new() -> io::Result<Self> {
-        let files = FileTable::default();
+        let elsewhere = Elsewhere::default();
+        let files = FileTable::new(elsewhere.clone());
         let environment = SystemEnvironment::new(files.clone());
         let poller = Poller::new()?;
         let alarm = Alarm::new()?;
@@ -84,12 +93,15 @@ impl Server {
             files,
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
+            elsewhere,
             file_reports,
             watched: BTreeSet::new(),
             last_key: FILE_REPORTS_KEY,
             buffer: vec![0; RECEIVE_BYTES],
             dirty: BTreeSet::new(),
-            ended: Vec::new(),
+            ended: BTreeMap::new(),
+            turns: Turns::default(),
+            held_up: BTreeSet::new(),
             has_more_work: false,
             has_more_to_receive: false,
             rest_ns: 0,
@@ -109,7 +121,9 @@ impl Server {
     pub(crate) fn add_client(&mut self, door: Door, stream: Stream) -> io::Result<()> {
         let key = self.new_key();
         self.poller.add(set_of(door.side), &stream, key, EventFlags::IN)?;
-        self.connections.insert(key, Connection::new(door, stream));
+        let connection = Connection::new(door, stream, self.elsewhere.clone());
+        self.turns.add(key, connection.user);
+        self.connections.insert(key, connection);
         Ok(())
     }
 
@@ -139,6 +153,7 @@ impl Server {
         if self.service.next_timeout_ns(&now) == Some(0) {
             self.service.handle_timeout(&now);
         }
+        self.serve(&now);
         self.settle(&now);
         self.resume_accepting(&now);
         let rest_ns = self.service.poll_rest_ns(&now);
@@ -173,14 +188,15 @@ impl Server {
         }
         let reads = EventFlags::IN | EventFlags::HUP | EventFlags::ERR;
         if flags.intersects(reads) {
-            self.receive(key, now);
+            self.receive(key);
         }
     }
 
     fn handle_accepted(&mut self, door: Door, accepted: io::Result<Stream>, now: &Now) {
         let result = match accepted {
-            Ok(_) if self.connections.len() >= MAX_CONNECTIONS => {
+            Ok(stream) if self.connections.len() >= MAX_CONNECTIONS => {
                 tracing::warn!("{MAX_CONNECTIONS} clients are connected: another one is hung up on");
+                close_stream(stream, Peer::UNKNOWN_UID, &self.elsewhere, &mut self.buffer);
                 Ok(())
             }
             Ok(stream) => self.add_client(door, stream),
@@ -212,20 +228,69 @@ impl Server {
         }
     }
 
-    fn receive(&mut self, key: u64, now: &Now) {
+    fn receive(&mut self, key: u64) {
+        if self.ended.contains_key(&key) {
+            return;
+        }
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let received = connection.receive(&mut self.buffer);
-        self.has_more_to_receive |= matches!(received, Ok(len) if len == self.buffer.len());
+        self.has_more_to_receive |= received == self.buffer.len();
         self.dirty.insert(key);
-        while let Some((token, request)) = self.connections.get_mut(&key).and_then(Connection::next_request) {
+        self.line_up(key);
+    }
+
+    /// Has a client wait for its turn, if something can be done for it.
+    fn line_up(&mut self, key: u64) {
+        let Some(connection) = self.connections.get(&key) else { return };
+        if self.ended.contains_key(&key) {
+            return;
+        }
+        let conn = ConsumerConn(key);
+        let is_consumer = connection.side == Side::Consumer;
+        let reads = is_consumer && self.service.is_reading(conn);
+        let asks = connection.has_something_to_serve();
+        if !reads && !asks {
+            return;
+        }
+        let can_go_on = connection.has_room() && (reads || !is_consumer || !self.service.is_busy(conn));
+        match can_go_on {
+            true => self.turns.wait(key),
+            false => _ = self.held_up.insert(key),
+        }
+    }
+
+    /// Serves those who wait, as long as a turn lasts.
+    fn serve(&mut self, now: &Now) {
+        for key in std::mem::take(&mut self.held_up) {
+            self.line_up(key);
+        }
+        let start = Instant::now();
+        let mut last = start;
+        while last - start < TURN {
+            let Some(key) = self.turns.next() else { break };
+            self.serve_client(key, now);
+            let after = Instant::now();
+            self.turns.charge(key, u64::try_from((after - last).as_nanos()).unwrap_or(u64::MAX));
+            last = after;
+            self.line_up(key);
+        }
+        self.has_more_work |= !self.turns.is_empty();
+    }
+
+    /// One request, or the next part of what it reads.
+    fn serve_client(&mut self, key: u64, now: &Now) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        // When the last request is served, there may be more at the socket.
+        self.dirty.insert(key);
+        if connection.side == Side::Consumer && self.service.is_reading(ConsumerConn(key)) {
+            return self.feed_reader(key, now);
+        }
+        if let Some((token, request)) = connection.next_request() {
             self.handle_request(key, token, request, now);
             self.carry_outputs();
-            if self.ended.iter().any(|(ended, _)| *ended == key) {
-                return;
-            }
         }
-        if let Err(error) = received {
-            self.ended.push((key, error));
+        if let Some(end) = self.connections.get_mut(&key).and_then(Connection::end) {
+            self.ended.entry(key).or_insert(end);
         }
     }
 
@@ -234,7 +299,10 @@ impl Server {
         if !connection.is_introduced {
             let peer = match connection.peer() {
                 Ok(peer) => peer,
-                Err(error) => return self.ended.push((key, error)),
+                Err(error) => {
+                    self.ended.insert(key, error);
+                    return;
+                }
             };
             connection.is_introduced = true;
             if peer.emulated && peer.uid == Peer::UNKNOWN_UID && connection.host.peer_identity().is_some() {
@@ -266,14 +334,14 @@ impl Server {
             }),
             Side::Consumer => ConsumerCall::decode(request.method_name(), request.args).map(|call| {
                 let fd = if call.takes_file() { connection.host.take_fd() } else { None };
-                let file = fd.map(|fd| self.files.add(fd));
+                let file = fd.map(|fd| self.files.add(fd, connection.user));
                 self.service.handle_consumer_call(ConsumerConn(key), token, call, file, now);
             }),
         };
         if let Err(error) = handled {
             tracing::debug!(key, "a request is rejected: {error}");
             if let Err(error) = connection.reject(token) {
-                self.ended.push((key, error));
+                self.ended.insert(key, error);
             }
         }
     }
@@ -283,9 +351,9 @@ impl Server {
         loop {
             self.carry_outputs();
             self.write_files(now);
-            self.feed_readers(now);
             self.send_dirty();
-            if !self.drop_ended(now) {
+            let any = self.drop_ended(now);
+            if !any || !self.ended.is_empty() {
                 break;
             }
         }
@@ -304,7 +372,7 @@ impl Server {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             self.dirty.insert(key);
             if let Err(error) = connection.reply(reply) {
-                self.ended.push((key, error));
+                self.ended.insert(key, error);
             }
         }
     }
@@ -329,31 +397,15 @@ impl Server {
         }
     }
 
-    /// Reads back for consumers whose connections take more.
-    fn feed_readers(&mut self, now: &Now) {
-        for (key, connection) in &mut self.connections {
-            let conn = ConsumerConn(*key);
-            if connection.side != Side::Consumer || !self.service.is_reading(conn) {
-                continue;
-            }
-            let mut batches = 0;
-            while self.service.is_reading(conn) && connection.host.queued_bytes() <= CONSUMER_QUEUE_BYTES {
-                if batches == BATCHES_PER_TURN {
-                    self.has_more_work = true;
-                    break;
-                }
-                batches += 1;
-                self.dirty.insert(*key);
-                let replies = self.service.poll_read(conn, now);
-                let sent = replies
-                    .into_iter()
-                    .try_for_each(|reply| connection.reply(reply))
-                    .and_then(|()| connection.send());
-                if let Err(error) = sent {
-                    self.ended.push((*key, error));
-                    break;
-                }
-            }
+    fn feed_reader(&mut self, key: u64, now: &Now) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let replies = self.service.poll_read(ConsumerConn(key), now);
+        let sent = replies
+            .into_iter()
+            .try_for_each(|reply| connection.reply(reply))
+            .and_then(|()| connection.send());
+        if let Err(error) = sent {
+            self.ended.insert(key, error);
         }
     }
 
@@ -361,9 +413,8 @@ impl Server {
         for key in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
-            // It may have taken all that kept its reader from being fed: then nothing is left at the socket to wait for.
-            let is_fed = connection.host.queued_bytes() <= CONSUMER_QUEUE_BYTES;
-            self.has_more_work |= is_fed && self.service.is_reading(ConsumerConn(key));
+            // It may have taken all that kept its client from being served: then nothing is left at the socket to wait for.
+            self.has_more_work |= connection.has_room() && self.held_up.contains(&key);
             let wanted = connection.wanted_interest();
             let updated = if wanted == connection.interest {
                 Ok(())
@@ -371,29 +422,33 @@ impl Server {
                 update(&self.poller, key, connection, wanted)
             };
             if let Err(error) = sent.and(updated) {
-                self.ended.push((key, error));
+                self.ended.insert(key, error);
             }
         }
     }
 
     /// Forgets connections that have ended; says whether the service heard of any.
     fn drop_ended(&mut self, now: &Now) -> bool {
-        let ended = std::mem::take(&mut self.ended);
-        let any = !ended.is_empty();
-        for (key, error) in ended {
+        let (start, any) = (Instant::now(), !self.ended.is_empty());
+        // What a session leaves behind takes a while to clear away, and a program that ends may have many connections.
+        while start.elapsed() < TURN {
+            let Some((key, error)) = self.ended.pop_first() else { break };
             // The stream closes with the connection, and so leaves the epoll set.
             let Some(connection) = self.connections.remove(&key) else { continue };
+            self.turns.remove(key);
             match error {
                 Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),
                 error => tracing::warn!(key, side = ?connection.side, "connection dropped: {error}"),
             }
-            if connection.is_introduced {
-                match connection.side {
-                    Side::Producer => self.service.handle_producer_disconnected(ProducerConn(key), now),
-                    Side::Consumer => self.service.handle_consumer_disconnected(ConsumerConn(key), now),
-                }
+            let (side, is_introduced) = (connection.side, connection.is_introduced);
+            connection.close(&mut self.buffer);
+            match side {
+                _ if !is_introduced => {}
+                Side::Producer => self.service.handle_producer_disconnected(ProducerConn(key), now),
+                Side::Consumer => self.service.handle_consumer_disconnected(ConsumerConn(key), now),
             }
         }
+        self.has_more_work |= !self.ended.is_empty();
         any
     }
 
@@ -427,7 +482,7 @@ fn update(poller: &Poller, key: u64, connection: &mut Connection, wanted: Intere
 
 /// Memory of a producer must be sealed: it could shrink under the service's eyes otherwise.
 fn take_memory(connection: &mut Connection) -> Option<Arc<SharedMemory>> {
-    let fd = connection.host.take_fd()?;
+    let fd = connection.take_memory()?;
     match SharedMemory::from_fd(fd, Seals::Required) {
         Ok(memory) => Some(Arc::new(memory)),
         Err(error) => {

@@ -96,6 +96,7 @@ pub(crate) fn service_options() -> ServiceOptions {
         version: crate::VERSION.to_owned(),
         machine_name: machine_name(),
         system_info: system_info(),
+        step_cost: None,
     }
 }
 

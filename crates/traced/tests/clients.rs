@@ -118,6 +118,46 @@ fn send_all(stream: &Stream, mut bytes: &[u8], fd: Option<std::os::fd::BorrowedF
     }
 }
 
+/// More than a turn serves, and none of it answered: what comes next is heard all the same.
+#[test]
+fn a_client_whose_requests_outlast_a_turn_is_heard_on() {
+    const CALLS: usize = 3000;
+    let host = host();
+    let stream = host.connect_producer().unwrap();
+    let mut client = ferretto_ipc::link::ClientLink::new(stream, "ProducerPort");
+    let heard = |client: &mut ferretto_ipc::link::ClientLink| {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            client.flush().unwrap();
+            client.receive().unwrap();
+            if client.connection().poll_event().is_some() {
+                return;
+            }
+            assert!(Instant::now() < until, "no answer");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    heard(&mut client);
+    let init =
+        protos::InitializeConnectionRequest { producer_name: Some("talks".to_owned()), ..Default::default() };
+    client.connection().invoke("InitializeConnection", &init, None, true).unwrap();
+    heard(&mut client);
+    for _ in 0..3 {
+        for _ in 0..CALLS {
+            let descriptor =
+                protos::DataSourceDescriptor { name: Some("many".to_owned()), ..Default::default() };
+            let raw = Some(descriptor.encode_to_vec().into());
+            let request = protos::RegisterDataSourceRequest { data_source_descriptor: raw };
+            client.connection().invoke("RegisterDataSource", &request, None, false).unwrap();
+        }
+        while client.wants_write() {
+            client.flush().unwrap();
+        }
+        client.connection().invoke("Sync", &protos::SyncRequest::default(), None, true).unwrap();
+        heard(&mut client);
+    }
+}
+
 #[test]
 fn two_hundred_producers_that_die_at_any_byte_leave_the_service_serving() {
     let host = host();

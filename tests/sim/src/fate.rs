@@ -82,6 +82,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "uncommitted chunks are scraped",
     "unregistered while recording",
     "what is overwritten is folded",
+    "work is done in steps",
 ];
 
 /// How often each of [`BEHAVIOURS`] occurred, and what was counted beside.

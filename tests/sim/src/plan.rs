@@ -82,7 +82,7 @@ impl Plan {
             is_deferred: fate.one_in(4),
             flush_timeout_ms: 200,
             stop_timeout_ms: 300,
-            file: fate.one_in(4).then(|| FilePlan::new(fate)),
+            file: fate.one_in(4).then(|| FilePlan::new(uid, fate)),
             score: if fate.one_in(5) { 1 + fate.below(3) as i32 } else { 0 },
             exclusive_prio,
             has_events: !fate.one_in(8),
@@ -209,9 +209,10 @@ impl Buffer {
 }
 
 impl FilePlan {
-    fn new(fate: &mut Fate) -> Self {
+    fn new(uid: u32, fate: &mut Fate) -> Self {
         Self {
-            is_by_path: fate.one_in(3),
+            // Only root may have the service make a file.
+            is_by_path: uid == 0 && fate.one_in(2),
             max_bytes: fate.one_in(4).then(|| 500 + fate.below(20_000) as u64),
             period_ms: fate.pick(&[100, 300, 6000]),
             flush_mode: fate.pick(&[

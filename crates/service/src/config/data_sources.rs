@@ -1,5 +1,7 @@
 //! The data sources of a config.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ferretto_protos::{DataSourceConfig, TraceConfig, trace_config};
 use ferretto_protozero::read::{Fields, Value};
@@ -13,7 +15,7 @@ use crate::limits;
 /// A data source to match with what producers register.
 #[derive(Debug, Clone)]
 pub(crate) struct DataSourceSpec {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// The DataSourceConfig as the consumer wrote it.
     pub(crate) raw: Bytes,
     /// Index in [`SessionConfig::buffers`].
@@ -30,6 +32,11 @@ pub(super) fn parse_data_sources(
     config: &TraceConfig,
     raw: &Bytes,
 ) -> Result<Vec<DataSourceSpec>, ConfigError> {
+    let expressions = config.data_sources.iter().map(|source| source.producer_name_regex_filter.len());
+    if expressions.sum::<usize>() > limits::MAX_REGEXES_PER_CONFIG {
+        let of = "data_sources: producer_name_regex_filter".to_owned();
+        return Err(ConfigError::TooManyRegexes { of, max: limits::MAX_REGEXES_PER_CONFIG });
+    }
     let raw_configs = raw_data_source_configs(raw);
     let sources = config.data_sources.iter().zip(raw_configs);
     sources.map(|(source, raw)| parse_data_source(config, source, raw)).collect()
@@ -48,7 +55,7 @@ fn parse_data_source(
         machines: MachineFilter::new(config, source),
         claims_tracing_v2: inner.supports_tracing_v2.is_some(),
         protovm_memory_kb: protovm_memory_kb(&inner)?,
-        name: inner.name().to_owned(),
+        name: inner.name().into(),
         raw,
     })
 }

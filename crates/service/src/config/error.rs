@@ -66,6 +66,8 @@ pub enum ConfigError {
         "data source {source_name:?}: the producer filter {pattern:?} is no valid regular expression: {reason}"
     )]
     Regex { source_name: String, pattern: String, reason: String },
+    #[error("{of}: {max} regular expressions are the most there may be; one may have alternatives (a|b)")]
+    TooManyRegexes { of: String, max: usize },
     #[error("buffers[{index}].size_kb is {size_kb}; a buffer has 1 to 4194303 KiB")]
     BufferSize { index: usize, size_kb: u64 },
     #[error("buffers[{index}].experimental_mode {mode} is unknown")]

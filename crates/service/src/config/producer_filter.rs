@@ -1,7 +1,7 @@
 //! Which producers a data source is wanted from.
 
 use ferretto_protos::trace_config;
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 
 use super::ConfigError;
 use crate::limits;
@@ -21,6 +21,13 @@ impl ProducerFilter {
             || self.patterns.iter().any(|pattern| pattern.is_match(producer))
     }
 
+    /// What a match takes, in microseconds or so.
+    pub(crate) fn cost(&self) -> usize {
+        /// For an expression that is as large as it may be, and a name that is as long.
+        const PATTERN_COST: usize = 500;
+        1 + self.names.len() / 64 + self.patterns.len() * PATTERN_COST
+    }
+
     /// Filters can be widened only: those that match now go on to match. A filter that lets everyone pass stays so.
     pub(super) fn add(&mut self, other: Self) -> bool {
         if self.names.is_empty() && self.patterns.is_empty() {
@@ -33,7 +40,8 @@ impl ProducerFilter {
             }
         }
         for pattern in other.patterns {
-            if !self.patterns.iter().any(|known| known.as_str() == pattern.as_str()) {
+            let is_known = self.patterns.iter().any(|known| known.as_str() == pattern.as_str());
+            if !is_known && self.patterns.len() < limits::MAX_REGEXES {
                 self.patterns.push(pattern);
             }
         }
@@ -50,12 +58,22 @@ pub(super) fn parse_filter(
         pattern,
         reason,
     };
-    let patterns = source.producer_name_regex_filter.iter().map(|pattern| full_match(pattern).map_err(error));
+    let patterns = &source.producer_name_regex_filter;
+    if patterns.len() > limits::MAX_REGEXES {
+        return Err(ConfigError::TooManyRegexes {
+            of: format!("data source {source_name:?}: producer_name_regex_filter"),
+            max: limits::MAX_REGEXES,
+        });
+    }
+    let patterns = patterns.iter().map(|pattern| full_match(pattern).map_err(error));
     Ok(ProducerFilter {
         names: source.producer_name_filter.clone(),
         patterns: patterns.collect::<Result<_, _>>()?,
     })
 }
+
+/// As much of an expression as an error shows.
+const SHOWN_CHARS: usize = 200;
 
 /// No regular expression, and why.
 pub(super) struct BadPattern {
@@ -66,12 +84,11 @@ pub(super) struct BadPattern {
 
 /// An expression that a whole name has to match.
 pub(super) fn full_match(pattern: &str) -> Result<Regex, BadPattern> {
-    let error = |reason: String| BadPattern {
-        pattern: pattern.chars().take(limits::MAX_NAME_BYTES).collect(),
-        reason,
-    };
+    let error = |reason: String| BadPattern { pattern: pattern.chars().take(SHOWN_CHARS).collect(), reason };
     if pattern.len() > limits::MAX_REGEX_BYTES {
         return Err(error(format!("it is longer than {} bytes", limits::MAX_REGEX_BYTES)));
     }
-    Regex::new(&format!("^(?:{pattern})$")).map_err(|reason| error(reason.to_string()))
+    let mut builder = RegexBuilder::new(&format!("^(?:{pattern})$"));
+    builder.size_limit(limits::MAX_REGEX_COMPILED_BYTES);
+    builder.build().map_err(|reason| error(reason.to_string()))
 }

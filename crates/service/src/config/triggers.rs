@@ -10,6 +10,7 @@ use regex_lite::Regex;
 use super::ConfigError;
 use super::guardrails::max_duration;
 use super::producer_filter::full_match;
+use crate::limits;
 
 /// What a trigger brings about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +89,11 @@ pub(super) fn parse_triggers(config: &TraceConfig, mode: TriggerMode) -> Result<
         return Err(ConfigError::TriggerWithFile);
     }
     let wire = config.trigger_config.as_ref();
+    let has_regex = |trigger: &&Trigger| !trigger.producer_name_regex().is_empty();
+    if wire.map_or(0, |wire| wire.triggers.iter().filter(has_regex).count()) > limits::MAX_REGEXES {
+        let of = "trigger_config: producer_name_regex".to_owned();
+        return Err(ConfigError::TooManyRegexes { of, max: limits::MAX_REGEXES });
+    }
     let mut triggers = BTreeMap::new();
     for trigger in wire.map_or(&[][..], |wire| &wire.triggers) {
         if triggers.insert(Arc::from(trigger.name()), parse_trigger(trigger)?).is_some() {

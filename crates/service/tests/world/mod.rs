@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -98,6 +99,9 @@ impl Environment for FakeEnvironment {
     }
 }
 
+/// The user of the service.
+pub const SERVICE_UID: u32 = 7;
+
 pub struct World {
     pub service: Service,
     pub now: Now,
@@ -114,11 +118,19 @@ pub struct World {
 
 impl Default for World {
     fn default() -> Self {
+        Self::with_step_cost(None)
+    }
+}
+
+impl World {
+    /// A service that does long work in steps of this cost.
+    pub fn with_step_cost(step_cost: Option<NonZeroUsize>) -> Self {
         let options = ServiceOptions {
-            uid: 7,
+            uid: SERVICE_UID,
             version: "test".to_owned(),
             machine_name: "Linux".to_owned(),
             system_info: protos::SystemInfo { page_size: Some(4096), ..Default::default() },
+            step_cost,
         };
         let random = Arc::new(AtomicU64::new(100));
         let machine: Arc<Mutex<FakeMachine>> = Default::default();

@@ -14,12 +14,17 @@ use ferretto_service::{FileContent, FileHandle, FileWrite};
 pub(crate) use writer::Reports;
 use writer::{Content, Job, Target, Writer};
 
-/// The mode of files that the service creates (upstream: 0644).
-const CREATE_MODE: u32 = 0o644;
+use crate::elsewhere::Elsewhere;
+
+/// The mode of files that the service creates: what a trace says of others is for its owner (upstream: 0644).
+const CREATE_MODE: u32 = 0o600;
 
 /// The open files. Shared with the service's environment, which creates some.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FileTable(Arc<Mutex<Files>>);
+pub(crate) struct FileTable {
+    files: Arc<Mutex<Files>>,
+    elsewhere: Elsewhere,
+}
 
 #[derive(Debug, Default)]
 struct Files {
@@ -29,29 +34,39 @@ struct Files {
 
 #[derive(Debug)]
 struct Entry {
+    /// Who waits for it to be closed.
+    user: u32,
     target: Arc<Target>,
     /// From the first write on.
     writer: Option<Writer>,
 }
 
 impl FileTable {
+    pub(crate) fn new(elsewhere: Elsewhere) -> Self {
+        Self { elsewhere, ..Self::default() }
+    }
+
     /// Creates a file that must not exist.
     pub(crate) fn create(&self, path: &str) -> io::Result<FileHandle> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(CREATE_MODE).open(path)?;
-        Ok(self.add(file.into()))
+        Ok(self.add(file.into(), rustix::process::geteuid().as_raw()))
     }
 
-    pub(crate) fn add(&self, file: OwnedFd) -> FileHandle {
+    /// A file that a user has passed.
+    pub(crate) fn add(&self, file: OwnedFd, user: u32) -> FileHandle {
         let mut files = self.lock();
         files.last += 1;
         let handle = FileHandle(files.last);
-        files.files.insert(handle, Entry { target: Arc::new(Target::new(file.into())), writer: None });
+        files.files.insert(handle, Entry { user, target: Arc::new(Target::new(file.into())), writer: None });
         handle
     }
 
     /// The file is closed when what it has been given is written.
     pub(crate) fn close(&self, handle: FileHandle) {
-        self.lock().files.remove(&handle);
+        let entry = self.lock().files.remove(&handle);
+        if let Some(entry) = entry {
+            self.elsewhere.end(entry.user, entry);
+        }
     }
 
     /// Begins to write; `reports` will say how it went. The writes of a file are done one after another.
@@ -65,7 +80,7 @@ impl FileTable {
 
     fn lock(&self) -> MutexGuard<'_, Files> {
         // No code under the lock leaves the table half changed.
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -132,10 +147,10 @@ mod tests {
     fn a_full_pipe_stops_nobody_but_its_own_writer() {
         let (mut reader, writer) = io::pipe().unwrap();
         let world = World::new();
-        let (pipe, other) = (world.files.add(writer.into()), tempfile::tempfile().unwrap());
+        let (pipe, other) = (world.files.add(writer.into(), 0), tempfile::tempfile().unwrap());
         let bytes = vec![7; 1024 * 1024];
         world.write(pipe, &bytes);
-        let other = world.files.add(other.into());
+        let other = world.files.add(other.into(), 0);
         world.write(other, b"abc");
         world.report().unwrap();
         assert!(world.reports.next().is_none(), "the pipe is full");
@@ -153,7 +168,7 @@ mod tests {
         let (_reader, writer) = io::pipe().unwrap();
         let world = World::new();
         let file = world.files.create(dir.path().join("trace").to_str().unwrap()).unwrap();
-        let pipe = world.files.add(writer.into());
+        let pipe = world.files.add(writer.into(), 0);
         world.write(pipe, &vec![7; 1024 * 1024]);
         (0..100).for_each(|_| world.write(file, &[1; 10_000]));
         world.reports.end();
@@ -170,7 +185,7 @@ mod tests {
         let Ok(full) = OpenOptions::new().write(true).open("/dev/full") else {
             return println!("skipped: there is no /dev/full");
         };
-        let full = world.files.add(full.into());
+        let full = world.files.add(full.into(), 0);
         world.write(full, b"abc");
         assert_eq!(world.report().unwrap_err().kind(), io::ErrorKind::StorageFull);
         world.write(full, b"def");
@@ -199,8 +214,8 @@ mod tests {
         let mut source = open("source");
         source.write_all(b"not ours ").unwrap();
         let world = World::new();
-        let (from, to) = (world.files.add(source.into()), world.files.add(open("copy").into()));
-        let spoilt = world.files.add(open("spoilt").into());
+        let (from, to) = (world.files.add(source.into(), 0), world.files.add(open("copy").into(), 0));
+        let spoilt = world.files.add(open("spoilt").into(), 0);
         world.copy(from, spoilt, 0, 1);
         world.report().unwrap_err();
         world.write(from, b"abcdef");

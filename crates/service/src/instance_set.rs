@@ -1,0 +1,170 @@
+//! The data source instances of a session, found by their producer, and counted by their states.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::ids::{InstanceId, ProducerId};
+
+/// Where an instance stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InstanceState {
+    Configured,
+    Starting,
+    Started,
+    Stopping,
+    Stopped,
+}
+
+const STATES: usize = InstanceState::Stopped as usize + 1;
+
+/// One data source of one producer at work in a session.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) id: InstanceId,
+    pub(crate) producer: ProducerId,
+    pub(crate) producer_name: Arc<str>,
+    pub(crate) source_name: Arc<str>,
+    /// The descriptor's id: a producer may register one name several times.
+    pub(crate) source_id: u64,
+    pub(crate) state: InstanceState,
+    /// What the producer got at setup; start repeats it.
+    pub(crate) config: Bytes,
+    pub(crate) will_notify_on_start: bool,
+    pub(crate) will_notify_on_stop: bool,
+    pub(crate) handles_clear: bool,
+    pub(crate) no_flush: bool,
+}
+
+/// Names an instance and its producer, who alone may speak of it.
+pub(crate) type InstanceKey = (ProducerId, InstanceId);
+
+/// All of a session: there may be [`MAX_INSTANCES_PER_SESSION`](crate::limits::MAX_INSTANCES_PER_SESSION), and what one producer does
+/// to its own is not to take longer for that.
+#[derive(Debug, Default)]
+pub(crate) struct InstanceSet {
+    by_key: BTreeMap<InstanceKey, Instance>,
+    counts: [usize; STATES],
+}
+
+impl Instance {
+    pub(crate) fn key(&self) -> InstanceKey {
+        (self.producer, self.id)
+    }
+
+    /// Whether it is of this data source; a producer may register one name several times.
+    pub(crate) fn is_of(&self, name: &str, source_id: u64) -> bool {
+        *self.source_name == *name && self.source_id == source_id
+    }
+}
+
+impl InstanceSet {
+    pub(crate) fn insert(&mut self, instance: Instance) {
+        self.counts[instance.state as usize] += 1;
+        if let Some(old) = self.by_key.insert(instance.key(), instance) {
+            self.counts[old.state as usize] -= 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: InstanceKey) -> Option<Instance> {
+        let removed = self.by_key.remove(&key)?;
+        self.counts[removed.state as usize] -= 1;
+        Some(removed)
+    }
+
+    pub(crate) fn get(&self, key: InstanceKey) -> Option<&Instance> {
+        self.by_key.get(&key)
+    }
+
+    /// Moves one on. Says where it was.
+    pub(crate) fn set_state(&mut self, key: InstanceKey, state: InstanceState) -> Option<InstanceState> {
+        let instance = self.by_key.get_mut(&key)?;
+        let before = std::mem::replace(&mut instance.state, state);
+        self.counts[before as usize] -= 1;
+        self.counts[state as usize] += 1;
+        Some(before)
+    }
+
+    /// Moves all of them on.
+    pub(crate) fn set_all_states(&mut self, state: InstanceState) {
+        self.by_key.values_mut().for_each(|instance| instance.state = state);
+        self.counts = [0; STATES];
+        self.counts[state as usize] = self.by_key.len();
+    }
+
+    /// By producer, and those of one in the order in which they were set up.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Instance> {
+        self.by_key.values()
+    }
+
+    /// The one after this, or the first.
+    pub(crate) fn next(&self, after: Option<InstanceKey>) -> Option<&Instance> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_key.range((start, Bound::Unbounded)).next().map(|(_, instance)| instance)
+    }
+
+    pub(crate) fn of_producer(&self, producer: ProducerId) -> impl Iterator<Item = &Instance> {
+        let keys = (producer, InstanceId(0))..=(producer, InstanceId(u64::MAX));
+        self.by_key.range(keys).map(|(_, instance)| instance)
+    }
+
+    pub(crate) fn has_producer(&self, producer: ProducerId) -> bool {
+        self.of_producer(producer).next().is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(crate) fn all_are(&self, state: InstanceState) -> bool {
+        self.counts[state as usize] == self.by_key.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(producer: u16, id: u64, state: InstanceState) -> Instance {
+        Instance {
+            id: InstanceId(id),
+            producer: ProducerId(producer),
+            producer_name: "p".into(),
+            source_name: "s".into(),
+            source_id: 0,
+            state,
+            config: Bytes::new(),
+            will_notify_on_start: false,
+            will_notify_on_stop: false,
+            handles_clear: false,
+            no_flush: false,
+        }
+    }
+
+    #[test]
+    fn states_are_counted_through_all_that_happens_to_them() {
+        use InstanceState::{Configured, Started, Stopped};
+        let mut set = InstanceSet::default();
+        assert!(set.all_are(Started) && set.all_are(Stopped));
+        set.insert(instance(2, 1, Configured));
+        set.insert(instance(1, 2, Configured));
+        set.insert(instance(2, 3, Started));
+        assert!(!set.all_are(Configured));
+        let ids = |set: &InstanceSet, producer| {
+            set.of_producer(ProducerId(producer)).map(|found| found.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!((ids(&set, 1), ids(&set, 2), ids(&set, 3)), (vec![2], vec![1, 3], vec![]));
+        assert_eq!(set.set_state((ProducerId(2), InstanceId(1)), Started), Some(Configured));
+        assert_eq!(set.set_state((ProducerId(1), InstanceId(1)), Started), None);
+        assert!(!set.all_are(Started));
+        assert!(set.remove((ProducerId(1), InstanceId(2))).is_some());
+        assert!(set.all_are(Started) && set.len() == 2);
+        // In the place of another one.
+        set.insert(instance(2, 3, Stopped));
+        assert!(!set.all_are(Started) && set.len() == 2);
+        set.set_all_states(Stopped);
+        assert!(set.all_are(Stopped) && !set.all_are(Started));
+    }
+}

@@ -1,0 +1,123 @@
+//! Where things come to their end that others have made: on threads that nobody waits for.
+//!
+//! To close a descriptor may block for as long as its maker likes: a socket that lingers, a file of a file system in a user's hands. So
+//! those that clients pass are closed elsewhere, each user's one after another: whoever makes one that blocks waits for it himself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+/// Things of one user that may wait for their end; of a client that adds more it is the last that is heard.
+pub(crate) const MAX_WAITING: usize = 1024;
+
+/// Enough to close something.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Something that ends by being dropped.
+type Thing = Box<dyn Send>;
+
+/// What waits for its end, by the users who brought it. There is a thread for each that is in here.
+type Waiting = BTreeMap<u32, VecDeque<Thing>>;
+
+/// The way there; a copy leads to the same place.
+#[derive(Clone, Default)]
+pub(crate) struct Elsewhere(Arc<Mutex<Waiting>>);
+
+impl Elsewhere {
+    /// Drops a user's thing on a thread. Says how many of his wait.
+    pub(crate) fn end(&self, user: u32, thing: impl Send + 'static) -> usize {
+        let mut waiting = self.lock();
+        if let Some(queue) = waiting.get_mut(&user) {
+            queue.push_back(Box::new(thing));
+            return queue.len();
+        }
+        waiting.insert(user, VecDeque::from([Box::new(thing) as Thing]));
+        drop(waiting);
+        let there = self.clone();
+        let name = "ferretto-closes".to_owned();
+        let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+        if let Err(error) = thread.spawn(move || there.end_all_of(user)) {
+            // Whoever made the service run out of threads would make it wait here: rather leave it open for good.
+            tracing::error!(
+                "cannot start a thread to close what a client has passed, which stays open: {error}"
+            );
+            std::mem::forget(self.lock().remove(&user));
+        }
+        1
+    }
+
+    fn end_all_of(&self, user: u32) {
+        while let Some(thing) = self.next_of(user) {
+            drop(thing);
+        }
+    }
+
+    fn next_of(&self, user: u32) -> Option<Thing> {
+        let mut waiting = self.lock();
+        let next = waiting.get_mut(&user)?.pop_front();
+        if next.is_none() {
+            waiting.remove(&user);
+        }
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // No code under the lock leaves the queues half changed.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let waiting: Vec<(u32, usize)> =
+            self.lock().iter().map(|(user, queue)| (*user, queue.len())).collect();
+        f.debug_tuple("Elsewhere").field(&waiting).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// Ends when it is allowed to, and says so.
+    struct Slow(Receiver<()>, Sender<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+            let _ = self.1.send(());
+        }
+    }
+
+    fn slow() -> (Slow, Sender<()>, Receiver<()>) {
+        let ((may_end, allowed), (ended, has_ended)) = (channel(), channel());
+        (Slow(allowed, ended), may_end, has_ended)
+    }
+
+    #[test]
+    fn one_users_things_wait_for_each_other_and_nobody_elses() {
+        let elsewhere = Elsewhere::default();
+        let (first, first_may_end, first_has_ended) = slow();
+        let (second, second_may_end, second_has_ended) = slow();
+        let (others, others_may_end, others_have_ended) = slow();
+        elsewhere.end(1, first);
+        elsewhere.end(1, second);
+        elsewhere.end(2, others);
+        others_may_end.send(()).unwrap();
+        others_have_ended.recv_timeout(TIMEOUT).unwrap();
+        second_may_end.send(()).unwrap();
+        assert!(second_has_ended.try_recv().is_err());
+        first_may_end.send(()).unwrap();
+        first_has_ended.recv_timeout(TIMEOUT).unwrap();
+        second_has_ended.recv_timeout(TIMEOUT).unwrap();
+        // And the thread has gone or goes.
+        while !elsewhere.lock().is_empty() {
+            thread::yield_now();
+        }
+    }
+}

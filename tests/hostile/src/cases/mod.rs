@@ -1,0 +1,32 @@
+//! The attacks, one a file.
+
+use crate::Case;
+
+mod blocking_descriptors;
+mod clones;
+mod comes_and_goes;
+mod crowd_of_sources;
+mod expressions;
+mod flushes;
+mod idle_connections;
+mod large_packets;
+mod many_requests;
+mod matches;
+mod refused_packets;
+mod unread_answers;
+
+/// All of them.
+pub const ALL: &[Case] = &[
+    blocking_descriptors::CASE,
+    clones::CASE,
+    comes_and_goes::CASE,
+    crowd_of_sources::CASE,
+    expressions::CASE,
+    flushes::CASE,
+    idle_connections::CASE,
+    large_packets::CASE,
+    many_requests::CASE,
+    matches::CASE,
+    refused_packets::CASE,
+    unread_answers::CASE,
+];

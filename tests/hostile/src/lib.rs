@@ -1,0 +1,162 @@
+//! What a determined neighbour can do to the service, judged by those beside him.
+//!
+//! Each of the [`cases`] is an attack: clients that know the protocol and its limits and stay just below them. Beside it stand honest
+//! clients ([`bystanders`]): a consumer that asks for the state of the sessions every 50 ms, and a session with a producer that
+//! writes numbered packets. Their longest wait, their losses and the memory that the attack cost are the [`Verdict`].
+//!
+//! `cargo run --release -p ferretto-hostile` prints a line a case; `tests/quick.rs` runs those that are quick.
+
+#![forbid(unsafe_code)]
+
+pub mod bystanders;
+pub mod cases;
+pub mod client;
+mod memory;
+mod serve;
+
+pub use serve::{SERVE, command, serve};
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferretto_interop::World;
+
+use crate::bystanders::{Bystanders, Fates};
+use crate::client::Client;
+
+/// What an attack may cost in memory, in KiB: one by a single connection, and one by many.
+pub const GROWN_KIB: [u64; 2] = [64 * 1024, 300 * 1024];
+
+/// An attack takes this long, and what the service has to do because of it this much longer at most.
+const ATTACK: Duration = Duration::from_secs(3);
+const AFTERMATH: Duration = Duration::from_secs(60);
+/// Bystanders work alone for so long before and after.
+const CALM: Duration = Duration::from_millis(300);
+
+/// An attack.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Its file in [`cases`].
+    pub name: &'static str,
+    /// What is done to the service, in a line.
+    pub tells: &'static str,
+    /// It takes more than one connection.
+    pub needs_many: bool,
+    /// It takes up to a minute, or much memory of the test's own: not for `cargo test`.
+    pub is_slow: bool,
+    /// Does it. An error says that the service has had enough of it, which is no failure.
+    pub run: fn(&Target) -> std::io::Result<()>,
+}
+
+/// What is attacked.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Where producers connect.
+    pub producers: PathBuf,
+    /// Where consumers connect.
+    pub consumers: PathBuf,
+    until: Instant,
+}
+
+impl Target {
+    /// A consumer.
+    pub fn consumer(&self) -> std::io::Result<Client> {
+        Client::consumer(&self.consumers)
+    }
+
+    /// A producer, with memory of this size.
+    pub fn producer(&self, name: &str, shared_memory_bytes: u32) -> std::io::Result<Client> {
+        Client::producer(&self.producers, name, shared_memory_bytes)
+    }
+
+    /// Whether the attack may go on.
+    pub fn goes_on(&self) -> bool {
+        Instant::now() < self.until
+    }
+}
+
+/// How a case went.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// Its name.
+    pub name: &'static str,
+    /// What became of the honest; the error says how they were wronged.
+    pub fates: Result<Fates, String>,
+    /// By how much the service's memory grew, at most, in KiB.
+    pub grown_kib: u64,
+    /// How the attacker ended, if the service had enough of it.
+    pub attacker: Option<String>,
+}
+
+/// What the honest may expect.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Of one answer.
+    pub longest_wait: Duration,
+    /// Of memory for an attack by one connection, and by many.
+    pub grown_kib: [u64; 2],
+}
+
+impl Verdict {
+    /// What is wrong with it, if anything is.
+    pub fn fault(&self, case: &Case, bounds: &Bounds) -> Option<String> {
+        let fates = match &self.fates {
+            Ok(fates) => fates,
+            Err(error) => return Some(error.clone()),
+        };
+        if fates.longest_wait > bounds.longest_wait {
+            return Some(format!("an honest consumer waited for {:?}", fates.longest_wait));
+        }
+        if fates.recorded != fates.written {
+            return Some(format!("of {} honest packets {} were recorded", fates.written, fates.recorded));
+        }
+        let allowed = bounds.grown_kib[usize::from(case.needs_many)];
+        (self.grown_kib > allowed).then(|| format!("the service's memory grew by {} KiB", self.grown_kib))
+    }
+}
+
+/// Runs a case against a service of its own, made by `command`.
+///
+/// # Panics
+///
+/// If the service cannot be started.
+pub fn judge(case: &Case, command: Command) -> Verdict {
+    let mut world = World::new();
+    world.start(command, "traced");
+    world.wait_for_sockets();
+    let pid = world.daemons()[0].pid();
+    let (producers, consumers) = (world.producer_socket(), world.consumer_socket());
+    let verdict = |fates, grown_kib, attacker| Verdict { name: case.name, fates, grown_kib, attacker };
+    let bystanders = match Bystanders::start(&producers, &consumers) {
+        Ok(bystanders) => bystanders,
+        Err(error) => return verdict(Err(error), 0, None),
+    };
+    thread::sleep(CALM);
+    let before_kib = memory::resident_kib(pid);
+    memory::forget_peak(pid);
+    let target = Target { producers, consumers, until: Instant::now() + ATTACK };
+    let run = case.run;
+    let attack = thread::spawn(move || run(&target));
+    let start = Instant::now();
+    while !attack.is_finished() && start.elapsed() < ATTACK + AFTERMATH {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let is_done = attack.is_finished();
+    thread::sleep(CALM);
+    let grown_kib = memory::peak_kib(pid).saturating_sub(before_kib);
+    let fates = match is_done {
+        true => bystanders.finish(),
+        false => Err(format!("after {AFTERMATH:?} the attacker still waits for its answers")),
+    };
+    let attacker = match is_done {
+        true => attack.join().unwrap_or_else(|_| Err(std::io::Error::other("the case panicked"))).err(),
+        false => None,
+    };
+    let fates = match world.daemons()[0].is_running() {
+        true => fates,
+        false => Err("the service is gone".to_owned()),
+    };
+    verdict(fates, grown_kib, attacker.map(|error| error.to_string()))
+}

@@ -78,6 +78,8 @@ pub struct TraceBuffer {
     pub(crate) packet_parts: Vec<Part>,
     /// The bytes from the ring's start that may be resident, as of the last compaction.
     pub(crate) resident: usize,
+    /// A clone under way; the bytes of its ring are still to come.
+    pub(crate) clone: Option<Box<Self>>,
 }
 
 /// How far a read pass has come.
@@ -111,6 +113,7 @@ impl TraceBuffer {
             fold: None,
             packet_parts: Vec::new(),
             resident: 0,
+            clone: None,
         })
     }
 

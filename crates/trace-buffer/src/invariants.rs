@@ -201,4 +201,39 @@ proptest! {
             }
         }
     }
+
+    /// Whatever happens in between, a clone that is made part by part is the one that was made at once when it began.
+    #[test]
+    fn a_clone_that_takes_its_time_is_of_its_beginning(
+        folds in any::<bool>(),
+        before in proptest::collection::vec(operations(), 1..60),
+        between in proptest::collection::vec((operations(), any::<bool>()), 0..60),
+    ) {
+        let mut buffer = TraceBuffer::new(8192, FillPolicy::Ring).unwrap();
+        if folds {
+            buffer = buffer.fold_overwritten();
+        }
+        before.iter().for_each(|operation| apply(&mut buffer, operation, &mut ()));
+        let mut at_once = buffer.clone_read_only().unwrap();
+        buffer.begin_clone().unwrap();
+        let mut made = None;
+        for (operation, continues) in &between {
+            apply(&mut buffer, operation, &mut ());
+            if *continues && made.is_none() {
+                made = buffer.continue_clone();
+            }
+            prop_assert_eq!(buffer.is_being_cloned(), made.is_none());
+        }
+        let mut made = std::iter::repeat_with(|| made.take().or_else(|| buffer.continue_clone())).flatten();
+        let mut made = made.next().unwrap();
+        prop_assert_eq!(made.ring.bytes(), at_once.ring.bytes());
+        prop_assert_eq!(read_all(&mut made), read_all(&mut at_once));
+    }
+}
+
+/// Of each packet its writer, losses and bytes.
+fn read_all(buffer: &mut TraceBuffer) -> Vec<(u16, u32, Vec<u8>)> {
+    buffer.begin_read();
+    let next = || buffer.read_next().map(|packet| (packet.writer, packet.loss, packet.to_vec()));
+    std::iter::from_fn(next).collect()
 }

@@ -52,6 +52,7 @@
 mod buffer;
 mod chunk_queue;
 mod compact;
+mod copying;
 mod drain;
 mod evict;
 mod fold;

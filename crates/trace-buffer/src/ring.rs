@@ -6,6 +6,7 @@
 use memmap2::MmapMut;
 
 use crate::CreateError;
+use crate::copying::Copying;
 use crate::prefetch::prefetch;
 
 /// Size of a chunk's header, and what chunks are aligned to: a gap always has room for a header of its own.
@@ -121,6 +122,8 @@ pub(crate) struct Ring {
     size: usize,
     /// The part from the start that chunks have been written to.
     used: usize,
+    /// A copy under way, which gets to see what is about to change.
+    copying: Option<Box<Copying>>,
 }
 
 impl Ring {
@@ -130,7 +133,7 @@ impl Ring {
             .checked_next_multiple_of(SIZE_STEP_BYTES)
             .filter(|&size| u32::try_from(size).is_ok())
             .ok_or(CreateError::TooLarge { size_bytes })?;
-        Ok(Self { bytes: reserve(size)?, size, used: 0 })
+        Ok(Self { bytes: reserve(size)?, size, used: 0, copying: None })
     }
 
     /// A copy with room for nothing more than what is used.
@@ -138,7 +141,34 @@ impl Ring {
         let mut bytes = reserve(self.used.max(1))?;
         prefer_large_pages(&bytes);
         bytes[..self.used].copy_from_slice(self.bytes());
-        Ok(Self { bytes, size: self.size, used: self.used })
+        Ok(Self { bytes, size: self.size, used: self.used, copying: None })
+    }
+
+    /// Begins what [`copy_used`](Self::copy_used) does at once, of what is here now. One that is under way is given up.
+    pub(crate) fn begin_copy(&mut self) -> Result<(), CreateError> {
+        self.copying = Some(Box::new(Copying::new(reserve(self.used.max(1))?, self.used)));
+        Ok(())
+    }
+
+    /// Copies some more; gives the copy when it is whole.
+    pub(crate) fn continue_copy(&mut self) -> Option<Self> {
+        if !self.copying.as_mut()?.copy_next(&self.bytes) {
+            return None;
+        }
+        let (bytes, used) = self.copying.take()?.into_bytes();
+        Some(Self { bytes, size: self.size, used, copying: None })
+    }
+
+    pub(crate) fn abandon_copy(&mut self) {
+        self.copying = None;
+    }
+
+    /// All that changes bytes asks this first.
+    #[inline]
+    fn before_change(&mut self, at: usize, len: usize) {
+        if let Some(copying) = &mut self.copying {
+            copying.before_change(&self.bytes, at, len);
+        }
     }
 
     /// The ring is full, and will be written from its start again. Only now, and by the kernel in the background: to make the first byte
@@ -165,6 +195,7 @@ impl Ring {
 
     #[inline]
     pub(crate) fn set_header(&mut self, at: usize, header: Header) {
+        self.before_change(at, HEADER_BYTES);
         self.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.to_bytes());
     }
 
@@ -205,6 +236,7 @@ impl Ring {
 
     #[inline]
     pub(crate) fn payload_mut(&mut self, at: usize, header: &Header) -> &mut [u8] {
+        self.before_change(at, header.outer_size());
         &mut self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
     }
 
@@ -231,20 +263,24 @@ impl Ring {
 
     #[inline]
     pub(crate) fn behind_payload_mut(&mut self, at: usize, header: &Header) -> &mut [u8] {
+        self.before_change(at, header.outer_size());
         &mut self.bytes[at + HEADER_BYTES..][usize::from(header.payload_size)..usize::from(header.size)]
     }
 
     /// Moves the chunk at `from` to `to`, which is not behind it.
     pub(crate) fn move_chunk(&mut self, from: usize, to: usize) {
         let end = from + self.header(from).outer_size();
+        self.before_change(to, end - from);
         self.bytes.copy_within(from..end, to);
     }
 
     /// Forgets everything from `used` on. With `release`, its memory goes back to the system, if there is
-    /// memory to move the rest into.
+    /// memory to move the rest into, and no copy under way that needs it.
     pub(crate) fn truncate(&mut self, used: usize, release: bool) {
         self.used = used;
-        if release && let Ok(mut fresh) = reserve(self.size) {
+        if release
+            && self.copying.is_none()
+            && let Ok(mut fresh) = reserve(self.size) {
             fresh[..used].copy_from_slice(self.bytes());
             self.bytes = fresh;
         }

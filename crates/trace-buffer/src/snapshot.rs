@@ -1,8 +1,12 @@
 //! Read-only clones, for sessions that are cloned while they go on.
 
+use crate::ring::Ring;
 use crate::{CreateError, Stats, TraceBuffer};
 
 impl TraceBuffer {
+    /// How much [`continue_clone`](Self::continue_clone) copies at a time, in bytes.
+    pub const CLONE_PART_BYTES: usize = crate::copying::PART_BYTES;
+
     /// A copy that can be read, not written: chunks and patches given to it are ignored.
     ///
     /// What has been read here is read there too; the counters of reading start again.
@@ -10,12 +14,49 @@ impl TraceBuffer {
     /// # Errors
     /// When the system refuses the memory.
     pub fn clone_read_only(&self) -> Result<Self, CreateError> {
-        Ok(Self {
+        Ok(self.clone_around(self.ring.copy_used()?))
+    }
+
+    /// Begins a [copy](Self::clone_read_only) of what is here now, for [`continue_clone`](Self::continue_clone) to go on with. One that
+    /// is under way is given up.
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    pub fn begin_clone(&mut self) -> Result<(), CreateError> {
+        let nothing = Ring::new(1)?;
+        self.ring.begin_copy()?;
+        self.clone = Some(Box::new(self.clone_around(nothing)));
+        Ok(())
+    }
+
+    /// Copies [`CLONE_PART_BYTES`](Self::CLONE_PART_BYTES) more. Gives the clone when it is whole, and nothing if none was begun.
+    ///
+    /// Whatever happens to this buffer in between, the clone holds what was here when it began.
+    pub fn continue_clone(&mut self) -> Option<Self> {
+        let ring = self.ring.continue_copy()?;
+        let mut clone = self.clone.take()?;
+        clone.ring = ring;
+        Some(*clone)
+    }
+
+    /// Gives up a clone that was begun.
+    pub fn abandon_clone(&mut self) {
+        self.ring.abandon_copy();
+        self.clone = None;
+    }
+
+    /// Has a clone been begun that is not whole yet?
+    pub fn is_being_cloned(&self) -> bool {
+        self.clone.is_some()
+    }
+
+    fn clone_around(&self, ring: Ring) -> Self {
+        Self {
             policy: self.policy,
             read_only: true,
             closed: self.closed,
             has_data: self.has_data,
-            ring: self.ring.copy_used()?,
+            ring,
             write_at: self.write_at,
             sequences: self.sequences.clone(),
             stats: Stats {
@@ -30,6 +71,7 @@ impl TraceBuffer {
             fold: self.fold.as_ref().map(|fold| Box::new(fold.for_clone())),
             packet_parts: Vec::new(),
             resident: 0,
-        })
+            clone: None,
+        }
     }
 }

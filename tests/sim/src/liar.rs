@@ -98,6 +98,10 @@ impl Producer {
             let mut fragment = Vec::new();
             varint::encode(packet.len() as u64, &mut fragment);
             fragment.extend_from_slice(&packet);
+            // What scribbles may have divided the page otherwise.
+            if offset + fragment.len() > chunk.capacity() {
+                break;
+            }
             chunk.write_at(offset, &fragment);
             chunk.increment_packet_count();
             offset += fragment.len();

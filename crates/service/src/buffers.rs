@@ -104,10 +104,15 @@ impl Buffer {
             && stats.bytes_written.saturating_sub(gone) > self.trace.size() as u64 / 2
     }
 
-    /// What is there and how it came about, to be read and not to be changed.
-    pub(crate) fn clone_read_only(&self) -> Result<Self, CreateError> {
-        let (trace, vms) = (self.trace.clone_read_only()?, self.vms.clone_read_only());
-        Ok(Self { trace, vms, marks: Marks::default() })
+    /// Begins a copy of what is there and how it came about, to be read and not to be changed.
+    pub(crate) fn begin_clone(&mut self) -> Result<ProtoVms, CreateError> {
+        self.trace.begin_clone()?;
+        Ok(self.vms.clone_read_only())
+    }
+
+    /// A copy that was begun and is whole.
+    pub(crate) fn of_clone(trace: TraceBuffer, vms: ProtoVms) -> Self {
+        Self { trace, vms, marks: Marks::default() }
     }
 
     /// All that [`replace`](Self::replace) needs memory for.

@@ -4,7 +4,8 @@ use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
 
-use crate::buffers::{Buffer, Replacement};
+use crate::buffers::Replacement;
+use crate::clone_steps::{Asked, BufferCopy, Cloning, Copying};
 use crate::file_output::FileOutput;
 use crate::flush::{AfterFlush, FLUSH_FOR_BUGREPORT, FlushReason};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
@@ -16,6 +17,7 @@ use crate::registry::next_free_id;
 use crate::service::Service;
 use crate::session::{FinalFlush, Session, State};
 use crate::triggers::ReceivedTrigger;
+use crate::work::Job;
 
 /// Selects the session with the best bugreport score (upstream: `kBugreportSessionId`).
 const BUGREPORT_SESSION_ID: u64 = u64::MAX;
@@ -37,13 +39,6 @@ pub(crate) struct CloneRequest {
     pub(crate) file: Option<FileHandle>,
 }
 
-/// What a clone gets of a buffer of its source, as long as nothing is done yet.
-enum Prepared {
-    Copy(Box<Buffer>),
-    /// The buffer itself, if this is put in its place.
-    Taken(Box<Replacement>),
-}
-
 impl CloneRequest {
     pub(crate) fn is_from(&self, consumer: ConsumerConn) -> bool {
         self.from == consumer
@@ -51,14 +46,8 @@ impl CloneRequest {
 }
 
 impl Service {
-    pub(crate) fn clone_session(
-        &mut self,
-        from: ConsumerConn,
-        token: Token,
-        request: &CloneSessionRequest,
-        file: Option<FileHandle>,
-        now: &Now,
-    ) {
+    pub(crate) fn clone_session(&mut self, asked: Asked, now: &Now) {
+        let Asked { from, token, ref request, file } = asked;
         let is_bugreport = request.selector == Some(Selector::SessionId(BUGREPORT_SESSION_ID));
         let skip_trace_filter = request.skip_trace_filter() || is_bugreport;
         let trigger = trigger_of(request);
@@ -67,6 +56,9 @@ impl Service {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
         };
+        if self.is_being_cloned(session_id) {
+            return self.work.push_back(Job::Clone(Cloning::Asked { source: session_id, asked }));
+        }
         let Some(session) = self.sessions.get(&session_id) else { return };
         if session.file.is_none() {
             // It is read back by its consumer, who could not know before.
@@ -146,14 +138,20 @@ impl Service {
     }
 
     /// The clone is complete and the consumer's from here on; unless that has got itself a session meanwhile.
-    pub(crate) fn hand_over_clone(&mut self, id: SessionId, clone: CloneRequest, was_into_file: bool) {
+    pub(crate) fn hand_over_clone(
+        &mut self,
+        id: SessionId,
+        clone: CloneRequest,
+        was_into_file: bool,
+        now: &Now,
+    ) {
         let (Some(session), Some(consumer)) =
             (self.sessions.get_mut(&id), self.consumers.get_mut(&clone.from))
         else {
             return;
         };
         if consumer.session.is_some() {
-            session.free_when_written = true;
+            self.erase_session(id, now);
             return self.refuse_clone(clone, HAS_SESSION);
         }
         // Of one that an exclusive session has ended meanwhile there is the file, and nothing else.
@@ -189,15 +187,25 @@ impl Service {
     pub(crate) fn finish_cloning(
         &mut self,
         source: SessionId,
-        clone: CloneRequest,
+        mut clone: CloneRequest,
         success: bool,
         now: &Now,
     ) {
-        match self.make_clone(source, &clone, success, now) {
-            Ok(id) if clone.file.is_some() => self.write_clone(source, id, clone),
-            Ok(id) => self.hand_over_clone(id, clone, false),
-            Err(error) => self.refuse_clone(clone, &error),
+        if self.is_being_cloned(source) {
+            return self.work.push_back(Job::Clone(Cloning::Flushed { source, clone, success }));
         }
+        let (id, copies) = match self.make_clone(source, &clone, success, now) {
+            Ok(made) => made,
+            Err(error) => return self.refuse_clone(clone, &error),
+        };
+        let clone = match clone.file.take() {
+            Some(file) => {
+                self.copy_file(source, id, file, clone);
+                None
+            }
+            None => Some(clone),
+        };
+        self.begin(Job::Clone(Cloning::Copying(Copying { source, id, clone, copies })), now);
     }
 
     /// Either all is done or nothing: without memory for each buffer, the source keeps what it has.
@@ -207,7 +215,7 @@ impl Service {
         clone: &CloneRequest,
         success: bool,
         now: &Now,
-    ) -> Result<SessionId, String> {
+    ) -> Result<(SessionId, Vec<BufferCopy>), String> {
         let consumer = self.consumers.get(&clone.from).ok_or("the consumer is gone")?;
         if consumer.session.is_some() {
             return Err(HAS_SESSION.to_owned());
@@ -219,7 +227,7 @@ impl Service {
         if clone.file.is_some() && original.file.as_ref().is_none_or(FileOutput::is_full) {
             return Err(FILE_IS_COMPLETE.to_owned());
         }
-        let buffers = self.copy_buffers(source)?;
+        let (buffers, copies) = self.copy_buffers(source)?;
         let original = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         self.last_session += 1;
         let id = SessionId(self.last_session);
@@ -245,42 +253,51 @@ impl Service {
             session.record_event(EventType::BufferCloned(u32::try_from(index).unwrap_or(u32::MAX)), now);
         }
         session.record_event(EventType::TracingDisabled(true), now);
-        session.buffers = buffers.iter().map(|(id, _)| *id).collect();
-        self.buffers.extend(buffers);
+        session.buffers = buffers;
         if let Some(original) = self.sessions.get_mut(&source) {
             session.triggers = original.triggers.for_clone(original.trigger_mode(), clone.trigger.clone());
         }
         self.sessions.insert(id, session);
         self.announce_state(id, now);
-        Ok(id)
+        Ok((id, copies))
     }
 
-    /// What a clone gets: copies of buffers, and buffers that are taken away when all is there that can be missing.
-    fn copy_buffers(&mut self, source: SessionId) -> Result<Vec<(BufferId, Buffer)>, String> {
+    /// The buffers that a clone gets: those that are taken away are there, of the others copies are begun. Nothing is taken before all is
+    /// there that can be missing.
+    fn copy_buffers(&mut self, source: SessionId) -> Result<(Vec<BufferId>, Vec<BufferCopy>), String> {
         let session = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         let ids = self.free_buffer_ids(session.buffers.len()).ok_or("no buffer is left")?;
-        let mut prepared = Vec::with_capacity(ids.len());
-        for (index, source) in session.buffers.iter().enumerate() {
-            let buffer = self.buffers.get(source).ok_or("a buffer of the session is gone")?;
+        let (mut taken, mut copies): (Vec<(BufferId, BufferId, Replacement)>, Vec<BufferCopy>) =
+            Default::default();
+        for (index, (from, to)) in session.buffers.iter().copied().zip(ids.iter().copied()).enumerate() {
+            let Some(buffer) = self.buffers.get_mut(&from) else { continue };
             let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
-            let ready = match transfers.then(|| buffer.replacement()) {
-                Some(Ok(replacement)) => Prepared::Taken(Box::new(replacement)),
-                _ => Prepared::Copy(Box::new(buffer.clone_read_only().map_err(|error| error.to_string())?)),
-            };
-            prepared.push((*source, ready));
-        }
-        let mut done = Vec::with_capacity(ids.len());
-        for (id, (source, ready)) in ids.into_iter().zip(prepared) {
-            let buffer = match ready {
-                Prepared::Copy(copy) => Some(*copy),
-                Prepared::Taken(replacement) => {
-                    self.buffers.get_mut(&source).map(|buffer| buffer.replace(*replacement))
+            if let Some(Ok(replacement)) = transfers.then(|| buffer.replacement()) {
+                taken.push((from, to, replacement));
+                continue;
+            }
+            match buffer.begin_clone() {
+                Ok(vms) => copies.push(BufferCopy { from, to, vms }),
+                Err(error) => {
+                    let begun = session.buffers.iter();
+                    begun.for_each(|id| {
+                        if let Some(buffer) = self.buffers.get_mut(id) {
+                            buffer.trace.abandon_clone();
+                        }
+                    });
+                    return Err(error.to_string());
                 }
-            };
-            done.extend(buffer.map(|buffer| (id, buffer)));
-            self.last_buffer = id.0;
+            }
         }
-        Ok(done)
+        for (from, to, replacement) in taken {
+            if let Some(buffer) = self.buffers.get_mut(&from).map(|buffer| buffer.replace(replacement)) {
+                self.buffers.insert(to, buffer);
+            }
+        }
+        self.last_buffer = ids.last().map_or(self.last_buffer, |id| id.0);
+        // The first is copied first.
+        copies.reverse();
+        Ok((ids, copies))
     }
 
     /// Says whether there was memory for it.
@@ -290,12 +307,18 @@ impl Service {
         buffer.replacement().map(|replacement| buffer.replace(replacement)).is_ok()
     }
 
-    /// Ids that no buffer has.
+    /// Ids that no buffer has, and that no clone waits for.
     fn free_buffer_ids(&self, count: usize) -> Option<Vec<BufferId>> {
         let mut ids: Vec<BufferId> = Vec::with_capacity(count);
         let mut last = self.last_buffer;
         while ids.len() < count {
-            let is_used = |id| self.buffers.contains_key(&BufferId(id)) || ids.contains(&BufferId(id));
+            let is_used = |id| {
+                let mut sessions = self.sessions.values();
+                let id = BufferId(id);
+                self.buffers.contains_key(&id)
+                    || ids.contains(&id)
+                    || sessions.any(|session| session.buffers.contains(&id))
+            };
             last = next_free_id(last, is_used)?;
             ids.push(BufferId(last));
         }

@@ -26,6 +26,11 @@ pub trait Environment: Send {
         0
     }
 
+    /// Drops something large, at best where nobody waits for that: to give back hundreds of megabytes takes a while.
+    fn dispose(&mut self, thing: Box<dyn Send>) {
+        drop(thing);
+    }
+
     /// Has the calling thread, which is the service's, scheduled like this from now on; `None`: as it was at first. The error is for
     /// people.
     fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {

@@ -52,9 +52,15 @@ impl FileCopy {
 }
 
 impl Service {
-    /// Begins to write a clone that was just made. It is the consumer's when all is written; until then it is nobody's.
-    pub(crate) fn write_clone(&mut self, source: SessionId, id: SessionId, mut clone: CloneRequest) {
-        let Some(file) = clone.file.take() else { return };
+    /// A clone that was just made gets a file, for what its source's has until now and for what comes to its buffers. It is the consumer's when
+    /// all is written; until then it is nobody's.
+    pub(crate) fn copy_file(
+        &mut self,
+        source: SessionId,
+        id: SessionId,
+        file: FileHandle,
+        clone: CloneRequest,
+    ) {
         let source = self.sessions.get(&source).and_then(|session| session.file.as_ref());
         let Some(source) = source else { return self.close_files([file]) };
         // How large the source's file may get is no matter of the clone's, as upstream has it: what the buffers hold is all there.
@@ -65,7 +71,6 @@ impl Service {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.file = Some(output);
         }
-        self.start_final_write(id);
     }
 
     /// What is to be copied next may be on its way to the source.

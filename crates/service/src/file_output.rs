@@ -271,7 +271,7 @@ impl Service {
         let Some(file) = session.file.take() else { return };
         self.close_files([file.handle]);
         match file.clone {
-            Some(clone) => self.hand_over_clone(session_id, clone, true),
+            Some(clone) => self.hand_over_clone(session_id, clone, true, now),
             None => self.notify_disabled(session_id),
         }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };

@@ -11,7 +11,7 @@
 //! | `config` | a trace config, parsed and checked |
 //! | `producers`, `memory`, `instances` | registering, shared memory, where configured meets registered |
 //! | `machines` | producers on other machines, and their clocks |
-//! | `enable`, `start_stop`, `detach`, `cloning` | the life of a session |
+//! | `enable`, `start_stop`, `detach`, `cloning`, `clone_steps` | the life of a session |
 //! | `flush`, `scrape`, `commit` | the way of the data in |
 //! | `pace` | how long producers may be left alone meanwhile |
 //! | `buffers`, `protovms` | where it stays, and what becomes of that which is overwritten |
@@ -29,6 +29,7 @@
 mod buffers;
 mod calls;
 mod clock_snapshots;
+mod clone_steps;
 mod cloning;
 mod commit;
 mod compression;

@@ -106,6 +106,11 @@ pub const MEMORY_PARTS_BEFORE_REST: u64 = 4;
 /// What a step of long work may cost, in units of about a microsecond. Ours: others wait for no longer.
 pub const STEP_COST: usize = 2000;
 
+/// Memory that takes longer to give back than to hand to another thread. Ours.
+pub const LARGE_BYTES: usize = 4 << 20;
+/// The same for the instances of a session.
+pub const MANY_INSTANCES: usize = 1000;
+
 /// Producers at one time: ids are 16 bits, 0 is none.
 pub const MAX_PRODUCERS: usize = u16::MAX as usize;
 /// Connections of producers of one user. Ours: each may cost [`MAX_SHARED_MEMORY_SIZE`] of memory.

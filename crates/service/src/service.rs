@@ -7,6 +7,7 @@ use bytes::BytesMut;
 
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
+use crate::clone_steps::Asked;
 use crate::environment::{Environment, ServiceOptions};
 use crate::file_output::WriteMemory;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
@@ -287,7 +288,9 @@ impl Service {
             }
             ConsumerCall::QueryCapabilities(_) => self.query_capabilities(from, token),
             ConsumerCall::SaveTraceForBugreport(_) => self.refuse_save_for_bugreport(from, token),
-            ConsumerCall::CloneSession(request) => self.clone_session(from, token, &request, file, now),
+            ConsumerCall::CloneSession(request) => {
+                self.clone_session(Asked { from, token, request: Box::new(request), file }, now);
+            }
         }
         self.flush_observed_events();
     }
@@ -297,6 +300,7 @@ impl Service {
         self.free_session_of(conn, now);
         self.consumers.remove(&conn);
         self.forget_clones_for(conn);
+        self.stop_cloning_for(conn, now);
         self.abandon_copies_for(conn, now);
         self.flush_observed_events();
     }

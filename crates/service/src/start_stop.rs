@@ -232,16 +232,24 @@ impl Service {
         if self.sessions.get(&session_id).is_some_and(|session| session.state == State::ClonedReadOnly) {
             self.set_state(session_id, State::Disabled, now);
         }
-        let Some(session) = self.sessions.remove(&session_id) else { return };
-        self.fail_flushes(session.flushes.into_values());
-        for buffer in session.buffers {
-            self.buffers.remove(&buffer);
+        let Some(mut session) = self.sessions.remove(&session_id) else { return };
+        self.fail_flushes(std::mem::take(&mut session.flushes).into_values());
+        let mut gone = Vec::with_capacity(session.buffers.len());
+        for id in &session.buffers {
             for producer in self.producers.values_mut() {
-                producer.allowed_buffers.remove(&buffer);
+                producer.allowed_buffers.remove(id);
+            }
+            // One that is being copied stays until that is done.
+            if !self.buffers.get(id).is_some_and(|buffer| buffer.trace.is_being_cloned()) {
+                gone.extend(self.buffers.remove(id));
             }
         }
-        self.close_files(session.file.map(|file| file.handle));
+        self.close_files(session.file.take().map(|file| file.handle));
         self.close_copied_files();
+        let bytes: usize = gone.iter().map(|buffer| buffer.trace.used_size()).sum();
+        if bytes > limits::LARGE_BYTES || session.instances.len() > limits::MANY_INSTANCES {
+            self.environment.dispose(Box::new((session, gone)));
+        }
         self.lower_scheduling();
         tracing::debug!(%session_id, "session freed");
     }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
+use crate::clone_steps::Cloning;
 use crate::ids::{ConsumerConn, SessionId};
 use crate::instance_set::InstanceKey;
 use crate::instances::SetUp;
@@ -23,6 +24,8 @@ pub(crate) enum Job {
     Start { session: SessionId, after: Option<InstanceKey> },
     /// StopDataSource for these, whose session may be gone; the last one first.
     Stop { instances: Vec<InstanceKey> },
+    /// The buffers of a clone.
+    Clone(Cloning),
 }
 
 /// What is left of a step. It may end below nothing by the last thing that was done.
@@ -48,8 +51,12 @@ impl Job {
         match self {
             Self::SetUp(set_up) => Some(set_up.session),
             Self::Start { session, .. } => Some(*session),
-            Self::Stop { .. } => None,
+            Self::Stop { .. } | Self::Clone(_) => None,
         }
+    }
+
+    fn is_clone_for(&self, consumer: ConsumerConn) -> bool {
+        matches!(self, Self::Clone(cloning) if cloning.is_for(consumer))
     }
 }
 
@@ -79,7 +86,9 @@ impl Service {
     /// Whether what a consumer asked for is still being done. A driver does not hand in its next request before that.
     pub fn is_busy(&self, consumer: ConsumerConn) -> bool {
         let found = self.consumers.get(&consumer);
-        if found.is_some_and(|consumer| consumer.query.is_some()) {
+        if found.is_some_and(|consumer| consumer.query.is_some())
+            || self.work.iter().any(|job| job.is_clone_for(consumer))
+        {
             return true;
         }
         let session = found.and_then(|consumer| consumer.session);
@@ -97,6 +106,7 @@ impl Service {
                 self.tell_to_stop(&mut instances, &mut budget);
                 (!instances.is_empty()).then_some(Job::Stop { instances })
             }
+            Job::Clone(cloning) => self.step_of_clone(cloning, &mut budget, now).map(Job::Clone),
         }
     }
 }

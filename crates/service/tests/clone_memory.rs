@@ -43,6 +43,7 @@ fn clone(world: &mut World) -> (ConsumerConn, CloneSessionResponse) {
     for producer in world.producers.keys().copied().collect::<Vec<_>>() {
         world.acknowledge_flushes(producer);
     }
+    world.advance_ms(0);
     let response = world.answer(other, "CloneSession");
     (other, response)
 }

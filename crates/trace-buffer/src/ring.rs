@@ -280,7 +280,8 @@ impl Ring {
         self.used = used;
         if release
             && self.copying.is_none()
-            && let Ok(mut fresh) = reserve(self.size) {
+            && let Ok(mut fresh) = reserve(self.size)
+        {
             fresh[..used].copy_from_slice(self.bytes());
             self.bytes = fresh;
         }

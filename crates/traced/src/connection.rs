@@ -12,7 +12,7 @@ use ferretto_ipc::socket::Stream;
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 
-use crate::elsewhere::{self, Elsewhere};
+use crate::elsewhere::{self, Elsewhere, Whose};
 use crate::users;
 
 /// Who connects at a socket.
@@ -163,7 +163,7 @@ impl Connection {
 
     /// Closes what the client has passed. Says how many of its user's wait for that.
     fn close_all(&self, fds: impl Iterator<Item = OwnedFd>) -> usize {
-        fds.map(|fd| self.elsewhere.end(self.user, fd)).max().unwrap_or(0)
+        fds.map(|fd| self.elsewhere.end(Whose::User(self.user), fd)).max().unwrap_or(0)
     }
 
     /// The descriptor that came last, if it is memory. Anything else is closed.
@@ -305,12 +305,12 @@ pub(crate) fn close_stream(stream: Stream, user: u32, elsewhere: &Elsewhere, buf
         match stream.recv(buffer) {
             Ok(received) if received.len > 0 => {
                 for fd in received.fd.into_iter().chain(received.others) {
-                    elsewhere.end(user, fd);
+                    elsewhere.end(Whose::User(user), fd);
                 }
             }
             _ => return,
         }
     }
     // Somebody found a way to send on.
-    elsewhere.end(user, stream);
+    elsewhere.end(Whose::User(user), stream);
 }

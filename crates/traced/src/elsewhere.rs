@@ -1,7 +1,8 @@
 //! Where things come to their end that others have made: on threads that nobody waits for.
 //!
 //! To close a descriptor may block for as long as its maker likes: a socket that lingers, a file of a file system in a user's hands. So
-//! those that clients pass are closed elsewhere, each user's one after another: whoever makes one that blocks waits for it himself.
+//! those that clients pass are closed elsewhere, each user's one after another: whoever makes one that blocks waits for it himself. What is
+//! large takes its time, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,47 +17,55 @@ const STACK_BYTES: usize = 64 * 1024;
 /// Something that ends by being dropped.
 type Thing = Box<dyn Send>;
 
-/// What waits for its end, by the users who brought it. There is a thread for each that is in here.
-type Waiting = BTreeMap<u32, VecDeque<Thing>>;
+/// Who has brought something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Whose {
+    User(u32),
+    /// Memory, which never blocks.
+    Service,
+}
+
+/// What waits for its end, by those who brought it. There is a thread for each that is in here.
+type Waiting = BTreeMap<Whose, VecDeque<Thing>>;
 
 /// The way there; a copy leads to the same place.
 #[derive(Clone, Default)]
 pub(crate) struct Elsewhere(Arc<Mutex<Waiting>>);
 
 impl Elsewhere {
-    /// Drops a user's thing on a thread. Says how many of his wait.
-    pub(crate) fn end(&self, user: u32, thing: impl Send + 'static) -> usize {
+    /// Drops a thing on a thread. Says how many of the same owner wait.
+    pub(crate) fn end(&self, whose: Whose, thing: impl Send + 'static) -> usize {
         let mut waiting = self.lock();
-        if let Some(queue) = waiting.get_mut(&user) {
+        if let Some(queue) = waiting.get_mut(&whose) {
             queue.push_back(Box::new(thing));
             return queue.len();
         }
-        waiting.insert(user, VecDeque::from([Box::new(thing) as Thing]));
+        waiting.insert(whose, VecDeque::from([Box::new(thing) as Thing]));
         drop(waiting);
         let there = self.clone();
         let name = "ferretto-closes".to_owned();
         let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || there.end_all_of(user)) {
+        if let Err(error) = thread.spawn(move || there.end_all_of(whose)) {
             // Whoever made the service run out of threads would make it wait here: rather leave it open for good.
             tracing::error!(
                 "cannot start a thread to close what a client has passed, which stays open: {error}"
             );
-            std::mem::forget(self.lock().remove(&user));
+            std::mem::forget(self.lock().remove(&whose));
         }
         1
     }
 
-    fn end_all_of(&self, user: u32) {
-        while let Some(thing) = self.next_of(user) {
+    fn end_all_of(&self, whose: Whose) {
+        while let Some(thing) = self.next_of(whose) {
             drop(thing);
         }
     }
 
-    fn next_of(&self, user: u32) -> Option<Thing> {
+    fn next_of(&self, whose: Whose) -> Option<Thing> {
         let mut waiting = self.lock();
-        let next = waiting.get_mut(&user)?.pop_front();
+        let next = waiting.get_mut(&whose)?.pop_front();
         if next.is_none() {
-            waiting.remove(&user);
+            waiting.remove(&whose);
         }
         next
     }
@@ -69,8 +78,8 @@ impl Elsewhere {
 
 impl std::fmt::Debug for Elsewhere {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let waiting: Vec<(u32, usize)> =
-            self.lock().iter().map(|(user, queue)| (*user, queue.len())).collect();
+        let waiting: Vec<(Whose, usize)> =
+            self.lock().iter().map(|(whose, queue)| (*whose, queue.len())).collect();
         f.debug_tuple("Elsewhere").field(&waiting).finish()
     }
 }
@@ -105,9 +114,9 @@ mod tests {
         let (first, first_may_end, first_has_ended) = slow();
         let (second, second_may_end, second_has_ended) = slow();
         let (others, others_may_end, others_have_ended) = slow();
-        elsewhere.end(1, first);
-        elsewhere.end(1, second);
-        elsewhere.end(2, others);
+        elsewhere.end(Whose::User(1), first);
+        elsewhere.end(Whose::User(1), second);
+        elsewhere.end(Whose::User(2), others);
         others_may_end.send(()).unwrap();
         others_have_ended.recv_timeout(TIMEOUT).unwrap();
         second_may_end.send(()).unwrap();

@@ -80,7 +80,7 @@ impl Server {
     pub(crate) fn new() -> io::Result<Self> {
         let elsewhere = Elsewhere::default();
         let files = FileTable::new(elsewhere.clone());
-        let environment = SystemEnvironment::new(files.clone());
+        let environment = SystemEnvironment::new(files.clone(), elsewhere.clone());
         let poller = Poller::new()?;
         let alarm = Alarm::new()?;
         poller.add(Set::Others, &alarm, ALARM_KEY, EventFlags::IN | EventFlags::ET)?;

@@ -11,6 +11,7 @@ use ferretto_shm::SharedMemory;
 use ferretto_sys::{Scheduling, time_stamp_counter};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::elsewhere::{Elsewhere, Whose};
 use crate::files::FileTable;
 
 /// What the machine is compatible with, where there is a device tree.
@@ -41,13 +42,14 @@ fn nanoseconds(time: Timespec) -> u64 {
 #[derive(Default)]
 pub(crate) struct SystemEnvironment {
     pub(crate) files: FileTable,
+    elsewhere: Elsewhere,
     /// How the service's thread was scheduled before it was boosted.
     unboosted: Option<Scheduling>,
 }
 
 impl SystemEnvironment {
-    pub(crate) fn new(files: FileTable) -> Self {
-        Self { files, unboosted: None }
+    pub(crate) fn new(files: FileTable, elsewhere: Elsewhere) -> Self {
+        Self { files, elsewhere, unboosted: None }
     }
 }
 
@@ -72,6 +74,10 @@ impl Environment for SystemEnvironment {
 
     fn stopwatch_ns(&mut self) -> u64 {
         nanoseconds(clock_gettime(ClockId::Monotonic))
+    }
+
+    fn dispose(&mut self, thing: Box<dyn Send>) {
+        self.elsewhere.end(Whose::Service, thing);
     }
 
     fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {

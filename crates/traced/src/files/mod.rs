@@ -14,7 +14,7 @@ use ferretto_service::{FileContent, FileHandle, FileWrite};
 pub(crate) use writer::Reports;
 use writer::{Content, Job, Target, Writer};
 
-use crate::elsewhere::Elsewhere;
+use crate::elsewhere::{Elsewhere, Whose};
 
 /// The mode of files that the service creates: what a trace says of others is for its owner (upstream: 0644).
 const CREATE_MODE: u32 = 0o600;
@@ -65,7 +65,7 @@ impl FileTable {
     pub(crate) fn close(&self, handle: FileHandle) {
         let entry = self.lock().files.remove(&handle);
         if let Some(entry) = entry {
-            self.elsewhere.end(entry.user, entry);
+            self.elsewhere.end(Whose::User(entry.user), entry);
         }
     }
 

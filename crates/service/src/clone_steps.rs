@@ -1,0 +1,179 @@
+//! Clones get their buffers step by step: hundreds of megabytes are not copied while everybody waits.
+//!
+//! A clone is of the time at which its flush ended. Its session is there from then on, nobody's; what the buffers of its source held then is
+//! copied part by part while they go on, and when all is there it is handed over. Of one session there is one such clone at a time: what
+//! else wants to clone it waits.
+
+use ferretto_protos::CloneSessionRequest;
+use ferretto_trace_buffer::TraceBuffer;
+
+use crate::buffers::Buffer;
+use crate::cloning::CloneRequest;
+use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
+use crate::now::Now;
+use crate::protovms::ProtoVms;
+use crate::service::Service;
+use crate::work::{Budget, Job};
+
+/// A clone on its way.
+#[derive(Debug)]
+pub(crate) enum Cloning {
+    /// Asked for while another clone of the session is not whole yet.
+    Asked { source: SessionId, asked: Asked },
+    /// Flushed for, likewise.
+    Flushed { source: SessionId, clone: CloneRequest, success: bool },
+    /// The clone is there, and gets its buffers.
+    Copying(Copying),
+}
+
+/// CloneSession, as it came.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) from: ConsumerConn,
+    pub(crate) token: Token,
+    pub(crate) request: Box<CloneSessionRequest>,
+    pub(crate) file: Option<FileHandle>,
+}
+
+/// A session that gets copies of another's buffers.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    pub(crate) source: SessionId,
+    pub(crate) id: SessionId,
+    /// Whoever wants it; if it is written into a file, that knows.
+    pub(crate) clone: Option<CloneRequest>,
+    /// What is not whole yet; the last one is copied first.
+    pub(crate) copies: Vec<BufferCopy>,
+}
+
+/// A buffer that is copied. The states of its ProtoVMs are small.
+#[derive(Debug)]
+pub(crate) struct BufferCopy {
+    pub(crate) from: BufferId,
+    pub(crate) to: BufferId,
+    pub(crate) vms: ProtoVms,
+}
+
+/// Of [`TraceBuffer::CLONE_PART_BYTES`], in [`Budget`]'s units: memory that is new is as slow as this.
+const PART_COST: usize = TraceBuffer::CLONE_PART_BYTES / 2048;
+
+impl Cloning {
+    /// Whether this consumer waits for it, and for nothing but it.
+    pub(crate) fn is_for(&self, consumer: ConsumerConn) -> bool {
+        match self {
+            Self::Asked { asked, .. } => asked.from == consumer,
+            Self::Flushed { clone, .. } => clone.is_from(consumer),
+            Self::Copying(copying) => copying.clone.as_ref().is_some_and(|clone| clone.is_from(consumer)),
+        }
+    }
+
+    fn into_file(self) -> Option<FileHandle> {
+        match self {
+            Self::Asked { asked, .. } => asked.file,
+            Self::Flushed { clone, .. } => clone.file,
+            Self::Copying(_) => None,
+        }
+    }
+}
+
+impl Service {
+    /// Whether buffers of this session are being copied.
+    pub(crate) fn is_being_cloned(&self, source: SessionId) -> bool {
+        let mut jobs = self.work.iter();
+        jobs.any(|job| matches!(job, Job::Clone(Cloning::Copying(copying)) if copying.source == source))
+    }
+
+    /// Goes on; what is left is given back.
+    pub(crate) fn step_of_clone(
+        &mut self,
+        cloning: Cloning,
+        budget: &mut Budget,
+        now: &Now,
+    ) -> Option<Cloning> {
+        match cloning {
+            Cloning::Asked { source, .. } | Cloning::Flushed { source, .. }
+                if self.is_being_cloned(source) =>
+            {
+                Some(cloning)
+            }
+            Cloning::Asked { asked, .. } => {
+                self.clone_session(asked, now);
+                None
+            }
+            Cloning::Flushed { source, clone, success } => {
+                self.finish_cloning(source, clone, success, now);
+                None
+            }
+            Cloning::Copying(copying) => self.copy_some(copying, budget, now).map(Cloning::Copying),
+        }
+    }
+
+    fn copy_some(&mut self, mut copying: Copying, budget: &mut Budget, now: &Now) -> Option<Copying> {
+        while self.sessions.contains_key(&copying.id)
+            && let Some(copy) = copying.copies.last()
+        {
+            if budget.is_spent() {
+                return Some(copying);
+            }
+            budget.spend(PART_COST);
+            // As long as it is copied it is there.
+            let Some(source) = self.buffers.get_mut(&copy.from) else { break };
+            if let Some(trace) = source.trace.continue_clone()
+                && let Some(BufferCopy { from, to, vms }) = copying.copies.pop()
+            {
+                self.buffers.insert(to, Buffer::of_clone(trace, vms));
+                self.forget_if_nobodys(from);
+            }
+        }
+        self.finish_copying(copying, now);
+        None
+    }
+
+    /// All is there, or the clone is gone.
+    fn finish_copying(&mut self, copying: Copying, now: &Now) {
+        let is_whole = copying.copies.is_empty();
+        for copy in copying.copies {
+            if let Some(buffer) = self.buffers.get_mut(&copy.from) {
+                buffer.trace.abandon_clone();
+            }
+            self.forget_if_nobodys(copy.from);
+        }
+        match copying.clone {
+            Some(clone) if !is_whole || !self.sessions.contains_key(&copying.id) => {
+                self.refuse_clone(
+                    clone,
+                    "the clone was ended before it was whole, by a session that wants to be alone",
+                );
+            }
+            Some(clone) => self.hand_over_clone(copying.id, clone, false, now),
+            None => self.start_final_write(copying.id),
+        }
+        self.flush_observed_events();
+    }
+
+    /// A buffer that had to stay for a copy, and whose session has gone meanwhile.
+    fn forget_if_nobodys(&mut self, id: BufferId) {
+        if !self.sessions.values().any(|session| session.buffers.contains(&id)) {
+            self.environment.dispose(Box::new(self.buffers.remove(&id)));
+        }
+    }
+
+    /// The consumer that wanted clones is gone.
+    pub(crate) fn stop_cloning_for(&mut self, consumer: ConsumerConn, now: &Now) {
+        let (stopped, others) = std::mem::take(&mut self.work)
+            .into_iter()
+            .partition(|job| matches!(job, Job::Clone(cloning) if cloning.is_for(consumer)));
+        self.work = others;
+        for job in stopped {
+            match job {
+                Job::Clone(Cloning::Copying(mut copying)) => {
+                    copying.clone = None;
+                    self.erase_session(copying.id, now);
+                    self.finish_copying(copying, now);
+                }
+                Job::Clone(cloning) => self.close_files(cloning.into_file()),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Clones whose buffers are copied part by part, and what happens in between.
+
+mod world;
+
+use std::num::NonZeroUsize;
+
+use ferretto_protos::clone_session_request::Selector;
+use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerConn};
+use world::{World, packet};
+
+/// Fills several parts of a copy.
+const PACKETS: u32 = 100;
+const PACKET_BYTES: usize = 3500;
+
+const CONFIG: &str = "buffers { size_kb: 1024 } data_sources { config { name: 'data' } }";
+
+/// What a packet carries: its number, and room.
+fn numbered(number: u32) -> Vec<u8> {
+    packet(&format!("{number} {}", "x".repeat(PACKET_BYTES)))
+}
+
+fn emit(world: &mut World, producer: ProducerConn, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        world.emit(producer, 1, number, 1, &[&numbered(number)]);
+    }
+}
+
+fn numbers(payloads: &[String]) -> Vec<u32> {
+    payloads.iter().map(|payload| payload.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+/// Each step of a copy is one part.
+fn world(config: &str) -> (World, ProducerConn, ConsumerConn) {
+    let mut world = World::with_step_cost(NonZeroUsize::new(1));
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, config);
+    world.advance_ms(0);
+    emit(&mut world, producer, 0..PACKETS);
+    (world, producer, consumer)
+}
+
+/// Asks for a clone and flushes for it; it is not whole yet.
+fn begin_clone(world: &mut World, producer: ProducerConn, file: Option<FileHandle>) -> ConsumerConn {
+    let other = world.consumer(1000);
+    if let Some(file) = file {
+        world.files.entry(file).or_default();
+    }
+    let request = CloneSessionRequest { selector: Some(Selector::SessionId(1)), ..Default::default() };
+    world.ask_with(other, ConsumerCall::CloneSession(request), file);
+    world.acknowledge_flushes(producer);
+    assert!(world.reply(other, "CloneSession").is_none());
+    assert!(world.service.has_work() && world.service.is_busy(other) == file.is_none());
+    other
+}
+
+fn step(world: &mut World) {
+    world.service.handle_timeout(&world.now);
+    world.run();
+}
+
+fn response(world: &mut World, of: ConsumerConn) -> CloneSessionResponse {
+    world.advance_ms(0);
+    assert!(!world.service.is_busy(of) && !world.service.has_work());
+    world.answer(of, "CloneSession")
+}
+
+/// How many sessions there are, and how many buffers.
+#[track_caller]
+fn assert_left(world: &World, sessions: usize, buffers: usize) {
+    let found = format!("{:?}", world.service);
+    assert!(found.contains(&format!("sessions: {sessions}, buffers: {buffers},")), "{found}");
+}
+
+#[test]
+fn a_clone_is_of_the_time_of_its_flush() {
+    let (mut world, producer, consumer) = world(CONFIG);
+    let other = begin_clone(&mut world, producer, None);
+    // The ring wraps round, so that all of it changes.
+    for number in PACKETS..4 * PACKETS {
+        emit(&mut world, producer, number..number + 1);
+        if number % PACKETS == 0 {
+            step(&mut world);
+        }
+    }
+    assert!(response(&mut world, other).success());
+    assert_eq!(numbers(&world.read_payloads(other)), Vec::from_iter(0..PACKETS));
+    world.disable(consumer);
+    world.advance_ms(0);
+    let rest = numbers(&world.read_payloads(consumer));
+    assert!(rest.len() > 200 && rest.last() == Some(&(4 * PACKETS - 1)), "{rest:?}");
+}
+
+#[test]
+fn what_the_source_has_read_meanwhile_is_still_in_the_clone() {
+    let (mut world, producer, consumer) = world(CONFIG);
+    let other = begin_clone(&mut world, producer, None);
+    assert_eq!(numbers(&world.read_payloads(consumer)), Vec::from_iter(0..PACKETS));
+    assert!(response(&mut world, other).success());
+    assert_eq!(numbers(&world.read_payloads(other)), Vec::from_iter(0..PACKETS));
+}
+
+#[test]
+fn the_source_may_go_before_the_clone_is_whole() {
+    let (mut world, producer, consumer) = world(CONFIG);
+    let other = begin_clone(&mut world, producer, None);
+    world.free(consumer);
+    // The one that is copied stays, and goes when it is copied.
+    assert_left(&world, 1, 1);
+    assert!(response(&mut world, other).success());
+    assert_left(&world, 1, 1);
+    assert_eq!(numbers(&world.read_payloads(other)), Vec::from_iter(0..PACKETS));
+    world.free(other);
+    assert_left(&world, 0, 0);
+}
+
+#[test]
+fn nothing_is_left_of_a_clone_whose_consumer_hangs_up() {
+    let (mut world, producer, consumer) = world(CONFIG);
+    let other = begin_clone(&mut world, producer, None);
+    step(&mut world);
+    world.hang_up(other);
+    assert!(!world.service.has_work());
+    assert_left(&world, 1, 1);
+    assert_eq!(numbers(&world.read_payloads(consumer)), Vec::from_iter(0..PACKETS));
+}
+
+#[test]
+fn clones_of_one_session_come_one_after_another() {
+    let (mut world, producer, _) = world(CONFIG);
+    let first = begin_clone(&mut world, producer, None);
+    let (second, third) = (begin_clone(&mut world, producer, None), begin_clone(&mut world, producer, None));
+    emit(&mut world, producer, PACKETS..PACKETS + 1);
+    world.hang_up(second);
+    assert!(response_after_flushes(&mut world, producer, first).success());
+    assert!(response_after_flushes(&mut world, producer, third).success());
+    assert_eq!(numbers(&world.read_payloads(first)), Vec::from_iter(0..PACKETS));
+    assert_eq!(numbers(&world.read_payloads(third)), Vec::from_iter(0..=PACKETS));
+    assert_left(&world, 3, 3);
+}
+
+/// One that had to wait is flushed for when its turn has come.
+fn response_after_flushes(
+    world: &mut World,
+    producer: ProducerConn,
+    of: ConsumerConn,
+) -> CloneSessionResponse {
+    world.advance_ms(0);
+    world.acknowledge_flushes(producer);
+    response(world, of)
+}
+
+/// Both were flushed for at one time.
+#[test]
+fn what_was_flushed_for_waits_for_the_clone_before_it() {
+    let (mut world, producer, _) = world(CONFIG);
+    let clones = [world.consumer(1000), world.consumer(1000)];
+    for other in clones {
+        let request = CloneSessionRequest { selector: Some(Selector::SessionId(1)), ..Default::default() };
+        world.ask(other, ConsumerCall::CloneSession(request));
+    }
+    world.acknowledge_flushes(producer);
+    assert!(clones.iter().all(|other| world.service.is_busy(*other)));
+    for other in clones {
+        assert!(response(&mut world, other).success());
+        assert_eq!(numbers(&world.read_payloads(other)), Vec::from_iter(0..PACKETS));
+    }
+    assert_left(&world, 3, 3);
+}
+
+#[test]
+fn who_wants_to_be_alone_ends_a_clone_that_is_not_whole() {
+    let (mut world, producer, _) = world(CONFIG);
+    let other = begin_clone(&mut world, producer, None);
+    let alone = world.consumer(0);
+    world.enable(alone, &format!("{CONFIG} exclusive_prio: 1"));
+    let refused = response(&mut world, other);
+    assert!(refused.error().contains("wants to be alone"), "{refused:?}");
+    assert_left(&world, 1, 1);
+}
+
+#[test]
+fn a_file_is_copied_up_to_the_time_of_the_flush() {
+    const SOURCE: FileHandle = FileHandle(1);
+    const CLONE: FileHandle = FileHandle(2);
+    let mut world = World::with_step_cost(NonZeroUsize::new(1));
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    let mode = "write_into_file: true file_write_period_ms: 1000 write_flush_mode: WRITE_FLUSH_DISABLED";
+    world.enable_into(consumer, &format!("{CONFIG} {mode}"), SOURCE);
+    world.advance_ms(0);
+    emit(&mut world, producer, 0..10);
+    world.advance_ms(1000);
+    emit(&mut world, producer, 10..PACKETS);
+    let other = begin_clone(&mut world, producer, Some(CLONE));
+    emit(&mut world, producer, PACKETS..PACKETS + 10);
+    // The buffers go into the source's file.
+    world.service.handle_timeout(&world.now);
+    let told = response(&mut world, other);
+    assert!(told.success() && told.was_write_into_file(), "{told:?}");
+    let payloads = world::payloads(&world.file_packets(CLONE));
+    assert_eq!(numbers(&payloads), Vec::from_iter(0..PACKETS));
+    assert!(world.files[&CLONE].closed);
+    world.disable(consumer);
+    world.advance_ms(0);
+    let payloads = world::payloads(&world.file_packets(SOURCE));
+    assert_eq!(numbers(&payloads), Vec::from_iter(0..PACKETS + 10));
+}
+
+#[test]
+fn a_file_is_given_up_with_its_consumer() {
+    const CLONE: FileHandle = FileHandle(2);
+    let mode = "write_into_file: true file_write_period_ms: 1000";
+    let mut world = World::with_step_cost(NonZeroUsize::new(1));
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable_into(consumer, &format!("{CONFIG} {mode}"), FileHandle(1));
+    world.advance_ms(0);
+    emit(&mut world, producer, 0..PACKETS);
+    let other = begin_clone(&mut world, producer, Some(CLONE));
+    world.hang_up(other);
+    world.advance_ms(0);
+    assert!(world.files[&CLONE].closed);
+    assert_left(&world, 1, 1);
+}

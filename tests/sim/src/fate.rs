@@ -39,6 +39,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "clone by name",
     "clone into a file",
     "clone into a file fails",
+    "clone in steps",
     "clone of another user refused",
     "clone with cleared buffers",
     "clone with transferred buffers",

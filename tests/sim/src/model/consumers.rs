@@ -85,6 +85,9 @@ impl Model {
                 };
                 self.expect_cleared_buffers();
                 self.wait(conn, token, None, u64::MAX);
+                if let Some(waiting) = self.waiting.last_mut() {
+                    waiting.is_clone = true;
+                }
             }
             ConsumerCall::ChangeTraceConfig(request) => {
                 let config = protos::TraceConfig::decode(request.trace_config.clone().unwrap_or_default());
@@ -148,7 +151,17 @@ impl Model {
 
     fn wait(&mut self, conn: ConsumerConn, token: Token, session: Option<u32>, until: u64) {
         let producers = BTreeSet::new();
-        self.waiting.push(Waiting { conn, token, session, until, request_id: None, producers });
+        self.waiting.push(Waiting {
+            conn,
+            token,
+            session,
+            until,
+            request_id: None,
+            producers,
+            is_clone: false,
+            is_put_off: false,
+            ledger: None,
+        });
     }
 
     /// Which session a clone will find is the service's secret; each that may be found loses what it has where it is to be cleared.
@@ -167,10 +180,8 @@ impl Model {
             let takes_away = |plan: &Plan| plan.file.is_some() && plan.transfers();
             session.checker.emptied += u64::from(session.plan.as_ref().is_some_and(takes_away));
         }
-        let uid = self.consumers.get(&conn).map_or(0, |consumer| consumer.uid);
         let ledger = self.ledger.clone();
-        self.clone_files
-            .insert(file, CloneFile { conn, token, uid, ledger, may_be_erased: false, closed: None });
+        self.clone_files.insert(file, CloneFile { conn, token, ledger, may_be_erased: false, closed: None });
     }
 
     /// Whatever is acknowledged by now must be in the trace.
@@ -218,6 +229,7 @@ impl Model {
         }
         // Of what still waits without a flush, it is the file: the next flush is another's.
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.conn == conn) {
+            waiting.is_put_off |= waiting.is_clone && waiting.request_id.is_none() && self.is_working;
             waiting.request_id.get_or_insert(0);
         }
         self.check();
@@ -392,7 +404,7 @@ impl Model {
     }
 
     fn clone_answered(&mut self, conn: ConsumerConn, reply: &Reply, fate: &mut Fate) {
-        self.take_waiting(conn, reply.token);
+        let waiting = self.take_waiting(conn, reply.token);
         let file = self.take_clone_file(conn, reply.token);
         let body = reply.body.clone().expect("CloneSession is answered");
         let response = protos::CloneSessionResponse::decode(body).expect("a response");
@@ -422,7 +434,11 @@ impl Model {
         } else {
             let unused = file.is_none_or(|file| file.closed.is_some_and(|(bytes, _)| bytes.is_empty()));
             assert!(unused, "the file of a clone that does not need it is used, or left open");
-            copy.promised = Some(ledger_of(&self.ledger, source.serial));
+            if waiting.ledger.is_some() {
+                fate.saw("clone in steps");
+            }
+            let ledger = waiting.ledger.as_ref().unwrap_or(&self.ledger);
+            copy.promised = Some(ledger_of(ledger, source.serial));
             let transfers = source.plan.as_ref().is_some_and(Plan::transfers);
             source.checker.emptied += u64::from(transfers);
             if transfers {
@@ -509,6 +525,7 @@ fn note_refusal(error: &str, fate: &mut Fate) {
         ("another user", "clone of another user refused"),
         ("needs a file descriptor", "clone without a file refused"),
         ("cannot be written", "clone into a file fails"),
+        ("wants to be alone", "clone ended by who wants to be alone"),
     ];
     for (_, behaviour) in reasons.into_iter().filter(|(reason, _)| error.contains(reason)) {
         fate.saw(behaviour);

@@ -71,13 +71,17 @@ struct Waiting {
     /// As producers know it; none if nobody was asked.
     request_id: Option<u64>,
     producers: BTreeSet<ProducerConn>,
+    is_clone: bool,
+    /// A clone that may be flushed for later, when others of its session are whole.
+    is_put_off: bool,
+    /// What the service had taken when it began to copy in steps, at the earliest.
+    ledger: Option<BTreeMap<Stream, u64>>,
 }
 
 /// A file that came with a CloneSession call.
 struct CloneFile {
     conn: ConsumerConn,
     token: Token,
-    uid: u32,
     /// What every clone has that is made from now on.
     ledger: BTreeMap<Stream, u64>,
     /// The clone may be erased as soon as it is written: since then a session wanted to be alone, or the consumer is gone.
@@ -189,8 +193,10 @@ impl Model {
     }
 
     /// Clones that may be sessions already, which nobody was told of yet.
-    fn clones_under_way(&self) -> impl Iterator<Item = &CloneFile> {
-        self.clone_files.values().filter(|clone| clone.closed.is_none())
+    fn clones_under_way(&self) -> impl Iterator<Item = ConsumerConn> {
+        let written = self.clone_files.values().filter(|clone| clone.closed.is_none());
+        let copied = self.waiting.iter().filter(|waiting| waiting.is_clone && self.is_working);
+        written.map(|clone| clone.conn).chain(copied.map(|waiting| waiting.conn))
     }
 
     fn is_exact(&self) -> bool {
@@ -244,7 +250,9 @@ impl Model {
             };
             assert!(uid == 0 || uid == owner, "{uid} sees a session of {owner}");
             let Some(session) = self.sessions.values().find(is_it) else {
-                let is_under_way = self.clones_under_way().any(|clone| clone.uid == owner);
+                let has_asked =
+                    |conn| self.consumers.get(&conn).is_none_or(|consumer: &Consumer| consumer.uid == owner);
+                let is_under_way = self.clones_under_way().any(has_asked);
                 assert!(is_copy && is_under_way, "a session that is gone is listed");
                 continue;
             };
@@ -320,12 +328,29 @@ impl Model {
         waits && !session.is_writing && matches!(session.state, State::Configured | State::Running)
     }
 
+    /// Clones that are copied in steps are of now, or come later. Which session they are of is the service's secret: each may have lost
+    /// the buffers that it gives away.
+    fn note_copies(&mut self) {
+        let is_working = self.is_working;
+        let mut begins = false;
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.is_clone) {
+            begins |= is_working && waiting.ledger.is_none();
+            waiting.ledger = is_working.then(|| waiting.ledger.take().unwrap_or_else(|| self.ledger.clone()));
+        }
+        let gives = |session: &&mut Session| session.plan.as_ref().is_some_and(Plan::transfers);
+        for session in self.sessions.values_mut().filter(|_| begins).filter(gives) {
+            session.checker.emptied += 1;
+        }
+    }
+
     /// What must hold after each input.
     fn check(&mut self) {
+        self.note_copies();
         for waiting in &self.waiting {
-            let is_it = |clone: &CloneFile| (clone.conn, clone.token) == (waiting.conn, waiting.token);
-            let has_file = self.clones_under_way().any(is_it);
-            let is_over = waiting.producers.is_empty() && !has_file;
+            let is_it = |clone: &&CloneFile| (clone.conn, clone.token) == (waiting.conn, waiting.token);
+            let is_written = self.clone_files.values().find(is_it).is_some_and(|file| file.closed.is_none());
+            let is_copied = waiting.is_clone && self.is_working;
+            let is_over = waiting.producers.is_empty() && !is_written && !is_copied;
             assert!(!is_over, "all have answered a flush and nobody is told");
         }
         for (key, session) in &self.sessions {

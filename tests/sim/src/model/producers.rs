@@ -194,13 +194,18 @@ impl Model {
 
     /// A flush that belongs to no call of a consumer is the service's own.
     fn producer_flushes(&mut self, conn: ProducerConn, request_id: u64, fate: &mut Fate) {
+        let mut is_asked_for = false;
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.is_put_off) {
+            waiting.request_id = Some(request_id);
+            is_asked_for |= waiting.producers.insert(conn);
+        }
         let is_new = |waiting: &&mut Waiting| waiting.request_id.is_none_or(|id| id == request_id);
-        match self.waiting.last_mut().filter(is_new) {
-            Some(waiting) => {
-                waiting.request_id = Some(request_id);
-                waiting.producers.insert(conn);
-            }
-            None => fate.saw("periodic flush"),
+        if let Some(waiting) = self.waiting.last_mut().filter(is_new) {
+            waiting.request_id = Some(request_id);
+            is_asked_for |= waiting.producers.insert(conn);
+        }
+        if !is_asked_for {
+            fate.saw("periodic flush");
         }
     }
 }

@@ -525,7 +525,6 @@ fn note_refusal(error: &str, fate: &mut Fate) {
         ("another user", "clone of another user refused"),
         ("needs a file descriptor", "clone without a file refused"),
         ("cannot be written", "clone into a file fails"),
-        ("wants to be alone", "clone ended by who wants to be alone"),
     ];
     for (_, behaviour) in reasons.into_iter().filter(|(reason, _)| error.contains(reason)) {
         fate.saw(behaviour);

@@ -3,14 +3,17 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ferretto_ipc::address::{Address, default_consumer, default_producer};
 use ferretto_probes::ProbesOptions;
 use ferretto_relay::RelayOptions;
-use ferretto_traced::daemon::{self, DaemonOptions, RelayEndpoints, SocketPermissions};
+use ferretto_sandbox::Capability;
+use ferretto_traced::daemon::{self, DaemonOptions, RelayEndpoints, SocketPermissions, Stage};
 
+use crate::shut_in::{self, ShutInArgs};
 use crate::{background, report};
 
 /// Names the descriptor that gets a `1` when the probes are registered (upstream: traced_probes's main).
@@ -38,6 +41,13 @@ pub(crate) struct TracedArgs {
     /// Serve relays on this one of the producer sockets; may be repeated.
     #[arg(long, value_name = "SOCKET")]
     enable_relay_endpoint_on: Vec<Address>,
+
+    /// Let configs name files in this folder as output_path, besides /tmp and /var/tmp; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    output_dir: Vec<PathBuf>,
+
+    #[command(flatten)]
+    shut_in: ShutInArgs,
 }
 
 const TRACED_HELP: &str = "\
@@ -60,6 +70,9 @@ pub(crate) struct ProbesArgs {
     /// Only clean up what a crashed run left in ftrace.
     #[arg(long)]
     cleanup_after_crash: bool,
+
+    #[command(flatten)]
+    shut_in: ShutInArgs,
 }
 
 /// Carries this machine's producers to the tracing service of another, as upstream's `traced_relay`.
@@ -73,6 +86,9 @@ pub(crate) struct RelayArgs {
     /// Group and octal mode of the socket's file, such as traced-producer:0660.
     #[arg(long, value_name = "GROUP:MODE", value_parser = group_and_mode)]
     set_socket_permissions: Option<(String, u32)>,
+
+    #[command(flatten)]
+    shut_in: ShutInArgs,
 }
 
 const RELAY_HELP: &str = "\
@@ -101,14 +117,30 @@ fn run_traced(args: &TracedArgs) -> Result<()> {
     } else {
         RelayEndpoints::On(args.enable_relay_endpoint_on.clone())
     };
+    let (producer_addresses, consumer_address) = (default_producer()?, default_consumer()?);
+    let output_dirs = shut_in::output_dirs(&args.output_dir);
+    let sockets = [producer_addresses.as_slice(), std::slice::from_ref(&consumer_address)].concat();
+    let mut rights = shut_in::traced(&sockets, output_dirs.clone());
+    if args.shut_in.changes_user() {
+        // The files of configs are that user's business.
+        rights.capabilities.retain(|kept| *kept != Capability::DacOverride);
+    }
     let options = DaemonOptions {
-        producer_addresses: default_producer()?,
-        consumer_address: default_consumer()?,
+        producer_addresses,
+        consumer_address,
         relays,
         background: args.background,
         socket_permissions: args.set_socket_permissions.clone(),
+        output_dirs: args.shut_in.has_sandbox().then_some(output_dirs),
     };
-    Ok(daemon::run(options)?)
+    let at_stage = |stage| match stage {
+        Stage::Bound => args.shut_in.become_user(&rights).map_err(std::io::Error::other),
+        Stage::Ready => {
+            args.shut_in.shut_in(&rights);
+            Ok(())
+        }
+    };
+    Ok(daemon::run(options, at_stage)?)
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -147,10 +179,13 @@ fn run_relay(args: &RelayArgs) -> Result<()> {
         socket_permissions: args.set_socket_permissions.clone(),
         system_info: ferretto_traced::system_info(),
     };
+    let rights = shut_in::relay(&options.producer_addresses, &options.service_address);
     let ready = || {
         if args.background {
             background::enter().map_err(std::io::Error::other)?;
         }
+        args.shut_in.become_user(&rights).map_err(std::io::Error::other)?;
+        args.shut_in.shut_in(&rights);
         notify.map_or(Ok(()), |notify| File::from(notify).write_all(b"1"))
     };
     Ok(ferretto_relay::run(options, ready)?)
@@ -167,6 +202,9 @@ fn run_probes(args: &ProbesArgs) -> Result<()> {
         reset_ftrace: args.reset_ftrace,
         ..ProbesOptions::default()
     };
+    let rights = shut_in::probes(&default_producer()?);
+    args.shut_in.become_user(&rights)?;
+    args.shut_in.shut_in(&rights);
     Ok(ferretto_probes::run(options)?)
 }
 

@@ -16,6 +16,7 @@ mod perfetto;
 mod protovm;
 mod record;
 mod report;
+mod shut_in;
 mod tracebox;
 mod triggers;
 mod units;

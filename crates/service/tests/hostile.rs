@@ -222,3 +222,30 @@ fn a_user_has_a_bounded_number_of_producers() {
     let other = world.producer("of another user");
     assert!(world.producers[&other].response.is_some());
 }
+
+#[test]
+fn expressions_are_bounded_and_named() {
+    let mut world = World::default();
+    let huge = "(?:a|aa|aaa|aaaa)*{40}{40}b";
+    let source = |filters: &str| {
+        format!("buffers {{ size_kb: 64 }} data_sources {{ {filters} config {{ name: 'data' }} }}")
+    };
+    let filter = |pattern: &str| format!("producer_name_regex_filter: '{pattern}' ");
+    let trigger = format!(
+        "{} trigger_config {{ trigger_mode: START_TRACING trigger_timeout_ms: 1000
+            triggers {{ name: 't' producer_name_regex: '{huge}' }} }}",
+        source("")
+    );
+    let cases = [
+        (source(&filter(huge)), "data source \"data\": the producer filter"),
+        (source(&filter(&"a".repeat(5000))), "longer than 4096 bytes"),
+        (source(&filter("a").repeat(17)), "producer_name_regex_filter"),
+        (trigger, "trigger \"t\": producer_name_regex"),
+    ];
+    for (config, expected) in cases {
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config);
+        let error = world.ended(consumer).expect("it is refused");
+        assert!(error.contains(expected), "{error}");
+    }
+}

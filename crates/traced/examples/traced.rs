@@ -8,12 +8,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_max_level(filter).with_writer(std::io::stderr).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let permissions = args.iter().find_map(|arg| arg.strip_prefix("--set-socket-permissions="));
-    run(DaemonOptions {
+    let options = DaemonOptions {
         producer_addresses: address::default_producer()?,
         consumer_address: address::default_consumer()?,
         relays: RelayEndpoints::None,
         background: args.iter().any(|arg| arg == "--background"),
         socket_permissions: permissions.map(str::parse).transpose()?,
-    })?;
-    Ok(())
+        output_dirs: None,
+    };
+    Ok(run(options, |_| Ok(()))?)
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::{Listener, Permissions, group_id};
@@ -25,6 +26,17 @@ pub struct DaemonOptions {
     pub background: bool,
     /// Groups and modes of the sockets' files.
     pub socket_permissions: Option<SocketPermissions>,
+    /// Where [`run`]'s caller lets it make files, if not everywhere: for saying so.
+    pub output_dirs: Option<Vec<PathBuf>>,
+}
+
+/// How far a daemon is that has begun. There are no threads yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The sockets are there. What user it serves as is not asked yet.
+    Bound,
+    /// Nothing is opened by name any more but files that configs name, and nothing removed but the sockets.
+    Ready,
 }
 
 /// The producer sockets at which relays are served, too (`--enable-relay-endpoint`, `--enable-relay-endpoint-on`).
@@ -140,7 +152,12 @@ pub enum Error {
 ///
 /// With [`background`](DaemonOptions::background) it returns as soon as a copy of this process serves: the same program with the same
 /// arguments, which must lead to this function again.
-pub fn run(options: DaemonOptions) -> Result<(), Error> {
+///
+/// `at_stage` is the place to give up rights at.
+///
+/// # Errors
+/// When it cannot be set up or `at_stage` fails; and when the system refuses what nobody can serve without.
+pub fn run(options: DaemonOptions, mut at_stage: impl FnMut(Stage) -> io::Result<()>) -> Result<(), Error> {
     options.relays.check(&options.producer_addresses)?;
     if options.background
         && let Role::Done = background::start().map_err(system("start the service in the background"))?
@@ -155,12 +172,19 @@ pub fn run(options: DaemonOptions) -> Result<(), Error> {
         signal_hook::low_level::pipe::register(signal, on_signal).map_err(system("catch signals"))?;
     }
     raise_descriptor_limit();
-    let mut server = listen_everywhere(&options)?;
+    let listeners = bind_all(&options)?;
+    at_stage(Stage::Bound).map_err(system("become another user"))?;
+    let mut server = Server::new().map_err(system("set up the event loop"))?;
+    server.note_output_dirs(options.output_dirs);
+    for (door, listener) in listeners {
+        server.listen(door, listener).map_err(system("watch the sockets"))?;
+    }
     let stop_key = server.watch(&stop).map_err(system("watch for signals"))?;
     if options.background {
         background::detach().map_err(system("go to the background"))?;
     }
     notify::ready();
+    at_stage(Stage::Ready).map_err(system("give up rights"))?;
     tracing::info!("{} is ready", crate::VERSION);
     loop {
         let readable = server.turn().map_err(system("wait for events"))?;
@@ -171,25 +195,27 @@ pub fn run(options: DaemonOptions) -> Result<(), Error> {
     }
 }
 
-fn listen_everywhere(options: &DaemonOptions) -> Result<Server, Error> {
-    let mut server = Server::new().map_err(system("set up the event loop"))?;
+fn bind_all(options: &DaemonOptions) -> Result<Vec<(Door, Listener)>, Error> {
     let permissions = options.socket_permissions.as_ref();
     let producers = permissions.map(|wanted| (wanted.producer_group.as_str(), wanted.producer_mode));
+    let consumers = permissions.map(|wanted| (wanted.consumer_group.as_str(), wanted.consumer_mode));
+    let mut bound = Vec::with_capacity(options.producer_addresses.len() + 1);
     for address in &options.producer_addresses {
         let door = Door { side: Side::Producer, relays: options.relays.may_use(address) };
-        listen(&mut server, door, address, producers)?;
+        bound.push((door, bind(door, address, producers)?));
     }
-    let consumers = permissions.map(|wanted| (wanted.consumer_group.as_str(), wanted.consumer_mode));
-    listen(&mut server, Door::CONSUMERS, &options.consumer_address, consumers)?;
-    Ok(server)
+    bound.push((Door::CONSUMERS, bind(Door::CONSUMERS, &options.consumer_address, consumers)?));
+    Ok(bound)
 }
 
-pub(crate) fn listen(
-    server: &mut Server,
-    door: Door,
-    address: &Address,
-    permissions: Option<(&str, u32)>,
-) -> Result<Address, Error> {
+pub(crate) fn listen(server: &mut Server, door: Door, address: &Address) -> Result<Address, Error> {
+    let listener = bind(door, address, None)?;
+    let local = listener.local_address();
+    server.listen(door, listener).map_err(system("watch the sockets"))?;
+    Ok(local)
+}
+
+fn bind(door: Door, address: &Address, permissions: Option<(&str, u32)>) -> Result<Listener, Error> {
     let whom = match door.side {
         Side::Producer => "producers",
         Side::Consumer => "consumers",
@@ -199,10 +225,7 @@ pub(crate) fn listen(
         Some((group, mode)) => Some(Permissions { group: Some(group_id(group).map_err(error)?), mode }),
         None => None,
     };
-    let listener = Listener::bind_with(address, permissions).map_err(error)?;
-    let local = listener.local_address();
-    server.listen(door, listener).map_err(error)?;
-    Ok(local)
+    Listener::bind_with(address, permissions).map_err(error)
 }
 
 /// Each producer costs a descriptor or two; the soft limit of 1024 is for programs that use `select`.

@@ -54,10 +54,10 @@ impl Host {
         let mut producer_addresses = Vec::new();
         for address in &options.producer_addresses {
             let door = Door { side: Side::Producer, relays: options.relays };
-            producer_addresses.push(listen(&mut server, door, address, None)?);
+            producer_addresses.push(listen(&mut server, door, address)?);
         }
         if let Some(address) = &options.consumer_address {
-            listen(&mut server, Door::CONSUMERS, address, None)?;
+            listen(&mut server, Door::CONSUMERS, address)?;
         }
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let wake = Arc::new(wake.map_err(|error| system("make an eventfd")(error.into()))?);

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,11 @@ impl Server {
             rest_ns: 0,
             accepts_again_at: None,
         })
+    }
+
+    /// Where files can be made, if not everywhere.
+    pub(crate) fn note_output_dirs(&self, folders: Option<Vec<PathBuf>>) {
+        folders.into_iter().for_each(|folders| self.files.note_output_dirs(folders));
     }
 
     /// Accepts clients at a socket.

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use self::request::{Judgement, Policy, Refusal};
 use crate::report::UserError;
+use crate::shut_in::{self, ShutInArgs};
 use crate::wake::Signals;
 
 /// Where the UI looks (upstream: websocket_bridge.cc).
@@ -52,6 +53,9 @@ pub(crate) struct BridgeArgs {
     /// Web origins that may connect besides the UI's own, separated by commas, such as https://ui.example.org.
     #[arg(long, value_name = "ORIGIN,…", value_delimiter = ',', value_parser = parse_origin)]
     http_additional_cors_origins: Vec<String>,
+
+    #[command(flatten)]
+    shut_in: ShutInArgs,
 }
 
 const HELP: &str = "\
@@ -75,6 +79,9 @@ pub(crate) fn main(args: &BridgeArgs) -> Result<ExitCode> {
     let bridge = Bridge::new(args, &signals)?;
     let listeners = listen(args.port)?;
     bridge.greet(port_of(&listeners)?);
+    let rights = shut_in::bridge(&bridge.traced, &bridge.adb);
+    args.shut_in.become_user(&rights)?;
+    args.shut_in.shut_in(&rights);
     bridge.serve(&listeners)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ferretto_service::{FileContent, FileHandle, FileWrite};
@@ -30,6 +31,8 @@ pub(crate) struct FileTable {
 struct Files {
     last: u64,
     files: BTreeMap<FileHandle, Entry>,
+    /// Where files can be made, if not everywhere.
+    output_dirs: Option<Vec<PathBuf>>,
 }
 
 #[derive(Debug)]
@@ -48,8 +51,28 @@ impl FileTable {
 
     /// Creates a file that must not exist.
     pub(crate) fn create(&self, path: &str) -> io::Result<FileHandle> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(CREATE_MODE).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(CREATE_MODE).open(path);
+        let file = file.map_err(|error| self.explain(error))?;
         Ok(self.add(file.into(), rustix::process::geteuid().as_raw()))
+    }
+
+    /// Files can be made below these folders only: whoever is refused for that is told.
+    pub(crate) fn note_output_dirs(&self, folders: Vec<PathBuf>) {
+        self.lock().output_dirs = Some(folders);
+    }
+
+    fn explain(&self, error: io::Error) -> io::Error {
+        match &self.lock().output_dirs {
+            Some(folders) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let folders: Vec<_> = folders.iter().map(|path| path.display().to_string()).collect();
+                let text = format!(
+                    "{error}; this service makes files below {} only: start it with --output-dir for others",
+                    folders.join(", ")
+                );
+                io::Error::new(error.kind(), text)
+            }
+            _ => error,
+        }
     }
 
     /// A file that a user has passed.

@@ -1,0 +1,206 @@
+//! What each daemon goes on to need once it is ready, and `--user`, `--no-sandbox`, with which it is changed.
+//!
+//! The sandbox is there by default. It is for the day on which somebody makes a daemon do what he wants.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use ferretto_ipc::address::Address;
+use ferretto_sandbox::{Capability, Rights, User};
+
+/// Where a config's `output_path` may lead to if nothing else is said.
+const DEFAULT_OUTPUT_DIRS: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// What resolving names of machines takes.
+const RESOLVER: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr/lib", "/run"];
+const DNS_PORT: u16 = 53;
+
+/// Flags of all daemons.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub(crate) struct ShutInArgs {
+    /// Become this user, by name or number, once what only root may do is done.
+    #[arg(long, value_name = "USER")]
+    user: Option<User>,
+
+    /// Keep all rights of the user, instead of those that are used only.
+    #[arg(long)]
+    no_sandbox: bool,
+}
+
+impl ShutInArgs {
+    /// Whether files may be made in some folders only.
+    pub(crate) fn has_sandbox(&self) -> bool {
+        !self.no_sandbox
+    }
+
+    pub(crate) fn changes_user(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// Becomes another user, if one is named.
+    pub(crate) fn become_user(&self, rights: &Rights) -> Result<()> {
+        if let Some(user) = &self.user {
+            ferretto_sandbox::become_user(user, &rights.capabilities)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all other rights. Before the first thread is started.
+    pub(crate) fn shut_in(&self, rights: &Rights) {
+        if self.no_sandbox {
+            return tracing::info!("not shut in, as --no-sandbox says");
+        }
+        let shut_in = ferretto_sandbox::shut_in(rights);
+        match shut_in.missing.as_slice() {
+            [] => tracing::info!("{shut_in}"),
+            _ => tracing::warn!("{shut_in}"),
+        }
+    }
+}
+
+/// The folders in which the service may make files.
+pub(crate) fn output_dirs(more: &[PathBuf]) -> Vec<PathBuf> {
+    DEFAULT_OUTPUT_DIRS.iter().map(PathBuf::from).chain(more.iter().cloned()).collect()
+}
+
+/// The service: its sockets are there, and everything else comes in by them.
+pub(crate) fn traced(sockets: &[Address], output_dirs: Vec<PathBuf>) -> Rights {
+    Rights {
+        writes: output_dirs,
+        removes: folders(sockets),
+        capabilities: vec![Capability::SysNice, Capability::DacOverride],
+        ..Rights::default()
+    }
+}
+
+/// The probes look at everything and change nothing but tracefs.
+pub(crate) fn probes(services: &[Address]) -> Rights {
+    Rights {
+        reads: vec!["/".into()],
+        // tracefs is below, by either of its names, and may be mounted later.
+        controls: vec!["/sys/kernel".into()],
+        capabilities: vec![
+            Capability::SysNice,
+            Capability::DacOverride,
+            Capability::DacReadSearch,
+            Capability::SysPtrace,
+            Capability::Syslog,
+        ],
+        ..connecting_to(services)
+    }
+}
+
+/// The relay has a socket, and makes connections.
+pub(crate) fn relay(sockets: &[Address], service: &Address) -> Rights {
+    Rights { removes: folders(sockets), ..connecting_to(std::slice::from_ref(service)) }
+}
+
+/// The bridge makes connections.
+pub(crate) fn bridge(traced: &Address, adb: &Address) -> Rights {
+    connecting_to(&[traced.clone(), adb.clone()])
+}
+
+fn connecting_to(addresses: &[Address]) -> Rights {
+    let mut rights = Rights { connects: true, ..Rights::default() };
+    for address in addresses {
+        match address {
+            Address::Abstract(_) => rights.connects_to_abstract_names = true,
+            Address::Tcp { host, port } => {
+                rights.connects_to_ports.push(*port);
+                if host.parse::<std::net::IpAddr>().is_err() {
+                    rights.connects_to_ports.push(DNS_PORT);
+                    rights.reads.extend(RESOLVER.iter().map(PathBuf::from));
+                }
+            }
+            Address::Path(_) | Address::Vsock { .. } => {}
+        }
+    }
+    rights
+}
+
+/// Where the files of these sockets are.
+fn folders(sockets: &[Address]) -> Vec<PathBuf> {
+    let folder = |socket: &Address| match socket {
+        Address::Path(path) => match path.parent() {
+            Some(parent) if parent != Path::new("") => Some(parent.to_owned()),
+            _ => Some(PathBuf::from(".")),
+        },
+        _ => None,
+    };
+    sockets.iter().filter_map(folder).collect()
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// What a hostile thread gets in a daemon with these rights, in letters.
+    fn gets(rights: &Rights, folder: &Path, port: u16) -> String {
+        type Attempt<'a> = (char, &'a dyn Fn() -> io::Result<()>);
+        let attempts: [Attempt<'_>; 7] = [
+            ('x', &|| Command::new("true").status().map(drop)),
+            ('r', &|| File::open("/etc/passwd").map(drop)),
+            ('w', &|| File::options().write(true).open(folder.join("file")).map(drop)),
+            ('m', &|| File::create(folder.join("made")).map(drop)),
+            ('d', &|| std::fs::remove_file(folder.join("file"))),
+            ('u', &|| UnixStream::connect(folder.join("socket")).map(drop)),
+            ('t', &|| TcpStream::connect(("127.0.0.1", port)).map(drop)),
+        ];
+        let got = attempts.iter().filter(|(_, attempt)| attempt().is_ok()).map(|(letter, _)| letter);
+        let got: String = got.collect();
+        format!("{} {got}", rights.capabilities.len())
+    }
+
+    #[test]
+    fn each_daemon_has_what_it_uses() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let service = Address::Tcp { host: "127.0.0.1".to_owned(), port };
+        let elsewhere = Address::Tcp { host: "127.0.0.1".to_owned(), port: port ^ 1 };
+        let local = Address::Path("/run/nowhere/socket".into());
+        let sockets = |folder: &Path| vec![Address::Path(folder.join("socket"))];
+        type Profile<'a> = (&'a str, &'a dyn Fn(&Path) -> Rights, &'a str);
+        let profiles: [Profile<'_>; 9] = [
+            ("traced", &|_| traced(std::slice::from_ref(&local), vec!["/nowhere".into()]), "2 "),
+            ("traced's sockets", &|folder| traced(&sockets(folder), Vec::new()), "2 d"),
+            ("traced's files", &|folder| traced(&[], vec![folder.to_owned()]), "2 wm"),
+            ("probes", &|_| probes(std::slice::from_ref(&local)), "5 ru"),
+            ("probes by TCP", &|_| probes(std::slice::from_ref(&service)), "5 rut"),
+            ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 ut"),
+            ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 du"),
+            ("bridge", &|_| bridge(&local, &service), "0 ut"),
+            ("bridge to elsewhere", &|_| bridge(&local, &elsewhere), "0 u"),
+        ];
+        for (name, profile, expected) in profiles {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("file"), "").unwrap();
+            let _socket = UnixListener::bind(folder.path().join("socket")).unwrap();
+            let rights = profile(folder.path());
+            let inside = || {
+                let shut_in = ferretto_sandbox::shut_in(&rights);
+                (gets(&rights, folder.path(), port), shut_in)
+            };
+            let (got, shut_in) = thread::scope(|scope| scope.spawn(inside).join().unwrap());
+            if !shut_in.missing.is_empty() {
+                return println!("skipped: {shut_in}");
+            }
+            assert_eq!(got, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_machines_take_a_resolver() {
+        let named = Address::Tcp { host: "board.local".to_owned(), port: 20001 };
+        let rights = relay(&[], &named);
+        assert_eq!(rights.connects_to_ports, [20001, DNS_PORT]);
+        assert!(rights.reads.contains(&PathBuf::from("/etc")));
+    }
+}

@@ -27,6 +27,7 @@ use crate::files::{FileTable, Reports};
 use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
 use crate::turns::Turns;
+use crate::users;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -79,6 +80,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new() -> io::Result<Self> {
+        users::learn();
         let elsewhere = Elsewhere::default();
         let files = FileTable::new(elsewhere.clone());
         let environment = SystemEnvironment::new(files.clone(), elsewhere.clone());

@@ -10,6 +10,11 @@ use ferretto_service::Peer;
 /// As many numbers as there are: the name space of the machine itself maps them all.
 const ALL_USERS: u64 = u32::MAX as u64;
 
+/// Asks the system, which may not be possible any more later: a daemon gives up rights.
+pub(crate) fn learn() {
+    known(0);
+}
+
 /// The user with this number, or [`Peer::UNKNOWN_UID`] if it stands for several.
 pub(crate) fn known(uid: u32) -> u32 {
     static OVERFLOW_UID: OnceLock<Option<u32>> = OnceLock::new();

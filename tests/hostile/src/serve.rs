@@ -20,8 +20,9 @@ pub fn serve() -> Result<(), String> {
         relays: RelayEndpoints::None,
         background: false,
         socket_permissions: None,
+        output_dirs: None,
     };
-    run(options).map_err(|error| error.to_string())
+    run(options, |_| Ok(())).map_err(|error| error.to_string())
 }
 
 /// A command that runs that service.

@@ -13,6 +13,7 @@ pub(crate) const CASE: Case = Case {
     name: "blocking_descriptors",
     tells: "sockets that linger for 10 s when they are closed, passed with calls that take no descriptor",
     needs_many: false,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

@@ -15,6 +15,7 @@ pub(crate) const CASE: Case = Case {
     name: "clones",
     tells: "clones of a session with 256 MiB in its buffer, each freed at once",
     needs_many: true,
+    asks_for_kib: 256 * 1024,
     is_slow: true,
     run,
 };

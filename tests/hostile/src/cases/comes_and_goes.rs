@@ -12,6 +12,7 @@ pub(crate) const CASE: Case = Case {
     name: "comes_and_goes",
     tells: "a data source comes and goes beside a session with 65,536 instances of others",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

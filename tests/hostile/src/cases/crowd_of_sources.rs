@@ -11,6 +11,7 @@ pub(crate) const CASE: Case = Case {
     name: "crowd_of_sources",
     tells: "20 producers with 1,000 data sources of 1,000 bytes each, and a consumer that asks for all of them and reads nothing",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

@@ -12,6 +12,7 @@ pub(crate) const CASE: Case = Case {
     name: "expressions",
     tells: "configs full of expressions that are large when compiled, while 1,000 producers have names that they almost match",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

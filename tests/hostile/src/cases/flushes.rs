@@ -12,6 +12,7 @@ pub(crate) const CASE: Case = Case {
     name: "flushes",
     tells: "flushes of a session whose producer left 32 MiB of complete chunks in its memory, as fast as they go",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

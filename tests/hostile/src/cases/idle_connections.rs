@@ -11,6 +11,7 @@ pub(crate) const CASE: Case = Case {
     name: "idle_connections",
     tells: "400 connections that leave a frame of 128 KiB unfinished, and 400 producers with a descriptor of 100 KiB",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

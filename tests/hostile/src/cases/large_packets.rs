@@ -13,6 +13,7 @@ pub(crate) const CASE: Case = Case {
     name: "large_packets",
     tells: "a packet of 50 MiB, compressed and read back",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

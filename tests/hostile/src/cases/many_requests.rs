@@ -10,6 +10,7 @@ pub(crate) const CASE: Case = Case {
     name: "many_requests",
     tells: "1,000 queries for 1,000 data sources in one write, and none of the answers read",
     needs_many: false,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

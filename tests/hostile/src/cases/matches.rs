@@ -14,6 +14,7 @@ pub(crate) const CASE: Case = Case {
     name: "matches",
     tells: "configs with 8,000 data sources each, while 100 producers offer 1,000 each",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: true,
     run,
 };

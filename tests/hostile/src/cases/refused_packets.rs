@@ -13,6 +13,7 @@ pub(crate) const CASE: Case = Case {
     name: "refused_packets",
     tells: "64 MiB of packets that say whom to trust, read back again and again",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

@@ -11,6 +11,7 @@ pub(crate) const CASE: Case = Case {
     name: "unread_answers",
     tells: "50 consumers ask for 4 MiB of data sources, and read none of it",
     needs_many: true,
+    asks_for_kib: 0,
     is_slow: false,
     run,
 };

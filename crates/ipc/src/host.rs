@@ -60,6 +60,10 @@ impl Request {
     pub fn method_name(&self) -> &'static str {
         self.name
     }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.args.len()
+    }
 }
 
 /// The answer to a request.
@@ -123,6 +127,8 @@ pub struct HostConnection {
     services: &'static [ServiceDef],
     decoder: Decoder,
     requests: VecDeque<Request>,
+    /// The arguments of those.
+    request_bytes: usize,
     received_fd: Option<OwnedFd>,
     outgoing: Outgoing,
     peer_identity: Option<SetPeerIdentity>,
@@ -135,6 +141,7 @@ impl HostConnection {
             services,
             decoder: Decoder::new(),
             requests: VecDeque::new(),
+            request_bytes: 0,
             received_fd: None,
             outgoing: Outgoing::default(),
             peer_identity: None,
@@ -158,7 +165,9 @@ impl HostConnection {
 
     /// The next call to serve.
     pub fn poll_request(&mut self) -> Option<Request> {
-        self.requests.pop_front()
+        let request = self.requests.pop_front()?;
+        self.request_bytes = self.request_bytes.saturating_sub(request.held_bytes());
+        Some(request)
     }
 
     /// Whether [`poll_request`](Self::poll_request) has one.
@@ -206,6 +215,11 @@ impl HostConnection {
     /// Bytes waiting to be sent. At most [`MAX_QUEUED_BYTES`](crate::MAX_QUEUED_BYTES); a driver that streams waits for it to fall.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing.len()
+    }
+
+    /// Bytes that it takes in memory, about: what came and is not served, and what waits to be sent.
+    pub fn held_bytes(&self) -> usize {
+        self.decoder.buffered_bytes() + self.request_bytes + self.outgoing.len()
     }
 
     /// What the peer says it is, for transports that do not say it themselves: the first such frame counts. Not to be trusted, and to
@@ -260,7 +274,9 @@ impl HostConnection {
             return self.reply(id, Reply::Rejected, false, None);
         };
         let args = invoke.args_proto.unwrap_or_default();
-        self.requests.push_back(Request { id, service, method, args, drop_reply: id.drop_reply, name });
+        let request = Request { id, service, method, args, drop_reply: id.drop_reply, name };
+        self.request_bytes = self.request_bytes.saturating_add(request.held_bytes());
+        self.requests.push_back(request);
         Ok(())
     }
 

@@ -66,6 +66,7 @@ mod scrape;
 mod service;
 mod service_events;
 mod session;
+mod source_bytes;
 mod start_stop;
 mod stats;
 mod triggers;

@@ -123,6 +123,8 @@ pub const MAX_DATA_SOURCES_PER_PRODUCER: usize = 1024;
 pub const MAX_DESCRIPTOR_BYTES: usize = 112 * 1024;
 /// Bytes of all descriptors of one producer. Ours, for the memory of the service.
 pub const MAX_DESCRIPTOR_BYTES_PER_PRODUCER: usize = 4 * 1024 * 1024;
+/// Bytes of all descriptors of one user's producers. Ours, likewise: a program of the SDK has a few kilobytes.
+pub const MAX_DESCRIPTOR_BYTES_PER_UID: usize = 32 * 1024 * 1024;
 /// Bytes of a producer's name and of its SDK version that are kept. Ours: names are matched with expressions, which takes time for each
 /// byte.
 pub const MAX_NAME_BYTES: usize = 512;

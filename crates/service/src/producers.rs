@@ -144,10 +144,9 @@ impl Service {
             tracing::warn!(producer = %id, name_bytes, bytes = raw.len(), "a data source without name, with a huge one or with a huge descriptor is ignored");
             return self.ignore_source(id);
         }
-        let Some(producer) = self.producers.get_mut(&id) else { return };
-        let bytes: usize = producer.data_sources.iter().map(|source| source.raw.len()).sum();
+        let Some(producer) = self.producers.get(&id) else { return };
         if producer.data_sources.len() >= limits::MAX_DATA_SOURCES_PER_PRODUCER
-            || bytes.saturating_add(raw.len()) > limits::MAX_DESCRIPTOR_BYTES_PER_PRODUCER
+            || !self.add_source_bytes(id, raw.len())
         {
             tracing::warn!(producer = %id, "too many data sources: {} is ignored", descriptor.name());
             return self.ignore_source(id);
@@ -155,7 +154,9 @@ impl Service {
         // A copy: the bytes given are part of a whole received frame.
         self.last_source.0 += 1;
         let source = DataSource::new(self.last_source, &descriptor, Bytes::copy_from_slice(&raw));
-        producer.data_sources.push(source.clone());
+        if let Some(producer) = self.producers.get_mut(&id) {
+            producer.data_sources.push(source.clone());
+        }
         self.offers.entry(source.name.clone()).or_default().insert(id);
         self.add_to_sessions(id, &source, now);
     }
@@ -169,18 +170,21 @@ impl Service {
     /// Replaces the descriptor of the same name and id (upstream: `UpdateDataSource`).
     pub(crate) fn update_data_source(&mut self, id: ProducerId, raw: Bytes) {
         let Ok(descriptor) = DataSourceDescriptor::decode(raw.clone()) else { return };
-        let Some(producer) = self.producers.get_mut(&id) else { return };
-        let same =
-            |source: &&mut DataSource| *source.name == *descriptor.name() && source.id == descriptor.id();
-        if raw.len() > limits::MAX_DESCRIPTOR_BYTES {
+        let Some(producer) = self.producers.get(&id) else { return };
+        let same = |source: &DataSource| *source.name == *descriptor.name() && source.id == descriptor.id();
+        let Some(index) = producer.data_sources.iter().position(same) else { return };
+        let before = producer.data_sources.get(index).map_or(0, |source| source.raw.len());
+        self.remove_source_bytes(id, before);
+        let fits = raw.len() <= limits::MAX_DESCRIPTOR_BYTES && self.add_source_bytes(id, raw.len());
+        if !fits {
+            // There was room for what it replaces.
+            self.add_source_bytes(id, before);
             return;
         }
-        let bytes: usize = producer.data_sources.iter().map(|source| source.raw.len()).sum();
-        if let Some(source) = producer.data_sources.iter_mut().find(same) {
-            let after = bytes.saturating_sub(source.raw.len()).saturating_add(raw.len());
-            if after <= limits::MAX_DESCRIPTOR_BYTES_PER_PRODUCER {
-                *source = DataSource::new(source.serial, &descriptor, Bytes::copy_from_slice(&raw));
-            }
+        if let Some(producer) = self.producers.get_mut(&id)
+            && let Some(source) = producer.data_sources.get_mut(index)
+        {
+            *source = DataSource::new(source.serial, &descriptor, Bytes::copy_from_slice(&raw));
         }
     }
 
@@ -191,7 +195,9 @@ impl Service {
             return;
         };
         let source = producer.data_sources.remove(index);
-        if !producer.offers(name) {
+        let is_last = !producer.offers(name);
+        self.remove_source_bytes(id, source.raw.len());
+        if is_last {
             self.withdraw(id, name);
         }
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
@@ -239,6 +245,7 @@ impl Service {
             self.drop_instances(session, id, None, now);
             self.forget_in_flushes(session, id, now);
         }
+        self.remove_all_source_bytes(id);
         for source in self.producers.remove(&id).into_iter().flat_map(|producer| producer.data_sources) {
             self.withdraw(id, &source.name);
         }

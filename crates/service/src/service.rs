@@ -19,6 +19,7 @@ use crate::pace::Pace;
 use crate::registry::{Consumer, Peer, Producer, ProducerLink, SourceSerial};
 use crate::scheduling::Boost;
 use crate::session::{Session, State};
+use crate::source_bytes::SourceBytes;
 use crate::triggers::TriggerHistory;
 use crate::work::Job;
 
@@ -76,6 +77,7 @@ pub struct Service {
     pub(crate) last_written: SessionId,
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
     pub(crate) close_when_copied: Vec<FileHandle>,
+    pub(crate) source_bytes: SourceBytes,
 }
 
 /// Counters since the service began.
@@ -134,6 +136,7 @@ impl Service {
             write_memory: WriteMemory::default(),
             last_written: SessionId(0),
             close_when_copied: Vec::new(),
+            source_bytes: SourceBytes::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 
 use crate::elsewhere::{self, Elsewhere, Whose};
+use crate::holdings::TooMuch;
 use crate::users;
 
 /// Who connects at a socket.
@@ -69,6 +70,8 @@ pub(crate) enum Ended {
     TooManyFds(usize),
     #[error("it passed more descriptors than this process can have")]
     NoRoomForFds,
+    #[error("{0}")]
+    TooMuch(#[from] TooMuch),
 }
 
 /// A connected client.
@@ -85,6 +88,8 @@ pub(crate) struct Connection {
     /// say.
     pub(crate) user: u32,
     elsewhere: Elsewhere,
+    /// What it holds, as the books have it.
+    pub(crate) held_bytes: usize,
     /// What epoll was told to look for.
     pub(crate) interest: Interest,
     /// Why it ends, as soon as the requests before that are served.
@@ -107,18 +112,15 @@ impl Connection {
             Side::Producer => PRODUCER_SERVICES,
             Side::Consumer => CONSUMER_SERVICES,
         };
-        let user = match stream.peer_credentials() {
-            Ok(Some(credentials)) => credentials.uid,
-            Ok(None) | Err(_) => Peer::UNKNOWN_UID,
-        };
         Self {
             side: door.side,
             relays: door.relays,
-            user,
+            user: user_of(&stream),
             elsewhere,
             stream,
             host: HostConnection::new(services),
             is_introduced: false,
+            held_bytes: 0,
             interest: Interest { read: true, write: false },
             last_words: None,
             open: VecDeque::new(),
@@ -290,6 +292,14 @@ impl Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+/// Whose a connection is, for the time and the memory that it takes.
+pub(crate) fn user_of(stream: &Stream) -> u32 {
+    match stream.peer_credentials() {
+        Ok(Some(credentials)) => credentials.uid,
+        Ok(None) | Err(_) => Peer::UNKNOWN_UID,
     }
 }
 

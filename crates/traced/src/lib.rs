@@ -11,6 +11,7 @@
 //! | `connection` | one client: its socket, its frames, its requests |
 //! | `files` | trace files, written as they take it |
 //! | `elsewhere` | closes what clients have passed |
+//! | `holdings` | how much of the service a user may have: connections, bytes |
 //! | `alarm` | waking up at a time, however long the machine slept |
 //! | `system` | clocks, memory, randomness, facts about the machine |
 //! | [`daemon`], [`in_process`] | the two ways to run it |
@@ -23,6 +24,7 @@ mod connection;
 pub mod daemon;
 mod elsewhere;
 mod files;
+mod holdings;
 pub mod in_process;
 mod notify;
 pub mod own_driver;

@@ -21,9 +21,10 @@ use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::epoll::EventFlags;
 
 use crate::alarm::Alarm;
-use crate::connection::{Connection, Door, Ended, Interest, RELAY_SERVICE, Side, close_stream};
+use crate::connection::{Connection, Door, Ended, Interest, RELAY_SERVICE, Side, close_stream, user_of};
 use crate::elsewhere::Elsewhere;
 use crate::files::{FileTable, Reports};
+use crate::holdings::Holdings;
 use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
 use crate::turns::Turns;
@@ -31,9 +32,6 @@ use crate::users;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
-
-/// Clients at one time: more than there are processes on most machines, and each costs a descriptor or two.
-const MAX_CONNECTIONS: usize = 16 * 1024;
 
 /// Time for requests and for reading back, before sockets, files and timers are looked at.
 const TURN: Duration = Duration::from_millis(2);
@@ -68,6 +66,7 @@ pub(crate) struct Server {
     dirty: BTreeSet<u64>,
     ended: BTreeMap<u64, Ended>,
     turns: Turns,
+    holdings: Holdings,
     /// Clients whose requests wait for work that is under way, or for their own reading.
     held_up: BTreeSet<u64>,
     has_more_work: bool,
@@ -104,6 +103,7 @@ impl Server {
             dirty: BTreeSet::new(),
             ended: BTreeMap::new(),
             turns: Turns::default(),
+            holdings: Holdings::new(),
             held_up: BTreeSet::new(),
             has_more_work: false,
             has_more_to_receive: false,
@@ -125,10 +125,19 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a client that is connected already.
+    /// Serves a client that is connected already, or hangs up on one too many.
     pub(crate) fn add_client(&mut self, door: Door, stream: Stream) -> io::Result<()> {
+        let user = user_of(&stream);
+        if let Err(too_much) = self.holdings.enter(user) {
+            tracing::warn!("a client is hung up on: {too_much}");
+            close_stream(stream, user, &self.elsewhere, &mut self.buffer);
+            return Ok(());
+        }
         let key = self.new_key();
-        self.poller.add(set_of(door.side), &stream, key, EventFlags::IN)?;
+        if let Err(error) = self.poller.add(set_of(door.side), &stream, key, EventFlags::IN) {
+            self.holdings.leave(user, 0);
+            return Err(error);
+        }
         let connection = Connection::new(door, stream, self.elsewhere.clone());
         self.turns.add(key, connection.user);
         self.connections.insert(key, connection);
@@ -202,11 +211,6 @@ impl Server {
 
     fn handle_accepted(&mut self, door: Door, accepted: io::Result<Stream>, now: &Now) {
         let result = match accepted {
-            Ok(stream) if self.connections.len() >= MAX_CONNECTIONS => {
-                tracing::warn!("{MAX_CONNECTIONS} clients are connected: another one is hung up on");
-                close_stream(stream, Peer::UNKNOWN_UID, &self.elsewhere, &mut self.buffer);
-                Ok(())
-            }
             Ok(stream) => self.add_client(door, stream),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
@@ -421,6 +425,8 @@ impl Server {
         for key in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
+            let held = std::mem::replace(&mut connection.held_bytes, connection.host.held_bytes());
+            let books = self.holdings.hold(connection.user, held, connection.held_bytes);
             // It may have taken all that kept its client from being served: then nothing is left at the socket to wait for.
             self.has_more_work |= connection.has_room() && self.held_up.contains(&key);
             let wanted = connection.wanted_interest();
@@ -429,7 +435,7 @@ impl Server {
             } else {
                 update(&self.poller, key, connection, wanted)
             };
-            if let Err(error) = sent.and(updated) {
+            if let Err(error) = sent.and(updated).and(books.map_err(Ended::from)) {
                 self.ended.insert(key, error);
             }
         }
@@ -444,6 +450,7 @@ impl Server {
             // The stream closes with the connection, and so leaves the epoll set.
             let Some(connection) = self.connections.remove(&key) else { continue };
             self.turns.remove(key);
+            self.holdings.leave(connection.user, connection.held_bytes);
             match error {
                 Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),
                 error => tracing::warn!(key, side = ?connection.side, "connection dropped: {error}"),

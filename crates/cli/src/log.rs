@@ -1,12 +1,14 @@
 //! The programs' own log, on the standard error: one line an event, whatever is in it, and no flood of them.
 //!
 //! Lines tell of clients, who choose their names and how often there is something to tell: names cannot end a line or steer a terminal,
-//! and beyond some lines a second the log only counts.
+//! and beyond some lines a second the log only counts. Nor does anybody wait for whoever should read it.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -54,14 +56,14 @@ impl Allowance {
         Self { lines: BURST_LINES, last: now, left_out: 0 }
     }
 
-    /// Takes one line, and says how many were left out before it; or counts it among those.
-    fn take(&mut self, now: Instant) -> Option<u64> {
+    /// Takes one line, if it can be written now, and says how many were left out before it; or counts it among those.
+    fn take(&mut self, now: Instant, can_write: impl FnOnce() -> bool) -> Option<u64> {
         let seconds = now.saturating_duration_since(self.last).as_secs_f64();
         self.lines = BURST_LINES.min(self.lines + seconds * LINES_PER_SECOND);
         self.last = now;
         // After a flood a few at a time, so that not each line comes with a word about others.
         let enough = if self.left_out == 0 { 1.0 } else { LINES_PER_SECOND };
-        if self.lines < enough {
+        if self.lines < enough || !can_write() {
             self.left_out += 1;
             return None;
         }
@@ -85,10 +87,13 @@ impl Write for Line<'_> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let mut lines = Vec::new();
         if let Some(allowance) = &self.0.allowance {
-            let taken = allowance.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-            match taken {
+            let mut allowance = allowance.lock().unwrap_or_else(PoisonError::into_inner);
+            match allowance.take(Instant::now(), || takes_a_line(io::stderr())) {
                 Some(0) => {}
-                Some(left_out) => writeln!(lines, "{left_out} lines were left out: there were too many")?,
+                Some(left_out) => writeln!(
+                    lines,
+                    "{left_out} lines were left out: there were too many, or nobody took them"
+                )?,
                 None => return Ok(event.len()),
             }
         }
@@ -100,6 +105,13 @@ impl Write for Line<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Whether writing a line or two does not wait: a pipe that can be written to at all has room for a page.
+fn takes_a_line(to: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&to, PollFlags::OUT)];
+    let now = Timespec::default();
+    matches!(poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().contains(PollFlags::OUT)
 }
 
 /// Adds what an event says as one line.
@@ -149,14 +161,29 @@ mod tests {
     fn a_flood_is_counted_and_said_when_it_is_over() {
         let mut now = Instant::now();
         let mut allowance = Allowance::new(now);
-        let shown = (0..10_000).filter(|_| allowance.take(now).is_some()).count();
+        let shown = (0..10_000).filter(|_| allowance.take(now, || true).is_some()).count();
         assert_eq!(shown, 200);
         now += Duration::from_millis(500);
-        assert_eq!(allowance.take(now), None, "not for a line or two");
+        assert_eq!(allowance.take(now, || true), None, "not for a line or two");
         now += Duration::from_secs(1);
-        assert_eq!(allowance.take(now), Some(9801));
-        assert_eq!(allowance.take(now), Some(0));
+        assert_eq!(allowance.take(now, || true), Some(9801));
+        assert_eq!(allowance.take(now, || true), Some(0));
         now += Duration::from_secs(3600);
-        assert_eq!((0..10_000).filter(|_| allowance.take(now).is_some()).count(), 200);
+        assert_eq!((0..10_000).filter(|_| allowance.take(now, || true).is_some()).count(), 200);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let line = [b'x'; MAX_LINE_BYTES];
+        let mut allowance = Allowance::new(Instant::now());
+        let mut written = 0;
+        while allowance.take(Instant::now(), || takes_a_line(&writer)).is_some() {
+            writer.write_all(&line).unwrap();
+            written += 1;
+        }
+        assert!((10..200).contains(&written), "{written} lines of a full pipe");
+        assert_eq!(allowance.left_out, 1);
+        io::Read::read_exact(&mut { reader }, &mut vec![0; written * line.len()]).unwrap();
     }
 }

@@ -3,21 +3,17 @@
 #![no_main]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use ferretto_fuzz::Stage;
 use ferretto_ipc::frame;
 use ferretto_ipc::host::{HostConnection, Reply};
 use ferretto_ipc::identity::machine_id;
 use ferretto_ipc::methods::{PRODUCER_PORT, RELAY_PORT, ServiceDef};
 use ferretto_protos as protos;
 use ferretto_protos::ipc_frame::{BindService, InvokeMethod, Msg, SetPeerIdentity};
-use ferretto_protos::trace_config::{BufferConfig, DataSource};
 use ferretto_protos::trace_packet::Data;
 use ferretto_service::limits::{MAX_CLOCK_READING, MAX_SYNC_ROUND, MAX_SYNC_ROUNDS, MAX_SYSTEM_INFO_BYTES};
-use ferretto_service::{
-    ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Machine, Now, Output, Peer,
-    ProducerCall, ProducerConn, RelayCall, Service, ServiceOptions, Token,
-};
+use ferretto_service::{Machine, Peer, ProducerCall, ProducerConn, RelayCall};
 use ferretto_shm::SharedMemory;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -26,10 +22,8 @@ use prost::Message;
 static SERVICES: [ServiceDef; 2] = [PRODUCER_PORT, RELAY_PORT];
 /// Counted from 1, in the order of `SERVICES`.
 const RELAY_SERVICE: u32 = 2;
-const CONSUMER: ConsumerConn = ConsumerConn(1);
 /// Producers whose machines take part in the session.
 const PRODUCERS: [ProducerConn; 2] = [ProducerConn(1000), ProducerConn(1001)];
-const SOURCE: &str = "fuzz";
 /// Connections whose frames the script makes.
 const CONNECTIONS: u64 = 4;
 
@@ -81,32 +75,9 @@ fuzz_target!(|script: Vec<Step>| {
     for Step { connection, act } in script {
         world.apply(u64::from(connection) % CONNECTIONS, act);
     }
-    world.read();
-    // Whatever was said, the service still serves.
-    world.consumer(ConsumerCall::DisableTracing(Default::default()));
-    world.now_ns += 60_000_000_000;
-    let now = world.now();
-    world.service.handle_timeout(&now);
-    world.read();
-    world.consumer(ConsumerCall::FreeBuffers(Default::default()));
-    assert_eq!(world.service.session_count(), 0);
+    let World { stage, mut seen, .. } = world;
+    stage.end(|packet| seen.check_packet(packet));
 });
-
-struct Memory;
-
-impl Environment for Memory {
-    fn allocate_memory(&mut self, len: usize) -> Result<Arc<SharedMemory>, String> {
-        SharedMemory::in_process(len).map(Arc::new).map_err(|error| error.to_string())
-    }
-
-    fn random_u64(&mut self) -> u64 {
-        4
-    }
-
-    fn create_output(&mut self, path: &str) -> Result<FileHandle, String> {
-        Err(format!("{path}: there are no files"))
-    }
-}
 
 /// A connection of the script's, as the daemon has it.
 struct Link {
@@ -118,10 +89,14 @@ struct Link {
 }
 
 struct World {
-    service: Service,
+    stage: Stage,
     links: Vec<Link>,
-    now_ns: u64,
-    last: u64,
+    seen: Seen,
+}
+
+/// What may be in the trace.
+#[derive(Default)]
+struct Seen {
     /// Machines that have data sources.
     taking_part: BTreeSet<u32>,
     /// Machines of which the trace has said what they are.
@@ -130,32 +105,19 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let service = Service::new(ServiceOptions::default(), Box::new(Memory));
-        let mut world = Self {
-            service,
-            links: Vec::new(),
-            now_ns: 1_000_000_000,
-            last: 0,
-            taking_part: BTreeSet::new(),
-            told: BTreeSet::new(),
-        };
+        let stage = Stage::new(SharedMemory::in_process);
+        let mut world = Self { stage, links: Vec::new(), seen: Seen::default() };
         world.links = (0..CONNECTIONS).map(|_| world.link()).collect();
-        world.service.handle_consumer_connected(CONSUMER, Peer { uid: 8, pid: 8, emulated: false });
         for (index, conn) in PRODUCERS.into_iter().enumerate() {
             world.introduce_producer(conn, index as u8);
         }
-        world.consumer(ConsumerCall::EnableTracing(protos::EnableTracingRequest {
-            trace_config: Some(config().encode_to_vec().into()),
-            ..Default::default()
-        }));
-        assert_eq!(world.service.session_count(), 1);
+        world.stage.enable(protos::TraceConfig { trace_all_machines: Some(true), ..Default::default() });
         world
     }
 
     fn link(&mut self) -> Link {
-        self.last += 1;
         Link {
-            conn: ProducerConn(self.last),
+            conn: ProducerConn(self.stage.next()),
             host: HostConnection::new(&SERVICES),
             is_introduced: false,
             machine: 0,
@@ -163,27 +125,20 @@ impl World {
     }
 
     fn introduce_producer(&mut self, conn: ProducerConn, machine: u8) {
-        self.service.handle_producer_connected(conn, Peer { uid: 7, pid: 7, emulated: true });
-        self.service.handle_producer_machine(conn, Machine { id: id_of(machine), name: hint(machine) });
-        self.taking_part.insert(id_of(machine));
+        let service = &mut self.stage.service;
+        service.handle_producer_connected(conn, Peer { uid: 7, pid: 7, emulated: true });
+        service.handle_producer_machine(conn, Machine { id: id_of(machine), name: hint(machine) });
+        self.seen.taking_part.insert(id_of(machine));
         let hello = protos::InitializeConnectionRequest {
             shared_memory_size_hint_bytes: Some(32 * 1024),
             shared_memory_page_size_hint_bytes: Some(4096),
             ..Default::default()
         };
-        let descriptor = protos::DataSourceDescriptor { name: Some(SOURCE.to_owned()), ..Default::default() };
-        let register = protos::RegisterDataSourceRequest {
-            data_source_descriptor: Some(descriptor.encode_to_vec().into()),
-        };
-        for call in [ProducerCall::InitializeConnection(hello), ProducerCall::RegisterDataSource(register)] {
-            let (token, now) = (self.token(), self.now());
-            self.service.handle_producer_call(conn, token, call, None, &now);
-            self.outputs();
-        }
+        self.stage.introduce(conn, hello);
     }
 
     fn apply(&mut self, index: u64, act: Act) {
-        self.now_ns += 1000;
+        self.stage.now_ns += 1000;
         match act {
             Act::Bytes(bytes) => self.receive(index, &bytes),
             Act::Identity { hint: known, other_hint, name } => {
@@ -219,12 +174,10 @@ impl World {
             }
             Act::HangUp => self.hang_up(index),
             Act::Pass { ms } => {
-                self.now_ns += u64::from(ms) * 1_000_000;
-                let now = self.now();
-                self.service.handle_timeout(&now);
-                self.outputs();
+                self.stage.now_ns += u64::from(ms) * 1_000_000;
+                self.stage.handle_timeout();
             }
-            Act::Read => self.read(),
+            Act::Read => self.stage.read(|packet| self.seen.check_packet(packet)),
         }
     }
 
@@ -252,8 +205,8 @@ impl World {
     }
 
     fn frame(&mut self, index: u64, msg: Msg) {
-        self.last += 1;
-        let frame = protos::IpcFrame { request_id: Some(self.last), msg: Some(msg), ..Default::default() };
+        let frame =
+            protos::IpcFrame { request_id: Some(self.stage.next()), msg: Some(msg), ..Default::default() };
         if let Ok(bytes) = frame::encode(&frame) {
             self.receive(index, &bytes);
         }
@@ -263,22 +216,22 @@ impl World {
         let result = self.links[index as usize].host.handle_bytes(bytes);
         while let Some(request) = self.links[index as usize].host.poll_request() {
             self.introduce(index);
-            let (token, now) = (self.token(), self.now());
+            let (token, now) = (self.stage.token(), self.stage.now());
             let link = &mut self.links[index as usize];
             // Replies are not looked at; the queue for them is to stay empty.
             let _ = link.host.reply(request.id, Reply::Rejected, false, None);
             let name = request.method_name();
             if request.service + 1 == RELAY_SERVICE as usize {
                 if let Ok(call) = RelayCall::decode(name, request.args) {
-                    self.service.handle_relay_call(link.conn, token, call, &now);
+                    self.stage.service.handle_relay_call(link.conn, token, call, &now);
                 }
             } else if let Ok(call) = ProducerCall::decode(name, request.args) {
                 if matches!(call, ProducerCall::RegisterDataSource(_)) {
-                    self.taking_part.insert(link.machine);
+                    self.seen.taking_part.insert(link.machine);
                 }
-                self.service.handle_producer_call(link.conn, token, call, None, &now);
+                self.stage.service.handle_producer_call(link.conn, token, call, None, &now);
             }
-            self.outputs();
+            self.stage.outputs();
         }
         let host = &mut self.links[index as usize].host;
         while let Some(transmit) = host.poll_transmit() {
@@ -296,12 +249,12 @@ impl World {
         if std::mem::replace(&mut link.is_introduced, true) {
             return;
         }
-        self.service.handle_producer_connected(link.conn, Peer { uid: 1, pid: 1, emulated: true });
+        self.stage.service.handle_producer_connected(link.conn, Peer { uid: 1, pid: 1, emulated: true });
         if let Some(identity) = link.host.peer_identity() {
             let id = machine_id(identity.machine_id_hint(), "elsewhere");
             let name = identity.machine_name().to_owned();
             link.machine = id;
-            self.service.handle_producer_machine(link.conn, Machine { id, name });
+            self.stage.service.handle_producer_machine(link.conn, Machine { id, name });
         }
     }
 
@@ -309,53 +262,14 @@ impl World {
         let link = self.link();
         let gone = std::mem::replace(&mut self.links[index as usize], link);
         if gone.is_introduced {
-            let now = self.now();
-            self.service.handle_producer_disconnected(gone.conn, &now);
-            self.outputs();
+            let now = self.stage.now();
+            self.stage.service.handle_producer_disconnected(gone.conn, &now);
+            self.stage.outputs();
         }
     }
+}
 
-    fn now(&self) -> Now {
-        let ns = self.now_ns;
-        Now { clocks: ClockReadings { boottime: ns, monotonic: ns, realtime: ns, ..Default::default() } }
-    }
-
-    fn token(&mut self) -> Token {
-        self.last += 1;
-        Token(self.last)
-    }
-
-    fn consumer(&mut self, call: ConsumerCall) {
-        let (token, now) = (self.token(), self.now());
-        self.service.handle_consumer_call(CONSUMER, token, call, None, &now);
-        self.outputs();
-    }
-
-    fn outputs(&mut self) {
-        while self.service.poll_output().is_some_and(|output: Output| {
-            drop(output);
-            true
-        }) {}
-    }
-
-    fn read(&mut self) {
-        self.consumer(ConsumerCall::ReadBuffers(Default::default()));
-        let now = self.now();
-        let mut packet = Vec::new();
-        while self.service.is_reading(CONSUMER) {
-            for reply in self.service.poll_read(CONSUMER, &now) {
-                let body = reply.body.expect("reads are answered");
-                let response = protos::ReadBuffersResponse::decode(body).expect("with slices");
-                for slice in response.slices {
-                    packet.extend_from_slice(slice.data());
-                    if slice.last_slice_for_packet() {
-                        self.check_packet(&std::mem::take(&mut packet));
-                    }
-                }
-            }
-        }
-    }
-
+impl Seen {
     fn check_packet(&mut self, packet: &[u8]) {
         // What a relay says a machine is goes into the trace as it came, be it a SystemInfo or not.
         let Ok(packet) = protos::TracePacket::decode(packet) else { return };
@@ -400,14 +314,4 @@ fn hint(machine: u8) -> String {
 
 fn id_of(machine: u8) -> u32 {
     machine_id(&hint(machine), "")
-}
-
-fn config() -> protos::TraceConfig {
-    let config = protos::DataSourceConfig { name: Some(SOURCE.to_owned()), ..Default::default() };
-    protos::TraceConfig {
-        buffers: vec![BufferConfig { size_kb: Some(16), ..Default::default() }],
-        data_sources: vec![DataSource { config: Some(config), ..Default::default() }],
-        trace_all_machines: Some(true),
-        ..Default::default()
-    }
 }

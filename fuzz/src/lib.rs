@@ -17,7 +17,7 @@ pub const CONSUMER: ConsumerConn = ConsumerConn(1);
 pub const SOURCE: &str = "fuzz";
 
 /// How the service gets shared memory.
-pub type Allocate = fn(usize) -> std::io::Result<SharedMemory>;
+pub type Allocate = fn(usize) -> Result<SharedMemory, ferretto_shm::MemoryError>;
 
 struct Memory(Allocate);
 

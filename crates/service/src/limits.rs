@@ -106,6 +106,12 @@ pub const MEMORY_PARTS_BEFORE_REST: u64 = 4;
 /// What a step of long work may cost, in units of about a microsecond. Ours: others wait for no longer.
 pub const STEP_COST: usize = 2000;
 
+/// What filtering may cost before others have their turn, in bytes of strings times bytes of compiled rules that are tried on them
+/// (`ferretto_trace_filter`). Ours: some ten milliseconds if the rules are as bad as they can be, and much less with those that people write.
+pub const FILTER_COST: u64 = 128 << 20;
+/// The same for one of the service's own packets, which is filtered at once; one that takes more is left out, and counted as an error.
+pub const FILTER_COST_OF_OWN_PACKET: u64 = 16 * FILTER_COST;
+
 /// Memory that takes longer to give back than to hand to another thread. Ours.
 pub const LARGE_BYTES: usize = 4 << 20;
 /// The same for the instances of a session.

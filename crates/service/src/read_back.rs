@@ -14,7 +14,7 @@ use prost::Message;
 
 use crate::buffers::Buffer;
 use crate::compression::Compressing;
-use crate::filtering::Outlet;
+use crate::filtering::{Outlet, Put};
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::{ClockReadings, Now};
 use crate::service::Service;
@@ -65,10 +65,15 @@ impl Service {
         if session.waits_for_trigger() {
             return Progress::Drained;
         }
-        let leading = session.leading_packets(&self.options, &self.buffers, now);
         if let Some(filtering) = &mut session.filtering {
             filtering.begin_batch();
         }
+        match Outlet::new(sink, &mut session.filtering, &mut *self.environment).put_unfinished() {
+            Put::Done => {}
+            Put::Unfinished => return Progress::More,
+            Put::NoRoom => return Progress::NoRoom,
+        }
+        let leading = session.leading_packets(&self.options, &self.buffers, now);
         if !self.put_own(session_id, sink, &leading.never_compressed) {
             return Progress::NoRoom;
         }
@@ -125,7 +130,9 @@ impl Service {
     fn put_own(&mut self, session_id: SessionId, sink: &mut impl PacketSink, packets: &[Vec<u8>]) -> bool {
         let Some(session) = self.sessions.get_mut(&session_id) else { return true };
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
-        packets.iter().all(|packet| outlet.put(None, std::iter::once(packet.as_slice()), packet.len()))
+        packets
+            .iter()
+            .all(|packet| outlet.put(None, std::iter::once(packet.as_slice()), packet.len()) != Put::NoRoom)
     }
 
     /// What the filter did with all packets before is in them; they themselves are not filtered.
@@ -137,7 +144,7 @@ impl Service {
         let Some(stats) = self.trace_stats(session_id, limits::STATS_PACKET_BYTES) else { return true };
         let packet = own_packet(self.options.uid, None, Data::TraceStats(stats));
         let Some(session) = self.sessions.get_mut(&session_id) else { return true };
-        Outlet::new(sink, &mut session.filtering, &mut *self.environment).put_unfiltered(&packet)
+        Outlet::new(sink, &mut session.filtering, &mut *self.environment).put_unfiltered(&packet) == Put::Done
     }
 
     fn read_buffers(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
@@ -169,14 +176,16 @@ impl Service {
                 }
                 let suffix = trusted.of(&packet, &mut session.sequences);
                 let len = piece.map_or_else(|| packet.len(), <[u8]>::len) + suffix.len();
-                let has_room = match piece {
+                let put = match piece {
                     Some(bytes) => outlet.put(Some(index), [bytes, suffix].into_iter(), len),
                     None => outlet.put(Some(index), packet.slices().chain([suffix]), len),
                 };
-                if !has_room {
-                    return Progress::NoRoom;
+                match put {
+                    Put::Done => {}
+                    Put::Unfinished => return Progress::More,
+                    Put::NoRoom => return Progress::NoRoom,
                 }
-                if outlet.len() + refused_bytes >= limit {
+                if outlet.len() + refused_bytes >= limit || outlet.is_spent() {
                     return Progress::More;
                 }
             }

@@ -191,6 +191,44 @@ fn a_read_of_which_little_is_kept_still_ends_in_parts() {
     assert!(replies.len() > 2, "{} replies for 400 kB", replies.len());
 }
 
+/// Rules that are tried on every string, and match none.
+fn many_rules() -> TraceFilter {
+    let rules = (0..60).map(|index| rule(&format!("(?:a{{40}}|b){{4}}{index}")));
+    let rules = rules.chain([rule("secret (.*)")]).collect();
+    TraceFilter { string_filter_chain: Some(StringFilterChain { rules }), ..filter() }
+}
+
+#[test]
+fn a_packet_that_takes_long_to_filter_is_filtered_in_parts() {
+    let text = |index: u32| format!("secret {index} {}", "x".repeat(2900));
+    let overwritten = |index: u32| format!("secret P60REDACTED{}", "-".repeat(text(index).len() - 18));
+    for file in [None, Some(FileHandle(1))] {
+        let mode = file.map_or("", |_| "write_into_file: true file_write_period_ms: 100");
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        file.into_iter().for_each(|file| drop(world.files.insert(file, Default::default())));
+        world.enable_raw(consumer, filtered(&config(mode), many_rules()), file);
+        for index in 0..3 {
+            world.emit(producer, 1, index, 1, &[&packet(&text(index))]);
+        }
+        world.disable(consumer);
+        let packets = match file {
+            Some(file) => world.file_packets(file),
+            None => {
+                world.ask(consumer, ConsumerCall::ReadBuffers(Default::default()));
+                let replies = &world.consumers[&consumer].replies["ReadBuffers"];
+                assert!(replies.len() > 5, "{} replies", replies.len());
+                world.read_replies(consumer)
+            }
+        };
+        assert_eq!(payloads(&packets), (0..3).map(overwritten).collect::<Vec<_>>());
+        let stats = stats_in(&packets);
+        assert_eq!((stats.errors(), stats.input_packets() > 3), (0, true), "{stats:?}");
+    }
+}
+
 #[test]
 fn a_file_is_filtered_and_its_limit_is_for_what_is_kept() {
     let file = FileHandle(1);

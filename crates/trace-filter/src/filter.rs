@@ -4,7 +4,7 @@ use ferretto_protozero::read::{Field, Fields, ReadError, Value};
 use ferretto_protozero::varint;
 
 use crate::bytecode::{Bytecode, Verdict};
-use crate::strings::StringFilter;
+use crate::strings::{Redacted, StringFilter};
 
 /// Messages within one another that are kept. Protobuf's parsers take as many; upstream's filter takes any number.
 pub const MAX_DEPTH: usize = 100;
@@ -63,40 +63,102 @@ impl MessageFilter {
     /// Puts what is kept of a message into `kept`, in place of what is there; after an error, nothing. It is never longer than the message.
     ///
     /// Numbers come out in their shortest form. The length of a message within takes as many bytes as the shortest form of what it was.
+    ///
+    /// # Errors
+    /// When the message is none, or too deep.
     pub fn filter(&self, message: &[u8], kept: &mut Vec<u8>) -> Result<(), FilterError> {
+        let mut run = self.begin(message, kept);
+        self.go_on(&mut run, message, kept, &mut u64::MAX.clone()).map(drop)
+    }
+
+    /// Begins to do in steps what [`filter`](Self::filter) does at once.
+    pub fn begin(&self, message: &[u8], kept: &mut Vec<u8>) -> FilterRun {
         kept.clear();
-        let result = self.run(message, kept);
+        let root = Open { at: 0, end: message.len(), index: self.root, len_at: 0, body_at: 0 };
+        FilterRun { current: root, outer: Vec::new(), text: None }
+    }
+
+    /// Goes on with the same message and what is kept of it so far, until what may be spent is: bytes of strings times bytes of compiled
+    /// rules that are tried on them, and [`FIELD_COST`] for each field. Says whether it has come to the end. After an error it is over, and
+    /// nothing is kept.
+    ///
+    /// # Errors
+    /// When the message is none, or too deep.
+    pub fn go_on(
+        &self,
+        run: &mut FilterRun,
+        message: &[u8],
+        kept: &mut Vec<u8>,
+        may_spend: &mut u64,
+    ) -> Result<bool, FilterError> {
+        let result = self.try_to_go_on(run, message, kept, may_spend);
         if result.is_err() {
             kept.clear();
         }
         result
     }
 
-    fn run(&self, message: &[u8], kept: &mut Vec<u8>) -> Result<(), FilterError> {
-        let mut current = Open { fields: Fields::new(message), index: self.root, len_at: 0, body_at: 0 };
-        let mut outer = Vec::new();
+    fn try_to_go_on(
+        &self,
+        run: &mut FilterRun,
+        message: &[u8],
+        kept: &mut Vec<u8>,
+        may_spend: &mut u64,
+    ) -> Result<bool, FilterError> {
+        if let Some(text) = run.text.take()
+            && !self.redact(text, run, kept, may_spend)
+        {
+            return Ok(false);
+        }
         loop {
-            let Some(field) = current.fields.next() else {
-                current.close(kept);
-                match outer.pop() {
-                    Some(parent) => current = parent,
-                    None => return Ok(()),
+            let open = &mut run.current;
+            let rest = message.get(open.at..open.end).unwrap_or_default();
+            let Some(field) = Fields::new(rest).next() else {
+                open.close(kept);
+                match run.outer.pop() {
+                    Some(parent) => run.current = parent,
+                    None => return Ok(true),
                 }
                 continue;
             };
+            if *may_spend == 0 {
+                return Ok(false);
+            }
+            *may_spend = may_spend.saturating_sub(FIELD_COST);
             let field = field?;
-            if let Some(inner) = self.keep(current.index, &field, kept) {
-                if outer.len() >= MAX_DEPTH {
-                    return Err(FilterError::TooDeep);
+            open.at += field.raw.len();
+            match self.keep(open, &field, kept) {
+                Kept::Field => {}
+                Kept::Text(text) => {
+                    if !self.redact(text, run, kept, may_spend) {
+                        return Ok(false);
+                    }
                 }
-                outer.push(std::mem::replace(&mut current, inner));
+                Kept::Message(inner) => {
+                    if run.outer.len() >= MAX_DEPTH {
+                        return Err(FilterError::TooDeep);
+                    }
+                    run.outer.push(std::mem::replace(&mut run.current, inner));
+                }
             }
         }
     }
 
-    /// Keeps a field if the program says so. If it is a message, gives it back to be gone through.
-    fn keep<'a>(&self, message: u32, field: &Field<'a>, kept: &mut Vec<u8>) -> Option<Open<'a>> {
-        let verdict = self.program.verdict(message, field.number);
+    /// Goes on with a string. Says whether that is done; if not, it is what the run has to go on with.
+    fn redact(&self, text: Text, run: &mut FilterRun, kept: &mut [u8], may_spend: &mut u64) -> bool {
+        let Some(bytes) = kept.get_mut(text.at..) else { return true };
+        match self.strings.redact_from(text.rule, bytes, text.semantic_type, may_spend) {
+            Redacted::Yes | Redacted::No => true,
+            Redacted::ToBeContinued { rule } => {
+                run.text = Some(Text { rule, ..text });
+                false
+            }
+        }
+    }
+
+    /// Keeps a field of a message if the program says so, where the message has come to.
+    fn keep(&self, message: &Open, field: &Field<'_>, kept: &mut Vec<u8>) -> Kept {
+        let verdict = self.program.verdict(message.index, field.number);
         match (verdict, field.value) {
             (Verdict::Drop, _) => {}
             (Verdict::Keep, Value::Varint(value)) => {
@@ -116,18 +178,18 @@ impl MessageFilter {
             (Verdict::Keep, Value::Bytes(value)) => drop(put_bytes(field.number, value, kept)),
             (Verdict::String { semantic_type }, Value::Bytes(value)) => {
                 let at = put_bytes(field.number, value, kept);
-                if let Some(text) = kept.get_mut(at..) {
-                    self.strings.redact(text, semantic_type);
-                }
+                return Kept::Text(Text { at, semantic_type, rule: 0 });
             }
             (Verdict::Message(index), Value::Bytes(value)) => {
                 put_tag(field.number, BYTES, kept);
                 let len_at = kept.len();
                 varint::encode(value.len() as u64, kept);
-                return Some(Open { fields: Fields::new(value), index, len_at, body_at: kept.len() });
+                // A field that has bytes ends with them.
+                let (at, end) = (message.at - value.len(), message.at);
+                return Kept::Message(Open { at, end, index, len_at, body_at: kept.len() });
             }
         }
-        None
+        Kept::Field
     }
 }
 
@@ -149,16 +211,48 @@ fn put_bytes(number: u32, value: &[u8], out: &mut Vec<u8>) -> usize {
     at
 }
 
+/// What a field costs in the units of [`MessageFilter::go_on`]: as much as matching a short string.
+pub const FIELD_COST: u64 = 256;
+
+/// How far filtering a message has come.
+#[derive(Debug)]
+pub struct FilterRun {
+    current: Open,
+    outer: Vec<Open>,
+    /// A string that rules are still to be tried on.
+    text: Option<Text>,
+}
+
+/// What has become of a field.
+enum Kept {
+    /// All is done with it.
+    Field,
+    Text(Text),
+    Message(Open),
+}
+
+/// A string at the end of what is kept.
+#[derive(Debug)]
+struct Text {
+    at: usize,
+    semantic_type: u32,
+    /// The next rule to try.
+    rule: usize,
+}
+
 /// A message that is being gone through.
-struct Open<'a> {
-    fields: Fields<'a>,
+#[derive(Debug)]
+struct Open {
+    /// What is left of it, in the whole message.
+    at: usize,
+    end: usize,
     index: u32,
     /// Where the length of what is kept goes: from here to `body_at`. The root has none.
     len_at: usize,
     body_at: usize,
 }
 
-impl Open<'_> {
+impl Open {
     /// Writes the length in as many bytes as are there for it.
     fn close(&self, kept: &mut [u8]) {
         let mut len = kept.len() - self.body_at;
@@ -294,11 +388,33 @@ mod tests {
         assert!(MessageFilter::new(program(&[]), StringFilter::default()).with_root(&[1]).is_err());
     }
 
+    /// As little at a time as there is.
+    fn in_steps(message: &[u8]) -> Result<Vec<u8>, FilterError> {
+        let (filter, mut kept) = (filter(), vec![1]);
+        let mut run = filter.begin(message, &mut kept);
+        while !filter.go_on(&mut run, message, &mut kept, &mut 1)? {}
+        Ok(kept)
+    }
+
+    #[test]
+    fn a_message_may_be_filtered_in_steps() {
+        let message = b"\x08\x01\x22\x08secret x\x2a\x0c\x08\x01\x22\x08secret x\x22\x06secret";
+        let mut at_once = Vec::new();
+        filter().filter(message, &mut at_once).unwrap();
+        assert_eq!(in_steps(message).unwrap(), at_once);
+        let (filter, mut kept) = (filter(), Vec::new());
+        let mut run = filter.begin(message, &mut kept);
+        let steps = std::iter::repeat_with(|| filter.go_on(&mut run, message, &mut kept, &mut 1).unwrap());
+        assert!(steps.take_while(|is_done| !is_done).count() > 5);
+    }
+
     proptest! {
         #[test]
         fn any_bytes_give_an_error_or_less(message in proptest::collection::vec(prop_oneof![any::<u8>(), 0u8..48], 0..300)) {
             let (mut kept, mut again) = (Vec::new(), Vec::new());
-            match filter().filter(&message, &mut kept) {
+            let result = filter().filter(&message, &mut kept);
+            prop_assert_eq!(in_steps(&message), result.map(|()| kept.clone()));
+            match result {
                 Ok(()) => {
                     prop_assert!(kept.len() <= message.len());
                     prop_assert_eq!(filter().filter(&kept, &mut again), Ok(()));

@@ -41,7 +41,8 @@ mod strings;
 
 pub use builder::{BuildError, Built, BytecodeBuilder, MessageId, assemble};
 pub use bytecode::{Bytecode, BytecodeError, MAX_BYTECODE_BYTES, MAX_SEMANTIC_TYPE, Part};
-pub use filter::{FilterError, MAX_DEPTH, MessageFilter, RootError};
+pub use filter::{FIELD_COST, FilterError, FilterRun, MAX_DEPTH, MessageFilter, RootError};
 pub use strings::{
-    MAX_PATTERN_BYTES, MAX_RULE_SEMANTIC_TYPE, MAX_RULES, Policy, Rule, RuleError, StringFilter,
+    MAX_ALL_PATTERNS_BYTES, MAX_PATTERN_BYTES, MAX_RULE_SEMANTIC_TYPE, MAX_RULES, MAX_STRING_BYTES, Policy,
+    Rule, RuleError, StringFilter,
 };

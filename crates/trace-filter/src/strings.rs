@@ -11,14 +11,24 @@ pub const MAX_RULES: usize = 512;
 /// Bytes of a regular expression, and of the prefix beside it.
 pub const MAX_PATTERN_BYTES: usize = 4096;
 
+/// Bytes of all regular expressions of a filter: it bounds the time that it takes to read them.
+pub const MAX_ALL_PATTERNS_BYTES: usize = 64 * 1024;
+
 /// The greatest semantic type that a rule can be for; fields may have greater ones, and get all rules (upstream: `kLimit`).
 pub const MAX_RULE_SEMANTIC_TYPE: u32 = 127;
 
-/// What a regular expression may take once it is compiled: it bounds the time that a byte of a string costs.
-const MAX_COMPILED_BYTES: usize = 256 * 1024;
+/// What a regular expression may take once it is compiled, and all of a filter's: it bounds the time that a byte of a string costs, and
+/// that of compiling. Those of Android's filters take one or two kilobytes each.
+const MAX_COMPILED_BYTES: usize = 16 * 1024;
+const MAX_ALL_COMPILED_BYTES: usize = 1024 * 1024;
+/// How large one is is found out by trying, from here on.
+const MIN_COMPILED_BYTES: usize = 1024;
+
+/// Longer strings are not matched, and overwritten if there are rules for them: of a string and a rule there is one step.
+pub const MAX_STRING_BYTES: usize = 32 * 1024;
 
 /// What the states that are found while matching may take; when they are full, they are forgotten.
-const MAX_CACHE_BYTES: usize = 1024 * 1024;
+const MAX_CACHE_BYTES: usize = 64 * 1024;
 
 /// Stands where a group matched, cut off or followed by dashes so that the length stays.
 const REDACTED: &[u8] = b"P60REDACTED";
@@ -81,6 +91,12 @@ pub enum RuleError {
     TooLong { len: usize },
     #[error("the pattern {pattern:?} is no regular expression, or too large a one: {reason}")]
     Pattern { pattern: String, reason: String },
+    #[error("the patterns have {len} bytes together; {MAX_ALL_PATTERNS_BYTES} are the most")]
+    AllTooLong { len: usize },
+    #[error(
+        "the patterns take {len} bytes together once they are compiled; {MAX_ALL_COMPILED_BYTES} are the most"
+    )]
+    AllTooLarge { len: usize },
     #[error("semantic type {semantic_type} is above {MAX_RULE_SEMANTIC_TYPE}")]
     SemanticType { semantic_type: u32 },
 }
@@ -95,6 +111,9 @@ pub struct StringFilter {
 struct Compiled {
     policy: Policy,
     regex: Regex,
+    /// Of the pattern, and about what the compiled one takes.
+    pattern_bytes: usize,
+    compiled_bytes: usize,
     prefix: Box<[u8]>,
     name: String,
     /// A bit for each semantic type.
@@ -104,9 +123,20 @@ struct Compiled {
 impl StringFilter {
     /// Adds a rule at the end, or in the place of the one that has its name.
     pub fn add(&mut self, rule: &Rule<'_>) -> Result<(), RuleError> {
+        let is_namesake = |known: &Compiled| !rule.name.is_empty() && known.name == rule.name;
+        let sum = |bytes: fn(&Compiled) -> usize| {
+            self.rules.iter().filter(|known| !is_namesake(known)).map(bytes).sum::<usize>()
+        };
+        let len = sum(|known| known.pattern_bytes) + rule.pattern.len();
+        if len > MAX_ALL_PATTERNS_BYTES {
+            return Err(RuleError::AllTooLong { len });
+        }
         let compiled = Compiled::new(rule)?;
-        let is_namesake = |known: &&mut Compiled| !rule.name.is_empty() && known.name == rule.name;
-        if let Some(known) = self.rules.iter_mut().find(is_namesake) {
+        let len = sum(|known| known.compiled_bytes) + compiled.compiled_bytes;
+        if len > MAX_ALL_COMPILED_BYTES {
+            return Err(RuleError::AllTooLarge { len });
+        }
+        if let Some(known) = self.rules.iter_mut().find(|known| is_namesake(known)) {
             *known = compiled;
         } else if self.rules.len() < MAX_RULES {
             self.rules.push(compiled);
@@ -118,31 +148,66 @@ impl StringFilter {
 
     /// Overwrites what the rules say; never changes the length. Says if a rule that redacts has matched.
     pub fn redact(&self, text: &mut [u8], semantic_type: u32) -> bool {
+        let redacted = self.redact_from(0, text, semantic_type, &mut u64::MAX.clone());
+        redacted == Redacted::Yes
+    }
+
+    /// The same, from this rule on, until what may be spent is: bytes of strings times bytes of compiled rules that are tried on them.
+    pub(crate) fn redact_from(
+        &self,
+        first_rule: usize,
+        text: &mut [u8],
+        semantic_type: u32,
+        may_spend: &mut u64,
+    ) -> Redacted {
         if text.is_empty() || self.rules.is_empty() {
-            return false;
+            return Redacted::No;
         }
         let payload = atrace_payload(text);
-        for rule in self.rules.iter().filter(|rule| rule.is_for(semantic_type)) {
+        let rules = self.rules.iter().enumerate().skip(first_rule);
+        for (index, rule) in rules.filter(|(_, rule)| rule.is_for(semantic_type)) {
+            if text.len() > MAX_STRING_BYTES {
+                overwrite(text);
+                return Redacted::Yes;
+            }
             let has_prefix =
                 payload.is_some_and(|at| text.get(at..).is_some_and(|it| it.starts_with(&rule.prefix)));
             match rule.policy {
                 Policy::AtraceMatchBreak
                 | Policy::AtraceMatchRedactGroups
                 | Policy::AtraceRepeatedSearchRedactGroups
-                    if !has_prefix => {}
+                    if !has_prefix =>
+                {
+                    continue;
+                }
+                _ if *may_spend == 0 => return Redacted::ToBeContinued { rule: index },
+                _ => *may_spend = may_spend.saturating_sub(text.len() as u64 * rule.compiled_bytes as u64),
+            }
+            match rule.policy {
                 // To see that it does not match, as most strings do not, costs less than to see where.
                 _ if !rule.regex.is_match(text) => {}
-                Policy::MatchBreak | Policy::AtraceMatchBreak => return false,
+                Policy::MatchBreak | Policy::AtraceMatchBreak => return Redacted::No,
                 Policy::MatchRedactGroups
                 | Policy::AtraceMatchRedactGroups
                 | Policy::AtraceRepeatedSearchRedactGroups => {
                     rule.redact_matches(text);
-                    return true;
+                    return Redacted::Yes;
                 }
             }
         }
-        false
+        Redacted::No
     }
+}
+
+/// What has become of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redacted {
+    Yes,
+    No,
+    /// From this rule on.
+    ToBeContinued {
+        rule: usize,
+    },
 }
 
 impl Compiled {
@@ -152,13 +217,15 @@ impl Compiled {
             return Err(RuleError::TooLong { len });
         }
         // By itself first: what is wrong by itself could be right within the frame.
-        let mut regex = compile(rule.pattern, rule)?;
+        let (mut regex, mut compiled_bytes) = compile(rule.pattern, rule)?;
         if rule.policy != Policy::AtraceRepeatedSearchRedactGroups {
-            regex = compile(&format!(r"\A(?:{})\z", rule.pattern), rule)?;
+            (regex, compiled_bytes) = compile(&format!(r"\A(?:{})\z", rule.pattern), rule)?;
         }
         Ok(Self {
             policy: rule.policy,
             regex,
+            pattern_bytes: rule.pattern.len(),
+            compiled_bytes,
             prefix: rule.atrace_payload_starts_with.as_bytes().into(),
             name: rule.name.to_owned(),
             semantic_types: mask(rule.semantic_types)?,
@@ -186,14 +253,23 @@ impl Compiled {
     }
 }
 
-fn compile(pattern: &str, rule: &Rule<'_>) -> Result<Regex, RuleError> {
-    let mut builder = RegexBuilder::new(pattern);
-    builder.unicode(false).size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_CACHE_BYTES);
-    let refuse = |error: regex::Error| RuleError::Pattern {
-        pattern: rule.pattern.to_owned(),
-        reason: error.to_string(),
-    };
-    builder.build().map_err(refuse)
+/// Compiles with as little room as it takes. Says how much that is, to the next power of two.
+fn compile(pattern: &str, rule: &Rule<'_>) -> Result<(Regex, usize), RuleError> {
+    let mut room = MIN_COMPILED_BYTES;
+    loop {
+        let mut builder = RegexBuilder::new(pattern);
+        builder.unicode(false).size_limit(room).dfa_size_limit(MAX_CACHE_BYTES);
+        match builder.build() {
+            Ok(regex) => return Ok((regex, room)),
+            Err(regex::Error::CompiledTooBig(_)) if room < MAX_COMPILED_BYTES => room *= 2,
+            Err(error) => {
+                return Err(RuleError::Pattern {
+                    pattern: rule.pattern.to_owned(),
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
 }
 
 fn mask(semantic_types: &[u32]) -> Result<u128, RuleError> {
@@ -370,5 +446,36 @@ mod tests {
             filter.add(&Rule::default()).unwrap();
         }
         assert_eq!(filter.add(&Rule::default()), Err(RuleError::TooMany));
+    }
+
+    #[test]
+    fn rules_are_bounded_in_sum() {
+        let fill = |pattern: &str, name: fn(usize) -> String| {
+            let mut filter = StringFilter::default();
+            let add = |index| filter.add(&Rule { pattern, name: &name(index), ..Rule::default() });
+            (0..MAX_RULES).map(add).take_while(Result::is_ok).count()
+        };
+        // A kilobyte of text, and a little that is large once it is compiled.
+        assert_eq!(fill(&"(?:)".repeat(256), |_| String::new()), MAX_ALL_PATTERNS_BYTES / 1024);
+        let large = "(?:a{50}b|c){3}";
+        let mut room = StringFilter::default();
+        room.add(&Rule { pattern: large, ..Rule::default() }).unwrap();
+        let each = room.rules[0].compiled_bytes;
+        assert!((4096..=MAX_COMPILED_BYTES).contains(&each), "{each}");
+        assert_eq!(fill(large, |_| String::new()), MAX_ALL_COMPILED_BYTES / each);
+        // Who takes another's place takes its room.
+        assert_eq!(fill(large, |_| "one".to_owned()), MAX_RULES);
+    }
+
+    #[test]
+    fn long_strings_are_overwritten_if_there_is_a_rule_for_them() {
+        let rule = Rule { pattern: "nothing", semantic_types: &[1], ..Rule::default() };
+        let long = vec![b'x'; MAX_STRING_BYTES + 1];
+        check(&[rule], 0, &long, &long);
+        let mut expected = long.clone();
+        overwrite(&mut expected);
+        check(&[rule], 1, &long, &expected);
+        let shorter = &long[1..];
+        check(&[rule], 1, shorter, shorter);
     }
 }

@@ -481,6 +481,11 @@ impl World {
     /// Reads all buffers back.
     pub fn read(&mut self, conn: ConsumerConn) -> Vec<TracePacket> {
         self.ask(conn, ConsumerCall::ReadBuffers(Default::default()));
+        self.read_replies(conn)
+    }
+
+    /// The packets of what came as answers to ReadBuffers.
+    pub fn read_replies(&mut self, conn: ConsumerConn) -> Vec<TracePacket> {
         let mut packets = Vec::new();
         let mut packet = Vec::new();
         for body in self.consumers.get_mut(&conn).unwrap().replies.remove("ReadBuffers").unwrap_or_default() {

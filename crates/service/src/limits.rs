@@ -108,9 +108,9 @@ pub const STEP_COST: usize = 2000;
 
 /// What filtering may cost before others have their turn, in bytes of strings times bytes of compiled rules that are tried on them
 /// (`ferretto_trace_filter`). Ours: some ten milliseconds if the rules are as bad as they can be, and much less with those that people write.
-pub const FILTER_COST: u64 = 128 << 20;
+pub const FILTER_COST: u64 = 48 << 20;
 /// The same for one of the service's own packets, which is filtered at once; one that takes more is left out, and counted as an error.
-pub const FILTER_COST_OF_OWN_PACKET: u64 = 16 * FILTER_COST;
+pub const FILTER_COST_OF_OWN_PACKET: u64 = 8 * FILTER_COST;
 
 /// Memory that takes longer to give back than to hand to another thread. Ours.
 pub const LARGE_BYTES: usize = 4 << 20;

@@ -19,13 +19,13 @@ pub const MAX_RULE_SEMANTIC_TYPE: u32 = 127;
 
 /// What a regular expression may take once it is compiled, and all of a filter's: it bounds the time that a byte of a string costs, and
 /// that of compiling. Those of Android's filters take one or two kilobytes each.
-const MAX_COMPILED_BYTES: usize = 16 * 1024;
-const MAX_ALL_COMPILED_BYTES: usize = 1024 * 1024;
+const MAX_COMPILED_BYTES: usize = 8 * 1024;
+const MAX_ALL_COMPILED_BYTES: usize = 512 * 1024;
 /// How large one is is found out by trying, from here on.
-const MIN_COMPILED_BYTES: usize = 1024;
+const MIN_COMPILED_BYTES: usize = 512;
 
 /// Longer strings are not matched, and overwritten if there are rules for them: of a string and a rule there is one step.
-pub const MAX_STRING_BYTES: usize = 32 * 1024;
+pub const MAX_STRING_BYTES: usize = 8 * 1024;
 
 /// What the states that are found while matching may take; when they are full, they are forgotten.
 const MAX_CACHE_BYTES: usize = 64 * 1024;
@@ -217,9 +217,10 @@ impl Compiled {
             return Err(RuleError::TooLong { len });
         }
         // By itself first: what is wrong by itself could be right within the frame.
-        let (mut regex, mut compiled_bytes) = compile(rule.pattern, rule)?;
+        let (mut regex, mut compiled_bytes) = compile(rule.pattern, MIN_COMPILED_BYTES, rule)?;
         if rule.policy != Policy::AtraceRepeatedSearchRedactGroups {
-            (regex, compiled_bytes) = compile(&format!(r"\A(?:{})\z", rule.pattern), rule)?;
+            let framed = format!(r"\A(?:{})\z", rule.pattern);
+            (regex, compiled_bytes) = compile(&framed, compiled_bytes, rule)?;
         }
         Ok(Self {
             policy: rule.policy,
@@ -253,9 +254,8 @@ impl Compiled {
     }
 }
 
-/// Compiles with as little room as it takes. Says how much that is, to the next power of two.
-fn compile(pattern: &str, rule: &Rule<'_>) -> Result<(Regex, usize), RuleError> {
-    let mut room = MIN_COMPILED_BYTES;
+/// Compiles with as little room as it takes, this or more. Says how much that is, to the next power of two.
+fn compile(pattern: &str, mut room: usize, rule: &Rule<'_>) -> Result<(Regex, usize), RuleError> {
     loop {
         let mut builder = RegexBuilder::new(pattern);
         builder.unicode(false).size_limit(room).dfa_size_limit(MAX_CACHE_BYTES);

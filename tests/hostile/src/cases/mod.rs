@@ -7,6 +7,7 @@ mod clones;
 mod comes_and_goes;
 mod crowd_of_sources;
 mod expressions;
+mod filters;
 mod flushes;
 mod idle_connections;
 mod large_packets;
@@ -22,6 +23,7 @@ pub const ALL: &[Case] = &[
     comes_and_goes::CASE,
     crowd_of_sources::CASE,
     expressions::CASE,
+    filters::CASE,
     flushes::CASE,
     idle_connections::CASE,
     large_packets::CASE,

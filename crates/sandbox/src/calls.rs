@@ -43,6 +43,7 @@ mod lists {
         libc::SYS_getgid,
         libc::SYS_getpid,
         libc::SYS_getppid,
+        libc::SYS_getpriority,
         libc::SYS_getrandom,
         libc::SYS_getresgid,
         libc::SYS_getresuid,

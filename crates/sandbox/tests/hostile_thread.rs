@@ -108,6 +108,8 @@ impl Place {
         fs::remove_file(self.path("remove/file"))?;
         thread::spawn(UnixStream::pair).join().unwrap()?;
         rustix::fs::memfd_create(c"memory", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let priority = rustix::process::getpriority_process(None)?;
+        rustix::process::setpriority_process(None, priority)?;
         Ok(())
     }
 }

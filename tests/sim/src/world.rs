@@ -518,7 +518,7 @@ impl World {
         let is_idle = |(_, producer): &(_, Producer)| producer.is_idle();
         let is_over =
             |(_, consumer): &(_, Consumer)| consumer.phase == Phase::Over && consumer.link.is_quiet();
-        self.producers.iter().all(is_idle) && self.consumers.iter().all(is_over)
+        !self.service.has_work() && self.producers.iter().all(is_idle) && self.consumers.iter().all(is_over)
     }
 
     fn has_open_files(&self) -> bool {

@@ -218,6 +218,7 @@ impl Model {
             }
             fate.report.sessions += 1;
             if let Some(plan) = self.sessions.get(&key).and_then(|session| session.plan.as_ref()) {
+                fate.tell(format_args!("consumer {} has the session {key}: {plan:?}", conn.0));
                 plan.note(fate);
             }
         }
@@ -330,7 +331,8 @@ impl Model {
             !session.is_writing || session.state == State::Freed || may_be_copied,
             "the end is told before the file is closed"
         );
-        if session.state == State::Freed {
+        // To whoever attaches to a copy it has ended long since.
+        if session.state == State::Freed || session.is_copy {
             return;
         }
         session.state = State::Ended;
@@ -409,6 +411,7 @@ impl Model {
         let body = reply.body.clone().expect("CloneSession is answered");
         let response = protos::CloneSessionResponse::decode(body).expect("a response");
         if !response.success() {
+            fate.tell(format_args!("{}", response.error()));
             return note_refusal(response.error(), fate);
         }
         let Some(consumer) = self.consumers.get(&conn) else { return };
@@ -426,6 +429,7 @@ impl Model {
             source.uid
         );
         fate.saw(consumer.clones_by);
+        fate.tell(format_args!("consumer {} has a clone of the session {}", conn.0, source.serial));
         let mut copy = Session::copy_of(source, consumer.uid, conn);
         if response.was_write_into_file() {
             let file = file.expect("a clone goes into a file that was sent along");
@@ -477,6 +481,7 @@ impl Model {
             self.forget(before);
         }
         let session = self.session_mut(key).expect("what is detached is a session");
+        fate.tell(format_args!("the session {key:?}, of {}, is left alone", session.serial));
         session.owner = None;
         session.was_detached = true;
         session.key = Some(name);
@@ -505,6 +510,7 @@ impl Model {
         session.owner = Some(conn);
         session.key = None;
         consumer.session = Some(key);
+        fate.tell(format_args!("consumer {} attaches to the session {key}, of {}", conn.0, session.serial));
         fate.saw("attach");
     }
 

@@ -125,8 +125,8 @@ impl Buffer {
 
     /// Puts an empty trace buffer in the place of this one, and gives the old one with the states as they are.
     ///
-    /// The empty one remembers nothing: a chunk that was scraped into the old one comes whole when it is committed (as upstream's does).
-    /// One that folds knows where the old one ends, and takes of such a chunk what is new.
+    /// The empty one remembers only which sequences something is missing of: a chunk that was scraped into the old one comes whole when it
+    /// is committed (as upstream's does). One that folds knows where the old one ends, and takes of such a chunk what is new.
     ///
     /// For the VMs that stay here, what goes is overwritten: their producers write on from there. (Upstream's
     /// new buffer has no VMs.)
@@ -136,8 +136,9 @@ impl Buffer {
         if let Some(mut unread) = with.unread {
             self.vms.take_all(&mut unread);
         }
-        if let Some(unread) = with.to_fold {
-            empty.fold_all_of(unread);
+        match with.to_fold {
+            Some(unread) => empty.fold_all_of(unread),
+            None => empty.go_on_without(&self.trace),
         }
         let trace = std::mem::replace(&mut self.trace, empty);
         Self { trace, vms, marks: std::mem::take(&mut self.marks) }

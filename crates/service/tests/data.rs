@@ -758,6 +758,38 @@ fn transfer_on_clone_moves_and_clear_before_clone_forgets() {
     }
 }
 
+/// Names from before would be taken for those of after.
+#[test]
+fn what_follows_on_a_clone_that_takes_all_away_says_that_something_is_missing() {
+    for (option, is_read_before) in
+        [("transfer_on_clone", false), ("clear_before_clone", false), ("transfer_on_clone", true)]
+    {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        world.enable(
+            consumer,
+            &format!(
+                "buffers {{ size_kb: 4 {option}: true }} data_sources {{ config {{ name: \"data\" }} }}"
+            ),
+        );
+        world.emit(producer, 1, 0, 1, &[&packet("before")]);
+        if is_read_before {
+            assert_eq!(world.read_payloads(consumer), ["before"]);
+        }
+        let other = world.consumer(1000);
+        world.ask(other, clone_by(Selector::SessionId(1)));
+        world.acknowledge_flushes(producer);
+        world.emit(producer, 1, 1, 1, &[&packet("after")]);
+        world.emit(producer, 1, 2, 1, &[&packet("later")]);
+        let packets = world.read(consumer);
+        let of_producer = packets.iter().filter(|packet| matches!(packet.data, Some(Data::ForTesting(_))));
+        let losses: Vec<bool> = of_producer.map(|packet| packet.previous_packet_dropped() != 0).collect();
+        assert_eq!(losses, [!is_read_before, false], "{option}, read before: {is_read_before}");
+    }
+}
+
 #[test]
 fn what_is_left_of_a_ring_can_be_read() {
     let mut world = World::default();

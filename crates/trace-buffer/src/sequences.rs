@@ -139,6 +139,12 @@ impl Sequences {
         self.has_emptied(slot);
     }
 
+    /// The sequence is new here, and something of it is lost for this reason.
+    pub(crate) fn begin_after_loss(&mut self, slot: u32, reason: u32) {
+        self.get_mut(slot).add_loss(reason);
+        self.has_emptied(slot);
+    }
+
     /// Where all chunks of all sequences are, in no order.
     pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         self.blocks.iter_mut().flatten().flat_map(Sequence::chunks_mut)

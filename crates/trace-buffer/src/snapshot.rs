@@ -1,5 +1,6 @@
 //! Read-only clones, for sessions that are cloned while they go on.
 
+use crate::loss::READ_GAP;
 use crate::ring::Ring;
 use crate::{CreateError, Stats, TraceBuffer};
 
@@ -48,6 +49,21 @@ impl TraceBuffer {
     /// Has a clone been begun that is not whole yet?
     pub fn is_being_cloned(&self) -> bool {
         self.clone.is_some()
+    }
+
+    /// Goes on in the place of `before`, as what is empty: with the next packet of each sequence that had something unread there, whoever
+    /// reads here is told that something is missing. Else names from before would be taken for those of after.
+    ///
+    /// Of many sequences only as many are remembered as an empty buffer remembers.
+    pub fn go_on_without(&mut self, before: &Self) {
+        for slot in before.sequences.slots() {
+            let sequence = before.sequences.get(slot);
+            if !sequence.is_empty() {
+                let slot = self.add_sequence(sequence.key, sequence.client);
+                self.sequences.begin_after_loss(slot, READ_GAP);
+            }
+        }
+        self.sequences.sweep();
     }
 
     fn clone_around(&self, ring: Ring) -> Self {

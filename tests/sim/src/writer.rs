@@ -15,6 +15,10 @@ const SIZE_LEN: usize = 4;
 /// With less room a packet begins in the next chunk.
 const LEAST_ROOM: usize = SIZE_LEN + 8;
 
+/// A writer without shared memory that has more than this to send waits until it is sent: with what one more packet finishes, up to
+/// three chunks, it must fit into a frame.
+const MAX_UNSENT_BYTES: usize = 40 * 1024;
+
 /// A patch, and the first packet that does not come out without it: nothing in its chunk does.
 struct Owed {
     packet: u64,
@@ -85,7 +89,7 @@ impl Writer {
     /// Writes some packets, at most `burst`.
     pub(crate) fn write(&mut self, view: &ProducerView, burst: usize, is_emulated: bool, fate: &mut Fate) {
         for _ in 0..1 + fate.below(burst) {
-            if self.budget == 0 {
+            if self.budget == 0 || self.unsent_bytes() > MAX_UNSENT_BYTES {
                 return;
             }
             let len = if fate.one_in(10) { 2000 + fate.below(9000) } else { fate.below(120) };
@@ -263,6 +267,10 @@ impl Writer {
             flush_request_id: None,
         };
         Some(Commit { request, stream: self.stream, count: self.promised(), patches })
+    }
+
+    fn unsent_bytes(&self) -> usize {
+        self.moves.iter().flat_map(|chunk| &chunk.data).map(Bytes::len).sum()
     }
 
     pub(crate) fn owes_patches(&self) -> bool {

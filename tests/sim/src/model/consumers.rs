@@ -127,10 +127,12 @@ impl Model {
         self.attempt = Some((conn, token, key));
     }
 
-    /// An exclusive session ends and frees all others, unless there is one already.
+    /// An exclusive session ends and frees all others, unless there is one already. Those of which only the file is left do not count.
     fn make_way(&mut self, conn: ConsumerConn) {
-        let is_exclusive =
-            |session: &Session| session.plan.as_ref().is_some_and(|plan| plan.exclusive_prio > 0);
+        let is_exclusive = |session: &Session| {
+            let wants_it = session.plan.as_ref().is_some_and(|plan| plan.exclusive_prio > 0);
+            wants_it && session.state != State::Freed
+        };
         let has_session = self.consumers.get(&conn).is_some_and(|consumer| consumer.session.is_some());
         if has_session || self.sessions.values().any(is_exclusive) {
             return;

@@ -183,7 +183,8 @@ impl Model {
     pub(crate) fn check_count(&self, count: usize) {
         let certain = self.sessions.values().filter(|session| !self.may_be_gone(session)).count();
         let most = self.sessions.len() + self.clones_under_way().count();
-        assert!((certain..=most).contains(&count), "{count} sessions, not {certain} to {most}");
+        let known = || self.sessions.iter().map(|(key, session)| (*key, session.state)).collect::<Vec<_>>();
+        assert!((certain..=most).contains(&count), "{count} sessions, not {certain} to {most}: {:?}", known());
     }
 
     /// Besides those that may go by themselves: one that was freed goes when its file is complete, and a clone may keep that open.

@@ -283,8 +283,6 @@ impl Service {
 
     pub(crate) fn start_final_write(&mut self, session_id: SessionId) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        // The stats of the whole recording belong at its end.
-        session.stats_armed = true;
         if let Some(file) = &mut session.file {
             file.next_write = None;
             file.pass = Some(Pass::Final);

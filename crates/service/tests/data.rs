@@ -758,6 +758,31 @@ fn transfer_on_clone_moves_and_clear_before_clone_forgets() {
     }
 }
 
+/// What is lost between a read while recording and the end is told, too.
+#[test]
+fn the_last_read_ends_with_stats_even_if_there_were_some_just_before() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, "buffers { size_kb: 4 } data_sources { config { name: \"data\" } }");
+    let overwritten = |world: &mut World| {
+        let packets = world.read(consumer);
+        let stats = packets.into_iter().find_map(|packet| match packet.data {
+            Some(Data::TraceStats(stats)) => Some(stats),
+            _ => None,
+        });
+        stats.expect("stats").buffer_stats[0].chunks_overwritten()
+    };
+    assert_eq!(overwritten(&mut world), 0);
+    for chunk_id in 0..10 {
+        world.emit(producer, 1, chunk_id, 1, &[&packet(&"long ".repeat(200))]);
+    }
+    world.disable(consumer);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+    assert!(overwritten(&mut world) > 0);
+}
+
 /// Names from before would be taken for those of after.
 #[test]
 fn what_follows_on_a_clone_that_takes_all_away_says_that_something_is_missing() {

@@ -1,16 +1,26 @@
 //! What a session is to be like.
 
 use ferretto_protos as protos;
+use ferretto_protos::fields;
 use ferretto_protos::trace_config::buffer_config::FillPolicy;
+use ferretto_protos::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_protos::trace_config::{
-    BufferConfig, BuiltinDataSource, CompressionType, DataSource, IncrementalStateConfig, WriteFlushMode,
+    BufferConfig, BuiltinDataSource, CompressionType, DataSource, IncrementalStateConfig, SessionSemaphore,
+    TraceFilter, TriggerConfig, WriteFlushMode,
 };
+use ferretto_trace_filter::BytecodeBuilder;
 use prost::Message;
 
 use crate::fate::Fate;
 
 /// What producers offer.
 pub(crate) const DATA_SOURCES: [&str; 2] = ["sim.one", "sim.two"];
+/// What producers call out, and sessions may wait for.
+pub(crate) const TRIGGERS: [&str; 3] = ["bang", "boom", "thud"];
+/// What sessions may hold together.
+const SEMAPHORES: [&str; 2] = ["lane", "bridge"];
+/// The field of `TestEvent` that filters leave out.
+pub(crate) const FILTERED_FIELD: u32 = 4;
 /// A buffer that a world of this size seldom fills.
 const AMPLE_KB: u32 = 8 * 1024;
 
@@ -30,6 +40,22 @@ pub(crate) struct FilePlan {
     pub(crate) max_bytes: Option<u64>,
     period_ms: u32,
     flush_mode: WriteFlushMode,
+}
+
+/// The trigger that a session waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct TriggerPlan {
+    pub(crate) name: &'static str,
+    pub(crate) mode: TriggerMode,
+    delay_ms: u32,
+    timeout_ms: u32,
+}
+
+/// How many others may hold what a session holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Semaphore {
+    pub(crate) name: &'static str,
+    pub(crate) max_others: u64,
 }
 
 /// A session's config, in the world's words.
@@ -53,6 +79,10 @@ pub(crate) struct Plan {
     pub(crate) has_events: bool,
     /// What its rings overwrite is folded.
     pub(crate) folds: bool,
+    pub(crate) trigger: Option<TriggerPlan>,
+    pub(crate) semaphores: Vec<Semaphore>,
+    /// A filter leaves a field of each event out.
+    pub(crate) is_filtered: bool,
     flush_period_ms: u32,
     clear_period_ms: u32,
     is_compressed: bool,
@@ -66,7 +96,10 @@ impl Plan {
         let sources = sources.map(|name| (*name, fate.below(count))).collect();
         let exclusive_prio = if uid == 0 && fate.one_in(8) { 1 } else { 0 };
         // An exclusive one must be there for sure, or not.
-        let has_duration = exclusive_prio == 0 && fate.one_in(3);
+        let trigger = (exclusive_prio == 0 && fate.one_in(6)).then(|| TriggerPlan::new(fate));
+        let has_duration = exclusive_prio == 0 && trigger.is_none() && fate.one_in(3);
+        // Without a trigger there may be no trace, and so only a session that starts with it may have a file.
+        let may_have_file = trigger.as_ref().is_none_or(|trigger| trigger.mode == TriggerMode::StartTracing);
         Self {
             serial,
             buffers,
@@ -79,14 +112,17 @@ impl Plan {
             },
             duration_ms: if has_duration { 1 + fate.below(2000) as u32 } else { 0 },
             counts_suspend: fate.one_in(3),
-            is_deferred: fate.one_in(4),
+            is_deferred: trigger.is_none() && fate.one_in(4),
             flush_timeout_ms: 200,
             stop_timeout_ms: 300,
-            file: fate.one_in(4).then(|| FilePlan::new(uid, fate)),
+            file: (may_have_file && fate.one_in(4)).then(|| FilePlan::new(uid, fate)),
             score: if fate.one_in(5) { 1 + fate.below(3) as i32 } else { 0 },
             exclusive_prio,
             has_events: !fate.one_in(8),
             folds: fate.one_in(2),
+            trigger,
+            semaphores: if fate.one_in(4) { vec![Semaphore::new(fate)] } else { Vec::new() },
+            is_filtered: fate.one_in(5),
             flush_period_ms: if fate.one_in(3) { 100 } else { 0 },
             clear_period_ms: if fate.one_in(4) { 150 } else { 0 },
             is_compressed: fate.one_in(6),
@@ -101,6 +137,10 @@ impl Plan {
     /// A clone takes some of its buffers away.
     pub(crate) fn transfers(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.transfers)
+    }
+
+    fn waits_for(&self, mode: TriggerMode) -> bool {
+        self.trigger.as_ref().is_some_and(|trigger| trigger.mode == mode)
     }
 
     pub(crate) fn session_name(&self) -> String {
@@ -132,6 +172,9 @@ impl Plan {
             bugreport_score: (self.score > 0).then_some(self.score),
             exclusive_prio: some(self.exclusive_prio),
             compression_type: self.is_compressed.then_some(CompressionType::Deflate as i32),
+            trigger_config: self.trigger.as_ref().map(TriggerPlan::config),
+            session_semaphores: self.semaphores.iter().map(Semaphore::config).collect(),
+            trace_filter: self.is_filtered.then(filter),
             write_into_file: file.map(|_| true),
             output_path: file.filter(|file| file.is_by_path).map(|_| self.path()),
             file_write_period_ms: file.map(|file| file.period_ms),
@@ -176,6 +219,11 @@ impl Plan {
             (self.exclusive_prio > 0, "exclusive session"),
             (!self.filter.is_empty(), "producer filter"),
             (self.folds, "what is overwritten is folded"),
+            (self.is_filtered, "filtered trace"),
+            (!self.semaphores.is_empty(), "session semaphore"),
+            (self.waits_for(TriggerMode::StartTracing), "trigger that starts"),
+            (self.waits_for(TriggerMode::StopTracing), "trigger that stops"),
+            (self.waits_for(TriggerMode::CloneSnapshot), "trigger for a clone"),
             (self.file.as_ref().is_some_and(|file| file.is_by_path), "file named by path"),
         ];
         for (_, behaviour) in behaviours.into_iter().filter(|(is_so, _)| *is_so) {
@@ -206,6 +254,57 @@ impl Buffer {
             ..Default::default()
         }
     }
+}
+
+impl TriggerPlan {
+    fn new(fate: &mut Fate) -> Self {
+        Self {
+            name: fate.pick(&TRIGGERS),
+            mode: fate.pick(&[
+                TriggerMode::StartTracing,
+                TriggerMode::StopTracing,
+                TriggerMode::CloneSnapshot,
+            ]),
+            delay_ms: fate.pick(&[0, 1, 50, 2000]),
+            timeout_ms: fate.pick(&[200, 5000, 20_000]),
+        }
+    }
+
+    fn config(&self) -> TriggerConfig {
+        let trigger = Trigger {
+            name: Some(self.name.to_owned()),
+            stop_delay_ms: Some(self.delay_ms),
+            ..Default::default()
+        };
+        TriggerConfig {
+            trigger_mode: Some(self.mode as i32),
+            triggers: vec![trigger],
+            trigger_timeout_ms: Some(self.timeout_ms),
+            ..Default::default()
+        }
+    }
+}
+
+impl Semaphore {
+    fn new(fate: &mut Fate) -> Self {
+        Self { name: fate.pick(&SEMAPHORES), max_others: fate.below(3) as u64 }
+    }
+
+    fn config(&self) -> SessionSemaphore {
+        SessionSemaphore { name: Some(self.name.to_owned()), max_other_session_count: Some(self.max_others) }
+    }
+}
+
+/// Lets everything through, but for one field.
+fn filter() -> TraceFilter {
+    const FOR_TESTING: u32 = fields::trace_packet::FOR_TESTING;
+    let mut builder = BytecodeBuilder::new();
+    let (trace, packet, event) = (builder.message(), builder.message(), builder.message());
+    builder.nested(trace, fields::trace::PACKET, packet);
+    builder.keep_range(packet, 1, FOR_TESTING - 1).nested(packet, FOR_TESTING, event);
+    builder.keep_range(event, 1, FILTERED_FIELD - 1).keep_range(event, FILTERED_FIELD + 1, 100);
+    let built = builder.build().expect("a program");
+    TraceFilter { bytecode_v2: Some(built.bytecode_v2.into()), ..Default::default() }
 }
 
 impl FilePlan {

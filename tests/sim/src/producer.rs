@@ -14,7 +14,7 @@ use prost::Message;
 
 use crate::fate::Fate;
 use crate::link::Link;
-use crate::plan::{DATA_SOURCES, producer_name};
+use crate::plan::{DATA_SOURCES, TRIGGERS, producer_name};
 use crate::trace::Stream;
 use crate::writer::Writer;
 
@@ -122,6 +122,10 @@ impl Producer {
             0..60 => self.write(fate),
             60..80 => self.send_patches(fate),
             80 if !self.has_unregistered && fate.one_in(3) => self.unregister(),
+            81 | 82 => {
+                let trigger_names = vec![fate.pick(&TRIGGERS).to_owned()];
+                self.call("ActivateTriggers", &protos::ActivateTriggersRequest { trigger_names }, true);
+            }
             _ => {}
         }
     }

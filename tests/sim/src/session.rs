@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ferretto_protos::trace_config::trigger_config::TriggerMode;
 use ferretto_service::ConsumerConn;
 
 use crate::plan::Plan;
@@ -66,7 +67,9 @@ pub(crate) struct Session {
     pub(crate) is_read: bool,
     /// What must be in the trace, once that is sure.
     pub(crate) promised: Option<BTreeMap<Stream, u64>>,
-    /// Somebody asked for its end.
+    /// The trigger that it waits for has been called out.
+    pub(crate) was_triggered: bool,
+    /// Somebody asked for its end, or it may end by itself.
     pub(crate) is_stopping: bool,
     pub(crate) watch: Watch,
     /// Instances that were told to stop and have not said that they did.
@@ -78,6 +81,11 @@ impl Session {
         let is_deferred = plan.as_ref().is_some_and(|plan| plan.is_deferred);
         let has_events = plan.as_ref().is_some_and(|plan| plan.has_events);
         let folds = plan.as_ref().is_some_and(|plan| plan.folds);
+        let is_filtered = plan.as_ref().is_some_and(|plan| plan.is_filtered);
+        let trigger = plan.as_ref().and_then(|plan| plan.trigger.as_ref());
+        // When it starts or ends by a trigger, or for want of one, is not foretold.
+        let (has_trigger, starts_by_trigger) =
+            (trigger.is_some(), trigger.is_some_and(|trigger| trigger.mode == TriggerMode::StartTracing));
         Self {
             serial,
             is_copy: false,
@@ -89,11 +97,12 @@ impl Session {
             filter: plan.as_ref().map(|plan| plan.filter.clone()).unwrap_or_default(),
             is_writing: plan.as_ref().is_some_and(|plan| plan.file.is_some()),
             plan,
-            state: if is_deferred { State::Configured } else { State::Running },
-            checker: Checker::new(serial, has_events, folds),
+            state: if is_deferred || starts_by_trigger { State::Configured } else { State::Running },
+            checker: Checker::new(serial, has_events, folds, is_filtered),
             is_read: false,
             promised: None,
-            is_stopping: false,
+            is_stopping: has_trigger,
+            was_triggered: false,
             watch: Watch::Nothing,
             stop_waits: BTreeSet::new(),
         }
@@ -103,6 +112,7 @@ impl Session {
     pub(crate) fn copy_of(source: &Self, uid: u32, owner: ConsumerConn) -> Self {
         let mut copy = Self::new(source.plan.clone(), source.serial, uid, owner);
         copy.is_writing = false;
+        copy.is_copy = true;
         // Of the service's events, it has those that the original had not given out.
         copy.checker.has_names = false;
         copy.checker.is_copy = true;
@@ -160,12 +170,19 @@ impl Session {
     pub(crate) fn is_lossless(&self) -> bool {
         let is_unlimited = |plan: &Plan| plan.file.as_ref().is_none_or(|file| file.max_bytes.is_none());
         let is_ample = self.plan.as_ref().is_some_and(|plan| plan.is_ample() && is_unlimited(plan));
-        is_ample && self.checker.emptied == 0
+        is_ample && self.checker.emptied == 0 && !self.waits_for_trigger()
+    }
+
+    /// Nothing of it can be read yet, if ever: without its trigger there is no trace, and a session for snapshots is read through its
+    /// clones only.
+    pub(crate) fn waits_for_trigger(&self) -> bool {
+        let Some(trigger) = self.plan.as_ref().and_then(|plan| plan.trigger.as_ref()) else { return false };
+        !self.is_copy && (trigger.mode == TriggerMode::CloneSnapshot || !self.was_triggered)
     }
 
     /// A session without a consumer may free itself.
     pub(crate) fn may_be_gone(&self) -> bool {
-        let has_end = self.plan.as_ref().is_none_or(|plan| plan.duration_ms > 0);
+        let has_end = self.plan.as_ref().is_none_or(|plan| plan.duration_ms > 0 || plan.trigger.is_some());
         let is_left_alone = self.owner.is_none() && self.state != State::Freed && !self.is_copy;
         is_left_alone && has_end || self.may_be_file_only
     }

@@ -30,6 +30,7 @@ const STEPS_PER_LOOK: usize = 64;
 /// The user of the service itself.
 pub(crate) const SERVICE_UID: u32 = 900;
 const CONSUMER_UIDS: [u32; 4] = [0, 1, 1, 2];
+const BYSTANDER_UID: u32 = 3;
 const FIRST_PRODUCER_UID: u32 = 1000;
 const FIRST_PID: i32 = 20_000;
 
@@ -49,6 +50,10 @@ pub struct World {
     consumers: Vec<(ConsumerConn, Consumer)>,
     /// Root, who looks at the state and tidies up.
     janitor: ConsumerConn,
+    /// Somebody who only asks how things are, and must never wait.
+    bystander: ConsumerConn,
+    /// Of the bystander's questions, the last that was answered.
+    bystander_told: u64,
     last_token: u64,
 }
 
@@ -120,6 +125,8 @@ impl World {
             producers: Vec::new(),
             consumers: Vec::new(),
             janitor: ConsumerConn(0),
+            bystander: ConsumerConn(0),
+            bystander_told: 0,
             last_token: 0,
         }
     }
@@ -130,6 +137,7 @@ impl World {
     /// If the system breaks a promise.
     pub fn run(mut self) -> Report {
         self.janitor_comes();
+        self.bystander_comes();
         let steps = self.fate.below(MAX_STEPS);
         for _ in 0..steps {
             self.step();
@@ -172,6 +180,7 @@ impl World {
         self.write_files(false);
         self.serve();
         self.model.check_count(self.service.session_count());
+        self.model.check_semaphores();
         self.fate.report.steps += 1;
         if self.fate.report.steps.is_multiple_of(STEPS_PER_LOOK as u64) {
             self.look();
@@ -349,6 +358,7 @@ impl World {
         );
         if is_working {
             self.fate.saw("work is done in steps");
+            self.bystander_asks();
         }
         self.serve();
         self.model.time_was_handled(clocks, &mut self.fate);
@@ -439,6 +449,10 @@ impl World {
         if conn == self.janitor {
             return self.model.consumer_is_told(conn, "QueryServiceState", &reply, clocks, &mut self.fate);
         }
+        if conn == self.bystander {
+            self.bystander_told = reply.token.0;
+            return;
+        }
         let Some((_, consumer)) = self.consumers.iter_mut().find(|(other, _)| *other == conn) else { return };
         let method = consumer.link.method_of(reply.token).expect("only calls are answered");
         let is_rejected = reply.body.is_none();
@@ -474,6 +488,30 @@ impl World {
         let now = self.now();
         self.service.handle_consumer_call(self.janitor, Token(self.last_token), call, None, &now);
         self.serve();
+    }
+
+    // The bystander.
+
+    fn bystander_comes(&mut self) {
+        self.bystander = ConsumerConn(self.next_conn());
+        self.model.consumer_connects(self.bystander, BYSTANDER_UID);
+        let peer = Peer { uid: BYSTANDER_UID, pid: 7, emulated: false };
+        self.service.handle_consumer_connected(self.bystander, peer);
+    }
+
+    /// Whatever the service is in the middle of, who asks for the sessions is answered in the same turn.
+    fn bystander_asks(&mut self) {
+        if !self.fate.one_in(4) {
+            return;
+        }
+        self.fate.saw("somebody asks while work is under way");
+        self.last_token += 1;
+        let request = protos::QueryServiceStateRequest { sessions_only: Some(true) };
+        let call = ConsumerCall::QueryServiceState(request);
+        let now = self.now();
+        self.service.handle_consumer_call(self.bystander, Token(self.last_token), call, None, &now);
+        self.serve();
+        assert_eq!(self.bystander_told, self.last_token, "the bystander has to wait for the work of others");
     }
 
     // The end.

@@ -317,7 +317,10 @@ impl Model {
             assert!(!error.is_empty(), "tracing ends before it begins");
             fate.saw("config refused");
             self.attempt = None;
-            self.sessions.remove(&key);
+            let refused = self.sessions.remove(&key);
+            if error.contains("semaphore") {
+                self.check_refused_semaphore(refused, fate);
+            }
             return;
         }
         let key = consumer.session;
@@ -345,11 +348,27 @@ impl Model {
         }
     }
 
+    /// A session may be refused for a semaphore only if there are more that hold it than all of them allow.
+    fn check_refused_semaphore(&self, refused: Option<Session>, fate: &mut Fate) {
+        fate.saw("session refused for a semaphore");
+        // Garbage may name one, too.
+        let Some(plan) = refused.and_then(|session| session.plan) else { return };
+        let is_held = plan.semaphores.iter().any(|semaphore| {
+            let others = self.holders(semaphore.name, |_| true);
+            let allowed = others.iter().fold(semaphore.max_others, |least, max| least.min(*max));
+            others.len() as u64 > allowed
+        });
+        assert!(is_held, "refused for a semaphore that is free: {plan:?}");
+    }
+
     fn read_answered(&mut self, conn: ConsumerConn, reply: &Reply, fate: &mut Fate) {
         let Some(consumer) = self.consumers.get_mut(&conn) else { return };
         let body = reply.body.clone().expect("ReadBuffers is not rejected");
         let response = protos::ReadBuffersResponse::decode(body).expect("a response");
         let mut session = consumer.session.and_then(|key| self.sessions.get_mut(&key));
+        if let Some(session) = session.as_ref().filter(|session| session.waits_for_trigger()) {
+            assert!(response.slices.is_empty(), "the session {} is read without its trigger", session.serial);
+        }
         for slice in response.slices {
             consumer.packet.extend_from_slice(slice.data());
             if slice.last_slice_for_packet() {
@@ -433,6 +452,10 @@ impl Model {
         fate.saw(consumer.clones_by);
         fate.tell(format_args!("consumer {} has a clone of the session {}", conn.0, source.serial));
         let mut copy = Session::copy_of(source, consumer.uid, conn);
+        // Bugreports are not filtered (upstream: tracing_service_impl.cc, `CloneSession`), but for what was in a file before.
+        if consumer.clones_by == "clone by bugreport" && copy.checker.is_filtered == Some(true) {
+            copy.checker.is_filtered = if response.was_write_into_file() { None } else { Some(false) };
+        }
         if response.was_write_into_file() {
             let file = file.expect("a clone goes into a file that was sent along");
             copy.promised = Some(ledger_of(&file.ledger, source.serial));

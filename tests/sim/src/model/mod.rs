@@ -184,7 +184,40 @@ impl Model {
         let certain = self.sessions.values().filter(|session| !self.may_be_gone(session)).count();
         let most = self.sessions.len() + self.clones_under_way().count();
         let known = || self.sessions.iter().map(|(key, session)| (*key, session.state)).collect::<Vec<_>>();
-        assert!((certain..=most).contains(&count), "{count} sessions, not {certain} to {most}: {:?}", known());
+        assert!(
+            (certain..=most).contains(&count),
+            "{count} sessions, not {certain} to {most}: {:?}",
+            known()
+        );
+    }
+
+    /// How many others those that hold a semaphore allow.
+    fn holders(&self, name: &str, is_one: impl Fn(&Session) -> bool) -> Vec<u64> {
+        let originals = self.sessions.values().filter(|session| !session.is_copy && is_one(session));
+        let held = originals.flat_map(|session| &session.plan).flat_map(|plan| &plan.semaphores);
+        held.filter(|semaphore| semaphore.name == name).map(|semaphore| semaphore.max_others).collect()
+    }
+
+    /// No more sessions hold a semaphore than each of them allows.
+    pub(crate) fn check_semaphores(&self) {
+        let is_active = |session: &Session| {
+            let is_on = matches!(session.state, State::Configured | State::Running);
+            is_on && !session.is_stopping && !session.may_be_gone() && !session.was_detached
+        };
+        let all = self.sessions.values().flat_map(|session| &session.plan);
+        for semaphore in all.flat_map(|plan| &plan.semaphores) {
+            let holders = self.holders(semaphore.name, |session| {
+                // One with a duration may be over, and nobody has been told.
+                is_active(session) && session.plan.as_ref().is_some_and(|plan| plan.duration_ms == 0)
+            });
+            let others = holders.len().saturating_sub(1) as u64;
+            assert!(
+                holders.iter().all(|max| others <= *max),
+                "{} others hold {}: {holders:?}",
+                others,
+                semaphore.name
+            );
+        }
     }
 
     /// Besides those that may go by themselves: one that was freed goes when its file is complete, and a clone may keep that open.
@@ -277,7 +310,7 @@ impl Model {
         assert_eq!(found.num_data_sources() as usize, instances, "instances of {}", session.serial);
         let expected = match session.state {
             State::Ended => "DISABLED",
-            State::Configured if self.awaits_end(session.serial) => "CONFIGURED",
+            State::Configured if self.awaits_end(session.serial) && !session.is_stopping => "CONFIGURED",
             State::Running
                 if self.awaits_end(session.serial) && !session.is_stopping && !session.was_detached =>
             {

@@ -39,6 +39,15 @@ impl Model {
                     }
                 }
             }
+            ProducerCall::ActivateTriggers(request) => {
+                fate.saw("trigger called out");
+                for session in self.sessions.values_mut() {
+                    let trigger = session.plan.as_ref().and_then(|plan| plan.trigger.as_ref());
+                    let is_it =
+                        trigger.is_some_and(|it| request.trigger_names.iter().any(|name| name == it.name));
+                    session.was_triggered |= is_it;
+                }
+            }
             ProducerCall::NotifyDataSourceStopped(request) => {
                 let id = request.data_source_id();
                 if let Some(instance) = self.instances.get(&id).filter(|instance| instance.producer == conn)

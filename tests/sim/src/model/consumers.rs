@@ -122,6 +122,12 @@ impl Model {
         if session.state == State::Running {
             session.start(clocks);
         }
+        // Garbage may want a file; when that is written is not known here.
+        if session.plan.is_none() {
+            let config = protos::TraceConfig::decode(config).unwrap_or_default();
+            session.is_writing = config.write_into_file();
+            session.may_be_file_only = session.is_writing;
+        }
         let before = self.sessions.insert(key, session);
         assert!(before.is_none(), "the plan {key} is carried out twice");
         self.attempt = Some((conn, token, key));
@@ -333,7 +339,7 @@ impl Model {
             "the session {key:?} ended and nobody knows why"
         );
         assert!(
-            !session.is_writing || session.state == State::Freed || may_be_copied,
+            !session.is_writing || !is_known || may_be_copied,
             "the end is told before the file is closed"
         );
         // To whoever attaches to a copy it has ended long since.

@@ -16,6 +16,14 @@ use crate::registry::next_free_id;
 use crate::service::Service;
 use crate::session::{Session, State};
 
+/// When a user's trace of this name with guardrails began.
+#[derive(Debug)]
+pub(crate) struct GuardedStart {
+    uid: u32,
+    name: String,
+    boottime_ns: u64,
+}
+
 /// Why no session was made. The text is the error of the EnableTracing response.
 #[derive(Debug, thiserror::Error)]
 enum EnableError {
@@ -29,6 +37,10 @@ enum EnableError {
     Exclusive { running: u32 },
     #[error("exclusive_prio may only be used by root")]
     ExclusiveNotAllowed,
+    #[error(
+        "lockdown_mode may only be used by root and by the user of the service: it keeps others' programs out"
+    )]
+    LockdownNotAllowed,
     #[error("a session with unique_session_name {0:?} exists already; stop it or choose another name")]
     NameInUse(String),
     #[error("session semaphore {name:?}: {others} other session(s) hold it, {allowed} are allowed")]
@@ -95,14 +107,18 @@ impl Service {
         now: &Now,
     ) -> Result<(), EnableError> {
         let draft = Draft::decode(raw)?;
+        let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
         if let Some(lockdown) = draft.lockdown() {
+            // Upstream lets everybody.
+            if uid != 0 && uid != self.options.uid {
+                return Err(EnableError::LockdownNotAllowed);
+            }
             self.lockdown = lockdown;
         }
         if self.session_of(from).is_some() {
             return Err(EnableError::HasSession);
         }
         let checked = draft.check()?;
-        let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
         self.check_against_others(uid, &checked.claims(), now)?;
         let config = checked.into_session_config(file.is_some())?;
         self.check_output_path(from, &config)?;
@@ -144,7 +160,7 @@ impl Service {
                 return Err(EnableError::Semaphore { name: name.clone(), others, allowed });
             }
         }
-        if claims.guardrails && self.is_too_soon(name, now) {
+        if claims.guardrails && self.is_too_soon(uid, name, now) {
             return Err(EnableError::TooSoon { name: name.clone() });
         }
         if self.sessions.values().filter(|session| session.owner_uid == uid).count()
@@ -182,19 +198,22 @@ impl Service {
         Ok(())
     }
 
-    /// Traces without a name count as of one name. In whole seconds, as upstream counts.
-    fn is_too_soon(&mut self, name: &str, now: &Now) -> bool {
+    /// Traces of a user without a name count as of one name. In whole seconds, as upstream counts, to whom all users are one.
+    fn is_too_soon(&mut self, uid: u32, name: &str, now: &Now) -> bool {
         let seconds = |boottime_ns: u64| boottime_ns / 1_000_000_000;
         let now_ns = now.clocks.boottime;
         let spacing = limits::MIN_SPACING_WITH_GUARDRAILS.as_secs();
-        self.last_starts.retain(|(_, start)| seconds(now_ns).saturating_sub(seconds(*start)) <= spacing);
-        if self.last_starts.iter().any(|(started, _)| started == name) {
+        self.last_starts
+            .retain(|start| seconds(now_ns).saturating_sub(seconds(start.boottime_ns)) <= spacing);
+        if self.last_starts.iter().any(|start| start.uid == uid && start.name == name) {
             return true;
         }
+        // A user who starts many displaces own ones.
         if self.last_starts.len() >= limits::MAX_REMEMBERED_NAMES {
-            self.last_starts.pop_front();
+            let own = self.last_starts.iter().position(|start| start.uid == uid);
+            self.last_starts.remove(own.unwrap_or_default());
         }
-        self.last_starts.push_back((name.to_owned(), now_ns));
+        self.last_starts.push_back(GuardedStart { uid, name: name.to_owned(), boottime_ns: now_ns });
         false
     }
 

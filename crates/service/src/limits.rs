@@ -16,7 +16,8 @@ pub const MAX_DURATION_WITH_GUARDRAILS: Duration = Duration::from_secs(24 * 3600
 pub const MAX_BUFFERS_KB_WITH_GUARDRAILS: u64 = 128 * 1024;
 /// Two traces of one name with `enable_extra_guardrails` are at least this far apart.
 pub const MIN_SPACING_WITH_GUARDRAILS: Duration = Duration::from_secs(300);
-/// Names whose last start is remembered for [`MIN_SPACING_WITH_GUARDRAILS`]; the oldest is forgotten first. Ours.
+/// Names whose last start is remembered for [`MIN_SPACING_WITH_GUARDRAILS`]; the oldest is forgotten first, of the same user if there is one.
+/// Ours.
 pub const MAX_REMEMBERED_NAMES: usize = 64;
 
 /// Time that a session waits for data sources to say that they started, before it says which did not.

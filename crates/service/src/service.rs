@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::clone_steps::Asked;
+use crate::enable::GuardedStart;
 use crate::environment::{Environment, ServiceOptions};
 use crate::file_output::WriteMemory;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
@@ -64,7 +65,7 @@ pub struct Service {
     pub(crate) totals: Totals,
     pub(crate) refused_producers: RefusedProducers,
     /// When sessions with guardrails last started, by name, on the boot clock in nanoseconds.
-    pub(crate) last_starts: VecDeque<(String, u64)>,
+    pub(crate) last_starts: VecDeque<GuardedStart>,
     pub(crate) trigger_history: TriggerHistory,
     pub(crate) pace: Pace,
     /// A chunk on its way from shared memory to a buffer; kept for its capacity.

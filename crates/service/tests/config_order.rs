@@ -83,7 +83,7 @@ fn bring_about(before: Before, world: &mut World, consumer: ConsumerConn) {
         Before::Nothing => {}
         Before::Recent => {
             let text = "enable_extra_guardrails: true unique_session_name: \"n\"";
-            let recent = other(world, 3, text);
+            let recent = other(world, UID, text);
             world.free(recent);
         }
         Before::OwnSession => {
@@ -162,7 +162,7 @@ fn of_two_mistakes_upstreams_first_is_told() {
 #[test]
 fn lockdown_counts_though_the_config_is_refused() {
     let mut world = World::default();
-    let consumer = world.consumer(UID);
+    let consumer = world.consumer(0);
     world.enable(consumer, "lockdown_mode: LOCKDOWN_SET duration_ms: 604800001");
     assert!(world.ended(consumer).is_some());
     let stranger = world.producer("p");

@@ -8,7 +8,7 @@ use ferretto_protos::get_async_command_response::Cmd;
 use ferretto_protos::{self as protos, DataSourceDescriptor};
 use ferretto_service::{ConsumerCall, ProducerCall};
 use prost::Message;
-use world::{World, config, instance, named, only_setup, packet};
+use world::{SERVICE_UID, World, config, instance, named, only_setup, packet};
 
 fn acknowledging(name: &str) -> DataSourceDescriptor {
     DataSourceDescriptor {
@@ -607,6 +607,10 @@ fn traces_with_guardrails_keep_their_distance() {
     world.free(consumer);
     world.enable(consumer, &text);
     assert!(world.ended(consumer).unwrap().contains("less than 300 s ago"));
+    let neighbour = world.consumer(1001);
+    world.enable(neighbour, &text);
+    assert_eq!(world.ended(neighbour), None, "what others start is nobody's business");
+    world.free(neighbour);
     world.advance_ms(301_000);
     world.enable(consumer, &text);
     assert_eq!(world.ended(consumer), None);
@@ -615,7 +619,7 @@ fn traces_with_guardrails_keep_their_distance() {
 #[test]
 fn lock_down_keeps_other_users_producers_out() {
     let mut world = World::default();
-    let consumer = world.consumer(1000);
+    let consumer = world.consumer(0);
     world.enable(consumer, &config("lockdown_mode: LOCKDOWN_SET"));
     let stranger = world.producer("p");
     assert!(world.producers[&stranger].response.is_none());
@@ -625,6 +629,27 @@ fn lock_down_keeps_other_users_producers_out() {
     world.enable(consumer, &config("lockdown_mode: LOCKDOWN_CLEAR"));
     let stranger = world.producer("p");
     assert!(world.producers[&stranger].response.is_some());
+}
+
+/// Else a neighbour keeps everybody's programs out, or lets in what was kept out.
+#[test]
+fn lock_down_is_for_root_and_the_services_own_user() {
+    let mut world = World::default();
+    let (root, own, user) = (world.consumer(0), world.consumer(SERVICE_UID), world.consumer(1000));
+    let is_open = |world: &mut World| {
+        let producer = world.producer("p");
+        let is_in = world.producers[&producer].response.is_some();
+        world.disconnect(producer);
+        is_in
+    };
+    world.enable(user, &config("lockdown_mode: LOCKDOWN_SET"));
+    assert!(world.ended(user).unwrap().contains("lockdown_mode may only be used by root"));
+    assert!(is_open(&mut world));
+    world.enable(root, &config("lockdown_mode: LOCKDOWN_SET"));
+    world.enable(user, &config("lockdown_mode: LOCKDOWN_CLEAR"));
+    assert!(!is_open(&mut world));
+    world.enable(own, &config("lockdown_mode: LOCKDOWN_CLEAR"));
+    assert!(is_open(&mut world));
 }
 
 #[test]

@@ -96,15 +96,20 @@ impl Service {
         if consumer.session.is_some() {
             return Err(HAS_SESSION);
         }
+        // One that is another's does not stand before one's own.
+        let is_own = |session: &&Session| may_see(consumer.peer, session);
         let mut sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
         let found = match &request.selector {
             Some(Selector::SessionId(BUGREPORT_SESSION_ID)) => sessions
                 .filter(|session| session.config.bugreport_score > 0 && session.state == State::Started)
                 // Of equal ones the oldest.
-                .max_by_key(|session| (session.config.bugreport_score, std::cmp::Reverse(session.id))),
+                .max_by_key(|session| {
+                    (is_own(session), session.config.bugreport_score, std::cmp::Reverse(session.id))
+                }),
             Some(Selector::SessionId(id)) => sessions.find(|session| session.id.0 == *id),
             Some(Selector::UniqueSessionName(name)) => {
-                sessions.find(|session| session.config.claims.unique_name == *name)
+                let named = sessions.filter(|session| session.config.claims.unique_name == *name);
+                named.max_by_key(|session| (is_own(session), std::cmp::Reverse(session.id)))
             }
             None => None,
         };

@@ -41,7 +41,9 @@ enum EnableError {
         "lockdown_mode may only be used by root and by the user of the service: it keeps others' programs out"
     )]
     LockdownNotAllowed,
-    #[error("a session with unique_session_name {0:?} exists already; stop it or choose another name")]
+    #[error(
+        "a session of yours with unique_session_name {0:?} exists already; stop it or choose another name"
+    )]
     NameInUse(String),
     #[error("session semaphore {name:?}: {others} other session(s) hold it, {allowed} are allowed")]
     Semaphore { name: String, others: u64, allowed: u64 },
@@ -51,6 +53,10 @@ enum EnableError {
     TooManyOfUid { uid: u32 },
     #[error("there are {max} concurrent tracing sessions already; stop one first", max = limits::MAX_SESSIONS)]
     TooMany,
+    #[error(
+        "priority_boost may only be used by root and by the user of the service: it is taken from all others"
+    )]
+    BoostNotAllowed,
     #[error("priority_boost: {0}; the service needs the capability CAP_SYS_NICE for it")]
     Boost(String),
     #[error(
@@ -110,7 +116,7 @@ impl Service {
         let uid = self.consumers.get(&from).map_or(u32::MAX, |consumer| consumer.peer.uid);
         if let Some(lockdown) = draft.lockdown() {
             // Upstream lets everybody.
-            if uid != 0 && uid != self.options.uid {
+            if !self.may_decide_for_all(from) {
                 return Err(EnableError::LockdownNotAllowed);
             }
             self.lockdown = lockdown;
@@ -122,6 +128,12 @@ impl Service {
         self.check_against_others(uid, &checked.claims(), now)?;
         let config = checked.into_session_config(file.is_some())?;
         self.check_output_path(from, &config)?;
+        // A process of the service or of a producer would run before all others on somebody's word. Upstream lets everybody.
+        let wants_boost =
+            config.boost.is_some() || config.data_sources.iter().any(|source| source.wants_boost);
+        if wants_boost && !self.may_decide_for_all(from) {
+            return Err(EnableError::BoostNotAllowed);
+        }
         // What the machine may refuse comes after the config's own mistakes, unlike upstream's: the file last, so that none is left behind.
         let buffers = self.make_buffers(&config.buffers)?;
         self.raise_scheduling(config.boost).map_err(EnableError::Boost)?;
@@ -144,7 +156,9 @@ impl Service {
             let sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
             sessions.filter(|session| !session.is_leaving())
         };
-        if !name.is_empty() && not_copied().any(|session| session.config.claims.unique_name == *name) {
+        // Each user has own names, lest a neighbour takes them. Upstream's are everybody's.
+        let mut own = not_copied().filter(|session| session.owner_uid == uid);
+        if !name.is_empty() && own.any(|session| session.config.claims.unique_name == *name) {
             return Err(EnableError::NameInUse(name.clone()));
         }
         for (name, max_others) in &claims.semaphores {
@@ -238,10 +252,13 @@ impl Service {
         let Some(path) = config.file.as_ref().and_then(|file| file.output_path.clone()) else {
             return Ok(());
         };
+        if self.may_decide_for_all(from) { Ok(()) } else { Err(EnableError::OutputPathOfOther { path }) }
+    }
+
+    /// Root, and the service's own user.
+    fn may_decide_for_all(&self, from: ConsumerConn) -> bool {
         let peer = self.consumers.get(&from).map(|consumer| consumer.peer);
-        let may =
-            peer.is_some_and(|peer| !peer.emulated && (peer.uid == 0 || peer.is_user(self.options.uid)));
-        if may { Ok(()) } else { Err(EnableError::OutputPathOfOther { path }) }
+        peer.is_some_and(|peer| !peer.emulated && (peer.uid == 0 || peer.is_user(self.options.uid)))
     }
 
     fn open_output(&mut self, spec: &FileSpec, file: Option<FileHandle>) -> Result<FileOutput, EnableError> {

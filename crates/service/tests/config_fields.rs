@@ -297,12 +297,12 @@ fn the_service_is_scheduled_as_the_session_that_wants_most() {
     let boost = |policy: &str, priority: u32| {
         config(&format!("priority_boost {{ policy: {policy} priority: {priority} }}"))
     };
-    let low = accepted(&mut world, 1, &boost("POLICY_SCHED_OTHER", 20));
+    let low = accepted(&mut world, 0, &boost("POLICY_SCHED_OTHER", 20));
     assert_eq!(world.scheduling(), Some(Boost::Other(20)));
-    let high = accepted(&mut world, 2, &boost("POLICY_SCHED_FIFO", 1));
+    let high = accepted(&mut world, 0, &boost("POLICY_SCHED_FIFO", 1));
     assert_eq!(world.scheduling(), Some(Boost::Fifo(1)));
-    let higher = accepted(&mut world, 3, &boost("POLICY_SCHED_FIFO", 99));
-    let lower = accepted(&mut world, 4, &boost("POLICY_SCHED_OTHER", 0));
+    let higher = accepted(&mut world, 0, &boost("POLICY_SCHED_FIFO", 99));
+    let lower = accepted(&mut world, 0, &boost("POLICY_SCHED_OTHER", 0));
     assert_eq!(world.scheduling(), Some(Boost::Fifo(99)));
     world.free(higher);
     assert_eq!(world.scheduling(), Some(Boost::Fifo(1)));
@@ -311,6 +311,40 @@ fn the_service_is_scheduled_as_the_session_that_wants_most() {
     world.free(low);
     world.free(lower);
     assert_eq!(world.scheduling(), None);
+}
+
+/// Else a neighbour has a thread of root's run before everybody.
+#[test]
+fn a_boost_is_for_root_and_the_services_own_user() {
+    let boost = "priority_boost { policy: POLICY_SCHED_FIFO priority: 99 }";
+    let of_source =
+        format!("buffers {{ size_kb: 4 }} data_sources {{ config {{ name: \"data\" {boost} }} }}");
+    for text in [config(boost), of_source] {
+        let mut world = World::default();
+        let user = world.consumer(1000);
+        let error = refused(&mut world, user, &text);
+        assert!(error.contains("priority_boost may only be used by root"), "{error}");
+        assert_eq!(world.scheduling(), None);
+        for uid in [0, world::SERVICE_UID] {
+            accepted(&mut world, uid, &text);
+        }
+    }
+}
+
+/// Neither under its name nor as the best for a bug report.
+#[test]
+fn a_neighbours_session_does_not_stand_in_the_way_of_ones_own() {
+    let mut world = World::default();
+    let named = |score: u32| config(&format!("unique_session_name: \"n\" bugreport_score: {score}"));
+    accepted(&mut world, 1001, &named(9));
+    accepted(&mut world, 1000, &named(1));
+    for selector in [Selector::UniqueSessionName("n".to_owned()), Selector::SessionId(u64::MAX)] {
+        let consumer = world.consumer(1000);
+        let request = protos::CloneSessionRequest { selector: Some(selector), ..Default::default() };
+        world.ask(consumer, ConsumerCall::CloneSession(request));
+        let response: protos::CloneSessionResponse = world.answer(consumer, "CloneSession");
+        assert!(response.success(), "{}", response.error());
+    }
 }
 
 #[test]
@@ -322,7 +356,7 @@ fn a_boost_that_is_wrong_or_not_granted_is_refused() {
         ("priority: 1", "needs policy"),
     ];
     let mut world = World::default();
-    let consumer = world.consumer(1000);
+    let consumer = world.consumer(0);
     for (text, expected) in cases {
         let error = refused(&mut world, consumer, &config(&format!("priority_boost {{ {text} }}")));
         assert!(error.contains(expected), "{text}: {error}");
@@ -476,7 +510,7 @@ fn the_services_fields_are_what_the_session_says() {
                 tracing_session_id: 99 session_initiator: SESSION_INITIATOR_TRUSTED_SYSTEM \
                 buffer_exhausted_policy: BUFFER_EXHAUSTED_DROP legacy_config: \"l\" for_testing { seed: 5 } \
                 interceptor_config { name: \"i\" } priority_boost { policy: POLICY_SCHED_OTHER priority: 3 } } }";
-    accepted(&mut world, 1000, text);
+    accepted(&mut world, world::SERVICE_UID, text);
     let (_, found) = only_setup(&world.commands(producer));
     assert_eq!(found.trace_duration_ms(), 1234);
     assert!(found.enable_extra_guardrails() && found.prefer_suspend_clock_for_duration());

@@ -2,8 +2,7 @@
 
 mod world;
 
-use ferretto_protos as protos;
-use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle};
+use ferretto_service::{ConsumerConn, FileHandle};
 use world::{World, config};
 
 /// Whose configs are refused.
@@ -91,14 +90,14 @@ fn bring_about(before: Before, world: &mut World, consumer: ConsumerConn) {
             assert_eq!(world.ended(consumer), None);
         }
         Before::SameName => {
-            other(world, 4, "unique_session_name: \"n\"");
+            other(world, UID, "unique_session_name: \"n\"");
         }
         Before::SameSemaphore => {
             other(world, 5, "session_semaphores { name: \"s\" max_other_session_count: 1 }");
         }
         Before::AllOfUser => {
-            let own = usize::from(world.service.session_count() > 0 && has_session(world, consumer));
-            for _ in own..5 {
+            let looking = world.consumer(UID);
+            for _ in world.query(looking).tracing_sessions.len()..5 {
                 other(world, UID, "");
             }
         }
@@ -111,11 +110,6 @@ fn bring_about(before: Before, world: &mut World, consumer: ConsumerConn) {
             other(world, 0, "exclusive_prio: 5");
         }
     }
-}
-
-fn has_session(world: &mut World, consumer: ConsumerConn) -> bool {
-    world.ask(consumer, ConsumerCall::GetTraceStats(protos::GetTraceStatsRequest::default()));
-    world.reply(consumer, "GetTraceStats").is_some_and(|reply| reply.is_some())
 }
 
 /// The error of a config with these mistakes; `None` if it is accepted.
@@ -173,7 +167,7 @@ fn lockdown_counts_though_the_config_is_refused() {
 fn names_of_finished_sessions_are_taken_until_they_are_freed() {
     let mut world = World::default();
     let text = config("unique_session_name: \"n\"");
-    let (first, second) = (world.consumer(1), world.consumer(2));
+    let (first, second) = (world.consumer(1), world.consumer(1));
     world.enable(first, &text);
     world.disable(first);
     world.enable(second, &text);

@@ -520,10 +520,13 @@ fn configs_for_other_systems_are_accepted() {
 fn limits_of_sessions_names_and_semaphores_hold() {
     let mut world = World::default();
     let named = config("unique_session_name: \"n\"");
-    let (a, b) = (world.consumer(1), world.consumer(2));
+    let (a, b, neighbour) = (world.consumer(1), world.consumer(1), world.consumer(2));
     world.enable(a, &named);
     world.enable(b, &named);
     assert!(world.ended(b).unwrap().contains("unique_session_name"));
+    world.enable(neighbour, &named);
+    assert_eq!(world.ended(neighbour), None, "each user has own names");
+    world.free(neighbour);
     world.enable(a, &named);
     assert!(world.ended(a).unwrap().contains("already"));
     world.free(a);

@@ -22,6 +22,8 @@ pub(crate) struct DataSourceSpec {
     pub(crate) buffer: usize,
     pub(crate) producers: ProducerFilter,
     pub(crate) machines: MachineFilter,
+    /// It wants the threads of its producers scheduled before others.
+    pub(crate) wants_boost: bool,
     /// The consumer has set `supports_tracing_v2`, which is the service's to set.
     pub(crate) claims_tracing_v2: bool,
     /// Its ProtoVM is to run, with so much memory for the state.
@@ -53,6 +55,7 @@ fn parse_data_source(
         buffer: target_buffer(&config.buffers, &inner)?,
         producers: parse_filter(inner.name(), source)?,
         machines: MachineFilter::new(config, source),
+        wants_boost: inner.priority_boost.is_some(),
         claims_tracing_v2: inner.supports_tracing_v2.is_some(),
         protovm_memory_kb: protovm_memory_kb(&inner)?,
         name: inner.name().into(),

@@ -14,6 +14,8 @@ mod large_packets;
 mod many_requests;
 mod matches;
 mod refused_packets;
+mod short_periods;
+mod triggers;
 mod unread_answers;
 
 /// All of them.
@@ -30,5 +32,7 @@ pub const ALL: &[Case] = &[
     many_requests::CASE,
     matches::CASE,
     refused_packets::CASE,
+    short_periods::CASE,
+    triggers::CASE,
     unread_answers::CASE,
 ];

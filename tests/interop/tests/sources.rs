@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use Maker::{Ferretto, Upstream};
@@ -123,6 +125,49 @@ fn a_frozen_instance_is_read_whole(peers: &Peers, traced: Maker) {
     // The markers of pages that were cut are counted by the kernel, too, and no events.
     assert!(numbers[0] > 400 && numbers[0] as u64 <= entries, "{numbers:?} of {entries}");
     assert!(numbers[1] > 0 && numbers[2] == 1, "{numbers:?}");
+}
+
+/// Each takes the kernel's memory, and a config may name thousands.
+#[test]
+fn a_config_has_a_bounded_number_of_instances_made_and_leaves_none_behind() {
+    need!(tracefs());
+    let peers = need!(ferretto());
+    let world = world(&peers, Ferretto);
+    let prefix = format!("ferretto-many-{}-", std::process::id());
+    let count = || {
+        let all = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+        all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+    };
+    let source = |number: usize| {
+        format!(
+            "data_sources {{ config {{ name: 'linux.ftrace' ftrace_config {{ ftrace_events: 'sched/sched_switch' \
+             buffer_size_kb: 8 instance_name: '{prefix}{number}' }} }} }}"
+        )
+    };
+    let sources: String = (0..20).map(source).collect();
+    let config = format!("buffers {{ size_kb: 4096 }} duration_ms: 3000 {sources}");
+    let is_over = AtomicBool::new(false);
+    let (trace, most) = thread::scope(|scope| {
+        let most = scope.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                most = most.max(count());
+                thread::sleep(Duration::from_millis(20));
+            }
+            most
+        });
+        let trace = record(&world, &peers, &config);
+        is_over.store(true, Ordering::Relaxed);
+        (trace, most.join().expect("counts"))
+    });
+    assert_eq!(most, 16);
+    world.wait_until("the instances to go", || count() == 0);
+    let trace = Trace::decode(fs::read(trace).unwrap().as_slice()).unwrap();
+    let refused = trace.packet.iter().filter(|packet| match &packet.data {
+        Some(Data::FtraceStats(stats)) => stats.atrace_errors().contains("16 named instances are in use"),
+        _ => false,
+    });
+    assert!(refused.count() >= 4, "those that were not made are said to be missing");
 }
 
 #[test]

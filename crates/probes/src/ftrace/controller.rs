@@ -32,6 +32,8 @@ const WATERMARK_PERIOD_MS: u32 = 1000;
 const BUSY_PERIOD_MS: u32 = 25;
 const BUSY_FRACTION: usize = 3;
 const MAX_PERIOD_MS: u32 = 60_000;
+/// Instances that configs name, at once: each takes memory of the kernel, for every CPU, and a config may ask for thousands.
+const MAX_NAMED_INSTANCES: usize = 16;
 /// So many wakings in a row without data are no coincidence.
 const MAX_EMPTY_WAKINGS: u32 = 8;
 /// What is read of a CPU in one go; then others get a turn before reading goes on.
@@ -217,6 +219,7 @@ impl FtraceController {
         let (place, instance) = match place {
             Place::Root => (Place::Root, Instance::root(root)?),
             Place::Named(name) => {
+                self.check_named_instances(&name)?;
                 let instance = Instance::named(&root, &name)?;
                 (Place::Named(name), instance)
             }
@@ -230,6 +233,16 @@ impl FtraceController {
         };
         self.instances.insert(place.clone(), Running { readers: Vec::new(), instance, watermark: false });
         Ok(place)
+    }
+
+    fn check_named_instances(&self, name: &str) -> Result<(), String> {
+        let named = self.instances.keys().filter(|place| matches!(place, Place::Named(_))).count();
+        if named < MAX_NAMED_INSTANCES {
+            return Ok(());
+        }
+        Err(format!(
+            "instance_name \"{name}\": {MAX_NAMED_INSTANCES} named instances are in use already; let one of them end first"
+        ))
     }
 
     /// The root of tracefs is for what no other instance can do, and for kernels whose instances lack something: others, who would have

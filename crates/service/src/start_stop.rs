@@ -176,8 +176,9 @@ impl Service {
         session.timers = Default::default();
         session.instances.set_all_states(InstanceState::Stopped);
         session.record_event(EventType::TracingDisabled(true), now);
-        // The stats of the whole recording belong at its end, even if somebody has just been told what they were so far.
-        session.stats_armed = true;
+        // The stats of the whole recording belong at its end, even if somebody has just been told what they were so far. Without a file
+        // a session that never started has none, as with upstream.
+        session.stats_armed |= session.file.is_some() || session.state != State::Configured;
         self.set_state(session_id, State::Disabled, now);
         let Some(session) = self.sessions.get(&session_id) else { return };
         if session.file.is_some() {

@@ -171,6 +171,9 @@ impl TraceBuffer {
 
     /// The chunk sizes of each writer that ever committed to this buffer, in the order of their first chunks.
     pub fn writer_stats(&self) -> impl Iterator<Item = (ProducerId, u16, &WriterHistogram)> {
-        self.histograms.iter().map(|(key, histogram)| (key.producer(), key.writer(), histogram))
+        // Others are known from a buffer in whose place this one is.
+        let written =
+            self.histograms.iter().filter(|(_, histogram)| histogram.counts.iter().any(|count| *count > 0));
+        written.map(|(key, histogram)| (key.producer(), key.writer(), histogram))
     }
 }

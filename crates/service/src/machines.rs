@@ -10,8 +10,9 @@ use bytes::Bytes;
 use ferretto_protos::sync_clock_request::{Clock, Phase};
 use ferretto_protos::{
     BuiltinClock, ClockSnapshot, InitRelayRequest, InitRelayResponse, RemoteClockSync, SyncClockRequest,
-    SyncClockResponse, clock_snapshot, remote_clock_sync,
+    SyncClockResponse, SystemInfo, clock_snapshot, remote_clock_sync,
 };
+use prost::Message;
 
 use crate::calls::RelayCall;
 use crate::clock_snapshots;
@@ -123,8 +124,12 @@ impl Service {
     }
 
     fn init_relay(&mut self, from: ProducerConn, request: InitRelayRequest) {
-        let Some(info) = request.system_info.filter(|info| info.len() <= limits::MAX_SYSTEM_INFO_BYTES)
-        else {
+        // It stands in the trace as it is: whoever reads that is to be able to.
+        let is_sound = |info: &Bytes| {
+            info.len() <= limits::MAX_SYSTEM_INFO_BYTES && SystemInfo::decode(info.clone()).is_ok()
+        };
+        let Some(info) = request.system_info.filter(is_sound) else {
+            tracing::debug!(%from, "what a relay says of its machine is no SystemInfo, or too long");
             return;
         };
         // A copy: the bytes given are part of a whole received frame.

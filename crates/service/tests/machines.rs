@@ -172,6 +172,18 @@ fn a_session_tells_of_its_machines_once_and_of_their_clocks_as_they_go() {
 }
 
 #[test]
+fn what_is_no_description_of_a_machine_is_left_out() {
+    let mut world = World::default();
+    let (consumer, relay) = tracing(&mut world);
+    for garbage in [&b"\xff"[..], b"\x07", b"\x0a\x7f", b"\x0a\x02\x0a\x09"] {
+        let info = Some(garbage.to_vec().into());
+        world.relay(relay, RelayCall::InitRelay(InitRelayRequest { system_info: info }));
+    }
+    init(&mut world, relay, 12);
+    assert_eq!(system_infos(&world.read(consumer))[1..], [(Some(GUEST), 12)]);
+}
+
+#[test]
 fn a_relay_may_be_there_before_the_session_and_be_gone_before_it_is_read() {
     let mut world = World::default();
     let relay = world.connect(&guest());

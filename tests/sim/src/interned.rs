@@ -179,6 +179,7 @@ pub(crate) fn is_state_only(packet: &TracePacket) -> bool {
         previous_packet_dropped: packet.previous_packet_dropped,
         first_packet_on_sequence: packet.first_packet_on_sequence,
         trusted_pid: packet.trusted_pid,
+        machine_id: packet.machine_id,
         optional_trusted_uid: packet.optional_trusted_uid,
         optional_trusted_packet_sequence_id: packet.optional_trusted_packet_sequence_id,
         data: packet.data.clone().filter(|data| matches!(data, Data::ClockSnapshot(_))),

@@ -11,6 +11,7 @@
 //! | `link` | a connection: what one end says arrives late and in pieces at the other |
 //! | `plan` | what a session is to be like |
 //! | `consumer`, `producer`, `writer`, `files` | those who do what they should, more or less |
+//! | `relay` | those who speak for other machines |
 //! | `liar` | what hostile producers do |
 //! | `model`, `session` | what must be true after each call: who is answered when, what the state is, when a session ends |
 //! | `trace` | what must be true of a trace, packet by packet |
@@ -27,6 +28,9 @@
 //!   data source has stopped or its time is over;
 //! * packets carry the user and process of the connection that they came through, and reach only sessions that have a data source
 //!   of that user; what the service says of sessions, producers and data sources is what the model knows, and only to whom it may;
+//! * under lock-down no other user's program is let in; programs of other machines take part where they are asked for, and their
+//!   packets and clocks say which machine it is;
+//! * the state of a ProtoVM is a packet that was overwritten, undamaged, and what comes after it is younger;
 //! * each file is closed once, after its last write, and is well-formed up to the last write that succeeded; a clone into a file is
 //!   complete when its consumer hears of it, and until then nobody's;
 //! * nothing that is due stays due; and in the end no session, buffer, timer, instance, file or shared memory is left.
@@ -44,6 +48,7 @@ mod link;
 mod model;
 mod plan;
 mod producer;
+mod relay;
 mod rng;
 mod session;
 mod trace;

@@ -5,8 +5,8 @@ use ferretto_protos::fields;
 use ferretto_protos::trace_config::buffer_config::FillPolicy;
 use ferretto_protos::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_protos::trace_config::{
-    BufferConfig, BuiltinDataSource, CompressionType, DataSource, IncrementalStateConfig, SessionSemaphore,
-    TraceFilter, TriggerConfig, WriteFlushMode,
+    BufferConfig, BuiltinDataSource, CompressionType, DataSource, IncrementalStateConfig,
+    LockdownModeOperation, SessionSemaphore, TraceFilter, TriggerConfig, WriteFlushMode,
 };
 use ferretto_trace_filter::BytecodeBuilder;
 use prost::Message;
@@ -19,6 +19,8 @@ pub(crate) const DATA_SOURCES: [&str; 2] = ["sim.one", "sim.two"];
 pub(crate) const TRIGGERS: [&str; 3] = ["bang", "boom", "thud"];
 /// What sessions may hold together.
 const SEMAPHORES: [&str; 2] = ["lane", "bridge"];
+/// The names of machines that relays bring, whose ids are one more than their place here.
+pub(crate) const MACHINES: [&str; 2] = ["afar", "abroad"];
 /// The field of `TestEvent` that filters leave out.
 pub(crate) const FILTERED_FIELD: u32 = 4;
 /// A buffer that a world of this size seldom fills.
@@ -83,6 +85,13 @@ pub(crate) struct Plan {
     pub(crate) semaphores: Vec<Semaphore>,
     /// A filter leaves a field of each event out.
     pub(crate) is_filtered: bool,
+    /// Lets other users' programs in no more, or again.
+    pub(crate) lockdown: Option<bool>,
+    /// On which machines its data sources are to run; if none is named, on the service's own, or on all.
+    machines: Vec<&'static str>,
+    all_machines: bool,
+    /// What ProtoVMs may take; none if 0.
+    vm_limit_kb: u32,
     flush_period_ms: u32,
     clear_period_ms: u32,
     is_compressed: bool,
@@ -123,6 +132,14 @@ impl Plan {
             trigger,
             semaphores: if fate.one_in(4) { vec![Semaphore::new(fate)] } else { Vec::new() },
             is_filtered: fate.one_in(5),
+            lockdown: (uid == 0 && fate.one_in(12)).then(|| fate.one_in(3)),
+            machines: if fate.one_in(6) {
+                fate.pick(&[&["host"][..], &["afar"], &["host", "abroad"]]).to_vec()
+            } else {
+                Vec::new()
+            },
+            all_machines: fate.one_in(2),
+            vm_limit_kb: fate.pick(&[0, 1, 64, 64]),
             flush_period_ms: if fate.one_in(3) { 100 } else { 0 },
             clear_period_ms: if fate.one_in(4) { 150 } else { 0 },
             is_compressed: fate.one_in(6),
@@ -137,6 +154,15 @@ impl Plan {
     /// A clone takes some of its buffers away.
     pub(crate) fn transfers(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.transfers)
+    }
+
+    /// Whether its data sources are to run on this machine.
+    pub(crate) fn wants_machine(&self, id: u32) -> bool {
+        match machine_name(id) {
+            None => self.machines.is_empty() || self.machines.contains(&"host"),
+            Some(_) if self.machines.is_empty() => self.all_machines,
+            Some(name) => self.machines.contains(&name),
+        }
     }
 
     fn waits_for(&self, mode: TriggerMode) -> bool {
@@ -175,6 +201,8 @@ impl Plan {
             trigger_config: self.trigger.as_ref().map(TriggerPlan::config),
             session_semaphores: self.semaphores.iter().map(Semaphore::config).collect(),
             trace_filter: self.is_filtered.then(filter),
+            lockdown_mode: self.lockdown.map(lockdown_mode),
+            trace_all_machines: Some(self.all_machines),
             write_into_file: file.map(|_| true),
             output_path: file.filter(|file| file.is_by_path).map(|_| self.path()),
             file_write_period_ms: file.map(|file| file.period_ms),
@@ -194,10 +222,16 @@ impl Plan {
             name: Some(name.to_owned()),
             target_buffer: u32::try_from(buffer).ok(),
             legacy_config: Some(self.serial.to_string()),
+            protovm_config: some(self.vm_limit_kb)
+                .map(|limit| protos::ProtoVmConfig { memory_limit_kb: Some(limit) }),
             ..Default::default()
         };
-        let filter = self.filter.clone();
-        DataSource { config: Some(config), producer_name_filter: filter, ..Default::default() }
+        DataSource {
+            config: Some(config),
+            producer_name_filter: self.filter.clone(),
+            machine_name_filter: self.machines.iter().map(|name| (*name).to_owned()).collect(),
+            ..Default::default()
+        }
     }
 
     /// The config once more, with a producer more in its filter.
@@ -220,6 +254,9 @@ impl Plan {
             (!self.filter.is_empty(), "producer filter"),
             (self.folds, "what is overwritten is folded"),
             (self.is_filtered, "filtered trace"),
+            (self.lockdown == Some(true), "lock-down"),
+            (self.lockdown == Some(false), "lock-down ends"),
+            (!self.machines.is_empty(), "machine filter"),
             (!self.semaphores.is_empty(), "session semaphore"),
             (self.waits_for(TriggerMode::StartTracing), "trigger that starts"),
             (self.waits_for(TriggerMode::StopTracing), "trigger that stops"),
@@ -236,7 +273,7 @@ impl Buffer {
     fn new(fate: &mut Fate) -> Self {
         Self {
             // The largest chunk fits into the smallest: one that does not is dropped, and only counted (`abi_violations`).
-            size_kb: fate.pick(&[36, 48, 64, AMPLE_KB, AMPLE_KB, AMPLE_KB, AMPLE_KB]),
+            size_kb: fate.pick(&[36, 36, 48, 64, AMPLE_KB, AMPLE_KB, AMPLE_KB, AMPLE_KB]),
             discards: fate.one_in(3),
             transfers: fate.one_in(8),
             clears: fate.one_in(8),
@@ -293,6 +330,16 @@ impl Semaphore {
     fn config(&self) -> SessionSemaphore {
         SessionSemaphore { name: Some(self.name.to_owned()), max_other_session_count: Some(self.max_others) }
     }
+}
+
+fn lockdown_mode(is_on: bool) -> i32 {
+    let mode = if is_on { LockdownModeOperation::LockdownSet } else { LockdownModeOperation::LockdownClear };
+    mode as i32
+}
+
+/// What a machine is called; the service's own is not.
+pub(crate) fn machine_name(id: u32) -> Option<&'static str> {
+    MACHINES.get((id as usize).checked_sub(1)?).copied()
 }
 
 /// Lets everything through, but for one field.

@@ -7,8 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ferretto_ipc::client::{Event, RequestId};
 use ferretto_protos as protos;
+use ferretto_protos::VmCursorEnum;
+use ferretto_protos::fields;
 use ferretto_protos::get_async_command_response::Cmd;
 use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
+use ferretto_protos::vm_instruction::Operation;
+use ferretto_protos::vm_op_select::{PathComponent, path_component::Field};
 use ferretto_shm::{PageSize, ProducerView, SharedMemory};
 use prost::Message;
 
@@ -33,11 +37,14 @@ pub(crate) struct Habits {
     pub(crate) is_hostile: bool,
     /// Without shared memory.
     pub(crate) is_emulated: bool,
+    /// The one that it runs on; 0 is the service's own.
+    pub(crate) machine: u32,
     brings_memory: bool,
-    scrapes: bool,
+    pub(crate) scrapes: bool,
     notifies_start: bool,
     notifies_stop: bool,
     flushes: bool,
+    has_vm: bool,
     /// At most so many packets at a time.
     burst: usize,
     sources: usize,
@@ -64,6 +71,7 @@ pub(crate) struct Producer {
     /// Does nothing for this many more acts.
     stalled: usize,
     has_unregistered: bool,
+    vm_program: Bytes,
 }
 
 impl Producer {
@@ -74,11 +82,13 @@ impl Producer {
         let habits = Habits {
             is_hostile: fate.one_in(3),
             is_emulated,
+            machine: if is_emulated { fate.pick(&[0, 1, 2]) } else { 0 },
             brings_memory: !is_emulated && fate.one_in(4),
             scrapes: fate.one_in(2),
             notifies_start: fate.one_in(2),
             notifies_stop: !fate.one_in(4),
             flushes: !fate.one_in(6),
+            has_vm: fate.one_in(2),
             // A busy one fills a small buffer in no time. One without memory sends all it has in a frame, which has an end.
             burst: if is_emulated { 4 } else { fate.pick(&[4, 4, 60]) },
             sources: 1 + fate.below(DATA_SOURCES.len()),
@@ -102,6 +112,7 @@ impl Producer {
             commands: VecDeque::new(),
             stalled: 0,
             has_unregistered: false,
+            vm_program: vm_program(uid, habits.is_hostile, fate),
         }
     }
 
@@ -188,6 +199,7 @@ impl Producer {
                 will_notify_on_stop: Some(self.habits.notifies_stop),
                 handles_incremental_state_clear: Some(true),
                 no_flush: Some(!self.habits.flushes),
+                protovm_program: self.habits.has_vm.then(|| self.vm_program.clone()),
                 ..Default::default()
             };
             let register = protos::RegisterDataSourceRequest {
@@ -383,6 +395,9 @@ impl Producer {
         if self.habits.is_emulated {
             fate.saw("a producer has no shared memory");
         }
+        if self.habits.machine != 0 {
+            fate.saw("a producer of another machine");
+        }
         if self.habits.brings_memory {
             fate.saw("a producer brings its memory");
         }
@@ -396,6 +411,35 @@ impl Producer {
     /// Instances that the service has set up and not stopped, as far as the producer has obeyed.
     pub(crate) fn instances(&self) -> usize {
         self.sessions.len()
+    }
+}
+
+/// A ProtoVM whose state is the last event that was overwritten; of somebody hostile, anything.
+fn vm_program(uid: u32, is_hostile: bool, fate: &mut Fate) -> Bytes {
+    if is_hostile {
+        return fate.bytes(60).into();
+    }
+    let set =
+        protos::VmInstruction { operation: Some(Operation::Set(protos::VmOpSet {})), ..Default::default() };
+    let into_state = select_event(VmCursorEnum::VmCursorDst, set);
+    let from_packet = select_event(VmCursorEnum::VmCursorSrc, into_state);
+    // The version says whose it is: producers with the same program would share a state.
+    protos::VmProgram { version: Some(uid), instructions: vec![from_packet] }.encode_to_vec().into()
+}
+
+fn select_event(cursor: VmCursorEnum, then: protos::VmInstruction) -> protos::VmInstruction {
+    let event = PathComponent {
+        field: Some(Field::FieldId(fields::trace_packet::FOR_TESTING)),
+        ..Default::default()
+    };
+    protos::VmInstruction {
+        operation: Some(Operation::Select(protos::VmOpSelect {
+            cursor: Some(cursor.into()),
+            relative_path: vec![event],
+            create_if_not_exist: Some(cursor == VmCursorEnum::VmCursorDst),
+        })),
+        nested_instructions: vec![then],
+        ..Default::default()
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use ferretto_protos::fields::trace_packet as trace_packet_fields;
-use ferretto_protos::trace_packet::{Data, OptionalTrustedPacketSequenceId, OptionalTrustedUid};
+use ferretto_protos::trace_packet::{Data, OptionalTrustedPacketSequenceId, OptionalTrustedUid, proto_vms};
 use ferretto_protos::trace_stats::{BufferStats, FinalFlushOutcome};
 use ferretto_protos::tracing_service_event::EventType;
-use ferretto_protos::{TestEvent, TracePacket, TraceStats};
+use ferretto_protos::{TestEvent, TracePacket, TraceStats, VmProgram};
 use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
 
@@ -77,7 +77,11 @@ fn parse(text: &str) -> Option<(Stream, Meant, usize)> {
 pub(crate) struct People {
     /// The process of each user; every producer has a user of its own.
     pub(crate) pids: BTreeMap<u32, i32>,
+    /// The machine of each user; 0 is the service's own.
+    pub(crate) machines: BTreeMap<u32, u32>,
     pub(crate) hostile: BTreeSet<u32>,
+    /// Those whose chunks may be taken before they are complete, and then come a second time.
+    pub(crate) scraped: BTreeSet<u32>,
     /// Which users have had a data source in which session.
     pub(crate) granted: BTreeSet<(u32, u32)>,
 }
@@ -110,6 +114,12 @@ pub(crate) struct Checker {
     folds: bool,
     /// A filter leaves a field of each event out; not known if it does so with a part of them.
     pub(crate) is_filtered: Option<bool>,
+    /// How the clocks of other machines go, so often.
+    pub(crate) clock_syncs: u64,
+    /// A ProtoVM has a state.
+    pub(crate) has_vm_state: bool,
+    /// The packet that the state of a ProtoVM holds: what was overwritten last.
+    vm_states: BTreeMap<Stream, u64>,
     /// Packets that cannot be read because what they rely on was overwritten.
     pub(crate) overwritten_names: u64,
     /// States of sequences that the service said once more.
@@ -138,6 +148,9 @@ impl Checker {
             is_copy: false,
             folds,
             is_filtered: Some(is_filtered),
+            clock_syncs: 0,
+            has_vm_state: false,
+            vm_states: BTreeMap::new(),
             overwritten_names: 0,
             states: 0,
             packets: 0,
@@ -184,16 +197,22 @@ impl Checker {
             }
         }
         let packet = TracePacket::decode(bytes).expect("a trace has packets only");
+        if uid == crate::world::SERVICE_UID && packet.machine_id.is_some() {
+            return self.machine_packet(&packet, people);
+        }
         let sequence = sequence_of(&packet);
-        let Some(&pid) = people.pids.get(&uid) else { return self.service_packet(uid, sequence, &packet) };
+        let Some(&pid) = people.pids.get(&uid) else {
+            return self.service_packet(uid, sequence, &packet, people);
+        };
         assert!(sequence > SERVICE_SEQUENCE, "{uid} speaks as the service");
         assert_eq!(packet.trusted_pid, Some(pid), "the process of {uid}");
+        assert_eq!(people.machines.get(&uid), Some(&packet.machine_id()), "the machine of {uid}");
         let owner = *self.owners.entry(sequence).or_insert(uid);
         assert_eq!(owner, uid, "two users on the sequence {sequence}");
         self.producer_packet(uid, sequence, &packet);
     }
 
-    fn service_packet(&mut self, uid: u32, sequence: u32, packet: &TracePacket) {
+    fn service_packet(&mut self, uid: u32, sequence: u32, packet: &TracePacket, people: &People) {
         assert_eq!((uid, sequence), (crate::world::SERVICE_UID, SERVICE_SEQUENCE), "whose is it? {packet:?}");
         match &packet.data {
             Some(Data::TraceStats(stats)) => self.stats = Some(stats.clone()),
@@ -202,7 +221,48 @@ impl Checker {
                     matches!(event.event_type, Some(EventType::LastFlushSlowDataSources(_)));
             }
             Some(Data::ForTesting(event)) => panic!("the service wrote {event:?}"),
+            Some(Data::Protovms(vms)) => vms.instance.iter().for_each(|vm| self.vm_state(vm, people)),
             _ => {}
+        }
+    }
+
+    /// What a machine is, and how its clocks go, is said only where a data source of that machine takes part. It is on no sequence.
+    fn machine_packet(&mut self, packet: &TracePacket, people: &People) {
+        let machine = packet.machine_id();
+        let is_from_there = |(uid, session): &(u32, u32)| {
+            *session == self.session && people.machines.get(uid) == Some(&machine)
+        };
+        assert!(
+            machine != 0 && people.granted.iter().any(is_from_there),
+            "why is {machine} here? {packet:?}"
+        );
+        match &packet.data {
+            Some(Data::RemoteClockSync(_)) => self.clock_syncs += 1,
+            Some(Data::SystemInfo(_)) => {}
+            other => panic!("the service wrote {other:?} about a machine"),
+        }
+    }
+
+    /// The state of an honest producer's ProtoVM is the last packet that was overwritten, as it was written.
+    fn vm_state(&mut self, vm: &proto_vms::Instance, people: &People) {
+        let program = VmProgram::decode(vm.program.clone().unwrap_or_default());
+        let uid = program.ok().and_then(|program| program.version).unwrap_or(0);
+        if people.hostile.contains(&uid) || !people.pids.contains_key(&uid) {
+            return;
+        }
+        assert!(people.granted.contains(&(uid, self.session)), "a ProtoVM of {uid}, who takes no part");
+        let state = TracePacket::decode(vm.state.clone().unwrap_or_default()).expect("a state is a packet");
+        let Some(Data::ForTesting(event)) = state.data else { return };
+        let (stream, meant, len) = parse(event.str()).unwrap_or_else(|| panic!("nobody wrote {event:?}"));
+        assert_eq!(
+            event.str(),
+            text(stream, meant, event.counter(), len),
+            "a state of {stream:?} was damaged"
+        );
+        assert_eq!((stream.uid, stream.session), (uid, self.session), "the state of another");
+        self.has_vm_state = true;
+        if !people.scraped.contains(&uid) {
+            self.vm_states.insert(stream, event.counter());
         }
     }
 
@@ -262,6 +322,8 @@ impl Checker {
     /// The next packet in order. False if it does not follow on the last one, and nobody said so.
     fn check_order(&mut self, stream: Stream, count: u64, is_loss_announced: bool) -> bool {
         let emptied = self.emptied;
+        let overwritten = self.vm_states.get(&stream).is_some_and(|last| count <= *last);
+        assert!(!overwritten, "{stream:?}: {count} is in a state that packets later than it went into");
         let found = self.streams.entry(stream).or_default();
         if count < found.next {
             found.breaks += 1;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ferretto_protos as protos;
 use ferretto_service::{
-    ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Now, Output, Peer, ProducerCall,
-    ProducerConn, Reply, Service, ServiceOptions, Token,
+    ClockReadings, ConsumerCall, ConsumerConn, Environment, FileHandle, Machine, Now, Output, Peer,
+    ProducerCall, ProducerConn, Reply, Service, ServiceOptions, Token,
 };
 use ferretto_shm::SharedMemory;
 
@@ -15,13 +15,15 @@ use crate::fate::{Fate, Report};
 use crate::files::Files;
 use crate::link::Call;
 use crate::model::Model;
-use crate::plan::Plan;
+use crate::plan::{Plan, machine_name};
 use crate::producer::Producer;
+use crate::relay::Relay;
 use crate::rng::Rng;
 use crate::session::{Clocks, NS_PER_MS};
 
 const MAX_PRODUCERS: usize = 5;
 const MAX_CONSUMERS: usize = 4;
+const MAX_RELAYS: usize = 3;
 const MAX_STEPS: usize = 3000;
 /// Rounds in which everybody brings things to an end; each delivers all that is on its way.
 const SETTLE_ROUNDS: usize = 400;
@@ -31,6 +33,7 @@ const STEPS_PER_LOOK: usize = 64;
 pub(crate) const SERVICE_UID: u32 = 900;
 const CONSUMER_UIDS: [u32; 4] = [0, 1, 1, 2];
 const BYSTANDER_UID: u32 = 3;
+const RELAY_UID: u32 = 4;
 const FIRST_PRODUCER_UID: u32 = 1000;
 const FIRST_PID: i32 = 20_000;
 
@@ -48,6 +51,9 @@ pub struct World {
     plans: Vec<Plan>,
     producers: Vec<(ProducerConn, Producer)>,
     consumers: Vec<(ConsumerConn, Consumer)>,
+    relays: Vec<(ProducerConn, Relay)>,
+    /// Of the relays' calls, the last that was answered.
+    relay_told: u64,
     /// Root, who looks at the state and tidies up.
     janitor: ConsumerConn,
     /// Somebody who only asks how things are, and must never wait.
@@ -124,6 +130,8 @@ impl World {
             plans: Vec::new(),
             producers: Vec::new(),
             consumers: Vec::new(),
+            relays: Vec::new(),
+            relay_told: 0,
             janitor: ConsumerConn(0),
             bystander: ConsumerConn(0),
             bystander_told: 0,
@@ -174,7 +182,8 @@ impl World {
             4..35 => self.producer_acts(),
             35..50 => self.consumer_acts(),
             50..85 => self.deliver_somewhere(),
-            85..99 => self.time_passes(),
+            85..97 => self.time_passes(),
+            97 | 98 => self.relay_acts(),
             _ => self.somebody_vanishes(),
         }
         self.write_files(false);
@@ -203,8 +212,12 @@ impl World {
         let peer = Peer { uid, pid: FIRST_PID + number as i32, emulated: producer.habits.is_emulated };
         self.fate.tell(format_args!("producer {conn} comes: {:?}", producer.habits));
         producer.note(&mut self.fate);
-        self.model.producer_connects(conn, peer, &producer.name, producer.habits.is_hostile);
+        let machine = producer.habits.machine;
+        self.model.producer_connects(conn, peer, &producer.name, producer.habits);
         self.service.handle_producer_connected(conn, peer);
+        if let Some(name) = machine_name(machine) {
+            self.service.handle_producer_machine(conn, Machine { id: machine, name: name.to_owned() });
+        }
         self.producers.push((conn, producer));
     }
 
@@ -219,6 +232,48 @@ impl World {
         self.model.consumer_connects(conn, uid);
         self.service.handle_consumer_connected(conn, Peer { uid, pid: 8, emulated: false });
         self.consumers.push((conn, Consumer::new(uid, is_hostile)));
+    }
+
+    /// A relay comes, says something, or goes.
+    fn relay_acts(&mut self) {
+        match self.fate.below(8) {
+            0 if self.relays.len() < MAX_RELAYS => self.add_relay(),
+            1 if !self.relays.is_empty() => self.relay_vanishes(),
+            _ => self.relay_calls(),
+        }
+    }
+
+    fn add_relay(&mut self) {
+        let conn = ProducerConn(self.next_conn());
+        let machine = self.fate.pick(&[0, 1, 1, 2]);
+        self.fate.tell(format_args!("relay {conn} of the machine {machine} comes"));
+        self.service.handle_producer_connected(conn, Peer { uid: RELAY_UID, pid: 6, emulated: true });
+        if let Some(name) = machine_name(machine) {
+            self.service.handle_producer_machine(conn, Machine { id: machine, name: name.to_owned() });
+        }
+        self.relays.push((conn, Relay::new(machine, &mut self.fate)));
+    }
+
+    fn relay_calls(&mut self) {
+        let Some(index) = self.somebody(self.relays.len()) else { return };
+        let now = self.now();
+        self.last_token += 1;
+        let token = Token(self.last_token);
+        let (conn, relay) = &mut self.relays[index];
+        let call = relay.call(now.clocks.boottime, &mut self.fate);
+        self.fate.tell(format_args!("relay {conn} of the machine {}: {}", relay.machine, call.method()));
+        self.service.handle_relay_call(*conn, token, call, &now);
+        self.serve();
+        assert_eq!(self.relay_told, self.last_token, "a relay is not answered");
+    }
+
+    fn relay_vanishes(&mut self) {
+        let index = self.fate.below(self.relays.len());
+        let (conn, _) = self.relays.remove(index);
+        self.fate.tell(format_args!("relay {conn} vanishes"));
+        let now = self.now();
+        self.service.handle_producer_disconnected(conn, &now);
+        self.serve();
     }
 
     fn producer_acts(&mut self) {
@@ -429,6 +484,11 @@ impl World {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::ToProducer(conn, reply) => {
+                if let Some((_, relay)) = self.relays.iter().find(|(other, _)| *other == conn) {
+                    assert_eq!(reply.body.is_some(), relay.machine != 0, "whose relays are let in");
+                    self.relay_told = reply.token.0;
+                    return;
+                }
                 let Some((_, producer)) = self.producers.iter_mut().find(|(other, _)| *other == conn) else {
                     return;
                 };

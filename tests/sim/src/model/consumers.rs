@@ -118,6 +118,8 @@ impl Model {
             self.make_way(conn);
         }
         let uid = self.consumers.get(&conn).map_or(0, |consumer| consumer.uid);
+        // Also with a config that is refused for something else (upstream: tracing_service_impl.cc, `EnableTracing`).
+        self.lockdown = plan.as_ref().and_then(|plan| plan.lockdown).unwrap_or(self.lockdown);
         let mut session = Session::new(plan, serial.unwrap_or(0), uid, conn);
         if session.state == State::Running {
             session.start(clocks);

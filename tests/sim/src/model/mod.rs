@@ -48,6 +48,7 @@ struct Reading {
 /// A producer as the service sees it.
 struct Producer {
     uid: u32,
+    machine: u32,
     pid: i32,
     name: String,
     is_initialized: bool,
@@ -108,6 +109,8 @@ pub(crate) struct Model {
     attempt: Option<(ConsumerConn, Token, u32)>,
     /// The sessions that the call being served ends, for that it wants to be alone.
     making_way: Vec<u32>,
+    /// No programs of other users than the service's are let in.
+    lockdown: bool,
     /// The service does something in steps, and has not come to the end.
     pub(crate) is_working: bool,
 }
@@ -404,6 +407,12 @@ fn check_whole(session: &mut Session, fate: &mut Fate) {
     if session.checker.check_folding() {
         let is_copy = session.checker.is_copy;
         fate.saw(if is_copy { "folded states are read from a clone" } else { "folded states are read" });
+    }
+    if session.checker.clock_syncs > 0 {
+        fate.saw("a trace has the clocks of another machine");
+    }
+    if session.checker.has_vm_state {
+        fate.saw("a trace has the state of a ProtoVM");
     }
     if session.checker.gaps > 0 {
         fate.saw("a trace has a gap that is announced");

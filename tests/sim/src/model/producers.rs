@@ -1,15 +1,22 @@
 //! What follows from what producers call and what they are told.
 
 use super::*;
+use crate::producer::Habits;
 
 impl Model {
-    pub(crate) fn producer_connects(&mut self, conn: ProducerConn, peer: Peer, name: &str, is_hostile: bool) {
+    pub(crate) fn producer_connects(&mut self, conn: ProducerConn, peer: Peer, name: &str, habits: Habits) {
+        let Habits { machine, is_hostile, scrapes, .. } = habits;
         self.people.pids.insert(peer.uid, peer.pid);
+        self.people.machines.insert(peer.uid, machine);
         if is_hostile {
             self.people.hostile.insert(peer.uid);
         }
+        if scrapes {
+            self.people.scraped.insert(peer.uid);
+        }
         let producer = Producer {
             uid: peer.uid,
+            machine,
             pid: peer.pid,
             name: name.to_owned(),
             is_initialized: false,
@@ -132,6 +139,7 @@ impl Model {
         match (method, &reply.body) {
             ("InitializeConnection", Some(_)) => {
                 assert!(!producer.is_initialized, "a producer is admitted twice");
+                assert!(!self.lockdown, "a producer is admitted under lock-down");
                 producer.is_initialized = true;
             }
             ("GetAsyncCommand", Some(body)) => {
@@ -140,6 +148,9 @@ impl Model {
             }
             (_, Some(_)) => {
                 assert!(producer.is_initialized, "{method} is served before InitializeConnection")
+            }
+            ("InitializeConnection", None) if self.lockdown && !producer.is_initialized => {
+                fate.saw("a producer kept out by lock-down");
             }
             ("InitializeConnection" | "GetAsyncCommand", None) => {}
             (_, None) => {
@@ -176,6 +187,7 @@ impl Model {
             assert!(plan.sources.iter().any(|(wanted, _)| *wanted == name), "nobody wants {name}");
             let is_let_in = session.filter.is_empty() || session.filter.contains(&producer.name);
             assert!(is_let_in, "{} is filtered out", producer.name);
+            assert!(plan.wants_machine(producer.machine), "the machine {} is filtered out", producer.machine);
             assert!(matches!(session.state, State::Configured | State::Running), "set up after the end");
             if self.attempt.is_none() {
                 fate.saw("a producer comes late");

@@ -176,7 +176,7 @@ impl fmt::Display for Address {
 
 /// The producer sockets: from the environment (a list), else the default path. A daemon listens on all; a producer connects to the first.
 pub fn default_producer() -> Result<Vec<Address>, AddressError> {
-    producer_addresses(std::env::var_os(PRODUCER_SOCKET_ENV), run_dir_is_usable())
+    producer_addresses(environment(PRODUCER_SOCKET_ENV), run_dir_is_usable())
 }
 
 /// All places where programs of any user look for the producer socket: a folder for packages that not everybody may enter leads some to the
@@ -185,7 +185,7 @@ pub fn where_programs_look() -> Result<Vec<Address>, AddressError> {
     let mut places = default_producer()?;
     let is_for_all = |mode: rustix::fs::Mode| mode.contains(rustix::fs::Mode::XOTH);
     let run_dir = rustix::fs::stat(RUN_DIR).map(|stat| rustix::fs::Mode::from_raw_mode(stat.st_mode));
-    if std::env::var_os(PRODUCER_SOCKET_ENV).is_none() && run_dir.is_ok_and(|mode| !is_for_all(mode)) {
+    if environment(PRODUCER_SOCKET_ENV).is_none() && run_dir.is_ok_and(|mode| !is_for_all(mode)) {
         let fallback = FALLBACK_PRODUCER.parse()?;
         if !places.contains(&fallback) {
             places.push(fallback);
@@ -196,7 +196,12 @@ pub fn where_programs_look() -> Result<Vec<Address>, AddressError> {
 
 /// The consumer socket: from the environment, else the default path.
 pub fn default_consumer() -> Result<Address, AddressError> {
-    consumer_address(std::env::var_os(CONSUMER_SOCKET_ENV), run_dir_is_usable())
+    consumer_address(environment(CONSUMER_SOCKET_ENV), run_dir_is_usable())
+}
+
+/// A variable of the environment, unless this program has more rights than whoever has set it.
+pub(crate) fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|_| !ferretto_sys::has_rights_of_its_own())
 }
 
 /// Parses addresses separated by commas.

@@ -53,6 +53,7 @@ mod outgoing;
 pub mod recorder;
 pub mod remote;
 pub mod socket;
+mod trust;
 mod wire;
 
 pub use outgoing::{MAX_QUEUED_BYTES, QueueError, Transmit};

@@ -20,7 +20,7 @@ use rustix::net::{
 };
 
 use crate::address::Address;
-use crate::remote;
+use crate::{remote, trust};
 
 /// Connections that wait to be accepted; upstream's value.
 pub(crate) const BACKLOG: i32 = 128;
@@ -55,16 +55,15 @@ impl Stream {
     /// Connects; for a Unix socket this succeeds or fails at once, over TCP and vsock it waits up to ten seconds (see
     /// [`Connecting`](crate::remote::Connecting) for a way not to).
     ///
-    /// Where anybody may make files, as in `/tmp`, anybody may pretend to be the service: there only root's and the caller's own are
-    /// taken for it, and others are an error ([`io::ErrorKind::PermissionDenied`]).
+    /// Where anybody may make files, as in `/tmp`, and at abstract names anybody may pretend to be the service: there only root's and the
+    /// caller's own are taken for it, and others are an error ([`io::ErrorKind::PermissionDenied`]).
     pub fn connect(address: &Address) -> io::Result<Self> {
         match address {
-            Address::Path(path) => {
+            Address::Path(_) | Address::Abstract(_) => {
                 let stream = connect_unix(address)?;
-                check_trust(path, &stream)?;
+                trust::check(address, ferretto_sys::peer_credentials(&stream.fd)?.uid)?;
                 Ok(stream)
             }
-            Address::Abstract(_) => connect_unix(address),
             Address::Tcp { .. } | Address::Vsock { .. } => remote::connect(address),
         }
     }
@@ -202,6 +201,10 @@ impl Listener {
                 listener.file = SocketFile::of(path);
                 Ok(listener)
             }
+            Address::Abstract(_) if permissions.is_some() => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{address} cannot have permissions: it is no file, and everybody may connect there; choose a path"),
+            )),
             Address::Abstract(_) => listen_unix(address, None),
             Address::Tcp { .. } | Address::Vsock { .. } => {
                 let fd = remote::listen(address)?;
@@ -349,32 +352,11 @@ fn lock_folder(socket: &Path) -> Option<OwnedFd> {
     None
 }
 
-fn folder_of(socket: &Path) -> &Path {
+pub(crate) fn folder_of(socket: &Path) -> &Path {
     match socket.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
-}
-
-/// Whether whoever listens there may be the service.
-fn check_trust(path: &Path, stream: &Stream) -> io::Result<()> {
-    const OTHERS_WRITE: u32 = 0o002;
-    let folder = fs::metadata(folder_of(path))?;
-    if folder.mode() & OTHERS_WRITE == 0 {
-        return Ok(());
-    }
-    let (listener, own) =
-        (ferretto_sys::peer_credentials(&stream.fd)?.uid, rustix::process::geteuid().as_raw());
-    if listener == 0 || listener == own {
-        return Ok(());
-    }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        format!(
-            "the service on {} is user {listener}'s, in a folder that anybody may write to: it is not trusted; start it as root or as this user, or put its socket into a folder of its own",
-            path.display()
-        ),
-    ))
 }
 
 /// Only a socket on which nobody answers is stale.

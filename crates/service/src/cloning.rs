@@ -45,6 +45,8 @@ impl CloneRequest {
     }
 }
 
+const NOTHING_TO_CLONE: &str = "the tracing session to be cloned was not found, or is another user's";
+
 impl Service {
     pub(crate) fn clone_session(&mut self, asked: Asked, now: &Now) {
         let Asked { from, token, ref request, file } = asked;
@@ -96,27 +98,26 @@ impl Service {
         if consumer.session.is_some() {
             return Err(HAS_SESSION);
         }
-        // One that is another's does not stand before one's own.
-        let is_own = |session: &&Session| may_see(consumer.peer, session);
+        // One that is another's does not stand before one's own: not for root either, who may have those of all.
+        let nearness =
+            |session: &&Session| (consumer.peer.is_user(session.owner_uid), may_see(consumer.peer, session));
         let mut sessions = self.sessions.values().filter(|session| session.state != State::ClonedReadOnly);
         let found = match &request.selector {
             Some(Selector::SessionId(BUGREPORT_SESSION_ID)) => sessions
                 .filter(|session| session.config.bugreport_score > 0 && session.state == State::Started)
                 // Of equal ones the oldest.
                 .max_by_key(|session| {
-                    (is_own(session), session.config.bugreport_score, std::cmp::Reverse(session.id))
+                    (nearness(session), session.config.bugreport_score, std::cmp::Reverse(session.id))
                 }),
             Some(Selector::SessionId(id)) => sessions.find(|session| session.id.0 == *id),
             Some(Selector::UniqueSessionName(name)) => {
                 let named = sessions.filter(|session| session.config.claims.unique_name == *name);
-                named.max_by_key(|session| (is_own(session), std::cmp::Reverse(session.id)))
+                named.max_by_key(|session| (nearness(session), std::cmp::Reverse(session.id)))
             }
             None => None,
         };
-        let session = found.ok_or("the tracing session to be cloned was not found")?;
-        if !may_see(consumer.peer, session) {
-            return Err("not allowed to clone the session of another user");
-        }
+        // Nobody learns in this way what sessions others have.
+        let session = found.filter(|session| may_see(consumer.peer, session)).ok_or(NOTHING_TO_CLONE)?;
         if session.wrote_into_file || session.file.as_ref().is_some_and(FileOutput::is_full) {
             return Err(FILE_IS_COMPLETE);
         }
@@ -126,7 +127,7 @@ impl Service {
 
     fn check_room_for_clone(&self, uid: u32) -> Result<(), &'static str> {
         let of_uid = self.sessions.values().filter(|other| other.owner_uid == uid).count();
-        match self.sessions.len() < limits::MAX_SESSIONS && of_uid < limits::MAX_SESSIONS_PER_UID {
+        match self.sessions.len() < limits::max_sessions(uid) && of_uid < limits::MAX_SESSIONS_PER_UID {
             true => Ok(()),
             false => Err("too many concurrent tracing sessions"),
         }

@@ -5,6 +5,7 @@ use ferretto_protos::{ConcurrentSessionEvent, concurrent_session_event};
 use crate::ids::SessionId;
 use crate::limits;
 use crate::now::Now;
+use crate::query::may_see_sessions_of;
 use crate::service::Service;
 use crate::session::{Session, State};
 
@@ -46,26 +47,39 @@ impl Service {
     pub(crate) fn announce_state(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.state_since_ns = now.clocks.boottime;
-        let event = session.as_seen_by_others();
+        let (event, of) = (session.as_seen_by_its_user(), session.owner_uid);
         let others = self.sessions.values_mut().filter(|other| other.id != session_id && other.is_active());
         for other in others.filter(|other| other.config.builtin.concurrent_sessions) {
-            other.concurrent.push(event.clone());
+            other.concurrent.push(event.as_seen_by(other.owner_uid, of));
         }
     }
 
     /// A new session hears who is there, and since when in which state.
     pub(crate) fn introduce_others(&mut self, session_id: SessionId) {
         let others = self.sessions.values().filter(|other| other.id != session_id);
-        let events: Vec<ConcurrentEvent> = others.map(Session::as_seen_by_others).collect();
+        let events: Vec<_> = others.map(|other| (other.as_seen_by_its_user(), other.owner_uid)).collect();
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if session.config.builtin.concurrent_sessions {
-            events.into_iter().for_each(|event| session.concurrent.push(event));
+            let seen = |(event, of): (ConcurrentEvent, u32)| event.as_seen_by(session.owner_uid, of);
+            events.into_iter().map(seen).for_each(|event| session.concurrent.push(event));
         }
     }
 }
 
+impl ConcurrentEvent {
+    /// Of other users' sessions it is known that they are there, and neither what they are called nor whose they are (upstream tells all).
+    fn as_seen_by(&self, viewer_uid: u32, owner_uid: u32) -> Self {
+        let mut seen = self.clone();
+        if !may_see_sessions_of(viewer_uid, owner_uid) {
+            seen.event.session_name = None;
+            seen.event.consumer_uid = None;
+        }
+        seen
+    }
+}
+
 impl Session {
-    fn as_seen_by_others(&self) -> ConcurrentEvent {
+    fn as_seen_by_its_user(&self) -> ConcurrentEvent {
         let state = match self.state {
             State::Configured => concurrent_session_event::State::Configured,
             State::Started => concurrent_session_event::State::Started,

@@ -182,7 +182,7 @@ impl Service {
         {
             return Err(EnableError::TooManyOfUid { uid });
         }
-        if self.sessions.len() >= limits::MAX_SESSIONS {
+        if self.sessions.len() >= limits::max_sessions(uid) {
             return Err(EnableError::TooMany);
         }
         Ok(())

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const MAX_BUFFERS_PER_SESSION: usize = 128;
 /// Sessions at one time.
 pub const MAX_SESSIONS: usize = 15;
+/// So many more root may have: otherwise three users could keep it out.
+pub const SESSIONS_FOR_ROOT: usize = 2;
 /// Sessions at one time of one user.
 pub const MAX_SESSIONS_PER_UID: usize = 5;
 /// A trace lasts at most a week: its counters and file sizes are thought for that.
@@ -195,3 +197,8 @@ pub const MAX_SHARED_MEMORY_SIZE: usize = 32 * 1024 * 1024;
 pub const MAX_CONFIGURED_SHARED_MEMORY_SIZE: usize = ferretto_shm::MAX_LEN;
 /// Largest page: the trace buffer takes chunks below 64 KiB.
 pub const MAX_PAGE_SIZE: usize = 32 * 1024;
+
+/// How many sessions there may be before one of this user's.
+pub(crate) fn max_sessions(uid: u32) -> usize {
+    if uid == 0 { MAX_SESSIONS + SESSIONS_FOR_ROOT } else { MAX_SESSIONS }
+}

@@ -152,7 +152,12 @@ impl Service {
 
 /// Sessions are shown to root and to their user: those who may clone them.
 pub(crate) fn may_see(peer: Peer, session: &Session) -> bool {
-    peer.uid == 0 || peer.is_user(session.owner_uid)
+    may_see_sessions_of(peer.uid, session.owner_uid)
+}
+
+/// Root all, others their own; nobody in particular has none.
+pub(crate) fn may_see_sessions_of(viewer_uid: u32, owner_uid: u32) -> bool {
+    viewer_uid == 0 || viewer_uid == owner_uid && owner_uid != Peer::UNKNOWN_UID
 }
 
 fn describe(session: &Session) -> TracingSession {

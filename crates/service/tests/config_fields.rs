@@ -252,7 +252,7 @@ fn a_trace_tells_of_other_sessions_if_asked() {
     world.advance_ms(100);
     let watching = accepted(
         &mut world,
-        1001,
+        1000,
         &config("builtin_data_sources { enable_concurrent_session_events: true }"),
     );
     let late = accepted(&mut world, 0, &config("deferred_start: true"));
@@ -273,6 +273,25 @@ fn a_trace_tells_of_other_sessions_if_asked() {
     world.acknowledge_flushes(producer);
     assert_eq!(states(&world.read(watching)), [(3, State::Started), (1, State::Disabled)]);
     assert_eq!(states(&world.read(late)), [], "it did not ask");
+}
+
+/// What they are called may say what others are looking for.
+#[test]
+fn a_trace_does_not_tell_what_sessions_of_others_are_called() {
+    let mut world = World::default();
+    let asked = config("builtin_data_sources { enable_concurrent_session_events: true }");
+    accepted(&mut world, 1000, &config("unique_session_name: \"before\""));
+    let (neighbour, root) = (accepted(&mut world, 1001, &asked), accepted(&mut world, 0, &asked));
+    accepted(&mut world, 1000, &config("unique_session_name: \"after\""));
+    let told = |packets: &[TracePacket]| -> Vec<(String, Option<i32>)> {
+        let of_user = |event: &ConcurrentSessionEvent| matches!(event.session_id(), 1 | 4);
+        let events = concurrent(packets).into_iter().map(|(_, event)| event).filter(of_user);
+        events.map(|event| (event.session_name().to_owned(), event.consumer_uid)).collect()
+    };
+    let at_neighbours = told(&world.read(neighbour));
+    assert!(at_neighbours.len() >= 2, "they are there");
+    assert!(at_neighbours.iter().all(|event| *event == (String::new(), None)), "{at_neighbours:?}");
+    assert!(told(&world.read(root)).contains(&("after".to_owned(), Some(1000))), "root sees all");
 }
 
 #[test]
@@ -335,15 +354,23 @@ fn a_boost_is_for_root_and_the_services_own_user() {
 #[test]
 fn a_neighbours_session_does_not_stand_in_the_way_of_ones_own() {
     let mut world = World::default();
-    let named = |score: u32| config(&format!("unique_session_name: \"n\" bugreport_score: {score}"));
-    accepted(&mut world, 1001, &named(9));
-    accepted(&mut world, 1000, &named(1));
-    for selector in [Selector::UniqueSessionName("n".to_owned()), Selector::SessionId(u64::MAX)] {
-        let consumer = world.consumer(1000);
-        let request = protos::CloneSessionRequest { selector: Some(selector), ..Default::default() };
-        world.ask(consumer, ConsumerCall::CloneSession(request));
-        let response: protos::CloneSessionResponse = world.answer(consumer, "CloneSession");
-        assert!(response.success(), "{}", response.error());
+    let named = |score: u32, uid: u32| {
+        config(&format!(
+            "unique_session_name: \"n\" bugreport_score: {score} trace_uuid_msb: 1 trace_uuid_lsb: {uid}"
+        ))
+    };
+    for (uid, score) in [(1001, 9), (1000, 1), (0, 2)] {
+        accepted(&mut world, uid, &named(score, uid));
+    }
+    for uid in [1000, 0] {
+        for selector in [Selector::UniqueSessionName("n".to_owned()), Selector::SessionId(u64::MAX)] {
+            let consumer = world.consumer(uid);
+            let request = protos::CloneSessionRequest { selector: Some(selector), ..Default::default() };
+            world.ask(consumer, ConsumerCall::CloneSession(request));
+            let response: protos::CloneSessionResponse = world.answer(consumer, "CloneSession");
+            assert!(response.success(), "{}", response.error());
+            assert_eq!(response.uuid_lsb(), i64::from(uid), "somebody else's");
+        }
     }
 }
 

@@ -561,6 +561,9 @@ fn limits_of_sessions_names_and_semaphores_hold() {
     let sixteenth = world.consumer(99);
     world.enable(sixteenth, &config(""));
     assert!(world.ended(sixteenth).unwrap().contains("15 concurrent"));
+    let root = world.consumer(0);
+    world.enable(root, &config(""));
+    assert_eq!(world.ended(root), None, "users keep root out");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
-//! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, and, with the feature `scheduling`, how a thread is
-//! scheduled.
+//! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
+//! own](has_rights_of_its_own), and, with the feature `scheduling`, how a thread is scheduled.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -11,6 +11,7 @@ mod credentials;
 mod exit;
 mod file;
 mod fork;
+mod rights;
 #[cfg(feature = "scheduling")]
 mod scheduling;
 mod vsock;
@@ -20,6 +21,7 @@ pub use credentials::{PeerCredentials, peer_credentials};
 pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
+pub use rights::{has_rights_of_its_own, overflow_user};
 #[cfg(feature = "scheduling")]
 pub use scheduling::Scheduling;
 pub use vsock::VsockAddr;

@@ -13,6 +13,7 @@ mod flight;
 mod log;
 mod losses;
 mod perfetto;
+mod private;
 mod protovm;
 mod record;
 mod report;

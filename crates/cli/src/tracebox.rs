@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 
 use crate::bridge::BridgeArgs;
 use crate::daemons::{ProbesArgs, RelayArgs, TracedArgs};
+use crate::private::Folder;
 use crate::{background, bridge, daemons, perfetto, report, triggers};
 
 /// How long a service may take to say that it is ready.
@@ -143,7 +144,8 @@ fn autostart(args: &[OsString], system_sockets: bool) -> Result<ExitCode> {
         // Fails only for a process that leads a group already, and then there is no terminal to leave.
         let _ = rustix::process::setsid();
     }
-    let env = sockets(system_sockets);
+    let private = uses_private_sockets(system_sockets).then(Folder::create).transpose()?;
+    let env = private.as_ref().map_or_else(Vec::new, sockets);
     let _traced = start_helper("traced", &[], "TRACED_NOTIFY_FD", &env)?;
     let _probes = start_helper("traced_probes", &["--reset-ftrace"], "TRACED_PROBES_NOTIFY_FD", &env)?;
     let client = applet_command("perfetto", &env).args(args).spawn().context("cannot start the client")?;
@@ -152,15 +154,16 @@ fn autostart(args: &[OsString], system_sockets: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Private sockets, unless the user chose some.
-fn sockets(system: bool) -> Vec<(&'static str, String)> {
-    let chosen =
-        [PRODUCER_SOCKET_ENV, CONSUMER_SOCKET_ENV].iter().any(|name| std::env::var_os(name).is_some());
-    if system || chosen {
-        return Vec::new();
-    }
-    let pid = std::process::id();
-    vec![(PRODUCER_SOCKET_ENV, format!("@traced-p-{pid}")), (CONSUMER_SOCKET_ENV, format!("@traced-c-{pid}"))]
+/// Unless the user chose some.
+fn uses_private_sockets(system: bool) -> bool {
+    let is_chosen = |name: &&str| std::env::var_os(name).is_some();
+    !system && ![PRODUCER_SOCKET_ENV, CONSUMER_SOCKET_ENV].iter().any(is_chosen)
+}
+
+/// Sockets that nobody else can reach. Abstract ones, as upstream has them, everybody could connect to.
+fn sockets(folder: &Folder) -> Vec<(&'static str, String)> {
+    let socket = |name: &str| folder.path().join(name).display().to_string();
+    vec![(PRODUCER_SOCKET_ENV, socket("producer")), (CONSUMER_SOCKET_ENV, socket("consumer"))]
 }
 
 fn applet_command(name: &str, env: &[(&'static str, String)]) -> Command {

@@ -203,7 +203,9 @@ impl Listener {
             }
             Address::Abstract(_) if permissions.is_some() => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{address} cannot have permissions: it is no file, and everybody may connect there; choose a path"),
+                format!(
+                    "{address} cannot have permissions: it is no file, and everybody may connect there; choose a path"
+                ),
             )),
             Address::Abstract(_) => listen_unix(address, None),
             Address::Tcp { .. } | Address::Vsock { .. } => {

@@ -11,6 +11,7 @@ use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, RELAY_PORT, ServiceDef
 use ferretto_ipc::socket::Stream;
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
+use rustix::process::geteuid;
 
 use crate::elsewhere::{self, Elsewhere, Whose};
 use crate::holdings::TooMuch;
@@ -29,11 +30,19 @@ pub(crate) struct Door {
     pub(crate) side: Side,
     /// Relays of other machines may come too.
     pub(crate) relays: bool,
+    /// Root and the service's own user may come, others not.
+    pub(crate) own_user_only: bool,
 }
 
 impl Door {
-    pub(crate) const PRODUCERS: Self = Self { side: Side::Producer, relays: false };
-    pub(crate) const CONSUMERS: Self = Self { side: Side::Consumer, relays: false };
+    pub(crate) const PRODUCERS: Self = Self { side: Side::Producer, relays: false, own_user_only: false };
+    pub(crate) const CONSUMERS: Self = Self { side: Side::Consumer, ..Self::PRODUCERS };
+
+    /// Whether a user may come in.
+    pub(crate) fn lets_in(self, uid: u32) -> bool {
+        let own = users::known(geteuid().as_raw());
+        !self.own_user_only || uid == 0 || users::known(uid) == own && own != Peer::UNKNOWN_UID
+    }
 }
 
 const PRODUCER_SERVICES: &[ServiceDef] = &[PRODUCER_PORT];

@@ -201,7 +201,7 @@ fn bind_all(options: &DaemonOptions) -> Result<Vec<(Door, Listener)>, Error> {
     let consumers = permissions.map(|wanted| (wanted.consumer_group.as_str(), wanted.consumer_mode));
     let mut bound = Vec::with_capacity(options.producer_addresses.len() + 1);
     for address in &options.producer_addresses {
-        let door = Door { side: Side::Producer, relays: options.relays.may_use(address) };
+        let door = Door { relays: options.relays.may_use(address), ..Door::PRODUCERS };
         bound.push((door, bind(door, address, producers)?));
     }
     bound.push((Door::CONSUMERS, bind(Door::CONSUMERS, &options.consumer_address, consumers)?));

@@ -9,7 +9,7 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Stream;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::connection::{Door, Side};
+use crate::connection::Door;
 use crate::daemon::{Error, listen, system};
 use crate::server::Server;
 
@@ -22,6 +22,9 @@ pub struct HostOptions {
     pub consumer_address: Option<Address>,
     /// Relays of other machines may connect at `producer_addresses`, too.
     pub relays: bool,
+    /// Of producers and consumers that connect, others than root's and this process's user's are hung up on. Abstract addresses have no
+    /// permissions otherwise.
+    pub own_user_only: bool,
 }
 
 /// A running service; it stops, with all its sessions, when this is dropped.
@@ -53,11 +56,13 @@ impl Host {
         let mut server = Server::new().map_err(system("set up the event loop"))?;
         let mut producer_addresses = Vec::new();
         for address in &options.producer_addresses {
-            let door = Door { side: Side::Producer, relays: options.relays };
+            let door =
+                Door { relays: options.relays, own_user_only: options.own_user_only, ..Door::PRODUCERS };
             producer_addresses.push(listen(&mut server, door, address)?);
         }
         if let Some(address) = &options.consumer_address {
-            listen(&mut server, Door::CONSUMERS, address)?;
+            let door = Door { own_user_only: options.own_user_only, ..Door::CONSUMERS };
+            listen(&mut server, door, address)?;
         }
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let wake = Arc::new(wake.map_err(|error| system("make an eventfd")(error.into()))?);

@@ -128,6 +128,11 @@ impl Server {
     /// Serves a client that is connected already, or hangs up on one too many.
     pub(crate) fn add_client(&mut self, door: Door, stream: Stream) -> io::Result<()> {
         let user = user_of(&stream);
+        if !door.lets_in(user) {
+            tracing::warn!("a client of user {user} is hung up on: only this service's own user may connect");
+            close_stream(stream, user, &self.elsewhere, &mut self.buffer);
+            return Ok(());
+        }
         if let Err(too_much) = self.holdings.enter(user) {
             tracing::warn!("a client is hung up on: {too_much}");
             close_stream(stream, user, &self.elsewhere, &mut self.buffer);

@@ -3,14 +3,14 @@
 //! The file is open to every user, as the command may run as another one. So what is in it is anybody's: bounded, and shown without
 //! control characters.
 
-use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::hash::BuildHasher;
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+use crate::private::temporary_path;
 
 /// Others may write, and read nothing.
 const MODE: u32 = 0o622;
@@ -29,8 +29,7 @@ pub(crate) struct Reports {
 impl Reports {
     /// A new file with a name that nobody can know before.
     pub(crate) fn create() -> Result<Self> {
-        let number = RandomState::new().hash_one(std::process::id());
-        let path = std::env::temp_dir().join(format!("ferretto-reports-{number:016x}"));
+        let path = temporary_path("ferretto-reports");
         let open = || -> io::Result<File> {
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
             // Whatever the mask says.

@@ -23,6 +23,7 @@ use rustix::process::geteuid;
 use super::sources;
 use super::summary::LeftOut;
 use crate::losses;
+use crate::private::unguessable;
 
 /// What the data sources of the machine are called as a producer.
 const PROBES_NAME: &str = "perfetto.traced_probes";
@@ -188,8 +189,8 @@ impl Service {
 
     /// A service and the Linux probes on threads of this process.
     fn start_own(consumers: Option<PathBuf>) -> Result<Self> {
-        // Abstract, so that nothing is left in the file system however this process ends.
-        let private = format!("@ferretto-record-{}", std::process::id());
+        // Abstract, so that nothing is left in the file system however this process ends; nobody can have taken the name before.
+        let private = format!("@ferretto-record-{}-{:016x}", std::process::id(), unguessable());
         let address = private.parse()?;
         let local = with_priority(|| {
             let host = start_host(address, consumers.map(Address::Path))?;
@@ -219,7 +220,9 @@ fn start_host(private: Address, consumers: Option<Address>) -> Result<Host> {
     let free = where_programs_look()?.into_iter().filter(|address| Stream::connect(address).is_err());
     let mut addresses: Vec<Address> = free.collect();
     addresses.insert(0, private.clone());
-    let options = HostOptions { consumer_address: consumers, ..HostOptions::default() };
+    // Root records the programs of all users.
+    let own_user_only = !geteuid().is_root();
+    let options = HostOptions { consumer_address: consumers, own_user_only, ..HostOptions::default() };
     let with_system = HostOptions { producer_addresses: addresses, ..options.clone() };
     let error = match Host::spawn(with_system) {
         Ok(host) => {

@@ -15,6 +15,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::printable::is_unseen;
+
 /// Bytes of a line: longer ones are cut.
 const MAX_LINE_BYTES: usize = 2048;
 
@@ -123,17 +125,12 @@ fn push_line(lines: &mut Vec<u8>, event: &[u8]) {
             lines.extend_from_slice("…".as_bytes());
             break;
         }
-        match character.is_control() || is_invisible(character) {
+        match is_unseen(character) {
             true => lines.extend(character.escape_default().map(|escaped| escaped as u8)),
             false => lines.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
     lines.push(b'\n');
-}
-
-/// Ends a line for some readers, or turns around what is beside it (Unicode: line separators, bidirectional formatting).
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 #[cfg(test)]

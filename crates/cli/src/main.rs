@@ -13,6 +13,7 @@ mod flight;
 mod log;
 mod losses;
 mod perfetto;
+mod printable;
 mod private;
 mod protovm;
 mod record;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::printable_lines;
+
 /// An error with advice. Printed as `error: …`, then one `help: …` line for each piece of advice.
 #[derive(Debug)]
 pub(crate) struct UserError {
@@ -48,7 +50,7 @@ pub(crate) fn render(error: &anyhow::Error) -> String {
             text.push_str(&format!("help: {advice}\n"));
         }
     }
-    text
+    printable_lines(&text).into_owned()
 }
 
 /// Joins a chain of causes, leaving out those that the one before already quotes.

@@ -256,6 +256,11 @@ impl Consumer {
         self.ended.is_none() && self.link.wants_write()
     }
 
+    /// The service's user, where the kernel says (Unix sockets).
+    pub fn service_uid(&self) -> Option<u32> {
+        self.link.stream().peer_credentials().ok().flatten().map(|peer| peer.uid)
+    }
+
     /// Whether the connection has ended. Events may still wait.
     pub fn is_disconnected(&self) -> bool {
         self.ended.is_some()

@@ -68,6 +68,17 @@ impl Stream {
         }
     }
 
+    /// Connects to what this user, and nobody else, listens on.
+    pub fn connect_to_user(address: &Address, uid: u32) -> io::Result<Self> {
+        let stream = connect_unix(address)?;
+        let listener = ferretto_sys::peer_credentials(&stream.fd)?.uid;
+        if listener != uid {
+            let message = format!("user {listener} listens on {address}, not user {uid}");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Ok(stream)
+    }
+
     /// Two connected ends, for a service in the same process and for tests.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (left, right) = socketpair(AddressFamily::UNIX, SocketType::STREAM, nonblocking_cloexec(), None)?;

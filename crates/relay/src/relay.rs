@@ -17,6 +17,8 @@ use crate::{Error, RelayOptions, system};
 
 /// Producers at one time. Each may hold two queues of 128 KiB, and two descriptors.
 const MAX_PRODUCERS: usize = 1024;
+/// Of these one user's, so that no user takes the places of all others.
+const MAX_PRODUCERS_OF_USER: usize = MAX_PRODUCERS / 2;
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Events taken from the kernel at once; more are there the next time.
@@ -52,6 +54,7 @@ pub struct Relay {
 #[derive(Debug)]
 struct Watched {
     pair: Pair,
+    uid: u32,
     interests: [Interest; 2],
 }
 
@@ -169,13 +172,19 @@ impl Relay {
     /// Begins to connect for a producer, as which the service is to know it.
     fn add_pair(&mut self, producer: Stream) -> io::Result<()> {
         let credentials = producer.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
+        let of_user = self.pairs.values().filter(|watched| watched.uid == credentials.uid).count();
+        if of_user >= MAX_PRODUCERS_OF_USER {
+            let message = format!("user {} has {of_user} connected", credentials.uid);
+            return Err(io::Error::other(message));
+        }
         let identity = peer_identity(credentials.pid, credentials.uid);
         let introduction = identity_frame(identity).map_err(io::Error::other)?;
         let connecting = Connecting::start(&self.service_address)?;
         tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
         self.last_pair += 1;
         let pair = Pair::new(producer, connecting, &introduction);
-        self.pairs.insert(self.last_pair, Watched { pair, interests: Default::default() });
+        let watched = Watched { pair, uid: credentials.uid, interests: Default::default() };
+        self.pairs.insert(self.last_pair, watched);
         self.settle(self.last_pair)
     }
 

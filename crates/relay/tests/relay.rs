@@ -361,3 +361,18 @@ fn sockets_that_make_no_sense_are_refused() {
     assert!(matches!(Relay::new(options("@p", "/tmp/service")), Err(Error::ServiceIsLocal(_))));
     assert!(matches!(Relay::new(options("127.0.0.1:0", "127.0.0.1:1")), Err(Error::ProducersAreRemote(_))));
 }
+
+#[test]
+fn one_user_has_half_of_the_places_at_most() {
+    let host = service_at("127.0.0.1:0");
+    let relay = Running::to(host.producer_addresses()[0].clone());
+    let connect = || UnixStream::connect(relay.socket()).unwrap();
+    let is_hung_up_on = |stream: &UnixStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!((&*stream).read(&mut [0]), Ok(0))
+    };
+    let first: Vec<UnixStream> = (0..512).map(|_| connect()).collect();
+    let more: Vec<UnixStream> = (0..8).map(|_| connect()).collect();
+    wait_until("those above the bound are hung up on", || more.iter().all(is_hung_up_on));
+    assert!(!first.iter().any(is_hung_up_on), "and nobody below");
+}

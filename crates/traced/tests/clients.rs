@@ -239,3 +239,43 @@ fn a_pipe_that_nobody_reads_holds_up_its_own_session_only() {
     assert_eq!(state.num_sessions_started(), 1);
     drop(stuck);
 }
+
+/// Whether a connection ends before anything comes through it.
+fn is_hung_up_on(stream: &Stream) -> bool {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match stream.recv(&mut [0; 16]) {
+            Ok(received) => return received.len == 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+#[test]
+fn where_only_ones_own_user_may_connect_neighbours_are_hung_up_on() {
+    use rustix::process::Uid;
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can be somebody else");
+    }
+    let name = format!("@ferretto-test-{}", std::process::id());
+    let address: ferretto_ipc::address::Address = name.parse().unwrap();
+    let addresses = vec![address.clone()];
+    let options = HostOptions { producer_addresses: addresses, own_user_only: true, ..Default::default() };
+    let _host = Host::spawn(options).unwrap();
+    let neighbour = {
+        let address = address.clone();
+        std::thread::spawn(move || {
+            let uid = Uid::from_raw(1002);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            is_hung_up_on(&Stream::connect(&address).unwrap())
+        })
+    };
+    assert!(neighbour.join().unwrap(), "a neighbour is let in");
+    let mut own = ClientConnection::new("ProducerPort");
+    let stream = Stream::connect(&address).unwrap();
+    send_all(&stream, &drain(&mut own), None);
+    assert!(!is_hung_up_on(&stream), "root is answered");
+}

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use ferretto_consumer::Consumer;
 use ferretto_ipc::address::Address;
+use ferretto_ipc::socket::Stream;
 use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::trace_config::IncrementalStateConfig;
 use ferretto_protos::{CloneSessionRequest, TraceConfig};
@@ -70,8 +71,9 @@ pub(crate) fn main(args: &SnapshotArgs) -> Result<ExitCode> {
 
 /// Connects to the service that has the recorder.
 fn find(name: &str) -> Result<Consumer> {
-    for path in socket::where_to_look(name) {
-        if let Ok(consumer) = Consumer::connect(&Address::Path(path)) {
+    for (path, uid) in socket::where_to_look(name) {
+        let stream = Stream::connect_to_user(&Address::Path(path), uid);
+        if let Some(consumer) = stream.ok().and_then(|stream| Consumer::over(stream).ok()) {
             return Ok(consumer);
         }
     }

@@ -1,7 +1,7 @@
 //! Where a flight recorder with a service of its own can be found: a socket in a folder that only its user may enter.
 //!
 //! That folder is what keeps others out: whoever reaches the socket may record, and read what is recorded. So it must be a real folder of
-//! this user, closed to everybody else; root may enter any.
+//! this user, closed to everybody else. Root under `sudo` asks the recorder of the user before it, and takes nobody else for that one.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -41,16 +41,16 @@ pub(crate) fn claim(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where a recorder of this user may listen, and for root under `sudo` one of the user before it.
-pub(crate) fn where_to_look(name: &str) -> Vec<PathBuf> {
-    let mut folders = vec![own_folder()];
+/// Where a recorder of this user may listen, and for root under `sudo` one of the user before it; and who is to listen there.
+pub(crate) fn where_to_look(name: &str) -> Vec<(PathBuf, u32)> {
+    let mut folders = vec![(own_folder(), geteuid().as_raw())];
     let sudo_uid = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());
     if let Some(uid) = sudo_uid.filter(|_| geteuid().is_root()) {
-        folders.push(PathBuf::from(format!("/run/user/{uid}/ferretto")));
-        folders.push(shared_temp(uid));
+        folders.push((PathBuf::from(format!("/run/user/{uid}/ferretto")), uid));
+        folders.push((shared_temp(uid), uid));
     }
-    folders.retain(|folder| check(folder).is_ok());
-    folders.iter().map(|folder| in_folder(folder, name)).collect()
+    folders.retain(|(folder, uid)| check(folder, *uid).is_ok());
+    folders.into_iter().map(|(folder, uid)| (in_folder(&folder, name), uid)).collect()
 }
 
 fn in_folder(folder: &Path, name: &str) -> PathBuf {
@@ -79,21 +79,22 @@ fn make(folder: &Path) -> Result<()> {
         }
         _ => {}
     }
-    check(folder)
+    check(folder, geteuid().as_raw())
 }
 
 /// In a shared folder such as /tmp somebody else may have been first.
-fn check(folder: &Path) -> Result<()> {
+fn check(folder: &Path, uid: u32) -> Result<()> {
     let meta =
         fs::symlink_metadata(folder).with_context(|| format!("cannot look at {}", folder.display()))?;
-    let uid = geteuid();
-    let is_own = meta.uid() == uid.as_raw() || uid.is_root();
-    if meta.is_dir() && is_own && meta.mode() & OTHERS == 0 {
+    if meta.is_dir() && meta.uid() == uid && meta.mode() & OTHERS == 0 {
         return Ok(());
     }
     let error =
         UserError::new(format!("{} is not a folder of yours that is closed to others", folder.display()));
-    Err(error.help("remove it, or chmod 700 it if it is yours").into())
+    Err(error
+        .help("remove it, or chmod 700 it if it is yours")
+        .help("or set XDG_RUNTIME_DIR to a folder of yours")
+        .into())
 }
 
 #[cfg(test)]
@@ -119,5 +120,7 @@ mod tests {
         std::os::unix::fs::symlink(&folder, &link).unwrap();
         assert!(make(&link).is_err());
         assert!(make(&place.path().join("no/such/place")).is_err());
+        let another = geteuid().as_raw() + 1;
+        assert!(check(&folder, another).is_err(), "whoever looks, root too: it is somebody else's");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ferretto_consumer::{Consumer, Event, Observe};
@@ -23,6 +24,10 @@ use crate::report::{self, UserError};
 const LISTEN_MS: u32 = 7 * 24 * 3600 * 1000;
 /// Numbers tried for a file before giving up.
 const MAX_NUMBER: u32 = 100_000;
+/// Snapshots that may follow each other at once, and the time that earns one more. Programs call triggers as often as they like, and each
+/// snapshot takes room for good.
+const BURST: u32 = 10;
+const EARNED_IN: Duration = Duration::from_secs(60);
 
 /// Listens until the service goes away or the process ends.
 pub(crate) struct Listener {
@@ -37,7 +42,12 @@ impl Listener {
             return Ok(None);
         }
         let busy = Arc::new(Mutex::new(()));
-        let mut ears = Ears { flight: flight.clone(), busy: Arc::clone(&busy), consumer: connect(flight)? };
+        let mut ears = Ears {
+            flight: flight.clone(),
+            allowance: Allowance::new(Instant::now()),
+            busy: Arc::clone(&busy),
+            consumer: connect(flight)?,
+        };
         ears.begin()?;
         let thread = std::thread::Builder::new().name("triggers".to_owned());
         thread.spawn(move || ears.listen()).context("cannot start a thread")?;
@@ -60,6 +70,7 @@ fn connect(flight: &Flight) -> Result<Consumer> {
 
 struct Ears {
     flight: Flight,
+    allowance: Allowance,
     busy: Arc<Mutex<()>>,
     consumer: Consumer,
 }
@@ -94,7 +105,11 @@ impl Ears {
         }
     }
 
-    fn take(&self, hit: &CloneTriggerHit) {
+    fn take(&mut self, hit: &CloneTriggerHit) {
+        let Some(left_out) = self.allowance.take(Instant::now()) else { return };
+        if left_out > 0 {
+            eprintln!("\rno snapshot for {left_out} triggers: they came too fast, one a minute is taken");
+        }
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         match self.write(hit) {
             // On a line of its own, whatever the progress line shows.
@@ -124,6 +139,37 @@ impl Ears {
     }
 }
 
+/// How many snapshots may be taken now.
+#[derive(Debug)]
+struct Allowance {
+    snapshots: u32,
+    since: Instant,
+    left_out: u64,
+}
+
+impl Allowance {
+    fn new(now: Instant) -> Self {
+        Self { snapshots: BURST, since: now, left_out: 0 }
+    }
+
+    /// One snapshot, and how many were left out before it; or none.
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        while self.snapshots < BURST && now.saturating_duration_since(self.since) >= EARNED_IN {
+            self.snapshots += 1;
+            self.since += EARNED_IN;
+        }
+        let Some(left) = self.snapshots.checked_sub(1) else {
+            self.left_out += 1;
+            return None;
+        };
+        if self.snapshots == BURST {
+            self.since = now;
+        }
+        self.snapshots = left;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
 fn config(triggers: &[String]) -> TraceConfig {
     let trigger = |name: &String| Trigger { name: Some(name.clone()), ..Trigger::default() };
     TraceConfig {
@@ -135,5 +181,23 @@ fn config(triggers: &[String]) -> TraceConfig {
             ..TriggerConfig::default()
         }),
         ..TraceConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_triggers_does_not_fill_the_disk() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(start);
+        let taken = (0..1000).filter(|_| allowance.take(start).is_some()).count();
+        assert_eq!(taken, BURST as usize);
+        let later = start + EARNED_IN + Duration::from_secs(1);
+        assert_eq!(allowance.take(later), Some(990), "and says how many it left out");
+        assert_eq!(allowance.take(later), None);
+        let taken = (0..1000).filter(|_| allowance.take(start + 100 * EARNED_IN).is_some()).count();
+        assert_eq!(taken, BURST as usize);
     }
 }

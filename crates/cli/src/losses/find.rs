@@ -8,6 +8,7 @@ use ferretto_protos::trace_stats::losses::Refused;
 use ferretto_protos::trace_stats::{BufferStats, FinalFlushOutcome, Losses, losses};
 
 use super::{Evidence, Kind, Loss, Verdict};
+use crate::printable::printable;
 use crate::record::args::MAX_SHARED_MEMORY_KB;
 use crate::record::plan::{Buffer, Plan};
 use crate::units::{bytes, count, counted, kib};
@@ -496,11 +497,11 @@ fn more_shared_memory(plan: &Plan) -> String {
 
 /// The names, or the first of them and how many more there are.
 pub(crate) fn listed(names: &[String]) -> String {
-    match names.len() {
-        n if n > MAX_LISTED => {
-            format!("{} and {} more", names[..MAX_LISTED].join(", "), count((n - MAX_LISTED) as u64))
-        }
-        _ => names.join(", "),
+    let shown: Vec<_> = names.iter().take(MAX_LISTED).map(|name| printable(name)).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(MAX_LISTED) {
+        0 => shown,
+        more => format!("{shown} and {} more", count(more as u64)),
     }
 }
 

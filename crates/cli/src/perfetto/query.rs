@@ -9,6 +9,8 @@ use ferretto_protos::tracing_service_state::Producer;
 use ferretto_protos::{DataSourceDescriptor, TracingServiceState};
 use prost::Message;
 
+use crate::printable::printable;
+
 /// Categories shown without `--long`.
 const SHORT_DETAILS_LEN: usize = 40;
 
@@ -28,7 +30,7 @@ pub(crate) fn run(long: bool, raw: bool) -> Result<()> {
 
 fn render(state: &TracingServiceState, long: bool, is_root: bool) -> String {
     let mut text = String::from("For people to read; scripts use --query-raw.\n\n");
-    let _ = writeln!(text, "Service: {}", state.tracing_service_version());
+    let _ = writeln!(text, "Service: {}", printable(state.tracing_service_version()));
     let _ = writeln!(
         text,
         "Tracing sessions: {} (started: {})",
@@ -47,8 +49,9 @@ fn producers(text: &mut String, state: &TracingServiceState) {
     text.push_str("\n\nPRODUCER PROCESSES CONNECTED:\n\n");
     let machine_column = machine_column(state);
     let mut row = |cells: [&str; 7]| {
+        let cells = cells.map(printable);
         let [id, pid, uid, flags, machine, name, sdk] = cells;
-        let machine = machine_column(machine);
+        let machine = machine_column(&machine);
         let line = format!("{id:<6} {pid:<8} {uid:<8} {flags:<6} {machine}{name:<42} {sdk}");
         let _ = writeln!(text, "{}", line.trim_end());
     };
@@ -71,8 +74,9 @@ fn data_sources(text: &mut String, state: &TracingServiceState, long: bool) {
     text.push_str("\n\nDATA SOURCES REGISTERED:\n\n");
     let machine_column = machine_column(state);
     let mut row = |cells: [&str; 4]| {
+        let cells = cells.map(printable);
         let [name, producer, machine, details] = cells;
-        let machine = machine_column(machine);
+        let machine = machine_column(&machine);
         let _ = writeln!(text, "{}", format!("{name:<40} {producer:<40} {machine}{details}").trim_end());
     };
     row(["NAME", "PRODUCER", "MACHINE", "DETAILS"]);
@@ -117,6 +121,7 @@ fn details(descriptor: &DataSourceDescriptor, long: bool) -> String {
 fn sessions(text: &mut String, state: &TracingServiceState, is_root: bool) {
     text.push_str("\n\nTRACING SESSIONS:\n\n");
     let mut row = |cells: [&str; 8]| {
+        let cells = cells.map(printable);
         let [id, uid, state, buffers, duration, sources, started, name] = cells;
         let line = format!(
             "{id:<7} {uid:<7} {state:<10} {buffers:<12} {duration:<9} {sources:<4} {started:<8} {name}"

@@ -7,6 +7,7 @@ use ferretto_consumer::{Consumer, ReadSummary};
 use ferretto_protos::TraceConfig;
 
 use crate::losses::{self, Evidence};
+use crate::printable::printable;
 use crate::record::plan::Plan;
 use crate::record::stream::PacketStream;
 use crate::record::tally::Tally;
@@ -84,7 +85,7 @@ impl Watch {
             outliving: &[],
         });
         if !verdict.losses.is_empty() || stats.is_none() {
-            verdict.lines().for_each(|line| eprintln!("{line}"));
+            verdict.lines().for_each(|line| eprintln!("{}", printable(&line)));
         }
     }
 }

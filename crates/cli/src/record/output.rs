@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use rustix::process::geteuid;
 
 use crate::report::UserError;
 
@@ -38,6 +39,7 @@ impl Output {
         if path == Path::new("-") {
             return Self::stdout();
         }
+        refuse_what_is_planted(path)?;
         match fs::metadata(path) {
             Ok(meta) if meta.is_dir() => Err(is_a_directory(path)),
             Ok(meta) if !meta.is_file() => Self::special(path, meta.file_type().is_fifo()),
@@ -135,6 +137,26 @@ impl Drop for Output {
             let _ = fs::remove_file(&names.partial);
         }
     }
+}
+
+/// Where anybody may make names, as in `/tmp`, a pipe or a link that is there may be another user's, who waits for what is written to it. The
+/// kernel's `protected_symlinks` and `protected_fifos` are not everywhere, and do not know pipes that are opened as they are.
+fn refuse_what_is_planted(path: &Path) -> Result<()> {
+    const OTHERS_WRITE: u32 = 0o002;
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+    let is_own = meta.uid() == geteuid().as_raw() || meta.uid() == 0;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_common = fs::metadata(folder).is_ok_and(|folder| folder.mode() & OTHERS_WRITE != 0);
+    if is_own || !is_common {
+        return Ok(());
+    }
+    Err(UserError::new(format!(
+        "{} is user {}'s, in a folder that anybody may write to",
+        path.display(),
+        meta.uid()
+    ))
+    .help("choose another name, or a folder of your own: -o ~/trace.pftrace")
+    .into())
 }
 
 fn partial_name(target: &Path, attempt: u32) -> PathBuf {
@@ -245,6 +267,28 @@ mod tests {
         output.finish().unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_others_have_put_there_is_not_written_to() {
+        if !geteuid().is_root() {
+            return println!("skipped: only root can make things that are another user's");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let of_stranger = |path: &Path| std::os::unix::fs::lchown(path, Some(4242), None).unwrap();
+        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+        let (own, file, link) =
+            (folder.path().join("own"), folder.path().join("file"), folder.path().join("link"));
+        fs::write(&own, b"").unwrap();
+        fs::write(&file, b"").unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        for planted in [&file, &link] {
+            of_stranger(planted);
+            assert!(Output::open(planted).is_err(), "{}", planted.display());
+        }
+        Output::open(&own).unwrap();
+        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Output::open(&file).unwrap();
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::printable::is_unseen;
 use crate::private::temporary_path;
 
 /// Others may write, and read nothing.
@@ -51,7 +52,7 @@ impl Reports {
         let _ = self.file.try_clone().and_then(|file| file.take(MAX_BYTES).read_to_end(&mut said));
         let mut lines: Vec<String> = Vec::new();
         for line in String::from_utf8_lossy(&said).lines() {
-            let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+            let line: String = line.chars().filter(|c| !is_unseen(*c)).take(MAX_SHOWN).collect();
             if !line.is_empty() && !lines.contains(&line) {
                 lines.push(line);
             }

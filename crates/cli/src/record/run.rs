@@ -27,6 +27,7 @@ use super::summary::{self, LeftOut, Span, Summary};
 use super::tally::Tally;
 use crate::config_bytes::ConfigBytes;
 use crate::flight::{self, Flight, Keep, Listener};
+use crate::printable::{printable, printable_lines};
 use crate::report::{self, UserError};
 use crate::units::{duration, kib};
 use crate::wake::{self, Signals, Wake};
@@ -352,11 +353,11 @@ impl Recording<'_> {
             outliving: &state.outliving,
         };
         if !self.args.quiet {
-            eprint!("{}", summary::render(&summary));
+            eprint!("{}", printable_lines(&summary::render(&summary)));
             return;
         }
         for line in summary::losses(&summary).lines() {
-            eprintln!("{line}");
+            eprintln!("{}", printable(&line));
         }
     }
 

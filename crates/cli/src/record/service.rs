@@ -23,6 +23,7 @@ use rustix::process::geteuid;
 use super::sources;
 use super::summary::LeftOut;
 use crate::losses;
+use crate::printable::printable;
 use crate::private::unguessable;
 
 /// What the data sources of the machine are called as a producer.
@@ -99,7 +100,9 @@ impl Choice {
     }
 
     fn system(mut consumer: Consumer, other: Option<Other>) -> Result<Self> {
-        let has_probes = sources::offered(&consumer.query_service_state(false)?).contains(PROBES_SIGN);
+        let mut state = consumer.query_service_state(false)?;
+        sources::leave_out_strangers(&mut state, consumer.service_uid());
+        let has_probes = sources::offered(&state).contains(PROBES_SIGN);
         Ok(Self::System { consumer: Box::new(consumer), other, has_probes })
     }
 
@@ -169,7 +172,7 @@ fn named_process(pid: i32) -> String {
         return "a process of another name space (a container)".to_owned();
     }
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => format!("process {pid} ({})", name.trim_end()),
+        Ok(name) => format!("process {pid} ({})", printable(name.trim_end())),
         Err(_) => format!("process {pid}"),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ferretto_probes::{Availability, Limitation};
 use ferretto_protos::{DataSourceDescriptor, TracingServiceState, text};
 use prost::Message;
+use rustix::process::geteuid;
 
 use super::plan::Plan;
 use super::summary::LeftOut;
@@ -44,6 +45,23 @@ pub(crate) fn offered(state: &TracingServiceState) -> BTreeSet<String> {
     let descriptors = state.data_sources.iter().filter_map(|source| source.ds_descriptor.as_deref());
     let names = descriptors.filter_map(|bytes| DataSourceDescriptor::decode(bytes).ok()?.name);
     names.collect()
+}
+
+/// Keeps the data sources of root's programs, of this user's and of the service's: anybody can offer something under any name, which is no
+/// reason to do without the real one.
+pub(crate) fn leave_out_strangers(state: &mut TracingServiceState, service_uid: Option<u32>) {
+    let own = geteuid().as_raw();
+    let is_trusted = |uid: i32| {
+        let uid = uid.cast_unsigned();
+        uid == 0 || uid == own || Some(uid) == service_uid
+    };
+    let trusted: BTreeSet<i32> = state
+        .producers
+        .iter()
+        .filter(|producer| is_trusted(producer.uid()) && producer.machine_id() == 0)
+        .map(|producer| producer.id())
+        .collect();
+    state.data_sources.retain(|source| trusted.contains(&source.producer_id()));
 }
 
 /// An unknown name ends the matter; known ones that nobody offers yet are returned.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use ferretto_ipc::address::Address;
-use ferretto_sandbox::{Capability, Rights, User};
+use ferretto_sandbox::{Capability, Connection, Rights, User};
 
 /// Where a config's `output_path` may lead to if nothing else is said.
 const DEFAULT_OUTPUT_DIRS: [&str; 2] = ["/tmp", "/var/tmp"];
@@ -101,21 +101,31 @@ pub(crate) fn bridge(traced: &Address, adb: &Address) -> Rights {
 }
 
 fn connecting_to(addresses: &[Address]) -> Rights {
-    let mut rights = Rights { connects: true, ..Rights::default() };
+    let mut rights = Rights::default();
     for address in addresses {
+        rights.connects.push(match address {
+            Address::Path(_) | Address::Abstract(_) => Connection::Unix,
+            Address::Tcp { .. } => Connection::Tcp,
+            Address::Vsock { .. } => Connection::Vsock,
+        });
         match address {
             Address::Abstract(_) => rights.connects_to_abstract_names = true,
             Address::Tcp { host, port } => {
                 rights.connects_to_ports.push(*port);
                 if host.parse::<std::net::IpAddr>().is_err() {
-                    rights.connects_to_ports.push(DNS_PORT);
-                    rights.reads.extend(RESOLVER.iter().map(PathBuf::from));
+                    resolve_names(&mut rights);
                 }
             }
             Address::Path(_) | Address::Vsock { .. } => {}
         }
     }
     rights
+}
+
+fn resolve_names(rights: &mut Rights) {
+    rights.connects.push(Connection::Names);
+    rights.connects_to_ports.push(DNS_PORT);
+    rights.reads.extend(RESOLVER.iter().map(PathBuf::from));
 }
 
 /// Where the files of these sockets are.
@@ -168,14 +178,15 @@ mod tests {
         let local = Address::Path("/run/nowhere/socket".into());
         let sockets = |folder: &Path| vec![Address::Path(folder.join("socket"))];
         type Profile<'a> = (&'a str, &'a dyn Fn(&Path) -> Rights, &'a str);
-        let profiles: [Profile<'_>; 9] = [
+        let profiles: [Profile<'_>; 10] = [
             ("traced", &|_| traced(std::slice::from_ref(&local), vec!["/nowhere".into()]), "2 "),
             ("traced's sockets", &|folder| traced(&sockets(folder), Vec::new()), "2 d"),
             ("traced's files", &|folder| traced(&[], vec![folder.to_owned()]), "2 wm"),
             ("probes", &|_| probes(std::slice::from_ref(&local)), "5 ru"),
-            ("probes by TCP", &|_| probes(std::slice::from_ref(&service)), "5 rut"),
-            ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 ut"),
-            ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 du"),
+            ("probes by TCP", &|_| probes(std::slice::from_ref(&service)), "5 rt"),
+            ("probes by vsock", &|_| probes(&[Address::Vsock { cid: 2, port: 1 }]), "5 r"),
+            ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 t"),
+            ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 d"),
             ("bridge", &|_| bridge(&local, &service), "0 ut"),
             ("bridge to elsewhere", &|_| bridge(&local, &elsewhere), "0 u"),
         ];
@@ -201,6 +212,7 @@ mod tests {
         let named = Address::Tcp { host: "board.local".to_owned(), port: 20001 };
         let rights = relay(&[], &named);
         assert_eq!(rights.connects_to_ports, [20001, DNS_PORT]);
+        assert_eq!(rights.connects, [Connection::Tcp, Connection::Names]);
         assert!(rights.reads.contains(&PathBuf::from("/etc")));
     }
 }

@@ -3,10 +3,8 @@
 //! They fail and do not kill: a list that has forgotten something costs a feature, and not the recording. `clone3`, whose flags no filter
 //! can see, is said to be unknown, as C libraries expect of old kernels; `clone` may start threads.
 
-use crate::Rights;
-
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-pub(crate) fn restrict(_: &Rights) -> Result<(), String> {
+pub(crate) fn restrict(_: &crate::Rights) -> Result<(), String> {
     Err("not made for this processor".to_owned())
 }
 
@@ -22,10 +20,16 @@ mod lists {
         SeccompFilter, SeccompRule,
     };
 
-    use super::Rights;
+    use crate::{Connection, Rights};
 
     /// Which calls, and with which arguments; with any if there is none.
     type Calls = BTreeMap<i64, Vec<SeccompRule>>;
+
+    /// A call, and the ways in which it may be made: the arguments have to be as in one of them.
+    type ByArguments = (i64, Vec<Vec<Argument>>);
+
+    /// An argument by its place. The kernel takes all of these as 32 bits, whatever is above.
+    type Argument = (u8, SeccompCmpOp, u32);
 
     /// Memory, threads, time and the end.
     const LIVING: &[i64] = &[
@@ -140,14 +144,9 @@ mod lists {
         libc::SYS_getpeername,
         libc::SYS_getsockname,
         libc::SYS_getsockopt,
-        libc::SYS_listen,
         libc::SYS_recvfrom,
         libc::SYS_recvmsg,
-        libc::SYS_sendmsg,
-        libc::SYS_sendto,
-        libc::SYS_setsockopt,
         libc::SYS_shutdown,
-        libc::SYS_socketpair,
     ];
 
     /// What older processors' system calls are still called by.
@@ -168,7 +167,8 @@ mod lists {
     #[cfg(not(target_arch = "x86_64"))]
     const OLD_NAMES: &[i64] = &[];
 
-    const CONNECTING: &[i64] = &[libc::SYS_connect, libc::SYS_bind];
+    /// What resolvers of C libraries do with their sockets, besides.
+    const RESOLVING: &[i64] = &[libc::SYS_bind];
 
     #[cfg(target_arch = "x86_64")]
     const FOLDERS: &[i64] = &[libc::SYS_mkdirat, libc::SYS_mkdir, libc::SYS_rmdir];
@@ -183,8 +183,6 @@ mod lists {
         libc::SYS_sched_setscheduler,
         libc::SYS_setpriority,
     ];
-
-    const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK];
 
     pub(crate) fn restrict(rights: &Rights) -> Result<(), String> {
         install(rights).map_err(|error| error.to_string())
@@ -210,8 +208,11 @@ mod lists {
 
     fn allowed(rights: &Rights) -> Result<Calls, BackendError> {
         let mut lists = vec![LIVING, DESCRIPTORS, SERVING, OLD_NAMES, SCHEDULING];
-        if rights.connects {
-            lists.push(CONNECTING);
+        if rights.connects.contains(&Connection::Names) {
+            lists.push(RESOLVING);
+        }
+        if !rights.connects.is_empty() {
+            lists.push(&[libc::SYS_connect]);
         }
         if !rights.controls.is_empty() {
             lists.push(FOLDERS);
@@ -220,19 +221,200 @@ mod lists {
         // For the second filter to refuse, and, once that is there, to go on installing nothing.
         calls.insert(libc::SYS_clone3, Vec::new());
         calls.insert(libc::SYS_seccomp, Vec::new());
-        calls.insert(libc::SYS_clone, vec![argument(0, has_bit(libc::CLONE_THREAD as u64))?]);
-        // To itself, which is how a program aborts.
-        calls.insert(libc::SYS_tgkill, vec![argument(0, (SeccompCmpOp::Eq, std::process::id().into()))?]);
-        let families = FAMILIES.iter().map(|family| argument(0, (SeccompCmpOp::Eq, *family as u64)));
-        calls.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
+        for (call, ways) in decided_by_arguments(rights) {
+            let rules = ways.into_iter().map(rule).collect::<Result<_, _>>()?;
+            calls.insert(call, rules);
+        }
         Ok(calls)
     }
 
-    fn has_bit(bit: u64) -> (SeccompCmpOp, u64) {
-        (SeccompCmpOp::MaskedEq(bit), bit)
+    fn decided_by_arguments(rights: &Rights) -> Vec<ByArguments> {
+        let mut calls = vec![
+            (libc::SYS_clone, vec![vec![has(0, libc::CLONE_THREAD as u32)]]),
+            // To itself, which is how a program aborts.
+            (libc::SYS_tgkill, vec![vec![is(0, std::process::id())]]),
+        ];
+        calls.extend(sending(rights));
+        calls.extend(sockets(rights));
+        calls
     }
 
-    fn argument(index: u8, (op, value): (SeccompCmpOp, u64)) -> Result<SeccompRule, BackendError> {
-        SeccompRule::new(vec![SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value)?])
+    /// Not to where nothing is connected: the first bytes of a TCP connection (`MSG_FASTOPEN`) would make one, and Landlock does not see it.
+    fn sending(rights: &Rights) -> Vec<ByArguments> {
+        let slowly = |flags| vec![vec![lacks(flags, libc::MSG_FASTOPEN as u32)]];
+        let mut calls = vec![(libc::SYS_sendto, slowly(3)), (libc::SYS_sendmsg, slowly(2))];
+        if rights.connects.contains(&Connection::Names) {
+            calls.push((libc::SYS_sendmmsg, slowly(3)));
+        }
+        // Makes another kind of socket of one of TCP.
+        let (level, name) = (is_not(1, libc::IPPROTO_TCP as u32), is_not(2, libc::TCP_ULP as u32));
+        calls.push((libc::SYS_setsockopt, vec![vec![level], vec![name]]));
+        calls
+    }
+
+    /// Streams of the families that are connected to, and pairs. Datagrams go where nobody has connected to, and other protocols, such as
+    /// MPTCP, are nothing that Landlock knows.
+    fn sockets(rights: &Rights) -> Vec<ByArguments> {
+        let of = |family: i32, kind: i32| {
+            let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+            vec![
+                is(0, family as u32),
+                (1, SeccompCmpOp::MaskedEq(u64::from(!flags as u32)), kind as u32),
+                is(2, 0),
+            ]
+        };
+        let stream = |family| of(family, libc::SOCK_STREAM);
+        let ways = |connection: &Connection| match connection {
+            Connection::Unix => vec![stream(libc::AF_UNIX)],
+            Connection::Tcp => vec![stream(libc::AF_INET), stream(libc::AF_INET6)],
+            Connection::Vsock => vec![stream(libc::AF_VSOCK)],
+            // Some resolvers are services of this machine.
+            Connection::Names => vec![
+                of(libc::AF_INET, libc::SOCK_DGRAM),
+                of(libc::AF_INET6, libc::SOCK_DGRAM),
+                stream(libc::AF_UNIX),
+            ],
+        };
+        let ways: Vec<_> = rights.connects.iter().flat_map(ways).collect();
+        let mut calls = vec![(libc::SYS_socketpair, vec![stream(libc::AF_UNIX)])];
+        // A call without ways is one that may be made in any.
+        if !ways.is_empty() {
+            calls.push((libc::SYS_socket, ways));
+        }
+        calls
+    }
+
+    fn is(place: u8, value: u32) -> Argument {
+        (place, SeccompCmpOp::Eq, value)
+    }
+
+    fn is_not(place: u8, value: u32) -> Argument {
+        (place, SeccompCmpOp::Ne, value)
+    }
+
+    fn has(place: u8, bit: u32) -> Argument {
+        (place, SeccompCmpOp::MaskedEq(bit.into()), bit)
+    }
+
+    fn lacks(place: u8, bit: u32) -> Argument {
+        (place, SeccompCmpOp::MaskedEq(bit.into()), 0)
+    }
+
+    fn rule(arguments: Vec<Argument>) -> Result<SeccompRule, BackendError> {
+        let condition = |(place, op, value): Argument| {
+            SeccompCondition::new(place, SeccompCmpArgLen::Dword, op, value.into())
+        };
+        SeccompRule::new(arguments.into_iter().map(condition).collect::<Result<_, _>>()?)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// The answer of a filter, as the kernel would find it.
+        fn run(program: &BpfProgram, call: i64, arguments: [u64; 4]) -> u32 {
+            const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+            const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+            const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
+            const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+            const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+            // `struct seccomp_data`: the call, the processor, which the second instruction compares, and two words more.
+            let mut data = vec![call as u32, program[1].k, 0, 0];
+            data.extend(arguments.iter().flat_map(|argument| [*argument as u32, (argument >> 32) as u32]));
+            let (mut at, mut value) = (0, 0);
+            loop {
+                let instruction = &program[at];
+                let k = instruction.k as usize;
+                at += 1;
+                match u32::from(instruction.code) {
+                    LOAD => value = data[k / 4],
+                    AND => value &= instruction.k,
+                    JUMP => at += k,
+                    IF_EQUAL if value == instruction.k => at += usize::from(instruction.jt),
+                    IF_EQUAL => at += usize::from(instruction.jf),
+                    RETURN => return instruction.k,
+                    other => panic!("instruction {other:#x}"),
+                }
+            }
+        }
+
+        /// Who may make this call: `n`obody's rights are enough, or those to connect by `u`nix sockets, `t`cp or `v`sock, to `r`esolve names,
+        /// or to change the `p`riority.
+        fn who_may(call: i64, arguments: [u64; 4]) -> String {
+            let connects = |connection| Rights { connects: vec![connection], ..Rights::default() };
+            let all = [
+                ('n', Rights::default()),
+                ('u', connects(Connection::Unix)),
+                ('t', connects(Connection::Tcp)),
+                ('v', connects(Connection::Vsock)),
+                ('r', connects(Connection::Names)),
+            ];
+            let may = |rights: &Rights| {
+                let refuse = SeccompAction::Errno(libc::EPERM as u32);
+                let program = compile(allowed(rights).unwrap(), refuse, SeccompAction::Allow).unwrap();
+                run(&program, call, arguments) == libc::SECCOMP_RET_ALLOW
+            };
+            all.iter().filter(|(_, rights)| may(rights)).map(|(letter, _)| letter).collect()
+        }
+
+        const ALL: &str = "nutvr";
+        /// A bit that the kernel does not look at.
+        const ABOVE: u64 = 1 << 32;
+
+        fn assert_may(cases: &[(i64, [u64; 4], &str)]) {
+            for (call, arguments, expected) in cases {
+                assert_eq!(who_may(*call, *arguments), *expected, "call {call} with {arguments:x?}");
+            }
+        }
+
+        #[test]
+        fn sockets_are_of_the_kinds_that_are_connected_by() {
+            let socket = |family: i32, kind: i32, protocol: i32, who| {
+                (libc::SYS_socket, [family as u64, kind as u64, protocol as u64, 0], who)
+            };
+            let pair =
+                |kind: i32, who| (libc::SYS_socketpair, [libc::AF_UNIX as u64, kind as u64, 0, 0], who);
+            assert_may(&[
+                socket(libc::AF_UNIX, libc::SOCK_STREAM, 0, "ur"),
+                socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0, "ur"),
+                socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0, ""),
+                socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ""),
+                socket(libc::AF_INET, libc::SOCK_STREAM, 0, "t"),
+                socket(libc::AF_INET6, libc::SOCK_STREAM, 0, "t"),
+                socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP, ""),
+                socket(libc::AF_INET6, libc::SOCK_STREAM, libc::IPPROTO_SCTP, ""),
+                socket(libc::AF_INET, libc::SOCK_DGRAM, 0, "r"),
+                socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0, "r"),
+                socket(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP, ""),
+                socket(libc::AF_INET, libc::SOCK_RAW, 0, ""),
+                socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0, "v"),
+                socket(libc::AF_VSOCK, libc::SOCK_DGRAM, 0, ""),
+                socket(libc::AF_NETLINK, libc::SOCK_RAW, 0, ""),
+                pair(libc::SOCK_STREAM | libc::SOCK_CLOEXEC, ALL),
+                pair(libc::SOCK_DGRAM, ""),
+                (libc::SYS_connect, [3, 0, 0, 0], "utvr"),
+                (libc::SYS_bind, [3, 0, 0, 0], "r"),
+                (libc::SYS_listen, [3, 1, 0, 0], ""),
+            ]);
+        }
+
+        #[test]
+        fn nothing_is_sent_to_where_nothing_is_connected() {
+            let flags = libc::MSG_NOSIGNAL as u64;
+            let fast = flags | libc::MSG_FASTOPEN as u64;
+            let option =
+                |level: i32, name: i32, who| (libc::SYS_setsockopt, [3, level as u64, name as u64, 0], who);
+            assert_may(&[
+                (libc::SYS_sendto, [3, 0, 0, flags], ALL),
+                (libc::SYS_sendto, [3, 0, 0, fast], ""),
+                (libc::SYS_sendmsg, [3, 0, flags, 0], ALL),
+                (libc::SYS_sendmsg, [3, 0, fast | ABOVE, 0], ""),
+                (libc::SYS_sendmmsg, [3, 0, 1, flags], "r"),
+                (libc::SYS_sendmmsg, [3, 0, 1, fast], ""),
+                option(libc::IPPROTO_TCP, libc::TCP_NODELAY, ALL),
+                option(libc::SOL_SOCKET, libc::TCP_ULP, ALL),
+                option(libc::IPPROTO_TCP, libc::TCP_ULP, ""),
+            ]);
+        }
     }
 }

@@ -56,10 +56,23 @@ pub struct Rights {
     pub connects_to_ports: Vec<u16>,
     /// It connects to sockets with abstract names.
     pub connects_to_abstract_names: bool,
-    /// It makes connections.
-    pub connects: bool,
+    /// It makes connections, by sockets of these kinds. None of them listens.
+    pub connects: Vec<Connection>,
     /// What it keeps of root's rights, if it has them.
     pub capabilities: Vec<Capability>,
+}
+
+/// What a connection is made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// Sockets of this machine.
+    Unix,
+    /// To the ports that are named.
+    Tcp,
+    /// Between a virtual machine and its host: any port of either.
+    Vsock,
+    /// To those who know the addresses of machines by their names: datagrams to anywhere, which no kernel keeps to a port.
+    Names,
 }
 
 /// A part of root's rights; see capabilities(7).

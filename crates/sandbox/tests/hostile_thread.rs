@@ -4,14 +4,20 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use ferretto_sandbox::{Capability, Rights, ShutIn, User, become_user, shut_in};
-use rustix::process::Signal;
+use ferretto_sandbox::{Capability, Connection, Rights, ShutIn, User, become_user, shut_in};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, ipproto, sendto};
+use rustix::process::{Pid, Signal};
+
+/// MSG_FASTOPEN of linux/socket.h: a connection begins with these bytes.
+const FAST_OPEN: u32 = 0x2000_0000;
 
 /// Something to try, and what it is called.
 type Attempt<'a> = (&'static str, Box<dyn Fn() -> io::Result<()> + Send + Sync + 'a>);
@@ -23,6 +29,7 @@ struct Place {
     unix: UnixListener,
     abstract_name: SocketAddr,
     _abstract: UnixListener,
+    _datagrams: UnixDatagram,
     victim: std::process::Child,
 }
 
@@ -40,6 +47,7 @@ impl Place {
             unix: UnixListener::bind(folder.path().join("socket")).unwrap(),
             _abstract: UnixListener::bind_addr(&abstract_name).unwrap(),
             abstract_name,
+            _datagrams: UnixDatagram::bind(folder.path().join("datagrams")).unwrap(),
             victim: Command::new("sleep").arg("1000").spawn().unwrap(),
             folder,
         }
@@ -92,9 +100,37 @@ impl Place {
         ]
     }
 
+    /// What nobody needs who connects by sockets of this machine and TCP, and those who do not even less.
+    fn attempts_by_sockets(&self) -> Vec<Attempt<'_>> {
+        let tcp = self.tcp.local_addr().unwrap();
+        let datagrams = self.path("datagrams");
+        let to = datagrams.clone();
+        vec![
+            ("listen without an address", Box::new(listen_anywhere)),
+            (
+                "connect by sending",
+                Box::new(move || send(SocketType::STREAM, SendFlags::from_bits_retain(FAST_OPEN), tcp)),
+            ),
+            ("connect by MPTCP", Box::new(move || connect_by_mptcp(tcp))),
+            ("send by UDP", Box::new(move || send(SocketType::DGRAM, SendFlags::empty(), tcp))),
+            (
+                "send to a socket",
+                Box::new(move || UnixDatagram::unbound()?.send_to(b"x", &datagrams).map(drop)),
+            ),
+            (
+                "send to a socket by one of a pair",
+                Box::new(move || UnixDatagram::pair()?.0.send_to(b"x", &to).map(drop)),
+            ),
+            ("listen on an abstract name", Box::new(listen_on_name)),
+        ]
+    }
+
+    fn victim(&self) -> Pid {
+        Pid::from_child(&self.victim)
+    }
+
     fn signal(&self) -> io::Result<()> {
-        let pid = rustix::process::Pid::from_child(&self.victim);
-        Ok(rustix::process::kill_process(pid, Signal::CONT)?)
+        Ok(rustix::process::kill_process(self.victim(), Signal::CONT)?)
     }
 
     /// What it does every day.
@@ -155,8 +191,31 @@ fn change_mode(path: &Path) -> io::Result<()> {
 }
 
 fn netlink() -> io::Result<()> {
-    use rustix::net::{AddressFamily, SocketType, socket};
-    Ok(socket(AddressFamily::NETLINK, SocketType::RAW, None).map(drop)?)
+    socket(AddressFamily::NETLINK, SocketType::RAW, None).map(drop)
+}
+
+fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket(family, kind, protocol)?)
+}
+
+/// The kernel chooses a port, of all addresses.
+fn listen_anywhere() -> io::Result<()> {
+    Ok(rustix::net::listen(socket(AddressFamily::INET, SocketType::STREAM, None)?, 1)?)
+}
+
+fn listen_on_name() -> io::Result<()> {
+    let name = format!("ferretto-sandbox-taken-{}", std::process::id());
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?).map(drop)
+}
+
+fn send(kind: SocketType, flags: SendFlags, to: std::net::SocketAddr) -> io::Result<()> {
+    sendto(socket(AddressFamily::INET, kind, None)?, b"x", flags, &to)?;
+    Ok(())
+}
+
+fn connect_by_mptcp(to: std::net::SocketAddr) -> io::Result<()> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP))?;
+    Ok(rustix::net::connect(socket, &to)?)
 }
 
 /// Shuts a thread in, and tries.
@@ -173,6 +232,20 @@ fn holds(shut_in: &ShutIn, what: &[&str]) -> bool {
     has_all
 }
 
+/// Outside; or the kernel has nothing of the kind.
+fn succeeds((name, attempt): &Attempt<'_>) -> bool {
+    match attempt() {
+        Ok(()) => true,
+        Err(error) => {
+            let errno = Errno::from_io_error(&error);
+            let is_unknown = matches!(errno, Some(Errno::OPNOTSUPP | Errno::PROTONOSUPPORT));
+            assert!(is_unknown, "{name}: {error}");
+            println!("skipped: {name}: {error}");
+            false
+        }
+    }
+}
+
 fn assert_refused(attempts: &[Attempt<'_>]) {
     for (name, attempt) in attempts {
         let error = attempt().expect_err(name);
@@ -183,11 +256,10 @@ fn assert_refused(attempts: &[Attempt<'_>]) {
 #[test]
 fn a_hostile_thread_gets_nothing_and_an_honest_one_what_it_needs() {
     let place = Place::new("all");
-    let attempts: Vec<Attempt<'_>> =
-        place.attempts_at_files().into_iter().chain(place.attempts_at_others()).collect();
-    for (name, attempt) in &attempts {
-        attempt().unwrap_or_else(|error| panic!("{name}, outside: {error}"));
-    }
+    let mut attempts = place.attempts_at_files();
+    attempts.extend(place.attempts_at_others());
+    attempts.extend(place.attempts_by_sockets());
+    attempts.retain(succeeds);
     inside(&place.rights(), |shut_in| {
         if !holds(&shut_in, &["no new privileges", "capabilities", "Landlock", "seccomp"]) {
             return;
@@ -200,9 +272,7 @@ fn a_hostile_thread_gets_nothing_and_an_honest_one_what_it_needs() {
         assert_eq!(status.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     });
     // Nobody else has lost anything.
-    for (name, attempt) in &attempts {
-        attempt().unwrap_or_else(|error| panic!("{name}, afterwards: {error}"));
-    }
+    assert!(attempts.iter().all(succeeds));
 }
 
 #[test]
@@ -210,7 +280,10 @@ fn who_connects_does_so_where_it_may_only() {
     let place = Place::new("connects");
     let port = place.tcp.local_addr().unwrap().port();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let rights = Rights { connects: true, connects_to_ports: vec![port], ..Rights::default() };
+    let connects = vec![Connection::Unix, Connection::Tcp];
+    let rights = Rights { connects, connects_to_ports: vec![port], ..Rights::default() };
+    let mut attempts = place.attempts_by_sockets();
+    attempts.retain(succeeds);
     inside(&rights, |shut_in| {
         if !holds(&shut_in, &["Landlock", "seccomp"]) {
             return;
@@ -219,6 +292,7 @@ fn who_connects_does_so_where_it_may_only() {
         UnixStream::connect(place.unix.local_addr().unwrap().as_pathname().unwrap()).unwrap();
         TcpStream::connect(other.local_addr().unwrap()).unwrap_err();
         UnixStream::connect_addr(&place.abstract_name).unwrap_err();
+        assert_refused(&attempts);
     });
     let rights = Rights { connects_to_abstract_names: true, ..rights };
     inside(&rights, |_| UnixStream::connect_addr(&place.abstract_name).map(drop)).unwrap();

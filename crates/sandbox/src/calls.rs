@@ -98,7 +98,6 @@ mod lists {
         libc::SYS_faccessat,
         libc::SYS_faccessat2,
         libc::SYS_fallocate,
-        libc::SYS_fcntl,
         libc::SYS_fdatasync,
         libc::SYS_flock,
         libc::SYS_fstat,
@@ -110,7 +109,6 @@ mod lists {
         libc::SYS_inotify_add_watch,
         libc::SYS_inotify_init1,
         libc::SYS_inotify_rm_watch,
-        libc::SYS_ioctl,
         libc::SYS_lseek,
         libc::SYS_memfd_create,
         libc::SYS_newfstatat,
@@ -175,6 +173,21 @@ mod lists {
     #[cfg(not(target_arch = "x86_64"))]
     const FOLDERS: &[i64] = &[libc::SYS_mkdirat];
 
+    /// Descriptors are copied and asked for their flags. Not: whom they signal (`F_SETOWN`), and leases, for which others have to wait.
+    const FCNTLS: [i32; 8] = [
+        libc::F_DUPFD,
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+        libc::F_SETFL,
+        libc::F_ADD_SEALS,
+        libc::F_GET_SEALS,
+    ];
+
+    /// To wait or not, and whether it is a terminal. Not: what types into one (`TIOCSTI`), or signals others (`FIOSETOWN`).
+    const IOCTLS: [libc::Ioctl; 4] = [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ];
+
     /// For the threads of this process: which others may be changed is the business of [`SysNice`](crate::Capability::SysNice).
     const SCHEDULING: &[i64] = &[
         libc::SYS_sched_setaffinity,
@@ -233,6 +246,8 @@ mod lists {
             (libc::SYS_clone, vec![vec![has(0, libc::CLONE_THREAD as u32)]]),
             // To itself, which is how a program aborts.
             (libc::SYS_tgkill, vec![vec![is(0, std::process::id())]]),
+            (libc::SYS_fcntl, FCNTLS.map(|command| vec![is(1, command as u32)]).to_vec()),
+            (libc::SYS_ioctl, IOCTLS.map(|request| vec![is(1, request as u32)]).to_vec()),
         ];
         calls.extend(sending(rights));
         calls.extend(sockets(rights));
@@ -414,6 +429,31 @@ mod lists {
                 option(libc::IPPROTO_TCP, libc::TCP_NODELAY, ALL),
                 option(libc::SOL_SOCKET, libc::TCP_ULP, ALL),
                 option(libc::IPPROTO_TCP, libc::TCP_ULP, ""),
+            ]);
+        }
+
+        #[test]
+        fn descriptors_signal_nobody_and_type_nothing() {
+            /// Of asm-generic/fcntl.h and asm-generic/ioctls.h.
+            const F_SETSIG: u64 = 10;
+            const F_SETOWN_EX: u64 = 15;
+            const FIOSETOWN: libc::Ioctl = 0x8901;
+            let fcntl = |command: u64, who| (libc::SYS_fcntl, [3, command, 1, 0], who);
+            let ioctl =
+                |request: libc::Ioctl, who| (libc::SYS_ioctl, [0, u64::from(request as u32), 1, 0], who);
+            assert_may(&[
+                fcntl(libc::F_SETFL as u64, ALL),
+                fcntl(libc::F_SETOWN as u64, ""),
+                fcntl(libc::F_SETOWN as u64 | ABOVE, ""),
+                fcntl(F_SETSIG, ""),
+                fcntl(F_SETOWN_EX, ""),
+                fcntl(libc::F_SETLEASE as u64, ""),
+                ioctl(libc::FIONBIO, ALL),
+                ioctl(libc::TIOCSTI, ""),
+                (libc::SYS_ioctl, [0, u64::from(libc::TIOCSTI as u32) | ABOVE, 1, 0], ""),
+                ioctl(libc::TIOCLINUX, ""),
+                ioctl(FIOSETOWN, ""),
+                ioctl(libc::TCSETS, ""),
             ]);
         }
     }

@@ -15,6 +15,7 @@ use ferretto_sandbox::{Capability, Connection, Rights, ShutIn, User, become_user
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, ipproto, sendto};
 use rustix::process::{Pid, Signal};
+use rustix::pty::OpenptFlags;
 
 /// MSG_FASTOPEN of linux/socket.h: a connection begins with these bytes.
 const FAST_OPEN: u32 = 0x2000_0000;
@@ -30,6 +31,7 @@ struct Place {
     abstract_name: SocketAddr,
     _abstract: UnixListener,
     _datagrams: UnixDatagram,
+    terminal: OwnedFd,
     victim: std::process::Child,
 }
 
@@ -48,6 +50,7 @@ impl Place {
             _abstract: UnixListener::bind_addr(&abstract_name).unwrap(),
             abstract_name,
             _datagrams: UnixDatagram::bind(folder.path().join("datagrams")).unwrap(),
+            terminal: rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap(),
             victim: Command::new("sleep").arg("1000").spawn().unwrap(),
             folder,
         }
@@ -96,6 +99,7 @@ impl Place {
                 Box::new(|| UnixStream::connect_addr(&self.abstract_name).map(drop)),
             ),
             ("signal another process", Box::new(|| self.signal())),
+            ("change a terminal", Box::new(|| self.change_terminal())),
             ("ask the kernel for routes", Box::new(netlink)),
         ]
     }
@@ -131,6 +135,12 @@ impl Place {
 
     fn signal(&self) -> io::Result<()> {
         Ok(rustix::process::kill_process(self.victim(), Signal::CONT)?)
+    }
+
+    fn change_terminal(&self) -> io::Result<()> {
+        use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+        let attributes = tcgetattr(&self.terminal)?;
+        Ok(tcsetattr(&self.terminal, OptionalActions::Now, &attributes)?)
     }
 
     /// What it does every day.

@@ -20,7 +20,7 @@ mod lists {
         SeccompFilter, SeccompRule,
     };
 
-    use crate::{Connection, Rights};
+    use crate::{Capability, Connection, Rights};
 
     /// Which calls, and with which arguments; with any if there is none.
     type Calls = BTreeMap<i64, Vec<SeccompRule>>;
@@ -188,14 +188,8 @@ mod lists {
     /// To wait or not, and whether it is a terminal. Not: what types into one (`TIOCSTI`), or signals others (`FIOSETOWN`).
     const IOCTLS: [libc::Ioctl; 4] = [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ];
 
-    /// For the threads of this process: which others may be changed is the business of [`SysNice`](crate::Capability::SysNice).
-    const SCHEDULING: &[i64] = &[
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setattr,
-        libc::SYS_sched_setparam,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_setpriority,
-    ];
+    /// Of linux/resource.h: C libraries differ in its type.
+    const PRIO_PROCESS: u32 = 0;
 
     pub(crate) fn restrict(rights: &Rights) -> Result<(), String> {
         install(rights).map_err(|error| error.to_string())
@@ -220,7 +214,7 @@ mod lists {
     }
 
     fn allowed(rights: &Rights) -> Result<Calls, BackendError> {
-        let mut lists = vec![LIVING, DESCRIPTORS, SERVING, OLD_NAMES, SCHEDULING];
+        let mut lists = vec![LIVING, DESCRIPTORS, SERVING, OLD_NAMES];
         if rights.connects.contains(&Connection::Names) {
             lists.push(RESOLVING);
         }
@@ -251,6 +245,9 @@ mod lists {
         ];
         calls.extend(sending(rights));
         calls.extend(sockets(rights));
+        if rights.capabilities.contains(&Capability::SysNice) {
+            calls.extend(scheduling());
+        }
         calls
     }
 
@@ -297,6 +294,14 @@ mod lists {
             calls.push((libc::SYS_socket, ways));
         }
         calls
+    }
+
+    /// Of the thread that asks: [`SysNice`](Capability::SysNice) is for those of others, too.
+    fn scheduling() -> [ByArguments; 2] {
+        [
+            (libc::SYS_sched_setscheduler, vec![vec![is(0, 0)]]),
+            (libc::SYS_setpriority, vec![vec![is(0, PRIO_PROCESS), is(1, 0)]]),
+        ]
     }
 
     fn is(place: u8, value: u32) -> Argument {
@@ -363,6 +368,7 @@ mod lists {
                 ('t', connects(Connection::Tcp)),
                 ('v', connects(Connection::Vsock)),
                 ('r', connects(Connection::Names)),
+                ('p', Rights { capabilities: vec![Capability::SysNice], ..Rights::default() }),
             ];
             let may = |rights: &Rights| {
                 let refuse = SeccompAction::Errno(libc::EPERM as u32);
@@ -372,7 +378,7 @@ mod lists {
             all.iter().filter(|(_, rights)| may(rights)).map(|(letter, _)| letter).collect()
         }
 
-        const ALL: &str = "nutvr";
+        const ALL: &str = "nutvrp";
         /// A bit that the kernel does not look at.
         const ABOVE: u64 = 1 << 32;
 
@@ -454,6 +460,24 @@ mod lists {
                 ioctl(libc::TIOCLINUX, ""),
                 ioctl(FIOSETOWN, ""),
                 ioctl(libc::TCSETS, ""),
+            ]);
+        }
+
+        #[test]
+        fn only_the_own_thread_gets_another_priority() {
+            /// Of linux/resource.h.
+            const PRIO_USER: u64 = 2;
+            let another = 4711;
+            assert_may(&[
+                (libc::SYS_setpriority, [PRIO_PROCESS.into(), 0, 1, 0], "p"),
+                (libc::SYS_setpriority, [PRIO_PROCESS.into(), another, 1, 0], ""),
+                (libc::SYS_setpriority, [PRIO_USER, 0, 1, 0], ""),
+                (libc::SYS_sched_setscheduler, [0, 0, 0, 0], "p"),
+                (libc::SYS_sched_setscheduler, [another, 0, 0, 0], ""),
+                (libc::SYS_sched_setaffinity, [0, 0, 0, 0], ""),
+                (libc::SYS_sched_setattr, [another, 0, 0, 0], ""),
+                (libc::SYS_tgkill, [std::process::id().into(), 1, 1, 0], ALL),
+                (libc::SYS_tgkill, [another, another, 1, 0], ""),
             ]);
         }
     }

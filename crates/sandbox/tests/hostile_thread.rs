@@ -99,6 +99,7 @@ impl Place {
                 Box::new(|| UnixStream::connect_addr(&self.abstract_name).map(drop)),
             ),
             ("signal another process", Box::new(|| self.signal())),
+            ("hold up another process", Box::new(|| self.hold_up())),
             ("change a terminal", Box::new(|| self.change_terminal())),
             ("ask the kernel for routes", Box::new(netlink)),
         ]
@@ -135,6 +136,10 @@ impl Place {
 
     fn signal(&self) -> io::Result<()> {
         Ok(rustix::process::kill_process(self.victim(), Signal::CONT)?)
+    }
+
+    fn hold_up(&self) -> io::Result<()> {
+        Ok(rustix::process::setpriority_process(Some(self.victim()), 19)?)
     }
 
     fn change_terminal(&self) -> io::Result<()> {

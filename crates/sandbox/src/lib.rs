@@ -141,7 +141,11 @@ pub fn shut_in(rights: &Rights) -> ShutIn {
     let mut shut_in = ShutIn::default();
     shut_in.note("no new privileges", capabilities::gain_none());
     shut_in.note("capabilities", capabilities::keep(&rights.capabilities));
-    shut_in.note("Landlock", files::restrict(rights));
+    let gaps = files::restrict(rights);
+    if let Ok(Some(gaps)) = &gaps {
+        shut_in.missing.push(format!("of Landlock, which is older here: {gaps}"));
+    }
+    shut_in.note("Landlock", gaps.map(drop));
     // Last: it takes the calls that the others are made with.
     shut_in.note("seccomp", calls::restrict(rights));
     shut_in

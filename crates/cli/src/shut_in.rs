@@ -15,6 +15,9 @@ const DEFAULT_OUTPUT_DIRS: [&str; 2] = ["/tmp", "/var/tmp"];
 const RESOLVER: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr/lib", "/run"];
 const DNS_PORT: u16 = 53;
 
+/// Where tracefs is mounted. Files beside it, in /sys/kernel, say which programs the kernel starts.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
 /// Flags of all daemons.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub(crate) struct ShutInArgs {
@@ -77,8 +80,7 @@ pub(crate) fn traced(sockets: &[Address], output_dirs: Vec<PathBuf>) -> Rights {
 pub(crate) fn probes(services: &[Address]) -> Rights {
     Rights {
         reads: vec!["/".into()],
-        // tracefs is below, by either of its names, and may be mounted later.
-        controls: vec!["/sys/kernel".into()],
+        controls: tracefs(),
         capabilities: vec![
             Capability::SysNice,
             Capability::DacOverride,
@@ -98,6 +100,16 @@ pub(crate) fn relay(sockets: &[Address], service: &Address) -> Rights {
 /// The bridge makes connections.
 pub(crate) fn bridge(traced: &Address, adb: &Address) -> Rights {
     connecting_to(&[traced.clone(), adb.clone()])
+}
+
+/// Rights are for what is mounted now: what is mounted there later is another folder.
+fn tracefs() -> Vec<PathBuf> {
+    let folders = TRACEFS.map(PathBuf::from);
+    for folder in &folders {
+        // The second one is mounted when somebody looks into it.
+        let _ = folder.join("tracing_on").exists();
+    }
+    folders.into()
 }
 
 fn connecting_to(addresses: &[Address]) -> Rights {
@@ -155,7 +167,7 @@ mod tests {
     /// What a hostile thread gets in a daemon with these rights, in letters.
     fn gets(rights: &Rights, folder: &Path, port: u16) -> String {
         type Attempt<'a> = (char, &'a dyn Fn() -> io::Result<()>);
-        let attempts: [Attempt<'_>; 7] = [
+        let attempts: [Attempt<'_>; 8] = [
             ('x', &|| Command::new("true").status().map(drop)),
             ('r', &|| File::open("/etc/passwd").map(drop)),
             ('w', &|| File::options().write(true).open(folder.join("file")).map(drop)),
@@ -163,10 +175,36 @@ mod tests {
             ('d', &|| std::fs::remove_file(folder.join("file"))),
             ('u', &|| UnixStream::connect(folder.join("socket")).map(drop)),
             ('t', &|| TcpStream::connect(("127.0.0.1", port)).map(drop)),
+            ('k', &|| control(BESIDE_TRACEFS)),
         ];
         let got = attempts.iter().filter(|(_, attempt)| attempt().is_ok()).map(|(letter, _)| letter);
         let got: String = got.collect();
         format!("{} {got}", rights.capabilities.len())
+    }
+
+    /// A file that root may write, on nearly every machine.
+    const BESIDE_TRACEFS: &str = "/sys/kernel/rcu_expedited";
+
+    fn control(file: &str) -> io::Result<()> {
+        File::options().write(true).open(file).map(drop)
+    }
+
+    #[test]
+    fn the_probes_write_into_tracefs_and_not_beside_it() {
+        let file = Path::new(TRACEFS[0]).join("tracing_on");
+        let file = file.to_str().unwrap();
+        if let Err(error) = control(file).and(control(BESIDE_TRACEFS)) {
+            return println!("skipped: not for this user: {error}");
+        }
+        let inside = || {
+            let shut_in = ferretto_sandbox::shut_in(&probes(&[]));
+            (control(file).is_ok(), control(BESIDE_TRACEFS).is_ok(), shut_in)
+        };
+        let (within, beside, shut_in) = thread::scope(|scope| scope.spawn(inside).join().unwrap());
+        if !shut_in.missing.is_empty() {
+            return println!("skipped: {shut_in}");
+        }
+        assert_eq!((within, beside), (true, false));
     }
 
     #[test]

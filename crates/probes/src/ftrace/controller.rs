@@ -540,7 +540,7 @@ pub(crate) fn tracefs_root() -> Result<PathBuf, String> {
             Err("tracefs is not mounted (sudo mount -t tracefs nodev /sys/kernel/tracing)".to_owned())
         }
         Access::Denied { root, missing } => Err(format!(
-            "{} may not be written by this user (run with sudo, or: sudo chown -R $USER {})",
+            "{} may not be written by this user (run with sudo, or: sudo chown -R $USER {}; if it was mounted after the probes started, start them again)",
             missing.display(),
             root.display()
         )),

@@ -2,6 +2,8 @@
 //!
 //! The sandbox is there by default. It is for the day on which somebody makes a daemon do what he wants.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -140,8 +142,12 @@ fn resolve_names(rights: &mut Rights) {
     rights.reads.extend(RESOLVER.iter().map(PathBuf::from));
 }
 
-/// Where the files of these sockets are.
+/// Where the files of these sockets are removed from, unless anybody may make files there: the right is for all files of the folder, and
+/// those are not the daemon's. There its sockets stay, and the next start removes them.
 fn folders(sockets: &[Address]) -> Vec<PathBuf> {
+    const OTHERS_WRITE: u32 = 0o002;
+    let is_common =
+        |folder: &PathBuf| fs::metadata(folder).is_ok_and(|found| found.mode() & OTHERS_WRITE != 0);
     let folder = |socket: &Address| match socket {
         Address::Path(path) => match path.parent() {
             Some(parent) if parent != Path::new("") => Some(parent.to_owned()),
@@ -149,15 +155,16 @@ fn folders(sockets: &[Address]) -> Vec<PathBuf> {
         },
         _ => None,
     };
-    sockets.iter().filter_map(folder).collect()
+    sockets.iter().filter_map(folder).filter(|folder| !is_common(folder)).collect()
 }
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
-    use std::fs::File;
+    use std::fs::{File, Permissions};
     use std::io;
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::Command;
     use std::thread;
@@ -172,7 +179,7 @@ mod tests {
             ('r', &|| File::open("/etc/passwd").map(drop)),
             ('w', &|| File::options().write(true).open(folder.join("file")).map(drop)),
             ('m', &|| File::create(folder.join("made")).map(drop)),
-            ('d', &|| std::fs::remove_file(folder.join("file"))),
+            ('d', &|| fs::remove_file(folder.join("file"))),
             ('u', &|| UnixStream::connect(folder.join("socket")).map(drop)),
             ('t', &|| TcpStream::connect(("127.0.0.1", port)).map(drop)),
             ('k', &|| control(BESIDE_TRACEFS)),
@@ -187,6 +194,12 @@ mod tests {
 
     fn control(file: &str) -> io::Result<()> {
         File::options().write(true).open(file).map(drop)
+    }
+
+    /// Anybody may make files there, as in /tmp.
+    fn common(folder: &Path) -> &Path {
+        fs::set_permissions(folder, Permissions::from_mode(0o1777)).unwrap();
+        folder
     }
 
     #[test]
@@ -216,7 +229,7 @@ mod tests {
         let local = Address::Path("/run/nowhere/socket".into());
         let sockets = |folder: &Path| vec![Address::Path(folder.join("socket"))];
         type Profile<'a> = (&'a str, &'a dyn Fn(&Path) -> Rights, &'a str);
-        let profiles: [Profile<'_>; 10] = [
+        let profiles: [Profile<'_>; 11] = [
             ("traced", &|_| traced(std::slice::from_ref(&local), vec!["/nowhere".into()]), "2 "),
             ("traced's sockets", &|folder| traced(&sockets(folder), Vec::new()), "2 d"),
             ("traced's files", &|folder| traced(&[], vec![folder.to_owned()]), "2 wm"),
@@ -225,12 +238,13 @@ mod tests {
             ("probes by vsock", &|_| probes(&[Address::Vsock { cid: 2, port: 1 }]), "5 r"),
             ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 t"),
             ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 d"),
+            ("relay in a common folder", &|folder| relay(&sockets(common(folder)), &elsewhere), "0 "),
             ("bridge", &|_| bridge(&local, &service), "0 ut"),
             ("bridge to elsewhere", &|_| bridge(&local, &elsewhere), "0 u"),
         ];
         for (name, profile, expected) in profiles {
             let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join("file"), "").unwrap();
+            fs::write(folder.path().join("file"), "").unwrap();
             let _socket = UnixListener::bind(folder.path().join("socket")).unwrap();
             let rights = profile(folder.path());
             let inside = || {

@@ -98,6 +98,21 @@ fn all_of_them_are_shut_in_and_do_their_work() {
     is_shut_in(&place, &bridge, "bridge");
 }
 
+/// The right to remove its sockets there would be for everybody's files.
+#[test]
+fn sockets_in_a_common_folder_stay_and_are_in_nobodys_way() {
+    let place = Place::new();
+    fs::set_permissions(place.folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    for _ in 0..2 {
+        let daemon = traced(&place, &[]);
+        let is_shut_in = is_shut_in(&place, &daemon, "traced");
+        let output = place.applet("perfetto", &["--query"]).output().unwrap();
+        assert_status(&output, 0);
+        drop(daemon);
+        assert_eq!(place.path("consumer.sock").exists(), is_shut_in);
+    }
+}
+
 #[test]
 fn files_are_made_where_they_may_be_only() {
     let place = Place::new();

@@ -35,13 +35,13 @@ impl Boosts {
         })
     }
 
-    /// The instance runs no longer.
-    pub(crate) fn remove(&mut self, instance: u64) {
-        if self.wanted.remove(&instance).is_some()
-            && let Err(error) = self.apply()
-        {
+    /// The instance runs no longer. True if it had a boost.
+    pub(crate) fn remove(&mut self, instance: u64) -> bool {
+        let had_one = self.wanted.remove(&instance).is_some();
+        if had_one && let Err(error) = self.apply() {
             tracing::warn!("the probes' priority cannot be changed: {error}");
         }
+        had_one
     }
 
     fn apply(&mut self) -> Result<(), String> {

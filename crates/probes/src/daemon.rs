@@ -1,9 +1,11 @@
 //! The producer's loop: connects, sets data sources up and down, keeps their ticks, leaves tracefs as it was found.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ferretto_producer::{
@@ -19,6 +21,7 @@ use crate::ftrace::frozen::FrozenFtrace;
 use crate::ftrace::reset::reset_ftrace;
 use crate::inode_file_map::InodeFileMap;
 use crate::journald::Journald;
+use crate::memory_files::MemoryFiles;
 use crate::process_stats::ProcessStats;
 use crate::sys_stats::SysStats;
 use crate::sysfs_power::{self, SysfsPower};
@@ -123,6 +126,7 @@ struct Probes {
     /// Everything but ftrace, whose sessions share one controller, by instance id.
     sources: BTreeMap<u64, Running>,
     boosts: Boosts,
+    memory_files: Rc<RefCell<MemoryFiles>>,
     ftrace: FtraceController,
     notify: Option<OwnedFd>,
     was_disconnected: bool,
@@ -173,6 +177,7 @@ impl Probes {
             client,
             sources: BTreeMap::new(),
             boosts: Boosts::default(),
+            memory_files: Rc::default(),
             ftrace: FtraceController::default(),
             notify,
             was_disconnected: false,
@@ -282,6 +287,7 @@ impl Probes {
             }
             PROCESS_STATS => Source::ProcessStats(Box::new(ProcessStats::new(
                 &config.process_stats_config.clone().unwrap_or_default(),
+                self.memory_files.clone(),
             ))),
             SYS_STATS => Source::SysStats(Box::new(SysStats::new(
                 &config.sys_stats_config.clone().unwrap_or_default(),
@@ -305,10 +311,11 @@ impl Probes {
                 );
             }
         };
-        if let Some(boost) = &config.priority_boost
-            && let Err(error) = self.boosts.add(instance, boost)
-        {
-            tracing::error!("priority_boost of {}: {error}", config.name());
+        if let Some(boost) = &config.priority_boost {
+            if let Err(error) = self.boosts.add(instance, boost) {
+                tracing::error!("priority_boost of {}: {error}", config.name());
+            }
+            self.memory_files.borrow_mut().renew_thread();
         }
         self.sources
             .insert(instance, Running { tracing_session, writer, source, started: false, next_tick: None });
@@ -339,7 +346,9 @@ impl Probes {
 
     fn remove(&mut self, instance: u64) {
         if let Some(mut running) = self.sources.remove(&instance) {
-            self.boosts.remove(instance);
+            if self.boosts.remove(instance) {
+                self.memory_files.borrow_mut().renew_thread();
+            }
             running.writer.flush();
             match &mut running.source {
                 Source::Ftrace => self.ftrace.remove(instance),

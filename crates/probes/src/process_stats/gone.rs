@@ -118,6 +118,8 @@ impl ProcessStats {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
     use crate::ftrace::metadata::{Birth, COMM_BYTES};
     use crate::packets::testing::Recorded;
@@ -145,7 +147,7 @@ mod tests {
     /// What is written, with its time.
     fn trees(rounds: &[&[Named]], first_seen: &[i32]) -> Vec<(u64, ProcessTree)> {
         let config = ProcessStatsConfig { record_thread_names: Some(true), ..Default::default() };
-        let mut source = ProcessStats::new(&config);
+        let mut source = ProcessStats::new(&config, Rc::default());
         let mut out = Recorded::default();
         let mut pids = PidSet::default();
         first_seen.iter().for_each(|&pid| pids.insert(pid));
@@ -201,7 +203,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let config = ProcessStatsConfig { record_thread_names: Some(true), ..Default::default() };
-        let mut source = ProcessStats::new(&config);
+        let mut source = ProcessStats::new(&config, Rc::default());
         let mut out = Recorded::default();
         let mut pids = PidSet::default();
         pids.insert(pid);
@@ -222,7 +224,7 @@ mod tests {
     fn who_can_be_read_is_read_and_a_reused_id_is_read_again() {
         let own = i32::try_from(std::process::id()).unwrap();
         let config = ProcessStatsConfig { record_thread_names: Some(true), ..Default::default() };
-        let mut source = ProcessStats::new(&config);
+        let mut source = ProcessStats::new(&config, Rc::default());
         let mut out = Recorded::default();
         let mut pids = PidSet::default();
         pids.insert(own);

@@ -6,9 +6,12 @@
 mod gone;
 mod parse;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use ferretto_protos::fields::{process_stats as stats_field, process_tree as tree_field, trace_packet};
 use ferretto_protos::{ProcessStatsConfig, process_stats_config::Quirks};
@@ -17,6 +20,7 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
 use crate::clock::boottime_ns;
 use crate::ftrace::metadata::Named;
+use crate::memory_files::{BATCH, MemoryFiles, Target};
 use crate::packets::{Packets, stamp};
 use crate::pids::{PidBits, PidSet};
 use crate::proc_fs::{leading_i64, leading_u64, open_at, read_small_at};
@@ -37,6 +41,8 @@ pub(crate) struct ProcessStats {
     options: Options,
     /// /proc; None if it cannot be opened, then there is nothing to record.
     proc: Option<OwnedFd>,
+    /// What of it other processes can keep one waiting for. All sessions share what is known of those.
+    memory_files: Rc<RefCell<MemoryFiles>>,
     /// Processes and threads whose names are in the trace.
     seen: PidBits,
     /// Those of them that are processes' main threads, renamed since or not, gone or not.
@@ -67,9 +73,35 @@ struct Options {
     ns_per_tick: u64,
 }
 
+/// Values of a process, by [`Counter`].
+type Values = [Option<u64>; Counter::COUNT];
+
 /// The last values written of a process.
 #[derive(Clone, Copy, Debug)]
-struct Cached([Option<u64>; Counter::COUNT]);
+struct Cached(Values);
+
+/// What a poll has read of a process.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    target: Target,
+    values: Values,
+    has_memory: bool,
+}
+
+impl Sample {
+    fn set(&mut self, counter: Counter, value: u64) {
+        if let Some(slot) = self.values.get_mut(counter as usize) {
+            *slot = Some(value);
+        }
+    }
+}
+
+/// A process that is to be written, and its `status` in [`Scratch::identities`].
+#[derive(Clone, Debug)]
+struct Queued {
+    target: Target,
+    status: Range<usize>,
+}
 
 /// Buffers that live as long as the session.
 #[derive(Debug, Default)]
@@ -80,12 +112,17 @@ struct Scratch {
     dir: Vec<u8>,
     pids: Vec<i32>,
     tids: Vec<i32>,
+    /// Processes that wait for their command lines.
+    queue: Vec<Queued>,
+    identities: Vec<u8>,
+    samples: Vec<Sample>,
+    targets: Vec<Target>,
     /// An encoded `ProcessTree` or `ProcessStats`.
     body: Vec<u8>,
 }
 
 impl ProcessStats {
-    pub(crate) fn new(config: &ProcessStatsConfig) -> Self {
+    pub(crate) fn new(config: &ProcessStatsConfig, memory_files: Rc<RefCell<MemoryFiles>>) -> Self {
         let proc = rustix::fs::openat(
             CWD,
             "/proc",
@@ -98,6 +135,7 @@ impl ProcessStats {
         Self {
             options: Options::new(config),
             proc: proc.ok(),
+            memory_files,
             seen: PidBits::default(),
             processes: PidBits::default(),
             no_memory: PidBits::default(),
@@ -168,11 +206,12 @@ impl ProcessStats {
         for &pid in &pids {
             let status =
                 read_pid_file(&proc, pid, "status", &mut self.scratch.path, &mut self.scratch.status);
-            let is_namespaced = status && self.write_process(&proc, pid);
+            let is_namespaced = status && self.queue_process(&proc, pid);
             if status {
                 self.write_threads_of(&proc, pid, is_namespaced);
             }
         }
+        self.write_queued(&proc);
         self.finish_tree(started, out);
         if self.options.fds {
             let started = boottime_ns();
@@ -234,6 +273,7 @@ impl ProcessStats {
                 self.write_process_or_thread(&proc, pid);
             }
         }
+        self.write_queued(&proc);
         self.finish_tree(started, out);
         self.proc = Some(proc);
     }
@@ -257,54 +297,46 @@ impl ProcessStats {
             && (pid == tgid
                 || read_pid_file(proc, tgid, "status", &mut self.scratch.path, &mut self.scratch.status))
         {
-            self.write_process(proc, tgid);
+            self.queue_process(proc, tgid);
         }
     }
 
-    /// Appends the process whose `status` has just been read. True if it lives in a PID namespace of its own.
-    fn write_process(&mut self, proc: &OwnedFd, pid: i32) -> bool {
-        let Scratch { path, status, other, body, .. } = &mut self.scratch;
+    /// Takes note of the process whose `status` has just been read. True if it lives in a PID namespace of its own.
+    fn queue_process(&mut self, proc: &OwnedFd, pid: i32) -> bool {
+        let Scratch { status: text, identities, queue, path, other, body, .. } = &mut self.scratch;
         // The id may have become a thread of another process since it was listed.
-        let Some(status) = Status::parse(status).filter(|status| status.tgid == pid) else { return false };
-        {
-            use tree_field::process as field;
-            let mut tree = Message::new(body);
-            let mut process = tree.nested(tree_field::PROCESSES);
-            process.int(field::PID, i64::from(pid));
-            process.int(field::PPID, i64::from(status.ppid));
-            process.int(field::UID, i64::from(status.uid));
-            for id in status.namespaced_ids() {
-                process.int(field::NSPID, i64::from(id));
-            }
-            if read_pid_file(proc, pid, "cmdline", path, other) && !other.is_empty() {
-                for argument in arguments(other) {
-                    process.bytes(field::CMDLINE, argument);
-                }
-            } else {
-                // Kernel threads and zombies.
-                process.bytes(field::CMDLINE, status.name);
-                process.bool(field::CMDLINE_IS_COMM, true);
-            }
-            if self.options.process_age
-                && read_pid_file(proc, pid, "stat", path, other)
-                && let Some(times) = Runtimes::parse(other)
-            {
-                process.varint(
-                    field::PROCESS_START_FROM_BOOT,
-                    times.start_ticks.wrapping_mul(self.options.ns_per_tick),
-                );
-            }
-            if let Some(is_kthread) = status.is_kthread {
-                process.bool(field::IS_KTHREAD, is_kthread);
-            }
-        }
-        // From v58 on upstream says the main thread's name too: a process is named by its command line only.
-        if self.options.main_thread {
-            write_thread(body, pid, pid, Some(status), self.options.thread_names);
+        let Some(status) = Status::parse(text).filter(|status| status.tgid == pid) else { return false };
+        let is_namespaced = status.is_namespaced();
+        if status.is_kthread == Some(true) {
+            // It has no memory, and no command line.
+            self.options.write_process(proc, status, &[], path, other, body);
+        } else {
+            let start = identities.len();
+            let target = Target { pid, uid: status.uid.cast_unsigned() };
+            identities.extend_from_slice(text);
+            queue.push(Queued { target, status: start..identities.len() });
         }
         self.seen.insert(pid);
         self.processes.insert(pid);
-        status.is_namespaced()
+        if self.scratch.queue.len() >= BATCH {
+            self.write_queued(proc);
+        }
+        is_namespaced
+    }
+
+    /// Appends the processes that have been taken note of.
+    fn write_queued(&mut self, proc: &OwnedFd) {
+        let Scratch { path, other, body, queue, identities, targets, .. } = &mut self.scratch;
+        targets.clear();
+        targets.extend(queue.iter().map(|queued| queued.target));
+        self.memory_files.borrow_mut().read("cmdline", targets, |number, cmdline| {
+            let status = queue.get(number).and_then(|queued| identities.get(queued.status.clone()));
+            if let Some(status) = status.and_then(Status::parse) {
+                self.options.write_process(proc, status, cmdline.unwrap_or_default(), path, other, body);
+            }
+        });
+        queue.clear();
+        identities.clear();
     }
 
     fn write_counters(&mut self, out: &mut impl Packets) {
@@ -312,62 +344,100 @@ impl ProcessStats {
         let started = boottime_ns();
         let mut pids = std::mem::take(&mut self.scratch.pids);
         list_numeric(&proc, &mut self.scratch.dir, &mut pids);
+        let mut samples = std::mem::take(&mut self.scratch.samples);
+        let mut worked = 0;
         // Those that had something to say get a name if they have none yet.
-        pids.retain(|&pid| self.write_counters_of(&proc, pid));
+        for first in (0..pids.len()).step_by(BATCH) {
+            samples.clear();
+            let batch = pids.iter().skip(first).take(BATCH);
+            samples.extend(batch.filter_map(|&pid| self.read_sample(&proc, pid)));
+            self.add_smaps_rollups(&mut samples);
+            for sample in &samples {
+                self.write_sample(&proc, sample);
+                if let Some(pid) = pids.get_mut(worked) {
+                    *pid = sample.target.pid;
+                }
+                worked += 1;
+            }
+        }
+        pids.truncate(worked);
         self.finish_stats(started, out);
+        self.scratch.samples = samples;
         self.proc = Some(proc);
         self.write_new(pids.iter().copied(), out);
         self.scratch.pids = pids;
     }
 
-    fn write_counters_of(&mut self, proc: &OwnedFd, pid: i32) -> bool {
-        let mut process = Process::new(pid);
+    /// Reads what no process can keep one waiting for; none if there is nothing.
+    fn read_sample(&mut self, proc: &OwnedFd, pid: i32) -> Option<Sample> {
+        let mut sample =
+            Sample { target: Target { pid, uid: 0 }, values: Cached::EMPTY.0, has_memory: false };
         let mut worked = false;
-        let Scratch { path, status, other, body, .. } = &mut self.scratch;
+        let Scratch { path, status, other, .. } = &mut self.scratch;
         if self.options.runtime
             && read_pid_file(proc, pid, "stat", path, other)
             && let Some(times) = Runtimes::parse(other)
         {
-            let cached = self.cache.entry(pid).or_insert(Cached::EMPTY);
             let ns = |ticks: u64| ticks.wrapping_mul(self.options.ns_per_tick);
-            cached.update(Counter::RuntimeUser, ns(times.user_ticks), &mut process, body);
-            cached.update(Counter::RuntimeKernel, ns(times.system_ticks), &mut process, body);
+            sample.set(Counter::RuntimeUser, ns(times.user_ticks));
+            sample.set(Counter::RuntimeKernel, ns(times.system_ticks));
             worked = true;
         }
         if !self.no_memory.contains(pid) && read_pid_file(proc, pid, "status", path, status) {
-            let cached = self.cache.entry(pid).or_insert(Cached::EMPTY);
             if self.options.dmabuf
                 && read_pid_file(proc, pid, "dmabuf_rss", path, other)
                 && let Some(bytes) = leading_u64(other)
             {
-                cached.update(Counter::DmabufRss, bytes / 1024, &mut process, body);
-            }
-            let mut has_memory = false;
-            for (counter, value) in memory_counters(status) {
-                has_memory |= counter == Counter::VmSize;
-                cached.update(counter, value, &mut process, body);
-            }
-            if has_memory {
-                if self.options.smaps_rollup && read_pid_file(proc, pid, "smaps_rollup", path, other) {
-                    for (counter, value) in memory_counters(other) {
-                        cached.update(counter, value, &mut process, body);
-                    }
-                }
-                if read_pid_file(proc, pid, "oom_score_adj", path, other)
-                    && let Some(score) = leading_i64(other)
-                {
-                    cached.update(Counter::OomScoreAdj, score.cast_unsigned(), &mut process, body);
-                }
-                if self.options.fds {
-                    self.write_fds(proc, &mut process);
-                }
+                sample.set(Counter::DmabufRss, bytes / 1024);
                 worked = true;
-            } else {
+            }
+            for (counter, value) in memory_counters(status) {
+                sample.has_memory |= counter == Counter::VmSize;
+                sample.set(counter, value);
+            }
+            if self.options.smaps_rollup {
+                sample.target.uid = Status::parse(status).map_or(0, |status| status.uid.cast_unsigned());
+            }
+            if !sample.has_memory {
                 self.no_memory.insert(pid);
             }
         }
+        if sample.has_memory
+            && read_pid_file(proc, pid, "oom_score_adj", path, other)
+            && let Some(score) = leading_i64(other)
+        {
+            sample.set(Counter::OomScoreAdj, score.cast_unsigned());
+        }
+        (worked || sample.has_memory).then_some(sample)
+    }
+
+    /// Adds what is read of all at once, if it is wanted.
+    fn add_smaps_rollups(&mut self, samples: &mut [Sample]) {
+        if !self.options.smaps_rollup {
+            return;
+        }
+        let targets = &mut self.scratch.targets;
+        targets.clear();
+        targets.extend(samples.iter().filter(|sample| sample.has_memory).map(|sample| sample.target));
+        let mut with_memory = samples.iter_mut().filter(|sample| sample.has_memory);
+        self.memory_files.borrow_mut().read("smaps_rollup", targets, |_, text| {
+            let Some(sample) = with_memory.next() else { return };
+            for (counter, value) in memory_counters(text.unwrap_or_default()) {
+                sample.set(counter, value);
+            }
+        });
+    }
+
+    /// Appends those of the values that are new, and the process's open files.
+    fn write_sample(&mut self, proc: &OwnedFd, sample: &Sample) {
+        let pid = sample.target.pid;
+        let mut process = Process::new(pid);
+        let cached = self.cache.entry(pid).or_insert(Cached::EMPTY);
+        cached.update(&sample.values, &mut process, &mut self.scratch.body);
+        if sample.has_memory && self.options.fds {
+            self.write_fds(proc, &mut process);
+        }
         process.finish(&mut self.scratch.body);
-        worked
     }
 
     /// Appends the open files of a process that have not been written before.
@@ -452,6 +522,53 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Appends a process, and its main thread.
+    fn write_process(
+        &self,
+        proc: &OwnedFd,
+        status: Status<'_>,
+        cmdline: &[u8],
+        path: &mut Vec<u8>,
+        other: &mut Vec<u8>,
+        body: &mut Vec<u8>,
+    ) {
+        use tree_field::process as field;
+        let pid = status.tgid;
+        let mut tree = Message::new(body);
+        let mut process = tree.nested(tree_field::PROCESSES);
+        process.int(field::PID, i64::from(pid));
+        process.int(field::PPID, i64::from(status.ppid));
+        process.int(field::UID, i64::from(status.uid));
+        for id in status.namespaced_ids() {
+            process.int(field::NSPID, i64::from(id));
+        }
+        if cmdline.is_empty() {
+            // Kernel threads, zombies, and those whose memory cannot be looked into.
+            process.bytes(field::CMDLINE, status.name);
+            process.bool(field::CMDLINE_IS_COMM, true);
+        } else {
+            arguments(cmdline).for_each(|argument| process.bytes(field::CMDLINE, argument));
+        }
+        if self.process_age
+            && read_pid_file(proc, pid, "stat", path, other)
+            && let Some(times) = Runtimes::parse(other)
+        {
+            let start_ns = times.start_ticks.wrapping_mul(self.ns_per_tick);
+            process.varint(field::PROCESS_START_FROM_BOOT, start_ns);
+        }
+        if let Some(is_kthread) = status.is_kthread {
+            process.bool(field::IS_KTHREAD, is_kthread);
+        }
+        drop(process);
+        drop(tree);
+        // From v58 on upstream says the main thread's name too: a process is named by its command line only.
+        if self.main_thread {
+            write_thread(body, pid, pid, Some(status), self.thread_names);
+        }
+    }
+}
+
 /// A `ProcessStats.Process` that begins with its first value: one without is not written.
 struct Process {
     pid: i32,
@@ -485,40 +602,45 @@ impl Process {
 impl Cached {
     const EMPTY: Self = Self([None; Counter::COUNT]);
 
-    /// Writes the value if it is not the one written last.
-    fn update(&mut self, counter: Counter, value: u64, process: &mut Process, body: &mut Vec<u8>) {
-        let Some(cached) = self.0.get_mut(counter as usize) else { return };
-        if *cached != Some(value) {
-            *cached = Some(value);
-            process.begin(body);
-            Message::new(body).varint(field_of(counter), value);
+    /// Writes those of the values that are not the ones written last.
+    fn update(&mut self, values: &Values, process: &mut Process, body: &mut Vec<u8>) {
+        for (counter, field) in FIELDS {
+            let value = values.get(counter as usize).copied().flatten();
+            if let (Some(value), Some(cached)) = (value, self.0.get_mut(counter as usize))
+                && *cached != Some(value)
+            {
+                *cached = Some(value);
+                process.begin(body);
+                Message::new(body).varint(field, value);
+            }
         }
     }
 }
 
-fn field_of(counter: Counter) -> u32 {
+/// Where each [`Counter`] is written.
+const FIELDS: [(Counter, u32); Counter::COUNT] = {
     use stats_field::process as field;
-    match counter {
-        Counter::VmSize => field::VM_SIZE_KB,
-        Counter::VmRss => field::VM_RSS_KB,
-        Counter::RssAnon => field::RSS_ANON_KB,
-        Counter::RssFile => field::RSS_FILE_KB,
-        Counter::RssShmem => field::RSS_SHMEM_KB,
-        Counter::VmSwap => field::VM_SWAP_KB,
-        Counter::VmLocked => field::VM_LOCKED_KB,
-        Counter::VmHwm => field::VM_HWM_KB,
-        Counter::SmrRss => field::SMR_RSS_KB,
-        Counter::SmrPss => field::SMR_PSS_KB,
-        Counter::SmrPssAnon => field::SMR_PSS_ANON_KB,
-        Counter::SmrPssFile => field::SMR_PSS_FILE_KB,
-        Counter::SmrPssShmem => field::SMR_PSS_SHMEM_KB,
-        Counter::SmrSwapPss => field::SMR_SWAP_PSS_KB,
-        Counter::OomScoreAdj => field::OOM_SCORE_ADJ,
-        Counter::RuntimeUser => field::RUNTIME_USER_MODE,
-        Counter::RuntimeKernel => field::RUNTIME_KERNEL_MODE,
-        Counter::DmabufRss => field::DMABUF_RSS_KB,
-    }
-}
+    [
+        (Counter::VmSize, field::VM_SIZE_KB),
+        (Counter::VmRss, field::VM_RSS_KB),
+        (Counter::RssAnon, field::RSS_ANON_KB),
+        (Counter::RssFile, field::RSS_FILE_KB),
+        (Counter::RssShmem, field::RSS_SHMEM_KB),
+        (Counter::VmSwap, field::VM_SWAP_KB),
+        (Counter::VmLocked, field::VM_LOCKED_KB),
+        (Counter::VmHwm, field::VM_HWM_KB),
+        (Counter::SmrRss, field::SMR_RSS_KB),
+        (Counter::SmrPss, field::SMR_PSS_KB),
+        (Counter::SmrPssAnon, field::SMR_PSS_ANON_KB),
+        (Counter::SmrPssFile, field::SMR_PSS_FILE_KB),
+        (Counter::SmrPssShmem, field::SMR_PSS_SHMEM_KB),
+        (Counter::SmrSwapPss, field::SMR_SWAP_PSS_KB),
+        (Counter::OomScoreAdj, field::OOM_SCORE_ADJ),
+        (Counter::RuntimeUser, field::RUNTIME_USER_MODE),
+        (Counter::RuntimeKernel, field::RUNTIME_KERNEL_MODE),
+        (Counter::DmabufRss, field::DMABUF_RSS_KB),
+    ]
+};
 
 fn write_thread(body: &mut Vec<u8>, tid: i32, tgid: i32, status: Option<Status<'_>>, with_name: bool) {
     use tree_field::thread as field;
@@ -576,6 +698,7 @@ fn list_numeric(dir: impl AsFd, buffer: &mut Vec<u8>, numbers: &mut Vec<i32>) {
 mod tests {
     use super::*;
     use crate::ftrace::metadata::COMM_BYTES;
+    use crate::memory_files::testing::Folder;
     use crate::packets::testing::Recorded;
     use ferretto_protos::TracePacket;
 
@@ -583,7 +706,7 @@ mod tests {
         config: &ProcessStatsConfig,
         f: impl FnOnce(&mut ProcessStats, &mut Recorded),
     ) -> Vec<TracePacket> {
-        let mut source = ProcessStats::new(config);
+        let mut source = ProcessStats::new(config, Rc::default());
         let mut out = Recorded::default();
         f(&mut source, &mut out);
         out.decoded()
@@ -706,5 +829,29 @@ mod tests {
         let named =
             trees(&packets).into_iter().flat_map(|tree| &tree.processes).filter(|p| p.pid() == own_pid());
         assert_eq!(named.count(), 1, "names are written once");
+    }
+
+    #[test]
+    fn who_lets_nobody_look_into_its_memory_has_its_short_name_and_its_other_counters() {
+        let folder = Folder::new("process-stats");
+        folder.hangs(own_pid(), "cmdline");
+        folder.hangs(own_pid(), "smaps_rollup");
+        let config = ProcessStatsConfig {
+            proc_stats_poll_ms: Some(100),
+            scan_smaps_rollup: Some(true),
+            ..Default::default()
+        };
+        let files = MemoryFiles::below(&folder.0);
+        let mut source = ProcessStats::new(&config, Rc::new(RefCell::new(files)));
+        let mut out = Recorded::default();
+        source.start(&mut out);
+        source.poll(&mut out);
+        let packets = out.decoded();
+        let counters = stats(&packets)[0].processes.iter().find(|p| p.pid() == own_pid()).unwrap();
+        assert!(counters.vm_rss_kb() > 0 && counters.smr_rss_kb.is_none());
+        let mut all = trees(&packets).into_iter().flat_map(|tree| &tree.processes);
+        let own = all.find(|p| p.pid() == own_pid()).unwrap();
+        assert!(own.cmdline_is_comm() && own.cmdline.len() == 1, "{own:?}");
+        folder.lets_go(own_pid(), "smaps_rollup");
     }
 }

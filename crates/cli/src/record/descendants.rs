@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ferretto_ipc::recorder::RECORDER_ENV;
+use ferretto_probes::{MemoryFiles, Target};
 
 /// Of a name as much as is shown: the kernel keeps 15 bytes of a thread's.
 const MAX_NAME_CHARS: usize = 32;
@@ -21,19 +22,29 @@ pub(crate) fn of_recorder(reports: &Path) -> Vec<String> {
     wanted.extend_from_slice(reports.as_os_str().as_bytes());
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
-    let pids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
-    let mut found: Vec<u32> = pids.filter(|pid| has_variable(*pid, &wanted)).collect();
+    let pids = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    let targets: Vec<Target> = pids.map(|pid| Target { pid, uid: user_of(pid) }).collect();
+    let mut found = Vec::new();
+    // Of a process that has ended, and of one that may not be looked at, nothing can be read.
+    MemoryFiles::default().read("environ", &targets, |number, environment| {
+        let mut variables = environment.unwrap_or_default().split(|byte| *byte == 0);
+        if let Some(target) = targets.get(number).filter(|_| variables.any(|variable| variable == wanted)) {
+            found.push(target.pid);
+        }
+    });
     found.sort_unstable();
     found.into_iter().take(MAX_NAMED).map(described).collect()
 }
 
-/// Of a process that has ended, and of one that may not be looked at, nothing can be read.
-fn has_variable(pid: u32, wanted: &[u8]) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+/// Not the owner of the folder: that is root's if the process does not let itself be looked at.
+fn user_of(pid: i32) -> u32 {
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-fn described(pid: u32) -> String {
+fn described(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
     format!("{shown} (process {pid})")

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ const PROBES_NAME: &str = "perfetto.traced_probes";
 const PROBES_SIGN: &str = "linux.process_stats";
 /// How long our probes may take to register: they only look around. Afterwards the recording starts without them.
 const PROBES_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long they may take to end: restoring tracefs takes a second or two where it has many events.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ahead of ordinary programs: on a machine whose CPUs are all busy the kernel's buffers would overflow otherwise.
 /// The work itself is small. Only root may ask for it; for others nothing changes.
 const NICENESS: i32 = -10;
@@ -76,6 +79,8 @@ struct Local {
 
 struct Probes {
     thread: JoinHandle<()>,
+    /// Ends with the thread.
+    ended: Receiver<()>,
     /// Closing it ends the thread.
     stop: OwnedFd,
 }
@@ -261,7 +266,9 @@ fn start_probes(connector: Connector) -> Result<Probes> {
     let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
     let options =
         ProbesOptions { connector, stop: Some(stopped), notify: Some(notify), ..ProbesOptions::default() };
+    let (end, ended) = channel();
     let thread = std::thread::Builder::new().name("probes".to_owned()).spawn(move || {
+        let _end: Sender<()> = end;
         if let Err(error) = ferretto_probes::run(options) {
             eprintln!("note: the Linux data sources ended: {error}");
         }
@@ -270,15 +277,48 @@ fn start_probes(connector: Connector) -> Result<Probes> {
     let timeout = Timespec::try_from(PROBES_TIMEOUT).ok();
     // A probe that fails to start has said why.
     let _ = rustix::event::poll(&mut [PollFd::new(&ready, PollFlags::IN)], timeout.as_ref());
-    Ok(Probes { thread, stop })
+    Ok(Probes { thread, ended, stop })
+}
+
+impl Probes {
+    /// Has them leave tracefs as it was. They may hang in something that somebody else controls; the process ends without them then.
+    fn end(self, timeout: Duration) {
+        let Self { thread, ended, stop } = self;
+        drop(stop);
+        let note = match ended.recv_timeout(timeout) {
+            Err(RecvTimeoutError::Timeout) => "do not end, and are left behind",
+            _ if thread.join().is_err() => "failed",
+            _ => return,
+        };
+        let _ = writeln!(std::io::stderr(), "note: the Linux data sources {note}");
+    }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        let Some(Probes { thread, stop }) = self.probes.take() else { return };
-        drop(stop);
-        if thread.join().is_err() {
-            let _ = writeln!(std::io::stderr(), "note: the Linux data sources failed");
+        if let Some(probes) = self.probes.take() {
+            probes.end(END_TIMEOUT);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_that_hang_do_not_keep_the_recorder() {
+        let (let_go, hang) = channel::<()>();
+        let (end, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            let _end: Sender<()> = end;
+            let _ = hang.recv();
+        });
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        Probes { thread, ended, stop }.end(Duration::from_millis(10));
+        let timeout = Timespec::try_from(Duration::from_secs(20)).unwrap();
+        let mut told = [PollFd::new(&stopped, PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut told, Some(&timeout)), Ok(1));
+        drop(let_go);
     }
 }

@@ -87,25 +87,30 @@ fn is_used_by_others(root: &Tracefs) -> bool {
     if !matches!(root.current_tracer().as_str(), "nop" | "") {
         return true;
     }
-    root.tracing_on() && root.has_events() && is_read()
+    root.tracing_on() && root.has_events() && is_read(root)
 }
 
-/// Whether a process has a pipe of the root instance open, as far as this user may look.
-fn is_read() -> bool {
+/// Whether a process has a pipe of the instance open, as far as this user may look.
+pub(crate) fn is_read(tracefs: &Tracefs) -> bool {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)).any(
         |entry| {
             let files = std::fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-            files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|path| is_root_pipe(&path))
+            files
+                .filter_map(|file| std::fs::read_link(file.path()).ok())
+                .any(|path| is_pipe_of(tracefs, &path))
         },
     )
 }
 
-/// `/sys/kernel/tracing/trace_pipe`, or that of a CPU, and not that of an instance.
-fn is_root_pipe(path: &Path) -> bool {
+/// `/sys/kernel/tracing/trace_pipe`, or that of a CPU, by whichever name of tracefs; for the root not that of an instance.
+fn is_pipe_of(tracefs: &Tracefs, path: &Path) -> bool {
     let is_pipe =
         matches!(path.file_name().and_then(|name| name.to_str()), Some("trace_pipe" | "trace_pipe_raw"));
-    is_pipe && !path.components().any(|part| part == Component::Normal("instances".as_ref()))
+    let mut parts =
+        path.components().map(Component::as_os_str).skip_while(|part| *part != "instances").skip(1);
+    let instance = tracefs.root().file_name().filter(|_| tracefs.is_instance());
+    is_pipe && parts.next() == instance
 }
 
 #[cfg(test)]
@@ -147,10 +152,16 @@ mod tests {
 
     #[test]
     fn pipes_of_the_root_are_told_from_those_of_instances() {
-        let is = |path: &str| is_root_pipe(Path::new(path));
+        let root = Tracefs::new("/sys/kernel/tracing".into());
+        let is = |path: &str| is_pipe_of(&root, Path::new(path));
         assert!(is("/sys/kernel/tracing/per_cpu/cpu3/trace_pipe_raw"));
         assert!(is("/sys/kernel/debug/tracing/trace_pipe"));
         assert!(!is("/sys/kernel/tracing/instances/a/per_cpu/cpu3/trace_pipe_raw"));
         assert!(!is("/sys/kernel/tracing/trace_marker"));
+        let instance =
+            Tracefs::instance("/sys/kernel/tracing".into(), "/sys/kernel/tracing/instances/a".into());
+        let is = |path: &str| is_pipe_of(&instance, Path::new(path));
+        assert!(is("/sys/kernel/tracing/instances/a/per_cpu/cpu3/trace_pipe_raw"));
+        assert!(!is("/sys/kernel/tracing/instances/b/trace_pipe") && !is("/sys/kernel/tracing/trace_pipe"));
     }
 }

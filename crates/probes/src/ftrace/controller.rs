@@ -13,7 +13,7 @@ use ferretto_protos::ftrace_config::KsymsMemPolicy;
 use super::INTERFERENCE;
 use super::claim;
 use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch, write_gap};
-use super::instance::Instance;
+use super::instance::{Instance, Limits, is_exclusive};
 use super::metadata::Metadata;
 use super::plan::FIRST_GENERIC_FIELD;
 use super::reader::{CpuReader, PageBuffer};
@@ -32,8 +32,8 @@ const WATERMARK_PERIOD_MS: u32 = 1000;
 const BUSY_PERIOD_MS: u32 = 25;
 const BUSY_FRACTION: usize = 3;
 const MAX_PERIOD_MS: u32 = 60_000;
-/// Instances that configs name, at once: each takes memory of the kernel, for every CPU, and a config may ask for thousands.
-const MAX_NAMED_INSTANCES: usize = 16;
+/// Instances that configs name, and those for one session, at once: each takes memory of the kernel, for every CPU, and a config may ask for thousands.
+const MAX_ADDITIONAL_INSTANCES: usize = 16;
 /// So many wakings in a row without data are no coincidence.
 const MAX_EMPTY_WAKINGS: u32 = 8;
 /// What is read of a CPU in one go; then others get a turn before reading goes on.
@@ -65,8 +65,17 @@ enum Place {
     Root,
     /// An instance of this process.
     Private,
+    /// One for a session that wants what only one session of an instance can have, so that it keeps no other out.
+    Exclusive(u64),
     /// The one that the config names.
     Named(String),
+}
+
+impl Place {
+    /// Whether a config makes it, beside those that all sessions share.
+    fn is_additional(&self) -> bool {
+        matches!(self, Self::Named(_) | Self::Exclusive(_))
+    }
 }
 
 /// An instance and the pipes that are open while a session records.
@@ -199,29 +208,42 @@ impl FtraceController {
         config: &FtraceConfig,
         errors: &mut SetupErrors,
     ) -> Result<(Place, ParseConfig), String> {
-        let place = self.open(config)?;
+        let place = self.open(id, config)?;
+        let limits = self.limits(&place);
         self.next_field = self.next_field.max(FIRST_GENERIC_FIELD);
         let Some(running) = self.instances.get_mut(&place) else {
             return Err("the instance is gone".to_owned());
         };
-        let result = running.instance.set_up(id, config, &mut self.next_field, errors);
+        let result = running.instance.set_up(id, config, limits, &mut self.next_field, errors);
         self.drop_idle_instance(&place);
         Ok((place, result?))
     }
 
     /// Opens the instance for such a session, unless others have it open.
-    fn open(&mut self, config: &FtraceConfig) -> Result<Place, String> {
+    fn open(&mut self, id: u64, config: &FtraceConfig) -> Result<Place, String> {
         let root = tracefs_root()?;
-        let place = self.choose_place(&root, config);
+        let place = self.choose_place(&root, id, config);
         if self.instances.contains_key(&place) {
             return Ok(place);
         }
         let (place, instance) = match place {
-            Place::Root => (Place::Root, Instance::root(root)?),
+            Place::Root => {
+                let instance = Instance::root(root)?;
+                // Otherwise it was found free, or there is no other.
+                if needs_root(config) {
+                    instance.check_unused(config)?;
+                }
+                (Place::Root, instance)
+            }
             Place::Named(name) => {
-                self.check_named_instances(&name)?;
+                self.check_additional_instances()?;
                 let instance = Instance::named(&root, &name)?;
+                instance.check_unused(config)?;
                 (Place::Named(name), instance)
+            }
+            Place::Exclusive(id) => {
+                self.check_additional_instances()?;
+                (Place::Exclusive(id), Instance::private(&root)?)
             }
             Place::Private => match Instance::private(&root) {
                 Ok(instance) => (Place::Private, instance),
@@ -235,21 +257,42 @@ impl FtraceController {
         Ok(place)
     }
 
-    fn check_named_instances(&self, name: &str) -> Result<(), String> {
-        let named = self.instances.keys().filter(|place| matches!(place, Place::Named(_))).count();
-        if named < MAX_NAMED_INSTANCES {
+    fn check_additional_instances(&self) -> Result<(), String> {
+        if self.instances.keys().filter(|place| place.is_additional()).count() < MAX_ADDITIONAL_INSTANCES {
             return Ok(());
         }
         Err(format!(
-            "instance_name \"{name}\": {MAX_NAMED_INSTANCES} named instances are in use already; let one of them end first"
+            "{MAX_ADDITIONAL_INSTANCES} named instances are in use already, or such for one session; let one of them end first"
         ))
+    }
+
+    /// What a session may take of the kernel there: those that configs have made together no more than twice what one may.
+    fn limits(&self, place: &Place) -> Limits {
+        let of_machine = Limits::of_machine();
+        let others =
+            || self.instances.iter().filter(|(other, _)| *other != place).map(|(p, r)| (p, &r.instance));
+        let additional = others().filter(|(other, _)| other.is_additional());
+        let left_kb = (2 * of_machine.buffers_kb)
+            .saturating_sub(additional.map(|(_, instance)| instance.buffers_kb()).sum());
+        Limits {
+            buffers_kb: match place.is_additional() {
+                true => left_kb.min(of_machine.buffers_kb),
+                false => of_machine.buffers_kb,
+            },
+            kprobes: of_machine
+                .kprobes
+                .saturating_sub(others().map(|(_, instance)| instance.kprobes()).sum()),
+        }
     }
 
     /// The root of tracefs is for what no other instance can do, and for kernels whose instances lack something: others, who would have
     /// to share it and know nothing of us, may empty it and switch it off.
-    fn choose_place(&self, root: &Path, config: &FtraceConfig) -> Place {
+    fn choose_place(&self, root: &Path, id: u64, config: &FtraceConfig) -> Place {
         match config.instance_name() {
             "" if needs_root(config) => Place::Root,
+            "" if is_exclusive(config) && Tracefs::new(root.to_owned()).has_good_instances() => {
+                Place::Exclusive(id)
+            }
             "" if self.instances.contains_key(&Place::Private) => Place::Private,
             "" if Tracefs::new(root.to_owned()).has_good_instances() => Place::Private,
             "" if self.instances.contains_key(&Place::Root) || claim::is_root_free(root) => Place::Root,
@@ -588,5 +631,23 @@ mod tests {
         assert!(!controller.sessions[&1].works && !controller.sessions[&1].errors.messages.is_empty());
         controller.remove(1);
         assert!(controller.next_tick().is_none() && controller.instances.is_empty());
+    }
+
+    #[test]
+    fn who_wants_what_one_session_can_have_only_keeps_no_other_out() {
+        let root = std::env::temp_dir().join(format!("ferretto-places-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("options")).unwrap();
+        ["buffer_subbuf_size_kb", "options/copy_trace_marker"]
+            .iter()
+            .for_each(|file| std::fs::write(root.join(file), "").unwrap());
+        let controller = FtraceController::default();
+        let masked = FtraceConfig { tracing_cpumask: Some("1".to_owned()), ..Default::default() };
+        assert_eq!(controller.choose_place(&root, 7, &masked), Place::Exclusive(7));
+        let traced = FtraceConfig { tids_to_trace: vec![1], ..Default::default() };
+        assert_eq!(controller.choose_place(&root, 8, &traced), Place::Exclusive(8));
+        assert_eq!(controller.choose_place(&root, 9, &FtraceConfig::default()), Place::Private);
+        let with_root = FtraceConfig { enable_function_graph: Some(true), ..masked };
+        assert_eq!(controller.choose_place(&root, 7, &with_root), Place::Root);
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

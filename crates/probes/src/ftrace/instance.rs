@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use ferretto_protos::FtraceConfig;
-use ferretto_protos::ftrace_config::{kprobe_event::KprobeType, tracefs_option};
+use ferretto_protos::ftrace_config::{KprobeEvent, kprobe_event::KprobeType, tracefs_option};
 
 use super::categories;
 use super::claim::{self, Claim};
@@ -30,8 +30,14 @@ const LARGE_MEMORY_BYTES: u64 = 7 << 30;
 /// The pages of instances of our own, where they are at least so many. Larger ones save no more, and are harder to find memory for.
 const LARGE_PAGE_KB: u64 = 16;
 const MIN_PAGES: u64 = 64;
-/// What the kernel starts with (`buffer_percent`).
-const DEFAULT_BUFFER_PERCENT: u64 = 50;
+/// An instance's buffers take this share of the machine's memory at the most: the kernel gives what it is asked for, whoever asks, and that
+/// memory is nobody's whom it could end instead.
+const MEMORY_SHARE: u64 = 8;
+/// Kernel probes of one session: each takes the probes' thread some hundredths of a second to set up and to remove, and a return probe
+/// memory for a thousand calls at once.
+pub(crate) const MAX_KPROBES_OF_SESSION: usize = 64;
+/// Kernel probes of all sessions.
+pub(crate) const MAX_KPROBES: usize = 256;
 /// Groups of the probes that this daemon installs; configs may not name them among their events.
 const KPROBE_GROUP: &str = "perfetto_kprobes";
 const KRETPROBE_GROUP: &str = "perfetto_kretprobes";
@@ -71,11 +77,30 @@ struct Wanted {
     exclusive: bool,
 }
 
+/// What a new session may take of the kernel, beside what others have of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// For the buffers of all CPUs together.
+    pub(crate) buffers_kb: u64,
+    pub(crate) kprobes: usize,
+}
+
+impl Limits {
+    /// What one instance may take while there is no other.
+    pub(crate) fn of_machine() -> Self {
+        Self { buffers_kb: memory_bytes() / 1024 / MEMORY_SHARE, kprobes: MAX_KPROBES }
+    }
+}
+
 /// What has been changed, and what it was.
 #[derive(Debug)]
 struct State {
     tracing_on_before: bool,
     clock_before: String,
+    /// `events/enable`, and the events that were on if it was some of them.
+    events_before: (String, Vec<EventName>),
+    buffer_sizes_before: Vec<(String, u64)>,
+    buffer_percent_before: Option<u64>,
     /// `FtraceClock`; 0 is the boot clock.
     clock: u64,
     requested_kb: u64,
@@ -113,7 +138,7 @@ impl Instance {
 
     /// Opens `instances/NAME`, which is made if it does not exist.
     pub(crate) fn named(root: &Path, name: &str) -> Result<Self, String> {
-        if name.contains('/') || name.starts_with("..") {
+        if !is_path_part(name) || name.starts_with("..") {
             return Err(format!("instance_name \"{name}\" must be a plain name"));
         }
         // The hypervisor's events live beside `instances/` (upstream: ftrace_controller.cc).
@@ -132,6 +157,31 @@ impl Instance {
         let claim = Claim::take(&path)
             .ok_or_else(|| format!("the ftrace instance {} is used by another recorder", path.display()))?;
         Ok(Self::new(Tracefs::instance(root.to_owned(), path), created, claim))
+    }
+
+    /// Refuses an instance that is somebody else's: taking it over would end what they record, and empty it. Whoever wants what is in the
+    /// buffers (`preserve_ftrace_buffer`) wants an instance that records; only somebody who reads it is in the way then.
+    pub(crate) fn check_unused(&self, config: &FtraceConfig) -> Result<(), String> {
+        let tracefs = &self.tracefs;
+        let place = tracefs.root().display();
+        let has_events = tracefs.has_events();
+        let why = if config.preserve_ftrace_buffer() {
+            (has_events && claim::is_read(tracefs)).then_some("it is being read")
+        } else if has_events {
+            Some("events are on")
+        } else {
+            (self.is_named() && !tracefs.is_empty()).then_some("there are events in its buffers")
+        };
+        match why {
+            None => Ok(()),
+            Some(why) => Err(format!(
+                "{place} is in use by somebody else: {why}; if it is not, switch its events off (events/enable) and empty it (trace)"
+            )),
+        }
+    }
+
+    fn is_named(&self) -> bool {
+        !self.created && self.tracefs.is_instance()
     }
 
     fn new(tracefs: Tracefs, created: bool, claim: Claim) -> Self {
@@ -170,14 +220,13 @@ impl Instance {
         &mut self,
         session: u64,
         config: &FtraceConfig,
+        limits: Limits,
         next_field: &mut u32,
         errors: &mut SetupErrors,
     ) -> Result<ParseConfig, String> {
-        let exclusive = !config.tids_to_trace.is_empty()
-            || !config.tracefs_options.is_empty()
-            || !config.tracing_cpumask().is_empty();
+        let exclusive = is_exclusive(config);
         if self.state.is_none() {
-            self.state = Some(self.take_over(config, errors)?);
+            self.state = Some(self.take_over(config, limits, errors)?);
             self.layout = layout(&self.tracefs);
         } else if exclusive || self.wanted.values().any(|wanted| wanted.exclusive) {
             let error = "tids_to_trace, tracefs_options and tracing_cpumask are for one session at a time, and another session is active";
@@ -188,7 +237,7 @@ impl Instance {
             session,
             Wanted { exclusive, buffer_percent: config.drain_buffer_percent, ..Wanted::default() },
         );
-        let result = self.apply(session, config, next_field, errors);
+        let result = self.apply(session, config, limits, next_field, errors);
         if result.is_err() {
             self.remove(session);
         }
@@ -196,7 +245,12 @@ impl Instance {
     }
 
     /// The first session takes tracefs over from whatever was there.
-    fn take_over(&self, config: &FtraceConfig, errors: &mut SetupErrors) -> Result<State, String> {
+    fn take_over(
+        &self,
+        config: &FtraceConfig,
+        limits: Limits,
+        errors: &mut SetupErrors,
+    ) -> Result<State, String> {
         let tracefs = &self.tracefs;
         let keep = config.preserve_ftrace_buffer();
         let tracer = tracefs.current_tracer();
@@ -208,6 +262,9 @@ impl Instance {
         }
         let (clocks, clock_before) = tracefs.clocks();
         let tracing_on_before = tracefs.tracing_on();
+        let events_before = tracefs.events_on();
+        let buffer_sizes_before = tracefs.buffer_sizes_kb();
+        let buffer_percent_before = tracefs.buffer_percent();
         let mut clock = clock_before.clone();
         let mut requested_kb = tracefs.cpu_buffer_size_kb();
         if !keep {
@@ -221,6 +278,13 @@ impl Instance {
             }
             requested_kb =
                 buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
+            let most_kb = most_kb_per_cpu(limits.buffers_kb, tracefs.cpus().len());
+            if requested_kb > most_kb {
+                errors.message(format!(
+                    "buffer_size_kb: {requested_kb} KiB per CPU are more of the machine's memory than ftrace may take here; {most_kb} KiB are taken"
+                ));
+                requested_kb = most_kb;
+            }
             if let Err(error) = self.set_buffer_size_kb(requested_kb) {
                 let kept = tracefs.cpu_buffer_size_kb();
                 errors.message(format!(
@@ -232,6 +296,9 @@ impl Instance {
         Ok(State {
             tracing_on_before,
             clock_before,
+            events_before,
+            buffer_sizes_before,
+            buffer_percent_before,
             clock: clock_number(&clock),
             requested_kb,
             buffer_kb: tracefs.cpu_buffer_size_kb(),
@@ -266,6 +333,7 @@ impl Instance {
         &mut self,
         session: u64,
         config: &FtraceConfig,
+        limits: Limits,
         next_field: &mut u32,
         errors: &mut SetupErrors,
     ) -> Result<ParseConfig, String> {
@@ -274,7 +342,7 @@ impl Instance {
         let mut parse =
             ParseConfig::new(config.denser_generic_event_encoding.unwrap_or(true), config.symbolize_ksyms());
         let syscall_ids = syscall_ids(config, errors);
-        self.enable_kprobes(session, config, &mut parse, errors);
+        self.enable_kprobes(session, config, limits.kprobes, &mut parse, errors);
         let events = self.resolve_events(config, errors);
         let records_syscalls = events.iter().any(|(group, _)| group == "raw_syscalls");
         for event in events {
@@ -336,7 +404,7 @@ impl Instance {
         let pair = |group: &str, name: &str| (group.to_owned(), name.to_owned());
         for wanted in &config.ftrace_events {
             match wanted.split_once('/') {
-                Some((group, "*")) => {
+                Some((group, "*")) if is_path_part(group) => {
                     let all = self.tracefs.events_in(group);
                     if all.is_empty() {
                         errors.unknown_events.push(wanted.clone());
@@ -346,14 +414,14 @@ impl Instance {
                 Some((group, name)) if is_path_part(group) && is_path_part(name) => {
                     events.insert(pair(group, name));
                 }
-                Some(_) => errors.unknown_events.push(wanted.clone()),
-                None => {
+                None if is_path_part(wanted) => {
                     let groups = self.tracefs.groups_of_event(wanted);
                     match groups.iter().find(|group| is_known(group, wanted)).or(groups.first()) {
                         Some(group) => drop(events.insert(pair(group, wanted))),
                         None => errors.unknown_events.push(wanted.clone()),
                     }
                 }
+                _ => errors.unknown_events.push(wanted.clone()),
             }
         }
         if !config.atrace_categories.is_empty() || !config.atrace_apps.is_empty() {
@@ -457,23 +525,26 @@ impl Instance {
         &mut self,
         session: u64,
         config: &FtraceConfig,
+        most_of_all: usize,
         parse: &mut ParseConfig,
         errors: &mut SetupErrors,
     ) {
-        for probe in &config.kprobe_events {
-            let name = probe.probe();
-            let parts: &[(&str, u64)] = match probe.r#type() {
-                KprobeType::Kprobe => &[(KPROBE_GROUP, KPROBE_INSTANT)],
-                KprobeType::Kretprobe => &[(KRETPROBE_GROUP, KPROBE_INSTANT)],
-                KprobeType::Both => &[(KPROBE_GROUP, KPROBE_BEGIN), (KRETPROBE_GROUP, KPROBE_END)],
-                KprobeType::Unknown => &[],
-            };
-            for &(group, kind) in parts {
-                let event = (group.to_owned(), name.to_owned());
-                if let Err(error) = self.enable_kprobe(session, event, kind, parse, errors) {
-                    tracing::warn!("linux.ftrace: no probe on {name}: {error}");
-                    errors.failed_events.push(format!("{group}/{name}"));
-                }
+        let most = most_of_all.saturating_sub(self.kprobes()).min(MAX_KPROBES_OF_SESSION);
+        let wanted: Vec<(EventName, u64)> = config.kprobe_events.iter().flat_map(parts_of_kprobe).collect();
+        let (granted, refused) = wanted.split_at(wanted.len().min(most));
+        if !refused.is_empty() {
+            errors.message(format!(
+                "{} of {} kernel probes are left out: there are {MAX_KPROBES_OF_SESSION} for a session at the most, and {MAX_KPROBES} for all",
+                refused.len(),
+                wanted.len()
+            ));
+            errors.failed_events.extend(refused.iter().map(|((group, name), _)| format!("{group}/{name}")));
+        }
+        for ((group, name), kind) in granted {
+            let event = (group.clone(), name.clone());
+            if let Err(error) = self.enable_kprobe(session, event, *kind, parse, errors) {
+                tracing::warn!("linux.ftrace: no probe on {name}: {error}");
+                errors.failed_events.push(format!("{group}/{name}"));
             }
         }
     }
@@ -621,8 +692,12 @@ impl Instance {
             // It goes, and all that was set with it; each of the writes below would take its hundredths of a second.
             return self.remove_kprobes(state);
         }
-        let _ = tracefs.set_cpu_buffer_size_kb(system_page_kb());
-        let _ = tracefs.set_buffer_percent(DEFAULT_BUFFER_PERCENT);
+        for (file, size_kb) in &state.buffer_sizes_before {
+            let _ = tracefs.write(file, &size_kb.to_string());
+        }
+        if let Some(percent) = state.buffer_percent_before {
+            let _ = tracefs.set_buffer_percent(percent);
+        }
         let _ = tracefs.disable_all_events();
         if state.function_graph {
             let _ = tracefs.write("current_tracer", "nop");
@@ -645,6 +720,7 @@ impl Instance {
         if clock_number(&state.clock_before) != state.clock {
             let _ = tracefs.set_clock(&state.clock_before);
         }
+        tracefs.enable_events(&state.events_before);
         let _ = tracefs.set_tracing_on(state.tracing_on_before);
     }
 
@@ -704,6 +780,17 @@ impl Instance {
         })
     }
 
+    /// The kernel's memory for all of its buffers, in KiB.
+    pub(crate) fn buffers_kb(&self) -> u64 {
+        let cpus = self.tracefs.cpus().len() as u64;
+        self.state.as_ref().map_or(0, |state| state.buffer_kb.saturating_mul(cpus))
+    }
+
+    /// Kernel probes that its sessions have.
+    pub(crate) fn kprobes(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.kprobes.len())
+    }
+
     /// The pages of one CPU's buffer, as asked of the kernel.
     pub(crate) fn buffer_pages(&self) -> usize {
         let kb = self.state.as_ref().map_or(0, |state| state.requested_kb);
@@ -759,6 +846,24 @@ fn denied(tracefs: &Tracefs, file: &str, error: &std::io::Error) -> String {
 /// Whether a name stays in its folder.
 pub(crate) fn is_path_part(part: &str) -> bool {
     !part.is_empty() && !part.contains(['/', '\0']) && part != "." && part != ".."
+}
+
+/// Whether a session wants options that only one of an instance can have.
+pub(crate) fn is_exclusive(config: &FtraceConfig) -> bool {
+    !config.tids_to_trace.is_empty()
+        || !config.tracefs_options.is_empty()
+        || !config.tracing_cpumask().is_empty()
+}
+
+/// The probes to install for one that a config names, with their kinds.
+fn parts_of_kprobe(probe: &KprobeEvent) -> Vec<(EventName, u64)> {
+    let parts: &[(&str, u64)] = match probe.r#type() {
+        KprobeType::Kprobe => &[(KPROBE_GROUP, KPROBE_INSTANT)],
+        KprobeType::Kretprobe => &[(KRETPROBE_GROUP, KPROBE_INSTANT)],
+        KprobeType::Both => &[(KPROBE_GROUP, KPROBE_BEGIN), (KRETPROBE_GROUP, KPROBE_END)],
+        KprobeType::Unknown => &[],
+    };
+    parts.iter().map(|&(group, kind)| ((group.to_owned(), probe.probe().to_owned()), kind)).collect()
 }
 
 /// Fields that this daemon does not act on: said, never swallowed.
@@ -836,6 +941,13 @@ fn buffer_size_kb(requested_kb: u32, is_lower_bound: bool, memory_bytes: u64) ->
     (kb / page_kb).max(1) * page_kb
 }
 
+/// What of so much memory is for each CPU. A small buffer there is always.
+fn most_kb_per_cpu(all_kb: u64, cpus: usize) -> u64 {
+    let page_kb = system_page_kb();
+    let kb = all_kb / (cpus.max(1) as u64) / page_kb * page_kb;
+    kb.max(SMALL_BUFFER_KB)
+}
+
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     // A long: 32 bits wide on 32-bit machines.
@@ -846,6 +958,8 @@ fn memory_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LIMITS: Limits = Limits { buffers_kb: 1 << 20, kprobes: MAX_KPROBES };
 
     #[test]
     fn buffer_sizes_follow_the_config_and_the_machine() {
@@ -913,7 +1027,8 @@ mod tests {
         let root = fake_tracefs("share");
         let mut instance = Instance::root(root.clone()).unwrap();
         let (mut field, mut errors) = (65536, SetupErrors::default());
-        let first = instance.set_up(1, &config(&["sched/*", "print"]), &mut field, &mut errors).unwrap();
+        let first =
+            instance.set_up(1, &config(&["sched/*", "print"]), LIMITS, &mut field, &mut errors).unwrap();
         assert!(first.is_compact());
         assert!(clock(&root).starts_with("boot"));
         assert_eq!(file(&root, "tracing_on"), "0");
@@ -922,6 +1037,7 @@ mod tests {
             .set_up(
                 2,
                 &config(&["irq_handler_entry", "sched/sched_switch", "no/such", "nothing"]),
+                LIMITS,
                 &mut field,
                 &mut errors,
             )
@@ -950,7 +1066,7 @@ mod tests {
         std::fs::write(root.join("current_tracer"), "function").unwrap();
         let mut instance = Instance::root(root.clone()).unwrap();
         let error = instance
-            .set_up(1, &config(&["sched/sched_switch"]), &mut 65536, &mut SetupErrors::default())
+            .set_up(1, &config(&["sched/sched_switch"]), LIMITS, &mut 65536, &mut SetupErrors::default())
             .unwrap_err();
         assert!(error.contains("function"), "{error}");
         assert_eq!(file(&root, "tracing_on"), "1");
@@ -963,10 +1079,10 @@ mod tests {
         std::fs::write(root.join("set_event_pid"), "").unwrap();
         let mut instance = Instance::root(root.clone()).unwrap();
         let exclusive = FtraceConfig { tids_to_trace: vec![1, 2], ..config(&["sched/sched_switch"]) };
-        instance.set_up(1, &exclusive, &mut 65536, &mut SetupErrors::default()).unwrap();
+        instance.set_up(1, &exclusive, LIMITS, &mut 65536, &mut SetupErrors::default()).unwrap();
         assert_eq!(file(&root, "set_event_pid"), "1 2");
         let mut errors = SetupErrors::default();
-        assert!(instance.set_up(2, &config(&["print"]), &mut 65536, &mut errors).is_err());
+        assert!(instance.set_up(2, &config(&["print"]), LIMITS, &mut 65536, &mut errors).is_err());
         assert!(errors.exclusive_feature.is_some());
         drop(instance);
         assert_eq!(file(&root, "set_event_pid"), "");
@@ -978,5 +1094,95 @@ mod tests {
         assert!(Instance::named(Path::new("/nonexistent"), "a/b").is_err());
         assert!(Instance::named(Path::new("/nonexistent"), "../b").is_err());
         assert!(Instance::named(Path::new("/nonexistent"), "b").is_err());
+        let root = fake_tracefs("paths");
+        std::fs::create_dir_all(root.join("instances")).unwrap();
+        assert!(Instance::named(&root, ".").unwrap_err().contains("plain name"));
+        let instance = Instance::root(root.clone()).unwrap();
+        let mut errors = SetupErrors::default();
+        let wanted = config(&["../*", "./*", "/*", "..", "*", "sched/../sched"]);
+        assert!(instance.resolve_events(&wanted, &mut errors).is_empty());
+        assert_eq!(errors.unknown_events, wanted.ftrace_events);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn an_instance_that_somebody_uses_is_left_alone() {
+        let root = fake_tracefs("used");
+        let path = fake_tracefs("used-instance");
+        std::fs::create_dir_all(root.join("instances")).unwrap();
+        std::fs::rename(path, root.join("instances/theirs")).unwrap();
+        let file = |name: &str| root.join("instances/theirs").join(name);
+        let refusal = |config: &FtraceConfig| {
+            Instance::named(&root, "theirs").unwrap().check_unused(config).err().unwrap_or_default()
+        };
+        let plain = config(&["sched/sched_switch"]);
+        assert_eq!(refusal(&plain), "", "one that was made for us");
+
+        std::fs::write(file("events/enable"), "X").unwrap();
+        assert!(refusal(&plain).contains("events are on"));
+        let preserve = FtraceConfig { preserve_ftrace_buffer: Some(true), ..plain.clone() };
+        assert_eq!(refusal(&preserve), "", "nobody reads it");
+
+        std::fs::write(file("events/enable"), "0").unwrap();
+        std::fs::create_dir_all(file("per_cpu/cpu0")).unwrap();
+        std::fs::write(file("per_cpu/cpu0/stats"), "entries: 3\n").unwrap();
+        assert!(refusal(&plain).contains("there are events in its buffers"));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn what_was_on_and_how_large_it_was_comes_back() {
+        let root = fake_tracefs("restore");
+        for (name, text) in [
+            ("events/enable", "X"),
+            ("events/irq/irq_handler_entry/enable", "1"),
+            ("set_event", "irq:irq_handler_entry\n"),
+            ("buffer_size_kb", "4000"),
+            ("buffer_percent", "30"),
+        ] {
+            std::fs::write(root.join(name), text).unwrap();
+        }
+        let mut instance = Instance::root(root.clone()).unwrap();
+        let config = FtraceConfig {
+            buffer_size_kb: Some(1024),
+            drain_buffer_percent: Some(70),
+            ..config(&["irq/irq_handler_entry"])
+        };
+        instance.set_up(1, &config, LIMITS, &mut 65536, &mut SetupErrors::default()).unwrap();
+        instance.activate(1).unwrap();
+        let values = || {
+            ["buffer_size_kb", "buffer_percent", "events/irq/irq_handler_entry/enable"]
+                .map(|f| file(&root, f))
+        };
+        assert_eq!(values(), ["1024", "70", "1"]);
+        instance.remove(1);
+        assert_eq!(values(), ["4000", "30", "1"]);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn the_kernels_memory_and_probes_are_bounded_and_it_is_said() {
+        let root = fake_tracefs("bounds");
+        std::fs::write(root.join("kprobe_events"), "").unwrap();
+        let probe = |number: usize| KprobeEvent {
+            probe: Some(format!("function_{number}")),
+            r#type: Some(KprobeType::Both as i32),
+        };
+        let config = FtraceConfig {
+            buffer_size_kb: Some(3 << 20),
+            kprobe_events: (0..MAX_KPROBES_OF_SESSION).map(probe).collect(),
+            ..config(&["sched/sched_switch"])
+        };
+        let mut instance = Instance::root(root.clone()).unwrap();
+        let mut errors = SetupErrors::default();
+        instance.set_up(1, &config, LIMITS, &mut 65536, &mut errors).unwrap();
+        assert_eq!(file(&root, "buffer_size_kb"), LIMITS.buffers_kb.to_string());
+        assert!(errors.messages.iter().any(|m| m.contains("more of the machine's memory")), "{errors:?}");
+        assert!(errors.messages.iter().any(|m| m.contains("64 of 128 kernel probes are left out")));
+        let asked = file(&root, "kprobe_events");
+        assert!(asked.contains("function_31"));
+        assert!(!asked.contains("function_32"));
+        assert_eq!([most_kb_per_cpu(1 << 20, 4), most_kb_per_cpu(1, 4)], [1 << 18, SMALL_BUFFER_KB]);
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::stats::CpuStats;
 use crate::availability::writable;
 use crate::proc_fs;
 
@@ -150,6 +151,37 @@ impl Tracefs {
         self.read_trimmed("events/enable").starts_with(['1', 'X'])
     }
 
+    /// What `events/enable` says, and the events that are on if it is some of them.
+    pub(crate) fn events_on(&self) -> (String, Vec<(String, String)>) {
+        let switch = self.read_trimmed("events/enable");
+        if !switch.starts_with('X') {
+            return (switch, Vec::new());
+        }
+        let text = String::from_utf8_lossy(&self.read("set_event")).into_owned();
+        let pairs = text.lines().filter_map(|line| line.trim().split_once(':'));
+        (switch, pairs.map(|(group, name)| (group.to_owned(), name.to_owned())).collect())
+    }
+
+    /// Switches on again what was on.
+    pub(crate) fn enable_events(&self, (switch, events): &(String, Vec<(String, String)>)) {
+        if switch.starts_with('1') {
+            let _ = self.write("events/enable", "1");
+        }
+        for (group, name) in events {
+            let _ = self.enable_event(group, name);
+        }
+    }
+
+    /// Whether no buffer holds an event.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cpus().into_iter().all(|cpu| CpuStats::parse(cpu, &self.cpu_stats(cpu)).entries == 0)
+    }
+
+    /// Whether it is a folder of `instances/`.
+    pub(crate) fn is_instance(&self) -> bool {
+        self.root != self.top
+    }
+
     /// Whether the event's own file says that it is on; true where it cannot be read.
     pub(crate) fn is_enabled(&self, group: &str, name: &str) -> bool {
         !self.read_trimmed(&format!("events/{group}/{name}/enable")).starts_with('0')
@@ -234,6 +266,25 @@ impl Tracefs {
     /// The real size of a CPU's buffer in KiB; the kernel rounds what was asked for.
     pub(crate) fn cpu_buffer_size_kb(&self) -> u64 {
         proc_fs::leading_u64(&self.read("per_cpu/cpu0/buffer_size_kb")).unwrap_or(0)
+    }
+
+    /// Sizes of the buffers by their files, to be written there again: one if all CPUs have the same.
+    pub(crate) fn buffer_sizes_kb(&self) -> Vec<(String, u64)> {
+        let size_of = |file: String| {
+            let size_kb = proc_fs::leading_u64(&self.read(&file)).filter(|&kb| kb > 0)?;
+            Some((file, size_kb))
+        };
+        match size_of("buffer_size_kb".to_owned()) {
+            Some(of_all) => vec![of_all],
+            None => {
+                let files = self.cpus().into_iter().map(|cpu| format!("per_cpu/cpu{cpu}/buffer_size_kb"));
+                files.filter_map(size_of).collect()
+            }
+        }
+    }
+
+    pub(crate) fn buffer_percent(&self) -> Option<u64> {
+        proc_fs::leading_u64(&self.read("buffer_percent"))
     }
 
     /// Sets the size of the pages that a buffer consists of and is read by (Linux 6.8: `buffer_subbuf_size_kb`).

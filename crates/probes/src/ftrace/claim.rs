@@ -90,8 +90,12 @@ fn is_used_by_others(root: &Tracefs) -> bool {
     root.tracing_on() && root.has_events() && is_read(root)
 }
 
-/// Whether a process has a pipe of the instance open, as far as this user may look.
+/// Whether a process has a pipe of the instance open, as far as this user may look. A daemon that is shut in may look into no other process; from
+/// Linux 6.6 on the kernel still says who reads `trace_pipe`, if not `trace_pipe_raw`.
 pub(crate) fn is_read(tracefs: &Tracefs) -> bool {
+    if tracefs.is_pipe_taken() {
+        return true;
+    }
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)).any(
         |entry| {
@@ -163,5 +167,24 @@ mod tests {
         let is = |path: &str| is_pipe_of(&instance, Path::new(path));
         assert!(is("/sys/kernel/tracing/instances/a/per_cpu/cpu3/trace_pipe_raw"));
         assert!(!is("/sys/kernel/tracing/instances/b/trace_pipe") && !is("/sys/kernel/tracing/trace_pipe"));
+    }
+
+    #[test]
+    fn a_pipe_that_is_read_is_seen_without_a_look_at_the_reader() {
+        let path = Path::new("/sys/kernel/tracing/instances").join(format!("reader-{}", std::process::id()));
+        if let Err(error) = std::fs::create_dir(&path) {
+            return println!("skipped: no instance of tracefs can be made here: {error}");
+        }
+        let tracefs = Tracefs::instance("/sys/kernel/tracing".into(), path.clone());
+        let before = tracefs.is_pipe_taken();
+        let reader = File::open(path.join("trace_pipe")).unwrap();
+        // Kernels before 6.6 let any number read.
+        let is_exclusive = File::open(path.join("trace_pipe")).is_err();
+        let while_read = tracefs.is_pipe_taken();
+        assert!(is_read(&tracefs));
+        drop(reader);
+        let after = tracefs.is_pipe_taken();
+        std::fs::remove_dir(path).unwrap();
+        assert_eq!([before, while_read, after], [false, is_exclusive, false]);
     }
 }

@@ -177,6 +177,15 @@ impl Tracefs {
         self.cpus().into_iter().all(|cpu| CpuStats::parse(cpu, &self.cpu_stats(cpu)).entries == 0)
     }
 
+    /// Whether the kernel lets nobody open `trace_pipe` because somebody has (Linux 6.6).
+    pub(crate) fn is_pipe_taken(&self) -> bool {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+        options
+            .open(self.root.join("trace_pipe"))
+            .is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+    }
+
     /// Whether it is a folder of `instances/`.
     pub(crate) fn is_instance(&self) -> bool {
         self.root != self.top

@@ -21,7 +21,7 @@ pub const HEADER_SIZE: usize = 4;
 /// The largest payload that fits into a frame.
 pub const MAX_PAYLOAD_SIZE: usize = MAX_FRAME_SIZE - HEADER_SIZE;
 
-/// A decoder's buffer above this capacity is given back as soon as it is empty, so that idle connections stay small.
+/// A decoder's buffer above this capacity is given back as soon as little is in it, so that idle connections stay small.
 const KEPT_CAPACITY: usize = 4 * 1024;
 
 /// A frame that no receiver would take, or that a sender should not have sent.
@@ -62,6 +62,8 @@ pub fn encode(frame: &IpcFrame) -> Result<Vec<u8>, FrameError> {
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
+    /// What lay before it in the same memory.
+    taken: usize,
     undecodable: u64,
     failed: Option<FrameError>,
 }
@@ -110,6 +112,12 @@ impl Decoder {
         self.undecodable
     }
 
+    /// The memory that a frame's beginning takes, with all that lies there besides.
+    #[cfg(test)]
+    fn kept_bytes(&self) -> usize {
+        self.taken + self.buffer.capacity()
+    }
+
     /// Bytes received that are not yet part of a whole frame.
     pub fn buffered_bytes(&self) -> usize {
         self.buffer.len()
@@ -131,15 +139,39 @@ impl Decoder {
             return Err(error);
         }
         if self.buffer.len() < HEADER_SIZE + payload {
+            self.give_back();
             return Ok(None);
         }
+        self.taken = self.taken.saturating_add(HEADER_SIZE + payload);
         self.buffer.advance(HEADER_SIZE);
         Ok(Some(self.buffer.split_to(payload).freeze()))
     }
 
+    /// The beginning of a frame keeps the memory of those before it: it moves to some of its own, if it is small beside that.
     fn give_back(&mut self) {
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_CAPACITY {
-            self.buffer = BytesMut::new();
+        let kept = self.taken.saturating_add(self.buffer.capacity());
+        if kept > KEPT_CAPACITY + 2 * self.buffer.len() {
+            self.buffer = BytesMut::from(&*self.buffer);
+            self.taken = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_frame_does_not_keep_those_before_it() {
+        let filler = IpcFrame { data_for_testing: vec![vec![0; 120_000].into()], ..Default::default() };
+        let mut stream = encode(&filler).unwrap();
+        stream.extend([100, 0, 0, 0, 1, 1]);
+        let mut decoder = Decoder::new();
+        for part in stream.chunks(64 * 1024) {
+            decoder.push(part);
+            while decoder.next().unwrap().is_some() {}
+        }
+        assert_eq!(decoder.buffered_bytes(), 6);
+        assert!(decoder.kept_bytes() < 2 * KEPT_CAPACITY, "{decoder:?}");
     }
 }

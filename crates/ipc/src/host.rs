@@ -13,7 +13,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ferretto_protos::ipc_frame::{
     BindServiceReply, InvokeMethodReply, Msg, RequestError, SetPeerIdentity, bind_service_reply,
 };
@@ -129,6 +129,8 @@ pub struct HostConnection {
     requests: VecDeque<Request>,
     /// The arguments of those.
     request_bytes: usize,
+    /// They lie in the memory of all that was received with them.
+    shares_memory: bool,
     received_fd: Option<OwnedFd>,
     outgoing: Outgoing,
     peer_identity: Option<SetPeerIdentity>,
@@ -142,6 +144,7 @@ impl HostConnection {
             decoder: Decoder::new(),
             requests: VecDeque::new(),
             request_bytes: 0,
+            shares_memory: false,
             received_fd: None,
             outgoing: Outgoing::default(),
             peer_identity: None,
@@ -168,6 +171,19 @@ impl HostConnection {
         let request = self.requests.pop_front()?;
         self.request_bytes = self.request_bytes.saturating_sub(request.held_bytes());
         Some(request)
+    }
+
+    /// Says that requests have to wait: what they keep of what was received with them is given back.
+    pub fn keep_requests(&mut self) {
+        if !std::mem::take(&mut self.shares_memory) {
+            return;
+        }
+        let mut args = BytesMut::with_capacity(self.requests.iter().map(|request| request.args.len()).sum());
+        self.requests.iter().for_each(|request| args.extend_from_slice(&request.args));
+        let mut args = args.freeze();
+        for request in &mut self.requests {
+            request.args = args.split_to(request.args.len());
+        }
     }
 
     /// Whether [`poll_request`](Self::poll_request) has one.
@@ -276,6 +292,7 @@ impl HostConnection {
         let args = invoke.args_proto.unwrap_or_default();
         let request = Request { id, service, method, args, drop_reply: id.drop_reply, name };
         self.request_bytes = self.request_bytes.saturating_add(request.held_bytes());
+        self.shares_memory = true;
         self.requests.push_back(request);
         Ok(())
     }

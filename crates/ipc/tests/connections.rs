@@ -395,3 +395,27 @@ proptest! {
         let _ = ClientConnection::new("ProducerPort").handle_bytes(&stream);
     }
 }
+
+#[test]
+fn a_request_that_waits_does_not_keep_what_came_with_it() {
+    let mut host = HostConnection::new(SERVICES);
+    let invoke = |args: &[u8]| {
+        let invoke = InvokeMethod {
+            service_id: Some(1),
+            method_id: Some(1),
+            args_proto: Some(args.to_vec().into()),
+            drop_reply: Some(true),
+        };
+        let frame = IpcFrame { msg: Some(Msg::MsgInvokeMethod(invoke)), ..Default::default() };
+        frame::encode(&frame).unwrap()
+    };
+    let stream = [invoke(&[0; 60_000]), invoke(b"first"), invoke(b""), invoke(b"second")].concat();
+    host.handle_bytes(&stream).unwrap();
+    drop(host.poll_request());
+    host.keep_requests();
+    let mut args = || host.poll_request().unwrap().args;
+    let (first, empty, second) = (args(), args(), args());
+    assert_eq!([&first[..], &empty, &second], [&b"first"[..], b"", b"second"]);
+    drop((first, empty));
+    assert!(second.try_into_mut().unwrap().capacity() < 100);
+}

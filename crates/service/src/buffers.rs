@@ -117,7 +117,8 @@ impl Buffer {
 
     /// All that [`replace`](Self::replace) needs memory for.
     pub(crate) fn replacement(&self) -> Result<Replacement, CreateError> {
-        let empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?;
+        let empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?
+            .with_histograms(self.trace.max_histograms());
         let unread = (!self.vms.is_empty()).then(|| self.trace.clone_read_only()).transpose()?;
         let to_fold = self.trace.folds_overwritten().then(|| self.trace.clone_read_only()).transpose()?;
         Ok(Replacement { empty, unread, to_fold })

@@ -241,6 +241,7 @@ impl Service {
             let buffer =
                 TraceBuffer::new(size, spec.policy).map_err(|error| EnableError::Buffer { index, error })?;
             self.last_buffer = id;
+            let buffer = buffer.with_histograms(limits::MAX_HISTOGRAMS_PER_SESSION / specs.len());
             let buffer = if spec.folds_overwritten { buffer.fold_overwritten() } else { buffer };
             made.push((BufferId(id), Buffer::new(buffer)));
         }

@@ -58,6 +58,10 @@ pub const MAX_REPEATED_EVENTS: usize = 64;
 /// Events about other sessions, kept until the next read-back.
 pub const MAX_CONCURRENT_SESSION_EVENTS: usize = 4096;
 
+/// Writers that have a histogram, of all buffers of a session. Ours: each takes some 200 bytes, and one buffer has
+/// [`MAX_WRITER_HISTOGRAMS`](ferretto_trace_buffer::MAX_WRITER_HISTOGRAMS) at most.
+pub const MAX_HISTOGRAMS_PER_SESSION: usize = 64 * 1024;
+
 /// Time between writes to the file if the config does not say.
 pub const DEFAULT_FILE_WRITE_PERIOD_MS: u32 = 5_000;
 /// Shortest time between writes to the file.

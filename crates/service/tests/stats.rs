@@ -51,6 +51,21 @@ fn statistics_of_a_program_of_many_threads_fit_into_a_reply() {
     assert_eq!(in_trace, Some(10_000));
 }
 
+/// Each of 128 buffers could have histograms of 16,384 writers.
+#[test]
+fn histograms_are_bounded_for_all_buffers_of_a_session() {
+    for (buffers, expected) in [(4, 600), (128, 512)] {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        let all = "buffers { size_kb: 64 } ".repeat(buffers);
+        world.enable(consumer, &format!("{all} data_sources {{ config {{ name: 'data' }} }}"));
+        (1..=600).for_each(|writer| world.emit_inline(producer, writer, 1, &packet("x")));
+        assert_eq!(world.stats(consumer).writer_stats.len(), expected);
+    }
+}
+
 #[test]
 fn a_packet_of_statistics_has_no_time() {
     let mut world = World::default();

@@ -5,7 +5,7 @@ use crate::drain::{Drain, Part};
 use crate::fold::Fold;
 use crate::ring::Ring;
 use crate::sequences::Sequences;
-use crate::stats::{Stats, Unread, WriterHistogram, WriterHistograms};
+use crate::stats::{MAX_WRITER_HISTOGRAMS, Stats, Unread, WriterHistogram, WriterHistograms};
 
 /// The service's number for a producer's connection. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -108,13 +108,25 @@ impl TraceBuffer {
             write_at: 0,
             sequences: Sequences::default(),
             stats,
-            histograms: WriterHistograms::default(),
+            histograms: WriterHistograms::at_most(MAX_WRITER_HISTOGRAMS),
             read_pass: None,
             fold: None,
             packet_parts: Vec::new(),
             resident: 0,
             clone: None,
         })
+    }
+
+    /// The same with histograms of no more than so many writers, nor than [`MAX_WRITER_HISTOGRAMS`].
+    #[must_use]
+    pub fn with_histograms(mut self, max: usize) -> Self {
+        self.histograms = WriterHistograms::at_most(max);
+        self
+    }
+
+    /// How many writers may have a histogram.
+    pub fn max_histograms(&self) -> usize {
+        self.histograms.max()
     }
 
     /// What is written may move what a read pass relies on.

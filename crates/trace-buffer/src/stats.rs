@@ -84,7 +84,7 @@ pub const HISTOGRAM_BOUNDS_BYTES: [u64; 10] = [8, 32, 128, 512, 1024, 2048, 4096
 /// Buckets of a [`WriterHistogram`].
 pub const HISTOGRAM_BUCKETS: usize = HISTOGRAM_BOUNDS_BYTES.len() + 1;
 
-/// At most this many writers have a histogram; later ones are not counted.
+/// At most this many writers of a buffer have a histogram; later ones are not counted.
 ///
 /// A producer has at most 65,535 writers and most have a handful; 16 Ki writers cost about 3 MiB.
 pub const MAX_WRITER_HISTOGRAMS: usize = 16 * 1024;
@@ -123,19 +123,28 @@ impl HistogramIndex {
 }
 
 /// The histograms of all writers ever seen. They outlive the writers' sequences.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct WriterHistograms {
     index_of: HashTable<u16>,
     histograms: Vec<(SequenceKey, WriterHistogram)>,
+    max: usize,
 }
 
 impl WriterHistograms {
+    pub(crate) fn at_most(max: usize) -> Self {
+        Self { index_of: HashTable::new(), histograms: Vec::new(), max: max.min(MAX_WRITER_HISTOGRAMS) }
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     pub(crate) fn index_of(&mut self, key: SequenceKey) -> HistogramIndex {
         let histograms = &mut self.histograms;
         if let Some(&index) = self.index_of.find(key.hash(), |&at| histograms[usize::from(at)].0 == key) {
             return HistogramIndex::new(index);
         }
-        if histograms.len() >= MAX_WRITER_HISTOGRAMS {
+        if histograms.len() >= self.max {
             return HistogramIndex(None);
         }
         let index = histograms.len() as u16; // less than MAX_WRITER_HISTOGRAMS

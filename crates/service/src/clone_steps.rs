@@ -2,7 +2,7 @@
 //!
 //! A clone is of the time at which its flush ended. Its session is there from then on, nobody's; what the buffers of its source held then is
 //! copied part by part while they go on, and when all is there it is handed over. Of one session there is one such clone at a time: what
-//! else wants to clone it waits.
+//! else wants to clone it waits beside it, and comes back to its turn when that is whole.
 
 use ferretto_protos::CloneSessionRequest;
 use ferretto_trace_buffer::TraceBuffer;
@@ -14,6 +14,7 @@ use crate::now::Now;
 use crate::protovms::ProtoVms;
 use crate::service::Service;
 use crate::work::{Budget, Job};
+use crate::work_queue::Holds;
 
 /// A clone on its way.
 #[derive(Debug)]
@@ -54,16 +55,37 @@ pub(crate) struct BufferCopy {
     pub(crate) vms: ProtoVms,
 }
 
+/// Of a clone's beginning, which for many buffers and writers may take a while, in [`Budget`]'s units.
+const CLONE_COST: usize = 100;
 /// Of [`TraceBuffer::CLONE_PART_BYTES`], in [`Budget`]'s units: memory that is new is as slow as this.
 const PART_COST: usize = TraceBuffer::CLONE_PART_BYTES / 2048;
 
 impl Cloning {
-    /// Whether this consumer waits for it, and for nothing but it.
-    pub(crate) fn is_for(&self, consumer: ConsumerConn) -> bool {
+    /// Who waits for it, and for nothing but it.
+    pub(crate) fn consumer(&self) -> Option<ConsumerConn> {
         match self {
-            Self::Asked { asked, .. } => asked.from == consumer,
-            Self::Flushed { clone, .. } => clone.is_from(consumer),
-            Self::Copying(copying) => copying.clone.as_ref().is_some_and(|clone| clone.is_from(consumer)),
+            Self::Asked { asked, .. } => Some(asked.from),
+            Self::Flushed { clone, .. } => Some(clone.consumer()),
+            Self::Copying(copying) => copying.clone.as_ref().map(CloneRequest::consumer),
+        }
+    }
+
+    pub(crate) fn is_for(&self, consumer: ConsumerConn) -> bool {
+        self.consumer() == Some(consumer)
+    }
+
+    fn source(&self) -> SessionId {
+        match self {
+            Self::Asked { source, .. } | Self::Flushed { source, .. } => *source,
+            Self::Copying(copying) => copying.source,
+        }
+    }
+
+    /// What other clones have to wait for.
+    pub(crate) fn holds(&self) -> Holds {
+        match self {
+            Self::Asked { source, .. } | Self::Flushed { source, .. } => Holds::Returned(*source),
+            Self::Copying(copying) => Holds::Source(copying.source),
         }
     }
 
@@ -79,8 +101,18 @@ impl Cloning {
 impl Service {
     /// Whether buffers of this session are being copied.
     pub(crate) fn is_being_cloned(&self, source: SessionId) -> bool {
-        let mut jobs = self.work.iter();
-        jobs.any(|job| matches!(job, Job::Clone(Cloning::Copying(copying)) if copying.source == source))
+        self.work.holds(Holds::Source(source))
+    }
+
+    /// The next of the clones that waited for one of this session has its turn. Those behind it wait for that one.
+    fn resume_waiting(&mut self, source: SessionId) {
+        if self.is_being_cloned(source) || self.work.holds(Holds::Returned(source)) {
+            return;
+        }
+        if let Some(cloning) = self.work.next_waiting(source) {
+            let job = Job::Clone(cloning);
+            self.work.push(self.user_of_job(&job), job);
+        }
     }
 
     /// Goes on; what is left is given back.
@@ -91,17 +123,17 @@ impl Service {
         now: &Now,
     ) -> Option<Cloning> {
         match cloning {
-            Cloning::Asked { source, .. } | Cloning::Flushed { source, .. }
-                if self.is_being_cloned(source) =>
-            {
-                Some(cloning)
-            }
-            Cloning::Asked { asked, .. } => {
+            // They wait again, should somebody have begun another one meanwhile.
+            Cloning::Asked { source, asked } => {
+                budget.spend(CLONE_COST);
                 self.clone_session(asked, now);
+                self.resume_waiting(source);
                 None
             }
             Cloning::Flushed { source, clone, success } => {
+                budget.spend(CLONE_COST);
                 self.finish_cloning(source, clone, success, now);
+                self.resume_waiting(source);
                 None
             }
             Cloning::Copying(copying) => self.copy_some(copying, budget, now).map(Cloning::Copying),
@@ -148,6 +180,7 @@ impl Service {
             Some(clone) => self.hand_over_clone(copying.id, clone, false, now),
             None => self.start_final_write(copying.id),
         }
+        self.resume_waiting(copying.source);
         self.flush_observed_events();
     }
 
@@ -160,20 +193,17 @@ impl Service {
 
     /// The consumer that wanted clones is gone.
     pub(crate) fn stop_cloning_for(&mut self, consumer: ConsumerConn, now: &Now) {
-        let (stopped, others) = std::mem::take(&mut self.work)
-            .into_iter()
-            .partition(|job| matches!(job, Job::Clone(cloning) if cloning.is_for(consumer)));
-        self.work = others;
-        for job in stopped {
-            match job {
-                Job::Clone(Cloning::Copying(mut copying)) => {
+        for cloning in self.work.remove_clones_for(consumer) {
+            let source = cloning.source();
+            match cloning {
+                Cloning::Copying(mut copying) => {
                     copying.clone = None;
                     self.erase_session(copying.id, now);
                     self.finish_copying(copying, now);
                 }
-                Job::Clone(cloning) => self.close_files(cloning.into_file()),
-                _ => {}
+                cloning => self.close_files(cloning.into_file()),
             }
+            self.resume_waiting(source);
         }
     }
 }

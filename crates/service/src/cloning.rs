@@ -40,6 +40,10 @@ pub(crate) struct CloneRequest {
 }
 
 impl CloneRequest {
+    pub(crate) fn consumer(&self) -> ConsumerConn {
+        self.from
+    }
+
     pub(crate) fn is_from(&self, consumer: ConsumerConn) -> bool {
         self.from == consumer
     }
@@ -59,7 +63,7 @@ impl Service {
             Err(error) => return self.refuse_clone(clone, error),
         };
         if self.is_being_cloned(session_id) {
-            return self.work.push_back(Job::Clone(Cloning::Asked { source: session_id, asked }));
+            return self.work.wait(session_id, Cloning::Asked { source: session_id, asked });
         }
         let Some(session) = self.sessions.get(&session_id) else { return };
         if session.file.is_none() {
@@ -198,7 +202,7 @@ impl Service {
         now: &Now,
     ) {
         if self.is_being_cloned(source) {
-            return self.work.push_back(Job::Clone(Cloning::Flushed { source, clone, success }));
+            return self.work.wait(source, Cloning::Flushed { source, clone, success });
         }
         let (id, copies) = match self.make_clone(source, &clone, success, now) {
             Ok(made) => made,

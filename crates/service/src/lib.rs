@@ -71,6 +71,7 @@ mod start_stop;
 mod stats;
 mod triggers;
 mod work;
+mod work_queue;
 
 pub use calls::{CallError, ConsumerCall, ProducerCall, ProvidedMemory, RelayCall};
 pub use config::{ConfigError, RuleProblem};

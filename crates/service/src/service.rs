@@ -22,7 +22,7 @@ use crate::scheduling::Boost;
 use crate::session::{Session, State};
 use crate::source_bytes::SourceBytes;
 use crate::triggers::TriggerHistory;
-use crate::work::Job;
+use crate::work_queue::WorkQueue;
 
 /// The tracing service, without sockets, files, clocks or threads.
 ///
@@ -57,7 +57,7 @@ pub struct Service {
     pub(crate) last_source: SourceSerial,
     /// Who has data sources of which name.
     pub(crate) offers: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
-    pub(crate) work: VecDeque<Job>,
+    pub(crate) work: WorkQueue,
     pub(crate) last_flush: u64,
     pub(crate) lockdown: bool,
     /// How its thread is scheduled now.
@@ -123,7 +123,7 @@ impl Service {
             last_instance: 0,
             last_source: SourceSerial(0),
             offers: BTreeMap::new(),
-            work: VecDeque::new(),
+            work: WorkQueue::default(),
             last_flush: 0,
             lockdown: false,
             boost: None,

@@ -11,6 +11,7 @@ use crate::limits;
 use crate::losses;
 use crate::now::{Now, take_if_over};
 use crate::output::Reply;
+use crate::registry::Peer;
 use crate::service::Service;
 use crate::service_events::slow_sources;
 use crate::session::State;
@@ -150,7 +151,8 @@ impl Service {
             stopped.extend(ended.map(|found| (found.producer_name.clone(), found.source_name.clone())));
         }
         let instances = running.into_iter().rev().map(|(key, _)| key).collect();
-        self.begin(Job::Stop { instances }, now);
+        let user = self.sessions.get(&session_id).map_or(Peer::UNKNOWN_UID, |session| session.owner_uid);
+        self.begin_for(user, Job::Stop { instances }, now);
         for (producer_name, source_name) in stopped {
             self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
         }

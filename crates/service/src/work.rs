@@ -2,9 +2,8 @@
 //!
 //! The first step is taken at once, and mostly it is the only one: whoever has a few data sources sees no difference. What is left
 //! waits for [`Service::handle_timeout`], which is due at once while there is some. The client that asked for it is busy until then ([`Service::is_busy`]): its next request finds
-//! everything as if there were no steps.
+//! everything as if there were no steps. Users take turns ([`work_queue`](crate::work_queue)).
 
-use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
 use crate::clone_steps::Cloning;
@@ -13,7 +12,9 @@ use crate::instance_set::InstanceKey;
 use crate::instances::SetUp;
 use crate::limits;
 use crate::now::Now;
+use crate::registry::Peer;
 use crate::service::Service;
+use crate::work_queue::Holds;
 
 /// Something to be done.
 #[derive(Debug)]
@@ -32,12 +33,14 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
+    spent: usize,
 }
 
 impl Budget {
     /// Takes what something costs. Says whether there is something left.
     pub(crate) fn spend(&mut self, cost: usize) -> bool {
         self.left = self.left.saturating_sub(cost);
+        self.spent = self.spent.saturating_add(cost);
         self.left > 0
     }
 
@@ -55,16 +58,40 @@ impl Job {
         }
     }
 
-    fn is_clone_for(&self, consumer: ConsumerConn) -> bool {
-        matches!(self, Self::Clone(cloning) if cloning.is_for(consumer))
+    /// Who or what has to wait for its end.
+    pub(crate) fn holds(&self) -> [Option<Holds>; 2] {
+        match self {
+            Self::Clone(cloning) => [cloning.consumer().map(Holds::Consumer), Some(cloning.holds())],
+            job => [job.session().map(Holds::Session), None],
+        }
     }
 }
 
 impl Service {
     /// Takes the first step of something, and keeps the rest for later.
     pub(crate) fn begin(&mut self, job: Job, now: &Now) {
-        let rest = self.step(job, now);
-        self.work.extend(rest);
+        let user = self.user_of_job(&job);
+        self.begin_for(user, job, now);
+    }
+
+    /// The same, for this user.
+    pub(crate) fn begin_for(&mut self, user: u32, job: Job, now: &Now) {
+        let (rest, _) = self.step(job, now);
+        if let Some(job) = rest {
+            self.work.push(user, job);
+        }
+    }
+
+    /// Whose turn is taken for it.
+    pub(crate) fn user_of_job(&self, job: &Job) -> u32 {
+        let session = |id| self.sessions.get(&id).map(|session| session.owner_uid);
+        let consumer = |conn| self.consumers.get(&conn).map(|consumer| consumer.peer.uid);
+        let user = match job {
+            Job::Clone(Cloning::Copying(copying)) => session(copying.id),
+            Job::Clone(cloning) => cloning.consumer().and_then(consumer),
+            job => job.session().and_then(session),
+        };
+        user.unwrap_or(Peer::UNKNOWN_UID)
     }
 
     /// Whether something is being done in steps.
@@ -74,30 +101,38 @@ impl Service {
 
     /// Does a step of what waits: a millisecond's work or two.
     pub(crate) fn do_some_work(&mut self, now: &Now) {
-        let Some(job) = self.work.pop_front() else { return };
-        // They take turns.
-        let rest = self.step(job, now);
-        self.work.extend(rest);
-        if self.work.is_empty() {
-            self.work = VecDeque::new();
+        let Some((user, job)) = self.work.next() else { return };
+        let (rest, cost) = self.step(job, now);
+        match rest {
+            Some(job) => self.work.push(user, job),
+            None => self.work.note_end(),
         }
+        self.work.charge(user, cost);
+    }
+
+    /// How many pieces of work have ended: a consumer that [is busy](Self::is_busy) stays so at least until there is one more, or until
+    /// it has read what it asked for.
+    pub fn work_ended(&self) -> u64 {
+        self.work.ended()
     }
 
     /// Whether what a consumer asked for is still being done. A driver does not hand in its next request before that.
     pub fn is_busy(&self, consumer: ConsumerConn) -> bool {
         let found = self.consumers.get(&consumer);
         if found.is_some_and(|consumer| consumer.query.is_some())
-            || self.work.iter().any(|job| job.is_clone_for(consumer))
+            || self.work.holds(Holds::Consumer(consumer))
         {
             return true;
         }
         let session = found.and_then(|consumer| consumer.session);
-        session.is_some() && self.work.iter().any(|job| job.session() == session)
+        session.is_some_and(|session| self.work.holds(Holds::Session(session)))
     }
 
-    fn step(&mut self, job: Job, now: &Now) -> Option<Job> {
-        let mut budget = Budget { left: self.options.step_cost.map_or(limits::STEP_COST, NonZeroUsize::get) };
-        match job {
+    /// What is left of it, and what the step cost.
+    fn step(&mut self, job: Job, now: &Now) -> (Option<Job>, usize) {
+        let left = self.options.step_cost.map_or(limits::STEP_COST, NonZeroUsize::get);
+        let mut budget = Budget { left, spent: 0 };
+        let rest = match job {
             Job::SetUp(set_up) => self.step_of_set_up(set_up, &mut budget, now).map(Job::SetUp),
             Job::Start { session, after } => self
                 .start_instances(session, after, &mut budget, now)
@@ -107,6 +142,8 @@ impl Service {
                 (!instances.is_empty()).then_some(Job::Stop { instances })
             }
             Job::Clone(cloning) => self.step_of_clone(cloning, &mut budget, now).map(Job::Clone),
-        }
+        };
+        // One that found little to do was looked at, too.
+        (rest, budget.spent.max(1))
     }
 }

@@ -227,3 +227,50 @@ fn a_file_is_given_up_with_its_consumer() {
     assert!(world.files[&CLONE].closed);
     assert_left(&world, 1, 1);
 }
+
+/// Clones of a session until it is whole, step by step.
+fn steps_of_clone(world: &mut World, producer: ProducerConn, uid: u32, source: u64) -> usize {
+    let other = world.consumer(uid);
+    let request = CloneSessionRequest { selector: Some(Selector::SessionId(source)), ..Default::default() };
+    world.ask(other, ConsumerCall::CloneSession(request));
+    world.acknowledge_flushes(producer);
+    let mut steps = 0;
+    while world.reply(other, "CloneSession").is_none() {
+        let (was_busy, ended) = (world.service.is_busy(other), world.service.work_ended());
+        step(world);
+        let is_let_go = was_busy && !world.service.is_busy(other);
+        assert!(!is_let_go || world.service.work_ended() != ended, "whoever waits for that would go on to");
+        steps += 1;
+    }
+    world.free(other);
+    steps
+}
+
+/// Nor does a user with many clones make others wait for more than his turn.
+#[test]
+fn clones_that_wait_take_no_turns() {
+    const WAITING: usize = 300;
+    let (mut world, producer, _) = world(CONFIG);
+    let own = world.consumer(2000);
+    world.enable(own, CONFIG);
+    world.advance_ms(0);
+    for number in 0..PACKETS {
+        world.emit(producer, 1, number, 2, &[&numbered(number)]);
+    }
+    let alone = steps_of_clone(&mut world, producer, 2000, 2);
+    let mut crowd: Vec<_> = (0..WAITING).map(|_| begin_clone(&mut world, producer, None)).collect();
+    let beside = steps_of_clone(&mut world, producer, 2000, 2);
+    assert!(alone > 1 && beside <= 2 * alone + 2, "{alone} steps, and {beside} beside others");
+    // All of them have their answer in the end, and a clone as far as there is room for one.
+    while let Some(other) = crowd.pop() {
+        match crowd.len() % 3 {
+            0 => world.hang_up(other),
+            _ => {
+                world.advance_ms(0);
+                world.acknowledge_flushes(producer);
+            }
+        }
+    }
+    world.advance_ms(0);
+    assert!(!world.service.has_work());
+}

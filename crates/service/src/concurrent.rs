@@ -5,6 +5,7 @@ use ferretto_protos::{ConcurrentSessionEvent, concurrent_session_event};
 use crate::ids::SessionId;
 use crate::limits;
 use crate::now::Now;
+use crate::producers::truncated;
 use crate::query::may_see_sessions_of;
 use crate::service::Service;
 use crate::session::{Session, State};
@@ -92,7 +93,8 @@ impl Session {
             boottime_ns: self.state_since_ns,
             event: ConcurrentSessionEvent {
                 state: Some(state as i32),
-                session_name: (!name.is_empty()).then(|| name.clone()),
+                // It is kept by everybody who is told.
+                session_name: (!name.is_empty()).then(|| truncated(name)),
                 session_id: Some(self.id.0),
                 consumer_uid: Some(self.owner_uid as i32),
                 num_data_sources: Some(u32::try_from(self.instances.len()).unwrap_or(u32::MAX)),

@@ -26,6 +26,7 @@
 //! Upstream: src/tracing/service/tracing_service_impl.cc.
 #![forbid(unsafe_code)]
 
+mod announced_writers;
 mod buffers;
 mod calls;
 mod clock_snapshots;

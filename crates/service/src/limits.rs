@@ -61,6 +61,11 @@ pub const MAX_CONCURRENT_SESSION_EVENTS: usize = 4096;
 /// Writers that have a histogram, of all buffers of a session. Ours: each takes some 200 bytes, and one buffer has
 /// [`MAX_WRITER_HISTOGRAMS`](ferretto_trace_buffer::MAX_WRITER_HISTOGRAMS) at most.
 pub const MAX_HISTOGRAMS_PER_SESSION: usize = 64 * 1024;
+/// Sequences of a session whose ids are remembered; beyond, those of the producer that has the most get new ones. Ours: as many threads as
+/// nobody traces at one time.
+pub const MAX_SEQUENCE_IDS: usize = 256 * 1024;
+/// When there are so many, those of producers that are gone are forgotten as soon as all of the trace has been read. Ours.
+pub const MANY_SEQUENCE_IDS: usize = 64 * 1024;
 
 /// Time between writes to the file if the config does not say.
 pub const DEFAULT_FILE_WRITE_PERIOD_MS: u32 = 5_000;
@@ -156,6 +161,9 @@ pub const MAX_REGEX_COMPILED_BYTES: usize = 8 * 1024;
 pub const MAX_REGEXES: usize = 16;
 /// Such expressions of a whole config. Ours, for their memory.
 pub const MAX_REGEXES_PER_CONFIG: usize = 1024;
+/// Writers that the producers of one user have announced. Ours, for the memory of the service: 250 for each of 4,000 programs. What others
+/// leave in their memory is taken only when it is committed.
+pub const MAX_ANNOUNCED_WRITERS_PER_UID: usize = 1024 * 1024;
 /// The highest writer id of the ABI (`kMaxWriterID`).
 pub const MAX_WRITER_ID: u16 = 32_767;
 /// Patches in one entry of a CommitData request.

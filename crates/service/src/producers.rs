@@ -40,7 +40,12 @@ impl Service {
             page: bytes(request.shared_memory_page_size_hint_bytes()),
         };
         let memory = memory.filter(|_| request.producer_provided_shmem() && !peer.emulated);
+        let brought = memory.clone();
         let memory = memory.and_then(|memory| adopt(memory, hints.page));
+        if memory.is_none() && brought.is_some() {
+            // It may be large.
+            self.environment.dispose(Box::new(brought));
+        }
         link.setup_tracing_pending = memory.is_some();
         let response = InitializeConnectionResponse {
             using_shmem_provided_by_producer: Some(memory.is_some()),
@@ -220,8 +225,13 @@ impl Service {
         if writer == 0 || writer > limits::MAX_WRITER_ID {
             return;
         }
+        let user = self.user_of(id);
         if let Some(producer) = self.producers.get_mut(&id) {
-            let is_new = producer.writers.insert(writer, crate::BufferId(buffer)).is_none();
+            let is_new = !producer.writers.contains_key(&writer);
+            if is_new && !self.announced_writers.add(user) {
+                return;
+            }
+            producer.writers.insert(writer, crate::BufferId(buffer));
             if is_new && has_all_writers(producer) {
                 self.totals.producers_out_of_writers = self.totals.producers_out_of_writers.saturating_add(1);
             }
@@ -229,8 +239,11 @@ impl Service {
     }
 
     pub(crate) fn unregister_trace_writer(&mut self, id: ProducerId, writer: u32) {
-        if let (Some(producer), Ok(writer)) = (self.producers.get_mut(&id), u16::try_from(writer)) {
-            producer.writers.remove(&writer);
+        let user = self.user_of(id);
+        if let (Some(producer), Ok(writer)) = (self.producers.get_mut(&id), u16::try_from(writer))
+            && producer.writers.remove(&writer).is_some()
+        {
+            self.announced_writers.remove(user, 1);
         }
     }
 
@@ -246,8 +259,12 @@ impl Service {
             self.forget_in_flushes(session, id, now);
         }
         self.remove_all_source_bytes(id);
-        for source in self.producers.remove(&id).into_iter().flat_map(|producer| producer.data_sources) {
-            self.withdraw(id, &source.name);
+        let user = self.user_of(id);
+        if let Some(producer) = self.producers.remove(&id) {
+            producer.data_sources.iter().for_each(|source| self.withdraw(id, &source.name));
+            self.announced_writers.remove(user, producer.writers.len());
+            // To give back a producer's memory takes as long as the producer made it large.
+            self.environment.dispose(Box::new((producer.memory, producer.writers)));
         }
         tracing::debug!(%id, "producer disconnected");
     }

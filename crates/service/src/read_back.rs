@@ -118,6 +118,7 @@ impl Service {
             unfinished => return unfinished,
         }
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        session.sequences.forget_gone(|producer| self.producers.contains_key(&producer));
         session.record_event(EventType::ReadTracingBuffersCompleted(true), now);
         let uid = self.options.uid;
         let mut trailing = Vec::new();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use crate::announced_writers::AnnouncedWriters;
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::clone_steps::Asked;
@@ -79,6 +80,7 @@ pub struct Service {
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
     pub(crate) close_when_copied: Vec<FileHandle>,
     pub(crate) source_bytes: SourceBytes,
+    pub(crate) announced_writers: AnnouncedWriters,
 }
 
 /// Counters since the service began.
@@ -138,6 +140,7 @@ impl Service {
             last_written: SessionId(0),
             close_when_copied: Vec::new(),
             source_bytes: SourceBytes::default(),
+            announced_writers: AnnouncedWriters::default(),
         }
     }
 

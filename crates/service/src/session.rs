@@ -11,6 +11,7 @@ use crate::filtering::Filtering;
 use crate::flush::PendingFlush;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::instance_set::InstanceSet;
+use crate::limits;
 use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
@@ -110,26 +111,51 @@ pub(crate) struct Emitted {
     pub(crate) protovms: bool,
 }
 
-/// Sequence ids of a session, from 2: 1 is the service's own.
+/// Sequence ids of a session, from 2: 1 is the service's own. By producer, so that none of these tables is large.
 #[derive(Debug, Clone)]
 pub(crate) struct SequenceIds {
-    ids: HashMap<(ProducerId, u16), u32>,
+    of_producers: HashMap<ProducerId, HashMap<u16, u32>>,
+    count: usize,
     last: u32,
 }
 
 impl Default for SequenceIds {
     fn default() -> Self {
-        Self { ids: HashMap::new(), last: crate::read_back::SERVICE_SEQUENCE_ID }
+        Self { of_producers: HashMap::new(), count: 0, last: crate::read_back::SERVICE_SEQUENCE_ID }
     }
 }
 
 impl SequenceIds {
     pub(crate) fn get(&mut self, producer: ProducerId, writer: u16) -> u32 {
-        let last = &mut self.last;
-        *self.ids.entry((producer, writer)).or_insert_with(|| {
-            *last = last.wrapping_add(1);
-            *last
-        })
+        let known = self.of_producers.get(&producer).and_then(|ids| ids.get(&writer));
+        if let Some(id) = known {
+            return *id;
+        }
+        if self.count >= limits::MAX_SEQUENCE_IDS {
+            self.forget_largest();
+        }
+        self.last = self.last.wrapping_add(1);
+        self.count += 1;
+        self.of_producers.entry(producer).or_default().insert(writer, self.last);
+        self.last
+    }
+
+    /// Whoever has so many is no program with threads.
+    fn forget_largest(&mut self) {
+        let sizes = self.of_producers.iter().map(|(producer, ids)| (ids.len(), *producer));
+        if let Some((count, producer)) = sizes.max() {
+            self.of_producers.remove(&producer);
+            self.count -= count;
+        }
+    }
+
+    /// All that could be read has been: of producers that are gone nothing comes any more, or the end of what they had begun.
+    pub(crate) fn forget_gone(&mut self, is_there: impl Fn(ProducerId) -> bool) {
+        if self.count < limits::MANY_SEQUENCE_IDS {
+            return;
+        }
+        self.of_producers.retain(|producer, _| is_there(*producer));
+        self.count = self.of_producers.values().map(HashMap::len).sum();
     }
 }
 
@@ -242,5 +268,38 @@ impl Session {
     /// It counts against the limits: a copy and a finished session hold buffers too.
     pub(crate) fn is_active(&self) -> bool {
         self.state != State::ClonedReadOnly && self.state != State::Disabled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_forgotten_before_they_are_too_many_and_never_those_of_programs() {
+        let mut ids = SequenceIds::default();
+        let program = ids.get(ProducerId(1), 1);
+        let mut last = program;
+        for producer in 2..20 {
+            for writer in 1..30_000 {
+                let id = ids.get(ProducerId(producer), writer);
+                assert!(id > last);
+                last = id;
+            }
+            assert!(ids.count <= limits::MAX_SEQUENCE_IDS);
+            assert_eq!(ids.count, ids.of_producers.values().map(HashMap::len).sum::<usize>());
+        }
+        assert_eq!(ids.get(ProducerId(1), 1), program);
+        assert_eq!(ids.get(ProducerId(19), 29_999), last);
+        ids.forget_gone(|producer| producer == ProducerId(1));
+        assert_eq!((ids.count, ids.get(ProducerId(1), 1)), (1, program));
+    }
+
+    #[test]
+    fn few_sequences_are_not_forgotten() {
+        let mut ids = SequenceIds::default();
+        let gone = ids.get(ProducerId(1), 1);
+        ids.forget_gone(|_| false);
+        assert_eq!(ids.get(ProducerId(1), 1), gone);
     }
 }

@@ -62,7 +62,8 @@ impl SourceBytes {
 }
 
 impl Service {
-    fn user_of(&self, id: ProducerId) -> u32 {
+    /// Whose memory a producer takes.
+    pub(crate) fn user_of(&self, id: ProducerId) -> u32 {
         self.producers.get(&id).map_or(Peer::UNKNOWN_UID, |producer| user(producer.peer))
     }
 

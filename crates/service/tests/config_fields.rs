@@ -294,6 +294,18 @@ fn a_trace_does_not_tell_what_sessions_of_others_are_called() {
     assert!(told(&world.read(root)).contains(&("after".to_owned(), Some(1000))), "root sees all");
 }
 
+/// Thousands of events are kept.
+#[test]
+fn a_trace_does_not_tell_all_of_a_long_name() {
+    let mut world = World::default();
+    let asked = config("builtin_data_sources { enable_concurrent_session_events: true }");
+    let watching = accepted(&mut world, 1000, &asked);
+    accepted(&mut world, 1000, &config(&format!("unique_session_name: \"{}\"", "n".repeat(100_000))));
+    let lengths: Vec<usize> =
+        concurrent(&world.read(watching)).iter().map(|(_, event)| event.session_name().len()).collect();
+    assert_eq!(lengths, [ferretto_service::limits::MAX_NAME_BYTES; 2]);
+}
+
 #[test]
 fn events_of_other_sessions_are_bounded() {
     let mut world = World::default();

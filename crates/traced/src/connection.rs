@@ -11,6 +11,7 @@ use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, RELAY_PORT, ServiceDef
 use ferretto_ipc::socket::Stream;
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
+use rustix::event::epoll::EventFlags;
 use rustix::process::geteuid;
 
 use crate::elsewhere::{self, Elsewhere, Whose};
@@ -101,6 +102,8 @@ pub(crate) struct Connection {
     pub(crate) held_bytes: usize,
     /// What epoll was told to look for.
     pub(crate) interest: Interest,
+    /// What epoll said that it is ready for, and nobody has looked at yet.
+    pub(crate) is_ready_for: EventFlags,
     /// Why it ends, as soon as the requests before that are served.
     last_words: Option<Ended>,
     open: VecDeque<(Token, RequestId)>,
@@ -131,6 +134,7 @@ impl Connection {
             is_introduced: false,
             held_bytes: 0,
             interest: Interest { read: true, write: false },
+            is_ready_for: EventFlags::empty(),
             last_words: None,
             open: VecDeque::new(),
             last_token: 0,
@@ -173,7 +177,7 @@ impl Connection {
     }
 
     /// Closes what the client has passed. Says how many of its user's wait for that.
-    fn close_all(&self, fds: impl Iterator<Item = OwnedFd>) -> usize {
+    pub(crate) fn close_all(&self, fds: impl Iterator<Item = OwnedFd>) -> usize {
         fds.map(|fd| self.elsewhere.end(Whose::User(self.user), fd)).max().unwrap_or(0)
     }
 

@@ -26,6 +26,7 @@ mod elsewhere;
 mod files;
 mod holdings;
 pub mod in_process;
+mod inbox;
 mod notify;
 pub mod own_driver;
 mod poller;

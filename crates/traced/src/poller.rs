@@ -7,8 +7,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Events taken from a set at once; more are there the next time.
-const EVENTS: usize = 64;
+/// Events taken from a set at once, mostly; and all that there can be, so that nobody's stands behind those of a crowd.
+const EVENTS: [usize; 2] = [64, 16 * 1024];
 
 /// Where a descriptor belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +83,17 @@ fn await_any<const N: usize>(sets: [&OwnedFd; N], timeout_ns: Option<u64>) -> io
 }
 
 fn take(set: &OwnedFd, ready: &mut Vec<Ready>) -> io::Result<()> {
-    let mut events = Vec::with_capacity(EVENTS);
-    match epoll::wait(set, spare_capacity(&mut events), Some(&timespec(0))) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
+    let mut events = Vec::new();
+    for room in EVENTS {
+        // Those of a first look that had too little room are there again.
+        events = Vec::with_capacity(room);
+        match epoll::wait(set, spare_capacity(&mut events), Some(&timespec(0))) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if events.len() < room {
+            break;
+        }
     }
     ready.extend(events.into_iter().map(|event| (event.data.u64(), event.flags)));
     Ok(())
@@ -146,5 +153,18 @@ mod tests {
         far_producer.send(b"x", None).unwrap();
         far_other.send(b"x", None).unwrap();
         assert_eq!(keys(poller.rest(HOUR_NS)), [2, 1]);
+    }
+
+    #[test]
+    fn nobody_stands_behind_a_crowd() {
+        let poller = Poller::new().unwrap();
+        let pairs: Vec<_> = (0..200).map(|_| Stream::pair().unwrap()).collect();
+        for (key, (near, far)) in (1..).zip(&pairs) {
+            poller.add(Set::Others, near, key, EventFlags::IN).unwrap();
+            far.send(b"x", None).unwrap();
+        }
+        let mut found = keys(poller.wait(None));
+        found.sort_unstable();
+        assert_eq!(found, (1..=200).collect::<Vec<u64>>());
     }
 }

@@ -1,9 +1,9 @@
 //! The loop: waits, hands inputs to the service, carries out its outputs.
 //!
-//! One thread does it all but writing into files. Readiness is level-triggered, and of one client there is one receive a turn. Requests
-//! are served one at a time, those of clients first that had little of the service's time (`turns`), and a turn ends after a few
-//! milliseconds: what it leaves undone the next one finds. While producers commit fast, the loop rests between looks at them, as
-//! long as the service allows: so it takes several commits in with one wake-up.
+//! One thread does it all but writing into files. Readiness is level-triggered, and of one client there is one receive a turn, of users
+//! in turn (`inbox`). Requests are served one at a time, those of clients first that had little of the service's time (`turns`), and a
+//! turn ends after a few milliseconds: what it leaves undone the next one finds. While producers commit fast, the loop rests between
+//! looks at them, as long as the service allows: so it takes several commits in with one wake-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,6 +25,7 @@ use crate::connection::{Connection, Door, Ended, Interest, RELAY_SERVICE, Side, 
 use crate::elsewhere::Elsewhere;
 use crate::files::{FileTable, Reports};
 use crate::holdings::Holdings;
+use crate::inbox::Inbox;
 use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
 use crate::turns::Turns;
@@ -33,7 +34,7 @@ use crate::users;
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
-/// Time for requests and for reading back, before sockets, files and timers are looked at.
+/// Time for requests and for reading back, and again for each of the others: what is received, written to files, cleared away.
 const TURN: Duration = Duration::from_millis(2);
 
 /// Writes to files before others have their turn, at most.
@@ -67,8 +68,11 @@ pub(crate) struct Server {
     ended: BTreeMap<u64, Ended>,
     turns: Turns,
     holdings: Holdings,
+    inbox: Inbox,
     /// Clients whose requests wait for work that is under way, or for their own reading.
     held_up: BTreeSet<u64>,
+    /// How much work had ended when they were looked at.
+    work_ended: u64,
     has_more_work: bool,
     /// Somebody has sent more than one receive takes.
     has_more_to_receive: bool,
@@ -104,7 +108,9 @@ impl Server {
             ended: BTreeMap::new(),
             turns: Turns::default(),
             holdings: Holdings::new(),
+            inbox: Inbox::default(),
             held_up: BTreeSet::new(),
+            work_ended: 0,
             has_more_work: false,
             has_more_to_receive: false,
             rest_ns: 0,
@@ -168,10 +174,16 @@ impl Server {
         for (key, flags) in events {
             if self.watched.contains(&key) {
                 readable.push(key);
+            } else if let Some(connection) = self.connections.get_mut(&key) {
+                if connection.is_ready_for.is_empty() {
+                    self.inbox.push(connection.user, key);
+                }
+                connection.is_ready_for |= flags;
             } else if key != ALARM_KEY {
-                self.handle_event(key, flags, &now);
+                self.handle_own_event(key, &now);
             }
         }
+        self.look_at_sockets();
         if self.service.next_timeout_ns(&now) == Some(0) {
             self.service.handle_timeout(&now);
         }
@@ -197,14 +209,32 @@ impl Server {
         [self.service.next_timeout_ns(&now), accept].into_iter().flatten().min()
     }
 
-    fn handle_event(&mut self, key: u64, flags: EventFlags, now: &Now) {
+    fn handle_own_event(&mut self, key: u64, now: &Now) {
         if let Some((door, listener)) = self.listeners.get(&key) {
             let (door, accepted) = (*door, listener.accept());
             return self.handle_accepted(door, accepted, now);
         }
         if key == FILE_REPORTS_KEY {
-            return self.hear_of_files(now);
+            self.hear_of_files(now);
         }
+    }
+
+    /// As far as a turn lasts.
+    fn look_at_sockets(&mut self) {
+        let start = Instant::now();
+        while let Some(key) = self.inbox.next() {
+            if let Some(connection) = self.connections.get_mut(&key) {
+                let flags = std::mem::replace(&mut connection.is_ready_for, EventFlags::empty());
+                self.handle_event(key, flags);
+            }
+            if start.elapsed() >= TURN {
+                break;
+            }
+        }
+        self.has_more_work |= !self.inbox.is_empty();
+    }
+
+    fn handle_event(&mut self, key: u64, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
             self.dirty.insert(key);
         }
@@ -258,7 +288,7 @@ impl Server {
 
     /// Has a client wait for its turn, if something can be done for it.
     fn line_up(&mut self, key: u64) {
-        let Some(connection) = self.connections.get(&key) else { return };
+        let Some(connection) = self.connections.get_mut(&key) else { return };
         if self.ended.contains_key(&key) {
             return;
         }
@@ -272,14 +302,19 @@ impl Server {
         let can_go_on = connection.has_room() && (reads || !is_consumer || !self.service.is_busy(conn));
         match can_go_on {
             true => self.turns.wait(key),
-            false => _ = self.held_up.insert(key),
+            false => {
+                connection.host.keep_requests();
+                self.held_up.insert(key);
+            }
         }
     }
 
     /// Serves those who wait, as long as a turn lasts.
     fn serve(&mut self, now: &Now) {
-        for key in std::mem::take(&mut self.held_up) {
-            self.line_up(key);
+        // A client that is held up stays so until work ends, or until it has read something (`send_dirty`).
+        let ended = self.service.work_ended();
+        if std::mem::replace(&mut self.work_ended, ended) != ended {
+            std::mem::take(&mut self.held_up).into_iter().for_each(|key| self.line_up(key));
         }
         let start = Instant::now();
         let mut last = start;
@@ -397,10 +432,11 @@ impl Server {
     /// One write: to put it together takes a millisecond, and meanwhile nobody empties the shared memory of producers that write fast.
     /// More while the buffer would overwrite what nobody has read: there is more room in the memory then.
     fn write_files(&mut self, now: &Now) {
+        let start = Instant::now();
         for _ in 0..MAX_FILE_WRITES_PER_TURN {
             let Some(write) = self.service.poll_file_write(now) else { return };
             self.files.write(write, &self.file_reports);
-            if !self.service.is_file_behind() {
+            if !self.service.is_file_behind() || start.elapsed() >= TURN {
                 break;
             }
         }
@@ -432,18 +468,22 @@ impl Server {
             let sent = connection.send();
             let held = std::mem::replace(&mut connection.held_bytes, connection.host.held_bytes());
             let books = self.holdings.hold(connection.user, held, connection.held_bytes);
-            // It may have taken all that kept its client from being served: then nothing is left at the socket to wait for.
-            self.has_more_work |= connection.has_room() && self.held_up.contains(&key);
             let wanted = connection.wanted_interest();
             let updated = if wanted == connection.interest {
                 Ok(())
             } else {
                 update(&self.poller, key, connection, wanted)
             };
+            // It may have taken all that kept its client from being served: then nothing is left at the socket to wait for.
+            let is_let_go = connection.has_room() && self.held_up.remove(&key);
             if let Err(error) = sent.and(updated).and(books.map_err(Ended::from)) {
                 self.ended.insert(key, error);
             }
+            if is_let_go {
+                self.line_up(key);
+            }
         }
+        self.has_more_work |= !self.turns.is_empty();
     }
 
     /// Forgets connections that have ended; says whether the service heard of any.
@@ -455,6 +495,7 @@ impl Server {
             // The stream closes with the connection, and so leaves the epoll set.
             let Some(connection) = self.connections.remove(&key) else { continue };
             self.turns.remove(key);
+            self.held_up.remove(&key);
             self.holdings.leave(connection.user, connection.held_bytes);
             match error {
                 Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),
@@ -503,10 +544,16 @@ fn update(poller: &Poller, key: u64, connection: &mut Connection, wanted: Intere
 /// Memory of a producer must be sealed: it could shrink under the service's eyes otherwise.
 fn take_memory(connection: &mut Connection) -> Option<Arc<SharedMemory>> {
     let fd = connection.take_memory()?;
+    // Whoever closes it last gives the memory back, which may be much: never this thread.
+    let Ok(another) = fd.try_clone() else {
+        connection.close_all(std::iter::once(fd));
+        return None;
+    };
     match SharedMemory::from_fd(fd, Seals::Required) {
         Ok(memory) => Some(Arc::new(memory)),
         Err(error) => {
             tracing::warn!("memory that a producer brought is not used: {error}");
+            connection.close_all(std::iter::once(another));
             None
         }
     }

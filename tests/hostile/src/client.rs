@@ -12,16 +12,19 @@ use std::time::Duration;
 
 use ferretto_ipc::frame::{self, Decoder};
 use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
-use ferretto_protos::ipc_frame::{BindService, InvokeMethod, Msg, bind_service_reply::MethodInfo};
+use ferretto_protos::ipc_frame::{
+    BindService, InvokeMethod, InvokeMethodReply, Msg, bind_service_reply::MethodInfo,
+};
 use ferretto_protos::{
-    CommitDataRequest, DataSourceDescriptor, EnableTracingRequest, GetAsyncCommandRequest,
-    InitializeConnectionRequest, IpcFrame, QueryCapabilitiesRequest, RegisterDataSourceRequest,
+    CommitDataRequest, DataSourceDescriptor, EnableTracingRequest, EnableTracingResponse,
+    GetAsyncCommandRequest, GetTraceStatsRequest, GetTraceStatsResponse, InitializeConnectionRequest,
+    IpcFrame, QueryCapabilitiesRequest, RegisterDataSourceRequest, SyncRequest, TraceStats,
 };
 use prost::Message;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use crate::Target;
+use crate::{Refused, Target};
 
 /// An answer that takes longer is none: the attack has stopped the service, or the service has had enough of it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,7 +40,19 @@ pub struct Client {
     service_id: u32,
     methods: Vec<MethodInfo>,
     last_request: u64,
+    /// The last EnableTracing, and why there is no session if there is none.
+    enabled: u64,
+    refusal: Option<String>,
     decoder: Decoder,
+}
+
+/// What the service answered.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// All parts together.
+    pub bytes: usize,
+    /// The last part; none if it refused.
+    pub last: Option<Vec<u8>>,
 }
 
 impl Client {
@@ -46,8 +61,15 @@ impl Client {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let mut client =
-            Self { stream, service_id: 0, methods: Vec::new(), last_request: 0, decoder: Decoder::new() };
+        let mut client = Self {
+            stream,
+            service_id: 0,
+            methods: Vec::new(),
+            last_request: 0,
+            enabled: 0,
+            refusal: None,
+            decoder: Decoder::new(),
+        };
         let bind = Msg::MsgBindService(BindService { service_name: Some(port.to_owned()) });
         let (_, bytes) = client.frame(bind);
         client.stream.write_all(&bytes)?;
@@ -117,11 +139,36 @@ impl Client {
         )
     }
 
-    /// Enables a session with this config.
+    /// Enables a session with this config. It may be refused.
     pub fn enable(&mut self, config: &[u8]) -> io::Result<()> {
         let request =
             EnableTracingRequest { trace_config: Some(config.to_vec().into()), ..Default::default() };
-        self.send("EnableTracing", &request)
+        self.send("EnableTracing", &request)?;
+        self.enabled = self.last_request;
+        Ok(())
+    }
+
+    /// Enables a session on which the attack depends, and waits until it is there.
+    pub fn have_enabled(&mut self, config: &[u8]) -> io::Result<()> {
+        match self.try_to_enable(config)? {
+            Some(why) => Err(Refused::because(format!("a session was refused: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Enables a session, waits until it is there, and says why it is not.
+    pub fn try_to_enable(&mut self, config: &[u8]) -> io::Result<Option<String>> {
+        self.enable(config)?;
+        self.settle()?;
+        Ok(self.refusal.take())
+    }
+
+    /// What the service counted in this consumer's session.
+    pub fn stats(&mut self) -> io::Result<TraceStats> {
+        let answer = self.ask("GetTraceStats", &GetTraceStatsRequest::default())?;
+        let body = answer.last.ok_or_else(|| Refused::because("no stats"))?;
+        let response = GetTraceStatsResponse::decode(&*body).map_err(io::Error::other)?;
+        Ok(response.trace_stats.unwrap_or_default())
     }
 
     /// A chunk in the message itself, as producers without shared memory send it.
@@ -191,13 +238,23 @@ impl Client {
 
     /// Calls a method and waits for the end of its answer.
     pub fn call(&mut self, method: &str, args: &impl Message) -> io::Result<()> {
+        self.ask(method, args).map(drop)
+    }
+
+    /// The same, and what it was.
+    pub fn ask(&mut self, method: &str, args: &impl Message) -> io::Result<Answer> {
         self.send(method, args)?;
         self.wait_for(self.last_request)
     }
 
     /// Waits for the last answer to the call made last.
     pub fn wait(&mut self) -> io::Result<()> {
-        self.wait_for(self.last_request)
+        self.wait_for(self.last_request).map(drop)
+    }
+
+    /// Waits until the service has served all calls of a producer up to now.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.call("Sync", &SyncRequest::default())
     }
 
     /// Waits until the service has served all calls of a consumer up to now.
@@ -210,12 +267,24 @@ impl Client {
         &self.stream
     }
 
-    fn wait_for(&mut self, request: u64) -> io::Result<()> {
+    fn wait_for(&mut self, request: u64) -> io::Result<Answer> {
+        let mut answer = Answer::default();
         loop {
             let frame = self.next_frame()?;
-            let has_more = matches!(&frame.msg, Some(Msg::MsgInvokeMethodReply(reply)) if reply.has_more());
-            if frame.request_id() == request && !has_more {
-                return Ok(());
+            let (id, reply) = match frame.msg {
+                Some(Msg::MsgInvokeMethodReply(reply)) => (frame.request_id.unwrap_or(0), reply),
+                _ => (frame.request_id.unwrap_or(0), InvokeMethodReply::default()),
+            };
+            if id == self.enabled {
+                self.refusal = refusal(&reply);
+            }
+            if id != request {
+                continue;
+            }
+            answer.bytes += reply.reply_proto.as_ref().map_or(0, |body| body.len());
+            if !reply.has_more() {
+                answer.last = reply.success().then(|| reply.reply_proto.unwrap_or_default().to_vec());
+                return Ok(answer);
             }
         }
     }
@@ -237,6 +306,15 @@ impl Client {
                 len => self.decoder.push(&buffer[..len]),
             }
         }
+    }
+}
+
+/// Why EnableTracing made no session, or ended it.
+fn refusal(reply: &InvokeMethodReply) -> Option<String> {
+    let body = reply.reply_proto.as_deref().unwrap_or_default();
+    match EnableTracingResponse::decode(body) {
+        Ok(response) if reply.success() => response.error.filter(|error| !error.is_empty()),
+        _ => Some("rejected".to_owned()),
     }
 }
 

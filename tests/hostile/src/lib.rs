@@ -4,6 +4,10 @@
 //! clients ([`bystanders`]): a consumer that asks for the state of the sessions every 50 ms, and a session with a producer that
 //! writes numbered packets. Their longest wait, their losses and the memory that the attack cost are the [`Verdict`].
 //!
+//! Where this program may switch users (as root), the attacker is another user than the honest ([`ATTACKER_UID`]): the service serves
+//! users in turn, and it is between users that its promise is the strongest. An attack that the service refuses at the door shows
+//! nothing, so it fails its case ([`Refused`]).
+//!
 //! `cargo run --release -p ferretto-hostile` prints a line a case; `tests/quick.rs` runs those that are quick.
 
 #![forbid(unsafe_code)]
@@ -12,9 +16,13 @@ pub mod bystanders;
 pub mod cases;
 pub mod client;
 mod memory;
+mod refused;
 mod serve;
+mod user;
 
+pub use refused::Refused;
 pub use serve::{SERVE, command, serve};
+pub use user::{ATTACKER_UID, attacker_uid};
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,7 +56,7 @@ pub struct Case {
     pub asks_for_kib: u64,
     /// It takes up to a minute, or much memory of the test's own: not for `cargo test`.
     pub is_slow: bool,
-    /// Does it. An error says that the service has had enough of it, which is no failure.
+    /// Does it. An error says that the service has had enough of it, which is no failure, unless it is [`Refused`].
     pub run: fn(&Target) -> std::io::Result<()>,
 }
 
@@ -90,6 +98,8 @@ pub struct Verdict {
     pub grown_kib: u64,
     /// How the attacker ended, if the service had enough of it.
     pub attacker: Option<String>,
+    /// Why the attack was none.
+    pub untried: Option<String>,
 }
 
 /// What the honest may expect.
@@ -108,6 +118,9 @@ impl Verdict {
             Ok(fates) => fates,
             Err(error) => return Some(error.clone()),
         };
+        if let Some(why) = &self.untried {
+            return Some(format!("the attack did not take place: {why}"));
+        }
         if fates.longest_wait > bounds.longest_wait {
             return Some(format!("an honest consumer waited for {:?}", fates.longest_wait));
         }
@@ -130,17 +143,27 @@ pub fn judge(case: &Case, command: Command) -> Verdict {
     world.wait_for_sockets();
     let pid = world.daemons()[0].pid();
     let (producers, consumers) = (world.producer_socket(), world.consumer_socket());
-    let verdict = |fates, grown_kib, attacker| Verdict { name: case.name, fates, grown_kib, attacker };
+    let verdict = |fates, grown_kib, (attacker, untried)| Verdict {
+        name: case.name,
+        fates,
+        grown_kib,
+        attacker,
+        untried,
+    };
+    user::let_in(&[&producers, &consumers]);
     let bystanders = match Bystanders::start(&producers, &consumers) {
         Ok(bystanders) => bystanders,
-        Err(error) => return verdict(Err(error), 0, None),
+        Err(error) => return verdict(Err(error), 0, (None, None)),
     };
     thread::sleep(CALM);
     let before_kib = memory::resident_kib(pid);
     memory::forget_peak(pid);
     let target = Target { producers, consumers, until: Instant::now() + ATTACK };
     let run = case.run;
-    let attack = thread::spawn(move || run(&target));
+    let attack = thread::spawn(move || {
+        user::switch()?;
+        run(&target)
+    });
     let start = Instant::now();
     while !attack.is_finished() && start.elapsed() < ATTACK + AFTERMATH {
         thread::sleep(Duration::from_millis(10));
@@ -152,13 +175,17 @@ pub fn judge(case: &Case, command: Command) -> Verdict {
         true => bystanders.finish(),
         false => Err(format!("after {AFTERMATH:?} the attacker still waits for its answers")),
     };
-    let attacker = match is_done {
-        true => attack.join().unwrap_or_else(|_| Err(std::io::Error::other("the case panicked"))).err(),
+    let end = match is_done {
+        true => attack.join().unwrap_or_else(|_| Err(Refused::because("the case panicked"))).err(),
         false => None,
+    };
+    let end = match end {
+        Some(error) if Refused::is(&error) => (None, Some(error.to_string())),
+        end => (end.map(|error| error.to_string()), None),
     };
     let fates = match world.daemons()[0].is_running() {
         true => fates,
         false => Err("the service is gone".to_owned()),
     };
-    verdict(fates, grown_kib, attacker.map(|error| error.to_string()))
+    verdict(fates, grown_kib, end)
 }

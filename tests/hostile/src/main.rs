@@ -36,6 +36,10 @@ fn main() -> Result<ExitCode, String> {
         grown_kib: ferretto_hostile::GROWN_KIB,
     };
     let mut is_good = true;
+    match ferretto_hostile::attacker_uid() {
+        Some(uid) => println!("the attacker is the user {uid}, the honest are root"),
+        None => println!("the attacker is the same user as the honest: only root can be two"),
+    }
     println!(
         "{:<28} {:>10} {:>10} {:>9} {:>9} {:>8}  verdict",
         "case", "longest ms", "median ms", "written", "recorded", "MiB"

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use ferretto_hostile::{Bounds, GROWN_KIB, cases, command, judge};
+use ferretto_hostile::{Bounds, GROWN_KIB, attacker_uid, cases, command, judge};
 
 #[test]
 fn the_honest_are_served_and_lose_nothing() {
     let bounds = Bounds { longest_wait: Duration::from_secs(1), grown_kib: GROWN_KIB };
     let mut faults = Vec::new();
+    eprintln!("the attacker is the user {:?}, if not the same as the honest", attacker_uid());
     for case in cases::ALL.iter().filter(|case| !case.is_slow) {
         let verdict = judge(case, command(env!("CARGO_BIN_EXE_hostile")));
         let longest = verdict.fates.as_ref().map(|fates| fates.longest_wait);

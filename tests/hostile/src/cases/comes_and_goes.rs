@@ -33,8 +33,8 @@ fn run(target: &Target) -> io::Result<()> {
     let mut consumer = target.consumer()?;
     let configured = "data_sources { config { name: 'crowd' } }".repeat(CONFIGURED);
     let guest_config = "data_sources { config { name: 'guest' } }";
-    consumer.enable(&config(&format!("buffers {{ size_kb: 64 }} {guest_config} {configured}")))?;
-    consumer.settle()?;
+    crowd.sync()?;
+    consumer.have_enabled(&config(&format!("buffers {{ size_kb: 64 }} {guest_config} {configured}")))?;
     let bytes = come_and_go(&mut guest);
     while target.goes_on() {
         guest.write_for(&bytes, target)?;

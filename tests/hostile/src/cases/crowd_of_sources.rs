@@ -5,7 +5,7 @@ use std::io;
 use ferretto_protos::{DataSourceDescriptor, QueryServiceStateRequest};
 
 use crate::client::Client;
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "crowd_of_sources",
@@ -24,6 +24,8 @@ fn run(target: &Target) -> io::Result<()> {
     let crowd: Vec<Client> = (0..PRODUCERS).map(|_| crowd(target)).collect::<io::Result<_>>()?;
     let mut consumer = target.consumer()?;
     let query = QueryServiceStateRequest { sessions_only: Some(false) };
+    let answer = target.consumer()?.ask("QueryServiceState", &query)?;
+    Refused::unless(answer.bytes > PRODUCERS * SOURCES * NAME_BYTES, "the data sources are not there")?;
     let bytes = consumer.bytes_of("QueryServiceState", &query, false);
     while target.goes_on() {
         consumer.write_for(&bytes, target)?;
@@ -38,5 +40,6 @@ fn crowd(target: &Target) -> io::Result<Client> {
         let name = format!("crowd.{source}.{}", "x".repeat(NAME_BYTES));
         producer.register(&DataSourceDescriptor { name: Some(name), ..Default::default() })?;
     }
+    producer.sync()?;
     Ok(producer)
 }

@@ -1,4 +1,4 @@
-//! Regular expressions that take long to compile, to match, or much memory.
+//! Regular expressions that take long to compile, to match, or much memory: as many as are allowed, and such as are refused.
 
 use std::io;
 
@@ -10,27 +10,32 @@ use crate::{Case, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "expressions",
-    tells: "configs full of expressions that are large when compiled, while 1,000 producers have names that they almost match",
+    tells: "configs with as many expressions as there may be, and with larger ones, while ten producers have names that they almost match",
     needs_many: true,
     asks_for_kib: 0,
     is_slow: false,
     run,
 };
 
-const PRODUCERS: usize = 300;
+const PRODUCERS: usize = 10;
 const NAME_BYTES: usize = 4000;
-/// What is small in a config and large in memory, each in another way.
+/// All that a config may have: so many data sources with so many expressions each.
+const SOURCES: usize = 63;
+const EXPRESSIONS: usize = 16;
+/// Such as are taken: they match slowly.
+const SLOW: [&str; 2] = ["(.*.*.*)*x.*(.*.*)*y", "(a|aa)*(a|aa)*b"];
+/// What is small in a config and too large in memory, each in another way.
 const PATTERNS: [&str; 4] =
     ["(a?){50}{50}a{2000}", "(?:a|aa|aaa|aaaa)*{40}{40}b", "(((a*)*)*)*b{500}{4}", "(?:[a-z0-9]*x){200}y"];
 
 fn run(target: &Target) -> io::Result<()> {
     let crowd: Vec<Client> = (0..PRODUCERS).map(|_| almost(target)).collect::<io::Result<_>>()?;
-    let many = |pattern: &str, count: usize| {
-        let filters = format!("producer_name_regex_filter: '{pattern}' ").repeat(count);
-        config(&format!("buffers {{ size_kb: 64 }} data_sources {{ {filters} config {{ name: 'almost' }} }}"))
-    };
-    let configs: Vec<Vec<u8>> =
-        PATTERNS.iter().flat_map(|pattern| [many(pattern, 1), many(pattern, 1000)]).collect();
+    for pattern in SLOW {
+        target.consumer()?.have_enabled(&full_of(pattern, SOURCES, EXPRESSIONS))?;
+    }
+    let taken = SLOW.map(|pattern| full_of(pattern, SOURCES, EXPRESSIONS));
+    let refused = PATTERNS.iter().flat_map(|pattern| [full_of(pattern, 1, 1), full_of(pattern, 1, 1000)]);
+    let configs: Vec<Vec<u8>> = taken.into_iter().chain(refused).collect();
     for config in configs.iter().cycle() {
         if !target.goes_on() {
             break;
@@ -41,6 +46,12 @@ fn run(target: &Target) -> io::Result<()> {
     }
     drop(crowd);
     Ok(())
+}
+
+fn full_of(pattern: &str, sources: usize, expressions: usize) -> Vec<u8> {
+    let filters = format!("producer_name_regex_filter: '{pattern}' ").repeat(expressions);
+    let source = format!("data_sources {{ {filters} config {{ name: 'almost' }} }}");
+    config(&format!("buffers {{ size_kb: 64 }} {}", source.repeat(sources)))
 }
 
 fn almost(target: &Target) -> io::Result<Client> {

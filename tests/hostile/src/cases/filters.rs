@@ -13,7 +13,7 @@ use ferretto_protos::{
 use ferretto_trace_filter::BytecodeBuilder;
 use prost::Message;
 
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "filters",
@@ -39,11 +39,13 @@ fn run(target: &Target) -> io::Result<()> {
     producer.listen()?;
     let name = Some("filtered".to_owned());
     producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
-    let mut rules = MOST_RULES;
+    let (mut rules, mut tried, mut refusal) = (MOST_RULES, 0, None);
     while rules > 0 && target.goes_on() {
         let mut consumer = target.consumer()?;
-        consumer.enable(&filtered(rules))?;
-        consumer.settle()?;
+        match consumer.try_to_enable(&filtered(rules))? {
+            Some(why) => refusal = Some(why),
+            None => tried += 1,
+        }
         for number in 0..PACKETS {
             for buffer in BUFFERS {
                 producer.commit(&commit(number, buffer))?;
@@ -53,7 +55,7 @@ fn run(target: &Target) -> io::Result<()> {
         consumer.call("ReadBuffers", &ReadBuffersRequest::default())?;
         rules /= 2;
     }
-    Ok(())
+    Refused::unless(tried > 0, &format!("no filter was taken: {}", refusal.unwrap_or_default()))
 }
 
 fn filtered(rules: usize) -> Vec<u8> {

@@ -3,10 +3,10 @@
 use std::io;
 
 use ferretto_interop::config;
-use ferretto_protos::{DataSourceDescriptor, FlushRequest, RegisterTraceWriterRequest};
+use ferretto_protos::{DataSourceDescriptor, FlushRequest, RegisterTraceWriterRequest, TraceStats};
 
 use crate::client::Client;
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "flushes",
@@ -28,8 +28,8 @@ fn run(target: &Target) -> io::Result<()> {
     let name = Some("scraped".to_owned());
     producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
     let mut consumer = target.consumer()?;
-    consumer.enable(&config("buffers { size_kb: 4096 } data_sources { config { name: 'scraped' } }"))?;
-    consumer.settle()?;
+    consumer
+        .have_enabled(&config("buffers { size_kb: 4096 } data_sources { config { name: 'scraped' } }"))?;
     for (writer, buffer) in (1..).zip(BUFFERS) {
         let request =
             RegisterTraceWriterRequest { trace_writer_id: Some(writer), target_buffer: Some(buffer) };
@@ -37,9 +37,15 @@ fn run(target: &Target) -> io::Result<()> {
     }
     memory.fill_with_complete_chunks(BUFFERS.len() as u16, 0)?;
     let flush = FlushRequest { timeout_ms: Some(1000), ..Default::default() };
+    Refused::unless(consumer.ask("Flush", &flush)?.last.is_some(), "a flush failed")?;
+    Refused::unless(written(&consumer.stats()?) > 1024 * 1024, "nothing was scraped")?;
     let bytes: Vec<u8> = (0..REQUESTS).flat_map(|_| consumer.bytes_of("Flush", &flush, true)).collect();
     while target.goes_on() {
         consumer.write_for(&bytes, target)?;
     }
     Ok(())
+}
+
+fn written(stats: &TraceStats) -> u64 {
+    stats.buffer_stats.iter().map(|buffer| buffer.bytes_written()).sum()
 }

@@ -7,7 +7,9 @@ use ferretto_protos::{
     CommitDataRequest, DataSourceDescriptor, ReadBuffersRequest, commit_data_request::ChunksToMove,
 };
 
-use crate::{Case, Target};
+use prost::encoding::encode_varint;
+
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "large_packets",
@@ -18,9 +20,11 @@ pub(crate) const CASE: Case = Case {
     run,
 };
 
-const BUFFERS: std::ops::Range<u32> = 2..4;
+const BUFFERS: std::ops::Range<u32> = 2..5;
 const FRAGMENT_BYTES: usize = 60_000;
 const FRAGMENTS: u32 = 50 * 1024 * 1024 / FRAGMENT_BYTES as u32;
+/// A field that nobody knows.
+const FIELD: u64 = 1999;
 /// Of a chunk's header (upstream: `shared_memory_abi.h`).
 const FIRST_CONTINUES: u16 = 1;
 const LAST_CONTINUES: u16 = 2;
@@ -41,16 +45,16 @@ fn read_one(target: &Target, compression: &str) -> io::Result<()> {
     producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
     let mut consumer = target.consumer()?;
     let buffers = "buffers { size_kb: 65536 fill_policy: DISCARD }";
-    consumer
-        .enable(&config(&format!("{buffers} {compression} data_sources {{ config {{ name: 'large' }} }}")))?;
-    consumer.settle()?;
+    let source = "data_sources { config { name: 'large' } }";
+    consumer.have_enabled(&config(&format!("{buffers} {compression} {source}")))?;
     for number in 0..FRAGMENTS {
         for buffer in BUFFERS {
             producer.commit(&fragment(number, buffer))?;
         }
     }
-    consumer.settle()?;
-    consumer.call("ReadBuffers", &ReadBuffersRequest::default())
+    producer.sync()?;
+    let answer = consumer.ask("ReadBuffers", &ReadBuffersRequest::default())?;
+    Refused::unless(answer.bytes > FRAGMENT_BYTES * FRAGMENTS as usize, "the packet was not read back")
 }
 
 fn fragment(number: u32, buffer: u32) -> CommitDataRequest {
@@ -64,12 +68,16 @@ fn fragment(number: u32, buffer: u32) -> CommitDataRequest {
     let mut data = number.to_le_bytes().to_vec();
     data.extend([1, 0]);
     data.extend((1 | flags << 10).to_le_bytes());
-    // Its length in three bytes of a varint, then fields that nobody knows: number 1999, varints below 128.
-    let len = FRAGMENT_BYTES as u32;
-    data.extend([(len & 0x7f) as u8 | 0x80, (len >> 7 & 0x7f) as u8 | 0x80, (len >> 14) as u8]);
-    for index in 0..FRAGMENT_BYTES / 3 {
-        data.extend([0xf8, 0x7c, (index.wrapping_mul(2_654_435_761) >> 20) as u8 & 0x7f]);
+    // The packet is one field: of a million small ones, more than which are refused, none is large.
+    let mut fragment = Vec::new();
+    if number == 0 {
+        encode_varint(FIELD << 3 | 2, &mut fragment);
+        encode_varint(u64::from(FRAGMENTS) * FRAGMENT_BYTES as u64, &mut fragment);
     }
+    let noise = |index: usize| (index.wrapping_mul(2_654_435_761) >> 20) as u8;
+    fragment.extend((0..FRAGMENT_BYTES).map(noise));
+    encode_varint(fragment.len() as u64, &mut data);
+    data.extend(fragment);
     let chunk = ChunksToMove { target_buffer: Some(buffer), data: Some(data.into()), ..Default::default() };
     CommitDataRequest { chunks_to_move: vec![chunk], ..Default::default() }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use ferretto_protos::{DataSourceDescriptor, QueryServiceStateRequest};
 
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "many_requests",
@@ -26,6 +26,9 @@ fn run(target: &Target) -> io::Result<()> {
     }
     let mut consumer = target.consumer()?;
     let query = QueryServiceStateRequest { sessions_only: Some(false) };
+    producer.sync()?;
+    let answer = target.consumer()?.ask("QueryServiceState", &query)?;
+    Refused::unless(answer.bytes > 200 * SOURCES, "the data sources are not there")?;
     let mut bytes = Vec::new();
     for _ in 0..REQUESTS {
         bytes.extend(consumer.bytes_of("QueryServiceState", &query, false));

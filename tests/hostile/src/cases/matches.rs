@@ -34,7 +34,10 @@ fn run(target: &Target) -> io::Result<()> {
     while target.goes_on() {
         // It does not wait for what it has asked for. Those after the fifth are refused.
         let mut consumer = target.consumer()?;
-        consumer.enable(&config)?;
+        match consumers.len() {
+            0 => consumer.have_enabled(&config)?,
+            _ => consumer.enable(&config)?,
+        }
         consumers.push(consumer);
         thread::sleep(PAUSE);
     }

@@ -5,10 +5,12 @@ use crate::Case;
 mod blocking_descriptors;
 mod clones;
 mod comes_and_goes;
+mod crowd_of_askers;
 mod crowd_of_sources;
 mod expressions;
 mod filters;
 mod flushes;
+mod half_frames;
 mod idle_connections;
 mod large_packets;
 mod many_requests;
@@ -17,16 +19,19 @@ mod refused_packets;
 mod short_periods;
 mod triggers;
 mod unread_answers;
+mod waiting_clones;
 
 /// All of them.
 pub const ALL: &[Case] = &[
     blocking_descriptors::CASE,
     clones::CASE,
     comes_and_goes::CASE,
+    crowd_of_askers::CASE,
     crowd_of_sources::CASE,
     expressions::CASE,
     filters::CASE,
     flushes::CASE,
+    half_frames::CASE,
     idle_connections::CASE,
     large_packets::CASE,
     many_requests::CASE,
@@ -35,4 +40,5 @@ pub const ALL: &[Case] = &[
     short_periods::CASE,
     triggers::CASE,
     unread_answers::CASE,
+    waiting_clones::CASE,
 ];

@@ -7,7 +7,7 @@ use ferretto_protos::{
     CommitDataRequest, DataSourceDescriptor, ReadBuffersRequest, commit_data_request::ChunksToMove,
 };
 
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "refused_packets",
@@ -30,15 +30,18 @@ fn run(target: &Target) -> io::Result<()> {
     let name = Some("refused".to_owned());
     producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
     let mut consumer = target.consumer()?;
-    consumer.enable(&config(
+    consumer.have_enabled(&config(
         "buffers { size_kb: 65536 fill_policy: DISCARD } data_sources { config { name: 'refused' } }",
     ))?;
-    consumer.settle()?;
     for number in 0..CHUNKS {
         for buffer in BUFFERS {
             producer.commit(&commit(number, buffer))?;
         }
     }
+    producer.sync()?;
+    consumer.call("ReadBuffers", &ReadBuffersRequest::default())?;
+    let refused = consumer.stats()?.invalid_packets();
+    Refused::unless(refused > u64::from(CHUNKS) * 900, "few packets were there to be refused")?;
     while target.goes_on() {
         consumer.call("ReadBuffers", &ReadBuffersRequest::default())?;
     }

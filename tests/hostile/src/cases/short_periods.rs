@@ -47,7 +47,7 @@ fn run(target: &Target) -> io::Result<()> {
     let mut consumers = Vec::new();
     for _ in 0..SESSIONS {
         let mut consumer = target.consumer()?;
-        consumer.enable(&text)?;
+        consumer.have_enabled(&text)?;
         consumers.push(consumer);
     }
     while target.goes_on() {

@@ -9,7 +9,7 @@ use crate::{Case, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "triggers",
-    tells: "five sessions wait for 1,000 triggers each, by expressions, and all are called out as fast as they go",
+    tells: "five sessions wait for 1,000 triggers each, sixteen by expressions, and all are called out as fast as they go",
     needs_many: true,
     asks_for_kib: 0,
     is_slow: false,
@@ -18,22 +18,24 @@ pub(crate) const CASE: Case = Case {
 
 const SESSIONS: usize = 5;
 const TRIGGERS: usize = 1000;
+/// All that a config may have for its triggers.
+const EXPRESSIONS: usize = 16;
 const NAMES_AT_ONCE: usize = 1000;
 
 fn run(target: &Target) -> io::Result<()> {
     let triggers: String = (0..TRIGGERS)
         .map(|number| {
-            let regex = if number < 60 { "producer_name_regex: '(.*.*.*)*shouter.*(.*.*)*'" } else { "" };
+            let regex =
+                if number < EXPRESSIONS { "producer_name_regex: '(.*.*.*)*shouter.*(.*.*)*'" } else { "" };
             format!("triggers {{ name: 't{number}' stop_delay_ms: 60000 {regex} max_per_24_h: 1000000 }}")
         })
         .collect();
     let mut consumers = Vec::new();
     for mode in ["CLONE_SNAPSHOT", "STOP_TRACING", "CLONE_SNAPSHOT", "STOP_TRACING", "CLONE_SNAPSHOT"] {
         let mut consumer = target.consumer()?;
-        consumer.enable(&config(&format!(
+        consumer.have_enabled(&config(&format!(
             "buffers {{ size_kb: 64 }} trigger_config {{ trigger_mode: {mode} trigger_timeout_ms: 60000 {triggers} }}"
         )))?;
-        consumer.settle()?;
         consumers.push(consumer);
     }
     assert_eq!(consumers.len(), SESSIONS);

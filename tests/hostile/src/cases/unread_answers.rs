@@ -5,7 +5,7 @@ use std::io;
 use ferretto_protos::{DataSourceDescriptor, QueryServiceStateRequest};
 
 use crate::client::Client;
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "unread_answers",
@@ -28,6 +28,9 @@ fn run(target: &Target) -> io::Result<()> {
     }
     let mut deaf: Vec<Client> = (0..CONSUMERS).map(|_| target.consumer()).collect::<io::Result<_>>()?;
     let query = QueryServiceStateRequest { sessions_only: Some(false) };
+    producer.sync()?;
+    let answer = target.consumer()?.ask("QueryServiceState", &query)?;
+    Refused::unless(answer.bytes > SOURCES * NAME_BYTES * 9 / 10, "the data sources are not there")?;
     while target.goes_on() {
         for consumer in &mut deaf {
             let bytes = consumer.bytes_of("QueryServiceState", &query, false).repeat(100);

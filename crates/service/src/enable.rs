@@ -1,5 +1,7 @@
 //! EnableTracing: from a config to a session with buffers (upstream: tracing_service_impl.cc, `EnableTracing`).
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use ferretto_protos::EnableTracingRequest;
 use ferretto_trace_buffer::{CreateError, TraceBuffer};
@@ -69,6 +71,31 @@ enum EnableError {
     Buffer { index: usize, error: CreateError },
     #[error("all {max} trace buffers of this service are in use; free sessions first", max = u16::MAX)]
     NoBufferId,
+}
+
+/// A semaphore that sessions hold.
+struct HeldSemaphore {
+    holders: u64,
+    last_holder: SessionId,
+    /// What the strictest of them allows.
+    allowed: u64,
+}
+
+/// By name. Of several that a session has by one name its first counts.
+fn held_semaphores<'a>(sessions: impl Iterator<Item = &'a Session>) -> HashMap<&'a str, HeldSemaphore> {
+    let mut all: HashMap<&str, HeldSemaphore> = HashMap::new();
+    for session in sessions {
+        for (name, max) in &session.config.claims.semaphores {
+            let first = HeldSemaphore { holders: 0, last_holder: SessionId(0), allowed: u64::MAX };
+            let held = all.entry(name).or_insert(first);
+            if held.last_holder != session.id {
+                held.last_holder = session.id;
+                held.holders += 1;
+                held.allowed = held.allowed.min(*max);
+            }
+        }
+    }
+    all
 }
 
 impl Service {
@@ -161,15 +188,10 @@ impl Service {
         if !name.is_empty() && own.any(|session| session.config.claims.unique_name == *name) {
             return Err(EnableError::NameInUse(name.clone()));
         }
+        let held = held_semaphores(not_copied().filter(|session| session.is_active()));
         for (name, max_others) in &claims.semaphores {
-            let held = |session: &&Session| {
-                let semaphores = &session.config.claims.semaphores;
-                semaphores.iter().find(|(held, _)| held == name).map(|(_, max)| *max)
-            };
-            let active = not_copied().filter(|session| session.is_active());
-            let limits = active.filter_map(|session| held(&session));
-            let others = limits.clone().count() as u64;
-            let allowed = limits.min().unwrap_or(u64::MAX).min(*max_others);
+            let Some(held) = held.get(name.as_str()) else { continue };
+            let (others, allowed) = (held.holders, held.allowed.min(*max_others));
             if others > allowed {
                 return Err(EnableError::Semaphore { name: name.clone(), others, allowed });
             }

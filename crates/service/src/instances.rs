@@ -106,7 +106,7 @@ impl Service {
                 continue;
             }
             let Some(producer) = self.producers.get(id) else { continue };
-            let goes_on = budget.spend(spec.producers.cost());
+            let goes_on = budget.spend(spec.producers.cost(&producer.name));
             if self.matches(spec, producer)
                 && let Some(source) = producer.next_source(&spec.name, serial)
             {

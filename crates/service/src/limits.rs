@@ -150,6 +150,16 @@ pub const MAX_NAME_BYTES: usize = 512;
 pub const MAX_SOURCE_NAME_BYTES: usize = 4096;
 /// Bytes of a key to detach by. Ours.
 pub const MAX_KEY_BYTES: usize = 4096;
+/// Data sources of one config. Ours: to read one takes a microsecond or two, which nobody else is to wait for.
+pub const MAX_DATA_SOURCES_PER_CONFIG: usize = 4096;
+/// Producers whose memory one config decides. Ours, likewise.
+pub const MAX_PRODUCER_CONFIGS: usize = 4096;
+/// Semaphores of one session. Ours: each is looked for among those of all others.
+pub const MAX_SEMAPHORES: usize = 256;
+/// Names in the filters of a session's data sources, also of those that it gets later. Ours, for the memory of the service.
+pub const MAX_FILTER_NAMES: usize = 16_384;
+/// Bytes of all these names. Ours, likewise: a config is smaller.
+pub const MAX_FILTER_NAME_BYTES: usize = 256 * 1024;
 /// Data source instances of one session. Ours: each is a match of a configured with a registered data source.
 pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
 /// Bytes of a regular expression for producers' names. Ours: bounds the time to read it.
@@ -159,7 +169,7 @@ pub const MAX_REGEX_BYTES: usize = 4096;
 pub const MAX_REGEX_COMPILED_BYTES: usize = 8 * 1024;
 /// Such expressions of one data source, or for the triggers of one config. Ours, for the same reason: one may have alternatives.
 pub const MAX_REGEXES: usize = 16;
-/// Such expressions of a whole config. Ours, for their memory.
+/// Such expressions of a session's data sources, also of those that it gets later. Ours, for their memory, and for the time to compile them.
 pub const MAX_REGEXES_PER_CONFIG: usize = 1024;
 /// Writers that the producers of one user have announced. Ours, for the memory of the service: 250 for each of 4,000 programs. What others
 /// leave in their memory is taken only when it is committed.

@@ -6,7 +6,7 @@ use ferretto_shm::{PageSize, ServiceView, SharedMemory};
 
 use crate::ids::{ProducerId, SessionId};
 use crate::limits;
-use crate::registry::{MemorySizes, ProducerMemory};
+use crate::registry::{MemorySizes, Peer, Producer, ProducerMemory};
 use crate::service::Service;
 
 impl MemorySizes {
@@ -17,6 +17,12 @@ impl MemorySizes {
         let page = if self.page == 0 { default.page } else { self.page };
         let chosen = Self { size: size.min(max_size), page: page.min(limits::MAX_PAGE_SIZE) };
         if chosen.is_valid() { chosen } else { default }
+    }
+
+    /// Neither smaller, nor with smaller pages or fewer of them.
+    fn are_no_less_than(self, other: Self) -> bool {
+        let pages = |sizes: Self| sizes.size.checked_div(sizes.page).unwrap_or(0);
+        self.size >= other.size && self.page >= other.page && pages(self) >= pages(other)
     }
 
     fn is_valid(self) -> bool {
@@ -51,11 +57,13 @@ fn attach(memory: Arc<SharedMemory>, page_size: usize, is_provided: bool) -> Opt
 impl Service {
     /// Gives a producer memory at its first data source instance.
     pub(crate) fn ensure_memory(&mut self, session: SessionId, id: ProducerId) {
-        let Some(sizes) = self.memory_sizes(session, id) else { return };
-        let Some(producer) = self.producers.get_mut(&id) else { return };
-        if producer.memory.is_some() || producer.emulated_page_size.is_some() {
+        let has_some =
+            |producer: &Producer| producer.memory.is_some() || producer.emulated_page_size.is_some();
+        if self.producers.get(&id).is_none_or(has_some) {
             return;
         }
+        let Some(sizes) = self.memory_sizes(session, id) else { return };
+        let Some(producer) = self.producers.get_mut(&id) else { return };
         if producer.peer.emulated {
             // Chunks come by value, but the producer waits for SetupTracing all the same, and takes its page size from there. Once:
             // upstream's aborts at a second one.
@@ -80,21 +88,33 @@ impl Service {
         self.send_setup_tracing(conn);
     }
 
-    /// Config, then hint, then default decide.
+    /// Config, then hint, then default decide. The config of a stranger can only give more: with less than it asked for, a producer would
+    /// lose what it writes, also for others.
     fn memory_sizes(&self, session: SessionId, id: ProducerId) -> Option<MemorySizes> {
         let producer = self.producers.get(&id)?;
         let hints = producer.hints;
-        let session = self.sessions.get(&session);
-        let configured =
-            session.and_then(|session| session.config.memory_sizes_of(&producer.name, hints.size));
-        let (size, page) = configured.unwrap_or_default();
+        let own = hints.or_valid(limits::MAX_SHARED_MEMORY_SIZE);
+        let session = self.sessions.get(&session)?;
+        let Some(sizes) = session.config.producers.sizes_of(&producer.name, hints.size) else {
+            return Some(own);
+        };
         let or_hint = |value, hint| if value == 0 { hint } else { value };
-        let wanted = MemorySizes { size: or_hint(size, hints.size), page: or_hint(page, hints.page) };
-        let max = match size {
+        let wanted =
+            MemorySizes { size: or_hint(sizes.size, hints.size), page: or_hint(sizes.page, hints.page) };
+        let max = match sizes.size {
             0 => limits::MAX_SHARED_MEMORY_SIZE,
             _ => limits::MAX_CONFIGURED_SHARED_MEMORY_SIZE,
         };
-        Some(wanted.or_valid(max))
+        let wanted = wanted.or_valid(max);
+        let decides = producer.peer.emulated || self.may_decide_for(session.owner_uid, producer.peer);
+        let larger = MemorySizes { page: own.page, ..wanted };
+        let candidates = [wanted, larger].into_iter().filter(|sizes| sizes.is_valid());
+        Some(candidates.into_iter().find(|sizes| decides || sizes.are_no_less_than(own)).unwrap_or(own))
+    }
+
+    /// Root, the user of the service, and a producer's own user.
+    fn may_decide_for(&self, owner_uid: u32, producer: Peer) -> bool {
+        owner_uid == 0 || owner_uid == self.options.uid || producer.is_user(owner_uid)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT};
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch};
 use ferretto_protos::{self as protos, CommitDataRequest, clone_session_request::Selector};
-use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Token};
+use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Token, limits};
 use ferretto_shm::SharedMemory;
 use proptest::prelude::*;
 use world::{World, config, packet};
@@ -208,7 +208,7 @@ fn registries_of_a_producer_are_bounded() {
 #[test]
 fn a_user_has_a_bounded_number_of_producers() {
     let mut world = World::default();
-    for index in 0..ferretto_service::limits::MAX_PRODUCERS_PER_UID + 1 {
+    for index in 0..limits::MAX_PRODUCERS_PER_UID + 1 {
         let conn = ProducerConn(1_000_000 + index as u64);
         world.service.handle_producer_connected(conn, Peer { uid: 5, ..Default::default() });
         let call = ProducerCall::InitializeConnection(Default::default());
@@ -218,7 +218,7 @@ fn a_user_has_a_bounded_number_of_producers() {
     let consumer = world.consumer(1000);
     world.enable(consumer, &config(""));
     let connected = world.stats(consumer).producers_connected() as usize;
-    assert_eq!(connected, ferretto_service::limits::MAX_PRODUCERS_PER_UID);
+    assert_eq!(connected, limits::MAX_PRODUCERS_PER_UID);
     let other = world.producer("of another user");
     assert!(world.producers[&other].response.is_some());
 }
@@ -248,4 +248,61 @@ fn expressions_are_bounded_and_named() {
         let error = world.ended(consumer).expect("it is refused");
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn configs_are_counted_before_they_are_decoded() {
+    let mut world = World::default();
+    // The field's tag and a length of 0: two or three bytes each on the wire.
+    let cases: [(&[u8], usize, &str); 3] = [
+        (&[0x12, 0], limits::MAX_DATA_SOURCES_PER_CONFIG, "data_sources"),
+        (&[0x32, 0], limits::MAX_PRODUCER_CONFIGS, "producers"),
+        (&[0xba, 0x02, 0], limits::MAX_SEMAPHORES, "session_semaphores"),
+    ];
+    let buffer = world::config_bytes("buffers { size_kb: 4 }");
+    for (field, max, name) in cases {
+        for (count, is_refused) in [(max, false), (max + 1, true)] {
+            let consumer = world.consumer(1000);
+            world.enable_raw(consumer, [&buffer[..], &field.repeat(count)].concat().into(), None);
+            let error = world.ended(consumer);
+            let expected = format!("the config has {count} {name}; a session has at most {max}");
+            assert_eq!(error, is_refused.then_some(expected));
+            world.free(consumer);
+        }
+    }
+}
+
+#[test]
+fn filters_are_widened_within_bounds_and_wholly_or_not_at_all() {
+    let mut world = World::default();
+    let consumer = world.consumer(1000);
+    let source = |filters: &str| format!("data_sources {{ {filters} config {{ name: 'data' }} }}");
+    let both =
+        |first: &str, second: &str| format!("buffers {{ size_kb: 64 }} {} {}", source(first), source(second));
+    world.enable(consumer, &both("producer_name_filter: 'a'", "producer_name_filter: 'a'"));
+    let widen = |world: &mut World, first: &str, second: &str| {
+        let request = protos::ChangeTraceConfigRequest {
+            trace_config: Some(world::config_bytes(&both(first, second))),
+        };
+        world.ask(consumer, ConsumerCall::ChangeTraceConfig(request));
+    };
+    let long = |letter: &str| {
+        format!("producer_name_filter: '{}'", letter.repeat(limits::MAX_FILTER_NAME_BYTES / 3))
+    };
+    let names: String =
+        (0..limits::MAX_FILTER_NAMES).map(|name| format!("producer_name_filter: '{name}' ")).collect();
+    let expressions: String =
+        (0..=limits::MAX_REGEXES).map(|n| format!("producer_name_regex_filter: 'x{n}' ")).collect();
+    widen(&mut world, &long("x"), &long("y"));
+    for too_much in [&long("z"), &names, &expressions, "producer_name_regex_filter: '('"] {
+        widen(&mut world, "producer_name_filter: 'late'", too_much);
+    }
+    let instances = |world: &mut World, name: &str| {
+        let producer = world.producer(name);
+        world.register(producer, "data");
+        world.command_names(producer).iter().filter(|name| **name == "setup").count()
+    };
+    assert_eq!((instances(&mut world, "a"), instances(&mut world, "late")), (2, 0));
+    widen(&mut world, "producer_name_filter: 'later'", "producer_name_regex_filter: 'la.*'");
+    assert_eq!((instances(&mut world, "later"), instances(&mut world, "late")), (2, 1));
 }

@@ -706,6 +706,38 @@ fn memory_is_chosen_by_config_then_hint_then_default() {
 }
 
 #[test]
+fn a_strangers_config_gives_a_producer_more_memory_and_never_less() {
+    const KB: usize = 1024;
+    let cases = [
+        ("shm_size_kb: 4", (512 * KB, 8 * KB)),
+        ("shm_size_kb: 4 page_size_kb: 4", (512 * KB, 8 * KB)),
+        // So few pages would be full soon.
+        ("page_size_kb: 32", (512 * KB, 8 * KB)),
+        ("shm_size_kb: 8192 page_size_kb: 32", (8192 * KB, 32 * KB)),
+        ("shm_size_kb: 8192", (8192 * KB, 8 * KB)),
+        ("shm_size_kb: 8192 page_size_kb: 4", (8192 * KB, 8 * KB)),
+        // Nothing that can be.
+        ("shm_size_kb: 8190 page_size_kb: 32", (512 * KB, 8 * KB)),
+    ];
+    let sizes = |asking_uid: u32, more: &str| {
+        let mut world = World::default();
+        let (size_hint, page_hint) = (512 * 1024, 8 * 1024);
+        let producer = world.introduce(&world::Introduction { size_hint, page_hint, ..named("p") });
+        world.register(producer, "data");
+        let consumer = world.consumer(asking_uid);
+        world.enable(consumer, &config(&format!("producers {{ producer_name: \"p\" {more} }}")));
+        let found = &world.producers[&producer];
+        (found.memory.as_ref().unwrap().len(), found.page_size)
+    };
+    for (more, expected) in cases {
+        assert_eq!(sizes(5, more), expected, "{more}");
+    }
+    for uid in [0, 1000, SERVICE_UID] {
+        assert_eq!(sizes(uid, "shm_size_kb: 8"), (8 * KB, 8 * KB), "{uid}");
+    }
+}
+
+#[test]
 fn memory_that_a_producer_brings_is_used_if_it_fits_the_rules() {
     const KB: usize = 1024;
     for (len, page, used) in

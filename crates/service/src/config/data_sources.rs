@@ -9,7 +9,8 @@ use ferretto_protozero::read::{Fields, Value};
 use super::ConfigError;
 use super::buffers::target_buffer;
 use super::machine_filter::MachineFilter;
-use super::producer_filter::{ProducerFilter, parse_filter};
+use super::parts::decode_data_source;
+use super::producer_filter::{Expressions, FilterSizes, ProducerFilter};
 use crate::limits;
 
 /// A data source to match with what producers register.
@@ -20,7 +21,7 @@ pub(crate) struct DataSourceSpec {
     pub(crate) raw: Bytes,
     /// Index in [`SessionConfig::buffers`].
     pub(crate) buffer: usize,
-    pub(crate) producers: ProducerFilter,
+    pub(crate) producers: Arc<ProducerFilter>,
     pub(crate) machines: MachineFilter,
     /// It wants the threads of its producers scheduled before others.
     pub(crate) wants_boost: bool,
@@ -32,35 +33,74 @@ pub(crate) struct DataSourceSpec {
 
 pub(super) fn parse_data_sources(
     config: &TraceConfig,
-    raw: &Bytes,
+    encoded: &[Bytes],
 ) -> Result<Vec<DataSourceSpec>, ConfigError> {
-    let expressions = config.data_sources.iter().map(|source| source.producer_name_regex_filter.len());
-    if expressions.sum::<usize>() > limits::MAX_REGEXES_PER_CONFIG {
-        let of = "data_sources: producer_name_regex_filter".to_owned();
-        return Err(ConfigError::TooManyRegexes { of, max: limits::MAX_REGEXES_PER_CONFIG });
+    let (mut specs, mut expressions) = (Vec::with_capacity(encoded.len()), Expressions::default());
+    let (mut sizes, mut without_limit) = (FilterSizes::default(), 0);
+    for encoded in encoded {
+        let source = decode_data_source(encoded)?;
+        sizes.add_wire(&source);
+        sizes.check()?;
+        let protovm = source.config.as_ref().and_then(|config| config.protovm_config.as_ref());
+        without_limit += usize::from(protovm.is_some_and(|protovm| protovm.memory_limit_kb.is_none()));
+        specs.push(parse_data_source(config, &source, raw_config(encoded), &mut expressions)?);
     }
-    let raw_configs = raw_data_source_configs(raw);
-    let sources = config.data_sources.iter().zip(raw_configs);
-    sources.map(|(source, raw)| parse_data_source(config, source, raw)).collect()
+    if without_limit > 0 {
+        let data_sources = without_limit;
+        tracing::warn!(
+            data_sources,
+            "protovm_config has no effect without memory_limit_kb: set it to what the state may take"
+        );
+    }
+    Ok(specs)
 }
 
 fn parse_data_source(
     config: &TraceConfig,
     source: &trace_config::DataSource,
     raw: Bytes,
+    expressions: &mut Expressions,
 ) -> Result<DataSourceSpec, ConfigError> {
-    let inner = source.config.clone().unwrap_or_default();
-    check_tracing_v2(&inner)?;
+    let none = DataSourceConfig::default();
+    let inner = source.config.as_ref().unwrap_or(&none);
+    check_tracing_v2(inner)?;
+    let buffer = target_buffer(&config.buffers, inner)?;
+    let mut producers = ProducerFilter::default();
+    producers.add(inner.name(), source, expressions)?;
     Ok(DataSourceSpec {
-        buffer: target_buffer(&config.buffers, &inner)?,
-        producers: parse_filter(inner.name(), source)?,
+        buffer,
+        producers: Arc::new(producers),
         machines: MachineFilter::new(config, source),
         wants_boost: inner.priority_boost.is_some(),
         claims_tracing_v2: inner.supports_tracing_v2.is_some(),
-        protovm_memory_kb: protovm_memory_kb(&inner)?,
+        protovm_memory_kb: protovm_memory_kb(inner)?,
         name: inner.name().into(),
         raw,
     })
+}
+
+/// The filters that an updated config makes wider, by the index of their data source. Filters can be widened only: those that match now go
+/// on to match. A filter that lets everyone pass stays so.
+pub(super) fn widened_filters(
+    specs: &[DataSourceSpec],
+    update: &[Bytes],
+) -> Result<Vec<(usize, ProducerFilter)>, ConfigError> {
+    let mut sizes = FilterSizes::default();
+    specs.iter().for_each(|spec| sizes.add_filter(&spec.producers, &spec.machines));
+    let (mut widened, mut expressions) = (Vec::new(), Expressions::default());
+    for (index, (spec, encoded)) in specs.iter().zip(update).enumerate() {
+        let source = decode_data_source(encoded)?;
+        if spec.producers.lets_everyone_pass() || !spec.producers.is_widened_by(&source) {
+            continue;
+        }
+        let before = FilterSizes::of(&spec.producers);
+        let mut filter = ProducerFilter::clone(&spec.producers);
+        filter.add(&spec.name, &source, &mut expressions)?;
+        sizes.grow(before, FilterSizes::of(&filter));
+        sizes.check()?;
+        widened.push((index, filter));
+    }
+    Ok(widened)
 }
 
 /// The knobs of the second transport are checked even though producers are not offered it (upstream v59: `EnableTracing`).
@@ -83,14 +123,8 @@ fn check_tracing_v2(config: &DataSourceConfig) -> Result<(), ConfigError> {
 
 /// The limit, if there is to be a ProtoVM. Without a limit there is none, as upstream has it.
 fn protovm_memory_kb(config: &DataSourceConfig) -> Result<Option<u32>, ConfigError> {
-    let Some(protovm) = &config.protovm_config else { return Ok(None) };
-    let Some(memory_limit_kb) = protovm.memory_limit_kb else {
-        tracing::warn!(
-            data_source = config.name(),
-            "protovm_config has no effect without memory_limit_kb: set it to what the state may take"
-        );
-        return Ok(None);
-    };
+    let limit = config.protovm_config.as_ref().and_then(|protovm| protovm.memory_limit_kb);
+    let Some(memory_limit_kb) = limit else { return Ok(None) };
     if memory_limit_kb > limits::MAX_PROTOVM_MEMORY_KB {
         return Err(ConfigError::ProtoVmMemory { source_name: config.name().to_owned(), memory_limit_kb });
     }
@@ -98,17 +132,6 @@ fn protovm_memory_kb(config: &DataSourceConfig) -> Result<Option<u32>, ConfigErr
 }
 
 /// The bytes of `data_sources[i].config`, with all that this schema does not know. A field that comes in parts is their concatenation.
-fn raw_data_source_configs(raw: &Bytes) -> Vec<Bytes> {
-    let fields = ferretto_protos::fields::trace_config::DATA_SOURCES;
-    let sources = Fields::new(raw).flatten().filter(|field| field.number == fields);
-    sources
-        .map(|source| match source.value {
-            Value::Bytes(source) => raw_config(source),
-            _ => Bytes::new(),
-        })
-        .collect()
-}
-
 fn raw_config(source: &[u8]) -> Bytes {
     let mut raw = Vec::new();
     for field in Fields::new(source).flatten() {

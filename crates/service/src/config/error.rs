@@ -68,6 +68,14 @@ pub enum ConfigError {
     Regex { source_name: String, pattern: String, reason: String },
     #[error("{of}: {max} regular expressions are the most there may be; one may have alternatives (a|b)")]
     TooManyRegexes { of: String, max: usize },
+    #[error("the config has {count} {field}; a session has at most {max}")]
+    TooMany { field: &'static str, count: usize, max: usize },
+    #[error(
+        "data_sources: producer_name_filter and machine_name_filter have more than {names} names or {bytes} bytes together",
+        names = limits::MAX_FILTER_NAMES,
+        bytes = limits::MAX_FILTER_NAME_BYTES
+    )]
+    TooManyNames,
     #[error("buffers[{index}].size_kb is {size_kb}; a buffer has 1 to 4194303 KiB")]
     BufferSize { index: usize, size_kb: u64 },
     #[error("buffers[{index}].experimental_mode {mode} is unknown")]

@@ -19,6 +19,10 @@ impl MachineFilter {
         Self { names: source.machine_name_filter.clone(), all: config.trace_all_machines() }
     }
 
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Whether a machine is one of those asked for. `is_host`: the service runs on it.
     pub(crate) fn matches(&self, machine_name: &str, is_host: bool) -> bool {
         if self.names.is_empty() {

@@ -13,6 +13,8 @@ mod error;
 mod file;
 mod guardrails;
 mod machine_filter;
+mod parts;
+mod producer_config;
 mod producer_filter;
 mod trace_filter;
 mod triggers;
@@ -20,10 +22,8 @@ mod triggers;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferretto_protos::trace_config::ProducerConfig;
 use ferretto_protos::{TraceConfig, trace_config};
 use ferretto_trace_filter::MessageFilter;
-use prost::Message;
 
 use self::boost::parse_boost;
 pub(crate) use self::buffers::BufferSpec;
@@ -32,12 +32,13 @@ use self::builtin::{BuiltinSpec, parse_builtin};
 pub(crate) use self::compression::Codec;
 use self::compression::parse_compression;
 pub(crate) use self::data_sources::DataSourceSpec;
-use self::data_sources::parse_data_sources;
+use self::data_sources::{parse_data_sources, widened_filters};
 pub use self::error::{ConfigError, RuleProblem};
 pub(crate) use self::file::FileSpec;
 use self::file::parse_file;
 use self::guardrails::{check_duration, check_guardrails};
-use self::producer_filter::parse_filter;
+use self::parts::Parts;
+use self::producer_config::ProducerConfigs;
 use self::trace_filter::parse_trace_filter;
 pub(crate) use self::triggers::{TriggerMode, TriggersSpec};
 use self::triggers::{parse_triggers, trigger_mode};
@@ -51,8 +52,9 @@ pub(crate) struct SessionConfig {
     pub(crate) raw: Bytes,
     pub(crate) claims: Claims,
     pub(crate) buffers: Vec<BufferSpec>,
-    pub(crate) data_sources: Vec<DataSourceSpec>,
-    pub(crate) producers: Vec<ProducerConfig>,
+    /// Copies of a session share them.
+    pub(crate) data_sources: Arc<Vec<DataSourceSpec>>,
+    pub(crate) producers: Arc<ProducerConfigs>,
     pub(crate) duration_ms: u32,
     pub(crate) duration_with_suspend: bool,
     pub(crate) deferred_start: bool,
@@ -88,7 +90,12 @@ pub(crate) struct Claims {
 /// it; the steps here keep that order, so that a config with two mistakes gives the same one first.
 #[derive(Debug)]
 pub(crate) struct Draft {
+    /// Without the data sources.
     config: TraceConfig,
+    /// Those, as they are encoded.
+    data_sources: Vec<Bytes>,
+    /// It has more of something than a session may have.
+    too_many: Option<ConfigError>,
     raw: Bytes,
 }
 
@@ -102,7 +109,8 @@ pub(crate) struct Checked {
 
 impl Draft {
     pub(crate) fn decode(raw: Bytes) -> Result<Self, ConfigError> {
-        Ok(Self { config: decode(&raw)?, raw })
+        let Parts { config, data_sources, too_many } = Parts::decode(&raw)?;
+        Ok(Self { config, data_sources, too_many, raw })
     }
 
     /// Whether producers of other users are to be kept out from now on; `None` for as it is. It counts even if the config is refused.
@@ -123,7 +131,10 @@ impl Draft {
         let triggers = trigger_mode.map(|mode| parse_triggers(config, mode)).transpose()?;
         check_guardrails(config)?;
         check_buffer_names(&config.buffers)?;
-        let data_sources = parse_data_sources(config, &self.raw)?;
+        if let Some(error) = self.too_many {
+            return Err(error);
+        }
+        let data_sources = parse_data_sources(config, &self.data_sources)?;
         Ok(Checked { draft: self, triggers, data_sources })
     }
 }
@@ -143,7 +154,7 @@ impl Checked {
     /// What comes after the look at other sessions. `has_descriptor`: the consumer sent a file.
     pub(crate) fn into_session_config(self, has_descriptor: bool) -> Result<SessionConfig, ConfigError> {
         let claims = self.claims();
-        let Self { draft: Draft { config, raw }, triggers, data_sources } = self;
+        let Self { draft: Draft { config, raw, .. }, triggers, data_sources } = self;
         let trace_filter = config.trace_filter.as_ref().map(parse_trace_filter).transpose()?;
         let boost = parse_boost(config.priority_boost.as_ref())?;
         let (file, flush_period_ms) = parse_file(&config, has_descriptor)?;
@@ -152,7 +163,7 @@ impl Checked {
         Ok(SessionConfig {
             claims,
             buffers,
-            data_sources,
+            data_sources: Arc::new(data_sources),
             duration_ms: config.duration_ms(),
             duration_with_suspend: config.prefer_suspend_clock_for_duration(),
             deferred_start: config.deferred_start(),
@@ -176,43 +187,31 @@ impl Checked {
             compacts_buffers: config.experimental_trace_buffer_v2_compaction(),
             triggers,
             trace_filter,
-            producers: config.producers,
+            producers: Arc::new(ProducerConfigs::new(&config.producers)),
             raw,
         })
     }
 }
 
-/// A producer's name in `producers` that stands for all that are not named there. No program is called so.
-const ANY_PRODUCER: &str = "*";
-
 impl SessionConfig {
-    /// The memory sizes that the config gives to a producer, in bytes: whole and page. Those for the name `*` are for all producers that
-    /// it does not name, unless they wish for more (ours).
-    pub(crate) fn memory_sizes_of(&self, producer: &str, wished: usize) -> Option<(usize, usize)> {
-        let bytes = |kb: u32| usize::try_from(kb).unwrap_or(usize::MAX).saturating_mul(1024);
-        let of_name = |name: &str| self.producers.iter().find(|config| config.producer_name() == name);
-        let sizes = |config: &ProducerConfig| (bytes(config.shm_size_kb()), bytes(config.page_size_kb()));
-        let (size, page) = match of_name(producer) {
-            Some(own) => return Some(sizes(own)),
-            None => sizes(of_name(ANY_PRODUCER)?),
-        };
-        Some((if size > wished { size } else { 0 }, page))
-    }
-
-    /// Takes over additional producer filters from an updated config; says whether it had any.
+    /// Takes over additional producer filters from an updated config; says whether it had any. All or, with an error, none.
     pub(crate) fn add_filters(&mut self, raw: &Bytes) -> Result<bool, ConfigError> {
-        let update = decode(raw)?;
-        let mut changed = false;
-        for (current, new) in self.data_sources.iter_mut().zip(&update.data_sources) {
-            let new = parse_filter(&current.name, new)?;
-            changed |= current.producers.add(new);
+        let update = Parts::decode(raw)?;
+        if let Some(error) = update.too_many {
+            return Err(error);
         }
-        Ok(changed)
+        let widened = widened_filters(&self.data_sources, &update.data_sources)?;
+        if widened.is_empty() {
+            return Ok(false);
+        }
+        let data_sources = Arc::make_mut(&mut self.data_sources);
+        for (index, filter) in widened {
+            if let Some(spec) = data_sources.get_mut(index) {
+                spec.producers = Arc::new(filter);
+            }
+        }
+        Ok(true)
     }
-}
-
-fn decode(raw: &Bytes) -> Result<TraceConfig, ConfigError> {
-    TraceConfig::decode(raw.clone()).map_err(|error| ConfigError::Undecodable(error.to_string()))
 }
 
 fn or_default(value: u32, default: u32) -> u32 {

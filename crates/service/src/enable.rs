@@ -10,7 +10,7 @@ use crate::buffers::Buffer;
 use crate::config::{BufferSpec, Claims, ConfigError, Draft, FileSpec, SessionConfig};
 use crate::file_output::FileOutput;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
-use crate::instances::instance_configs;
+use crate::instances::{indexes_by_name, instance_configs};
 use crate::limits;
 use crate::now::Now;
 use crate::output::Reply;
@@ -317,6 +317,7 @@ impl Service {
         session.file = output;
         session.buffers = buffers.iter().map(|(id, _)| *id).collect();
         session.instance_configs = instance_configs(&session);
+        session.wanted = indexes_by_name(&session);
         self.buffers.extend(buffers);
         self.sessions.insert(id, session);
         self.introduce_others(id);

@@ -1,12 +1,13 @@
 //! The data source instances of a session, found by their producer, and counted by their states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::ids::{InstanceId, ProducerId};
+use crate::registry::SourceSerial;
 
 /// Where an instance stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub(crate) struct Instance {
     pub(crate) producer: ProducerId,
     pub(crate) producer_name: Arc<str>,
     pub(crate) source_name: Arc<str>,
+    pub(crate) source: SourceSerial,
     /// The descriptor's id: a producer may register one name several times.
     pub(crate) source_id: u64,
     pub(crate) state: InstanceState,
@@ -47,6 +49,8 @@ pub(crate) type InstanceKey = (ProducerId, InstanceId);
 pub(crate) struct InstanceSet {
     by_key: BTreeMap<InstanceKey, Instance>,
     counts: [usize; STATES],
+    /// How many each data source has.
+    of_sources: HashMap<SourceSerial, usize>,
 }
 
 impl Instance {
@@ -63,15 +67,30 @@ impl Instance {
 impl InstanceSet {
     pub(crate) fn insert(&mut self, instance: Instance) {
         self.counts[instance.state as usize] += 1;
+        *self.of_sources.entry(instance.source).or_default() += 1;
         if let Some(old) = self.by_key.insert(instance.key(), instance) {
-            self.counts[old.state as usize] -= 1;
+            self.uncount(&old);
+        }
+    }
+
+    fn uncount(&mut self, gone: &Instance) {
+        self.counts[gone.state as usize] -= 1;
+        let Some(count) = self.of_sources.get_mut(&gone.source) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.of_sources.remove(&gone.source);
         }
     }
 
     pub(crate) fn remove(&mut self, key: InstanceKey) -> Option<Instance> {
         let removed = self.by_key.remove(&key)?;
-        self.counts[removed.state as usize] -= 1;
+        self.uncount(&removed);
         Some(removed)
+    }
+
+    /// How many there are of a data source.
+    pub(crate) fn count_of(&self, source: SourceSerial) -> usize {
+        self.of_sources.get(&source).copied().unwrap_or(0)
     }
 
     pub(crate) fn get(&self, key: InstanceKey) -> Option<&Instance> {
@@ -133,6 +152,7 @@ mod tests {
             producer: ProducerId(producer),
             producer_name: "p".into(),
             source_name: "s".into(),
+            source: SourceSerial(producer.into()),
             source_id: 0,
             state,
             config: Bytes::new(),
@@ -161,9 +181,10 @@ mod tests {
         assert!(!set.all_are(Started));
         assert!(set.remove((ProducerId(1), InstanceId(2))).is_some());
         assert!(set.all_are(Started) && set.len() == 2);
+        assert_eq!((set.count_of(SourceSerial(1)), set.count_of(SourceSerial(2))), (0, 2));
         // In the place of another one.
         set.insert(instance(2, 3, Stopped));
-        assert!(!set.all_are(Started) && set.len() == 2);
+        assert!(!set.all_are(Started) && set.len() == 2 && set.count_of(SourceSerial(2)) == 2);
         set.set_all_states(Stopped);
         assert!(set.all_are(Stopped) && !set.all_are(Started));
     }

@@ -1,5 +1,10 @@
 //! Data source instances: where configured data sources meet registered ones.
 
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::ops::Bound;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ferretto_protos::fields::data_source_config as field;
 use ferretto_protos::get_async_command_response::{self as command, Cmd};
@@ -31,6 +36,16 @@ pub(crate) struct SetUp {
     skips_known: bool,
     /// The session had started before: each is started as it is set up. Otherwise all are set up before the first is started.
     is_started: bool,
+}
+
+/// What was registered since a session began: it joins, in the order in which it came.
+#[derive(Debug)]
+pub(crate) struct Join {
+    pub(crate) session: SessionId,
+    /// The registered data source that is looked at.
+    source: SourceSerial,
+    /// How many of the config's data sources of its name have been looked at for it.
+    looked_at: usize,
 }
 
 /// What it costs to look at a data source, to tell a producer something and to copy so many bytes, in [`Budget`]'s units.
@@ -121,15 +136,13 @@ impl Service {
 
     fn take_offer(&mut self, set_up: &SetUp, id: ProducerId, source: &DataSource, budget: &mut Budget) {
         let SetUp { session: session_id, index, skips_known, .. } = *set_up;
-        if source.serial > set_up.before || skips_known && self.has_instance(session_id, id, source) {
+        if source.serial > set_up.before || skips_known && self.has_instance(session_id, source) {
             budget.spend(INSTANCE_COST);
             return;
         }
-        let added = self.set_up_instance(session_id, index, id, source);
-        let len =
-            added.and_then(|key| self.instance(session_id, key)).map_or(0, |instance| instance.config.len());
-        budget.spend(INSTANCE_COST + len / BYTES_PER_COST);
-        if let (Some(key), true) = (added, set_up.is_started) {
+        if let Some(key) = self.set_up_instance(session_id, index, id, source, budget)
+            && set_up.is_started
+        {
             self.start_instance(session_id, key);
         }
     }
@@ -143,10 +156,6 @@ impl Service {
         self.after_instance_change(set_up.session, now);
     }
 
-    fn instance(&self, session_id: SessionId, key: InstanceKey) -> Option<&Instance> {
-        self.sessions.get(&session_id)?.instances.get(key)
-    }
-
     fn matches(&self, spec: &DataSourceSpec, producer: &Producer) -> bool {
         let machine = producer.machine.as_ref();
         let machine_name = machine.map_or(&self.options.machine_name, |machine| &machine.name);
@@ -154,35 +163,81 @@ impl Service {
     }
 
     /// A data source that comes late joins the sessions that want it.
-    pub(crate) fn add_to_sessions(&mut self, id: ProducerId, source: &DataSource, now: &Now) {
-        let sessions = self.sessions.values().filter(|session| session.is_joinable());
-        for session_id in sessions.map(|session| session.id).collect::<Vec<_>>() {
-            self.add_to_session(session_id, id, source, now);
+    pub(crate) fn add_to_sessions(&mut self, source: &DataSource, now: &Now) {
+        let wants = |session: &&Session| session.is_joinable() && session.wanted.contains_key(&source.name);
+        let sessions: Vec<SessionId> =
+            self.sessions.values().filter(wants).map(|session| session.id).collect();
+        // All of them in one step, if that is enough.
+        let mut budget = self.budget();
+        for session_id in sessions {
+            let Some(session) = self.sessions.get_mut(&session_id) else { continue };
+            // What is being joined already gets to this one too.
+            if std::mem::replace(&mut session.is_being_joined, true) {
+                continue;
+            }
+            let join = Join { session: session_id, source: source.serial, looked_at: 0 };
+            if let Some(join) = self.step_of_join(join, &mut budget, now) {
+                let job = Job::Join(join);
+                self.work.push(self.user_of_job(&job), job);
+            }
         }
     }
 
-    fn add_to_session(&mut self, session_id: SessionId, id: ProducerId, source: &DataSource, now: &Now) {
-        let Some(producer) = self.producers.get(&id) else { return };
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        let is_started = session.state == State::Started;
-        let specs = session.config.data_sources.iter().enumerate();
-        let wanted = specs.filter(|(_, spec)| spec.name == source.name && self.matches(spec, producer));
-        for index in wanted.map(|(index, _)| index).collect::<Vec<_>>() {
-            if let Some(instance) = self.set_up_instance(session_id, index, id, source)
-                && is_started
-            {
-                self.start_instance(session_id, instance);
+    /// Goes on; what is left is given back.
+    pub(crate) fn step_of_join(&mut self, mut join: Join, budget: &mut Budget, now: &Now) -> Option<Join> {
+        while self.sessions.get(&join.session).is_some_and(Session::is_joinable) {
+            if !self.join_with(&mut join, budget) {
+                return Some(join);
+            }
+            let later = (Bound::Excluded(join.source), Bound::Unbounded);
+            let Some((next, _)) = self.sources.range(later).next() else {
+                self.finish_join(join.session, now);
+                return None;
+            };
+            (join.source, join.looked_at) = (*next, 0);
+            if !budget.spend(1) {
+                return Some(join);
             }
         }
-        if is_started {
+        None
+    }
+
+    /// Goes on with one registered data source, unless it is gone. Says whether that is done.
+    fn join_with(&mut self, join: &mut Join, budget: &mut Budget) -> bool {
+        let Some(id) = self.sources.get(&join.source).copied() else { return true };
+        let Some(producer) = self.producers.get(&id) else { return true };
+        let Some(source) = producer.source(join.source).cloned() else { return true };
+        loop {
+            let Some(session) = self.sessions.get(&join.session) else { return true };
+            let Some(producer) = self.producers.get(&id) else { return true };
+            let indexes = session.wanted.get(&source.name).map_or(&[][..], Vec::as_slice);
+            let Some(index) = indexes.get(join.looked_at).copied() else { return true };
+            let Some(spec) = session.config.data_sources.get(index) else { return true };
+            if budget.is_spent() {
+                return false;
+            }
+            join.looked_at += 1;
+            budget.spend(spec.producers.cost(&producer.name));
+            let is_started = session.state == State::Started;
+            if self.matches(spec, producer)
+                && let Some(key) = self.set_up_instance(join.session, index, id, &source, budget)
+                && is_started
+            {
+                self.start_instance(join.session, key);
+            }
+        }
+    }
+
+    fn finish_join(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.is_being_joined = false;
+        if session.state == State::Started {
             self.after_instance_change(session_id, now);
         }
     }
 
-    fn has_instance(&self, session_id: SessionId, producer: ProducerId, source: &DataSource) -> bool {
-        let same = |instance: &Instance| instance.is_of(&source.name, source.id);
-        let session = self.sessions.get(&session_id);
-        session.is_some_and(|session| session.instances.of_producer(producer).any(same))
+    fn has_instance(&self, session_id: SessionId, source: &DataSource) -> bool {
+        self.sessions.get(&session_id).is_some_and(|session| session.instances.count_of(source.serial) > 0)
     }
 
     fn set_up_instance(
@@ -191,10 +246,14 @@ impl Service {
         index: usize,
         id: ProducerId,
         source: &DataSource,
+        budget: &mut Budget,
     ) -> Option<InstanceKey> {
+        budget.spend(INSTANCE_COST);
         let producer_name = self.producers.get(&id)?.name.clone();
         let session = self.sessions.get_mut(&session_id)?;
-        if session.instances.len() >= limits::MAX_INSTANCES_PER_SESSION {
+        if session.instances.len() >= limits::MAX_INSTANCES_PER_SESSION
+            || session.instances.count_of(source.serial) >= limits::MAX_INSTANCES_PER_SOURCE
+        {
             if session.losses.sources_left_out == 0 {
                 tracing::warn!(session = %session_id, "too many data source instances: {} of {producer_name} is left out, and what comes after it", source.name);
             }
@@ -203,6 +262,7 @@ impl Service {
         }
         let buffer = *session.buffers.get(session.config.data_sources.get(index)?.buffer)?;
         let config = session.instance_configs.get(index)?.clone();
+        budget.spend(config.len() / BYTES_PER_COST);
         self.set_up_protovm(session_id, index, id, source);
         self.take_up_machine(session_id, id);
         self.ensure_memory(session_id, id);
@@ -216,6 +276,7 @@ impl Service {
             producer: id,
             producer_name,
             source_name: source.name.clone(),
+            source: source.serial,
             source_id: source.id,
             state: InstanceState::Configured,
             config: config.clone(),
@@ -237,9 +298,7 @@ impl Service {
         let (program, memory_limit_kb) = match (&source.program, spec.protovm_memory_kb) {
             (Some(program), Some(memory_limit_kb)) => (program, memory_limit_kb),
             (None, Some(_)) => {
-                tracing::warn!(producer = %id, data_source = %source.name, "protovm_config has no effect: the producer brings no program");
-                let buffer = self.buffers.get_mut(buffer_id);
-                return buffer.into_iter().for_each(|buffer| buffer.vms.note_left_out());
+                return self.leave_protovm_out(*buffer_id, id, source, &"the producer brings no program");
             }
             (_, None) => return,
         };
@@ -254,14 +313,30 @@ impl Service {
         if count >= limits::MAX_PROTOVMS_PER_SESSION
             || memory_kb + u64::from(memory_limit_kb) > limits::MAX_PROTOVM_MEMORY_KB.into()
         {
-            tracing::warn!(producer = %id, data_source = %source.name, "too many ProtoVMs, or too large: this one is left out");
-            let buffer = self.buffers.get_mut(buffer_id);
-            return buffer.into_iter().for_each(|buffer| buffer.vms.note_left_out());
+            return self.leave_protovm_out(
+                *buffer_id,
+                id,
+                source,
+                &"there are too many, or they are too large",
+            );
         }
-        let Some(buffer) = self.buffers.get_mut(buffer_id) else { return };
+        let buffer_id = *buffer_id;
+        let Some(buffer) = self.buffers.get_mut(&buffer_id) else { return };
         if let Err(error) = buffer.vms.add(&wanted, producer) {
-            tracing::warn!(producer = %id, data_source = %source.name, "a ProtoVM is left out: {error}");
-            buffer.vms.note_left_out();
+            self.leave_protovm_out(buffer_id, id, source, &error);
+        }
+    }
+
+    /// Says so once for a buffer: there may be thousands.
+    fn leave_protovm_out(
+        &mut self,
+        buffer: BufferId,
+        id: ProducerId,
+        source: &DataSource,
+        why: &dyn Display,
+    ) {
+        if self.buffers.get_mut(&buffer).is_some_and(|buffer| buffer.vms.note_left_out()) {
+            tracing::warn!(producer = %id, data_source = %source.name, %buffer, "protovm_config has no effect: {why}; others of this buffer are not named");
         }
     }
 
@@ -321,6 +396,15 @@ impl Service {
             budget.spend(1);
         }
     }
+}
+
+/// Where the config's data sources of each name stand in it.
+pub(crate) fn indexes_by_name(session: &Session) -> HashMap<Arc<str>, Vec<usize>> {
+    let mut indexes: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
+    for (index, spec) in session.config.data_sources.iter().enumerate() {
+        indexes.entry(spec.name.clone()).or_default().push(index);
+    }
+    indexes
 }
 
 /// The configs that instances get, by the config's data sources. All instances of one share theirs.

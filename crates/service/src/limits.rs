@@ -162,6 +162,8 @@ pub const MAX_FILTER_NAMES: usize = 16_384;
 pub const MAX_FILTER_NAME_BYTES: usize = 256 * 1024;
 /// Data source instances of one session. Ours: each is a match of a configured with a registered data source.
 pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
+/// Of these, how many of one registered data source. Ours: its producer hears of all of them, before it can read what is meant for it.
+pub const MAX_INSTANCES_PER_SOURCE: usize = 256;
 /// Bytes of a regular expression for producers' names. Ours: bounds the time to read it.
 pub const MAX_REGEX_BYTES: usize = 4096;
 /// What such an expression may take once it is compiled. Ours: it bounds the time of a match, which is a millisecond for a name that is as

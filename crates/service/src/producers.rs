@@ -112,12 +112,13 @@ impl Service {
     /// Sends a command. Without a stream it is lost: the producer did not want it (upstream logs an error).
     pub(crate) fn command(&mut self, producer: ProducerId, cmd: Cmd) {
         let Some(conn) = self.producers.get(&producer).map(|producer| producer.conn) else { return };
-        match self.links.get(&conn).and_then(|link| link.commands) {
-            Some(token) => {
-                let reply = Reply::more(token, &GetAsyncCommandResponse { cmd: Some(cmd) });
-                self.reply_producer(conn, reply);
-            }
-            None => tracing::warn!(%producer, "a producer without GetAsyncCommand misses a command"),
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if let Some(token) = link.commands {
+            let reply = Reply::more(token, &GetAsyncCommandResponse { cmd: Some(cmd) });
+            self.reply_producer(conn, reply);
+        } else if !std::mem::replace(&mut link.misses_commands, true) {
+            // Once: there may be thousands.
+            tracing::warn!(%producer, "a producer without GetAsyncCommand misses commands");
         }
     }
 
@@ -163,7 +164,8 @@ impl Service {
             producer.data_sources.push(source.clone());
         }
         self.offers.entry(source.name.clone()).or_default().insert(id);
-        self.add_to_sessions(id, &source, now);
+        self.sources.insert(source.serial, id);
+        self.add_to_sessions(&source, now);
     }
 
     fn ignore_source(&mut self, id: ProducerId) {
@@ -201,6 +203,7 @@ impl Service {
         };
         let source = producer.data_sources.remove(index);
         let is_last = !producer.offers(name);
+        self.sources.remove(&source.serial);
         self.remove_source_bytes(id, source.raw.len());
         if is_last {
             self.withdraw(id, name);
@@ -261,7 +264,10 @@ impl Service {
         self.remove_all_source_bytes(id);
         let user = self.user_of(id);
         if let Some(producer) = self.producers.remove(&id) {
-            producer.data_sources.iter().for_each(|source| self.withdraw(id, &source.name));
+            for source in &producer.data_sources {
+                self.withdraw(id, &source.name);
+                self.sources.remove(&source.serial);
+            }
             self.announced_writers.remove(user, producer.writers.len());
             // To give back a producer's memory takes as long as the producer made it large.
             self.environment.dispose(Box::new((producer.memory, producer.writers)));

@@ -91,8 +91,10 @@ impl ProtoVms {
     }
 
     /// One that was asked for cannot be had.
-    pub(crate) fn note_left_out(&mut self) {
+    /// Says whether it is the first.
+    pub(crate) fn note_left_out(&mut self) -> bool {
         self.left_out = self.left_out.saturating_add(1);
+        self.left_out == 1
     }
 
     /// Packets that the states should have taken and did not.

@@ -44,6 +44,8 @@ pub(crate) struct ProducerLink {
     pub(crate) producer: Option<ProducerId>,
     /// The `GetAsyncCommand` call whose replies are the commands.
     pub(crate) commands: Option<Token>,
+    /// It was said that it misses commands without that call.
+    pub(crate) misses_commands: bool,
     /// SetupTracing waits for the command stream.
     pub(crate) setup_tracing_pending: bool,
 }
@@ -111,7 +113,7 @@ impl ProducerMemory {
 }
 
 /// Numbers all data sources that there ever were, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SourceSerial(pub(crate) u64);
 
 /// A data source that a producer has registered.
@@ -155,6 +157,11 @@ impl Producer {
 
     pub(crate) fn offers(&self, name: &str) -> bool {
         self.data_sources.iter().any(|source| *source.name == *name)
+    }
+
+    pub(crate) fn source(&self, serial: SourceSerial) -> Option<&DataSource> {
+        let index = self.data_sources.binary_search_by_key(&serial, |source| source.serial).ok()?;
+        self.data_sources.get(index)
     }
 
     /// Its first data source of that name that was registered after this one.

@@ -58,6 +58,8 @@ pub struct Service {
     pub(crate) last_source: SourceSerial,
     /// Who has data sources of which name.
     pub(crate) offers: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
+    /// All that is registered, in the order in which it came.
+    pub(crate) sources: BTreeMap<SourceSerial, ProducerId>,
     pub(crate) work: WorkQueue,
     pub(crate) last_flush: u64,
     pub(crate) lockdown: bool,
@@ -125,6 +127,7 @@ impl Service {
             last_instance: 0,
             last_source: SourceSerial(0),
             offers: BTreeMap::new(),
+            sources: BTreeMap::new(),
             work: WorkQueue::default(),
             last_flush: 0,
             lockdown: false,
@@ -151,6 +154,7 @@ impl Service {
             machine: None,
             producer: None,
             commands: None,
+            misses_commands: false,
             setup_tracing_pending: false,
         };
         self.links.insert(conn, link);

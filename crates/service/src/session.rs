@@ -1,6 +1,7 @@
 //! A tracing session.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -179,6 +180,10 @@ pub(crate) struct Session {
     pub(crate) instance_configs: Vec<Bytes>,
     /// More instances come, of what is registered already; those of a session that has started are started at once.
     pub(crate) is_setting_up: bool,
+    /// Where the config's data sources of each name stand in it.
+    pub(crate) wanted: HashMap<Arc<str>, Vec<usize>>,
+    /// What was registered since then joins it step by step.
+    pub(crate) is_being_joined: bool,
     pub(crate) all_started_reported: bool,
     pub(crate) start_realtime_ns: u64,
     pub(crate) timers: Timers,
@@ -224,6 +229,8 @@ impl Session {
             instances: InstanceSet::default(),
             instance_configs: Vec::new(),
             is_setting_up: false,
+            wanted: HashMap::new(),
+            is_being_joined: false,
             all_started_reported: false,
             start_realtime_ns: 0,
             timers: Timers::default(),

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use crate::clone_steps::Cloning;
 use crate::ids::{ConsumerConn, SessionId};
 use crate::instance_set::InstanceKey;
-use crate::instances::SetUp;
+use crate::instances::{Join, SetUp};
 use crate::limits;
 use crate::now::Now;
 use crate::registry::Peer;
@@ -21,6 +21,8 @@ use crate::work_queue::Holds;
 pub(crate) enum Job {
     /// Instances of all that is registered and wanted.
     SetUp(SetUp),
+    /// The same of what was registered since.
+    Join(Join),
     /// StartDataSource for all instances that are set up, from this one on.
     Start { session: SessionId, after: Option<InstanceKey> },
     /// StopDataSource for these, whose session may be gone; the last one first.
@@ -53,6 +55,7 @@ impl Job {
     fn session(&self) -> Option<SessionId> {
         match self {
             Self::SetUp(set_up) => Some(set_up.session),
+            Self::Join(join) => Some(join.session),
             Self::Start { session, .. } => Some(*session),
             Self::Stop { .. } | Self::Clone(_) => None,
         }
@@ -128,12 +131,18 @@ impl Service {
         session.is_some_and(|session| self.work.holds(Holds::Session(session)))
     }
 
+    /// What one step may cost.
+    pub(crate) fn budget(&self) -> Budget {
+        let left = self.options.step_cost.map_or(limits::STEP_COST, NonZeroUsize::get);
+        Budget { left, spent: 0 }
+    }
+
     /// What is left of it, and what the step cost.
     fn step(&mut self, job: Job, now: &Now) -> (Option<Job>, usize) {
-        let left = self.options.step_cost.map_or(limits::STEP_COST, NonZeroUsize::get);
-        let mut budget = Budget { left, spent: 0 };
+        let mut budget = self.budget();
         let rest = match job {
             Job::SetUp(set_up) => self.step_of_set_up(set_up, &mut budget, now).map(Job::SetUp),
+            Job::Join(join) => self.step_of_join(join, &mut budget, now).map(Job::Join),
             Job::Start { session, after } => self
                 .start_instances(session, after, &mut budget, now)
                 .map(|after| Job::Start { session, after: Some(after) }),

@@ -306,3 +306,21 @@ fn filters_are_widened_within_bounds_and_wholly_or_not_at_all() {
     widen(&mut world, "producer_name_filter: 'later'", "producer_name_regex_filter: 'la.*'");
     assert_eq!((instances(&mut world, "later"), instances(&mut world, "late")), (2, 1));
 }
+
+#[test]
+fn a_session_has_a_bounded_number_of_instances_of_one_data_source() {
+    let mut world = World::default();
+    let (early, late) = (world.producer("early"), world.producer("late"));
+    world.register(early, "data");
+    let consumer = world.consumer(1000);
+    let max = limits::MAX_INSTANCES_PER_SOURCE;
+    let wanted = "data_sources { config { name: 'data' } }".repeat(max + 1);
+    world.enable(consumer, &format!("buffers {{ size_kb: 64 }} {wanted}"));
+    world.advance_ms(0);
+    world.register(late, "data");
+    world.advance_ms(0);
+    for producer in [early, late] {
+        let commands = world.command_names(producer);
+        assert_eq!(commands.iter().filter(|name| **name == "setup").count(), max);
+    }
+}

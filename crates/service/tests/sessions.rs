@@ -93,6 +93,37 @@ fn all_is_set_up_before_the_first_is_started_however_short_the_steps() {
 }
 
 #[test]
+fn a_late_data_source_joins_step_by_step() {
+    let mut world = World::with_step_cost(NonZeroUsize::new(1));
+    let consumer = world.consumer(1000);
+    world.enable(
+        consumer,
+        &config("data_sources { config { name: \"data\" } } data_sources { config { name: \"more\" } }"),
+    );
+    world.advance_ms(0);
+    let (gone, late) = (world.producer("gone"), world.producer("late"));
+    world.register(gone, "data");
+    assert_eq!(world.command_names(gone), ["setup_tracing", "setup", "start"]);
+    assert!(world.service.has_work() && world.service.is_busy(consumer));
+    // Others come meanwhile, and one of them goes.
+    world.register(late, "more");
+    world.register(gone, "more");
+    world.register(late, "data");
+    assert_eq!(world.command_names(late), [""; 0]);
+    world.disconnect(gone);
+    world.advance_ms(0);
+    assert_eq!(
+        world.command_names(late),
+        ["setup_tracing", "setup", "start", "setup", "start", "setup", "start"]
+    );
+    assert!(!world.service.has_work() && !world.service.is_busy(consumer));
+    // After that, as at first.
+    world.register(late, "data");
+    world.advance_ms(0);
+    assert_eq!(world.command_names(late), ["setup", "start", "setup", "start"]);
+}
+
+#[test]
 fn the_service_sets_its_fields_and_unknown_fields_survive() {
     let mut world = World::default();
     let producer = world.producer("p");

@@ -39,6 +39,8 @@ pub const TRIGGER_WINDOW: Duration = Duration::from_secs(24 * 3600);
 pub const MAX_TRIGGER_HISTORY: usize = 4096;
 /// Triggers in one `ActivateTriggers` request; more are ignored. Ours: each may be looked up in the whole history.
 pub const MAX_TRIGGERS_PER_REQUEST: usize = 1024;
+/// Producers and triggers of a session of which it is remembered whether they go together. Ours: to find out may take a millisecond.
+pub const MAX_TRIGGER_VERDICTS: usize = 4096;
 /// Triggers that a session has received and that wait for the next read-back; the oldest are forgotten. Ours.
 pub const MAX_RECEIVED_TRIGGERS: usize = 1024;
 /// Snapshots of a session that wait for the delay of their trigger. Ours: more than anybody could write at one time.

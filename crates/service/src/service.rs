@@ -22,7 +22,7 @@ use crate::registry::{Consumer, Peer, Producer, ProducerLink, SourceSerial};
 use crate::scheduling::Boost;
 use crate::session::{Session, State};
 use crate::source_bytes::SourceBytes;
-use crate::triggers::TriggerHistory;
+use crate::triggers::{CalledOut, TriggerHistory};
 use crate::work_queue::WorkQueue;
 
 /// The tracing service, without sockets, files, clocks or threads.
@@ -70,6 +70,8 @@ pub struct Service {
     /// When sessions with guardrails last started, by name, on the boot clock in nanoseconds.
     pub(crate) last_starts: VecDeque<GuardedStart>,
     pub(crate) trigger_history: TriggerHistory,
+    /// Triggers that are being looked at, by who called them out.
+    pub(crate) called_out: BTreeMap<ProducerId, CalledOut>,
     pub(crate) pace: Pace,
     /// A chunk on its way from shared memory to a buffer; kept for its capacity.
     pub(crate) chunk: Vec<u8>,
@@ -136,6 +138,7 @@ impl Service {
             refused_producers: RefusedProducers::default(),
             last_starts: VecDeque::new(),
             trigger_history: TriggerHistory::default(),
+            called_out: BTreeMap::new(),
             pace: Pace::default(),
             chunk: Vec::new(),
             reply: BytesMut::new(),

@@ -1,21 +1,22 @@
 //! Triggers: names that producers call out, and what sessions make of them (upstream: tracing_service_impl.cc, `ActivateTriggers`).
 //!
-//! A name that no session waits for costs a look at the sessions. Activations that count are remembered for a day, whoever they came
+//! A name that no session waits for costs a look at the sessions; the others are looked at in steps. Activations that count are remembered for a day, whoever they came
 //! from, because `max_per_24_h` of a later session counts them too.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use ferretto_protos::Trigger;
 use ferretto_protos::trace_packet::Data;
 
-use crate::config::TriggerMode;
+use crate::config::{TriggerMode, TriggerSpec, pattern_cost};
 use crate::ids::{ProducerId, SessionId};
 use crate::limits;
 use crate::now::{Deadline, Now, take_if_over};
 use crate::service::Service;
 use crate::session::{Session, State};
+use crate::work::{Budget, Job};
 
 /// A trigger as it came.
 #[derive(Debug, Clone)]
@@ -49,6 +50,36 @@ pub(crate) struct SessionTriggers {
     pub(crate) cloned_for: Option<ReceivedTrigger>,
     /// Snapshots that are to be taken when their delay is over.
     snapshots: Vec<(Deadline, ReceivedTrigger)>,
+    verdicts: Verdicts,
+}
+
+/// Whether triggers are taken from producers, as far as it was found out: by the names of both.
+#[derive(Debug, Default)]
+struct Verdicts(HashMap<(Arc<str>, Arc<str>), bool>);
+
+impl Verdicts {
+    fn accepts(
+        &mut self,
+        spec: &TriggerSpec,
+        trigger: &Arc<str>,
+        producer: &Arc<str>,
+        budget: &mut Budget,
+    ) -> bool {
+        if spec.accepts_all() {
+            return true;
+        }
+        let names = (Arc::clone(trigger), Arc::clone(producer));
+        if let Some(verdict) = self.0.get(&names) {
+            return *verdict;
+        }
+        if self.0.len() >= limits::MAX_TRIGGER_VERDICTS {
+            self.0.clear();
+        }
+        budget.spend(pattern_cost(producer));
+        let verdict = spec.accepts(producer);
+        self.0.insert(names, verdict);
+        verdict
+    }
 }
 
 impl SessionTriggers {
@@ -61,12 +92,13 @@ impl SessionTriggers {
         !std::mem::replace(&mut self.received, true)
     }
 
-    fn announce_later(&mut self, at: Deadline, trigger: ReceivedTrigger) {
-        if self.snapshots.len() >= limits::MAX_PENDING_SNAPSHOTS {
-            tracing::warn!(trigger = %trigger.name, "too many snapshots wait for their delay: this one is not taken");
-            return;
+    /// Says whether there was room for it.
+    fn announce_later(&mut self, at: Deadline, trigger: ReceivedTrigger) -> bool {
+        let has_room = self.snapshots.len() < limits::MAX_PENDING_SNAPSHOTS;
+        if has_room {
+            self.snapshots.push((at, trigger));
         }
-        self.snapshots.push((at, trigger));
+        has_room
     }
 
     fn take_due(&mut self, now: &Now) -> Vec<ReceivedTrigger> {
@@ -88,7 +120,13 @@ impl SessionTriggers {
             Some(TriggerMode::CloneSnapshot) => std::mem::take(&mut self.pending),
             _ => self.pending.clone(),
         };
-        Self { received: self.received, pending, cloned_for, snapshots: Vec::new() }
+        Self {
+            received: self.received,
+            pending,
+            cloned_for,
+            snapshots: Vec::new(),
+            verdicts: Verdicts::default(),
+        }
     }
 
     /// The packets to write into the trace, with their times.
@@ -138,52 +176,134 @@ fn hash(name: &str) -> u64 {
 }
 
 /// Who calls out a trigger.
+#[derive(Debug)]
 struct Source {
     name: Arc<str>,
     uid: u32,
 }
 
-impl Service {
-    pub(crate) fn activate_triggers(&mut self, producer: ProducerId, names: &[String], now: &Now) {
-        let Some(producer) = self.producers.get(&producer) else { return };
-        let source = Source { name: producer.name.clone(), uid: producer.peer.uid };
-        if names.len() > limits::MAX_TRIGGERS_PER_REQUEST {
-            tracing::warn!(producer = %source.name, count = names.len(), "too many triggers at once: the last ones are ignored");
+/// What a producer has called out and was not looked at yet: names that some session waits for.
+#[derive(Debug)]
+pub(crate) struct CalledOut {
+    source: Source,
+    names: VecDeque<Arc<str>>,
+}
+
+/// What came of triggers, for one line in the log however many there are.
+#[derive(Debug, Default)]
+struct Outcome {
+    received: usize,
+    first: Option<(SessionId, Arc<str>)>,
+    /// Snapshots that are not taken.
+    left_out: usize,
+}
+
+impl Outcome {
+    fn log(&self, source: &Source) {
+        let producer = &source.name;
+        if let Some((session_id, trigger)) = &self.first {
+            match self.received {
+                1 => tracing::info!(%session_id, %trigger, %producer, "trigger received"),
+                count => {
+                    tracing::info!(%session_id, %trigger, %producer, count, "triggers received; the first is named")
+                }
+            }
         }
-        for name in names.iter().take(limits::MAX_TRIGGERS_PER_REQUEST) {
-            self.activate_trigger(&source, name, now);
+        if self.left_out > 0 {
+            let count = self.left_out;
+            tracing::warn!(%producer, count, "too many snapshots wait for the delay of their trigger: these are not taken");
+        }
+    }
+}
+
+/// What it costs to look whether a name came too often, and whether it counts for a session, in [`Budget`]'s units.
+const NAME_COST: usize = 4;
+const SESSION_COST: usize = 1;
+
+impl Service {
+    pub(crate) fn activate_triggers(&mut self, id: ProducerId, names: &[String], now: &Now) {
+        let Some(producer) = self.producers.get(&id) else { return };
+        let source = Source { name: producer.name.clone(), uid: producer.peer.uid };
+        let waited_for = |name: &String| self.sessions.values().find_map(|session| session.listens_to(name));
+        let known = names.iter().take(limits::MAX_TRIGGERS_PER_REQUEST).filter_map(waited_for).cloned();
+        let known: VecDeque<Arc<str>> = known.collect();
+        let mut ignored = names.len().saturating_sub(limits::MAX_TRIGGERS_PER_REQUEST);
+        match self.called_out.get_mut(&id) {
+            Some(waiting) => {
+                let room = limits::MAX_TRIGGERS_PER_REQUEST.saturating_sub(waiting.names.len());
+                ignored += known.len().saturating_sub(room);
+                waiting.names.extend(known.into_iter().take(room));
+            }
+            None if known.is_empty() => {}
+            None => {
+                self.called_out.insert(id, CalledOut { source, names: known });
+                self.begin(Job::Triggers { producer: id }, now);
+            }
+        }
+        if ignored > 0 {
+            tracing::warn!(producer = %id, ignored, "too many triggers at once: the last ones are ignored");
         }
     }
 
-    fn activate_trigger(&mut self, source: &Source, name: &str, now: &Now) {
-        let waiting = self.sessions.values().filter(|session| session.listens_to(name));
+    /// Looks at what a producer has called out. Says whether there is more.
+    pub(crate) fn step_of_triggers(&mut self, id: ProducerId, budget: &mut Budget, now: &Now) -> bool {
+        let Some(mut called) = self.called_out.remove(&id) else { return false };
+        let mut outcome = Outcome::default();
+        while !budget.is_spent()
+            && let Some(name) = called.names.pop_front()
+        {
+            self.activate_trigger(&called.source, &name, &mut outcome, budget, now);
+        }
+        outcome.log(&called.source);
+        let has_more = !called.names.is_empty();
+        if has_more {
+            self.called_out.insert(id, called);
+        }
+        has_more
+    }
+
+    fn activate_trigger(
+        &mut self,
+        source: &Source,
+        name: &Arc<str>,
+        outcome: &mut Outcome,
+        budget: &mut Budget,
+        now: &Now,
+    ) {
+        let waiting = self.sessions.values().filter(|session| session.listens_to(name).is_some());
         let waiting: Vec<SessionId> = waiting.map(|session| session.id).collect();
         if waiting.is_empty() {
             return;
         }
+        budget.spend(NAME_COST);
         let before = self.trigger_history.count(name, now);
-        let mut counts = false;
+        let received = outcome.received;
         for session_id in waiting {
-            counts |= self.trigger_session(session_id, source, name, before, now);
+            budget.spend(SESSION_COST);
+            if self.is_triggered(session_id, source, name, before, budget) {
+                outcome.received += 1;
+                outcome.first.get_or_insert_with(|| (session_id, Arc::clone(name)));
+                outcome.left_out += usize::from(!self.act_on(session_id, source, name, now));
+            }
         }
-        if counts {
+        if outcome.received > received {
             self.trigger_history.push(name, now);
         }
     }
 
     /// Says whether the trigger counts for this session; `before` is how often it did in the last 24 hours.
-    fn trigger_session(
+    fn is_triggered(
         &mut self,
         session_id: SessionId,
         source: &Source,
-        name: &str,
+        name: &Arc<str>,
         before: usize,
-        now: &Now,
+        budget: &mut Budget,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(&session_id) else { return false };
-        let Some(triggers) = &session.config.triggers else { return false };
-        let Some((name, spec)) = triggers.triggers.get_key_value(name) else { return false };
-        if !spec.accepts(&source.name) {
+        let triggers = session.config.triggers.as_ref();
+        let Some(spec) = triggers.and_then(|triggers| triggers.triggers.get(name)) else { return false };
+        if !session.triggers.verdicts.accepts(spec, name, &source.name, budget) {
             return false;
         }
         if spec.skip_probability > 0.0 && unit_interval(self.environment.random_u64()) < spec.skip_probability
@@ -195,28 +315,22 @@ impl Service {
             tracing::debug!(%session_id, trigger = %name, "trigger came more often than max_per_24_h allows");
             return false;
         }
-        tracing::info!(%session_id, trigger = %name, producer = %source.name, "trigger received");
+        true
+    }
+
+    /// Says whether there was room for what the trigger asks for.
+    fn act_on(&mut self, session_id: SessionId, source: &Source, name: &Arc<str>, now: &Now) -> bool {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return true };
+        let Some(triggers) = &session.config.triggers else { return true };
+        let Some(delay_ms) = triggers.triggers.get(name).map(|spec| spec.delay_ms) else { return true };
+        let mode = triggers.mode;
         let trigger = ReceivedTrigger {
             boottime_ns: now.clocks.boottime,
             name: Arc::clone(name),
             producer_name: Arc::clone(&source.name),
             producer_uid: source.uid,
-            delay_ms: spec.delay_ms.into(),
+            delay_ms: delay_ms.into(),
         };
-        let (mode, delay_ms) = (triggers.mode, spec.delay_ms);
-        self.act_on(session_id, mode, trigger, delay_ms, now);
-        true
-    }
-
-    fn act_on(
-        &mut self,
-        session_id: SessionId,
-        mode: TriggerMode,
-        trigger: ReceivedTrigger,
-        delay_ms: u32,
-        now: &Now,
-    ) {
-        let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.snapshot_clocks(now);
         let is_first = session.triggers.receive(trigger.clone());
         let at = now.after_ms(delay_ms.into());
@@ -227,8 +341,9 @@ impl Service {
             }
             TriggerMode::Stop if is_first => session.timers.trigger = Some(at),
             TriggerMode::Start | TriggerMode::Stop => {}
-            TriggerMode::CloneSnapshot => session.triggers.announce_later(at, trigger),
+            TriggerMode::CloneSnapshot => return session.triggers.announce_later(at, trigger),
         }
+        true
     }
 
     /// Lets a new session wait for its triggers. Says whether it starts with one.
@@ -267,10 +382,10 @@ impl Session {
         self.config.triggers.as_ref().map(|triggers| triggers.mode)
     }
 
-    /// A clone listens to none.
-    fn listens_to(&self, name: &str) -> bool {
-        let spec = self.config.triggers.as_ref().filter(|_| self.state != State::ClonedReadOnly);
-        spec.is_some_and(|spec| spec.triggers.contains_key(name))
+    /// The trigger of this name, if it waits for one. A clone listens to none.
+    fn listens_to(&self, name: &str) -> Option<&Arc<str>> {
+        let spec = self.config.triggers.as_ref().filter(|_| self.state != State::ClonedReadOnly)?;
+        spec.triggers.get_key_value(name).map(|(name, _)| name)
     }
 
     /// A trigger has set the time of the end, whatever the time-out says.
@@ -308,6 +423,23 @@ mod tests {
         assert_eq!(unit_interval(0), 0.0);
         assert_eq!(unit_interval(1 << 63), 0.5);
         assert!(unit_interval(u64::MAX) < 1.0);
+    }
+
+    #[test]
+    fn an_expression_is_tried_once_on_a_producers_name() {
+        let mut verdicts = Verdicts::default();
+        let spec = TriggerSpec::of_producers("p[0-9]+");
+        let mut ask = |producer: &str| {
+            let mut budget = Budget::of(limits::STEP_COST);
+            let verdict = verdicts.accepts(&spec, &"t".into(), &producer.into(), &mut budget);
+            (verdict, budget.has_left(limits::STEP_COST))
+        };
+        assert_eq!(
+            (ask("p1"), ask("p1"), ask("q"), ask("q")),
+            ((true, false), (true, true), (false, false), (false, true))
+        );
+        (0..2 * limits::MAX_TRIGGER_VERDICTS).for_each(|number| _ = ask(&format!("p{number}")));
+        assert!(verdicts.0.len() <= limits::MAX_TRIGGER_VERDICTS);
     }
 
     #[test]

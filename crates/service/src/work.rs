@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 
 use crate::clone_steps::Cloning;
-use crate::ids::{ConsumerConn, SessionId};
+use crate::ids::{ConsumerConn, ProducerId, SessionId};
 use crate::instance_set::InstanceKey;
 use crate::instances::{Join, SetUp};
 use crate::limits;
@@ -23,6 +23,8 @@ pub(crate) enum Job {
     SetUp(SetUp),
     /// The same of what was registered since.
     Join(Join),
+    /// Triggers that a producer has called out.
+    Triggers { producer: ProducerId },
     /// StartDataSource for all instances that are set up, from this one on.
     Start { session: SessionId, after: Option<InstanceKey> },
     /// StopDataSource for these, whose session may be gone; the last one first.
@@ -46,6 +48,16 @@ impl Budget {
         self.left > 0
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(left: usize) -> Self {
+        Self { left }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_left(&self, left: usize) -> bool {
+        self.left == left
+    }
+
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
@@ -57,7 +69,7 @@ impl Job {
             Self::SetUp(set_up) => Some(set_up.session),
             Self::Join(join) => Some(join.session),
             Self::Start { session, .. } => Some(*session),
-            Self::Stop { .. } | Self::Clone(_) => None,
+            Self::Stop { .. } | Self::Clone(_) | Self::Triggers { .. } => None,
         }
     }
 
@@ -143,6 +155,9 @@ impl Service {
         let rest = match job {
             Job::SetUp(set_up) => self.step_of_set_up(set_up, &mut budget, now).map(Job::SetUp),
             Job::Join(join) => self.step_of_join(join, &mut budget, now).map(Job::Join),
+            Job::Triggers { producer } => {
+                self.step_of_triggers(producer, &mut budget, now).then_some(Job::Triggers { producer })
+            }
             Job::Start { session, after } => self
                 .start_instances(session, after, &mut budget, now)
                 .map(|after| Job::Start { session, after: Some(after) }),

@@ -414,6 +414,8 @@ fn what_is_received_is_bounded() {
     let many = vec!["a"; 2 * limits::MAX_TRIGGERS_PER_REQUEST];
     lab.call_out(&many);
     lab.call_out(&["a"]);
+    // They are looked at in steps.
+    lab.world.advance_ms(0);
     let packets = lab.clone_as(CloneSessionRequest::default());
     assert_eq!(names(&packets).len(), limits::MAX_RECEIVED_TRIGGERS);
     lab.pass_ms(20);
@@ -506,4 +508,29 @@ fn consumers_can_see_that_snapshots_are_announced() {
     let response: protos::QueryCapabilitiesResponse = lab.world.answer(lab.consumer, "QueryCapabilities");
     let events = response.capabilities.unwrap().observable_events;
     assert!(events.contains(&(Type::CloneTriggerHit as i32)));
+}
+
+#[test]
+fn many_triggers_are_looked_at_in_steps_and_in_their_order() {
+    let mut world = World::with_step_cost(std::num::NonZeroUsize::new(1));
+    let app = world.producer("app");
+    let consumer = world.consumer(1000);
+    let triggers =
+        ["a", "b", "c"].map(|name| format!("triggers {{ name: \"{name}\" stop_delay_ms: 1000 }} ")).concat();
+    world.enable(consumer, &with(&format!("trigger_mode: STOP_TRACING trigger_timeout_ms: 9000 {triggers}")));
+    world.advance_ms(0);
+    call_out(&mut world, app, &["a", "unknown", "b"]);
+    assert!(world.service.has_work());
+    call_out(&mut world, app, &["c", "a"]);
+    // They count, though who called them out is gone.
+    world.disconnect(app);
+    world.advance_ms(0);
+    assert!(!world.service.has_work());
+    world.advance_ms(2000);
+    let packets = world.read(consumer);
+    let names = packets.iter().filter_map(|packet| match &packet.data {
+        Some(Data::Trigger(trigger)) => Some(trigger.trigger_name().to_owned()),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c", "a"]);
 }

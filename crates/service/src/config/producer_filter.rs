@@ -85,7 +85,7 @@ impl ProducerFilter {
 }
 
 /// What it takes to try an expression on a producer's name, likewise.
-fn pattern_cost(producer: &str) -> usize {
+pub(crate) fn pattern_cost(producer: &str) -> usize {
     /// For an expression that is as large as it may be, and a name that is as long.
     const PATTERN_COST: usize = 500;
     1 + producer.len() * PATTERN_COST / limits::MAX_NAME_BYTES

@@ -46,6 +46,17 @@ pub(crate) struct TriggerSpec {
 }
 
 impl TriggerSpec {
+    #[cfg(test)]
+    pub(crate) fn of_producers(pattern: &str) -> Self {
+        let producer = full_match(pattern).ok();
+        Self { producer, delay_ms: 0, max_per_24_h: 0, skip_probability: 0.0 }
+    }
+
+    /// From whomever it comes.
+    pub(crate) fn accepts_all(&self) -> bool {
+        self.producer.is_none()
+    }
+
     pub(crate) fn accepts(&self, producer_name: &str) -> bool {
         self.producer.as_ref().is_none_or(|pattern| pattern.is_match(producer_name))
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ferretto_ipc::host::{HostConnection, Reply as IpcReply, Request, RequestId};
 use ferretto_ipc::identity::machine_id;
@@ -52,8 +53,12 @@ const PRODUCER_AND_RELAY_SERVICES: &[ServiceDef] = &[PRODUCER_PORT, RELAY_PORT];
 pub(crate) const RELAY_SERVICE: usize = 1;
 const CONSUMER_SERVICES: &[ServiceDef] = &[CONSUMER_PORT];
 
-/// A producer that leaves this many bytes unread has stopped reading: it loses its connection, as it would with upstream after 10 ms.
+/// A producer that leaves this many bytes unread and reads nothing has stopped reading: it loses its connection, as it would with upstream
+/// after 10 ms.
 const MAX_PRODUCER_QUEUE_BYTES: usize = 1024 * 1024;
+/// For so long: a session says some 300 KiB of a data source, several may do so at one time, and on a busy machine a producer may not run for
+/// a while. More than [`ferretto_ipc::MAX_QUEUED_BYTES`] never wait.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A consumer with more than this unread is given nothing more to read, and its next requests wait.
 const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;
@@ -104,6 +109,8 @@ pub(crate) struct Connection {
     pub(crate) interest: Interest,
     /// What epoll said that it is ready for, and nobody has looked at yet.
     pub(crate) is_ready_for: EventFlags,
+    /// Since when it leaves too much unread.
+    unread_since: Option<Instant>,
     /// Why it ends, as soon as the requests before that are served.
     last_words: Option<Ended>,
     open: VecDeque<(Token, RequestId)>,
@@ -135,6 +142,7 @@ impl Connection {
             held_bytes: 0,
             interest: Interest { read: true, write: false },
             is_ready_for: EventFlags::empty(),
+            unread_since: None,
             last_words: None,
             open: VecDeque::new(),
             last_token: 0,
@@ -253,19 +261,32 @@ impl Connection {
     pub(crate) fn send(&mut self) -> Result<(), Ended> {
         while let Some(transmit) = self.host.poll_transmit() {
             match self.stream.send(transmit.bytes, transmit.fd) {
-                Ok(len) => self.host.transmitted(len),
+                Ok(len) => {
+                    self.host.transmitted(len);
+                    self.unread_since = None;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        let waiting = self.host.queued_bytes();
-        if self.side == Side::Producer && waiting > MAX_PRODUCER_QUEUE_BYTES {
-            return Err(Ended::DoesNotRead(waiting));
-        }
+        self.check_that_it_reads()?;
         if self.open.len() > MAX_OPEN_REQUESTS {
             return Err(Ended::TooManyRequests(self.open.len()));
         }
         Ok(())
+    }
+
+    fn check_that_it_reads(&mut self) -> Result<(), Ended> {
+        let waiting = self.host.queued_bytes();
+        if self.side == Side::Consumer || waiting <= MAX_PRODUCER_QUEUE_BYTES {
+            self.unread_since = None;
+            return Ok(());
+        }
+        let since = self.unread_since.get_or_insert_with(Instant::now);
+        match since.elapsed() > PATIENCE {
+            true => Err(Ended::DoesNotRead(waiting)),
+            false => Ok(()),
+        }
     }
 
     /// A consumer that does not read is not read from either, so that its queue ends somewhere.

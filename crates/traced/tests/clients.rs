@@ -158,6 +158,61 @@ fn a_client_whose_requests_outlast_a_turn_is_heard_on() {
     }
 }
 
+/// What others' sessions want of it may be more than it has time to read at once.
+#[test]
+fn a_producer_that_many_sessions_want_has_time_to_read_it_all() {
+    const SESSIONS: usize = 5;
+    const SOURCES: usize = 3;
+    let host = host();
+    let mut consumers: Vec<Consumer> = (0..SESSIONS).map(|_| consumer(&host)).collect();
+    let mut config = config(0);
+    let inner = config.data_sources[0].config.get_or_insert_default();
+    inner.legacy_config = Some("x".repeat(100_000));
+    for consumer in &mut consumers {
+        consumer.enable_tracing(config.encode_to_vec(), None).unwrap();
+        consumer.query_service_state(true).unwrap();
+    }
+    let stream = host.connect_producer().unwrap();
+    let mut client = ferretto_ipc::link::ClientLink::new(stream, "ProducerPort");
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut next = |client: &mut ferretto_ipc::link::ClientLink| loop {
+        client.flush().unwrap();
+        client.receive().unwrap();
+        if let Some(event) = client.connection().poll_event() {
+            return event;
+        }
+        assert!(Instant::now() < until, "nothing comes");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    next(&mut client);
+    let init = protos::InitializeConnectionRequest {
+        producer_name: Some("wanted".to_owned()),
+        ..Default::default()
+    };
+    client.connection().invoke("InitializeConnection", &init, None, true).unwrap();
+    let commands = protos::GetAsyncCommandRequest::default();
+    let commands = client.connection().invoke("GetAsyncCommand", &commands, None, true).unwrap();
+    let descriptor = protos::DataSourceDescriptor { name: Some("data".to_owned()), ..Default::default() };
+    for _ in 0..SOURCES {
+        let raw = Some(descriptor.encode_to_vec().into());
+        let request = protos::RegisterDataSourceRequest { data_source_descriptor: raw };
+        client.connection().invoke("RegisterDataSource", &request, None, false).unwrap();
+    }
+    client.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut bytes = 0;
+    while bytes < SESSIONS * SOURCES * 2 * 100_000 {
+        if let ferretto_ipc::client::Event::Reply { request, body, .. } = next(&mut client)
+            && request == commands
+        {
+            bytes += body.map_or(0, |body| body.len());
+        }
+    }
+    for consumer in &mut consumers {
+        consumer.query_service_state(true).unwrap();
+    }
+}
+
 #[test]
 fn two_hundred_producers_that_die_at_any_byte_leave_the_service_serving() {
     let host = host();

@@ -45,11 +45,41 @@ impl ChunkQueue {
         if self.len() == self.room.len() {
             self.move_to((self.len() * 2).max(MIN_CAPACITY));
         }
-        self.len += 1; // no more than there are chunks in a ring
-        for to in (index + 1..self.len()).rev() {
-            self.room[self.place(to)] = self.room[self.place(to - 1)];
+        if index < self.len() {
+            match index < self.len() / 2 {
+                true => self.move_those_before(index),
+                false => self.move_those_from(index),
+            }
         }
+        self.len += 1; // no more than there are chunks in a ring
         self.room[self.place(index)] = at;
+    }
+
+    /// Moves the first ones, up to `index`, a place towards the front; there is room for one more.
+    fn move_those_before(&mut self, index: usize) {
+        let (first, last_place) = (self.first as usize, self.room.len() - 1);
+        let wrapped = (first + index).saturating_sub(self.room.len());
+        if first > 0 {
+            self.room.copy_within(first..first + index - wrapped, first - 1);
+        }
+        if first == 0 || wrapped > 0 {
+            let moved = if first == 0 { index } else { wrapped };
+            self.room[last_place] = self.room[0];
+            self.room.copy_within(1..moved.max(1), 0);
+        }
+        self.first = if first == 0 { last_place as u32 } else { first as u32 - 1 };
+    }
+
+    /// Moves those from `index` on a place towards the end; there is room for one more.
+    fn move_those_from(&mut self, index: usize) {
+        let (start, last_place) = (self.place(index), self.room.len() - 1);
+        let end = start + self.len() - index;
+        if end <= last_place {
+            return self.room.copy_within(start..end, start + 1);
+        }
+        self.room.copy_within(0..end - self.room.len(), 1);
+        self.room[0] = self.room[last_place];
+        self.room.copy_within(start..last_place, start + 1);
     }
 
     /// Removes the first. What is kept while the queue is empty is 0 at first.

@@ -43,9 +43,10 @@ pub mod chunk_flags {
 
 /// A chunk is refused if its sequence has more later chunks than this.
 ///
-/// Chunks come late only when shared memory is scraped, and the largest shared memory (32 MiB, in chunks of 288
-/// bytes) holds fewer. The limit keeps a hostile writer from making each insertion move a list of millions.
-const MAX_LATER_CHUNKS: usize = 128 * 1024;
+/// Chunks come late only when shared memory is scraped, by as many as its writer filled meanwhile: these are all that the largest one
+/// (32 MiB) has, in pages of one chunk. A frame has room for 6,000 late chunks, each of which makes the offsets of those after it move:
+/// 32 KiB, which are in the processor's nearest cache.
+const MAX_LATER_CHUNKS: usize = 8 * 1024;
 
 /// A chunk whose fragments were found, and what is to be stored of it.
 pub(crate) struct Accepted<'a> {

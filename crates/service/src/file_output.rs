@@ -13,7 +13,7 @@ use crate::limits;
 use crate::now::{Deadline, Now, take_if_over};
 use crate::output::{FileContent, FileWrite};
 use crate::prefix::Prefix;
-use crate::read_back::{PacketSink, Progress};
+use crate::read_back::{PacketSink, Progress, ReadPlace};
 use crate::service::Service;
 use crate::session::State;
 
@@ -286,6 +286,7 @@ impl Service {
         if let Some(file) = &mut session.file {
             file.next_write = None;
             file.pass = Some(Pass::Final);
+            session.read_place = ReadPlace::default();
         }
     }
 
@@ -295,6 +296,7 @@ impl Service {
             && file.pass.is_none()
         {
             file.pass = Some(Pass::Periodic);
+            session.read_place = ReadPlace::default();
         }
     }
 

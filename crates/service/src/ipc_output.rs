@@ -9,7 +9,7 @@ use crate::limits;
 use crate::now::Now;
 use crate::output::Reply;
 use crate::prefix::Prefix;
-use crate::read_back::{PacketSink, Progress};
+use crate::read_back::{PacketSink, Progress, ReadPlace};
 use crate::service::Service;
 
 /// What framing adds to the bytes of a slice, at most.
@@ -115,7 +115,10 @@ impl PacketSink for Replies {
 impl Service {
     pub(crate) fn start_reading(&mut self, from: ConsumerConn, token: Token) {
         self.end_reading(from);
-        let session = self.session_of(from).and_then(|id| self.sessions.get(&id));
+        let mut session = self.session_of(from).and_then(|id| self.sessions.get_mut(&id));
+        if let Some(session) = &mut session {
+            session.read_place = ReadPlace::default();
+        }
         // What goes into a file is not read here as well (upstream: an empty answer).
         if session.is_none_or(|session| session.file.is_some() || session.wrote_into_file) {
             return self.answer_consumer(from, token, &ferretto_protos::ReadBuffersResponse::default());

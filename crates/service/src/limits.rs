@@ -97,12 +97,21 @@ pub const MAX_COMPRESSED_PACKET_BYTES: usize = 1024 * 1024;
 
 /// Bytes of packets in one `ReadBuffersResponse`: the IPC frame takes 128 KiB, framing included.
 pub const READ_REPLY_BYTES: usize = 127 * 1024;
+/// Chunks that are looked at for one such response, or for one write to a file. Ours: a millisecond or two, should there be nothing to read
+/// in any of them; and a response is full after some hundred that are worth reading.
+pub const READ_CHUNKS: usize = 16 * 1024;
 /// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
 pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
 /// Bytes of a `GetTraceStatsResponse`, for the same reason: writers beyond it are left out. Ours.
 pub const STATS_REPLY_BYTES: usize = 120 * 1024;
 /// The same in the trace, where a writer takes some 30 bytes: those of 100,000 threads. Ours.
 pub const STATS_PACKET_BYTES: usize = 4 * 1024 * 1024;
+
+/// Chunks of a session that is over that are looked at for what nobody has read; of more, the others are not counted. Ours: some
+/// milliseconds. After a trace was read few are left.
+pub const UNREAD_CHUNKS: usize = 256 * 1024;
+/// Sequences of which a trace says which producer they came from. Ours: those of 65,000 threads, and some milliseconds.
+pub const MAX_PROVENANCE_SEQUENCES: usize = 64 * 1024;
 
 /// Longest time that producers which commit fast are left alone. Ours: a program that writes as fast as it can commits three to five chunks
 /// a millisecond, so that half as long saves a third of the wake-ups and this saves three quarters; and nobody waits for a commit, but for

@@ -105,8 +105,10 @@ pub(crate) fn of_session(
         producers: Some(producers.len() as u64),
     });
     let is_over = matches!(session.state, State::Disabled | State::ClonedReadOnly);
+    // What is unread is still to be read while the session goes on.
+    let looks = if is_over { limits::UNREAD_CHUNKS / session.buffers.len().max(1) } else { 0 };
     let of_buffer =
-        |id: &BufferId| buffers.get(id).map(|buffer| of_buffer(buffer, is_over)).unwrap_or_default();
+        |id: &BufferId| buffers.get(id).map(|buffer| of_buffer(buffer, looks)).unwrap_or_default();
     let refused = refused.latest.iter().filter(|(number, _)| *number > at_start.producers_refused);
     trace_stats::Losses {
         buffers: session.buffers.iter().map(of_buffer).collect(),
@@ -128,9 +130,8 @@ pub(crate) fn of_session(
     }
 }
 
-/// What is unread is still to be read while the session goes on, and takes a look at every chunk.
-fn of_buffer(buffer: &Buffer, is_over: bool) -> losses::Buffer {
-    let unread = if is_over { buffer.trace.unread() } else { Default::default() };
+fn of_buffer(buffer: &Buffer, looks: usize) -> losses::Buffer {
+    let unread = buffer.trace.unread(looks);
     losses::Buffer {
         unread_chunks: counted(unread.chunks),
         unread_bytes: counted(unread.bytes),

@@ -41,6 +41,31 @@ pub(crate) trait PacketSink {
     fn make_room(&mut self, len: usize) -> bool;
 }
 
+/// Where the next batch of what is read goes on.
+#[derive(Debug, Default)]
+pub(crate) struct ReadPlace {
+    /// The buffer, by its index in the session.
+    buffer: usize,
+    /// Some of it has been read.
+    is_within: bool,
+    /// Another batch came before this one.
+    goes_on: bool,
+    /// The buffers are gone through again, for what came meanwhile to those that were read first.
+    again: bool,
+}
+
+impl ReadPlace {
+    /// The next buffer of so many. False if that was all.
+    fn next_buffer(&mut self, buffers: usize) -> bool {
+        self.buffer += 1;
+        self.is_within = false;
+        if self.buffer >= buffers && self.goes_on && !self.again {
+            (self.buffer, self.again) = (0, true);
+        }
+        self.buffer < buffers
+    }
+}
+
 /// How far one read went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -95,8 +120,8 @@ impl Service {
             return;
         }
         for id in &session.buffers {
-            if let Some(buffer) = self.buffers.get_mut(id) {
-                buffer.trace.compact();
+            if let Some(released) = self.buffers.get_mut(id).and_then(|buffer| buffer.trace.compact()) {
+                self.environment.dispose(Box::new(released));
             }
         }
     }
@@ -149,17 +174,40 @@ impl Service {
     }
 
     fn read_buffers(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
+        let progress = self.read_some(session_id, sink, limit);
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            match progress {
+                Progress::More => session.read_place.goes_on = true,
+                Progress::Drained | Progress::NoRoom => session.read_place = ReadPlace::default(),
+            }
+        }
+        progress
+    }
+
+    /// Reads on from where the session's reading is.
+    fn read_some(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
         let mut trusted = TrustedFields::default();
-        // They take time, too.
-        let mut refused_bytes = 0;
-        for (index, id) in session.buffers.iter().enumerate() {
-            let Some(Buffer { trace: buffer, .. }) = self.buffers.get_mut(id) else { continue };
+        let place = &mut session.read_place;
+        // They take time, too: what is refused, and chunks in which there is nothing to read.
+        let (mut refused_bytes, mut looks) = (0, limits::READ_CHUNKS);
+        let mut goes_on = !session.buffers.is_empty();
+        while goes_on {
+            let index = place.buffer;
             if outlet.len() + refused_bytes >= limit {
                 return Progress::More;
             }
-            buffer.begin_read();
+            let buffer = session.buffers.get(index).and_then(|id| self.buffers.get_mut(id));
+            let Some(Buffer { trace: buffer, .. }) = buffer else {
+                goes_on = place.next_buffer(session.buffers.len());
+                continue;
+            };
+            match std::mem::replace(&mut place.is_within, true) {
+                true => buffer.resume_read(),
+                false => buffer.begin_read(),
+            }
+            buffer.look_at_most(looks);
             while let Some(packet) = buffer.read_next() {
                 // Most packets lie in one piece, and all that is done for each of them is worth doing fast.
                 let piece = packet.in_one_piece();
@@ -190,6 +238,11 @@ impl Service {
                     return Progress::More;
                 }
             }
+            if buffer.is_reading() {
+                return Progress::More;
+            }
+            looks = buffer.looks_left().max(1);
+            goes_on = place.next_buffer(session.buffers.len());
         }
         Progress::Drained
     }

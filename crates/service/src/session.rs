@@ -16,6 +16,7 @@ use crate::limits;
 use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
+use crate::read_back::ReadPlace;
 use crate::registry::Owner;
 use crate::ring_upkeep::RingUpkeep;
 use crate::scheduling::Boost;
@@ -199,6 +200,8 @@ pub(crate) struct Session {
     pub(crate) sync_marker_armed: bool,
     pub(crate) stats_armed: bool,
     pub(crate) sequences: SequenceIds,
+    /// How far its buffers have been read.
+    pub(crate) read_place: ReadPlace,
     /// None of the trace is written without it, if there is one.
     pub(crate) filtering: Option<Filtering>,
     pub(crate) file: Option<FileOutput>,
@@ -252,6 +255,7 @@ impl Session {
             sync_marker_armed: false,
             stats_armed: false,
             sequences: SequenceIds::default(),
+            read_place: ReadPlace::default(),
             filtering,
             file: None,
             wrote_into_file: false,

@@ -55,7 +55,7 @@ pub enum CreateError {
 /// Holds the chunks of many writers and gives back their packets. See the [crate's](crate) overview.
 ///
 /// To read, call [`begin_read`](Self::begin_read), then [`read_next`](Self::read_next) until it returns `None`
-/// or you have enough. Reading consumes. Any call that writes ends the read pass.
+/// or you have enough. Reading consumes. Any call that writes ends the read pass; [`resume_read`](Self::resume_read) goes on with it.
 #[derive(Debug)]
 pub struct TraceBuffer {
     pub(crate) policy: FillPolicy,
@@ -72,6 +72,10 @@ pub struct TraceBuffer {
     pub(crate) stats: Stats,
     pub(crate) histograms: WriterHistograms,
     pub(crate) read_pass: Option<ReadPass>,
+    /// Where a pass was that was ended by what was written.
+    pub(crate) interrupted: Option<PassPlace>,
+    /// Chunks that the read pass may still look at before it rests.
+    pub(crate) looks_left: usize,
     /// What is kept of packets that have left, if it is wanted.
     pub(crate) fold: Option<Box<Fold>>,
     /// The packet that was found last; kept to reuse its memory.
@@ -89,6 +93,13 @@ pub(crate) struct ReadPass {
     pub(crate) at: usize,
     /// The walk through the sequence of the chunk at `at`, once begun.
     pub(crate) drain: Option<Drain>,
+}
+
+/// A chunk of the ring, and which round of writing it is of: a later one has overwritten it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PassPlace {
+    pub(crate) at: usize,
+    pub(crate) round: u64,
 }
 
 impl TraceBuffer {
@@ -110,6 +121,8 @@ impl TraceBuffer {
             stats,
             histograms: WriterHistograms::at_most(MAX_WRITER_HISTOGRAMS),
             read_pass: None,
+            interrupted: None,
+            looks_left: usize::MAX,
             fold: None,
             packet_parts: Vec::new(),
             resident: 0,
@@ -132,9 +145,12 @@ impl TraceBuffer {
     /// What is written may move what a read pass relies on.
     #[inline]
     pub(crate) fn end_pass(&mut self) {
-        self.read_pass = None;
-        if let Some(fold) = &mut self.fold {
-            fold.pass = None;
+        let pass = match &mut self.fold {
+            None => self.read_pass.take(),
+            Some(fold) => fold.pass.take(),
+        };
+        if let Some(pass) = pass {
+            self.interrupted = Some(self.place_of(pass.at));
         }
     }
 
@@ -169,10 +185,10 @@ impl TraceBuffer {
     }
 
     /// What nobody has read. After a read pass that went to its end it is what cannot be read: it waits for the end of a packet, for
-    /// patches, or for its writer. Looks at every chunk.
-    pub fn unread(&self) -> Unread {
+    /// patches, or for its writer. Looks at this many chunks at most, and counts none of the others.
+    pub fn unread(&self, at_most: usize) -> Unread {
         let mut unread = Unread::default();
-        let headers = self.sequences.all_chunks().map(|(_, at)| self.ring.header(at));
+        let headers = self.sequences.all_chunks().take(at_most).map(|(_, at)| self.ring.header(at));
         for header in headers.filter(|header| header.unread > 0) {
             unread.chunks += 1;
             unread.bytes += u64::from(header.unread);

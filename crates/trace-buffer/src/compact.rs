@@ -1,22 +1,38 @@
 //! Giving memory back after a burst.
 
+use memmap2::MmapMut;
+
 use crate::{FillPolicy, TraceBuffer};
 
 /// Memory is kept for what was in use and this part of it more, so that the next burst of the same size
 /// finds it resident (upstream: trace_buffer_v2.cc, `kSpareCapacityDivisor`).
 const SPARE_DIVISOR: usize = 4;
 
+/// So many unread chunks, and so many bytes of them, are moved at most (upstream has no limit). Ours: others wait for it, a millisecond or
+/// two; and little is left after a read pass unless somebody sees to it.
+const MAX_CHUNKS: usize = 16 * 1024;
+const MAX_BYTES: usize = 4 << 20;
+
+/// Memory that a buffer has let go of. To give back much takes time, which may be another thread's.
+#[derive(Debug)]
+pub struct Released(#[expect(dead_code, reason = "it is there to be dropped")] pub(crate) MmapMut);
+
 impl TraceBuffer {
     /// Moves the chunks that are still unread to the front of a ring and lets go of memory behind them.
     ///
     /// Does nothing for clones and for buffers that discard, nor when unread chunks lie on both sides of the
-    /// write cursor. Meant to be called after a complete read pass; ends the pass.
-    pub fn compact(&mut self) {
+    /// write cursor or are many. Meant to be called after a complete read pass; ends the pass.
+    pub fn compact(&mut self) -> Option<Released> {
         self.end_pass();
         if self.policy != FillPolicy::Ring || self.read_only {
-            return;
+            return None;
         }
-        let mut chunks: Vec<_> = self.sequences.chunks_mut().collect();
+        let mut chunks: Vec<_> = self.sequences.chunks_mut().take(MAX_CHUNKS + 1).collect();
+        let sizes = chunks.iter().map(|chunk| self.ring.header(**chunk as usize).outer_size());
+        if chunks.len() > MAX_CHUNKS || sizes.sum::<usize>() > MAX_BYTES {
+            self.stats.compactions_skipped += 1;
+            return None;
+        }
         chunks.sort_unstable();
 
         let write_at = self.write_at;
@@ -24,8 +40,9 @@ impl TraceBuffer {
             && chunks.last().is_some_and(|last| **last as usize >= write_at);
         if on_both_sides {
             self.stats.compactions_skipped += 1;
-            return;
+            return None;
         }
+        self.interrupted = None;
 
         let mut end = 0;
         for chunk in chunks {
@@ -34,19 +51,20 @@ impl TraceBuffer {
             *chunk = end as u32; // the ring is smaller than 4 GiB
             end += outer_size;
         }
-        self.truncate_ring(end);
         self.stats.compactions += 1;
+        self.truncate_ring(end)
     }
 
-    fn truncate_ring(&mut self, end: usize) {
+    fn truncate_ring(&mut self, end: usize) -> Option<Released> {
         let used = self.ring.used();
         self.resident = self.resident.max(used);
         let keep = used + (used / SPARE_DIVISOR).min(self.ring.size() - used);
         let release = keep < self.resident;
-        self.ring.truncate(end, release);
+        let released = self.ring.truncate(end, release);
         if release {
             self.resident = end;
         }
         self.write_at = end;
+        released
     }
 }

@@ -16,6 +16,10 @@ use crate::loss::{
 use crate::ring::{HEADER_BYTES, Header, INCOMPLETE};
 use crate::sequence::Consumed;
 
+/// A packet that goes on through more chunks than this is lost (upstream has no limit). Ours: it would be 256 MiB in chunks of a page, more
+/// than readers take; and whoever writes chunks of some bytes makes others wait while millions are looked at for one packet.
+const MAX_CHUNKS_OF_PACKET: usize = 64 * 1024;
+
 /// What the chunks are drained for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -38,6 +42,8 @@ pub(crate) struct Drain {
     /// Two chunks of this walk did not have consecutive ids. From then on no packet is put together any more
     /// in this walk, as upstream has it (trace_buffer_v2.cc, `sequence_gap_detected_`).
     gap_seen: bool,
+    /// The walk is not over: it has looked at enough chunks for now.
+    pub(crate) rests: bool,
 }
 
 /// A part of a packet: where its bytes are, and what to consume with it.
@@ -109,7 +115,7 @@ impl TraceBuffer {
         if sequence.has_gap_before(header.id) {
             sequence.add_loss(READ_GAP);
         }
-        Some(Drain { purpose, slot, target, at, header, gap_seen: false })
+        Some(Drain { purpose, slot, target, at, header, gap_seen: false, rests: false })
     }
 
     /// Is there nothing more to read from the sequence in this read pass?
@@ -136,8 +142,9 @@ impl TraceBuffer {
     }
 
     /// Consumes up to the next packet that is not empty; its parts are then in `packet_parts`. False when the
-    /// walk is over.
+    /// walk is over, or rests.
     pub(crate) fn drain_next(&mut self, drain: &mut Drain) -> bool {
+        drain.rests = false;
         if drain.purpose == Purpose::Read && self.is_stalled(drain.slot) {
             return false;
         }
@@ -153,12 +160,22 @@ impl TraceBuffer {
                     if end == Found::Corrupt {
                         self.sequences.get_mut(drain.slot).add_loss(CHUNK_CORRUPTED);
                     }
-                    if !self.leave_chunk(drain) {
+                    if !self.leave_chunk(drain) || self.rests(drain) {
                         return false;
                     }
                 }
             }
         }
+    }
+
+    /// A walk of readers has come to another chunk. Is that enough for now?
+    #[inline]
+    fn rests(&mut self, drain: &mut Drain) -> bool {
+        if drain.purpose == Purpose::Read {
+            drain.rests = self.looks_left == 0;
+            self.looks_left = self.looks_left.saturating_sub(1);
+        }
+        drain.rests
     }
 
     /// Deals with the next fragment of the chunk the drain is at. Breaks with true for a packet, with false when
@@ -259,8 +276,12 @@ impl TraceBuffer {
         }
         let sequence = self.sequences.get(slot);
         let mut id = header.id;
-        for index in index + 1..sequence.len() {
-            let Some(next) = sequence.get(index) else { break };
+        for ahead in index + 1..sequence.len() {
+            if ahead - index > MAX_CHUNKS_OF_PACKET {
+                return Reassembled::Lost(REASSEMBLY_BROKEN_CHAIN);
+            }
+            self.looks_left = self.looks_left.saturating_sub(1);
+            let Some(next) = sequence.get(ahead) else { break };
             let header = self.ring.header(next);
             if header.has(NEEDS_PATCHING) {
                 return Reassembled::NotYet;

@@ -72,6 +72,7 @@ pub mod validator;
 mod write;
 
 pub use buffer::{ClientIdentity, CreateError, FillPolicy, ProducerId, TraceBuffer};
+pub use compact::Released;
 pub use evict::OverwriteSink;
 pub use patch::Patch;
 pub use read::{Packet, Slices};

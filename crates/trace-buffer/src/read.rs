@@ -1,6 +1,6 @@
 //! Reading back: the walk around the ring, and the packets it gives out.
 
-use crate::buffer::ReadPass;
+use crate::buffer::{PassPlace, ReadPass};
 use crate::drain::{Part, Purpose};
 use crate::fragments::{Found, Kind, fragment_at};
 use crate::sequence::Sequence;
@@ -94,29 +94,81 @@ impl<'a> Iterator for Slices<'a> {
 
 impl ExactSizeIterator for Slices<'_> {}
 
+/// How far the walk round the ring went.
+enum Walked {
+    /// To the next packet of the sequence in this slot.
+    ToPacket(u32),
+    /// As far as it may, for now.
+    Enough,
+    ToEnd,
+}
+
 impl TraceBuffer {
     /// Starts a read pass at the oldest chunk. Sequences that were stalled get another chance.
     pub fn begin_read(&mut self) {
-        let at = if self.write_at == self.ring.used() { 0 } else { self.write_at };
-        let pass = Some(ReadPass { at, drain: None });
-        match &mut self.fold {
-            None => self.read_pass = pass,
-            Some(fold) => fold.pass = pass,
-        }
+        self.begin_pass(self.oldest());
         self.sequences.end_stalls();
         self.packet_parts.clear();
         self.packet_parts.shrink_to(KEEP_PARTS_CAPACITY);
     }
 
-    /// The next packet of the read pass, or `None` when nothing more can be read in it.
+    /// Goes on with the read pass. If it was ended by what was written it begins again where it was, or at the oldest chunk if that place
+    /// was overwritten; sequences that were stalled remain so.
+    pub fn resume_read(&mut self) {
+        if !self.is_reading() {
+            let place = self.interrupted.filter(|place| self.is_there(place));
+            self.begin_pass(place.map_or_else(|| self.oldest(), |place| place.at));
+        }
+        self.looks_left = usize::MAX;
+    }
+
+    fn begin_pass(&mut self, at: usize) {
+        let pass = Some(ReadPass { at, drain: None });
+        match &mut self.fold {
+            None => self.read_pass = pass,
+            Some(fold) => fold.pass = pass,
+        }
+        self.interrupted = None;
+        self.looks_left = usize::MAX;
+    }
+
+    /// Has the read pass more to look at?
+    pub fn is_reading(&self) -> bool {
+        self.read_pass.is_some() || self.fold.as_ref().is_some_and(|fold| fold.pass.is_some())
+    }
+
+    /// The read pass looks at so many chunks, and then rests: [`read_next`](Self::read_next) gives `None` while it
+    /// [is still reading](Self::is_reading). For there may be millions in which there is nothing to read.
+    pub fn look_at_most(&mut self, chunks: usize) {
+        self.looks_left = chunks;
+    }
+
+    /// How many more chunks the read pass may look at.
+    pub fn looks_left(&self) -> usize {
+        self.looks_left
+    }
+
+    fn oldest(&self) -> usize {
+        if self.write_at == self.ring.used() { 0 } else { self.write_at }
+    }
+
+    pub(crate) fn place_of(&self, at: usize) -> PassPlace {
+        let rounds = self.stats.write_wrap_count;
+        PassPlace { at, round: if at < self.write_at { rounds } else { rounds.saturating_sub(1) } }
+    }
+
+    /// Does a chunk, or what is left of it, still begin there?
+    fn is_there(&self, place: &PassPlace) -> bool {
+        place.at < self.ring.used() && self.place_of(place.at).round == place.round
+    }
+
+    /// The next packet of the read pass, or `None` when nothing more can be read in it, or it [rests](Self::look_at_most).
     pub fn read_next(&mut self) -> Option<Packet<'_>> {
         let slot = match self.next_in_chunk() {
             Some(slot) => slot,
             None => {
-                let Some(mut pass) = self.read_pass.take() else { return self.read_folded() };
-                let slot = self.advance(&mut pass)?;
-                self.read_pass = Some(pass);
-                slot
+                let Some(pass) = self.read_pass.take() else { return self.read_folded() };
+                self.go_on_with(pass)?
             }
         };
         let loss = self.sequences.get_mut(slot).take_loss();
@@ -125,10 +177,25 @@ impl TraceBuffer {
 
     /// Finds the next packet: its sequence's slot and its loss. Its parts are then in `packet_parts`.
     pub(crate) fn read_on(&mut self) -> Option<(u32, u32)> {
-        let mut pass = self.read_pass.take()?;
-        let slot = self.advance(&mut pass)?;
-        self.read_pass = Some(pass);
+        let pass = self.read_pass.take()?;
+        let slot = self.go_on_with(pass)?;
         Some((slot, self.sequences.get_mut(slot).take_loss()))
+    }
+
+    /// The pass is kept if there may be more.
+    #[inline]
+    fn go_on_with(&mut self, mut pass: ReadPass) -> Option<u32> {
+        match self.advance(&mut pass) {
+            Walked::ToPacket(slot) => {
+                self.read_pass = Some(pass);
+                Some(slot)
+            }
+            Walked::Enough => {
+                self.read_pass = Some(pass);
+                None
+            }
+            Walked::ToEnd => None,
+        }
     }
 
     /// The usual case of [`advance`](Self::advance), done in place: the chunk that the walk is at goes on with a whole packet.
@@ -152,17 +219,22 @@ impl TraceBuffer {
 
     /// Goes round the ring, draining at each chunk its sequence up to it, until there is a packet. Gives the
     /// packet's sequence.
-    fn advance(&mut self, pass: &mut ReadPass) -> Option<u32> {
+    fn advance(&mut self, pass: &mut ReadPass) -> Walked {
         if self.ring.used() == 0 {
-            return None;
+            return Walked::ToEnd;
         }
         loop {
             if let Some(drain) = &mut pass.drain {
                 if self.drain_next(drain) {
-                    return Some(drain.slot);
+                    return Walked::ToPacket(drain.slot);
+                }
+                if drain.rests {
+                    return Walked::Enough;
                 }
                 pass.drain = None;
             } else {
+                let Some(left) = self.looks_left.checked_sub(1) else { return Walked::Enough };
+                self.looks_left = left;
                 let slot = self.ring.header(pass.at).slot;
                 pass.drain = slot.and_then(|slot| self.start_drain(slot, pass.at, Purpose::Read));
                 if pass.drain.is_some() {
@@ -170,7 +242,10 @@ impl TraceBuffer {
                     continue;
                 }
             }
-            pass.at = self.next_in_ring(pass.at)?;
+            match self.next_in_ring(pass.at) {
+                Some(next) => pass.at = next,
+                None => return Walked::ToEnd,
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use memmap2::MmapMut;
 
 use crate::CreateError;
+use crate::compact::Released;
 use crate::copying::Copying;
 use crate::prefetch::prefetch;
 
@@ -276,15 +277,14 @@ impl Ring {
 
     /// Forgets everything from `used` on. With `release`, its memory goes back to the system, if there is
     /// memory to move the rest into, and no copy under way that needs it.
-    pub(crate) fn truncate(&mut self, used: usize, release: bool) {
+    pub(crate) fn truncate(&mut self, used: usize, release: bool) -> Option<Released> {
         self.used = used;
-        if release
-            && self.copying.is_none()
-            && let Ok(mut fresh) = reserve(self.size)
-        {
-            fresh[..used].copy_from_slice(self.bytes());
-            self.bytes = fresh;
+        if !release || self.copying.is_some() {
+            return None;
         }
+        let mut fresh = reserve(self.size).ok()?;
+        fresh[..used].copy_from_slice(self.bytes());
+        Some(Released(std::mem::replace(&mut self.bytes, fresh)))
     }
 }
 

@@ -40,7 +40,7 @@ impl SequenceKey {
 ///
 /// A sequence must outlive its chunks for a while, or a gap before its next chunk could not be seen
 /// (upstream: trace_buffer_v2.cc, `kKeepLastEmptySeq`).
-const KEEP_EMPTY: usize = 1024;
+pub(crate) const KEEP_EMPTY: usize = 1024;
 
 /// So many more may gather before the oldest are swept away together.
 const EMPTY_SLACK: usize = 128;

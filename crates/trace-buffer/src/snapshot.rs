@@ -2,6 +2,7 @@
 
 use crate::loss::READ_GAP;
 use crate::ring::Ring;
+use crate::sequences::KEEP_EMPTY;
 use crate::{CreateError, Stats, TraceBuffer};
 
 impl TraceBuffer {
@@ -56,14 +57,12 @@ impl TraceBuffer {
     ///
     /// Of many sequences only as many are remembered as an empty buffer remembers.
     pub fn go_on_without(&mut self, before: &Self) {
-        for slot in before.sequences.slots() {
-            let sequence = before.sequences.get(slot);
-            if !sequence.is_empty() {
-                let slot = self.add_sequence(sequence.key, sequence.client);
-                self.sequences.begin_after_loss(slot, READ_GAP);
-            }
+        let slots = before.sequences.slots().into_iter();
+        let unread = slots.map(|slot| before.sequences.get(slot)).filter(|sequence| !sequence.is_empty());
+        for sequence in unread.take(KEEP_EMPTY) {
+            let slot = self.add_sequence(sequence.key, sequence.client);
+            self.sequences.begin_after_loss(slot, READ_GAP);
         }
-        self.sequences.sweep();
     }
 
     fn clone_around(&self, ring: Ring) -> Self {
@@ -84,6 +83,8 @@ impl TraceBuffer {
             },
             histograms: self.histograms.clone(),
             read_pass: None,
+            interrupted: None,
+            looks_left: usize::MAX,
             fold: self.fold.as_ref().map(|fold| Box::new(fold.for_clone())),
             packet_parts: Vec::new(),
             resident: 0,

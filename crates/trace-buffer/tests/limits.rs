@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use ferretto_trace_buffer::{
-    Chunk, ClientIdentity, CreateError, FillPolicy, HISTOGRAM_BUCKETS, ProducerId, TraceBuffer, loss,
+    Chunk, ClientIdentity, CreateError, FillPolicy, HISTOGRAM_BUCKETS, ProducerId, TraceBuffer, chunk_flags,
+    loss,
 };
 
 /// What is resident is the whole process's.
@@ -202,4 +203,53 @@ fn chunks_that_are_late_by_more_than_shared_memory_can_hold_are_refused() {
     assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (u64::from(LATER) + 1, 0));
     copy(&mut buffer, 1, 0, 0, b"");
     assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (u64::from(LATER) + 1, 1));
+}
+
+/// Behind a chunk that waits for its patch: however many they are, a call looks at a part of them.
+#[test]
+fn chunks_that_cannot_be_read_are_not_all_looked_at_at_once() {
+    let mut buffer = ring(4 << 20);
+    buffer.copy_chunk(&Chunk {
+        producer: ProducerId(1),
+        client: ClientIdentity::default(),
+        writer: 1,
+        chunk_id: 0,
+        num_fragments: 1,
+        flags: chunk_flags::LAST_CONTINUES_ON_NEXT | chunk_flags::NEEDS_PATCHING,
+        complete: true,
+        payload: b"\x01x",
+    });
+    (1..20_000).for_each(|chunk_id| copy(&mut buffer, 1, chunk_id, 1, b"\x01x"));
+    assert_eq!(read_all(&mut buffer), []);
+    assert_eq!((buffer.unread(100).chunks, buffer.unread(usize::MAX).chunks), (100, 20_000));
+    assert!(buffer.compact().is_none());
+    assert_eq!((buffer.stats().compactions, buffer.stats().compactions_skipped), (0, 1));
+}
+
+/// Longer ones are lost: to look for their ends would take as long as there are chunks.
+#[test]
+fn packets_go_on_through_64_ki_chunks_at_most() {
+    const MOST: u32 = 64 * 1024;
+    for (chunks_after_first, is_whole) in [(MOST, true), (MOST + 1, false)] {
+        let mut buffer = ring(4 << 20);
+        let mut copy = |chunk_id: u32, flags: u8| {
+            buffer.copy_chunk(&Chunk {
+                producer: ProducerId(1),
+                client: ClientIdentity::default(),
+                writer: 1,
+                chunk_id,
+                num_fragments: 1,
+                flags,
+                complete: true,
+                payload: b"\x01x",
+            });
+        };
+        copy(0, chunk_flags::LAST_CONTINUES_ON_NEXT);
+        let goes_on = chunk_flags::FIRST_CONTINUES_FROM_PREVIOUS | chunk_flags::LAST_CONTINUES_ON_NEXT;
+        (1..chunks_after_first).for_each(|id| copy(id, goes_on));
+        copy(chunks_after_first, chunk_flags::FIRST_CONTINUES_FROM_PREVIOUS);
+        buffer.begin_read();
+        assert_eq!(buffer.read_next().is_some(), is_whole);
+        assert!(buffer.read_next().is_none());
+    }
 }

@@ -39,7 +39,8 @@ pub struct FakeProducer {
 pub struct FakeConsumer {
     /// Last replies by method.
     pub replies: BTreeMap<&'static str, Vec<Option<Bytes>>>,
-    open: BTreeMap<Token, &'static str>,
+    /// Calls that wait for answers.
+    pub open: BTreeMap<Token, &'static str>,
 }
 
 #[derive(Default)]

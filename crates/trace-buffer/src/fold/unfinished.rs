@@ -131,7 +131,9 @@ impl TraceBuffer {
     fn take_out_newest(&mut self, slot: u32) {
         let Some(at) = self.sequences.get_mut(slot).pop_newest() else { return };
         let header = self.ring.header(at);
-        self.count_consumed(Purpose::Evict, header.outer_size());
+        if header.payload_size > 0 {
+            self.count_consumed(Purpose::Evict, header.outer_size());
+        }
         self.ring.set_header(at, Header::padding(header.size));
     }
 

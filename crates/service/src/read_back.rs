@@ -106,6 +106,7 @@ impl Service {
         else {
             return self.read_data(session_id, sink, &leading.others, limit, now);
         };
+        let limit = limit.min(limits::COMPRESSED_BATCH_BYTES);
         let mut compressing = Compressing::new(sink, codec);
         let progress = self.read_data(session_id, &mut compressing, &leading.others, limit, now);
         compressing.finish();
@@ -211,11 +212,14 @@ impl Service {
             while let Some(packet) = buffer.read_next() {
                 // Most packets lie in one piece, and all that is done for each of them is worth doing fast.
                 let piece = packet.in_one_piece();
-                let validity = match piece {
-                    Some(bytes) => validator::is_valid_untrusted_piece(bytes),
-                    None => validator::is_valid_untrusted_packet(packet.slices()),
+                let is_valid = match piece {
+                    Some(bytes) => validator::is_valid_untrusted_piece(bytes).is_ok(),
+                    None => {
+                        packet.len() <= limits::MAX_PACKET_BYTES
+                            && validator::is_valid_untrusted_packet(packet.slices()).is_ok()
+                    }
                 };
-                if validity.is_err() {
+                if !is_valid {
                     session.counters.invalid_packets = session.counters.invalid_packets.saturating_add(1);
                     refused_bytes += packet.len() + REFUSED_PACKET_COST;
                     if outlet.len() + refused_bytes >= limit {
@@ -406,9 +410,17 @@ impl Session {
     }
 
     /// Which sequences came from which producer. Readers need it to know whose packets go on from the state of a ProtoVM.
+    ///
+    /// Of so many that nobody has, some are left out.
     fn provenance(&mut self, buffers: &BTreeMap<BufferId, Buffer>) -> TraceProvenance {
+        let mut left = limits::MAX_PROVENANCE_SEQUENCES;
         let sequences_of = |id: &BufferId| {
             let writers = buffers.get(id).into_iter().flat_map(|buffer| buffer.trace.writer_stats());
+            let writers = writers.take_while(|_| {
+                let is_left = left > 0;
+                left = left.saturating_sub(1);
+                is_left
+            });
             let sequences = writers.map(|(producer, writer, _)| trace_provenance::Sequence {
                 id: Some(self.sequences.get(ProducerId(producer.0), writer)),
                 producer_id: Some(i32::from(producer.0)),

@@ -103,6 +103,20 @@ fn a_level_of_zstd_changes_no_packet() {
     }
 }
 
+/// Each alone, and fast.
+#[test]
+fn large_packets_are_compressed_in_their_order() {
+    let (mut world, producer, consumer) = tracing("compression { deflate {} }", None);
+    let texts = ["small".to_owned(), "large".repeat(10_000), "little".to_owned()];
+    for (id, text) in (0..).zip(&texts) {
+        world.emit_inline(producer, 1 + id, 1, &packet(text));
+    }
+    let packets = world.read(consumer);
+    assert!(size(&packets) < 10_000);
+    let (inside, codecs) = unpack(&packets);
+    assert_eq!((payloads(&inside), codecs.len()), (texts.to_vec(), 3));
+}
+
 /// As upstream's compressor_unittest.cc, `CompressionLevelIsHonored`; there it may also stay as large.
 #[test]
 fn a_higher_level_of_zstd_makes_less_of_it() {

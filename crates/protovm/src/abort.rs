@@ -55,8 +55,8 @@ pub enum AbortReason {
         /// The limit.
         limit: usize,
     },
-    /// More than [`MAX_STEPS`](crate::MAX_STEPS) were executed for one packet.
-    #[error("it ran {} steps for one packet; iterate over less", crate::MAX_STEPS)]
+    /// More were executed than it may for one packet, at most [`MAX_STEPS`](crate::MAX_STEPS).
+    #[error("it ran more steps than it may for one packet; iterate over less")]
     TooManySteps,
     /// A field was used as something that it is not.
     #[error("used as {wanted}, but it is {found}")]

@@ -35,9 +35,10 @@ pub(crate) fn run(
     registers: &mut Registers,
     tree: &mut Tree,
     packet: &[u8],
+    max_steps: u64,
 ) -> Result<(), ApplyError> {
     tree.steps = 0;
-    let mut runner = Runner { registers, tree, path: Vec::new() };
+    let mut runner = Runner { registers, tree, max_steps, path: Vec::new() };
     let mut cursors = Cursors { src: Value::Bytes(packet), dst: Destination::ROOT, outer_node: None };
     match runner.instructions(program, &mut cursors) {
         Ok(()) => Ok(()),
@@ -62,6 +63,7 @@ struct Cursors<'p> {
 struct Runner<'a> {
     registers: &'a mut Registers,
     tree: &'a mut Tree,
+    max_steps: u64,
     /// Where it aborted, innermost first.
     path: Vec<usize>,
 }
@@ -69,7 +71,7 @@ struct Runner<'a> {
 impl<'p> Runner<'_> {
     fn step(&mut self) -> Step {
         self.tree.steps += 1;
-        if self.tree.steps > MAX_STEPS { Err(AbortReason::TooManySteps.into()) } else { Ok(()) }
+        if self.tree.steps > self.max_steps { Err(AbortReason::TooManySteps.into()) } else { Ok(()) }
     }
 
     fn instructions(&mut self, instructions: &[Instruction], cursors: &mut Cursors<'p>) -> Step {

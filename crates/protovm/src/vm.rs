@@ -50,8 +50,19 @@ impl Vm {
     ///
     /// If the program ended early. What it did before stays done.
     pub fn apply(&mut self, packet: &[u8]) -> Result<(), ApplyError> {
+        self.apply_within(packet, run::MAX_STEPS)
+    }
+
+    /// The same, with another bound for the steps.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`apply`](Self::apply).
+    pub fn apply_within(&mut self, packet: &[u8], max_steps: u64) -> Result<(), ApplyError> {
         match &mut self.state {
-            State::Live { registers, tree } => run::run(&self.program.instructions, registers, tree, packet),
+            State::Live { registers, tree } => {
+                run::run(&self.program.instructions, registers, tree, packet, max_steps)
+            }
             State::ReadOnly(_) => Err(ApplyError::ReadOnly),
         }
     }

@@ -115,12 +115,18 @@ impl Buffer {
         Self { trace, vms, marks: Marks::default() }
     }
 
-    /// All that [`replace`](Self::replace) needs memory for.
+    /// All that [`replace`](Self::replace) needs memory for. What a large buffer has is neither folded nor given to VMs: all of it would be
+    /// at once.
     pub(crate) fn replacement(&self) -> Result<Replacement, CreateError> {
-        let empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?
+        let mut empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?
             .with_histograms(self.trace.max_histograms());
-        let unread = (!self.vms.is_empty()).then(|| self.trace.clone_read_only()).transpose()?;
-        let to_fold = self.trace.folds_overwritten().then(|| self.trace.clone_read_only()).transpose()?;
+        let is_small = self.trace.used_size() <= limits::FOLD_AT_ONCE_BYTES;
+        let copy_if = |wanted: bool| (wanted && is_small).then(|| self.trace.clone_read_only()).transpose();
+        let unread = copy_if(!self.vms.is_empty())?;
+        let to_fold = copy_if(self.trace.folds_overwritten())?;
+        if self.trace.folds_overwritten() && to_fold.is_none() {
+            empty = empty.fold_overwritten();
+        }
         Ok(Replacement { empty, unread, to_fold })
     }
 
@@ -130,12 +136,14 @@ impl Buffer {
     /// is committed (as upstream's does). One that folds knows where the old one ends, and takes of such a chunk what is new.
     ///
     /// For the VMs that stay here, what goes is overwritten: their producers write on from there. (Upstream's
-    /// new buffer has no VMs.)
+    /// new buffer has no VMs.) Without it they have missed something, and in a ring that folds the names from before are lost: producers are
+    /// asked to repeat them.
     pub(crate) fn replace(&mut self, with: Replacement) -> Self {
         let vms = self.vms.clone_read_only();
         let mut empty = with.empty;
-        if let Some(mut unread) = with.unread {
-            self.vms.take_all(&mut unread);
+        match with.unread {
+            Some(mut unread) => self.vms.take_all(&mut unread),
+            None => self.vms.miss_some(),
         }
         match with.to_fold {
             Some(unread) => empty.fold_all_of(unread),
@@ -143,5 +151,47 @@ impl Buffer {
         }
         let trace = std::mem::replace(&mut self.trace, empty);
         Self { trace, vms, marks: std::mem::take(&mut self.marks) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_trace_buffer::{ClientIdentity, ProducerId};
+
+    use super::*;
+
+    const CHUNK_BYTES: usize = 60_000;
+
+    fn store(buffer: &mut Buffer, chunk_id: u32) {
+        let mut payload = vec![0xe0, 0xd4, 0x03]; // 60,000 in three bytes
+        payload.resize(3 + CHUNK_BYTES, 0);
+        buffer.store(&Chunk {
+            producer: ProducerId(1),
+            client: ClientIdentity::default(),
+            writer: 1,
+            chunk_id,
+            num_fragments: 1,
+            flags: 0,
+            complete: true,
+            payload: &payload,
+        });
+    }
+
+    /// Of a large one it would take long: its producers repeat what they said.
+    #[test]
+    fn a_ring_that_folds_is_folded_at_once_only_if_it_is_small() {
+        for (used_bytes, is_folded) in [(1 << 20, true), (limits::FOLD_AT_ONCE_BYTES + CHUNK_BYTES, false)] {
+            let trace = TraceBuffer::new(64 << 20, FillPolicy::Ring).unwrap().fold_overwritten();
+            let mut buffer = Buffer::new(trace);
+            let chunks = used_bytes.div_ceil(CHUNK_BYTES) as u32;
+            (0..chunks).for_each(|id| store(&mut buffer, id));
+            let replacement = buffer.replacement().unwrap();
+            assert_eq!(replacement.to_fold.is_some(), is_folded);
+            let taken = buffer.replace(replacement);
+            assert_eq!(taken.trace.stats().chunks_written, u64::from(chunks));
+            assert!(buffer.trace.folds_overwritten());
+            store(&mut buffer, chunks);
+            assert_eq!(buffer.has_lost_states(), !is_folded);
+        }
     }
 }

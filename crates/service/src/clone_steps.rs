@@ -47,7 +47,8 @@ pub(crate) struct Copying {
     pub(crate) copies: Vec<BufferCopy>,
 }
 
-/// A buffer that is copied. The states of its ProtoVMs are small.
+/// A buffer that is copied. The states of its ProtoVMs have been, for they are small: see
+/// [`MAX_PROTOVM_MEMORY_KB`](crate::limits::MAX_PROTOVM_MEMORY_KB).
 #[derive(Debug)]
 pub(crate) struct BufferCopy {
     pub(crate) from: BufferId,

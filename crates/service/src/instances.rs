@@ -15,7 +15,7 @@ use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::now::Now;
-use crate::protovms::Wanted;
+use crate::protovms::{ProtoVms, Wanted};
 use crate::registry::{DataSource, Producer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
@@ -308,6 +308,7 @@ impl Service {
             return;
         }
         let vms = session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.vms);
+        let account = vms.clone().find(|vms| !vms.is_empty()).map(ProtoVms::account);
         let (count, memory_kb) =
             vms.fold((0, 0), |(count, kb), vms| (count + vms.len(), kb + vms.memory_limit_kb()));
         if count >= limits::MAX_PROTOVMS_PER_SESSION
@@ -322,7 +323,7 @@ impl Service {
         }
         let buffer_id = *buffer_id;
         let Some(buffer) = self.buffers.get_mut(&buffer_id) else { return };
-        if let Err(error) = buffer.vms.add(&wanted, producer) {
+        if let Err(error) = buffer.vms.add(&wanted, producer, account) {
             self.leave_protovm_out(buffer_id, id, source, &error);
         }
     }

@@ -201,13 +201,20 @@ pub const MAX_PATCHES: usize = 1024;
 
 /// ProtoVMs of one session. Ours: each may cost some MiB for its program, which a producer chose, besides its state.
 pub const MAX_PROTOVMS_PER_SESSION: usize = 32;
-/// What the states of a session's ProtoVMs may take together. Ours: they come out as one packet, and readers take 256 MiB at most.
-pub const MAX_PROTOVM_MEMORY_KB: u32 = 128 * 1024;
-/// Steps that a ProtoVM may take for each packet and, together with [`PROTOVM_STEPS_PER_BYTE`], for its size. Ours: programs take a
+/// What the states of a session's ProtoVMs may take together. Ours: they come out, and are cloned, at once, which takes a millisecond or two
+/// a MiB.
+pub const MAX_PROTOVM_MEMORY_KB: u32 = 16 * 1024;
+/// Steps that ProtoVMs may take for each packet and, together with [`PROTOVM_STEPS_PER_BYTE`], for its size. Ours: programs take a
 /// few steps a field. One that goes on to take more stops the service from serving others, and is switched off.
 pub const PROTOVM_STEPS_PER_PACKET: u64 = 512;
-/// Steps that a ProtoVM may take for each byte of a packet, besides [`PROTOVM_STEPS_PER_PACKET`]. Ours.
+/// Steps that ProtoVMs may take for each byte of a packet, besides [`PROTOVM_STEPS_PER_PACKET`]. Ours.
 pub const PROTOVM_STEPS_PER_BYTE: u64 = 16;
+/// Steps that the ProtoVMs of a session have at first besides, and may save up. Ours: some milliseconds, which a single packet may cost.
+pub const PROTOVM_STEPS_SAVED: u64 = 1 << 18;
+/// Steps of the ProtoVMs of a buffer that a clone takes along or clears. Ours: all of it is theirs at once; what is left they have missed.
+pub const PROTOVM_STEPS_AT_ONCE: u64 = 1 << 21;
+/// What is in use of such a buffer, at most, for ProtoVMs to take it, or a ring that folds to fold it. Ours: a millisecond or two a MiB.
+pub const FOLD_AT_ONCE_BYTES: usize = 16 * 1024 * 1024;
 /// Memory that is kept from one fragmented packet for the next. Ours.
 pub const KEEP_PACKET_BYTES: usize = 64 * 1024;
 

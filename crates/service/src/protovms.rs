@@ -6,21 +6,67 @@
 //! bring the same program under the same name share a VM, and so a state.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use ferretto_protos::trace_packet::proto_vms;
-use ferretto_protovm::{ApplyError, MAX_STEPS, Program, ProgramError, Vm};
+use ferretto_protovm::{ApplyError, Program, ProgramError, Vm};
 use ferretto_trace_buffer::{OverwriteSink, Packet, ProducerId, TraceBuffer, validator};
 
 use crate::limits;
+
+/// An encoded `VmProgram`. It may have 100 KB, and a session may want it thousands of times: those that differ are told apart by the hash.
+#[derive(Debug, Clone)]
+pub(crate) struct VmProgram {
+    bytes: Bytes,
+    hash: u64,
+}
+
+impl VmProgram {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        Self { bytes: Bytes::copy_from_slice(bytes), hash: hasher.finish() }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let is_same_place = || self.bytes.as_ptr() == other.bytes.as_ptr();
+        self.hash == other.hash
+            && self.bytes.len() == other.bytes.len()
+            && (is_same_place() || self.bytes == other.bytes)
+    }
+}
 
 /// A data source's program, as it is wanted by a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) source_name: &'a str,
-    /// An encoded `VmProgram`.
-    pub(crate) program: &'a [u8],
+    pub(crate) program: &'a VmProgram,
     pub(crate) memory_limit_kb: u32,
+}
+
+/// The steps that the VMs of a session have saved up, all together: for each alone they would be as many times more.
+#[derive(Debug, Clone)]
+pub(crate) struct Account(Arc<AtomicU64>);
+
+impl Default for Account {
+    fn default() -> Self {
+        Self(Arc::new(limits::PROTOVM_STEPS_SAVED.into()))
+    }
+}
+
+impl Account {
+    /// What there is, and what a packet of this size earns.
+    fn with_packet(&self, packet_len: usize) -> u64 {
+        let earned = limits::PROTOVM_STEPS_PER_PACKET + limits::PROTOVM_STEPS_PER_BYTE * packet_len as u64;
+        self.0.load(Ordering::Relaxed).saturating_add(earned)
+    }
+
+    fn save(&self, left: u64) {
+        self.0.store(left.min(limits::PROTOVM_STEPS_SAVED), Ordering::Relaxed);
+    }
 }
 
 /// The VMs of a buffer, in the order in which they were made.
@@ -29,6 +75,9 @@ pub(crate) struct ProtoVms {
     vms: Vec<ProtoVm>,
     /// Those that were asked for and could not be had.
     left_out: u64,
+    account: Account,
+    /// By all of them, for all packets.
+    steps_taken: u64,
     /// A packet in pieces, put together.
     whole: Vec<u8>,
 }
@@ -40,9 +89,8 @@ struct ProtoVm {
     memory_limit_kb: u32,
     /// Those that are gone, too: their packets may still be in the buffer.
     producers: BTreeSet<ProducerId>,
+    program: VmProgram,
     vm: Vm,
-    /// Steps that it may take before it is switched off: as many as one packet may cost at first, then as packets earn.
-    steps_left: u64,
     is_off: bool,
     aborts: u64,
 }
@@ -63,22 +111,38 @@ impl ProtoVms {
 
     /// Lets a producer take part in the VM that runs the same program for the same data source. False if there is none.
     pub(crate) fn join(&mut self, wanted: &Wanted<'_>, producer: ProducerId) -> bool {
-        let same = |vm: &&mut ProtoVm| {
-            vm.source_name == wanted.source_name && vm.vm.program().as_bytes() == wanted.program
-        };
+        let same =
+            |vm: &&mut ProtoVm| vm.program.is_same(wanted.program) && vm.source_name == wanted.source_name;
         let found = self.vms.iter_mut().find(same);
         found.map(|vm| vm.producers.insert(producer)).is_some()
     }
 
-    /// Makes a VM with an empty state.
-    pub(crate) fn add(&mut self, wanted: &Wanted<'_>, producer: ProducerId) -> Result<(), ProgramError> {
+    /// What others of the session share.
+    pub(crate) fn account(&self) -> Account {
+        self.account.clone()
+    }
+
+    /// What programs and states take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.vms.iter().map(|vm| vm.vm.memory_usage_bytes()).sum()
+    }
+
+    /// Makes a VM with an empty state. If the session has others, it shares their account.
+    pub(crate) fn add(
+        &mut self,
+        wanted: &Wanted<'_>,
+        producer: ProducerId,
+        account: Option<Account>,
+    ) -> Result<(), ProgramError> {
         let limit_bytes = usize::try_from(u64::from(wanted.memory_limit_kb) * 1024).unwrap_or(usize::MAX);
+        let program = Program::parse(&wanted.program.bytes)?;
+        self.account = account.unwrap_or_else(|| self.account.clone());
         self.vms.push(ProtoVm {
             source_name: wanted.source_name.to_owned(),
             memory_limit_kb: wanted.memory_limit_kb,
             producers: BTreeSet::from([producer]),
-            vm: Vm::new(Program::parse(wanted.program)?, limit_bytes),
-            steps_left: MAX_STEPS,
+            program: wanted.program.clone(),
+            vm: Vm::new(program, limit_bytes),
             is_off: false,
             aborts: 0,
         });
@@ -87,7 +151,7 @@ impl ProtoVms {
 
     pub(crate) fn clone_read_only(&self) -> Self {
         let vms = self.vms.iter().map(ProtoVm::clone_read_only).collect();
-        Self { vms, left_out: self.left_out, whole: Vec::new() }
+        Self { vms, left_out: self.left_out, ..Self::default() }
     }
 
     /// One that was asked for cannot be had.
@@ -107,14 +171,23 @@ impl ProtoVms {
         self.vms.iter().filter(|vm| vm.is_off).count() as u64 + self.left_out
     }
 
-    /// Takes what can be read from a buffer that goes.
+    /// Takes what can be read from a buffer that goes, as far as it does not take too long.
     pub(crate) fn take_all(&mut self, buffer: &mut TraceBuffer) {
+        let end = self.steps_taken.saturating_add(limits::PROTOVM_STEPS_AT_ONCE);
         buffer.begin_read();
         while let Some(packet) = buffer.read_next() {
+            if self.steps_taken > end {
+                return self.miss_some();
+            }
             if self.wants(packet.producer) {
                 self.take(&packet);
             }
         }
+    }
+
+    /// Something goes that they should have taken.
+    pub(crate) fn miss_some(&mut self) {
+        self.vms.iter_mut().for_each(ProtoVm::miss);
     }
 
     /// What the trace is to say of them.
@@ -149,7 +222,11 @@ impl OverwriteSink for ProtoVms {
         if serving.peek().is_none() || validator::is_valid_untrusted_packet([bytes]).is_err() {
             return;
         }
-        let _taken = serving.any(|vm| vm.apply(bytes));
+        let available = self.account.with_packet(bytes.len());
+        let mut steps = available;
+        let _taken = serving.any(|vm| vm.apply(bytes, &mut steps));
+        self.steps_taken = self.steps_taken.saturating_add(available - steps);
+        self.account.save(steps);
     }
 }
 
@@ -158,10 +235,15 @@ impl ProtoVm {
         !self.is_off && self.producers.contains(&producer)
     }
 
-    /// Runs the program with a packet. Did it succeed?
-    fn apply(&mut self, packet: &[u8]) -> bool {
-        let result = self.vm.apply(packet);
-        self.pay_for(packet.len());
+    /// Runs the program with a packet, for so many steps at most. Did it succeed?
+    fn apply(&mut self, packet: &[u8], steps: &mut u64) -> bool {
+        if *steps == 0 {
+            // Another one took them all, and is switched off for it.
+            self.miss();
+            return false;
+        }
+        let result = self.vm.apply_within(packet, *steps);
+        self.pay(steps);
         match &result {
             Ok(()) => true,
             Err(ApplyError::Failed) => false,
@@ -172,23 +254,25 @@ impl ProtoVm {
                         "a ProtoVM did not take a packet that is overwritten; others like it will not be mentioned: {error}"
                     );
                 }
-                self.aborts = self.aborts.saturating_add(1);
+                self.miss();
                 false
             }
         }
     }
 
-    fn pay_for(&mut self, packet_len: usize) {
-        let earned = limits::PROTOVM_STEPS_PER_PACKET + limits::PROTOVM_STEPS_PER_BYTE * packet_len as u64;
-        let available = self.steps_left.saturating_add(earned).min(MAX_STEPS);
-        match available.checked_sub(self.vm.last_steps()) {
-            Some(left) => self.steps_left = left,
+    fn miss(&mut self) {
+        self.aborts = self.aborts.saturating_add(1);
+    }
+
+    fn pay(&mut self, steps: &mut u64) {
+        match steps.checked_sub(self.vm.last_steps()) {
+            Some(left) => *steps = left,
             None => {
                 tracing::warn!(
                     data_source = self.source_name,
                     "a ProtoVM takes too many steps for what it is given, and is switched off: the trace will lack its state"
                 );
-                self.is_off = true;
+                (*steps, self.is_off) = (0, true);
             }
         }
     }
@@ -198,8 +282,8 @@ impl ProtoVm {
             source_name: self.source_name.clone(),
             memory_limit_kb: self.memory_limit_kb,
             producers: self.producers.clone(),
+            program: self.program.clone(),
             vm: self.vm.clone_read_only(),
-            steps_left: 0,
             is_off: self.is_off,
             aborts: self.aborts,
         }
@@ -230,5 +314,92 @@ impl ProtoVm {
             memory_limit_kb: Some(self.memory_limit_kb),
             producer_id: self.producers.iter().map(|producer| i32::from(producer.0)).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_protos::vm_op_select::{PathComponent, path_component::Field};
+    use ferretto_protos::{VmCursorEnum, VmInstruction, VmOpSelect, VmProgram as Encoded, vm_instruction};
+    use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy};
+    use prost::Message;
+
+    use super::*;
+
+    const FIELD: u32 = 900;
+    const VMS: u32 = 8;
+
+    /// Goes through the values of a field many times.
+    fn busy(version: u32) -> VmProgram {
+        let component = PathComponent {
+            field: Some(Field::FieldId(FIELD)),
+            is_repeated: Some(true),
+            ..Default::default()
+        };
+        let select = VmInstruction {
+            operation: Some(vm_instruction::Operation::Select(VmOpSelect {
+                cursor: Some(VmCursorEnum::VmCursorSrc.into()),
+                relative_path: vec![component],
+                create_if_not_exist: None,
+            })),
+            ..Default::default()
+        };
+        let program = Encoded { version: Some(version), instructions: vec![select; 4000] };
+        VmProgram::new(&program.encode_to_vec())
+    }
+
+    fn busy_vms() -> ProtoVms {
+        let mut vms = ProtoVms::default();
+        for version in 0..VMS {
+            let program = busy(version);
+            let wanted = Wanted { source_name: "data", program: &program, memory_limit_kb: 16 };
+            assert!(!vms.join(&wanted, ProducerId(1)));
+            vms.add(&wanted, ProducerId(1), None).unwrap();
+            assert!(vms.join(&Wanted { program: &busy(version), ..wanted }, ProducerId(1)));
+        }
+        vms
+    }
+
+    /// A packet of a kilobyte, for which a program takes millions of steps.
+    fn store(buffer: &mut TraceBuffer, vms: &mut ProtoVms, chunk_id: u32) {
+        let mut packet = Vec::new();
+        (0..340).for_each(|_| prost::encoding::uint32::encode(FIELD, &1, &mut packet));
+        let mut payload = Vec::new();
+        prost::encoding::encode_varint(packet.len() as u64, &mut payload);
+        payload.extend(packet);
+        let chunk = Chunk {
+            producer: ProducerId(1),
+            client: ClientIdentity::default(),
+            writer: 1,
+            chunk_id,
+            num_fragments: 1,
+            flags: 0,
+            complete: true,
+            payload: &payload,
+        };
+        buffer.copy_chunk_with(&chunk, vms);
+    }
+
+    /// What is more than `limits::PROTOVM_STEPS_SAVED` must have been earned.
+    #[test]
+    fn all_vms_of_a_session_have_one_account() {
+        let (mut vms, other) = (busy_vms(), busy_vms());
+        vms.account = other.account();
+        let mut buffer = TraceBuffer::new(4096, FillPolicy::Ring).unwrap();
+        let mut chunk_id = 0;
+        while vms.switched_off() == 0 {
+            store(&mut buffer, &mut vms, chunk_id);
+            chunk_id += 1;
+        }
+        let earned = |packets: u64| {
+            packets * (limits::PROTOVM_STEPS_PER_PACKET + limits::PROTOVM_STEPS_PER_BYTE * 1100)
+        };
+        assert!(vms.steps_taken <= limits::PROTOVM_STEPS_SAVED + earned(1), "{}", vms.steps_taken);
+        assert_eq!((vms.switched_off(), vms.packets_not_taken()), (1, u64::from(VMS)));
+        // Those of the others are taken as well.
+        assert!(other.account.with_packet(0) <= limits::PROTOVM_STEPS_PER_PACKET);
+        (chunk_id..chunk_id + 100).for_each(|id| store(&mut buffer, &mut vms, id));
+        assert!(vms.steps_taken <= limits::PROTOVM_STEPS_SAVED + earned(101), "{}", vms.steps_taken);
+        assert_eq!(vms.switched_off(), u64::from(VMS));
     }
 }

@@ -12,6 +12,7 @@ use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, To
 use crate::ipc_output::Reading;
 use crate::machines::Machine;
 use crate::pace::Intake;
+use crate::protovms::VmProgram;
 use crate::query::Query;
 
 /// Who is at the other end of a connection, as the kernel says, or a relay for whom it stands in.
@@ -127,8 +128,7 @@ pub(crate) struct DataSource {
     pub(crate) will_notify_on_stop: bool,
     pub(crate) handles_clear: bool,
     pub(crate) no_flush: bool,
-    /// An encoded `VmProgram`.
-    pub(crate) program: Option<Bytes>,
+    pub(crate) program: Option<VmProgram>,
     /// As it came, for QueryServiceState.
     pub(crate) raw: Bytes,
 }
@@ -143,7 +143,7 @@ impl DataSource {
             will_notify_on_stop: descriptor.will_notify_on_stop(),
             handles_clear: descriptor.handles_incremental_state_clear(),
             no_flush: descriptor.no_flush(),
-            program: descriptor.protovm_program.as_deref().map(Bytes::copy_from_slice),
+            program: descriptor.protovm_program.as_deref().map(VmProgram::new),
             raw,
         }
     }

@@ -251,7 +251,8 @@ impl Service {
         }
         self.close_files(session.file.take().map(|file| file.handle));
         self.close_copied_files();
-        let bytes: usize = gone.iter().map(|buffer| buffer.trace.used_size()).sum();
+        let bytes: usize =
+            gone.iter().map(|buffer| buffer.trace.used_size() + buffer.vms.memory_bytes()).sum();
         if bytes > limits::LARGE_BYTES || session.instances.len() > limits::MANY_INSTANCES {
             self.environment.dispose(Box::new((session, gone)));
         }

@@ -18,7 +18,8 @@ use ferretto_protos::ipc_frame::{
 use ferretto_protos::{
     CommitDataRequest, DataSourceDescriptor, EnableTracingRequest, EnableTracingResponse,
     GetAsyncCommandRequest, GetTraceStatsRequest, GetTraceStatsResponse, InitializeConnectionRequest,
-    IpcFrame, QueryCapabilitiesRequest, RegisterDataSourceRequest, SyncRequest, TraceStats,
+    IpcFrame, QueryCapabilitiesRequest, QueryServiceStateRequest, QueryServiceStateResponse,
+    RegisterDataSourceRequest, SyncRequest, TraceStats,
 };
 use prost::Message;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -169,6 +170,14 @@ impl Client {
         let body = answer.last.ok_or_else(|| Refused::because("no stats"))?;
         let response = GetTraceStatsResponse::decode(&*body).map_err(io::Error::other)?;
         Ok(response.trace_stats.unwrap_or_default())
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&mut self) -> io::Result<i32> {
+        let answer =
+            self.ask("QueryServiceState", &QueryServiceStateRequest { sessions_only: Some(true) })?;
+        let response = QueryServiceStateResponse::decode(&*answer.last.unwrap_or_default());
+        Ok(response.map_err(io::Error::other)?.service_state.unwrap_or_default().num_sessions())
     }
 
     /// A chunk in the message itself, as producers without shared memory send it.

@@ -8,7 +8,7 @@ use ferretto_interop::config;
 use ferretto_protos::DataSourceDescriptor;
 
 use crate::client::Client;
-use crate::{Case, Target};
+use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "matches",
@@ -34,13 +34,12 @@ fn run(target: &Target) -> io::Result<()> {
     while target.goes_on() {
         // It does not wait for what it has asked for. Those after the fifth are refused.
         let mut consumer = target.consumer()?;
-        match consumers.len() {
-            0 => consumer.have_enabled(&config)?,
-            _ => consumer.enable(&config)?,
-        }
+        consumer.enable(&config)?;
         consumers.push(consumer);
         thread::sleep(PAUSE);
     }
+    // Beside that of the honest.
+    Refused::unless(target.consumer()?.sessions()? > 1, "all sessions were refused")?;
     drop((crowd, consumers));
     Ok(())
 }

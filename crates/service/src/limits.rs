@@ -37,7 +37,8 @@ pub const MAX_SLOW_DATA_SOURCES: usize = 32;
 pub const TRIGGER_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// Activations of triggers that are remembered for [`TRIGGER_WINDOW`]. Ours: a higher `max_per_24_h` is no limit.
 pub const MAX_TRIGGER_HISTORY: usize = 4096;
-/// Triggers in one `ActivateTriggers` request; more are ignored. Ours: each may be looked up in the whole history.
+/// Triggers in one `ActivateTriggers` request, and of one producer that are not looked at yet; more are ignored. Ours: each may be looked up
+/// in the whole history.
 pub const MAX_TRIGGERS_PER_REQUEST: usize = 1024;
 /// Producers and triggers of a session of which it is remembered whether they go together. Ours: to find out may take a millisecond.
 pub const MAX_TRIGGER_VERDICTS: usize = 4096;

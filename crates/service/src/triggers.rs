@@ -217,8 +217,8 @@ impl Outcome {
 }
 
 /// What it costs to look whether a name came too often, and whether it counts for a session, in [`Budget`]'s units.
-const NAME_COST: usize = 4;
-const SESSION_COST: usize = 1;
+const NAME_COST: usize = 10;
+const SESSION_COST: usize = 2;
 
 impl Service {
     pub(crate) fn activate_triggers(&mut self, id: ProducerId, names: &[String], now: &Now) {

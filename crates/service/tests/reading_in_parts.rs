@@ -57,7 +57,7 @@ fn what_comes_while_a_trace_is_read_is_read_as_well() {
         tracing("buffers { size_kb: 4096 } buffers { size_kb: 4096 }", None);
     commit_empty(&mut world, producer, 2);
     world.emit(producer, 2, 0, 1, &[&packet("first")]);
-    let (now, token) = (world.now.clone(), Token(9999));
+    let (now, token) = (world.now, Token(9999));
     world.consumers.get_mut(&consumer).unwrap().open.insert(token, "ReadBuffers");
     world.service.handle_consumer_call(
         consumer,

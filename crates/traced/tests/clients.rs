@@ -175,7 +175,7 @@ fn a_producer_that_many_sessions_want_has_time_to_read_it_all() {
     let stream = host.connect_producer().unwrap();
     let mut client = ferretto_ipc::link::ClientLink::new(stream, "ProducerPort");
     let until = Instant::now() + Duration::from_secs(20);
-    let mut next = |client: &mut ferretto_ipc::link::ClientLink| loop {
+    let next = |client: &mut ferretto_ipc::link::ClientLink| loop {
         client.flush().unwrap();
         client.receive().unwrap();
         if let Some(event) = client.connection().poll_event() {

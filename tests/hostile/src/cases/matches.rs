@@ -12,7 +12,7 @@ use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "matches",
-    tells: "configs with 8,000 data sources each, while 100 producers offer 1,000 each",
+    tells: "configs with 4,096 data sources each, while 100 producers offer 1,000 each",
     needs_many: true,
     asks_for_kib: 0,
     is_slow: true,
@@ -21,7 +21,7 @@ pub(crate) const CASE: Case = Case {
 
 const PRODUCERS: usize = 100;
 const SOURCES: usize = 1000;
-const CONFIGURED: usize = 8000;
+const CONFIGURED: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn run(target: &Target) -> io::Result<()> {

@@ -13,13 +13,16 @@ mod flushes;
 mod half_frames;
 mod idle_connections;
 mod large_packets;
+mod late_sources;
 mod many_requests;
 mod matches;
 mod refused_packets;
+mod semaphores;
 mod short_periods;
 mod triggers;
 mod unread_answers;
 mod waiting_clones;
+mod widened_filters;
 
 /// All of them.
 pub const ALL: &[Case] = &[
@@ -34,11 +37,14 @@ pub const ALL: &[Case] = &[
     half_frames::CASE,
     idle_connections::CASE,
     large_packets::CASE,
+    late_sources::CASE,
     many_requests::CASE,
     matches::CASE,
     refused_packets::CASE,
+    semaphores::CASE,
     short_periods::CASE,
     triggers::CASE,
     unread_answers::CASE,
     waiting_clones::CASE,
+    widened_filters::CASE,
 ];

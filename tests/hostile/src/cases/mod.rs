@@ -14,8 +14,10 @@ mod half_frames;
 mod idle_connections;
 mod large_packets;
 mod late_sources;
+mod late_chunks;
 mod many_requests;
 mod matches;
+mod protovms;
 mod refused_packets;
 mod semaphores;
 mod short_periods;
@@ -23,6 +25,7 @@ mod triggers;
 mod unread_answers;
 mod waiting_clones;
 mod widened_filters;
+mod unreadable_chunks;
 
 /// All of them.
 pub const ALL: &[Case] = &[
@@ -38,8 +41,10 @@ pub const ALL: &[Case] = &[
     idle_connections::CASE,
     large_packets::CASE,
     late_sources::CASE,
+    late_chunks::CASE,
     many_requests::CASE,
     matches::CASE,
+    protovms::CASE,
     refused_packets::CASE,
     semaphores::CASE,
     short_periods::CASE,
@@ -47,4 +52,5 @@ pub const ALL: &[Case] = &[
     unread_answers::CASE,
     waiting_clones::CASE,
     widened_filters::CASE,
+    unreadable_chunks::CASE,
 ];

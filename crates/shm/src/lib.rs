@@ -62,4 +62,4 @@ pub use memory::SharedMemory;
 pub use memory::{MAX_LEN, MemoryError, Seals};
 pub use pages::{ChunkError, ChunkIndex, ViewError};
 pub use producer::{ChunkWriter, NewChunk, ProducerView};
-pub use service::ServiceView;
+pub use service::{Scrape, ServiceView};

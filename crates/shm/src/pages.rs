@@ -3,8 +3,10 @@
 //! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on
 //! the page's bitmap, with the orderings of the ABI (upstream: shared_memory_abi.cc).
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(loom)]
@@ -157,7 +159,7 @@ pub(crate) struct ChunkPlace {
 
 /// A chunk that its producer has not handed over.
 pub(crate) struct Scrapable {
-    place: ChunkPlace,
+    pub(crate) place: ChunkPlace,
     pub(crate) header: ChunkHeader,
     /// Its writer is done with it.
     complete: bool,
@@ -284,15 +286,16 @@ impl Pages {
 
     /// The pages, each once and in order, that hold something: looking at one that nobody has used would make the system provide memory
     /// for it.
-    pub(crate) fn provided(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn provided(&self) -> VecDeque<Range<u32>> {
         let page_size = self.page_size.bytes();
         let mut next = 0;
-        self.memory.provided().into_iter().flat_map(move |part| {
+        let parts = self.memory.provided().into_iter().map(|part| {
             let pages = (part.start / page_size).max(next)..part.end.div_ceil(page_size);
             next = next.max(pages.end);
             // Their count is 32 bits.
-            pages.map(|page| page as u32)
-        })
+            pages.start as u32..pages.end as u32
+        });
+        parts.filter(|pages| !pages.is_empty()).collect()
     }
 
     /// Every chunk of these pages that is complete or being written. No more than the memory has room for: some 100,000 in 32 MiB.
@@ -305,21 +308,30 @@ impl Pages {
         for page in pages {
             let Ok(bitmap) = self.bitmap(page, Ordering::Acquire) else { continue };
             let Some(layout) = bitmap.layout() else { continue };
-            for chunk in 0..layout.chunks() {
-                let complete = match bitmap.state(chunk) {
-                    ChunkState::Complete => true,
-                    ChunkState::BeingWritten => false,
-                    ChunkState::Free | ChunkState::BeingRead => continue,
-                };
-                let place = self.place_in(ChunkIndex { page, chunk }, layout);
-                let header = self.header(&place);
-                let too_few = !complete && header.packet_count < MIN_PACKETS_TO_SCRAPE;
-                if !too_few && wanted(header.writer_id) {
-                    found.push(Scrapable { place, header, complete });
-                }
-            }
+            let chunks = (0..layout.chunks()).map(|chunk| ChunkIndex { page, chunk });
+            let chunks = chunks.filter_map(|index| self.scrapable_in(index, bitmap, layout));
+            found.extend(chunks.filter(|chunk| wanted(chunk.header.writer_id)));
         }
         found
+    }
+
+    /// The same of one chunk.
+    pub(crate) fn scrapable_at(&self, index: ChunkIndex) -> Option<Scrapable> {
+        let bitmap = self.bitmap(index.page, Ordering::Acquire).ok()?;
+        let layout = bitmap.layout().filter(|layout| index.chunk < layout.chunks())?;
+        self.scrapable_in(index, bitmap, layout)
+    }
+
+    fn scrapable_in(&self, index: ChunkIndex, bitmap: Bitmap, layout: PageLayout) -> Option<Scrapable> {
+        let complete = match bitmap.state(index.chunk) {
+            ChunkState::Complete => true,
+            ChunkState::BeingWritten => false,
+            ChunkState::Free | ChunkState::BeingRead => return None,
+        };
+        let place = self.place_in(index, layout);
+        let header = self.header(&place);
+        let too_few = !complete && header.packet_count < MIN_PACKETS_TO_SCRAPE;
+        (!too_few).then_some(Scrapable { place, header, complete })
     }
 
     /// Copies chunks that were found, without changing any state.
@@ -329,12 +341,19 @@ impl Pages {
         mut each: impl FnMut(ChunkIndex, ChunkHeader, &[u8], bool),
     ) {
         let mut payload = Vec::new();
-        for Scrapable { place, header, complete } in chunks {
-            payload.clear();
-            self.payload(&place, &mut payload);
-            if self.still_holds(&place, &header) {
-                each(place.index, header, &payload, complete);
-            }
+        chunks.into_iter().for_each(|chunk| self.scrape_one(chunk, &mut payload, &mut each));
+    }
+
+    pub(crate) fn scrape_one(
+        &self,
+        Scrapable { place, header, complete }: Scrapable,
+        payload: &mut Vec<u8>,
+        each: impl FnOnce(ChunkIndex, ChunkHeader, &[u8], bool),
+    ) {
+        payload.clear();
+        self.payload(&place, payload);
+        if self.still_holds(&place, &header) {
+            each(place.index, header, payload, complete);
         }
     }
 

@@ -1,7 +1,9 @@
 //! The service's half: copies chunks out of memory that its producer may be scribbling over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
+use std::{iter, mem};
 
 #[cfg(loom)]
 use loom::sync::atomic::Ordering;
@@ -14,6 +16,10 @@ use crate::pages::{ChunkError, ChunkIndex, Pages, Scrapable, ViewError};
 
 /// Pages that are looked at to tell how many are in use: all of a memory of the usual size.
 const MAX_LOOKS: u32 = 64;
+
+/// What a look at a page, and one at a chunk, costs in bytes that could be copied meanwhile.
+const PAGE_COST: usize = 64;
+const CHUNK_COST: usize = 512;
 
 /// The service's view of one producer's shared memory.
 ///
@@ -98,23 +104,91 @@ impl ServiceView {
     ///
     /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets
     /// is left out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
-    pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, mut each: impl FnMut(ChunkHeader, &[u8], bool)) {
-        let mut chunks = self.pages.scrapable(self.pages.provided(), wanted);
-        put_in_order(&mut chunks);
-        self.pages.scrape(chunks, |_, header, payload, complete| each(header, payload, complete));
+    pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, each: impl FnMut(ChunkHeader, &[u8], bool)) {
+        self.go_on_scraping(&mut self.begin_scrape(), usize::MAX, wanted, each);
+    }
+
+    /// A [`scrape`](Self::scrape) that is done in steps.
+    #[must_use]
+    pub fn begin_scrape(&self) -> Scrape {
+        Scrape { pages: self.pages.provided(), ..Scrape::default() }
+    }
+
+    /// Goes on with it until it has cost so much: bytes that are copied, and what a look at a chunk costs. Gives
+    /// what it did cost. The chunks are those that are there when it comes to their page, and are copied as they are
+    /// when all pages were looked at; those that are gone by then were committed.
+    pub fn go_on_scraping(
+        &self,
+        scrape: &mut Scrape,
+        limit: usize,
+        mut wanted: impl FnMut(u16) -> bool,
+        mut each: impl FnMut(ChunkHeader, &[u8], bool),
+    ) -> usize {
+        let mut cost = 0;
+        while cost < limit
+            && let Some(page) = scrape.next_page()
+        {
+            let found = self.pages.scrapable(iter::once(page), &mut wanted);
+            cost += PAGE_COST + found.len() * CHUNK_COST;
+            found.iter().for_each(|chunk| scrape.note(chunk));
+        }
+        let mut payload = mem::take(&mut scrape.payload);
+        while cost < limit
+            && scrape.pages.is_empty()
+            && let Some((writer_id, number, page, chunk)) = scrape.found.pop_first()
+        {
+            cost += CHUNK_COST;
+            let Some(found) = self.pages.scrapable_at(ChunkIndex { page, chunk }) else { continue };
+            let is_same = found.header.writer_id == writer_id && scrape.number(&found.header) == number;
+            if is_same && wanted(writer_id) {
+                self.pages.scrape_one(found, &mut payload, |_, header, payload, complete| {
+                    each(header, payload, complete);
+                });
+                cost += payload.len();
+            }
+        }
+        scrape.payload = payload;
+        cost
     }
 }
 
-/// Those of a writer by their numbers. In a small ring later ones would otherwise be overwritten by those before them, which then come too
-/// late.
-fn put_in_order(chunks: &mut [Scrapable]) {
-    // Numbers count up and wrap round: they are compared with any one of the same writer's.
-    let mut base = HashMap::new();
-    for Scrapable { header, .. } in chunks.iter() {
-        base.entry(header.writer_id).or_insert(header.chunk_id);
+/// How far a [`ServiceView::scrape`] in steps is.
+#[derive(Debug, Default)]
+pub struct Scrape {
+    /// Pages to look at. They hold something: looking at others would make the system provide memory for them.
+    pages: VecDeque<Range<u32>>,
+    /// Chunks to copy: by writer, and those of a writer by their numbers. In a small ring later ones would
+    /// otherwise be overwritten by those before them, which then come too late.
+    found: BTreeSet<(u16, i32, u32, u32)>,
+    /// Numbers count up and wrap round: they are compared with any one of the same writer's.
+    base: HashMap<u16, u32>,
+    payload: Vec<u8>,
+}
+
+impl Scrape {
+    /// Whether all is copied.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.pages.is_empty() && self.found.is_empty()
     }
-    chunks.sort_by_key(|Scrapable { header, .. }| {
-        let base = base.get(&header.writer_id).copied().unwrap_or_default();
-        (header.writer_id, header.chunk_id.wrapping_sub(base).cast_signed())
-    });
+
+    fn next_page(&mut self) -> Option<u32> {
+        let pages = self.pages.front_mut()?;
+        let page = pages.next();
+        if pages.is_empty() {
+            self.pages.pop_front();
+        }
+        page
+    }
+
+    fn note(&mut self, chunk: &Scrapable) {
+        self.base.entry(chunk.header.writer_id).or_insert(chunk.header.chunk_id);
+        let ChunkIndex { page, chunk: index } = chunk.place.index;
+        self.found.insert((chunk.header.writer_id, self.number(&chunk.header), page, index));
+    }
+
+    fn number(&self, header: &ChunkHeader) -> i32 {
+        let base = self.base.get(&header.writer_id).copied().unwrap_or_default();
+        header.chunk_id.wrapping_sub(base).cast_signed()
+    }
 }

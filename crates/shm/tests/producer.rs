@@ -199,3 +199,28 @@ fn many_threads_lose_nothing_and_mix_nothing_up() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(next_ids[1..], [CHUNKS; WRITERS as usize]);
 }
+
+#[test]
+fn a_scrape_in_steps_takes_what_is_still_there_in_the_order_of_its_numbers() {
+    let (producer, service) = views(4);
+    let mut places: Vec<ChunkIndex> = Vec::new();
+    // The numbers go down as the places go up.
+    for id in (0..8).rev() {
+        let mut chunk = producer.try_acquire(PageLayout::Div2, new(id)).unwrap();
+        chunk.increment_packet_count();
+        places.push(chunk.complete().unwrap());
+    }
+    let mut scrape = service.begin_scrape();
+    let (mut ids, mut steps) = (Vec::new(), 0);
+    while !scrape.is_done() {
+        let cost = service.go_on_scraping(&mut scrape, 1, |_| true, |header, _, _| ids.push(header.chunk_id));
+        assert!((1..4096).contains(&cost), "a page is looked at, or a chunk is copied: {cost}");
+        steps += 1;
+        if ids.len() == 2 {
+            // This one is handed over meanwhile.
+            let at = places[places.len() - 1 - 5];
+            _ = service.read_complete_chunk(at.page, at.chunk, &mut Vec::new());
+        }
+    }
+    assert_eq!((ids, steps), (vec![0, 1, 2, 3, 4, 6, 7], 4 + 8));
+}

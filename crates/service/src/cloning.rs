@@ -182,7 +182,11 @@ impl Service {
     /// The consumer that wanted clones is gone.
     pub(crate) fn forget_clones_for(&mut self, consumer: ConsumerConn) {
         let mut files = Vec::new();
-        for flush in self.sessions.values_mut().flat_map(|session| session.flushes.values_mut()) {
+        let flushes = self.sessions.values_mut().flat_map(|session| {
+            let ended = session.scrapes.flushes_mut().map(|ended| &mut ended.flush);
+            session.flushes.values_mut().chain(ended)
+        });
+        for flush in flushes {
             if let AfterFlush::Clone(clone) = &flush.after
                 && clone.is_from(consumer)
             {

@@ -1,66 +1,150 @@
 //! CommitData: chunks to move, chunks to patch, flushes done, in this order. All of it is hostile until shown otherwise.
+//!
+//! One request may name thousands of chunks: what takes long is done in steps, and answered after the last.
 
 use ferretto_protos::CommitDataRequest;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_shm::ChunkHeader;
 use ferretto_trace_buffer::{Chunk, ClientIdentity, Patch};
 
-use crate::ids::{BufferId, ProducerId};
+use crate::buffers::Buffer;
+use crate::ids::{BufferId, ProducerConn, ProducerId, Token};
 use crate::limits;
 use crate::now::Now;
 use crate::service::Service;
+use crate::work::Budget;
+
+/// Bytes of chunks that are stored in the time of one unit of a [`Budget`].
+const BYTES_PER_COST: usize = 2048;
+/// What it costs to store bytes where something is to become of those that they overwrite, compared to where nothing is: a ring that folds
+/// reads all that it takes out.
+const FOLDING_FACTOR: usize = 32;
+
+/// A CommitData request, and how far that is. A few chunks are moved at once.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    token: Token,
+    request: CommitDataRequest,
+    /// The next chunk to move.
+    next: usize,
+    /// Of the chunks that were moved.
+    bytes: usize,
+}
+
+/// What came of a chunk.
+struct Moved {
+    bytes: usize,
+    cost: usize,
+}
+
+/// What storing so many bytes costs, in bytes that could be copied into a plain buffer meanwhile.
+pub(crate) fn storing_cost(buffer: &Buffer, bytes: usize) -> usize {
+    let folds = buffer.trace.folds_overwritten() || !buffer.vms.is_empty();
+    if folds { bytes.saturating_mul(FOLDING_FACTOR) } else { bytes }
+}
 
 impl Service {
-    pub(crate) fn commit_data(&mut self, id: ProducerId, request: &CommitDataRequest, now: &Now) {
-        let mut bytes = 0;
-        for chunk in &request.chunks_to_move {
-            bytes += match &chunk.data {
+    pub(crate) fn commit_data(
+        &mut self,
+        from: ProducerConn,
+        id: ProducerId,
+        token: Token,
+        request: CommitDataRequest,
+        now: &Now,
+    ) {
+        self.go_on_with(from, id, Commit { token, request, next: 0, bytes: 0 }, now);
+    }
+
+    /// Whether what a producer has committed is not all taken yet. A driver does not hand in its next call before
+    /// [`continue_commit`](Self::continue_commit) has done that.
+    pub fn is_committing(&self, conn: ProducerConn) -> bool {
+        let producer = self.links.get(&conn).and_then(|link| self.producers.get(&link.producer?));
+        producer.is_some_and(|producer| producer.commit.is_some())
+    }
+
+    /// Takes the next part of what a producer has committed.
+    pub fn continue_commit(&mut self, from: ProducerConn, now: &Now) {
+        let Some(id) = self.links.get(&from).and_then(|link| link.producer) else { return };
+        let commit = self.producers.get_mut(&id).and_then(|producer| producer.commit.take());
+        if let Some(commit) = commit {
+            self.go_on_with(from, id, commit, now);
+            self.flush_observed_events();
+        }
+    }
+
+    fn go_on_with(&mut self, from: ProducerConn, id: ProducerId, mut commit: Commit, now: &Now) {
+        let mut budget = self.budget();
+        if self.step_of_commit(id, &mut commit, &mut budget, now) {
+            return self.answer_producer(from, commit.token, &ferretto_protos::CommitDataResponse::default());
+        }
+        if let Some(producer) = self.producers.get_mut(&id) {
+            producer.commit = Some(commit);
+        }
+    }
+
+    /// Says whether that was all.
+    pub(crate) fn step_of_commit(
+        &mut self,
+        id: ProducerId,
+        commit: &mut Commit,
+        budget: &mut Budget,
+        now: &Now,
+    ) -> bool {
+        while let Some(chunk) = commit.request.chunks_to_move.get(commit.next) {
+            if budget.is_spent() {
+                return false;
+            }
+            let moved = match &chunk.data {
                 Some(data) => self.move_inline_chunk(id, chunk, data),
                 None => self.move_chunk(id, chunk),
             };
+            commit.next += 1;
+            commit.bytes = commit.bytes.saturating_add(moved.bytes);
+            budget.spend(1 + moved.cost / BYTES_PER_COST);
         }
-        self.note_commit(id, bytes);
-        for chunk in &request.chunks_to_patch {
+        self.note_commit(id, commit.bytes);
+        for chunk in &commit.request.chunks_to_patch {
             self.patch_chunk(id, chunk);
         }
-        if request.flush_request_id() != 0 {
-            self.flush_acknowledged(id, request.flush_request_id(), now);
+        if commit.request.flush_request_id() != 0 {
+            self.flush_acknowledged(id, commit.request.flush_request_id(), now);
         }
         self.tend_rings(now);
+        true
     }
 
-    /// Gives the bytes that it took.
-    fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) -> usize {
+    fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) -> Moved {
         let mut payload = std::mem::take(&mut self.chunk);
         let memory = self.producers.get_mut(&id).and_then(|producer| producer.memory.as_mut());
         let header = memory.map(|memory| memory.take(chunk.page(), chunk.chunk(), &mut payload));
-        match header {
+        let cost = match header {
             Some(Ok(header)) => self.store_chunk(id, chunk.target_buffer(), header, &payload, true),
             Some(Err(error)) => {
                 tracing::debug!(producer = %id, "a chunk that is to be moved cannot be: {error}");
-                self.discard_chunk();
+                self.discard_chunk()
             }
             None => self.discard_chunk(),
-        }
+        };
         let bytes = payload.len();
         self.chunk = payload;
-        bytes
+        Moved { bytes, cost: cost.max(bytes) }
     }
 
-    /// A chunk by value, with its header: from producers that cannot share memory. Gives its bytes.
-    fn move_inline_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove, data: &[u8]) -> usize {
-        match ChunkHeader::split_inline(data) {
+    /// A chunk by value, with its header: from producers that cannot share memory.
+    fn move_inline_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove, data: &[u8]) -> Moved {
+        let cost = match ChunkHeader::split_inline(data) {
             Ok((header, payload)) => {
-                self.store_chunk(id, chunk.target_buffer(), header, payload, !chunk.chunk_incomplete());
+                self.store_chunk(id, chunk.target_buffer(), header, payload, !chunk.chunk_incomplete())
             }
             Err(error) => {
                 tracing::debug!(producer = %id, "{error}");
-                self.discard_chunk();
+                self.discard_chunk()
             }
-        }
-        data.len()
+        };
+        Moved { bytes: data.len(), cost: cost.max(data.len()) }
     }
 
+    /// Gives what it has cost.
     fn store_chunk(
         &mut self,
         id: ProducerId,
@@ -68,7 +152,7 @@ impl Service {
         header: ChunkHeader,
         payload: &[u8],
         complete: bool,
-    ) {
+    ) -> usize {
         let Some((buffer, client)) = self.writable_buffer(id, header.writer_id, buffer) else {
             return self.discard_chunk();
         };
@@ -83,6 +167,7 @@ impl Service {
             complete,
             payload,
         });
+        storing_cost(buffer, payload.len())
     }
 
     /// The buffer, if this producer and writer may write to it: one of its data sources does, and the writer has not announced another.
@@ -100,8 +185,10 @@ impl Service {
         allowed.then(|| (buffer, producer.identity()))
     }
 
-    fn discard_chunk(&mut self) {
+    /// Gives what it has cost: nothing.
+    fn discard_chunk(&mut self) -> usize {
         self.totals.chunks_discarded = self.totals.chunks_discarded.saturating_add(1);
+        0
     }
 
     fn patch_chunk(&mut self, id: ProducerId, chunk: &ChunkToPatch) {

@@ -7,7 +7,7 @@ use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{FlushRequest, FlushResponse};
 
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
-use crate::instance_set::{Instance, InstanceState};
+use crate::instance_set::InstanceState;
 use crate::limits;
 use crate::losses;
 use crate::now::{Deadline, Now};
@@ -50,6 +50,13 @@ pub(crate) enum AfterFlush {
     Clone(crate::cloning::CloneRequest),
 }
 
+/// A flush that does not wait for producers any longer.
+#[derive(Debug)]
+pub(crate) struct EndedFlush {
+    pub(crate) flush: PendingFlush,
+    success: bool,
+}
+
 /// A flush that waits for producers.
 #[derive(Debug)]
 pub(crate) struct PendingFlush {
@@ -86,7 +93,8 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return self.conclude(session_id, after, false, now);
         };
-        if session.flushes.len() >= limits::MAX_PENDING_FLUSHES || session.state != State::Started {
+        let pending = session.flushes.len() + session.scrapes.flush_count();
+        if pending >= limits::MAX_PENDING_FLUSHES || session.state != State::Started {
             tracing::debug!(%session_id, "flush refused: session is {}", session.state.name());
             return self.conclude(session_id, after, false, now);
         }
@@ -115,14 +123,14 @@ impl Service {
             flags,
             after,
         };
-        let is_done = pending.waits_for.is_empty();
+        if pending.waits_for.is_empty() {
+            let ended = EndedFlush { flush: pending, success: true };
+            return self.scrape_for_flushes(session_id, vec![ended], now);
+        }
         session.flushes.insert(request_id, pending);
         for (producer, data_source_ids) in instances {
             let flush = command::Flush { data_source_ids, request_id: Some(request_id), flags: Some(flags) };
             self.command(producer, Cmd::Flush(flush));
-        }
-        if is_done {
-            self.complete_flush(session_id, request_id, true, now);
         }
     }
 
@@ -147,43 +155,66 @@ impl Service {
                 done.push(*id);
             }
         }
-        for id in done {
-            self.complete_flush(session_id, id, true, now);
-        }
+        self.end_flushes(session_id, &done, true, now);
     }
 
     pub(crate) fn expire_flushes(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get(&session_id) else { return };
         let over = session.flushes.iter().filter(|(_, flush)| now.is_over(flush.deadline));
-        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.complete_flush(session_id, id, false, now);
+        let over: Vec<u64> = over.map(|(id, _)| *id).collect();
+        self.end_flushes(session_id, &over, false, now);
+    }
+
+    /// What producers have not given is taken once for all that end together.
+    fn end_flushes(&mut self, session_id: SessionId, ids: &[u64], success: bool, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let flushes = ids.iter().filter_map(|id| session.flushes.remove(id));
+        let ended = flushes.map(|flush| EndedFlush { flush, success }).collect();
+        self.scrape_for_flushes(session_id, ended, now);
+    }
+
+    /// All that producers hold has been taken.
+    pub(crate) fn conclude_flushes(&mut self, session_id: SessionId, flushes: Vec<EndedFlush>, now: &Now) {
+        // Who was slow is kept of the last one only.
+        let last = flushes.iter().rposition(|ended| is_last(ended.flush.flags));
+        let last_failed = flushes.iter().rposition(|ended| is_last(ended.flush.flags) && !ended.success);
+        for (index, ended) in flushes.into_iter().enumerate() {
+            if [last, last_failed].contains(&Some(index)) {
+                self.note_slow_to_flush(session_id, &ended, now);
+            }
+            self.conclude_flush(session_id, ended, now);
         }
     }
 
-    fn complete_flush(&mut self, session_id: SessionId, id: u64, success: bool, now: &Now) {
-        self.scrape_all(session_id);
+    fn note_slow_to_flush(&mut self, session_id: SessionId, ended: &EndedFlush, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let Some(flush) = session.flushes.remove(&id) else { return };
-        session.snapshot_clocks(now);
-        if is_last(flush.flags) {
-            // A producer is waited for because of its sources that flush.
-            let is_slow =
-                |instance: &&Instance| !instance.no_flush && flush.waits_for.contains(&instance.producer);
-            let slow = || session.instances.iter().filter(is_slow);
-            let (names, slow) = (losses::names(slow()), slow_sources(slow()));
-            session.losses.slow_to_flush = names;
-            if !success {
-                session.record_event(EventType::LastFlushSlowDataSources(slow), now);
+        // A producer is waited for because of its sources that flush.
+        let slow = || {
+            let producers = ended.flush.waits_for.iter();
+            let instances = producers.flat_map(|producer| session.instances.of_producer(*producer));
+            instances.filter(|instance| !instance.no_flush)
+        };
+        let (names, slow) = (losses::names(slow()), slow_sources(slow()));
+        session.losses.slow_to_flush = names;
+        if !ended.success {
+            session.record_event(EventType::LastFlushSlowDataSources(slow), now);
+        }
+    }
+
+    fn conclude_flush(&mut self, session_id: SessionId, ended: EndedFlush, now: &Now) {
+        let EndedFlush { flush, success } = ended;
+        // Of a session that is gone by what the one before led to, it is told so.
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.snapshot_clocks(now);
+            session.record_event(EventType::AllDataSourcesFlushed(true), now);
+            match success {
+                true => session.counters.flushes_succeeded += 1,
+                false => session.counters.flushes_failed += 1,
             }
-        }
-        session.record_event(EventType::AllDataSourcesFlushed(true), now);
-        match success {
-            true => session.counters.flushes_succeeded += 1,
-            false => session.counters.flushes_failed += 1,
-        }
-        // A consumer's own flush is not the final one, whatever its flags say.
-        if matches!(flush.after, AfterFlush::Disable) {
-            session.counters.final_flush = FinalFlush::of(success);
+            // A consumer's own flush is not the final one, whatever its flags say.
+            if matches!(flush.after, AfterFlush::Disable) {
+                session.counters.final_flush = FinalFlush::of(success);
+            }
         }
         if !success {
             tracing::warn!(%session_id, producers = ?flush.waits_for, "producers did not answer a flush in time");

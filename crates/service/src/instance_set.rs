@@ -113,6 +113,15 @@ impl InstanceSet {
         self.counts[state as usize] = self.by_key.len();
     }
 
+    /// Moves each on to where it is said to go, in the order of [`iter`](Self::iter).
+    pub(crate) fn update_states(&mut self, mut state_of: impl FnMut(&Instance) -> InstanceState) {
+        self.counts = [0; STATES];
+        for instance in self.by_key.values_mut() {
+            instance.state = state_of(instance);
+            self.counts[instance.state as usize] += 1;
+        }
+    }
+
     /// By producer, and those of one in the order in which they were set up.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Instance> {
         self.by_key.values()

@@ -7,6 +7,7 @@ use ferretto_protozero::varint;
 use crate::ids::{ConsumerConn, Token};
 use crate::limits;
 use crate::now::Now;
+use crate::observe::Observing;
 use crate::output::Reply;
 use crate::prefix::Prefix;
 use crate::read_back::{PacketSink, Progress, ReadPlace};
@@ -136,9 +137,9 @@ impl Service {
         }
     }
 
-    /// The next part of what a consumer reads, a trace or the answer to a query; nothing if it does not. Some parts come as several replies.
+    /// The next part of what a consumer reads, a trace, the answer to a query or events; nothing if it does not. Some parts come as several replies.
     pub fn poll_read(&mut self, consumer: ConsumerConn, now: &Now) -> Vec<Reply> {
-        if let Some(part) = self.continue_query(consumer) {
+        if let Some(part) = self.continue_query(consumer).or_else(|| self.continue_observed(consumer)) {
             return vec![part];
         }
         let Some(found) = self.consumers.get_mut(&consumer) else { return Vec::new() };
@@ -182,6 +183,9 @@ impl Service {
     /// Whether a consumer waits for [`poll_read`](Self::poll_read).
     pub fn is_reading(&self, consumer: ConsumerConn) -> bool {
         let consumer = self.consumers.get(&consumer);
-        consumer.is_some_and(|consumer| consumer.reading.is_some() || consumer.query.is_some())
+        consumer.is_some_and(|consumer| {
+            let is_behind = consumer.observing.as_ref().is_some_and(Observing::is_behind);
+            consumer.reading.is_some() || consumer.query.is_some() || is_behind
+        })
     }
 }

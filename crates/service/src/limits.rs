@@ -143,6 +143,10 @@ pub const FILTER_COST: u64 = 48 << 20;
 /// The same for one of the service's own packets, which is filtered at once; one that takes more is left out, and counted as an error.
 pub const FILTER_COST_OF_OWN_PACKET: u64 = 8 * FILTER_COST;
 
+/// Bytes of what a consumer is still to be told of its data sources' starts and ends. Ours: two for each of
+/// [`MAX_INSTANCES_PER_SESSION`] with names of usual length. One that is further behind has its ObserveEvents call rejected.
+pub const MAX_OBSERVED_BYTES: usize = 16 << 20;
+
 /// Memory that takes longer to give back than to hand to another thread. Ours.
 pub const LARGE_BYTES: usize = 4 << 20;
 /// The same for the instances of a session.

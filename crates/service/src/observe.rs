@@ -1,5 +1,8 @@
 //! ObserveEvents: telling a consumer how its data sources start and stop, and when to clone its session.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use ferretto_protos::observable_events::{
     CloneTriggerHit, DataSourceInstanceState, DataSourceInstanceStateChange, Type,
 };
@@ -7,8 +10,9 @@ use ferretto_protos::{ObservableEvents, ObserveEventsRequest, ObserveEventsRespo
 
 use crate::ids::{ConsumerConn, SessionId, Token};
 use crate::instance_set::InstanceState;
+use crate::limits;
 use crate::output::Reply;
-use crate::registry::Observing;
+use crate::query::ELEMENT_OVERHEAD;
 use crate::service::Service;
 use crate::triggers::ReceivedTrigger;
 
@@ -23,8 +27,7 @@ impl Service {
         let Some(consumer) = self.consumers.get_mut(&from) else { return };
         let old = consumer.observing.take();
         let mask = request.events_to_observe.iter().fold(0u32, |mask, kind| mask | *kind as u32);
-        consumer.observing =
-            (mask != 0).then(|| Observing { token, mask, events: ObservableEvents::default() });
+        consumer.observing = (mask != 0).then(|| Observing::new(token, mask));
         let session = consumer.session;
         if let Some(old) = old {
             self.answer_consumer(from, old.token, &ObserveEventsResponse::default());
@@ -40,8 +43,7 @@ impl Service {
     /// What happened before somebody looked is told at once.
     fn report_current_states(&mut self, session_id: SessionId) {
         let Some(session) = self.sessions.get(&session_id) else { return };
-        let reportable = |state| matches!(state, InstanceState::Started | InstanceState::Stopped);
-        let instances = session.instances.iter().filter(|instance| reportable(instance.state));
+        let instances = session.instances.iter().filter(|instance| reported(instance.state).is_some());
         let states: Vec<_> = instances
             .map(|instance| (instance.producer_name.clone(), instance.source_name.clone(), instance.state))
             .collect();
@@ -54,10 +56,15 @@ impl Service {
         }
     }
 
-    fn observer(&mut self, session_id: SessionId, kind: Type) -> Option<&mut ObservableEvents> {
+    /// Who wants to know of such events. There will be some.
+    fn observer(&mut self, session_id: SessionId, kind: Type) -> Option<&mut Observing> {
         let owner = self.sessions.get(&session_id)?.owner?;
         let observing = self.consumers.get_mut(&owner)?.observing.as_mut()?;
-        (observing.mask & kind as u32 != 0).then_some(&mut observing.events)
+        if observing.mask & kind as u32 == 0 {
+            return None;
+        }
+        self.have_news.insert(owner);
+        Some(observing)
     }
 
     pub(crate) fn observes_instances(&mut self, session_id: SessionId) -> bool {
@@ -67,27 +74,20 @@ impl Service {
     pub(crate) fn observe_instance(
         &mut self,
         session_id: SessionId,
-        producer_name: &str,
-        source_name: &str,
+        producer_name: &Arc<str>,
+        source_name: &Arc<str>,
         state: InstanceState,
     ) {
-        let state = match state {
-            InstanceState::Started => DataSourceInstanceState::Started,
-            InstanceState::Stopped => DataSourceInstanceState::Stopped,
-            InstanceState::Configured | InstanceState::Starting | InstanceState::Stopping => return,
-        };
-        if let Some(events) = self.observer(session_id, Type::DataSourcesInstances) {
-            events.instance_state_changes.push(DataSourceInstanceStateChange {
-                producer_name: Some(producer_name.to_owned()),
-                data_source_name: Some(source_name.to_owned()),
-                state: Some(state as i32),
-            });
+        let Some(state) = reported(state) else { return };
+        if let Some(observing) = self.observer(session_id, Type::DataSourcesInstances) {
+            let (producer_name, source_name) = (producer_name.clone(), source_name.clone());
+            observing.push(Change { producer_name, source_name, state });
         }
     }
 
     pub(crate) fn observe_all_started(&mut self, session_id: SessionId) {
-        if let Some(events) = self.observer(session_id, Type::AllDataSourcesStarted) {
-            events.all_data_sources_started = Some(true);
+        if let Some(observing) = self.observer(session_id, Type::AllDataSourcesStarted) {
+            observing.all_started = true;
         }
     }
 
@@ -111,19 +111,138 @@ impl Service {
         self.reply_consumer(owner, reply);
     }
 
-    /// Sends what an input has brought about, in one message a consumer. At the end of each `handle_*`.
+    /// Sends what an input has brought about, in one message a consumer; what that has no room for, as the consumer takes it
+    /// ([`poll_read`](Self::poll_read)). At the end of each `handle_*`.
     pub(crate) fn flush_observed_events(&mut self) {
-        let mut replies = Vec::new();
-        for (conn, consumer) in &mut self.consumers {
-            if let Some(observing) = &mut consumer.observing
-                && observing.events != ObservableEvents::default()
+        for conn in std::mem::take(&mut self.have_news) {
+            let observing = self.consumers.get_mut(&conn).and_then(|consumer| consumer.observing.as_mut());
+            let Some(observing) = observing else { continue };
+            if observing.is_too_far_behind() {
+                self.reject_observer(conn);
+            } else if !observing.is_behind
+                && let Some(part) = observing.next_part()
             {
-                let events = Some(std::mem::take(&mut observing.events));
-                replies.push((*conn, Reply::more(observing.token, &ObserveEventsResponse { events })));
+                self.reply_consumer(conn, part);
             }
         }
-        for (conn, reply) in replies {
-            self.reply_consumer(conn, reply);
+    }
+
+    fn reject_observer(&mut self, conn: ConsumerConn) {
+        let observing = self.consumers.get_mut(&conn).and_then(|consumer| consumer.observing.take());
+        if let Some(observing) = observing {
+            tracing::warn!(consumer = %conn, "ObserveEvents is rejected: more data sources have started and stopped than are remembered");
+            self.reply_consumer(conn, Reply::rejected(observing.token));
         }
+    }
+
+    /// The next part of what a consumer was not told yet.
+    pub(crate) fn continue_observed(&mut self, from: ConsumerConn) -> Option<Reply> {
+        let observing = self.consumers.get_mut(&from)?.observing.as_mut()?;
+        if observing.is_behind { observing.next_part() } else { None }
+    }
+}
+
+/// An ObserveEvents call: the events that a consumer wants, and those that it was not told of yet.
+#[derive(Debug)]
+pub(crate) struct Observing {
+    token: Token,
+    mask: u32,
+    changes: VecDeque<Change>,
+    /// Of the changes.
+    bytes: usize,
+    /// After them.
+    all_started: bool,
+    /// It has been told a part, and takes the rest as fast as it likes.
+    is_behind: bool,
+}
+
+/// A data source that has started or stopped.
+#[derive(Debug)]
+struct Change {
+    producer_name: Arc<str>,
+    source_name: Arc<str>,
+    state: DataSourceInstanceState,
+}
+
+impl Change {
+    /// In a message, at most; it takes less here, as long as somebody else has the names too.
+    fn size(&self) -> usize {
+        self.producer_name.len() + self.source_name.len() + 3 * ELEMENT_OVERHEAD
+    }
+}
+
+impl Observing {
+    fn new(token: Token, mask: u32) -> Self {
+        Self { token, mask, changes: VecDeque::new(), bytes: 0, all_started: false, is_behind: false }
+    }
+
+    fn push(&mut self, change: Change) {
+        // What comes too late is not kept: the call is about to be rejected.
+        if !self.is_too_far_behind() {
+            self.bytes += change.size();
+            self.changes.push_back(change);
+        }
+    }
+
+    fn is_too_far_behind(&self) -> bool {
+        self.bytes > limits::MAX_OBSERVED_BYTES
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// As much as a reply has room for.
+    fn next_part(&mut self) -> Option<Reply> {
+        let mut events = ObservableEvents::default();
+        let mut size = 0;
+        let has_room = |size: usize, change: &Change| size + change.size() <= limits::QUERY_REPLY_BYTES;
+        while self.changes.front().is_some_and(|change| has_room(size, change))
+            && let Some(change) = self.changes.pop_front()
+        {
+            size += change.size();
+            events.instance_state_changes.push(DataSourceInstanceStateChange {
+                producer_name: Some(change.producer_name.to_string()),
+                data_source_name: Some(change.source_name.to_string()),
+                state: Some(change.state as i32),
+            });
+        }
+        self.bytes -= size;
+        self.is_behind = !self.changes.is_empty();
+        if !self.is_behind {
+            self.changes = VecDeque::new();
+            events.all_data_sources_started = std::mem::take(&mut self.all_started).then_some(true);
+        }
+        let is_something = events != ObservableEvents::default();
+        is_something.then(|| Reply::more(self.token, &ObserveEventsResponse { events: Some(events) }))
+    }
+}
+
+/// What is told of a state, if anything.
+fn reported(state: InstanceState) -> Option<DataSourceInstanceState> {
+    match state {
+        InstanceState::Started => Some(DataSourceInstanceState::Started),
+        InstanceState::Stopped => Some(DataSourceInstanceState::Stopped),
+        InstanceState::Configured | InstanceState::Starting | InstanceState::Stopping => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_observer_is_behind_with_is_bounded() {
+        let mut observing = Observing::new(Token(1), 1);
+        let (producer_name, source_name): (Arc<str>, Arc<str>) = ("p".into(), "s".repeat(4000).into());
+        for _ in 0..2 * limits::MAX_OBSERVED_BYTES / source_name.len() {
+            let state = DataSourceInstanceState::Started;
+            let (producer_name, source_name) = (producer_name.clone(), source_name.clone());
+            observing.push(Change { producer_name, source_name, state });
+        }
+        assert!(observing.is_too_far_behind());
+        assert!(observing.bytes < limits::MAX_OBSERVED_BYTES + 5000);
+        let held: usize = observing.changes.iter().map(Change::size).sum();
+        assert_eq!(held, observing.bytes);
     }
 }

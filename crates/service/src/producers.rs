@@ -1,5 +1,8 @@
 //! Producers: how they come and go, and what they register.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ferretto_protos::get_async_command_response::{self as command, Cmd};
 use ferretto_protos::initialize_connection_request::ProducerSmbScrapingMode;
@@ -9,7 +12,8 @@ use ferretto_protos::{
 use prost::Message;
 
 use crate::calls::ProvidedMemory;
-use crate::ids::{ProducerConn, ProducerId, SessionId, Token};
+use crate::commit::Commit;
+use crate::ids::{InstanceId, ProducerConn, ProducerId, SessionId, Token};
 use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::losses::has_all_writers;
@@ -17,7 +21,9 @@ use crate::memory::adopt;
 use crate::now::Now;
 use crate::output::Reply;
 use crate::registry::{DataSource, MemorySizes, Producer, next_free_id};
+use crate::scrape::ProducerScrape;
 use crate::service::Service;
+use crate::work::{Budget, Job};
 
 impl Service {
     pub(crate) fn initialize_connection(
@@ -68,6 +74,7 @@ impl Service {
             allowed_buffers: Default::default(),
             writers: Default::default(),
             intake: Default::default(),
+            commit: None,
         };
         tracing::debug!(%id, name = %producer.name, uid = peer.uid, pid = peer.pid, "producer connected");
         self.producers.insert(id, producer);
@@ -208,10 +215,8 @@ impl Service {
         if is_last {
             self.withdraw(id, name);
         }
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.drop_instances(session, id, Some((name, source.id)), now);
-        }
+        let leaving = Leaving { of: Some((source.name, source.id)), ..self.leaving(id) };
+        self.begin(Job::Leave(leaving), now);
     }
 
     /// A producer has no data source of that name any more.
@@ -252,55 +257,144 @@ impl Service {
 
     /// Scrapes what is left, then takes the producer out of all sessions.
     pub(crate) fn remove_producer(&mut self, id: ProducerId, now: &Now) {
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for session in &sessions {
-            self.scrape_producer(*session, id);
-            self.note_unseen_end(*session, id);
-        }
-        for session in sessions {
-            self.drop_instances(session, id, None, now);
-            self.forget_in_flushes(session, id, now);
+        let Some(producer) = self.producers.get_mut(&id) else { return };
+        let (sources, commit) = (std::mem::take(&mut producer.data_sources), producer.commit.take());
+        // Sessions that begin meanwhile do without it.
+        for source in &sources {
+            self.withdraw(id, &source.name);
+            self.sources.remove(&source.serial);
         }
         self.remove_all_source_bytes(id);
-        let user = self.user_of(id);
-        if let Some(producer) = self.producers.remove(&id) {
-            for source in &producer.data_sources {
-                self.withdraw(id, &source.name);
-                self.sources.remove(&source.serial);
-            }
-            self.announced_writers.remove(user, producer.writers.len());
-            // To give back a producer's memory takes as long as the producer made it large.
-            self.environment.dispose(Box::new((producer.memory, producer.writers)));
-        }
-        tracing::debug!(%id, "producer disconnected");
+        let rest = Some(Rest { commit, scrape: ProducerScrape::of(id, None) });
+        let leaving = Leaving { rest, ..self.leaving(id) };
+        self.begin(Job::Leave(leaving), now);
     }
 
-    /// Removes instances of a producer (of one data source or all) from a session that went on without them.
-    fn drop_instances(&mut self, session_id: SessionId, id: ProducerId, of: Option<(&str, u64)>, now: &Now) {
-        let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let concerned = |instance: &&Instance| of.is_none_or(|(name, source)| instance.is_of(name, source));
-        let keys: Vec<InstanceKey> =
-            session.instances.of_producer(id).filter(concerned).map(Instance::key).collect();
-        if keys.is_empty() {
+    fn leaving(&self, producer: ProducerId) -> Leaving {
+        Leaving {
+            producer,
+            of: None,
+            rest: None,
+            up_to: InstanceId(self.last_instance),
+            sessions: self.sessions.keys().copied().collect(),
+            last: None,
+            has_dropped: false,
+        }
+    }
+
+    /// Goes on; what is left is given back.
+    pub(crate) fn step_of_leaving(
+        &mut self,
+        mut leaving: Leaving,
+        budget: &mut Budget,
+        now: &Now,
+    ) -> Option<Leaving> {
+        let id = leaving.producer;
+        if let Some(rest) = &mut leaving.rest {
+            if !self.take_rest(id, rest, budget, now) {
+                return Some(leaving);
+            }
+            leaving.rest = None;
+            leaving.sessions.iter().for_each(|session| self.note_unseen_end(*session, id));
+        }
+        while let Some(session) = leaving.sessions.front().copied() {
+            if !self.drop_instances(session, &mut leaving, budget) {
+                return Some(leaving);
+            }
+            if std::mem::take(&mut leaving.has_dropped) {
+                self.after_instance_change(session, now);
+            }
+            if leaving.of.is_none() {
+                self.forget_in_flushes(session, id, now);
+            }
+            leaving.last = None;
+            leaving.sessions.pop_front();
+        }
+        if leaving.of.is_none() {
+            let user = self.user_of(id);
+            if let Some(producer) = self.producers.remove(&id) {
+                self.announced_writers.remove(user, producer.writers.len());
+                // To give back a producer's memory takes as long as the producer made it large.
+                self.environment.dispose(Box::new(producer));
+            }
+            tracing::debug!(%id, "producer disconnected");
+        }
+        None
+    }
+
+    /// What a producer that is gone has asked for last, and what it still holds. Says whether that was all.
+    fn take_rest(&mut self, id: ProducerId, rest: &mut Rest, budget: &mut Budget, now: &Now) -> bool {
+        if let Some(commit) = &mut rest.commit {
+            if !self.step_of_commit(id, commit, budget, now) {
+                return false;
+            }
+            rest.commit = None;
+        }
+        self.go_on_scraping(&mut rest.scrape, budget)
+    }
+
+    /// Removes instances from a session that goes on without them. Says whether that was all.
+    fn drop_instances(&mut self, session_id: SessionId, leaving: &mut Leaving, budget: &mut Budget) -> bool {
+        let Leaving { producer: id, of, up_to, last, has_dropped, .. } = leaving;
+        while let Some(session) = self.sessions.get_mut(&session_id) {
+            let after = last.unwrap_or((*id, InstanceId(0)));
+            let next = session.instances.next(Some(after)).map(Instance::key);
+            let Some(key) = next.filter(|key| key.0 == *id && key.1 <= *up_to) else { break };
+            if budget.is_spent() {
+                return false;
+            }
+            budget.spend(1);
+            *last = Some(key);
+            let is_of =
+                |instance: &Instance| of.as_ref().is_none_or(|(name, source)| instance.is_of(name, *source));
+            if !session.instances.get(key).is_some_and(is_of) {
+                continue;
+            }
+            let Some(instance) = session.instances.remove(key) else { continue };
+            *has_dropped = true;
+            let is_unregistered = of.is_some();
+            self.note_dropped(session_id, &instance, is_unregistered);
+        }
+        true
+    }
+
+    fn note_dropped(&mut self, session_id: SessionId, instance: &Instance, is_unregistered: bool) {
+        if instance.state == InstanceState::Stopped {
             return;
         }
-        let dropped: Vec<Instance> =
-            keys.into_iter().filter_map(|key| session.instances.remove(key)).collect();
-        for instance in dropped.iter().filter(|instance| instance.state != InstanceState::Stopped) {
-            self.observe_instance(
-                session_id,
-                &instance.producer_name,
-                &instance.source_name,
-                InstanceState::Stopped,
-            );
-            // One that is stopping was told so.
-            if of.is_some() && instance.state != InstanceState::Stopping {
-                let stop = command::StopDataSource { instance_id: Some(instance.id.0) };
-                self.command(id, Cmd::StopDataSource(stop));
-            }
+        let Instance { producer_name, source_name, .. } = instance;
+        self.observe_instance(session_id, producer_name, source_name, InstanceState::Stopped);
+        // One that is stopping was told so.
+        if is_unregistered && instance.state != InstanceState::Stopping {
+            let stop = command::StopDataSource { instance_id: Some(instance.id.0) };
+            self.command(instance.producer, Cmd::StopDataSource(stop));
         }
-        self.after_instance_change(session_id, now);
     }
+}
+
+/// A producer that leaves all sessions, or a data source of it; and how far that is. Until it is at its end a producer that is gone is
+/// known: flushes wait for what is taken of its memory.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) producer: ProducerId,
+    /// A data source, by name and the descriptor's id; all if there is none.
+    of: Option<(Arc<str>, u64)>,
+    /// What is to be taken before.
+    rest: Option<Rest>,
+    /// Of instances up to this one: others are of a data source that has come since.
+    up_to: InstanceId,
+    /// The first is under way.
+    sessions: VecDeque<SessionId>,
+    /// The last instance that was looked at in it.
+    last: Option<InstanceKey>,
+    has_dropped: bool,
+}
+
+/// What a producer leaves behind.
+#[derive(Debug)]
+struct Rest {
+    commit: Option<Commit>,
+    scrape: ProducerScrape,
 }
 
 /// As much of a name as is kept.

@@ -14,7 +14,7 @@ use crate::ids::{ConsumerConn, ProducerId, Token};
 use crate::limits;
 use crate::output::Reply;
 use crate::producers::truncated;
-use crate::registry::{Peer, SourceSerial};
+use crate::registry::{self, Peer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
 
@@ -113,7 +113,7 @@ impl Service {
 
     fn fill_producers(&self, part: &mut Part, after: ProducerId) -> Option<Place> {
         let mut last = after;
-        for (id, producer) in self.producers.range((Bound::Excluded(after), Bound::Unbounded)) {
+        for (id, producer) in self.connected_producers(after) {
             // Not said of the service's own (upstream: `QueryServiceState`).
             let machine = producer.machine.as_ref();
             let machine_name_len = machine.map_or(0, |machine| machine.name.len());
@@ -133,6 +133,15 @@ impl Service {
             });
         }
         None
+    }
+
+    /// Those after this one. Of some that are gone there is only what is still to be taken of their memory.
+    pub(crate) fn connected_producers(
+        &self,
+        after: ProducerId,
+    ) -> impl Iterator<Item = (&ProducerId, &registry::Producer)> {
+        let producers = self.producers.range((Bound::Excluded(after), Bound::Unbounded));
+        producers.filter(|(_, producer)| self.links.contains_key(&producer.conn))
     }
 
     fn general_state(&self, peer: Peer) -> TracingServiceState {

@@ -8,9 +8,11 @@ use ferretto_protos::DataSourceDescriptor;
 use ferretto_shm::{ChunkError, ChunkHeader, ServiceView, SharedMemory};
 use ferretto_trace_buffer::ClientIdentity;
 
+use crate::commit::Commit;
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
 use crate::ipc_output::Reading;
 use crate::machines::Machine;
+use crate::observe::Observing;
 use crate::pace::Intake;
 use crate::protovms::VmProgram;
 use crate::query::Query;
@@ -73,6 +75,8 @@ pub(crate) struct Producer {
     /// Writers that announced themselves, and their buffer.
     pub(crate) writers: BTreeMap<u16, BufferId>,
     pub(crate) intake: Intake,
+    /// What it asked for last, if it takes several steps.
+    pub(crate) commit: Option<Commit>,
 }
 
 /// Whole size and page size in bytes, as somebody wishes; 0 is no wish.
@@ -187,14 +191,6 @@ pub(crate) struct Consumer {
     pub(crate) query: Option<Query>,
     /// The `ObserveEvents` call and what it wants.
     pub(crate) observing: Option<Observing>,
-}
-
-/// Events that a consumer wants, and those found since they were last sent.
-#[derive(Debug)]
-pub(crate) struct Observing {
-    pub(crate) token: Token,
-    pub(crate) mask: u32,
-    pub(crate) events: ferretto_protos::ObservableEvents,
 }
 
 impl Consumer {

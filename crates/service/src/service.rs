@@ -37,7 +37,8 @@ use crate::work_queue::WorkQueue;
 /// 3. While [`poll_file_write`](Self::poll_file_write) gives bytes it writes them and tells
 ///    [`handle_file_written`](Self::handle_file_written), and goes back to 2.
 /// 4. For each consumer whose connection can take more it sends what [`poll_read`](Self::poll_read) gives: read-back is made as fast as it
-///    is taken, never faster. Then it waits, at most for [`next_timeout_ns`](Self::next_timeout_ns), and if it likes leaves out producers
+///    is taken, never faster. For each producer that [commits more](Self::is_committing) than fits into a step it calls
+///    [`continue_commit`](Self::continue_commit), in its turn. Then it waits, at most for [`next_timeout_ns`](Self::next_timeout_ns), and if it likes leaves out producers
 ///    for as long as [`poll_rest_ns`](Self::poll_rest_ns) says.
 ///
 /// No input from outside stops it: what is wrong is answered with a rejection, or dropped and counted.
@@ -50,6 +51,8 @@ pub struct Service {
     pub(crate) consumers: BTreeMap<ConsumerConn, Consumer>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) buffers: BTreeMap<BufferId, Buffer>,
+    /// Who may have something to be told of what they observe.
+    pub(crate) have_news: BTreeSet<ConsumerConn>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) last_producer: u16,
     pub(crate) last_buffer: u16,
@@ -122,6 +125,7 @@ impl Service {
             consumers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             buffers: BTreeMap::new(),
+            have_news: BTreeSet::new(),
             outputs: VecDeque::new(),
             last_producer: 0,
             last_buffer: 0,
@@ -184,6 +188,10 @@ impl Service {
         let Some(producer) = self.links.get(&from).and_then(|link| link.producer) else {
             return self.reply_producer(from, Reply::rejected(token));
         };
+        // Of a driver that does not wait for it.
+        while self.is_committing(from) {
+            self.continue_commit(from, now);
+        }
         match call {
             ProducerCall::InitializeConnection(_) | ProducerCall::GetAsyncCommand(_) => {}
             ProducerCall::RegisterDataSource(request) => {
@@ -199,8 +207,7 @@ impl Service {
                 self.answer_producer(from, token, &ferretto_protos::UnregisterDataSourceResponse::default());
             }
             ProducerCall::CommitData(request) => {
-                self.commit_data(producer, &request, now);
-                self.answer_producer(from, token, &ferretto_protos::CommitDataResponse::default());
+                self.commit_data(from, producer, token, request, now);
             }
             ProducerCall::RegisterTraceWriter(request) => {
                 self.register_trace_writer(producer, request.trace_writer_id(), request.target_buffer());

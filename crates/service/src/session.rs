@@ -20,6 +20,7 @@ use crate::read_back::ReadPlace;
 use crate::registry::Owner;
 use crate::ring_upkeep::RingUpkeep;
 use crate::scheduling::Boost;
+use crate::scrape::Scrapes;
 use crate::service_events::ServiceEvents;
 use crate::triggers::SessionTriggers;
 
@@ -189,6 +190,8 @@ pub(crate) struct Session {
     pub(crate) start_realtime_ns: u64,
     pub(crate) timers: Timers,
     pub(crate) flushes: BTreeMap<u64, PendingFlush>,
+    /// What is over when the memory of producers was looked at.
+    pub(crate) scrapes: Scrapes,
     pub(crate) counters: SessionCounters,
     pub(crate) losses: SessionLosses,
     pub(crate) clocks: ClockSnapshots,
@@ -238,6 +241,7 @@ impl Session {
             start_realtime_ns: 0,
             timers: Timers::default(),
             flushes: BTreeMap::new(),
+            scrapes: Scrapes::default(),
             counters: SessionCounters {
                 invalid_packets: 0,
                 flushes_requested: 0,

@@ -6,7 +6,7 @@ use ferretto_protos::tracing_service_event::EventType;
 
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
-use crate::instance_set::{Instance, InstanceKey, InstanceState};
+use crate::instance_set::{Instance, InstanceState};
 use crate::limits;
 use crate::losses;
 use crate::now::{Now, take_if_over};
@@ -92,7 +92,7 @@ impl Service {
                 self.observe_all_started(session_id);
             }
             State::Stopping { .. } if session.instances.all_are(InstanceState::Stopped) => {
-                self.finish_disabling(session_id, now);
+                self.finish_disabling(session_id, false, now);
             }
             _ => {}
         }
@@ -103,16 +103,17 @@ impl Service {
         self.flush(session_id, None, FlushReason::TraceStop.by_service(), AfterFlush::Disable, now);
     }
 
-    /// Stops a session. `immediately` does not wait for data sources to stop.
+    /// Stops a session. `immediately` does not wait for data sources to stop: it is being freed.
     pub(crate) fn disable_tracing(&mut self, session_id: SessionId, immediately: bool, now: &Now) {
         let Some(session) = self.sessions.get(&session_id) else { return };
         match session.state {
             State::Disabled | State::ClonedReadOnly => return,
-            State::Stopping { .. } if immediately => return self.finish_disabling(session_id, now),
+            State::Stopping { .. } if immediately => return self.finish_disabling(session_id, true, now),
             State::Stopping { .. } => return,
             State::Configured | State::Started => {}
         }
         let was_started = session.state == State::Started;
+        let is_freed = immediately;
         // A session that never started has nobody to wait for.
         let immediately = immediately || !was_started;
         if let Some(session) = self.sessions.get_mut(&session_id).filter(|_| was_started) {
@@ -121,38 +122,41 @@ impl Service {
         }
         self.stop_instances(session_id, immediately, now);
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        if immediately || session.instances.all_are(InstanceState::Stopped) {
-            return self.finish_disabling(session_id, now);
+        let is_stopped = immediately || session.instances.all_are(InstanceState::Stopped);
+        if is_stopped {
+            self.finish_disabling(session_id, is_freed, now);
         }
-        let deadline = now.after_ms(session.config.stop_timeout_ms.into());
-        self.set_state(session_id, State::Stopping { deadline }, now);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if !is_stopped || session.scrapes.end_session() {
+            let deadline = now.after_ms(session.config.stop_timeout_ms.into());
+            self.set_state(session_id, State::Stopping { deadline }, now);
+        }
     }
 
     fn stop_instances(&mut self, session_id: SessionId, immediately: bool, now: &Now) {
+        let is_observed = self.observes_instances(session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let runs = |state| !matches!(state, InstanceState::Stopped | InstanceState::Stopping);
-        let running = session.instances.iter().filter(|instance| runs(instance.state));
         // One that was never started has nothing to say of its end.
         let waits = |instance: &Instance| {
             instance.will_notify_on_stop && !immediately && instance.state != InstanceState::Configured
         };
-        let running: Vec<(InstanceKey, bool)> =
-            running.map(|instance| (instance.key(), waits(instance))).collect();
-        for (key, waits) in &running {
-            let state = if *waits { InstanceState::Stopping } else { InstanceState::Stopped };
-            session.instances.set_state(*key, state);
-        }
-        let mut stopped = Vec::new();
-        if self.observes_instances(session_id)
-            && let Some(session) = self.sessions.get(&session_id)
-        {
-            let ended = running.iter().filter(|(_, waits)| !waits);
-            let ended = ended.filter_map(|(key, _)| session.instances.get(*key));
-            stopped.extend(ended.map(|found| (found.producer_name.clone(), found.source_name.clone())));
-        }
-        let instances = running.into_iter().rev().map(|(key, _)| key).collect();
+        let (mut running, mut stopped) = (Vec::new(), Vec::new());
+        session.instances.update_states(|instance| {
+            if matches!(instance.state, InstanceState::Stopped | InstanceState::Stopping) {
+                return instance.state;
+            }
+            running.push(instance.key());
+            if waits(instance) {
+                return InstanceState::Stopping;
+            }
+            if is_observed {
+                stopped.push((instance.producer_name.clone(), instance.source_name.clone()));
+            }
+            InstanceState::Stopped
+        });
+        running.reverse();
         let user = self.sessions.get(&session_id).map_or(Peer::UNKNOWN_UID, |session| session.owner_uid);
-        self.begin_for(user, Job::Stop { instances }, now);
+        self.begin_for(user, Job::Stop { instances: running }, now);
         for (producer_name, source_name) in stopped {
             self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
         }
@@ -163,17 +167,28 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if let State::Stopping { deadline } = session.state
             && now.is_over(deadline)
+            && !session.scrapes.end_session()
         {
             let slow = session.instances.iter().filter(|instance| instance.state == InstanceState::Stopping);
             session.losses.slow_to_stop = losses::names(slow);
             tracing::warn!(%session_id, "data sources did not acknowledge their stop in time");
-            self.finish_disabling(session_id, now);
+            self.finish_disabling(session_id, false, now);
         }
     }
 
     /// Takes what producers still hold, then writes the end of the file or tells the consumer.
-    fn finish_disabling(&mut self, session_id: SessionId, now: &Now) {
-        self.scrape_all(session_id);
+    fn finish_disabling(&mut self, session_id: SessionId, is_freed: bool, now: &Now) {
+        let Some(session) = self.sessions.get(&session_id) else { return };
+        match session.file {
+            // Nobody will read it.
+            None if is_freed => self.end_session(session_id, now),
+            _ if session.scrapes.end_session() => {}
+            _ => self.scrape_for_end(session_id, now),
+        }
+    }
+
+    /// All that producers hold has been taken.
+    pub(crate) fn end_session(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.timers = Default::default();
         session.instances.set_all_states(InstanceState::Stopped);
@@ -238,7 +253,8 @@ impl Service {
             self.set_state(session_id, State::Disabled, now);
         }
         let Some(mut session) = self.sessions.remove(&session_id) else { return };
-        self.fail_flushes(std::mem::take(&mut session.flushes).into_values());
+        let ended = std::mem::take(&mut session.scrapes).into_flushes().map(|ended| ended.flush);
+        self.fail_flushes(std::mem::take(&mut session.flushes).into_values().chain(ended));
         let mut gone = Vec::with_capacity(session.buffers.len());
         for id in &session.buffers {
             for producer in self.producers.values_mut() {

@@ -33,7 +33,7 @@ impl Service {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let registered = self.producers.values().map(|producer| producer.data_sources.len()).sum();
         let mut stats = TraceStats {
-            producers_connected: Some(count(self.producers.len())),
+            producers_connected: Some(count(self.connected_producers(ProducerId(0)).count())),
             producers_seen: Some(self.totals.producers_seen.into()),
             data_sources_registered: Some(count(registered)),
             // As upstream counts: instances.

@@ -432,7 +432,7 @@ mod tests {
         let mut ask = |producer: &str| {
             let mut budget = Budget::of(limits::STEP_COST);
             let verdict = verdicts.accepts(&spec, &"t".into(), &producer.into(), &mut budget);
-            (verdict, budget.has_left(limits::STEP_COST))
+            (verdict, budget.left() == limits::STEP_COST)
         };
         assert_eq!(
             (ask("p1"), ask("p1"), ask("q"), ask("q")),

@@ -12,7 +12,9 @@ use crate::instance_set::InstanceKey;
 use crate::instances::{Join, SetUp};
 use crate::limits;
 use crate::now::Now;
+use crate::producers::Leaving;
 use crate::registry::Peer;
+use crate::scrape::SessionScrape;
 use crate::service::Service;
 use crate::work_queue::Holds;
 
@@ -29,6 +31,10 @@ pub(crate) enum Job {
     Start { session: SessionId, after: Option<InstanceKey> },
     /// StopDataSource for these, whose session may be gone; the last one first.
     Stop { instances: Vec<InstanceKey> },
+    /// A look at what producers hold, before flushes or a session are over.
+    Scrape(SessionScrape),
+    /// The end of a producer, or of one of its data sources.
+    Leave(Leaving),
     /// The buffers of a clone.
     Clone(Cloning),
 }
@@ -50,12 +56,11 @@ impl Budget {
 
     #[cfg(test)]
     pub(crate) fn of(left: usize) -> Self {
-        Self { left }
+        Self { left, spent: 0 }
     }
 
-    #[cfg(test)]
-    pub(crate) fn has_left(&self, left: usize) -> bool {
-        self.left == left
+    pub(crate) fn left(&self) -> usize {
+        self.left
     }
 
     pub(crate) fn is_spent(&self) -> bool {
@@ -69,7 +74,9 @@ impl Job {
             Self::SetUp(set_up) => Some(set_up.session),
             Self::Join(join) => Some(join.session),
             Self::Start { session, .. } => Some(*session),
-            Self::Stop { .. } | Self::Clone(_) | Self::Triggers { .. } => None,
+            Self::Stop { .. } | Self::Scrape(_) | Self::Leave(_) | Self::Clone(_) | Self::Triggers { .. } => {
+                None
+            }
         }
     }
 
@@ -104,6 +111,9 @@ impl Service {
         let user = match job {
             Job::Clone(Cloning::Copying(copying)) => session(copying.id),
             Job::Clone(cloning) => cloning.consumer().and_then(consumer),
+            Job::Scrape(scrape) => session(scrape.session),
+            Job::Leave(leaving) => Some(self.user_of(leaving.producer)),
+            Job::Triggers { producer } => Some(self.user_of(*producer)),
             job => job.session().and_then(session),
         };
         user.unwrap_or(Peer::UNKNOWN_UID)
@@ -140,7 +150,9 @@ impl Service {
             return true;
         }
         let session = found.and_then(|consumer| consumer.session);
-        session.is_some_and(|session| self.work.holds(Holds::Session(session)))
+        let scrapes = session.and_then(|session| self.sessions.get(&session)).map(|session| &session.scrapes);
+        scrapes.is_some_and(|scrapes| scrapes.is_waited_for_by(consumer))
+            || session.is_some_and(|session| self.work.holds(Holds::Session(session)))
     }
 
     /// What one step may cost.
@@ -165,6 +177,8 @@ impl Service {
                 self.tell_to_stop(&mut instances, &mut budget);
                 (!instances.is_empty()).then_some(Job::Stop { instances })
             }
+            Job::Scrape(scrape) => self.step_of_session_scrape(scrape, &mut budget, now).map(Job::Scrape),
+            Job::Leave(leaving) => self.step_of_leaving(leaving, &mut budget, now).map(Job::Leave),
             Job::Clone(cloning) => self.step_of_clone(cloning, &mut budget, now).map(Job::Clone),
         };
         // One that found little to do was looked at, too.

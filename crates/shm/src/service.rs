@@ -104,8 +104,11 @@ impl ServiceView {
     ///
     /// Of a chunk that is not complete, the last packet counts as unfinished; one with fewer than two packets
     /// is left out. `wanted` picks the writers whose chunks to copy (upstream: `ForEachScrapableChunk`).
-    pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, each: impl FnMut(ChunkHeader, &[u8], bool)) {
-        self.go_on_scraping(&mut self.begin_scrape(), usize::MAX, wanted, each);
+    pub fn scrape(&self, wanted: impl FnMut(u16) -> bool, mut each: impl FnMut(ChunkHeader, &[u8], bool)) {
+        self.go_on_scraping(&mut self.begin_scrape(), usize::MAX, wanted, |header, payload, complete| {
+            each(header, payload, complete);
+            0
+        });
     }
 
     /// A [`scrape`](Self::scrape) that is done in steps.
@@ -114,15 +117,15 @@ impl ServiceView {
         Scrape { pages: self.pages.provided(), ..Scrape::default() }
     }
 
-    /// Goes on with it until it has cost so much: bytes that are copied, and what a look at a chunk costs. Gives
-    /// what it did cost. The chunks are those that are there when it comes to their page, and are copied as they are
+    /// Goes on with it until it has cost so much: bytes that are copied, what a look at a chunk costs, and what
+    /// `each` says that it has cost besides. Gives what it did cost. The chunks are those that are there when it comes to their page, and are copied as they are
     /// when all pages were looked at; those that are gone by then were committed.
     pub fn go_on_scraping(
         &self,
         scrape: &mut Scrape,
         limit: usize,
         mut wanted: impl FnMut(u16) -> bool,
-        mut each: impl FnMut(ChunkHeader, &[u8], bool),
+        mut each: impl FnMut(ChunkHeader, &[u8], bool) -> usize,
     ) -> usize {
         let mut cost = 0;
         while cost < limit
@@ -141,10 +144,11 @@ impl ServiceView {
             let Some(found) = self.pages.scrapable_at(ChunkIndex { page, chunk }) else { continue };
             let is_same = found.header.writer_id == writer_id && scrape.number(&found.header) == number;
             if is_same && wanted(writer_id) {
+                let mut extra = 0;
                 self.pages.scrape_one(found, &mut payload, |_, header, payload, complete| {
-                    each(header, payload, complete);
+                    extra = each(header, payload, complete);
                 });
-                cost += payload.len();
+                cost += payload.len() + extra;
             }
         }
         scrape.payload = payload;
@@ -175,7 +179,7 @@ impl Scrape {
     fn next_page(&mut self) -> Option<u32> {
         let pages = self.pages.front_mut()?;
         let page = pages.next();
-        if pages.is_empty() {
+        if pages.start >= pages.end {
             self.pages.pop_front();
         }
         page

@@ -213,7 +213,11 @@ fn a_scrape_in_steps_takes_what_is_still_there_in_the_order_of_its_numbers() {
     let mut scrape = service.begin_scrape();
     let (mut ids, mut steps) = (Vec::new(), 0);
     while !scrape.is_done() {
-        let cost = service.go_on_scraping(&mut scrape, 1, |_| true, |header, _, _| ids.push(header.chunk_id));
+        let mut each = |header: ferretto_shm::ChunkHeader, _: &[u8], _| {
+            ids.push(header.chunk_id);
+            0
+        };
+        let cost = service.go_on_scraping(&mut scrape, 1, |_| true, &mut each);
         assert!((1..4096).contains(&cost), "a page is looked at, or a chunk is copied: {cost}");
         steps += 1;
         if ids.len() == 2 {

@@ -95,6 +95,9 @@ impl Driver {
         memory: ProvidedMemory,
     ) {
         self.service.handle_producer_call(from, token, call, memory, &now());
+        while self.service.is_committing(from) {
+            self.service.continue_commit(from, &now());
+        }
         self.settle();
     }
 

@@ -295,8 +295,9 @@ impl Server {
         let conn = ConsumerConn(key);
         let is_consumer = connection.side == Side::Consumer;
         let reads = is_consumer && self.service.is_reading(conn);
+        let commits = !is_consumer && self.service.is_committing(ProducerConn(key));
         let asks = connection.has_something_to_serve();
-        if !reads && !asks {
+        if !reads && !commits && !asks {
             return;
         }
         let can_go_on = connection.has_room() && (reads || !is_consumer || !self.service.is_busy(conn));
@@ -336,6 +337,10 @@ impl Server {
         self.dirty.insert(key);
         if connection.side == Side::Consumer && self.service.is_reading(ConsumerConn(key)) {
             return self.feed_reader(key, now);
+        }
+        if connection.side == Side::Producer && self.service.is_committing(ProducerConn(key)) {
+            self.service.continue_commit(ProducerConn(key), now);
+            return self.carry_outputs();
         }
         if let Some((token, request)) = connection.next_request() {
             self.handle_request(key, token, request, now);

@@ -100,6 +100,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "unregistered while recording",
     "what is overwritten is folded",
     "work is done in steps",
+    "a commit in steps",
 ];
 
 /// How often each of [`BEHAVIOURS`] occurred, and what was counted beside.

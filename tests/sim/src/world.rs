@@ -320,6 +320,10 @@ impl World {
         let memory = producer.provided.clone().filter(|_| decoded.takes_memory());
         self.model.producer_calls(conn, &decoded, &mut self.fate);
         self.service.handle_producer_call(conn, call.token, decoded, memory, &now);
+        while self.service.is_committing(conn) {
+            self.fate.saw("a commit in steps");
+            self.service.continue_commit(conn, &now);
+        }
         if let Some((stream, count)) = producer.service_took(call.request) {
             self.fate.tell(format_args!("the service has {count} of {stream:?}"));
             self.model.service_has(stream, count);
@@ -465,6 +469,7 @@ impl World {
     /// Carries out what the service wants.
     fn serve(&mut self) {
         let now = self.now();
+        self.model.is_working = self.service.has_work();
         loop {
             while let Some(output) = self.service.poll_output() {
                 self.carry_out(output);

@@ -113,6 +113,8 @@ pub struct World {
     pub random: Arc<AtomicU64>,
     /// No file takes anything for now.
     pub files_wait: bool,
+    /// Commits that take several steps are not gone on with.
+    pub commits_wait: bool,
     machine: Arc<Mutex<FakeMachine>>,
     last: u64,
 }
@@ -144,6 +146,7 @@ impl World {
             files: BTreeMap::new(),
             random,
             files_wait: false,
+            commits_wait: false,
             machine,
             last: 0,
         };
@@ -179,7 +182,7 @@ pub fn named(name: &str) -> Introduction {
 }
 
 impl World {
-    fn set_time(&mut self, boottime: u64) {
+    pub fn set_time(&mut self, boottime: u64) {
         let wall = 1_700_000_000_000 * MS + boottime;
         self.now.clocks = ClockReadings {
             boottime,
@@ -570,6 +573,10 @@ impl World {
             }
             let consumers: Vec<ConsumerConn> = self.consumers.keys().copied().collect();
             let mut has_read = false;
+            for conn in self.producers.keys().copied().filter(|_| !self.commits_wait) {
+                has_read |= self.service.is_committing(conn);
+                self.service.continue_commit(conn, &self.now);
+            }
             for conn in consumers {
                 for reply in self.service.poll_read(conn, &self.now) {
                     has_read = true;

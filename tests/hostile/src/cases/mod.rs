@@ -13,8 +13,8 @@ mod flushes;
 mod half_frames;
 mod idle_connections;
 mod large_packets;
-mod late_sources;
 mod late_chunks;
+mod late_sources;
 mod many_requests;
 mod matches;
 mod protovms;
@@ -23,9 +23,9 @@ mod semaphores;
 mod short_periods;
 mod triggers;
 mod unread_answers;
+mod unreadable_chunks;
 mod waiting_clones;
 mod widened_filters;
-mod unreadable_chunks;
 
 /// All of them.
 pub const ALL: &[Case] = &[

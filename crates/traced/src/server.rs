@@ -428,8 +428,14 @@ impl Server {
             };
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             self.dirty.insert(key);
+            let is_consumer = connection.side == Side::Consumer;
             if let Err(error) = connection.reply(reply) {
                 self.ended.insert(key, error);
+            }
+            // One that observes may have more to be told than fits into a reply, though it has asked for nothing just now.
+            if is_consumer && self.service.is_reading(ConsumerConn(key)) {
+                self.line_up(key);
+                self.has_more_work = true;
             }
         }
     }

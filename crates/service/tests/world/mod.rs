@@ -386,6 +386,25 @@ impl World {
         );
     }
 
+    /// Commits a packet that one chunk has no room for by value, in chunks that go on in each other.
+    pub fn emit_in_pieces(&mut self, conn: ProducerConn, writer: u16, buffer: u16, packet: &[u8]) {
+        let count = packet.chunks(50_000).count();
+        for (id, piece) in (0u32..).zip(packet.chunks(50_000)) {
+            let (is_first, is_last) = (id == 0, id as usize + 1 == count);
+            let flags = u16::from(!is_first) | u16::from(!is_last) << 1;
+            let mut data = id.to_le_bytes().to_vec();
+            data.extend_from_slice(&writer.to_le_bytes());
+            data.extend_from_slice(&(1 | flags << 10).to_le_bytes());
+            data.extend_from_slice(&fragment(piece));
+            let move_it = commit::ChunksToMove {
+                target_buffer: Some(buffer.into()),
+                data: Some(data.into()),
+                ..Default::default()
+            };
+            self.commit_chunk(conn, move_it);
+        }
+    }
+
     pub fn acknowledge_flush(&mut self, conn: ProducerConn, request_id: u64) {
         self.commit(
             conn,

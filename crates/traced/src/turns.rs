@@ -61,6 +61,16 @@ impl<K: Ord + Copy> Queue<K> {
         }
     }
 
+    /// What it had moves its place, should it wait already.
+    fn charge(&mut self, who: K, account: &mut Account, ns: u64) {
+        let waited = account.waits;
+        self.remove(who, account);
+        account.used_ns = account.used_ns.saturating_add(ns);
+        if waited {
+            self.push(who, account);
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -115,13 +125,8 @@ impl Turns {
     pub(crate) fn charge(&mut self, key: u64, ns: u64) {
         let Some(client) = self.clients.get_mut(&key) else { return };
         let Some(user) = self.users.get_mut(&client.user) else { return };
-        let waited = user.account.waits;
-        self.queue.remove(client.user, &mut user.account);
-        user.account.used_ns = user.account.used_ns.saturating_add(ns);
-        if waited {
-            self.queue.push(client.user, &mut user.account);
-        }
-        client.account.used_ns = client.account.used_ns.saturating_add(ns);
+        self.queue.charge(client.user, &mut user.account, ns);
+        user.queue.charge(key, &mut client.account, ns);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -178,6 +183,22 @@ mod tests {
         let own = served.iter().filter(|key| **key == 10).count();
         assert!((10..=11).contains(&own), "{own}");
         assert!(served[..11].contains(&10));
+    }
+
+    #[test]
+    fn who_waits_again_before_what_it_had_is_charged_stays_one() {
+        let mut turns = Turns::default();
+        [1, 2].iter().for_each(|key| turns.add(*key, *key as u32));
+        [1, 2].iter().for_each(|key| turns.wait(*key));
+        for _ in 0..10 {
+            let key = turns.next().unwrap();
+            turns.wait(key);
+            turns.charge(key, 100);
+        }
+        let served = serve(&mut turns, 10, |_| 10);
+        assert_eq!(served.iter().filter(|key| **key == 1).count(), 5, "{served:?}");
+        [1, 2].iter().for_each(|key| turns.remove(*key));
+        assert!(turns.is_empty() && turns.next().is_none());
     }
 
     #[test]

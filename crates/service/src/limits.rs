@@ -94,7 +94,7 @@ pub const LOST_STATES_PERIOD_MS: u64 = 1000;
 pub const MIN_PERIOD_MS: u32 = 10;
 
 /// Packets above this size stand in a compressed trace as they are. Ours: to compress one takes as long as nobody else is served.
-pub const MAX_COMPRESSED_PACKET_BYTES: usize = 1024 * 1024;
+pub const MAX_COMPRESSED_PACKET_BYTES: usize = 512 * 1024;
 /// Packets above this size zlib compresses fast and each alone. Ours: thorough work may take 0.2 µs a byte, and so 26 ms for one of this size.
 pub const MAX_THOROUGHLY_COMPRESSED_BYTES: usize = 128 * 1024;
 /// Bytes of packets that are compressed together, if not fewer go into a response or a write. Ours, for the same reason.

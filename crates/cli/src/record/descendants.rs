@@ -10,6 +10,8 @@ use std::path::Path;
 use ferretto_ipc::recorder::RECORDER_ENV;
 use ferretto_probes::{MemoryFiles, Target};
 
+use crate::printable::is_unseen;
+
 /// Of a name as much as is shown: the kernel keeps 15 bytes of a thread's.
 const MAX_NAME_CHARS: usize = 32;
 /// As many as are named.
@@ -46,7 +48,7 @@ fn user_of(pid: i32) -> u32 {
 
 fn described(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
+    let shown: String = name.chars().filter(|c| !is_unseen(*c)).take(MAX_NAME_CHARS).collect();
     format!("{shown} (process {pid})")
 }
 

@@ -28,8 +28,7 @@ fn run(target: &Target) -> io::Result<()> {
     let name = Some("late".to_owned());
     producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
     let mut consumer = target.consumer()?;
-    consumer.enable(&config("buffers { size_kb: 16384 } data_sources { config { name: 'late' } }"))?;
-    consumer.settle()?;
+    consumer.have_enabled(&config("buffers { size_kb: 16384 } data_sources { config { name: 'late' } }"))?;
     for (writer, later) in [(1, 8000), (2, 130_000)] {
         // The last ones come first.
         commit(&mut producer, writer, (u32::MAX / 4..).take(later))?;

@@ -48,8 +48,7 @@ fn run(target: &Target) -> io::Result<()> {
                 format!("data_sources {{ config {{ name: 'vm{number}' protovm_config {{ memory_limit_kb: 100 }} }} }}")
             })
             .collect();
-        consumer.enable(&config(&format!("buffers {{ size_kb: 64 }} {sources}")))?;
-        consumer.settle()?;
+        consumer.have_enabled(&config(&format!("buffers {{ size_kb: 64 }} {sources}")))?;
         // Whatever the number of its buffer is.
         for (id, buffer) in (0..4).flat_map(|id| (1..20).map(move |buffer| (id, buffer))) {
             producer.commit(&CommitDataRequest {

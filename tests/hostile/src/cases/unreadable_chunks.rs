@@ -33,8 +33,7 @@ fn run(target: &Target) -> io::Result<()> {
     producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
     let mut consumer = target.consumer()?;
     let buffers = "buffers { size_kb: 65536 } buffers { size_kb: 65536 }";
-    consumer.enable(&config(&format!("{buffers} data_sources {{ config {{ name: 'tiny' }} }}")))?;
-    consumer.settle()?;
+    consumer.have_enabled(&config(&format!("{buffers} data_sources {{ config {{ name: 'tiny' }} }}")))?;
     for buffer in BUFFERS {
         let flags = if buffer == BUFFERS.start { LAST_CONTINUES | NEEDS_PATCHING } else { 0 };
         let chunks =

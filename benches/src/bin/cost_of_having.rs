@@ -28,7 +28,7 @@ fn main() -> Result<(), String> {
 }
 
 fn measure(dir: &Path) -> Result<(), String> {
-    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/sdk");
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/program/sdk");
     let sdk = sdk.canonicalize().map_err(|error| format!("cannot find the SDK: {error}"))?;
     let empty = Package::new(&dir.join("empty"), "", EMPTY)?;
     let dependency = format!("ferretto = {{ path = {sdk:?} }}");

@@ -5,7 +5,7 @@
 //! description: it merges the elements of a map, and sets a text. Needs no peers.
 
 #[allow(dead_code, reason = "its measuring half is for buffers without a service")]
-#[path = "../../../crates/trace-buffer/examples/throughput/workloads.rs"]
+#[path = "../../../crates/recording/trace-buffer/examples/throughput/workloads.rs"]
 mod workloads;
 
 use std::sync::Arc;

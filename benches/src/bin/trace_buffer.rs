@@ -10,9 +10,9 @@
 //!   cargo run --release -p ferretto-benches --bin trace_buffer
 //! ```
 
-#[path = "../../../crates/trace-buffer/examples/throughput/folding.rs"]
+#[path = "../../../crates/recording/trace-buffer/examples/throughput/folding.rs"]
 mod folding;
-#[path = "../../../crates/trace-buffer/examples/throughput/workloads.rs"]
+#[path = "../../../crates/recording/trace-buffer/examples/throughput/workloads.rs"]
 mod workloads;
 
 use std::ffi::OsString;

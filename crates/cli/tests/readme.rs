@@ -22,7 +22,7 @@ fn root() -> &'static Path {
 
 /// An empty crate with nothing but the SDK, and this.
 fn build(place: &Place, program: &str) {
-    let sdk = root().join("crates/sdk").canonicalize().unwrap();
+    let sdk = root().join("crates/program/sdk").canonicalize().unwrap();
     std::fs::create_dir(place.path("src")).unwrap();
     place.write("src/main.rs", program);
     let package = "[package]\nname = \"program\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";

@@ -5,9 +5,9 @@ use ferretto_trace_buffer::{Chunk, FillPolicy, Patch, Stats};
 use crate::cpp::{self, Applied, Version};
 use crate::{Kind, filter_script};
 
-#[path = "../../../crates/trace-buffer/tests/script/mod.rs"]
+#[path = "../../../crates/recording/trace-buffer/tests/script/mod.rs"]
 mod buffer_script;
-#[path = "../../../crates/protovm/tests/script/mod.rs"]
+#[path = "../../../crates/recording/protovm/tests/script/mod.rs"]
 mod vm_script;
 
 use buffer_script::{ChunkName, Found, Gone, ScriptError};

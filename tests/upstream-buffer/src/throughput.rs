@@ -4,7 +4,7 @@ use ferretto_trace_buffer::{Chunk, FillPolicy};
 
 use crate::cpp::{Buffer, Version};
 
-#[path = "../../../crates/trace-buffer/examples/throughput/workloads.rs"]
+#[path = "../../../crates/recording/trace-buffer/examples/throughput/workloads.rs"]
 mod workloads;
 
 use workloads::Measured;

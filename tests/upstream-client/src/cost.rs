@@ -1,4 +1,4 @@
-//! What a trace point of upstream's client library costs: the counterpart of `crates/sdk/examples/cost.rs`, with the same runs, the
+//! What a trace point of upstream's client library costs: the counterpart of `crates/program/sdk/examples/cost.rs`, with the same runs, the
 //! same shared memory and the same way to look at the trace.
 
 use std::error::Error;

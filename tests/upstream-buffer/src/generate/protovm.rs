@@ -8,7 +8,7 @@ use super::{Odds, hex};
 use crate::rng::Rng;
 use crate::shrink::{self, simpler_numbers};
 
-/// An operation of the script language in `crates/protovm/tests/script/mod.rs`.
+/// An operation of the script language in `crates/recording/protovm/tests/script/mod.rs`.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Vm { memory_limit: usize, program: Vec<u8>, state: Option<Vec<u8>> },

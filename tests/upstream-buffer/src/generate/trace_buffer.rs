@@ -9,7 +9,7 @@ use super::{Odds, hex};
 use crate::rng::Rng;
 use crate::shrink::{self, shorter_bytes, simpler_numbers};
 
-/// An operation of the script language in `crates/trace-buffer/tests/script/mod.rs`.
+/// An operation of the script language in `crates/recording/trace-buffer/tests/script/mod.rs`.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     New { size: usize, discard: bool },

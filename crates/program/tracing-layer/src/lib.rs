@@ -102,5 +102,5 @@ impl Builder {
 
 /// The programs in the guide to tracing a program are compiled: here, as they use this crate, too.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/tracing-a-program.md")]
+#[doc = include_str!("../../../../docs/tracing-a-program.md")]
 struct Guide;

@@ -154,7 +154,7 @@ pub const MANY_INSTANCES: usize = 1000;
 
 /// Producers at one time: ids are 16 bits, 0 is none.
 pub const MAX_PRODUCERS: usize = u16::MAX as usize;
-/// Connections of producers of one user. Ours: each may cost [`MAX_SHARED_MEMORY_SIZE`] of memory.
+/// Connections of producers of one user. Ours: each costs [`SHARED_MEMORY_SIZE_AT_LAST`] of memory or more.
 pub const MAX_PRODUCERS_PER_UID: usize = 4096;
 /// Producers that were not let in whose names are remembered. Ours: whoever reads it looks at a few.
 pub const MAX_REFUSED_PRODUCERS: usize = 32;
@@ -249,6 +249,11 @@ pub const MAX_SHARED_MEMORY_SIZE: usize = 32 * 1024 * 1024;
 /// Largest one that a config gives to a producer. Ours: two seconds of what a thread can write when nothing takes it; upstream gives
 /// [`MAX_SHARED_MEMORY_SIZE`].
 pub const MAX_CONFIGURED_SHARED_MEMORY_SIZE: usize = ferretto_shm::MAX_LEN;
+/// Shared memory of all producers of one user who is neither root nor the service's own, in bytes. Ours, for the memory of the service,
+/// which touches all of it when it scrapes: what a config may give to one of them, or a thousand of the default.
+pub const MAX_SHARED_MEMORY_PER_USER: usize = MAX_CONFIGURED_SHARED_MEMORY_SIZE;
+/// What further producers of that user get, whatever they or a config wish.
+pub const SHARED_MEMORY_SIZE_AT_LAST: usize = 64 * 1024;
 /// Largest page: the trace buffer takes chunks below 64 KiB.
 pub const MAX_PAGE_SIZE: usize = 32 * 1024;
 

@@ -1,5 +1,6 @@
 //! Which shared memory a producer gets.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_shm::{PageSize, ServiceView, SharedMemory};
@@ -33,9 +34,35 @@ impl MemorySizes {
     }
 }
 
+/// How much shared memory each user's producers have, in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct SharedMemoryByUser(HashMap<u32, usize>);
+
+impl SharedMemoryByUser {
+    /// Whether so much more is within the bound.
+    fn has_room(&self, uid: u32, bytes: usize) -> bool {
+        let held = self.0.get(&uid).copied().unwrap_or(0);
+        held.saturating_add(bytes) <= limits::MAX_SHARED_MEMORY_PER_USER
+    }
+
+    fn add(&mut self, uid: u32, bytes: usize) {
+        let held = self.0.entry(uid).or_default();
+        *held = held.saturating_add(bytes);
+    }
+
+    /// A producer has left.
+    pub(crate) fn remove(&mut self, uid: u32, bytes: usize) {
+        let Some(held) = self.0.get_mut(&uid) else { return };
+        *held = held.saturating_sub(bytes);
+        if *held == 0 {
+            self.0.remove(&uid);
+        }
+    }
+}
+
 /// Takes over memory that a producer brought, if its size and the page size asked for fit the rules exactly; otherwise the producer is
 /// given memory later, like one that brought none.
-pub(crate) fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMemory> {
+fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMemory> {
     let asked = MemorySizes { size: memory.len(), page };
     if asked.or_valid(limits::MAX_SHARED_MEMORY_SIZE) != asked {
         tracing::warn!(
@@ -55,6 +82,30 @@ fn attach(memory: Arc<SharedMemory>, page_size: usize, is_provided: bool) -> Opt
 }
 
 impl Service {
+    /// Takes over memory that a producer brought, as [`adopt`] says, if its user may have so much.
+    pub(crate) fn adopt_memory(
+        &mut self,
+        uid: u32,
+        memory: Arc<SharedMemory>,
+        page: usize,
+    ) -> Option<ProducerMemory> {
+        if !self.may_have_memory(uid, memory.len()) {
+            tracing::warn!(
+                uid,
+                bytes = memory.len(),
+                "the producers of this user have too much memory already"
+            );
+            return None;
+        }
+        let memory = adopt(memory, page)?;
+        self.shared_memory.add(uid, memory.memory.len());
+        Some(memory)
+    }
+
+    fn may_have_memory(&self, uid: u32, bytes: usize) -> bool {
+        uid == 0 || uid == self.options.uid || self.shared_memory.has_room(uid, bytes)
+    }
+
     /// Gives a producer memory at its first data source instance.
     pub(crate) fn ensure_memory(&mut self, session: SessionId, id: ProducerId) {
         let has_some =
@@ -62,7 +113,9 @@ impl Service {
         if self.producers.get(&id).is_none_or(has_some) {
             return;
         }
-        let Some(sizes) = self.memory_sizes(session, id) else { return };
+        let Some(sizes) = self.memory_sizes(session, id).map(|sizes| self.or_what_is_left(id, sizes)) else {
+            return;
+        };
         let Some(producer) = self.producers.get_mut(&id) else { return };
         if producer.peer.emulated {
             // Chunks come by value, but the producer waits for SetupTracing all the same, and takes its page size from there. Once:
@@ -79,6 +132,7 @@ impl Service {
                     return;
                 }
             };
+            self.shared_memory.add(producer.peer.uid, memory.len());
             producer.memory = attach(memory, sizes.page, false);
         }
         let conn = producer.conn;
@@ -110,6 +164,24 @@ impl Service {
         let larger = MemorySizes { page: own.page, ..wanted };
         let candidates = [wanted, larger].into_iter().filter(|sizes| sizes.is_valid());
         Some(candidates.into_iter().find(|sizes| decides || sizes.are_no_less_than(own)).unwrap_or(own))
+    }
+
+    /// What a producer of a user gets whose producers have very much: not less than makes it work, for who gets nothing is silent.
+    fn or_what_is_left(&self, id: ProducerId, sizes: MemorySizes) -> MemorySizes {
+        let Some(producer) = self.producers.get(&id) else { return sizes };
+        let uid = producer.peer.uid;
+        if producer.peer.emulated || self.may_have_memory(uid, sizes.size) {
+            return sizes;
+        }
+        let size = sizes.size.min(limits::SHARED_MEMORY_SIZE_AT_LAST);
+        tracing::warn!(
+            producer = %id,
+            uid,
+            wanted_bytes = sizes.size,
+            bytes = size,
+            "the producers of this user have very much shared memory: this one gets little"
+        );
+        MemorySizes { size, page: limits::DEFAULT_PAGE_SIZE }
     }
 
     /// Root, the user of the service, and a producer's own user.

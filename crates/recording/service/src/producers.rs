@@ -17,7 +17,6 @@ use crate::ids::{InstanceId, ProducerConn, ProducerId, SessionId, Token};
 use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::losses::has_all_writers;
-use crate::memory::adopt;
 use crate::now::Now;
 use crate::output::Reply;
 use crate::registry::{DataSource, MemorySizes, Producer, next_free_id};
@@ -47,12 +46,14 @@ impl Service {
         };
         let memory = memory.filter(|_| request.producer_provided_shmem() && !peer.emulated);
         let brought = memory.clone();
-        let memory = memory.and_then(|memory| adopt(memory, hints.page));
+        let memory = memory.and_then(|memory| self.adopt_memory(peer.uid, memory, hints.page));
         if memory.is_none() && brought.is_some() {
             // It may be large.
             self.environment.dispose(Box::new(brought));
         }
-        link.setup_tracing_pending = memory.is_some();
+        if let Some(link) = self.links.get_mut(&from) {
+            link.setup_tracing_pending = memory.is_some();
+        }
         let response = InitializeConnectionResponse {
             using_shmem_provided_by_producer: Some(memory.is_some()),
             direct_smb_patching_supported: Some(true),
@@ -314,6 +315,8 @@ impl Service {
             let user = self.user_of(id);
             if let Some(producer) = self.producers.remove(&id) {
                 self.announced_writers.remove(user, producer.writers.len());
+                let bytes = producer.memory.as_ref().map_or(0, |memory| memory.memory.len());
+                self.shared_memory.remove(producer.peer.uid, bytes);
                 // To give back a producer's memory takes as long as the producer made it large.
                 self.environment.dispose(Box::new(producer));
             }

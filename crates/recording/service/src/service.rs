@@ -15,6 +15,7 @@ use crate::file_output::WriteMemory;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
 use crate::losses::RefusedProducers;
 use crate::machines::Relay;
+use crate::memory::SharedMemoryByUser;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::pace::Pace;
@@ -88,6 +89,7 @@ pub struct Service {
     pub(crate) close_when_copied: Vec<FileHandle>,
     pub(crate) source_bytes: SourceBytes,
     pub(crate) announced_writers: AnnouncedWriters,
+    pub(crate) shared_memory: SharedMemoryByUser,
 }
 
 /// Counters since the service began.
@@ -151,6 +153,7 @@ impl Service {
             close_when_copied: Vec::new(),
             source_bytes: SourceBytes::default(),
             announced_writers: AnnouncedWriters::default(),
+            shared_memory: SharedMemoryByUser::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use ferretto_protos::get_async_command_response::Cmd;
 use ferretto_protos::{self as protos, DataSourceDescriptor};
-use ferretto_service::{ConsumerCall, ProducerCall};
+use ferretto_service::{ConsumerCall, ProducerCall, limits};
 use prost::Message;
 use world::{SERVICE_UID, World, config, instance, named, only_setup, packet};
 
@@ -792,6 +792,39 @@ fn memory_that_a_producer_brings_is_used_if_it_fits_the_rules() {
 }
 
 #[test]
+fn the_producers_of_a_user_have_so_much_shared_memory_in_sum() {
+    let brings = |world: &mut World, uid| {
+        let size = limits::MAX_SHARED_MEMORY_SIZE;
+        world.introduce(&world::Introduction { provides: Some(size), page_hint: 4096, uid, ..named("p") })
+    };
+    let is_used = |world: &World, producer| {
+        world.producers[&producer].response.unwrap().using_shmem_provided_by_producer()
+    };
+    let mut world = World::default();
+    let large: Vec<_> = (0..8).map(|_| brings(&mut world, 7)).collect();
+    assert!(large.iter().all(|producer| is_used(&world, *producer)));
+    let too_much = brings(&mut world, 7);
+    assert!(!is_used(&world, too_much));
+    let other = brings(&mut world, 8);
+    assert!(is_used(&world, other), "others are in nobody's way");
+    let of_root: Vec<_> = (0..9).map(|_| brings(&mut world, 0)).collect();
+    assert!(of_root.iter().all(|producer| is_used(&world, *producer)));
+
+    // It is not left without, and records.
+    world.register(too_much, "data");
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config(""));
+    let found = &world.producers[&too_much];
+    assert_eq!(found.memory.as_ref().unwrap().len(), limits::SHARED_MEMORY_SIZE_AT_LAST);
+    world.emit(too_much, 1, 0, 1, &[&packet("x")]);
+    assert_eq!(world.read_payloads(consumer), ["x"]);
+
+    world.disconnect(large[0]);
+    let after = brings(&mut world, 7);
+    assert!(is_used(&world, after), "what one had that left is free again");
+}
+
+#[test]
 fn a_second_introduction_is_rejected_and_calls_before_the_first_too() {
     let mut world = World::default();
     let producer = world.producer("p");
@@ -827,7 +860,7 @@ fn the_service_state_lists_producers_sources_and_own_sessions() {
         replies.into_iter().map(|body| protos::QueryServiceStateResponse::decode(body.unwrap()).unwrap());
     let states: Vec<_> = merged.map(|response| response.service_state.unwrap()).collect();
     let sources: usize = states.iter().map(|state| state.data_sources.len()).sum();
-    assert_eq!(sources, ferretto_service::limits::MAX_DATA_SOURCES_PER_PRODUCER);
+    assert_eq!(sources, limits::MAX_DATA_SOURCES_PER_PRODUCER);
     let sessions = &states[0].tracing_sessions;
     assert_eq!(sessions.len(), 1, "another user's session is not shown");
     assert_eq!((sessions[0].unique_session_name(), sessions[0].state()), ("mine", "STARTED"));

@@ -22,10 +22,10 @@ use super::out_file::OutFile;
 use super::snapshots::Snapshots;
 use super::watch::Watch;
 use crate::config_bytes::ConfigBytes;
-use crate::record::stream::PacketStream;
 use crate::report::UserError;
 use crate::wake::{self, Signals, Wake};
 use crate::{background, config_file, triggers};
+use ferretto_trace_read::PacketStream;
 
 /// On top of a session's own duration and time-outs, before it is given up (upstream: perfetto_cmd.cc).
 const SESSION_SLACK: Duration = Duration::from_secs(60);
@@ -105,7 +105,7 @@ fn parse(path: &str, bytes: &[u8], format: Format) -> Result<Vec<u8>> {
 /// A trace given as config stands for the config that it was recorded with.
 fn config_of_trace(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut found = None;
-    PacketStream::default().push(bytes, &mut |packet| {
+    PacketStream::default().push(bytes, &mut |packet, _| {
         let mut fields = Fields::new(packet).map_while(Result::ok);
         let config = fields.find_map(|field| match field.value {
             Value::Bytes(config) if field.number == trace_packet::TRACE_CONFIG => Some(config.to_vec()),

@@ -9,8 +9,8 @@ use ferretto_protos::TraceConfig;
 use crate::losses::{self, Evidence};
 use crate::printable::printable;
 use crate::record::plan::Plan;
-use crate::record::stream::PacketStream;
 use crate::record::tally::Tally;
+use ferretto_trace_read::PacketStream;
 
 /// A file that the service wrote is looked through up to here: it takes a second a gigabyte, and who traces for hours waits for more.
 const MAX_SCANNED_BYTES: u64 = 1 << 30;
@@ -65,7 +65,7 @@ impl Watch {
         let mut at = 0;
         while let Ok(len @ 1..) = file.read_at(&mut piece, at) {
             let tally = &mut self.tally;
-            self.stream.push(piece.get(..len).unwrap_or_default(), &mut |packet| tally.packet(packet));
+            self.stream.push(piece.get(..len).unwrap_or_default(), &mut |packet, _| tally.packet(packet));
             at += len as u64;
         }
     }

@@ -12,10 +12,8 @@ mod reports;
 mod run;
 mod service;
 mod sources;
-pub(crate) mod stream;
 pub(crate) mod summary;
 pub(crate) mod tally;
-mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -22,7 +22,6 @@ use super::plan::Plan;
 use super::progress::{Figures, Progress, REFRESH};
 use super::reports::Reports;
 use super::service::Service;
-use super::stream::PacketStream;
 use super::summary::{self, LeftOut, Span, Summary};
 use super::tally::Tally;
 use crate::config_bytes::ConfigBytes;
@@ -31,6 +30,7 @@ use crate::printable::{printable, printable_lines};
 use crate::report::{self, UserError};
 use crate::units::{duration, kib};
 use crate::wake::{self, Signals, Wake};
+use ferretto_trace_read::PacketStream;
 
 /// How long to wait for all sources before the time counts and COMMAND is started anyway (upstream's client waits as long at most).
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -507,7 +507,7 @@ impl Reader {
             let Ok(len) = file.read_at(&mut self.buffer, self.bytes) else { return };
             let Some(piece) = self.buffer.get(..len).filter(|piece| !piece.is_empty()) else { return };
             let tally = &mut self.tally;
-            self.stream.push(piece, &mut |packet| tally.packet(packet));
+            self.stream.push(piece, &mut |packet, _| tally.packet(packet));
             self.bytes += len as u64;
             left = left.saturating_sub(len);
         }

@@ -17,7 +17,7 @@ use ferretto_protozero::read::{Fields, Value};
 use prost::Message;
 
 use super::readable::{Head, Readable};
-use super::unpack::Batch;
+use ferretto_trace_read::Batch;
 
 /// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
 /// 4 Mi pids; this bounds our memory on a hostile trace.
@@ -135,7 +135,7 @@ impl Tally {
     pub(crate) fn packet(&mut self, bytes: &[u8]) {
         match Batch::of(bytes) {
             Some(batch) => {
-                let is_whole = batch.unpack(&mut |packet| self.plain_packet(packet));
+                let is_whole = batch.unpack(&mut |packet, _| self.plain_packet(packet));
                 self.sealed += u64::from(!is_whole);
             }
             None => self.plain_packet(bytes),

@@ -1,4 +1,4 @@
-//! Looks into packets that the service compressed together.
+//! Unpacks packets that were compressed together.
 //!
 //! Such a packet holds nothing but its batch: a part of a trace in the format of zlib or as a frame of zstd (upstream:
 //! trace_packet.proto, `compressed_packets`, `zstd_compressed_packets`).
@@ -10,7 +10,7 @@ use ferretto_protozero::read::{Fields, Value};
 use flate2::read::ZlibDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::stream::PacketStream;
+use crate::stream::PacketStream;
 
 /// What is unpacked of one batch, at most. Services end a batch with the packet that makes it a megabyte; it bounds our time on a hostile
 /// trace. (The memory has its bounds in the formats: a window of 32 KiB, or of the 128 MiB that zstd's decoder allows.)
@@ -19,14 +19,19 @@ const MAX_BATCH_BYTES: u64 = 64 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Packets that were compressed together.
-pub(crate) enum Batch<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum Batch<'a> {
+    /// In the format of zlib.
     Deflate(&'a [u8]),
+    /// A frame of zstd.
     Zstd(&'a [u8]),
 }
 
 impl<'a> Batch<'a> {
     /// What a packet holds, if that is a batch.
-    pub(crate) fn of(packet: &'a [u8]) -> Option<Self> {
+    #[inline]
+    #[must_use]
+    pub fn of(packet: &'a [u8]) -> Option<Self> {
         let first = Fields::new(packet).next()?.ok()?;
         match (first.number, first.value) {
             (COMPRESSED_PACKETS, Value::Bytes(bytes)) => Some(Self::Deflate(bytes)),
@@ -35,8 +40,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Calls `each` with every packet inside, up to where the batch cannot be read; says whether that is its end.
-    pub(crate) fn unpack(self, each: &mut impl FnMut(&[u8])) -> bool {
+    /// Calls `each` with every packet inside and its offset in the batch, up to where the batch cannot be read; says whether that is its
+    /// end.
+    pub fn unpack(self, each: &mut impl FnMut(&[u8], u64)) -> bool {
         match self {
             Self::Deflate(bytes) => cut(ZlibDecoder::new(bytes).take(MAX_BATCH_BYTES), each),
             Self::Zstd(bytes) => {
@@ -46,10 +52,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn cut(mut batch: std::io::Take<impl Read>, each: &mut impl FnMut(&[u8])) -> bool {
+fn cut(mut batch: std::io::Take<impl Read>, each: &mut impl FnMut(&[u8], u64)) -> bool {
     let mut stream = PacketStream::default();
     let mut piece = vec![0; PIECE_BYTES];
-    while !stream.is_broken() {
+    while stream.broken_at().is_none() {
         match batch.read(&mut piece) {
             Ok(0) => return batch.limit() > 0 && !stream.is_torn(),
             Ok(len) => stream.push(piece.get(..len).unwrap_or_default(), each),
@@ -98,7 +104,8 @@ mod tests {
 
     fn unpack(packet: &[u8]) -> (Vec<Vec<u8>>, bool) {
         let mut seen = Vec::new();
-        let is_whole = Batch::of(packet).expect("a batch").unpack(&mut |packet| seen.push(packet.to_vec()));
+        let is_whole =
+            Batch::of(packet).expect("a batch").unpack(&mut |packet, _| seen.push(packet.to_vec()));
         (seen, is_whole)
     }
 
@@ -133,7 +140,7 @@ mod tests {
         let packets = part(&[megabyte.as_slice(); 4]);
         let mut count = 0;
         let is_whole =
-            cut(ZlibDecoder::new(deflated(&packets).as_slice()).take(5 << 19), &mut |_| count += 1);
+            cut(ZlibDecoder::new(deflated(&packets).as_slice()).take(5 << 19), &mut |_, _| count += 1);
         assert_eq!((count, is_whole), (2, false));
     }
 

@@ -1,0 +1,151 @@
+//! What every packet may say beside its data.
+//!
+//! Source of the fields: upstream's trace_packet.proto, whose words for them these are.
+
+use ferretto_protos::fields::trace_packet as field;
+use ferretto_protozero::read::{Fields, ReadError, Value};
+
+/// `sequence_flags`: what is interned was forgotten before this packet.
+pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
+/// `sequence_flags`: this packet relies on what earlier ones of its sequence have interned.
+pub const NEEDS_INCREMENTAL_STATE: u32 = 2;
+
+/// The fields of a packet that are not its data. Where one comes twice, the last one counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// When, on the clock of [`clock_id`](Self::clock_id).
+    pub timestamp: Option<u64>,
+    /// The clock of `timestamp`; without it that of the sequence's defaults, then the trace's own.
+    pub clock_id: Option<u32>,
+    /// The sequence of packets that it belongs to; 0 is none.
+    pub sequence_id: u32,
+    /// [`INCREMENTAL_STATE_CLEARED`] and [`NEEDS_INCREMENTAL_STATE`]. The older field `incremental_state_cleared` counts as the first.
+    pub flags: u32,
+    /// Why packets before it on its sequence are missing; 0 if none are.
+    pub previous_packet_dropped: u32,
+    /// Whether it is the first of its sequence.
+    pub is_first_on_sequence: bool,
+    /// Whose packet it is, by the service's word.
+    pub trusted_uid: Option<i32>,
+    /// The process that it came from, by the service's word.
+    pub trusted_pid: Option<i32>,
+    /// The machine that it comes from; 0 is the service's own.
+    pub machine_id: u32,
+    /// `InternedData`.
+    pub interned_data: Option<&'a [u8]>,
+    /// `TracePacketDefaults`.
+    pub defaults: Option<&'a [u8]>,
+    /// The field number of its data, and that message. Strings and numbers at this level are no data.
+    pub data: Option<(u32, &'a [u8])>,
+}
+
+impl<'a> Head<'a> {
+    /// Reads the top level of a packet.
+    ///
+    /// # Errors
+    ///
+    /// If a field is malformed. Its offset is that from the packet's first byte.
+    #[inline]
+    pub fn of(packet: &'a [u8]) -> Result<Self, ReadError> {
+        let mut head = Self::default();
+        for field in Fields::new(packet) {
+            let field = field?;
+            match field.value {
+                Value::Bytes(bytes) => head.take_message(field.number, bytes),
+                value => head.take_number(field.number, value.as_u64().unwrap_or(0)),
+            }
+        }
+        Ok(head)
+    }
+
+    /// Whether what is interned was forgotten before this packet.
+    #[must_use]
+    pub const fn clears_state(&self) -> bool {
+        self.flags & INCREMENTAL_STATE_CLEARED != 0
+    }
+
+    /// Whether it relies on what is interned.
+    #[must_use]
+    pub const fn needs_state(&self) -> bool {
+        self.flags & NEEDS_INCREMENTAL_STATE != 0
+    }
+
+    #[inline]
+    fn take_message(&mut self, number: u32, bytes: &'a [u8]) {
+        match number {
+            field::INTERNED_DATA => self.interned_data = Some(bytes),
+            field::TRACE_PACKET_DEFAULTS => self.defaults = Some(bytes),
+            _ => self.data = Some((number, bytes)),
+        }
+    }
+
+    // Narrow fields are cut like any protobuf reader does.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+    #[inline]
+    fn take_number(&mut self, number: u32, value: u64) {
+        match number {
+            field::TIMESTAMP => self.timestamp = Some(value),
+            field::TIMESTAMP_CLOCK_ID => self.clock_id = Some(value as u32),
+            field::TRUSTED_PACKET_SEQUENCE_ID => self.sequence_id = value as u32,
+            field::SEQUENCE_FLAGS => self.flags |= value as u32,
+            field::INCREMENTAL_STATE_CLEARED if value != 0 => self.flags |= INCREMENTAL_STATE_CLEARED,
+            field::PREVIOUS_PACKET_DROPPED => self.previous_packet_dropped = value as u32,
+            field::FIRST_PACKET_ON_SEQUENCE => self.is_first_on_sequence = value != 0,
+            field::TRUSTED_UID => self.trusted_uid = Some(value as i32),
+            field::TRUSTED_PID => self.trusted_pid = Some(value as i32),
+            field::MACHINE_ID => self.machine_id = value as u32,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_protozero::Message;
+
+    use super::*;
+
+    #[test]
+    fn every_field_is_found_in_any_order() {
+        let mut packet = Vec::new();
+        let mut message = Message::new(&mut packet);
+        message.bytes(field::TRACK_EVENT, b"event");
+        message.varint(field::TIMESTAMP, 1000);
+        message.varint(field::TIMESTAMP_CLOCK_ID, 64);
+        message.varint(field::TRUSTED_PACKET_SEQUENCE_ID, 7);
+        message.varint(field::SEQUENCE_FLAGS, 2);
+        message.varint(field::INCREMENTAL_STATE_CLEARED, 1);
+        message.varint(field::PREVIOUS_PACKET_DROPPED, 5);
+        message.varint(field::FIRST_PACKET_ON_SEQUENCE, 1);
+        message.varint(field::TRUSTED_UID, 1000);
+        message.varint(field::TRUSTED_PID, 42);
+        message.varint(field::MACHINE_ID, 9);
+        message.bytes(field::INTERNED_DATA, b"interned");
+        message.bytes(field::TRACE_PACKET_DEFAULTS, b"defaults");
+        drop(message);
+        let head = Head::of(&packet).unwrap();
+        let expected = Head {
+            timestamp: Some(1000),
+            clock_id: Some(64),
+            sequence_id: 7,
+            flags: 3,
+            previous_packet_dropped: 5,
+            is_first_on_sequence: true,
+            trusted_uid: Some(1000),
+            trusted_pid: Some(42),
+            machine_id: 9,
+            interned_data: Some(b"interned"),
+            defaults: Some(b"defaults"),
+            data: Some((field::TRACK_EVENT, b"event")),
+        };
+        assert_eq!(head, expected);
+        assert!(head.clears_state() && head.needs_state());
+    }
+
+    #[test]
+    fn a_malformed_field_is_an_error_with_its_offset() {
+        let error = Head::of(&[0x40, 0x01, 0x5a, 0x09]).unwrap_err();
+        assert!(matches!(error, ReadError::LengthBeyondEnd { offset: 2, .. }), "{error}");
+        assert_eq!(Head::of(&[]).unwrap(), Head::default());
+    }
+}

@@ -1,0 +1,28 @@
+//! Bytes to packets: where each packet of a trace begins and ends, what is compressed in it, and what its head says.
+//!
+//! A trace is `repeated TracePacket packet = 1` (upstream: trace.proto): the byte 0x0a, a length, and so many bytes, again and again. The
+//! whole may be compressed (gzip, zstd), and so may packets together, within one packet. Nothing here knows what a packet is about.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`stream`] | cuts a file that comes in pieces, and may still grow, into packets |
+//! | [`batch`] | unpacks packets that were compressed together |
+//! | [`container`] | what a file is by its first bytes, and its bytes without gzip or zstd around them |
+//! | [`reader`] | all of it together: a file, packet by packet, each with its [`Place`] |
+//! | [`head`] | the fields that every packet may have: time, sequence, flags, and which data it carries |
+//!
+//! A trace is hostile. Memory is bounded whatever it says: one packet ([`stream::MAX_BUFFERED_PACKET_BYTES`]) and the window of what
+//! decompresses it. What is whole is read; what is not is an error, or a count, with its place.
+
+pub mod batch;
+pub mod container;
+pub mod head;
+pub mod place;
+pub mod reader;
+pub mod stream;
+
+pub use batch::Batch;
+pub use head::Head;
+pub use place::Place;
+pub use reader::{End, Reader};
+pub use stream::PacketStream;

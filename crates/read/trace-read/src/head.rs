@@ -80,7 +80,6 @@ impl<'a> Head<'a> {
     }
 
     // Narrow fields are cut like any protobuf reader does.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
     #[inline]
     fn take_number(&mut self, number: u32, value: u64) {
         match number {

@@ -1,0 +1,192 @@
+//! Packets in the order of their file.
+
+use ferretto_protos::fields::{clock_snapshot, trace_packet as kind};
+use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::{Head, Place};
+use ferretto_trace_tables::tables::MachineRow;
+use ferretto_trace_tables::{MachineId, Tables};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::clocks::{Clock, Clocks, Reading, Unknown};
+use crate::event::{Event, Origin, WholePacket};
+use crate::model::Model;
+use crate::order::{Order, QueueId};
+use crate::sequence::{Sequence, Verdict};
+use crate::stats::Stat;
+
+/// Machines of one trace: packets of further ones are taken for those of the service's own. Ours.
+const MAX_MACHINES: usize = 4096;
+
+/// Makes tables of packets.
+#[derive(Debug, Default)]
+pub struct Import {
+    model: Model,
+    order: Order,
+    clocks: Clocks,
+    sequences: HashMap<(MachineId, u32), Sequence, RandomState>,
+    machines: HashMap<u32, MachineId, RandomState>,
+    /// Packets on clocks that no snapshot had shown when they came.
+    deferred: Vec<(Box<[u8]>, Place)>,
+}
+
+impl Import {
+    /// Takes the next packet of the file.
+    pub fn push(&mut self, packet: &[u8], place: Place) {
+        self.take(packet, place, false);
+    }
+
+    /// Gives the tables: nothing more comes.
+    #[must_use]
+    pub fn finish(mut self) -> Tables {
+        for (packet, place) in std::mem::take(&mut self.deferred) {
+            self.take(&packet, place, true);
+        }
+        let Self { mut model, mut order, .. } = self;
+        order.drain(|ts, event| model.apply(ts, event));
+        model.finish()
+    }
+
+    fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {
+        let Ok(head) = Head::of(packet) else {
+            self.model.stats.count(Stat::TokenizerSkippedPackets);
+            return;
+        };
+        let machine = self.machine(head.machine_id);
+        let mut sequence = self.sequences.remove(&(machine, head.sequence_id)).unwrap_or_default();
+        let model = &mut self.model;
+        // What was put off has told its state when it came.
+        let verdict = match is_deferred {
+            true => Verdict::Readable,
+            false => sequence.arrive(&head, &mut model.tables.strings, &mut model.stats),
+        };
+        if verdict == Verdict::Readable {
+            let to_put_off = (!is_deferred).then_some(packet);
+            self.dispatch(&head, machine, &mut sequence, place, to_put_off);
+        }
+        self.sequences.insert((machine, head.sequence_id), sequence);
+    }
+
+    /// `packet` is put off if its clock is not known; without it the packet is given up.
+    fn dispatch(
+        &mut self,
+        head: &Head<'_>,
+        machine: MachineId,
+        sequence: &mut Sequence,
+        place: Place,
+        packet: Option<&[u8]>,
+    ) {
+        let Some((number, data)) = head.data else { return };
+        match number {
+            kind::CLOCK_SNAPSHOT => return self.clock_snapshot(data, head, machine),
+            kind::TRACK_DESCRIPTOR => {
+                return self.model.descriptors.arrive(data, &mut self.model.tables.strings);
+            }
+            _ => {}
+        }
+        let ts = match self.time(head, machine, sequence) {
+            Ok(ts) => ts,
+            Err(unknown) => match packet {
+                Some(packet) => return self.deferred.push((packet.into(), place)),
+                None => {
+                    return self.model.stats.count(match unknown {
+                        Unknown::Clock => Stat::ClockSyncFailureUnknownSourceClock,
+                        Unknown::Way => Stat::ClockSyncFailureNoPath,
+                    });
+                }
+            },
+        };
+        if ts < 0 {
+            return self.model.stats.count(Stat::TraceSorterNegativeTimestampDropped);
+        }
+        match number {
+            kind::TRACK_EVENT => {
+                if let Some(event) = self.model.read_track_event(data, sequence, machine) {
+                    self.order.push(QueueId::PACKETS, ts, Event::Track(event));
+                }
+            }
+            _ => {
+                let packet = WholePacket {
+                    kind: number,
+                    data: data.into(),
+                    origin: Origin {
+                        machine,
+                        sequence_id: head.sequence_id,
+                        trusted_pid: head.trusted_pid,
+                        trusted_uid: head.trusted_uid,
+                        place,
+                    },
+                    state: sequence.generation().clone(),
+                };
+                self.order.push(QueueId::PACKETS, ts, Event::Packet(Box::new(packet)));
+            }
+        }
+    }
+
+    /// A packet without a time has that of the trace's begin.
+    fn time(&mut self, head: &Head<'_>, machine: MachineId, sequence: &Sequence) -> Result<i64, Unknown> {
+        let Some(timestamp) = head.timestamp else { return Ok(0) };
+        let timestamp = i64::try_from(timestamp).unwrap_or(i64::MAX);
+        let Some(id) = head.clock_id.or(sequence.generation().defaults().clock_id) else {
+            return Ok(timestamp);
+        };
+        self.clocks.to_trace_time(Clock::new(id, head.sequence_id, machine), timestamp)
+    }
+
+    fn clock_snapshot(&mut self, message: &[u8], head: &Head<'_>, machine: MachineId) {
+        let mut readings = Vec::new();
+        let mut primary = None;
+        for part in Fields::new(message).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (clock_snapshot::CLOCKS, Value::Bytes(clock)) => {
+                    readings.extend(read_clock(clock, head.sequence_id, machine));
+                }
+                (clock_snapshot::PRIMARY_TRACE_CLOCK, value) => primary = value.as_u64(),
+                _ => {}
+            }
+        }
+        if let Some(id) = primary.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0) {
+            self.clocks.set_trace_clock(Clock::new(id, head.sequence_id, machine));
+        }
+        self.clocks.add_snapshot(&readings);
+    }
+
+    fn machine(&mut self, raw_id: u32) -> MachineId {
+        if self.machines.is_empty() {
+            self.model.tables.machine.push(MachineRow::default());
+            self.machines.insert(0, MachineId(0));
+        }
+        if let Some(known) = self.machines.get(&raw_id) {
+            return *known;
+        }
+        if self.machines.len() >= MAX_MACHINES {
+            return MachineId(0);
+        }
+        let id = MachineId(self.model.tables.machine.push(MachineRow { raw_id, ..MachineRow::default() }));
+        self.machines.insert(raw_id, id);
+        id
+    }
+}
+
+fn read_clock(message: &[u8], sequence_id: u32, machine: MachineId) -> Option<Reading> {
+    use clock_snapshot::clock as field;
+    let (mut id, mut value, mut is_incremental, mut unit_multiplier_ns) = (None, None, false, 1);
+    for part in Fields::new(message).map_while(Result::ok) {
+        let number = part.value.as_u64();
+        match part.number {
+            field::CLOCK_ID => id = number.and_then(|id| u32::try_from(id).ok()),
+            field::TIMESTAMP => value = number.and_then(|value| i64::try_from(value).ok()),
+            field::IS_INCREMENTAL => is_incremental = number != Some(0),
+            field::UNIT_MULTIPLIER_NS => {
+                unit_multiplier_ns = number.and_then(|by| i64::try_from(by).ok()).unwrap_or(1)
+            }
+            _ => {}
+        }
+    }
+    Some(Reading {
+        clock: Clock::new(id?, sequence_id, machine),
+        value: value?,
+        unit_multiplier_ns,
+        is_incremental,
+    })
+}

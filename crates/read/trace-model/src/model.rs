@@ -1,0 +1,66 @@
+//! Everything that is known of a trace, as far as it was read.
+
+use ferretto_trace_tables::{MachineId, Tables};
+
+use crate::args::ArgLists;
+use crate::event::Event;
+use crate::processes::Processes;
+use crate::slices::{Out, Slices};
+use crate::stats::Stats;
+use crate::track_event::descriptor::Descriptors;
+use crate::tracks::Tracks;
+
+/// The state of all rules, and the rows that came of it. Each module has its part, and the functions that work on it.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// The rows.
+    pub tables: Tables,
+    /// Lists of arguments.
+    pub args: ArgLists,
+    /// Counters of what was lost or wrong.
+    pub stats: Stats,
+    /// Tracks that were met.
+    pub tracks: Tracks,
+    /// What programs have said of tracks.
+    pub descriptors: Descriptors,
+    slices: Slices,
+    /// By machine.
+    processes: Vec<Processes>,
+}
+
+impl Model {
+    /// Applies an event of the time `ts`, which is not before that of the last one.
+    pub fn apply(&mut self, ts: i64, event: Event) {
+        match event {
+            Event::Track(event) => self.apply_track_event(ts, event),
+            Event::Packet(packet) => self.apply_packet(ts, &packet),
+        }
+    }
+
+    /// Nothing more comes.
+    #[must_use]
+    pub fn finish(mut self) -> Tables {
+        let (slices, mut out) = self.slices();
+        slices.finish(&mut out);
+        self.stats.write(&mut self.tables);
+        self.tables
+    }
+
+    /// The threads and processes of a machine, and where their rows are.
+    pub fn processes(&mut self, machine: MachineId) -> (&mut Tables, &mut Processes) {
+        while self.processes.len() <= machine.index() {
+            let next = MachineId(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
+            self.processes.push(Processes::new(next));
+        }
+        let last = self.processes.len() - 1;
+        (&mut self.tables, &mut self.processes[machine.index().min(last)])
+    }
+
+    /// The slices, and what they are written into.
+    pub fn slices(&mut self) -> (&mut Slices, Out<'_>) {
+        let out = Out { tables: &mut self.tables, args: &mut self.args, stats: &mut self.stats };
+        (&mut self.slices, out)
+    }
+
+    fn apply_packet(&mut self, _ts: i64, _packet: &crate::event::WholePacket) {}
+}

@@ -1,0 +1,220 @@
+//! What a sequence of packets has said before.
+//!
+//! Texts and stacks are written once and then named by numbers (`iid`), and defaults are said once. Both are of a *generation*: they hold
+//! until a packet says that they were cleared, or that packets before it are missing (upstream: packet_sequence_state_generation.h,
+//! proto_trace_reader.cc).
+//!
+//! Memory: what was interned, in sum not more than the trace itself.
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+use ferretto_protos::fields::{interned_data, trace_packet_defaults};
+use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::Head;
+use ferretto_trace_tables::{Str, Strings};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::stats::{Stat, Stats};
+
+/// What a number stands for.
+#[derive(Clone, Debug)]
+pub enum Interned {
+    /// A text: names, categories, paths, build ids in their bytes.
+    Text(Str),
+    /// Any other message, as it was written.
+    Message(Rc<[u8]>),
+}
+
+/// The field number in `InternedData`, and the number.
+type Key = (u32, u64);
+
+/// What holds between two clearings.
+#[derive(Debug, Default)]
+pub struct Generation {
+    interned: RefCell<HashMap<Key, Interned, RandomState>>,
+    defaults: Defaults,
+}
+
+/// `TracePacketDefaults`.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// The clock of timestamps that name none.
+    pub clock_id: Option<u32>,
+    /// All of the message, if one was said.
+    pub message: Option<Rc<[u8]>>,
+    /// `track_event_defaults.track_uuid`.
+    pub track_uuid: Option<u64>,
+}
+
+impl Generation {
+    /// The text behind a number.
+    #[must_use]
+    pub fn text(&self, field: u32, iid: u64) -> Option<Str> {
+        match self.interned.borrow().get(&(field, iid)) {
+            Some(Interned::Text(text)) => Some(*text),
+            _ => None,
+        }
+    }
+
+    /// The message behind a number.
+    #[must_use]
+    pub fn message(&self, field: u32, iid: u64) -> Option<Rc<[u8]>> {
+        match self.interned.borrow().get(&(field, iid)) {
+            Some(Interned::Message(message)) => Some(message.clone()),
+            _ => None,
+        }
+    }
+
+    /// What holds where a packet says nothing.
+    #[must_use]
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// All that is interned.
+    pub fn interned(&self) -> Ref<'_, HashMap<Key, Interned, RandomState>> {
+        self.interned.borrow()
+    }
+}
+
+/// A sequence, in the order of the file.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    generation: Rc<Generation>,
+    /// Nothing is missing of what was interned.
+    is_valid: bool,
+    /// Has been met.
+    pub has_begun: bool,
+    /// `ThreadDescriptor` (pid, tid), which clearing does not forget.
+    pub thread: Option<(i64, i64)>,
+    /// The last value of each counter that says differences, until what is interned is cleared.
+    pub counters: HashMap<u64, f64, RandomState>,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It can be read.
+    Readable,
+    /// It relies on what is missing.
+    Unreadable,
+}
+
+impl Sequence {
+    /// What holds now.
+    #[must_use]
+    pub fn generation(&self) -> &Rc<Generation> {
+        &self.generation
+    }
+
+    /// Takes note of a packet's flags, defaults and interned data, in this order; says whether it can be read.
+    pub fn arrive(&mut self, head: &Head<'_>, strings: &mut Strings, stats: &mut Stats) -> Verdict {
+        self.has_begun = true;
+        if head.clears_state() {
+            self.clear();
+        } else if head.previous_packet_dropped != 0 {
+            self.is_valid = false;
+            self.renew(Defaults::default());
+        }
+        if let Some(defaults) = head.defaults {
+            self.renew(Defaults::of(defaults));
+        }
+        if let Some(interned) = head.interned_data {
+            if self.is_valid {
+                self.intern(interned, strings);
+            } else {
+                stats.count(Stat::InternedDataSkippedIncrementalStateInvalid);
+            }
+        }
+        if head.needs_state() && !self.is_valid {
+            stats.count(Stat::PacketSkippedSeqNeedsIncrementalStateInvalid);
+            return Verdict::Unreadable;
+        }
+        Verdict::Readable
+    }
+
+    fn clear(&mut self) {
+        self.is_valid = true;
+        self.generation = Rc::default();
+        self.counters.clear();
+    }
+
+    /// A generation with other defaults, and what was interned before.
+    fn renew(&mut self, defaults: Defaults) {
+        let interned = match Rc::get_mut(&mut self.generation) {
+            Some(mine) => std::mem::take(&mut mine.interned),
+            None => self.generation.interned.clone(),
+        };
+        self.generation = Rc::new(Generation { interned, defaults });
+    }
+
+    fn intern(&mut self, data: &[u8], strings: &mut Strings) {
+        let mut interned = self.generation.interned.borrow_mut();
+        for field in Fields::new(data).map_while(Result::ok) {
+            let Value::Bytes(entry) = field.value else { continue };
+            let Some((iid, value)) = read_entry(field.number, entry, strings) else { continue };
+            // The first one stays (upstream: packet_sequence_state_generation.cc).
+            interned.entry((field.number, iid)).or_insert(value);
+        }
+    }
+}
+
+/// Entries are a number in field 1 and, where they are texts, the text in field 2.
+fn read_entry(field: u32, entry: &[u8], strings: &mut Strings) -> Option<(u64, Interned)> {
+    let mut iid = None;
+    let mut text = &b""[..];
+    for part in Fields::new(entry).map_while(Result::ok) {
+        match (part.number, part.value) {
+            (1, value) => iid = value.as_u64(),
+            (2, Value::Bytes(bytes)) => text = bytes,
+            _ => {}
+        }
+    }
+    let value = match is_text(field) {
+        true => Interned::Text(strings.intern_bytes(text)),
+        false => Interned::Message(entry.into()),
+    };
+    Some((iid?, value))
+}
+
+fn is_text(field: u32) -> bool {
+    use interned_data as name;
+    matches!(
+        field,
+        name::EVENT_CATEGORIES
+            | name::EVENT_NAMES
+            | name::DEBUG_ANNOTATION_NAMES
+            | name::DEBUG_ANNOTATION_VALUE_TYPE_NAMES
+            | name::DEBUG_ANNOTATION_STRING_VALUES
+            | name::CORRELATION_ID_STR
+            | name::MAPPING_PATHS
+            | name::SOURCE_PATHS
+            | name::FUNCTION_NAMES
+            | name::LOG_MESSAGE_BODY
+            | name::KERNEL_SYMBOLS
+    )
+}
+
+impl Defaults {
+    fn of(message: &[u8]) -> Self {
+        let mut defaults = Self { message: Some(message.into()), ..Self::default() };
+        for field in Fields::new(message).map_while(Result::ok) {
+            match (field.number, field.value) {
+                (trace_packet_defaults::TIMESTAMP_CLOCK_ID, value) => {
+                    defaults.clock_id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+                }
+                (trace_packet_defaults::TRACK_EVENT_DEFAULTS, Value::Bytes(event)) => {
+                    let mut fields = Fields::new(event).map_while(Result::ok);
+                    let is_uuid =
+                        |number| number == ferretto_protos::fields::track_event_defaults::TRACK_UUID;
+                    defaults.track_uuid =
+                        fields.find(|field| is_uuid(field.number)).and_then(|field| field.value.as_u64());
+                }
+                _ => {}
+            }
+        }
+        defaults
+    }
+}

@@ -1,0 +1,193 @@
+//! What lies within what on a track: one stack of slices each.
+//!
+//! Everything comes in the order of time. What ended stays on its stack until something later comes, for what begins at the same time
+//! may lie within it (upstream: slice_tracker.cc).
+
+use ferretto_trace_tables::tables::{SliceRow, Tables};
+use ferretto_trace_tables::{SliceId, Str, TrackId};
+
+use crate::args::{ArgList, ArgLists};
+use crate::stats::{Stat, Stats};
+
+/// Slices below so many others are left out. Upstream's.
+const MAX_DEPTH: usize = 512;
+/// The length of a slice that has not ended.
+const UNFINISHED: i64 = -1;
+
+/// The stacks of all tracks.
+#[derive(Debug, Default)]
+pub struct Slices {
+    /// By number of track.
+    stacks: Vec<Vec<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    id: SliceId,
+    ts: i64,
+    dur: i64,
+    category: Option<Str>,
+    name: Option<Str>,
+    args: ArgList,
+}
+
+/// What a slice is called, and what is said of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Label {
+    /// Its categories.
+    pub category: Option<Str>,
+    /// Its name.
+    pub name: Option<Str>,
+    /// Its arguments.
+    pub args: ArgList,
+}
+
+/// What slices are written into, and counted in.
+#[derive(Debug)]
+pub struct Out<'a> {
+    /// The rows.
+    pub tables: &'a mut Tables,
+    /// The arguments.
+    pub args: &'a mut ArgLists,
+    /// The counters.
+    pub stats: &'a mut Stats,
+}
+
+impl Slices {
+    /// Begins a slice.
+    pub fn begin(&mut self, out: &mut Out<'_>, ts: i64, track: TrackId, label: Label) -> Option<SliceId> {
+        self.push(out, ts, UNFINISHED, track, label)
+    }
+
+    /// A slice whose length is known; 0 is an instant.
+    pub fn complete(
+        &mut self,
+        out: &mut Out<'_>,
+        ts: i64,
+        dur: i64,
+        track: TrackId,
+        label: Label,
+    ) -> Option<SliceId> {
+        if dur < 0 {
+            out.stats.count(Stat::SliceNegativeDuration);
+            return None;
+        }
+        self.push(out, ts, dur, track, label)
+    }
+
+    /// Ends the topmost slice that has not ended and is called so; what is not said of `label` is not asked for. Its arguments are added.
+    pub fn end(&mut self, out: &mut Out<'_>, ts: i64, track: TrackId, label: Label) -> Option<SliceId> {
+        let stack = self.stack(track)?;
+        close(stack, out, ts, UNFINISHED);
+        let fits =
+            |mine: Option<Str>, wanted: Option<Str>| wanted.is_none() || mine.is_none() || mine == wanted;
+        let at = stack.iter().rposition(|open| {
+            open.dur == UNFINISHED && fits(open.category, label.category) && fits(open.name, label.name)
+        })?;
+        let open = stack.get_mut(at)?;
+        open.dur = ts.saturating_sub(open.ts);
+        if let Some(dur) = out.tables.slice.dur.get_mut(open.id.index()) {
+            *dur = open.dur;
+        }
+        open.args = out.args.join(open.args, label.args);
+        let id = open.id;
+        if at + 1 == stack.len() {
+            pop(stack, out);
+        }
+        Some(id)
+    }
+
+    /// The topmost slice of a track that has not ended.
+    #[must_use]
+    pub fn top(&self, track: TrackId) -> Option<SliceId> {
+        self.stacks.get(track.index())?.last().map(|open| open.id)
+    }
+
+    /// The trace is over: what has not ended has no end.
+    pub fn finish(&mut self, out: &mut Out<'_>) {
+        for stack in &mut self.stacks {
+            while !stack.is_empty() {
+                pop(stack, out);
+            }
+        }
+    }
+
+    fn stack(&mut self, track: TrackId) -> Option<&mut Vec<Open>> {
+        if self.stacks.len() <= track.index() {
+            self.stacks.resize_with(track.index() + 1, Vec::new);
+        }
+        self.stacks.get_mut(track.index())
+    }
+
+    fn push(
+        &mut self,
+        out: &mut Out<'_>,
+        ts: i64,
+        dur: i64,
+        track: TrackId,
+        label: Label,
+    ) -> Option<SliceId> {
+        let stack = self.stack(track)?;
+        close(stack, out, ts, dur);
+        if stack.len() >= MAX_DEPTH {
+            out.stats.count(Stat::SliceMaxDepthExceeded);
+            return None;
+        }
+        if let Some(parent) = stack.last()
+            && dur != UNFINISHED
+            && parent.dur != UNFINISHED
+            && ts.saturating_add(dur) > parent.ts.saturating_add(parent.dur)
+        {
+            out.stats.count(Stat::SliceDropOverlappingCompleteEvent);
+            return None;
+        }
+        let row = SliceRow {
+            ts,
+            dur,
+            track_id: track,
+            category: label.category,
+            name: label.name,
+            depth: u32::try_from(stack.len()).unwrap_or(0),
+            parent_id: stack.last().map(|parent| parent.id),
+            ..SliceRow::default()
+        };
+        let id = SliceId(out.tables.slice.push(row));
+        stack.push(Open { id, ts, dur, category: label.category, name: label.name, args: label.args });
+        Some(id)
+    }
+}
+
+/// Takes from a stack what has ended before `ts`, where something of the length `new_dur` begins or ends.
+fn close(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) {
+    for at in (0..stack.len()).rev() {
+        let Some(open) = stack.get(at) else { continue };
+        if open.dur == UNFINISHED {
+            continue;
+        }
+        let end = open.ts.saturating_add(open.dur);
+        let both_are_instants = new_dur == 0 && open.dur == 0;
+        if ts < end || (ts == end && both_are_instants) {
+            continue;
+        }
+        // What lies within it cannot go on.
+        for inner in stack.get_mut(at + 1..).unwrap_or_default() {
+            if inner.dur == UNFINISHED {
+                inner.dur = end.saturating_sub(inner.ts);
+                if let Some(dur) = out.tables.slice.dur.get_mut(inner.id.index()) {
+                    *dur = inner.dur;
+                }
+                out.stats.count(Stat::MisplacedEndEvent);
+            }
+        }
+        while stack.len() > at {
+            pop(stack, out);
+        }
+    }
+}
+
+fn pop(stack: &mut Vec<Open>, out: &mut Out<'_>) {
+    let Some(open) = stack.pop() else { return };
+    if let Some(set) = out.args.write(open.args, out.tables) {
+        out.tables.slice.arg_set_id.set(open.id.index(), Some(set));
+    }
+}

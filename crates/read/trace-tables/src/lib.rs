@@ -1,0 +1,36 @@
+//! What a trace becomes: tables of typed columns, in memory.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`strings`] | every text once; columns hold [`Str`], its number |
+//! | [`column`] | how a column is kept: whole, or with gaps that cost nothing where there is nothing |
+//! | [`table`] | what a table says of itself: names, types, documentation, and a cell by its row |
+//! | [`ids`] | the numbers of rows, a type for each table that others point to |
+//! | [`tables`] | the tables, one definition each |
+//!
+//! The names of tables and columns, and what stands in them, are those of upstream's Trace Processor (its `tables/*.py` and the SQL views
+//! over them): who knows its tables knows these. Rows are in the order in which Trace Processor would have them, and a row's number is its
+//! `id`.
+//!
+//! ```
+//! use ferretto_trace_tables::tables::{SliceRow, Tables};
+//! use ferretto_trace_tables::{Table, TrackId, Value};
+//!
+//! let mut tables = Tables::default();
+//! let name = tables.strings.intern("frame");
+//! tables.slice.push(SliceRow { ts: 100, dur: 20, track_id: TrackId(0), name: Some(name), ..Default::default() });
+//! let name = tables.slice.columns().into_iter().find(|column| column.name == "name").unwrap();
+//! assert_eq!(name.data.get(0), Value::Str(tables.strings.intern("frame")));
+//! ```
+
+pub mod column;
+pub mod ids;
+pub mod strings;
+pub mod table;
+pub mod tables;
+
+pub use column::{Cell, Gaps, Kind, Value};
+pub use ids::*;
+pub use strings::{Str, Strings};
+pub use table::{Column, Table};
+pub use tables::Tables;

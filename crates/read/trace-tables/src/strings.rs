@@ -1,0 +1,169 @@
+//! Every text once.
+
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// A text of a [`Strings`]. Those of one pool are equal if their texts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Str(NonZeroU32);
+
+impl Str {
+    /// Its number among the pool's texts, from 0.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+
+    /// The text of this number. It means something only to the pool that has so many.
+    #[must_use]
+    pub fn from_index(index: usize) -> Option<Self> {
+        u32::try_from(index).ok()?.checked_add(1).and_then(NonZeroU32::new).map(Self)
+    }
+}
+
+/// A pool of texts.
+///
+/// A text that is no UTF-8 is kept with U+FFFD for what is none. Beyond four billion texts, or [`MAX_BYTES`] of them, further ones are all
+/// `"(too many strings)"`.
+#[derive(Clone, Debug)]
+pub struct Strings {
+    bytes: String,
+    /// Where each text ends.
+    ends: Vec<usize>,
+    table: HashTable<u32>,
+    hasher: RandomState,
+}
+
+/// Bytes of all texts of a pool. Ours: a trace of such a size with nothing but different texts is none that anybody looks at.
+pub const MAX_BYTES: usize = 16 << 30;
+const TOO_MANY: &str = "(too many strings)";
+
+impl Default for Strings {
+    fn default() -> Self {
+        let mut strings = Self {
+            bytes: String::new(),
+            ends: Vec::new(),
+            table: HashTable::new(),
+            hasher: RandomState::default(),
+        };
+        strings.intern(TOO_MANY);
+        strings
+    }
+}
+
+impl Strings {
+    /// The text's number, new or old.
+    #[inline]
+    pub fn intern(&mut self, text: &str) -> Str {
+        let hash = self.hasher.hash_one(text);
+        if let Some(found) = self.table.find(hash, |index| self.at(*index as usize) == text) {
+            return number(*found);
+        }
+        self.add(text, hash)
+    }
+
+    /// The number of a text out of a trace, which should be UTF-8.
+    #[inline]
+    pub fn intern_bytes(&mut self, bytes: &[u8]) -> Str {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.intern(text),
+            Err(_) => self.intern(&String::from_utf8_lossy(bytes)),
+        }
+    }
+
+    /// The number of a text, if it is here.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Option<Str> {
+        let hash = self.hasher.hash_one(text);
+        self.table.find(hash, |index| self.at(*index as usize) == text).map(|index| number(*index))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn get(&self, text: Str) -> &str {
+        self.at(text.index())
+    }
+
+    /// How many texts there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of memory that it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.table.capacity() * size_of::<u32>()
+    }
+
+    #[cold]
+    fn add(&mut self, text: &str, hash: u64) -> Str {
+        let index = self.ends.len();
+        if self.bytes.len() + text.len() > MAX_BYTES || index >= u32::MAX as usize - 1 {
+            return number(0);
+        }
+        self.bytes.push_str(text);
+        self.ends.push(self.bytes.len());
+        // It is below u32::MAX.
+        let index = index as u32;
+        let rehash = |index: &u32| self.hasher.hash_one(at(&self.bytes, &self.ends, *index as usize));
+        self.table.insert_unique(hash, index, rehash);
+        number(index)
+    }
+
+    fn at(&self, index: usize) -> &str {
+        at(&self.bytes, &self.ends, index)
+    }
+}
+
+fn number(index: u32) -> Str {
+    Str(NonZeroU32::MIN.saturating_add(index))
+}
+
+#[inline]
+fn at<'a>(bytes: &'a str, ends: &[usize], index: usize) -> &'a str {
+    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    ends.get(index).and_then(|end| bytes.get(start..*end)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_one_number() {
+        let mut strings = Strings::default();
+        let texts: Vec<String> = (0..10_000).map(|n| format!("text {}", n % 5000)).collect();
+        let numbers: Vec<Str> = texts.iter().map(|text| strings.intern(text)).collect();
+        assert_eq!(strings.len(), 5001);
+        for (text, number) in texts.iter().zip(&numbers) {
+            assert_eq!((strings.get(*number), strings.find(text)), (text.as_str(), Some(*number)));
+        }
+        assert_eq!(strings.find("no such"), None);
+    }
+
+    #[test]
+    fn what_is_no_text_is_kept_as_far_as_it_is() {
+        let mut strings = Strings::default();
+        let bad = strings.intern_bytes(b"a\xffb");
+        assert_eq!(strings.get(bad), "a\u{fffd}b");
+        let empty = strings.intern("");
+        assert_eq!(strings.get(empty), "");
+    }
+
+    #[test]
+    fn one_that_may_be_missing_takes_no_more_room() {
+        assert_eq!(size_of::<Option<Str>>(), 4);
+    }
+}

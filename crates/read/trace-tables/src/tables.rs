@@ -1,0 +1,651 @@
+//! The tables, one definition each.
+//!
+//! All times and durations are nanoseconds of the trace's clock.
+
+use crate::column::Gaps;
+use crate::ids::{
+    ArgSetId, CallsiteId, FrameId, MachineId, MappingId, SliceId, SymbolSetId, ThreadStateId, TraceFileId,
+    TrackId, Ucpu, Upid, Utid,
+};
+use crate::strings::{Str, Strings};
+use crate::table::{Table, table};
+
+table! {
+    /// What happened for a while, or at once, on a track.
+    SliceTable, SliceRow, "slice";
+    /// When it began.
+    ts: Vec<i64>,
+    /// How long it took; 0 is an instant, -1 had no end in the trace.
+    dur: Vec<i64>,
+    /// Its row of `track`.
+    track_id: Vec<TrackId>,
+    /// The categories of an event, joined by commas.
+    category: Vec<Option<Str>>,
+    /// Its name; nothing if it was lost.
+    name: Vec<Option<Str>>,
+    /// How many slices of its track it lies within.
+    depth: Vec<u32>,
+    /// The slice that it lies within, a row of `slice`.
+    parent_id: Gaps<SliceId>,
+    /// Its arguments, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+    /// The processor time that its thread had had when it began.
+    thread_ts: Gaps<i64>,
+    /// The processor time that its thread had meanwhile.
+    thread_dur: Gaps<i64>,
+    /// The instructions that its thread had done when it began.
+    thread_instruction_count: Gaps<i64>,
+    /// The instructions that its thread did meanwhile.
+    thread_instruction_delta: Gaps<i64>,
+}
+
+table! {
+    /// Where slices lie one within another, a counter has its values, or a state its changes.
+    TrackTable, TrackRow, "track";
+    /// For people; programs go by `type`.
+    name: Vec<Option<Str>>,
+    /// The track that it is shown below, a row of `track`.
+    parent_id: Gaps<TrackId>,
+    /// What its source said of it, rows of `args`.
+    source_arg_set_id: Gaps<ArgSetId>,
+    /// The machine, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+    /// What is on it, by a word that stays.
+    type_: Vec<Option<Str>>,
+    /// What tells tracks of one type apart, rows of `args`.
+    dimension_arg_set_id: Gaps<ArgSetId>,
+    /// The same for all tracks that one set of events was spread over.
+    track_group_id: Gaps<u32>,
+    /// `slice`, `counter` or `state`.
+    event_type: Vec<Option<Str>>,
+    /// The unit of a counter.
+    counter_unit: Vec<Option<Str>>,
+    /// Its thread, a row of `thread`.
+    utid: Gaps<Utid>,
+    /// Its process, a row of `process`.
+    upid: Gaps<Upid>,
+    /// The processor of tracks that belong to one.
+    cpu: Gaps<u32>,
+}
+
+table! {
+    /// Threads, each for its own lifetime: a tid that comes again is another row.
+    ThreadTable, ThreadRow, "thread";
+    /// The kernel's number.
+    tid: Vec<i64>,
+    /// Its name, the last that was known.
+    name: Vec<Option<Str>>,
+    /// When it began, if that was seen.
+    start_ts: Gaps<i64>,
+    /// When it ended, if that was seen.
+    end_ts: Gaps<i64>,
+    /// Its process, a row of `process`.
+    upid: Gaps<Upid>,
+    /// Whether its number is that of its process; nothing while that is not known.
+    is_main_thread: Gaps<bool>,
+    /// Whether it is what a processor runs when nothing else does.
+    is_idle: Vec<bool>,
+    /// The machine, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// Processes, each for its own lifetime: a pid that comes again is another row.
+    ProcessTable, ProcessRow, "process";
+    /// The kernel's number.
+    pid: Vec<i64>,
+    /// Its name, the best that was known.
+    name: Vec<Option<Str>>,
+    /// When it began, if that was seen.
+    start_ts: Gaps<i64>,
+    /// When it ended, if that was seen.
+    end_ts: Gaps<i64>,
+    /// The process that started it, a row of `process`.
+    parent_upid: Gaps<Upid>,
+    /// Its user.
+    uid: Gaps<i64>,
+    /// Its user without Android's number of a person.
+    android_appid: Gaps<i64>,
+    /// Android's number of a person.
+    android_user_id: Gaps<i64>,
+    /// Its command line, joined by blanks.
+    cmdline: Vec<Option<Str>>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+    /// The machine, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+}
+
+table! {
+    /// Which thread ran on which processor.
+    SchedTable, SchedRow, "sched";
+    /// When it was switched in.
+    ts: Vec<i64>,
+    /// How long it ran; -1 to the end of the trace.
+    dur: Vec<i64>,
+    /// The thread, a row of `thread`.
+    utid: Vec<Utid>,
+    /// What it did when it was switched out: R, R+, S, D, …
+    end_state: Vec<Option<Str>>,
+    /// The kernel's priority.
+    priority: Vec<i32>,
+    /// The processor, a row of `cpu`.
+    ucpu: Vec<Ucpu>,
+}
+
+table! {
+    /// What each thread did all the time.
+    ThreadStateTable, ThreadStateRow, "thread_state";
+    /// When this began.
+    ts: Vec<i64>,
+    /// How long it lasted; -1 to the end of the trace.
+    dur: Vec<i64>,
+    /// The thread, a row of `thread`.
+    utid: Vec<Utid>,
+    /// `Running`, `R`, `R+`, `S`, `D`, …
+    state: Vec<Option<Str>>,
+    /// Whether it waited for I/O.
+    io_wait: Gaps<u32>,
+    /// The kernel's function that it waited in.
+    blocked_function: Vec<Option<Str>>,
+    /// The thread that woke it, a row of `thread`.
+    waker_utid: Gaps<Utid>,
+    /// What that thread did then, a row of `thread_state`.
+    waker_id: Gaps<ThreadStateId>,
+    /// Whether it was woken from an interrupt.
+    irq_context: Gaps<u32>,
+    /// The processor, a row of `cpu`.
+    ucpu: Gaps<Ucpu>,
+}
+
+table! {
+    /// Wake-ups of threads that did not sleep.
+    SpuriousSchedWakeupTable, SpuriousSchedWakeupRow, "spurious_sched_wakeup";
+    /// When.
+    ts: Vec<i64>,
+    /// What the thread did then, a row of `thread_state`.
+    thread_state_id: Vec<ThreadStateId>,
+    /// Whether it was woken from an interrupt.
+    irq_context: Gaps<u32>,
+    /// The thread, a row of `thread`.
+    utid: Vec<Utid>,
+    /// The thread that woke it, a row of `thread`.
+    waker_utid: Vec<Utid>,
+}
+
+table! {
+    /// The values of counters.
+    CounterTable, CounterRow, "counter";
+    /// When it had the value.
+    ts: Vec<i64>,
+    /// The counter, a row of `track`.
+    track_id: Vec<TrackId>,
+    /// The value.
+    value: Vec<f64>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// What states were in, while they were.
+    StateTable, StateRow, "state";
+    /// When it began.
+    ts: Vec<i64>,
+    /// How long it lasted; -1 to the end of the trace.
+    dur: Vec<i64>,
+    /// Its row of `track`.
+    track_id: Vec<TrackId>,
+    /// The categories of the event, joined by commas.
+    category: Vec<Option<Str>>,
+    /// The state.
+    value: Vec<Option<Str>>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// What led from one slice to another.
+    FlowTable, FlowRow, "flow";
+    /// Where it came from, a row of `slice`.
+    slice_out: Vec<SliceId>,
+    /// Where it went to, a row of `slice`.
+    slice_in: Vec<SliceId>,
+    /// The number that the program gave it.
+    trace_id: Gaps<i64>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// Arguments: what is said of a row of another table, in rows that share their `arg_set_id`.
+    ArgTable, ArgRow, "args";
+    /// The number of the set, that of its first row.
+    arg_set_id: Vec<ArgSetId>,
+    /// The key without the numbers in arrays.
+    flat_key: Vec<Option<Str>>,
+    /// The key, such as `debug.list[3].x`.
+    key: Vec<Option<Str>>,
+    /// A number, or yes (1) or no (0), or an address.
+    int_value: Gaps<i64>,
+    /// A text, or JSON.
+    string_value: Vec<Option<Str>>,
+    /// A floating-point number.
+    real_value: Gaps<f64>,
+    /// `int`, `uint`, `string`, `real`, `pointer`, `bool`, `json` or `null`.
+    value_type: Vec<Option<Str>>,
+}
+
+table! {
+    /// The kernel's events, as they were. What each says stands in its arguments.
+    FtraceEventTable, FtraceEventRow, "ftrace_event";
+    /// When.
+    ts: Vec<i64>,
+    /// Which event.
+    name: Vec<Option<Str>>,
+    /// The thread that it happened in, a row of `thread`.
+    utid: Gaps<Utid>,
+    /// What it says, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+    /// The kernel's flags: interrupts, preemption.
+    common_flags: Vec<u32>,
+    /// The processor, a row of `cpu`.
+    ucpu: Vec<Ucpu>,
+}
+
+table! {
+    /// Processors. A machine has 4096 numbers; only those that the trace tells of stand here.
+    CpuTable, CpuRow, "cpu";
+    /// Its number over all machines.
+    ucpu: Vec<Ucpu>,
+    /// Its number on its machine.
+    cpu: Vec<u32>,
+    /// Which of the machine's kinds of processors it is, from 0, the slowest.
+    cluster_id: Vec<u32>,
+    /// What it calls itself.
+    processor: Vec<Option<Str>>,
+    /// The machine, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+    /// What it can do, relative to the fastest, which has 1024.
+    capacity: Gaps<u32>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// The frequencies that processors may have.
+    CpuFreqTable, CpuFreqRow, "cpu_freq";
+    /// The processor, a row of `cpu`.
+    ucpu: Vec<Ucpu>,
+    /// In kHz.
+    freq: Vec<u32>,
+}
+
+table! {
+    /// Lines of logs.
+    LogTable, LogRow, "logs";
+    /// When.
+    ts: Vec<i64>,
+    /// The thread that wrote it, a row of `thread`.
+    utid: Gaps<Utid>,
+    /// How important it is, by the scale of its source.
+    prio: Vec<i32>,
+    /// `android_logcat` or `systemd_journald`.
+    log_source: Vec<Option<Str>>,
+    /// Who says it.
+    tag: Vec<Option<Str>>,
+    /// What it says.
+    msg: Vec<Option<Str>>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// Facts about the trace, its machines and its recording.
+    MetadataTable, MetadataRow, "metadata";
+    /// Which fact.
+    name: Vec<Option<Str>>,
+    /// Whether there may be several: `single` or `multi`.
+    key_type: Vec<Option<Str>>,
+    /// If it is a number.
+    int_value: Gaps<i64>,
+    /// If it is a text.
+    str_value: Vec<Option<Str>>,
+    /// The machine that it is about, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+    /// The file that it is about, a row of `trace_file`.
+    trace_id: Gaps<TraceFileId>,
+}
+
+table! {
+    /// What was lost, refused or counted, when the trace was recorded and when it was read.
+    StatTable, StatRow, "stats";
+    /// Which counter.
+    name: Vec<Option<Str>>,
+    /// Its number among all counters.
+    key: Vec<u32>,
+    /// The processor, buffer or other thing that it is about, for counters that have one for each.
+    idx: Gaps<i64>,
+    /// `info`, `notice`, `data_loss` or `error`.
+    severity: Vec<Option<Str>>,
+    /// `trace` if it was recorded, `analysis` if it was found while reading.
+    source: Vec<Option<Str>>,
+    /// How many.
+    value: Vec<i64>,
+    /// What it means.
+    description: Vec<Option<Str>>,
+    /// The machine that it is about, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+    /// The file that it is about, a row of `trace_file`.
+    trace_id: Gaps<TraceFileId>,
+}
+
+table! {
+    /// What several clocks showed at one time.
+    ClockSnapshotTable, ClockSnapshotRow, "clock_snapshot";
+    /// When, on the trace's clock.
+    ts: Vec<i64>,
+    /// Which clock.
+    clock_id: Vec<i64>,
+    /// Its name, of those that have one.
+    clock_name: Vec<Option<Str>>,
+    /// What it showed, in its own unit.
+    clock_value: Vec<i64>,
+    /// The number of the snapshot.
+    snapshot_id: Vec<u32>,
+    /// The machine, a row of `machine`.
+    machine_id: Gaps<MachineId>,
+}
+
+table! {
+    /// Machines.
+    MachineTable, MachineRow, "machine";
+    /// The number that the trace has for it; 0 is where the service ran.
+    raw_id: Vec<u32>,
+    /// Its name.
+    name: Vec<Option<Str>>,
+    /// Its kernel, as `uname` says.
+    sysname: Vec<Option<Str>>,
+    /// Its kernel's release.
+    release: Vec<Option<Str>>,
+    /// Its kernel's version.
+    version: Vec<Option<Str>>,
+    /// Its architecture.
+    arch: Vec<Option<Str>>,
+    /// How many processors it has.
+    num_cpus: Gaps<u32>,
+    /// Its memory, in bytes.
+    system_ram_bytes: Gaps<i64>,
+    /// Its memory, in gigabytes.
+    system_ram_gb: Gaps<i64>,
+}
+
+table! {
+    /// Files that the trace is made of.
+    TraceFileTable, TraceFileRow, "trace_file";
+    /// The file that it was in, a row of `trace_file`.
+    parent_id: Gaps<TraceFileId>,
+    /// Its name.
+    name: Vec<Option<Str>>,
+    /// In bytes.
+    size: Vec<i64>,
+    /// Its format.
+    trace_type: Vec<Option<Str>>,
+    /// As the how manyth it was read.
+    processing_order: Gaps<i64>,
+}
+
+table! {
+    /// Call stacks, as a tree: each row is a frame and who called it.
+    CallsiteTable, CallsiteRow, "stack_profile_callsite";
+    /// How many frames are below it.
+    depth: Vec<u32>,
+    /// Who called it, a row of `stack_profile_callsite`.
+    parent_id: Gaps<CallsiteId>,
+    /// The function, a row of `stack_profile_frame`.
+    frame_id: Vec<FrameId>,
+}
+
+table! {
+    /// Places in programs that call stacks are made of.
+    FrameTable, FrameRow, "stack_profile_frame";
+    /// The function's name.
+    name: Vec<Option<Str>>,
+    /// The file that it is in, a row of `stack_profile_mapping`.
+    mapping: Vec<MappingId>,
+    /// The address, relative to that file's.
+    rel_pc: Vec<i64>,
+    /// What its symbols are, rows of `stack_profile_symbol`.
+    symbol_set_id: Gaps<SymbolSetId>,
+    /// Its name in the source.
+    deobfuscated_name: Vec<Option<Str>>,
+}
+
+table! {
+    /// Files that programs are made of, where they lay in memory.
+    MappingTable, MappingRow, "stack_profile_mapping";
+    /// The file's build id, in hexadecimal.
+    build_id: Vec<Option<Str>>,
+    /// Where in the file the mapping begins, to the byte.
+    exact_offset: Vec<i64>,
+    /// Where in the file the first mapping of it begins.
+    start_offset: Vec<i64>,
+    /// Its first address.
+    start: Vec<i64>,
+    /// The address after its last.
+    end: Vec<i64>,
+    /// What the file's addresses begin with.
+    load_bias: Vec<i64>,
+    /// The file's path.
+    name: Vec<Option<Str>>,
+}
+
+table! {
+    /// Functions in the source that a frame stands for, the innermost first.
+    SymbolTable, SymbolRow, "stack_profile_symbol";
+    /// The number of the set, that of its first row.
+    symbol_set_id: Vec<SymbolSetId>,
+    /// The function's name.
+    name: Vec<Option<Str>>,
+    /// The file of the source.
+    source_file: Vec<Option<Str>>,
+    /// The line in it.
+    line_number: Gaps<u32>,
+    /// Whether it was inlined into the next.
+    inlined: Gaps<bool>,
+}
+
+table! {
+    /// Call stacks that were taken of running threads.
+    PerfSampleTable, PerfSampleRow, "perf_sample";
+    /// When.
+    ts: Vec<i64>,
+    /// The thread, a row of `thread`.
+    utid: Vec<Utid>,
+    /// The processor.
+    cpu: Gaps<u32>,
+    /// `user`, `kernel`, `hypervisor`, `guest_kernel` or `guest_user`.
+    cpu_mode: Vec<Option<Str>>,
+    /// The stack, a row of `stack_profile_callsite`.
+    callsite_id: Gaps<CallsiteId>,
+    /// Why the stack is not whole.
+    unwind_error: Vec<Option<Str>>,
+    /// The recording that it belongs to.
+    perf_session_id: Vec<u32>,
+}
+
+table! {
+    /// Memory that was allocated, and given back (negative), since the last dump, by call stack.
+    HeapProfileAllocationTable, HeapProfileAllocationRow, "heap_profile_allocation";
+    /// When this was dumped.
+    ts: Vec<i64>,
+    /// The process, a row of `process`.
+    upid: Vec<Upid>,
+    /// The allocator.
+    heap_name: Vec<Option<Str>>,
+    /// The stack, a row of `stack_profile_callsite`.
+    callsite_id: Vec<CallsiteId>,
+    /// How many allocations.
+    count: Vec<i64>,
+    /// How many bytes.
+    size: Vec<i64>,
+}
+
+table! {
+    /// Chrome's own call stacks.
+    CpuProfileStackSampleTable, CpuProfileStackSampleRow, "cpu_profile_stack_sample";
+    /// When.
+    ts: Vec<i64>,
+    /// The stack, a row of `stack_profile_callsite`.
+    callsite_id: Vec<CallsiteId>,
+    /// The thread, a row of `thread`.
+    utid: Vec<Utid>,
+    /// The process's priority.
+    process_priority: Vec<i32>,
+}
+
+table! {
+    /// Where the memory of processes lay, by file.
+    ProfilerSmapsTable, ProfilerSmapsRow, "profiler_smaps";
+    /// The process, a row of `process`.
+    upid: Vec<Upid>,
+    /// When.
+    ts: Vec<i64>,
+    /// The file.
+    path: Vec<Option<Str>>,
+    /// In kB, as all that follow.
+    size_kb: Vec<i64>,
+    /// Written to and not shared.
+    private_dirty_kb: Vec<i64>,
+    /// Swapped out.
+    swap_kb: Vec<i64>,
+    /// The file's name, as the kernel has it.
+    file_name: Vec<Option<Str>>,
+    /// Where the first part of it lies.
+    start_address: Vec<i64>,
+    /// When the file was changed.
+    module_timestamp: Vec<i64>,
+    /// The file's build id.
+    module_debugid: Vec<Option<Str>>,
+    /// The path of its debug information.
+    module_debug_path: Vec<Option<Str>>,
+    /// What the mapping may do.
+    protection_flags: Vec<i64>,
+    /// Shared and clean, and in memory.
+    private_clean_resident_kb: Vec<i64>,
+    /// Shared, written to, and in memory.
+    shared_dirty_resident_kb: Vec<i64>,
+    /// Shared and clean, and in memory.
+    shared_clean_resident_kb: Vec<i64>,
+    /// Locked into memory.
+    locked_kb: Vec<i64>,
+    /// In memory, each page's share.
+    proportional_resident_kb: Vec<i64>,
+}
+
+table! {
+    /// Files that processes had open.
+    FiledescriptorTable, FiledescriptorRow, "filedescriptor";
+    /// The number over all processes.
+    ufd: Vec<i64>,
+    /// The number in its process.
+    fd: Vec<i64>,
+    /// When it was first seen.
+    ts: Gaps<i64>,
+    /// The process, a row of `process`.
+    upid: Gaps<Upid>,
+    /// What it is open on.
+    path: Vec<Option<Str>>,
+}
+
+macro_rules! all_tables {
+    ($($(#[doc = $doc:literal])? $field:ident: $table:ident),* $(,)?) => {
+        /// All that a trace says.
+        #[derive(Clone, Debug, Default)]
+        pub struct Tables {
+            /// The texts of all columns.
+            pub strings: Strings,
+            $(
+                #[doc = concat!("See [`", stringify!($table), "`].")]
+                pub $field: $table,
+            )*
+        }
+
+        impl Tables {
+            /// All of them, in a fixed order.
+            #[must_use]
+            pub fn all(&self) -> Vec<&dyn Table> {
+                vec![$(&self.$field),*]
+            }
+        }
+    };
+}
+
+all_tables! {
+    slice: SliceTable,
+    track: TrackTable,
+    thread: ThreadTable,
+    process: ProcessTable,
+    sched: SchedTable,
+    thread_state: ThreadStateTable,
+    spurious_sched_wakeup: SpuriousSchedWakeupTable,
+    counter: CounterTable,
+    state: StateTable,
+    flow: FlowTable,
+    args: ArgTable,
+    ftrace_event: FtraceEventTable,
+    cpu: CpuTable,
+    cpu_freq: CpuFreqTable,
+    logs: LogTable,
+    metadata: MetadataTable,
+    stats: StatTable,
+    clock_snapshot: ClockSnapshotTable,
+    machine: MachineTable,
+    trace_file: TraceFileTable,
+    callsite: CallsiteTable,
+    frame: FrameTable,
+    mapping: MappingTable,
+    symbol: SymbolTable,
+    perf_sample: PerfSampleTable,
+    heap_profile_allocation: HeapProfileAllocationTable,
+    cpu_profile_stack_sample: CpuProfileStackSampleTable,
+    profiler_smaps: ProfilerSmapsTable,
+    filedescriptor: FiledescriptorTable,
+}
+
+impl Tables {
+    /// A table by its name in SQL.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&dyn Table> {
+        self.all().into_iter().find(|table| table.name() == name)
+    }
+
+    /// Bytes of memory that all of it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.strings.memory_bytes() + self.all().iter().map(|table| table.memory_bytes()).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_and_texts_are_there_and_names_are_different() {
+        let tables = Tables::default();
+        let mut names = BTreeSet::new();
+        for table in tables.all() {
+            assert!(names.insert(table.name()), "{} twice", table.name());
+            assert!(!table.doc().is_empty());
+            let mut columns = BTreeSet::new();
+            for column in table.columns() {
+                assert!(columns.insert(column.name), "{}.{} twice", table.name(), column.name);
+                assert!(!column.doc.is_empty() && !column.name.ends_with('_'));
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Each of our tables beside Trace Processor's.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use ferretto_interop::{Table as Answer, TraceQuery};
+use ferretto_trace_model::Import;
+use ferretto_trace_read::Reader;
+use ferretto_trace_read::container::unpacked;
+use ferretto_trace_tables::{Table, Tables, Value};
+
+use crate::differences;
+
+/// One of our tables, and a query whose columns have the names of ours. Its rows are in the order of ours.
+const BESIDE: &[(&str, &str)] = &[
+    (
+        "slice",
+        "select ts, dur, track_id, category, name, depth, parent_id, arg_set_id, thread_ts, thread_dur, \
+         thread_instruction_count, thread_instruction_delta from slice order by id",
+    ),
+    ("track", "select name, parent_id, type, source_arg_set_id from track order by id"),
+    ("thread", "select tid, name, start_ts, end_ts, upid, is_main_thread from thread order by utid"),
+    (
+        "process",
+        "select pid, name, start_ts, end_ts, parent_upid, uid, android_appid, cmdline, arg_set_id from process order by upid",
+    ),
+    ("sched", "select ts, dur, utid, end_state, priority, ucpu from sched order by id"),
+    (
+        "thread_state",
+        "select ts, dur, utid, state, io_wait, blocked_function, waker_utid, waker_id, irq_context, ucpu \
+         from thread_state order by id",
+    ),
+    (
+        "spurious_sched_wakeup",
+        "select ts, thread_state_id, irq_context, utid, waker_utid from spurious_sched_wakeup order by id",
+    ),
+    ("counter", "select ts, track_id, value, arg_set_id from counter order by id"),
+    ("flow", "select slice_out, slice_in, arg_set_id from flow order by id"),
+    ("ftrace_event", "select ts, name, utid, arg_set_id, common_flags, ucpu from ftrace_event order by id"),
+    ("cpu", "select ucpu, cpu, cluster_id, processor, capacity from cpu order by ucpu"),
+    ("cpu_freq", "select ucpu, freq from cpu_available_frequencies order by id"),
+    (
+        "clock_snapshot",
+        "select ts, clock_id, clock_name, clock_value, snapshot_id from clock_snapshot order by id",
+    ),
+    ("stack_profile_callsite", "select depth, parent_id, frame_id from stack_profile_callsite order by id"),
+    (
+        "stack_profile_frame",
+        "select name, mapping, rel_pc, symbol_set_id, deobfuscated_name from stack_profile_frame order by id",
+    ),
+    (
+        "stack_profile_mapping",
+        "select build_id, exact_offset, start_offset, start, end, load_bias, name from stack_profile_mapping order by id",
+    ),
+    (
+        "perf_sample",
+        "select ts, utid, cpu, cpu_mode, callsite_id, unwind_error, perf_session_id from perf_sample order by id",
+    ),
+    (
+        "heap_profile_allocation",
+        "select ts, upid, heap_name, callsite_id, count, size from heap_profile_allocation order by id",
+    ),
+];
+
+/// Facts, which have no order.
+const METADATA: &str =
+    "select name, coalesce(cast(int_value as text), str_value) from metadata order by 1, 2";
+const STATS: &str = "select name, coalesce(idx, -1), value from stats where value != 0 order by 1, 2";
+const ARGS: &str =
+    "select arg_set_id, flat_key, key, int_value, string_value, real_value, value_type from args order by id";
+
+/// Cells that differ are listed up to so many a column.
+const EXAMPLES: usize = 3;
+
+/// Panics with what differs.
+pub(crate) fn compare(sql: &TraceQuery, trace: &Path) {
+    let ours = import(trace);
+    let mut queries: Vec<&str> = BESIDE.iter().map(|(_, query)| *query).collect();
+    queries.extend([ARGS, METADATA, STATS]);
+    let mut answers = sql.query(trace, &queries);
+    let stats = answers.pop().unwrap();
+    let metadata = answers.pop().unwrap();
+    let their_args = sets_of(&answers.pop().unwrap());
+    let our_args = our_sets(&ours);
+    let mut report = Vec::new();
+    for ((name, _), theirs) in BESIDE.iter().zip(&answers) {
+        let table = ours.find(name).unwrap_or_else(|| panic!("there is no table {name}"));
+        compare_table(table, &ours, theirs, (&our_args, &their_args), &mut report);
+    }
+    compare_facts("metadata", our_metadata(&ours), &metadata, &mut report);
+    compare_facts("stats", our_stats(&ours), &stats, &mut report);
+    assert!(report.is_empty(), "{} differences:\n{}", report.len(), report.join("\n"));
+}
+
+fn import(trace: &Path) -> Tables {
+    let mut import = Import::default();
+    let file = unpacked(File::open(trace).unwrap()).unwrap();
+    Reader::new(file).for_each(|packet, place| import.push(packet, place)).unwrap();
+    import.finish()
+}
+
+type Sets = BTreeMap<String, String>;
+
+fn compare_table(
+    table: &dyn Table,
+    ours: &Tables,
+    theirs: &Answer,
+    (our_args, their_args): (&Sets, &Sets),
+    report: &mut Vec<String>,
+) {
+    let name = table.name();
+    if table.len() != theirs.rows.len() {
+        report.push(format!("{name}: {} rows, Trace Processor has {}", table.len(), theirs.rows.len()));
+    }
+    let columns = table.columns();
+    for (at, column) in theirs.columns.iter().enumerate() {
+        let Some(mine) = columns.iter().find(|mine| mine.name == column) else {
+            report.push(format!("{name}: there is no column {column}"));
+            continue;
+        };
+        let mut shown = 0;
+        for (row, cells) in theirs.rows.iter().enumerate().take(table.len()) {
+            let (mut mine, mut other) = (text(mine.data.get(row), ours), cells[at].clone());
+            if column.ends_with("arg_set_id") {
+                mine = our_args.get(&mine).cloned().unwrap_or_default();
+                other = their_args.get(&other).cloned().unwrap_or_default();
+            }
+            if !same(&mine, &other) && !differences::may_differ(name, column, &mine, &other) {
+                report.push(format!("{name}.{column} row {row}: {mine}, Trace Processor has {other}"));
+                shown += 1;
+                if shown == EXAMPLES {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn text(value: Value, tables: &Tables) -> String {
+    match value {
+        Value::Null => "\\N".to_owned(),
+        Value::Int(value) => value.to_string(),
+        Value::Real(value) => value.to_string(),
+        Value::Bool(value) => i32::from(value).to_string(),
+        Value::Str(text) => tables.strings.get(text).to_owned(),
+    }
+}
+
+/// As texts, or as numbers up to what the printing of real ones and of those above 2^53 loses.
+fn same(mine: &str, other: &str) -> bool {
+    mine == other
+        || match (mine.parse::<f64>(), other.parse::<f64>()) {
+            (Ok(mine), Ok(other)) => (mine - other).abs() <= 1e-9 * mine.abs().max(1e-300),
+            _ => false,
+        }
+}
+
+/// Each set as a text, by its number.
+fn sets_of(args: &Answer) -> Sets {
+    let mut sets = Sets::new();
+    for row in &args.rows {
+        let set = sets.entry(row[0].clone()).or_default();
+        set.push_str(&one_arg(&row[1..]));
+    }
+    sets
+}
+
+fn our_sets(tables: &Tables) -> Sets {
+    let columns = tables.args.columns();
+    let mut sets = Sets::new();
+    for row in 0..tables.args.len() {
+        let cells: Vec<String> = columns.iter().map(|column| text(column.data.get(row), tables)).collect();
+        sets.entry(cells[0].clone()).or_default().push_str(&one_arg(&cells[1..]));
+    }
+    sets
+}
+
+/// Keys, values and type. Numbers go through `f64`, as Trace Processor's printer has them.
+fn one_arg(cells: &[String]) -> String {
+    let number =
+        |cell: &String| cell.parse::<f64>().map_or_else(|_| cell.clone(), |number| format!("{number:e}"));
+    let (int, real) = (number(&cells[2]), number(&cells[4]));
+    format!("{}|{}|{int}|{}|{real}|{}; ", cells[0], cells[1], cells[3], cells[5])
+}
+
+fn our_metadata(tables: &Tables) -> Vec<Vec<String>> {
+    let cell = |column: &str, row| text(tables.metadata.cell(column, row), tables);
+    let value = |row| match cell("int_value", row).as_str() {
+        "\\N" => cell("str_value", row),
+        number => number.to_owned(),
+    };
+    (0..tables.metadata.len()).map(|row| vec![cell("name", row), value(row)]).collect()
+}
+
+fn our_stats(tables: &Tables) -> Vec<Vec<String>> {
+    let cell = |column: &str, row| text(tables.stats.cell(column, row), tables);
+    let index = |row| match cell("idx", row).as_str() {
+        "\\N" => "-1".to_owned(),
+        index => index.to_owned(),
+    };
+    let rows = (0..tables.stats.len()).map(|row| vec![cell("name", row), index(row), cell("value", row)]);
+    rows.filter(|row| row[2] != "0").collect()
+}
+
+/// Facts that only one of the two has, or has otherwise.
+fn compare_facts(table: &str, mut ours: Vec<Vec<String>>, theirs: &Answer, report: &mut Vec<String>) {
+    ours.sort();
+    for row in &ours {
+        if !theirs.rows.contains(row) && !differences::fact_may_differ(table, &row[0]) {
+            report.push(format!("{table}: only ours has {row:?}"));
+        }
+    }
+    for row in &theirs.rows {
+        if !ours.contains(row) && !differences::fact_may_differ(table, &row[0]) {
+            report.push(format!("{table}: only Trace Processor has {row:?}"));
+        }
+    }
+}

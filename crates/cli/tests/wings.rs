@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Each wing, and those that its crates may depend on beside each other.
-const WINGS: [(&str, &[&str]); 6] = [
+const WINGS: [(&str, &[&str]); 7] = [
     ("abi", &[]),
     ("client", &["abi"]),
     ("recording", &["abi"]),
@@ -12,6 +12,7 @@ const WINGS: [(&str, &[&str]); 6] = [
     ("program", &["abi", "client", "recording"]),
     ("machine", &["abi", "client"]),
     ("read", &["abi"]),
+    ("query", &["abi", "read"]),
 ];
 
 fn crates() -> PathBuf {

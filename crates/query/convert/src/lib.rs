@@ -1,0 +1,96 @@
+//! The tables of a trace in the formats of other programs.
+//!
+//! A format is a file of its own with a constant [`Format`], which [`FORMATS`] lists: command line, help and errors go by that list. What a
+//! format must never know: paths, signals, the command line. It is given a [`Source`], and [`Write`]s for its bytes; whoever calls it sees to
+//! it that no half-written file gets a good name.
+//!
+//! | module | format |
+//! |---|---|
+//! | [`csv`] | a table as comma-separated values |
+//!
+//! ```
+//! use ferretto_convert::{FORMATS, Form};
+//!
+//! let csv = FORMATS.iter().find(|format| format.name == "csv").unwrap();
+//! assert!(matches!(csv.form, Form::Table(_)));
+//! ```
+
+pub mod csv;
+mod error;
+
+use std::io::Write;
+
+use ferretto_arrow_tables::{Catalog, Relation};
+use ferretto_import::Imported;
+use ferretto_trace_tables::Tables;
+
+pub use crate::error::Error;
+
+/// All formats, in the order of the help.
+pub const FORMATS: &[Format] = &[csv::FORMAT];
+
+/// What a trace can be written as.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// As the command line calls it.
+    pub name: &'static str,
+    /// A line for the help.
+    pub doc: &'static str,
+    /// How its files end, without the dot.
+    pub extension: &'static str,
+    /// Whether it would garble a terminal.
+    pub is_binary: bool,
+    /// What it is made of.
+    pub form: Form,
+}
+
+/// What a format is made of, and the function that writes it.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// A file for each table: a folder of them, or a single one to a file or to stdout.
+    Table(fn(&Relation<'_>, &Options, &mut Out<'_>) -> Result<(), Error>),
+    /// One file for the whole trace.
+    Trace(fn(&Source<'_>, &Options, &mut Out<'_>) -> Result<(), Error>),
+    /// Some files, whose names depend on what is in the trace: a folder of them, or, if it is one, that one to a file or to stdout.
+    Files(fn(&Source<'_>, &Options, &mut dyn Folder) -> Result<(), Error>),
+}
+
+/// Where bytes go. Buffered, and flushed by whoever made it.
+pub type Out<'a> = dyn Write + Send + 'a;
+
+/// Where files go.
+pub trait Folder {
+    /// Begins the next file; the one before is complete.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, or the one before could not be written to its end.
+    fn create(&mut self, name: &str) -> Result<Box<Out<'_>>, Error>;
+}
+
+/// What is written.
+#[derive(Debug)]
+pub struct Source<'a> {
+    /// Everything that is known of the trace.
+    pub tables: &'a Tables,
+    /// The file that it was read from.
+    pub imported: &'a Imported,
+}
+
+impl<'a> Source<'a> {
+    /// Its tables and views by name.
+    #[must_use]
+    pub fn catalog(&self) -> Catalog<'a> {
+        Catalog::new(self.tables)
+    }
+}
+
+/// What the user asked for. A format takes what concerns it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {}
+
+/// The format of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}

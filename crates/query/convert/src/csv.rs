@@ -3,7 +3,7 @@
 //! Fields with a comma, a quote or a line break are quoted, and so is an empty text, which an empty field is not: that one is no value. Lines end
 //! with a line feed.
 
-use std::io::{self, Write};
+use std::io;
 
 use ferretto_arrow_tables::Relation;
 use ferretto_trace_tables::Value;

@@ -8,7 +8,7 @@ use ferretto_trace_tables::{MachineId, Tables};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::clocks::{Clock, Clocks, Reading, Unknown};
+use crate::clocks::{Clock, Reading, Unknown};
 use crate::event::{Event, Origin, WholePacket};
 use crate::model::Model;
 use crate::order::{Order, QueueId};
@@ -23,7 +23,6 @@ const MAX_MACHINES: usize = 4096;
 pub struct Import {
     model: Model,
     order: Order,
-    clocks: Clocks,
     sequences: HashMap<(MachineId, u32), Sequence, RandomState>,
     machines: HashMap<u32, MachineId, RandomState>,
     /// Packets on clocks that no snapshot had shown when they came.
@@ -102,7 +101,7 @@ impl Import {
         match number {
             kind::TRACK_EVENT => {
                 if let Some(event) = self.model.read_track_event(data, sequence, machine) {
-                    self.order.push(QueueId::PACKETS, ts, Event::Track(event));
+                    self.order.push(QueueId::track_events(machine), ts, Event::Track(event));
                 }
             }
             _ => {
@@ -118,7 +117,7 @@ impl Import {
                     },
                     state: sequence.generation().clone(),
                 };
-                self.order.push(QueueId::PACKETS, ts, Event::Packet(Box::new(packet)));
+                self.order.push(QueueId::packets(machine), ts, Event::Packet(Box::new(packet)));
             }
         }
     }
@@ -130,7 +129,7 @@ impl Import {
         let Some(id) = head.clock_id.or(sequence.generation().defaults().clock_id) else {
             return Ok(timestamp);
         };
-        self.clocks.to_trace_time(Clock::new(id, head.sequence_id, machine), timestamp)
+        self.model.clocks.to_trace_time(Clock::new(id, head.sequence_id, machine), timestamp)
     }
 
     fn clock_snapshot(&mut self, message: &[u8], head: &Head<'_>, machine: MachineId) {
@@ -146,9 +145,9 @@ impl Import {
             }
         }
         if let Some(id) = primary.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0) {
-            self.clocks.set_trace_clock(Clock::new(id, head.sequence_id, machine));
+            self.model.clocks.set_trace_clock(Clock::new(id, head.sequence_id, machine));
         }
-        self.clocks.add_snapshot(&readings);
+        self.model.clocks.add_snapshot(&readings);
     }
 
     fn machine(&mut self, raw_id: u32) -> MachineId {

@@ -17,15 +17,20 @@
 //! | [`order`] | events by time; which of two at the same time is first |
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
 //! | [`tracks`] | which tracks there are, and which row each is |
+//! | [`counters`] | tracks by their dimensions, and values of counters |
+//! | [`cpus`] | which processors there are |
 //! | [`track_event`] | events of programs: descriptors, slices, counters, flows |
 //! | [`slices`] | what lies within what on a track |
 //! | [`args`] | arguments, each set once |
+//! | [`wire`] | helpers for reading messages |
 //! | [`stats`] | what is counted because it was lost or wrong |
 //!
 //! The names and the order of rows are those of upstream's Trace Processor, as are its rules, odd ones too; where a rule is odd, it says so.
 
 pub mod args;
 pub mod clocks;
+pub mod counters;
+pub mod cpus;
 pub mod event;
 pub mod import;
 pub mod model;
@@ -36,5 +41,6 @@ pub mod slices;
 pub mod stats;
 pub mod track_event;
 pub mod tracks;
+pub mod wire;
 
 pub use import::Import;

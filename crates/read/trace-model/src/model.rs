@@ -3,6 +3,8 @@
 use ferretto_trace_tables::{MachineId, Tables};
 
 use crate::args::ArgLists;
+use crate::clocks::Clocks;
+use crate::cpus::Cpus;
 use crate::event::Event;
 use crate::processes::Processes;
 use crate::slices::{Out, Slices};
@@ -23,6 +25,10 @@ pub struct Model {
     pub tracks: Tracks,
     /// What programs have said of tracks.
     pub descriptors: Descriptors,
+    /// The clocks.
+    pub clocks: Clocks,
+    /// The processors.
+    pub cpus: Cpus,
     slices: Slices,
     /// By machine.
     processes: Vec<Processes>,
@@ -42,6 +48,7 @@ impl Model {
     pub fn finish(mut self) -> Tables {
         let (slices, mut out) = self.slices();
         slices.finish(&mut out);
+        self.cpus.write(&mut self.tables);
         self.stats.write(&mut self.tables);
         self.tables
     }

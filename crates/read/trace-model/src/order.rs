@@ -1,30 +1,78 @@
 //! Events by time.
 //!
-//! Each source of events has a queue, in which most come in order. The events of all queues are taken by time; of two at the same time in one
-//! queue the one that arrived first, in two queues that of the queue with the lower number (upstream: trace_sorter.cc).
+//! Each source of events has a queue, in which most come in order: of each machine one for packets, one for events of programs, and for each
+//! processor one for its events, its packed switches and its packed wake-ups. Queues are numbered as they come up. The events of all are
+//! taken by time; of two at the same time in one queue the one that arrived first. Between queues, whose turn it is goes on as long as no
+//! other queue has something *earlier*, and of several that begin at the same time the lowest number has its turn (upstream:
+//! trace_sorter.cc):
+//!
+//! ```text
+//! queue 0       10    20         20
+//! queue 1    5        20   20          its turn lasts to the 20s: 5, then 10 of queue 0 and its 20s, then those of queue 1
+//! queue 2                     21
+//! ```
 //!
 //! Memory: the events that wait. Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in no order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use ferretto_trace_tables::MachineId;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::cpus::MAX_CPUS;
 use crate::event::Event;
 
 /// Which queue an event waits in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct QueueId(usize);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId {
+    machine: MachineId,
+    source: u32,
+}
 
-/// More processors than these share queues. Ours: Linux has at most 8192, and a number out of a trace may be any.
-const MAX_CPUS: u32 = 8192;
+/// Queues of a machine that belong to no processor.
+const OF_MACHINE: u32 = 3;
 
 impl QueueId {
-    /// Packets and events of programs.
-    pub const PACKETS: Self = Self(0);
+    const fn new(machine: MachineId, source: u32) -> Self {
+        Self { machine, source }
+    }
+
+    /// Packets.
+    #[must_use]
+    pub const fn packets(machine: MachineId) -> Self {
+        Self::new(machine, 0)
+    }
+
+    /// Events of programs.
+    #[must_use]
+    pub const fn track_events(machine: MachineId) -> Self {
+        Self::new(machine, 1)
+    }
+
+    /// Samples of Chrome's own profiler.
+    #[must_use]
+    pub const fn streaming_profiles(machine: MachineId) -> Self {
+        Self::new(machine, 2)
+    }
 
     /// The kernel's events of a processor.
     #[must_use]
-    pub const fn of_cpu(cpu: u32) -> Self {
-        Self((cpu % MAX_CPUS) as usize + 1)
+    pub const fn of_cpu(machine: MachineId, cpu: u32) -> Self {
+        Self::new(machine, OF_MACHINE + (cpu % MAX_CPUS) * 3)
+    }
+
+    /// The packed switches of a processor.
+    #[must_use]
+    pub const fn switches_of_cpu(machine: MachineId, cpu: u32) -> Self {
+        Self::new(machine, OF_MACHINE + (cpu % MAX_CPUS) * 3 + 1)
+    }
+
+    /// The packed wake-ups of a processor.
+    #[must_use]
+    pub const fn wakeups_of_cpu(machine: MachineId, cpu: u32) -> Self {
+        Self::new(machine, OF_MACHINE + (cpu % MAX_CPUS) * 3 + 2)
     }
 }
 
@@ -32,6 +80,9 @@ impl QueueId {
 #[derive(Debug, Default)]
 pub struct Order {
     queues: Vec<Queue>,
+    numbers: HashMap<QueueId, usize, RandomState>,
+    last: Option<(QueueId, usize)>,
+    max_ts: i64,
 }
 
 #[derive(Debug, Default)]
@@ -44,12 +95,25 @@ impl Order {
     /// Adds an event of the time `ts`.
     #[inline]
     pub fn push(&mut self, queue: QueueId, ts: i64, event: Event) {
-        if self.queues.len() <= queue.0 {
-            self.queues.resize_with(queue.0 + 1, Queue::default);
-        }
-        let Some(queue) = self.queues.get_mut(queue.0) else { return };
+        let number = match self.last {
+            Some((last, number)) if last == queue => number,
+            _ => self.number(queue),
+        };
+        self.max_ts = self.max_ts.max(ts);
+        let Some(queue) = self.queues.get_mut(number) else { return };
         queue.is_disordered |= queue.events.last().is_some_and(|(last, _)| *last > ts);
         queue.events.push((ts, event));
+    }
+
+    /// A queue has its number from now on: it comes before those that come up later.
+    pub fn open(&mut self, queue: QueueId) {
+        self.number(queue);
+    }
+
+    /// The latest time so far; 0 before the first.
+    #[must_use]
+    pub fn max_ts(&self) -> i64 {
+        self.max_ts
     }
 
     /// How many events wait.
@@ -66,27 +130,34 @@ impl Order {
 
     /// Calls `each` with all events, the earliest first; none is left.
     pub fn drain(&mut self, mut each: impl FnMut(i64, Event)) {
-        let mut queues: Vec<_> = std::mem::take(&mut self.queues).into_iter().map(Queue::in_order).collect();
+        let mut queues: Vec<_> =
+            self.queues.iter_mut().map(|queue| std::mem::take(queue).in_order()).collect();
         let mut next: BinaryHeap<Reverse<(i64, usize)>> = queues
             .iter_mut()
             .enumerate()
             .filter_map(|(index, queue)| queue.peek().map(|(ts, _)| Reverse((*ts, index))))
             .collect();
         while let Some(Reverse((_, index))) = next.pop() {
-            // Up to where another queue's turn comes.
-            let until = next.peek().map(|Reverse(other)| *other);
+            let until = next.peek().map_or(i64::MAX, |Reverse((ts, _))| *ts);
             let Some(queue) = queues.get_mut(index) else { continue };
-            while let Some((ts, _)) = queue.peek() {
-                let key = (*ts, index);
-                if until.is_some_and(|until| until < key) {
-                    next.push(Reverse(key));
-                    break;
-                }
-                if let Some((ts, event)) = queue.next() {
-                    each(ts, event);
-                }
+            while let Some((ts, event)) = queue.next_if(|(ts, _)| *ts <= until) {
+                each(ts, event);
+            }
+            if let Some((ts, _)) = queue.peek() {
+                next.push(Reverse((*ts, index)));
             }
         }
+    }
+
+    #[cold]
+    fn number(&mut self, queue: QueueId) -> usize {
+        let next = self.queues.len();
+        let number = *self.numbers.entry(queue).or_insert(next);
+        if number == next {
+            self.queues.push(Queue::default());
+        }
+        self.last = Some((queue, number));
+        number
     }
 }
 
@@ -97,5 +168,74 @@ impl Queue {
             self.events.sort_by_key(|(ts, _)| *ts);
         }
         self.events.into_iter().peekable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::{Origin, WholePacket};
+
+    /// An event that can be told from others.
+    fn event(name: u32) -> Event {
+        let origin = Origin {
+            machine: MachineId(0),
+            sequence_id: 0,
+            trusted_pid: None,
+            trusted_uid: None,
+            place: Default::default(),
+        };
+        Event::Packet(Box::new(WholePacket {
+            kind: name,
+            data: Box::default(),
+            origin,
+            state: Rc::default(),
+        }))
+    }
+
+    fn drained(pushed: &[(u32, i64)]) -> Vec<(usize, u32, i64)> {
+        let mut order = Order::default();
+        for (at, (cpu, ts)) in pushed.iter().enumerate() {
+            order.push(QueueId::of_cpu(MachineId(0), *cpu), *ts, event(at as u32));
+        }
+        let mut seen = Vec::new();
+        order.drain(|ts, event| {
+            if let Event::Packet(packet) = event {
+                let at = packet.kind as usize;
+                seen.push((at, pushed[at].0, ts));
+            }
+        });
+        assert!(order.is_empty());
+        seen
+    }
+
+    #[test]
+    fn a_turn_lasts_until_another_queue_has_something_earlier() {
+        // Numbers come up in the order of the first event: cpu 7 is queue 0.
+        let seen = drained(&[(7, 10), (7, 20), (7, 20), (1, 5), (1, 20), (1, 20), (3, 21)]);
+        let cpus: Vec<_> = seen.iter().map(|(_, cpu, ts)| (*cpu, *ts)).collect();
+        assert_eq!(cpus, [(1, 5), (7, 10), (7, 20), (7, 20), (1, 20), (1, 20), (3, 21)]);
+        let seen = drained(&[(7, 20), (1, 10), (1, 20), (1, 30)]);
+        let cpus: Vec<_> = seen.iter().map(|(_, cpu, ts)| (*cpu, *ts)).collect();
+        assert_eq!(cpus, [(1, 10), (1, 20), (7, 20), (1, 30)]);
+    }
+
+    proptest! {
+        #[test]
+        fn all_come_by_time_and_those_of_a_queue_as_they_arrived(
+            pushed in proptest::collection::vec((0u32..4, 0i64..20), 0..60),
+        ) {
+            let seen = drained(&pushed);
+            prop_assert_eq!(seen.len(), pushed.len());
+            prop_assert!(seen.is_sorted_by_key(|(_, _, ts)| *ts));
+            for cpu in 0..4 {
+                let of_cpu = seen.iter().filter(|(_, of, _)| *of == cpu);
+                prop_assert!(of_cpu.is_sorted_by_key(|(at, _, ts)| (*ts, *at)));
+            }
+        }
     }
 }

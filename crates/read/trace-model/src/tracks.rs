@@ -5,6 +5,8 @@ use ferretto_trace_tables::{MachineId, Str, TrackId, Upid, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::args::ArgList;
+
 /// What tells tracks of one type apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dimensions {
@@ -37,6 +39,8 @@ pub struct TrackKey {
 #[derive(Debug, Default)]
 pub struct Tracks {
     rows: HashMap<TrackKey, TrackId, RandomState>,
+    /// Those of [`counters`](crate::counters), by type, machine and dimensions.
+    pub(crate) of_dimensions: HashMap<(&'static str, MachineId, ArgList), TrackId, RandomState>,
 }
 
 impl Tracks {

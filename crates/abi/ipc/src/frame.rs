@@ -2,50 +2,19 @@
 //!
 //! Upstream: `buffered_frame_deserializer.cc`, `wire_protocol.proto`.
 
-use std::error::Error;
-use std::fmt;
-
 use bytes::{Buf, Bytes, BytesMut};
 use ferretto_protos::IpcFrame;
 use ferretto_protozero::control::ControlError;
 
+pub use crate::frame_size::{FrameError, HEADER_SIZE, MAX_FRAME_SIZE};
 use crate::log;
 use crate::wire::{self, EncodedFrame};
-
-/// The largest frame, header included: upstream's receive buffer (`kIPCBufferSize`), so a larger one breaks its connection.
-pub const MAX_FRAME_SIZE: usize = 128 * 1024;
-
-/// The bytes of the length that stands before each frame.
-pub const HEADER_SIZE: usize = 4;
 
 /// The largest payload that fits into a frame.
 pub const MAX_PAYLOAD_SIZE: usize = MAX_FRAME_SIZE - HEADER_SIZE;
 
 /// A decoder's buffer above this capacity is given back as soon as little is in it, so that idle connections stay small.
 const KEPT_CAPACITY: usize = 4 * 1024;
-
-/// A frame that no receiver would take, or that a sender should not have sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FrameError {
-    /// The frame does not fit into upstream's receive buffer. A connection that receives such a length is to be dropped.
-    TooLarge {
-        /// The size of the frame, header included.
-        size: usize,
-    },
-}
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge { size } => write!(
-                f,
-                "IPC frame of {size} bytes is larger than the protocol's limit of {MAX_FRAME_SIZE} bytes (header included)"
-            ),
-        }
-    }
-}
-
-impl Error for FrameError {}
 
 /// Serialises a frame with its length before it.
 pub fn encode(frame: &IpcFrame) -> Result<Vec<u8>, FrameError> {

@@ -44,6 +44,7 @@
 pub mod address;
 pub mod client;
 pub mod frame;
+mod frame_size;
 pub mod host;
 pub mod identity;
 pub mod link;

@@ -352,7 +352,7 @@ fn listen_unix(address: &Address, permissions: Option<(&Path, Permissions)>) -> 
 fn lock_folder(socket: &Path) -> Option<OwnedFd> {
     const ATTEMPTS: usize = 100;
     const PAUSE: Duration = Duration::from_millis(10);
-    let folder = folder_of(socket);
+    let folder = trust::folder_of(socket);
     let fd =
         rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     for _ in 0..ATTEMPTS {
@@ -363,13 +363,6 @@ fn lock_folder(socket: &Path) -> Option<OwnedFd> {
         }
     }
     None
-}
-
-pub(crate) fn folder_of(socket: &Path) -> &Path {
-    match socket.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
 }
 
 /// Only a socket on which nobody answers is stale.

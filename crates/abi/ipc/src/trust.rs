@@ -40,7 +40,7 @@ fn is_trusted_anywhere(uid: u32) -> bool {
 
 /// Symbolic links on the way, and where they lead.
 fn is_placed_by_the_trusted(socket: &Path, listener: u32) -> io::Result<bool> {
-    let folder = crate::socket::folder_of(socket);
+    let folder = folder_of(socket);
     Ok(leads_to_the_trusted(folder, listener)? && leads_to_the_trusted(&fs::canonicalize(folder)?, listener)?)
 }
 
@@ -64,6 +64,13 @@ fn leads_to_the_trusted(folder: &Path, listener: u32) -> io::Result<bool> {
         is_for_all = stat(step)?.st_mode & OTHERS_WRITE != 0;
     }
     Ok(!is_for_all)
+}
+
+pub(crate) fn folder_of(socket: &Path) -> &Path {
+    match socket.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use ferretto_protos::ipc_frame::{
 };
 use ferretto_protozero::control::{ControlError, Reader, Writer};
 
-use crate::frame::{FrameError, HEADER_SIZE, MAX_FRAME_SIZE};
+use crate::frame_size::{FrameError, HEADER_SIZE, MAX_FRAME_SIZE};
 
 /// A frame as it goes over the socket, in parts.
 pub(crate) struct EncodedFrame<'a> {

@@ -1,6 +1,6 @@
 //! What works here, what does not, and the one command that would change it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::ftrace::tracefs;
@@ -201,11 +201,6 @@ fn systemd_journald() -> Availability {
 
 fn has_entry(dir: &str, wanted: impl Fn(&Path) -> bool) -> bool {
     std::fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(|entry| wanted(&entry.path())))
-}
-
-/// Whether a file can be opened for writing, without changing it.
-pub(crate) fn writable(path: &Path) -> bool {
-    OpenOptions::new().write(true).open(path).is_ok()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use ferretto_protos::fields::{self, ftrace_event, ftrace_event_bundle as bundle_field, trace_packet};
 use ferretto_protozero::{Message, Sink};
 
+use super::clock_pair::ClockPair;
 use super::compact::{CompactLayout, CompactSched, INTERN_LIMIT};
 use super::format::PageLayout;
 use super::metadata::{FileId, Metadata, Named};
@@ -17,15 +18,6 @@ use super::short;
 use super::symbols::{KernelSymbols, PrintkFormats};
 use super::words::Words;
 use crate::packets::Packets;
-
-/// The buffer's clock and the boot clock at one moment, for readers to convert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClockPair {
-    /// `FtraceClock`.
-    pub(crate) clock: u64,
-    pub(crate) ftrace_ns: u64,
-    pub(crate) boot_ns: u64,
-}
 
 /// Raw pages of one CPU, one after another.
 #[derive(Clone, Copy, Debug)]

@@ -13,12 +13,13 @@ use ferretto_protos::fields::{ftrace_stats, trace_packet};
 use ferretto_protos::ftrace::KNOWN_EVENTS;
 
 use super::controller::tracefs_root;
+use super::cpu_stats::CpuStats;
 use super::encode::{Batch, EncodeState, Filter, Names, ParseConfig, Scratch, encode_batch};
 use super::format::{EventFormat, PageLayout};
 use super::instance::is_path_part;
 use super::plan::EventPlan;
 use super::reader::{CpuReader, PageBuffer};
-use super::stats::{self, CpuStats, Phase, SetupErrors, Snapshot};
+use super::stats::{self, Phase, SetupErrors, Snapshot};
 use super::symbols::PrintkFormats;
 use super::tracefs::Tracefs;
 use crate::packets::Packets;

@@ -9,12 +9,14 @@ use ferretto_protos::ftrace_config::{KprobeEvent, kprobe_event::KprobeType, trac
 
 use super::categories;
 use super::claim::{self, Claim};
+use super::clock_pair::ClockPair;
 use super::compact::CompactLayout;
-use super::encode::{ClockPair, Filter, ParseConfig};
+use super::cpu_stats::CpuStats;
+use super::encode::{Filter, ParseConfig};
 use super::format::{EventFormat, FieldKind, PageLayout};
 use super::plan::{EventPlan, is_known};
 use super::print_filter::PrintFilter;
-use super::stats::{CpuStats, SetupErrors, Snapshot, kprobe_totals};
+use super::stats::{SetupErrors, Snapshot, kprobe_totals};
 use super::symbols::PrintkFormats;
 use super::syscalls;
 use super::tracefs::Tracefs;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use ferretto_protos::fields::{ftrace_event, task_newtask_ftrace_event, task_rename_ftrace_event};
 
-use super::encode::ClockPair;
+use super::clock_pair::ClockPair;
 use super::plan::EventPlan;
 use crate::pids::PidSet;
 

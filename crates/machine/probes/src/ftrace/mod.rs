@@ -10,8 +10,10 @@ pub const INTERFERENCE: &str = "another program interfered: ";
 
 mod categories;
 mod claim;
+mod clock_pair;
 mod compact;
 pub(crate) mod controller;
+mod cpu_stats;
 mod encode;
 pub mod format;
 pub(crate) mod frozen;

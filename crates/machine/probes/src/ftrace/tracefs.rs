@@ -6,8 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::stats::CpuStats;
-use crate::availability::writable;
+use super::cpu_stats::CpuStats;
 use crate::proc_fs;
 
 /// Where tracefs is mounted: the modern place, then the one of old distributions (upstream: tracefs.cc).
@@ -400,6 +399,11 @@ pub(crate) fn parse_cpu_list(text: &[u8]) -> Vec<u32> {
         cpus.extend((first..=last.min(MAX_CPUS)).filter(|cpu| *cpu < MAX_CPUS));
     }
     cpus
+}
+
+/// Whether a file can be opened for writing, without changing it.
+fn writable(path: &Path) -> bool {
+    OpenOptions::new().write(true).open(path).is_ok()
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub trait Cell: Copy {
     const KIND: Kind;
     /// Whether it may be nothing.
     const MAY_BE_NULL: bool = false;
+    /// The table whose rows it numbers, if it does.
+    const REFERS_TO: Option<&'static str> = None;
     /// It as a value.
     fn value(&self) -> Value;
 }
@@ -143,6 +145,10 @@ pub trait ColumnData {
     fn kind(&self) -> Kind;
     /// Whether cells may be empty.
     fn may_be_null(&self) -> bool;
+    /// The table whose rows its numbers are, if they are.
+    fn refers_to(&self) -> Option<&'static str>;
+    /// How many cells it has.
+    fn cells(&self) -> usize;
     /// The cell of a row; nothing beyond the last.
     fn get(&self, row: usize) -> Value;
     /// Bytes of memory that it holds.
@@ -156,6 +162,14 @@ impl<T: Cell> ColumnData for Vec<T> {
 
     fn may_be_null(&self) -> bool {
         T::MAY_BE_NULL
+    }
+
+    fn refers_to(&self) -> Option<&'static str> {
+        T::REFERS_TO
+    }
+
+    fn cells(&self) -> usize {
+        self.len()
     }
 
     #[inline]
@@ -175,6 +189,14 @@ impl<T: Cell + Default> ColumnData for Gaps<T> {
 
     fn may_be_null(&self) -> bool {
         true
+    }
+
+    fn refers_to(&self) -> Option<&'static str> {
+        T::REFERS_TO
+    }
+
+    fn cells(&self) -> usize {
+        self.len
     }
 
     #[inline]

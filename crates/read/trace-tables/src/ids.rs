@@ -3,7 +3,7 @@
 use crate::column::{Cell, Kind, Value};
 
 macro_rules! id_types {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => { $(
+    ($($(#[$doc:meta])* $name:ident $(-> $table:literal)?),* $(,)?) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
@@ -19,6 +19,7 @@ macro_rules! id_types {
 
         impl Cell for $name {
             const KIND: Kind = Kind::Int;
+            $(const REFERS_TO: Option<&'static str> = Some($table);)?
 
             #[inline]
             fn value(&self) -> Value {
@@ -30,33 +31,33 @@ macro_rules! id_types {
 
 id_types! {
     /// A row of `slice`.
-    SliceId,
+    SliceId -> "slice",
     /// A row of `track`.
-    TrackId,
+    TrackId -> "track",
     /// A row of `thread`.
-    Utid,
+    Utid -> "thread",
     /// A row of `process`.
-    Upid,
+    Upid -> "process",
     /// The first row of `args` that belongs to a set.
-    ArgSetId,
+    ArgSetId -> "args",
     /// A row of `thread_state`.
-    ThreadStateId,
+    ThreadStateId -> "thread_state",
     /// A row of `sched`.
-    SchedId,
+    SchedId -> "sched",
     /// A row of `counter`.
-    CounterId,
+    CounterId -> "counter",
     /// A row of `cpu`: the number of the machine times 4096, and that of the processor.
     Ucpu,
     /// A row of `stack_profile_callsite`.
-    CallsiteId,
+    CallsiteId -> "stack_profile_callsite",
     /// A row of `stack_profile_frame`.
-    FrameId,
+    FrameId -> "stack_profile_frame",
     /// A row of `stack_profile_mapping`.
-    MappingId,
+    MappingId -> "stack_profile_mapping",
     /// Rows of `stack_profile_symbol`, the first of a set.
-    SymbolSetId,
+    SymbolSetId -> "stack_profile_symbol",
     /// A row of `machine`.
-    MachineId,
+    MachineId -> "machine",
     /// A row of `trace_file`.
-    TraceFileId,
+    TraceFileId -> "trace_file",
 }

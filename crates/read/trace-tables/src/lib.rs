@@ -6,6 +6,7 @@
 //! | [`column`] | how a column is kept: whole, or with gaps that cost nothing where there is nothing |
 //! | [`table`] | what a table says of itself: names, types, documentation, and a cell by its row |
 //! | [`ids`] | the numbers of rows, a type for each table that others point to |
+//! | [`consistency`] | whether they hang together |
 //! | [`tables`] | the tables, one definition each |
 //!
 //! The names of tables and columns, and what stands in them, are those of upstream's Trace Processor (its `tables/*.py` and the SQL views
@@ -24,6 +25,7 @@
 //! ```
 
 pub mod column;
+pub mod consistency;
 pub mod ids;
 pub mod strings;
 pub mod table;

@@ -1,23 +1,25 @@
 //! A table, or a view over one.
 //!
-//! A relation copies nothing: it says which rows of which columns it consists of, and answers cell by cell.
+//! A relation copies nothing but, where it leaves rows out, the numbers of those that it has: it says which rows of which columns it consists
+//! of, and answers cell by cell.
 
 use ferretto_trace_tables::column::ColumnData;
+use ferretto_trace_tables::tables::ArgTable;
 use ferretto_trace_tables::{Kind, Str, Strings, Table, Value};
 
 /// Rows and columns under a name.
 #[derive(Clone)]
 pub struct Relation<'a> {
-    name: &'static str,
-    doc: &'static str,
-    rows: Rows,
-    columns: Vec<Column<'a>>,
-    strings: &'a Strings,
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) rows: Rows,
+    pub(crate) columns: Vec<Column<'a>>,
+    pub(crate) strings: &'a Strings,
 }
 
 /// Which rows of the table below.
 #[derive(Clone)]
-enum Rows {
+pub(crate) enum Rows {
     All(usize),
     /// These, in this order.
     Picked(Vec<u32>),
@@ -30,24 +32,44 @@ pub struct Column<'a> {
     pub name: &'static str,
     /// What stands in it.
     pub doc: &'static str,
-    source: Source<'a>,
+    /// Whether all of it can be had from the columns beside it: SQL has it, files do not.
+    pub is_spare: bool,
+    pub(crate) source: Source<'a>,
 }
 
+/// Where a column's cells come from.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(crate) enum Source<'a> {
     /// The number of the row in the table below.
     RowNumber,
     Cells(&'a dyn ColumnData),
+    /// The sum of two columns of numbers.
+    Sum(&'a dyn ColumnData, &'a dyn ColumnData),
+    /// A cell of another table, whose row the first column names.
+    Through(&'a dyn ColumnData, &'a dyn ColumnData),
+    /// A text among the arguments that the column names.
+    Argument {
+        set: &'a dyn ColumnData,
+        /// Nothing if the trace does not have the key.
+        key: Option<Str>,
+        args: &'a ArgTable,
+    },
 }
 
 impl<'a> Relation<'a> {
     /// A table with the number of its rows, `id`, as its first column.
     #[must_use]
     pub fn of_table(table: &'a dyn Table, strings: &'a Strings) -> Self {
-        let mut columns = vec![Column::row_number("id", "The number of this row.")];
+        let mut columns = vec![Column {
+            name: "id",
+            doc: "The number of this row.",
+            is_spare: false,
+            source: Source::RowNumber,
+        }];
         columns.extend(table.columns().into_iter().map(|column| Column {
             name: column.name,
             doc: column.doc,
+            is_spare: false,
             source: Source::Cells(column.data),
         }));
         Self { name: table.name(), doc: table.doc(), rows: Rows::All(table.len()), columns, strings }
@@ -57,6 +79,32 @@ impl<'a> Relation<'a> {
     #[must_use]
     pub fn with_rows(self, rows: Vec<u32>) -> Self {
         Self { rows: Rows::Picked(rows), ..self }
+    }
+
+    /// Without the columns that can be had from those beside them.
+    #[must_use]
+    pub fn without_spares(mut self) -> Self {
+        self.columns.retain(|column| !column.is_spare);
+        self
+    }
+
+    /// Its rows by the time in `ts`, if it has one. Most tables are so already.
+    #[must_use]
+    pub fn by_time(self) -> Self {
+        let Some(ts) = self.columns.iter().find(|column| column.name == "ts").copied() else { return self };
+        let time = |row| match self.cell(&ts, row) {
+            Value::Int(ts) => Some(ts),
+            _ => None,
+        };
+        let len = self.len();
+        if (1..len).all(|row| time(row - 1) <= time(row)) {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..len).collect();
+        // Stable: of rows of one time the earlier stays the earlier.
+        order.sort_by_key(|row| time(*row));
+        let rows = order.into_iter().filter_map(|row| u32::try_from(self.row_below(row)?).ok()).collect();
+        self.with_rows(rows)
     }
 
     /// Its name in SQL.
@@ -96,14 +144,7 @@ impl<'a> Relation<'a> {
     #[inline]
     #[must_use]
     pub fn cell(&self, column: &Column<'_>, row: usize) -> Value {
-        let row = match &self.rows {
-            Rows::All(_) => row,
-            Rows::Picked(rows) => match rows.as_slice().get(row) {
-                Some(row) => *row as usize,
-                None => return Value::Null,
-            },
-        };
-        column.source.get(row)
+        self.row_below(row).map_or(Value::Null, |row| column.source.get(row))
     }
 
     /// A text of its cells.
@@ -111,19 +152,30 @@ impl<'a> Relation<'a> {
     pub fn text(&self, text: Str) -> &'a str {
         self.strings.get(text)
     }
+
+    /// The texts of its cells, and others.
+    #[must_use]
+    pub fn strings(&self) -> &'a Strings {
+        self.strings
+    }
+
+    #[inline]
+    fn row_below(&self, row: usize) -> Option<usize> {
+        match &self.rows {
+            Rows::All(_) => Some(row),
+            Rows::Picked(rows) => rows.as_slice().get(row).map(|row| *row as usize),
+        }
+    }
 }
 
 impl Column<'_> {
-    pub(crate) const fn row_number(name: &'static str, doc: &'static str) -> Self {
-        Self { name, doc, source: Source::RowNumber }
-    }
-
     /// What it holds.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.source {
-            Source::RowNumber => Kind::Int,
-            Source::Cells(data) => data.kind(),
+            Source::RowNumber | Source::Sum(..) => Kind::Int,
+            Source::Cells(data) | Source::Through(_, data) => data.kind(),
+            Source::Argument { .. } => Kind::Text,
         }
     }
 
@@ -133,6 +185,7 @@ impl Column<'_> {
         match self.source {
             Source::RowNumber => false,
             Source::Cells(data) => data.may_be_null(),
+            Source::Sum(..) | Source::Through(..) | Source::Argument { .. } => true,
         }
     }
 }
@@ -143,7 +196,31 @@ impl Source<'_> {
         match self {
             Self::RowNumber => Value::Int(i64::try_from(row).unwrap_or(i64::MAX)),
             Self::Cells(data) => data.get(row),
+            Self::Sum(one, other) => match (one.get(row), other.get(row)) {
+                (Value::Int(one), Value::Int(other)) => Value::Int(one.wrapping_add(other)),
+                _ => Value::Null,
+            },
+            Self::Through(there, data) => number(there, row).map_or(Value::Null, |row| data.get(row)),
+            Self::Argument { set, key, args } => {
+                let (Some(first), Some(_)) = (number(set, row), key) else { return Value::Null };
+                let is_of_set = |row: &usize| {
+                    args.arg_set_id.as_slice().get(*row).is_some_and(|set| set.index() == first)
+                };
+                // A set's number is that of its first row.
+                (first..)
+                    .take_while(is_of_set)
+                    .find(|row| args.key.as_slice().get(*row) == Some(&key))
+                    .map_or(Value::Null, |row| args.string_value.get(row))
+            }
         }
+    }
+}
+
+/// What a column has in a row, as the number of another row.
+fn number(column: &dyn ColumnData, row: usize) -> Option<usize> {
+    match column.get(row) {
+        Value::Int(number) => usize::try_from(number).ok(),
+        _ => None,
     }
 }
 

@@ -3,6 +3,10 @@
 
 use std::sync::LazyLock;
 
+/// How a line of `FtraceStats.atrace_errors` begins that says that another program has ended what was being recorded. Ours: upstream's
+/// data sources do not notice it.
+pub const INTERFERENCE: &str = "another program interfered: ";
+
 macro_rules! field_kinds {
     ($($kind:ident),*) => {
         /// How a field of a known event is encoded.

@@ -7,13 +7,13 @@ use ferretto_consumer::{Consumer, write_packet};
 use ferretto_protos::fields::trace_packet;
 use ferretto_protos::{CloneSessionRequest, TraceConfig};
 use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_info::Tally;
 use prost::Message;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::record::output::Output;
 use crate::record::plan::Plan;
 use crate::record::summary::{self, Span, Summary};
-use crate::record::tally::Tally;
 use crate::report::UserError;
 
 /// Clones, writes, and gives the summary: all of it, or the losses only.
@@ -37,7 +37,7 @@ pub(crate) fn take(
         config = config.take().or_else(|| config_in(packet));
         Ok(())
     })?;
-    tally.read_back(read);
+    tally.read_back(read.oversized_packets, read.torn);
     consumer.free()?;
     let target = output.target_path().map(ToOwned::to_owned);
     output.finish()?;

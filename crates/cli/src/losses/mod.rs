@@ -7,10 +7,10 @@ mod find;
 use std::fmt;
 
 use ferretto_protos::TraceStats;
+use ferretto_trace_info::Tally;
 
 pub(crate) use self::find::{find, listed};
 use crate::record::plan::Plan;
-use crate::record::tally::Tally;
 
 /// The ways. Their names are those of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

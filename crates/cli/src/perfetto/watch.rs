@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt;
 
 use ferretto_consumer::{Consumer, ReadSummary};
 use ferretto_protos::TraceConfig;
+use ferretto_trace_info::Tally;
+use ferretto_trace_read::PacketStream;
 
 use crate::losses::{self, Evidence};
 use crate::printable::printable;
 use crate::record::plan::Plan;
-use crate::record::tally::Tally;
-use ferretto_trace_read::PacketStream;
 
 /// A file that the service wrote is looked through up to here: it takes a second a gigabyte, and who traces for hours waits for more.
 const MAX_SCANNED_BYTES: u64 = 1 << 30;
@@ -49,7 +49,7 @@ impl Watch {
     }
 
     pub(crate) fn read_back(&mut self, read: ReadSummary) {
-        self.tally.read_back(read);
+        self.tally.read_back(read.oversized_packets, read.torn);
     }
 
     /// A file that others wrote.

@@ -7,13 +7,11 @@ mod descendants;
 pub(crate) mod output;
 pub(crate) mod plan;
 mod progress;
-mod readable;
 mod reports;
 mod run;
 mod service;
 mod sources;
 pub(crate) mod summary;
-pub(crate) mod tally;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -13,6 +13,8 @@ use ferretto_ipc::recorder::RECORDER_ENV;
 use ferretto_protos::TraceStats;
 use ferretto_protos::fields::trace_config;
 use ferretto_protos::trace_stats::BufferStats;
+use ferretto_trace_info::Tally;
+use ferretto_trace_read::PacketStream;
 
 use super::args::RecordArgs;
 use super::command::{Program, RunningProgram};
@@ -23,14 +25,12 @@ use super::progress::{Figures, Progress, REFRESH};
 use super::reports::Reports;
 use super::service::Service;
 use super::summary::{self, LeftOut, Span, Summary};
-use super::tally::Tally;
 use crate::config_bytes::ConfigBytes;
 use crate::flight::{self, Flight, Keep, Listener};
 use crate::printable::{printable, printable_lines};
 use crate::report::{self, UserError};
 use crate::units::{duration, kib};
 use crate::wake::{self, Signals, Wake};
-use ferretto_trace_read::PacketStream;
 
 /// How long to wait for all sources before the time counts and COMMAND is started anyway (upstream's client waits as long at most).
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -303,7 +303,7 @@ impl Recording<'_> {
                 reader.packet(packet);
                 Ok(())
             })?;
-            reader.tally.read_back(read);
+            reader.tally.read_back(read.oversized_packets, read.torn);
         } else if self.output.is_readable() {
             state.reader.scan(self.output.file(), usize::MAX);
         }

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ferretto_protos::TraceStats;
+use ferretto_trace_info::Tally;
+use ferretto_trace_info::tally::Ftrace;
 
 use super::plan::Plan;
-use super::tally::{Ftrace, Tally};
 use crate::losses::{self, Evidence, Verdict};
 use crate::units::{bytes, counted, duration};
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::record::tally::Tally;
 use ferretto_protos::trace_stats::FilterStats;
+use ferretto_trace_info::Tally;
 
 fn plan() -> Plan {
     let buffer = |name: &str, size_kb, source: &str| Buffer {

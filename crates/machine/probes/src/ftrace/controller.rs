@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use ferretto_producer::TraceWriter;
 use ferretto_protos::FtraceConfig;
 use ferretto_protos::fields::{ftrace_stats, trace_packet};
+use ferretto_protos::ftrace::INTERFERENCE;
 use ferretto_protos::ftrace_config::KsymsMemPolicy;
 
-use super::INTERFERENCE;
 use super::claim;
 use super::encode::{Batch, EncodeState, Names, ParseConfig, Scratch, encode_batch, write_gap};
 use super::instance::{Instance, Limits, is_exclusive};

@@ -5,9 +5,6 @@
 //! them, by way of `words`, and `short` those of a few small fields. `frozen` reads, once, what an instance holds that nobody records
 //! into.
 
-/// How a line of `FtraceStats.atrace_errors` begins that says that another program has ended what was being recorded.
-pub const INTERFERENCE: &str = "another program interfered: ";
-
 mod categories;
 mod claim;
 mod clock_pair;

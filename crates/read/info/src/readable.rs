@@ -34,14 +34,14 @@ pub(crate) struct Head<'a> {
 
 /// What a reader knows so far.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Readable {
+pub struct Readable {
     sequences: HashMap<u64, Sequence>,
     /// With their sequence, or 0 for those that mean the same everywhere.
     clocks: HashSet<(u64, u64)>,
     /// Packets whose names nobody knows.
-    pub(crate) without_names: u64,
+    pub without_names: u64,
     /// Packets whose time nobody knows.
-    pub(crate) without_time: u64,
+    pub without_time: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]

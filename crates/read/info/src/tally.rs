@@ -1,23 +1,23 @@
-//! Counts what a trace holds, packet by packet, while it is written: the figures of the progress line and the summary.
+//! Counts what a trace holds, packet by packet, while it is written or read: what the progress line, the summary and the
+//! list of losses speak about.
 //!
-//! It reads the file that the service writes, so the figures are of what is really there. Field numbers are those of
+//! It looks at packets as they stand in the file, so the figures are of what is really there. Field numbers are those of
 //! upstream's trace_packet.proto, ftrace_event_bundle.proto, ftrace_stats.proto and process_tree.proto.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use ferretto_consumer::ReadSummary;
-use ferretto_probes::ftrace::INTERFERENCE;
 use ferretto_protos::fields::{
     ftrace_cpu_stats, ftrace_event_bundle, ftrace_stats, process_tree, trace_packet,
 };
+use ferretto_protos::ftrace::INTERFERENCE;
 use ferretto_protos::tracing_service_event::{DataSources, EventType};
 use ferretto_protos::{TraceStats, TracingServiceEvent};
 use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::Batch;
 use prost::Message;
 
-use super::readable::{Head, Readable};
-use ferretto_trace_read::Batch;
+use crate::readable::{Head, Readable};
 
 /// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
 /// 4 Mi pids; this bounds our memory on a hostile trace.
@@ -33,31 +33,41 @@ const LOSS_SMB_FULL: u64 = 256;
 
 /// What has been seen so far.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Tally {
-    pub(crate) packets: u64,
-    pub(crate) ftrace: Ftrace,
-    pub(crate) process_scans: u64,
-    pub(crate) process_counters: u64,
-    pub(crate) system_counters: u64,
-    pub(crate) cpu_infos: u64,
-    pub(crate) track_events: u64,
+pub struct Tally {
+    /// Packets, those within batches too.
+    pub packets: u64,
+    /// Events of the kernel.
+    pub ftrace: Ftrace,
+    /// Lists of processes.
+    pub process_scans: u64,
+    /// Rounds of counters of processes.
+    pub process_counters: u64,
+    /// Rounds of counters of the system.
+    pub system_counters: u64,
+    /// Descriptions of the machine's CPUs.
+    pub cpu_infos: u64,
+    /// Events of programs.
+    pub track_events: u64,
     /// Batches of compressed packets that could not be unpacked, or not to their end.
-    pub(crate) sealed: u64,
+    pub sealed: u64,
     /// Packets that were too large to be taken from the service.
-    pub(crate) oversized: u64,
+    pub oversized: u64,
     /// The service's last packet came without its end.
-    pub(crate) cut_short: bool,
+    pub cut_short: bool,
     /// Packets that are no protobuf, or not to their end.
-    pub(crate) undecodable: u64,
+    pub undecodable: u64,
     /// What can be read of what is there.
-    pub(crate) readable: Readable,
-    /// Data sources, by producer, that the service calls too slow to start, and to hand over their last data.
-    pub(crate) slow_to_start: BTreeSet<String>,
-    pub(crate) slow_to_flush: BTreeSet<String>,
+    pub readable: Readable,
+    /// Data sources, by producer, that the service calls too slow to start.
+    pub slow_to_start: BTreeSet<String>,
+    /// And those too slow to hand over their last data.
+    pub slow_to_flush: BTreeSet<String>,
     /// Packets with data that no other counter here names.
-    pub(crate) others: u64,
-    pub(crate) losses: Losses,
-    pub(crate) stats: Option<TraceStats>,
+    pub others: u64,
+    /// Packets that say that others are missing.
+    pub losses: Losses,
+    /// The service's own counts, as the trace has them last.
+    pub stats: Option<TraceStats>,
     /// The first counters of processes or the system, on the clock of the trace.
     first_counters_ns: Option<u64>,
     pids: HashSet<u64>,
@@ -69,31 +79,39 @@ pub(crate) struct Tally {
 
 /// Events of the kernel.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Ftrace {
-    pub(crate) switches: u64,
-    pub(crate) wakings: u64,
-    pub(crate) others: u64,
+pub struct Ftrace {
+    /// `sched_switch`.
+    pub switches: u64,
+    /// `sched_waking`.
+    pub wakings: u64,
+    /// All others.
+    pub others: u64,
     /// Bundles after which the kernel had overwritten events that nobody had read.
-    pub(crate) lossy_bundles: u64,
-    pub(crate) lossy_cpus: BTreeSet<u64>,
+    pub lossy_bundles: u64,
+    /// Their CPUs.
+    pub lossy_cpus: BTreeSet<u64>,
     /// Events that the kernel overwrote or had no room for, by CPU, as it counted them.
-    pub(crate) overruns: BTreeMap<u64, u64>,
+    pub overruns: BTreeMap<u64, u64>,
     overruns_at_start: BTreeMap<u64, u64>,
     /// The kernel's counts at the end are there.
-    pub(crate) has_end: bool,
-    pub(crate) parse_errors: u64,
+    pub has_end: bool,
+    /// Pages of the kernel's buffer that could not be read.
+    pub parse_errors: u64,
     /// Why options or whole data sources were refused, in words.
-    pub(crate) refusals: BTreeSet<String>,
+    pub refusals: BTreeSet<String>,
     /// What other programs did to the kernel's tracing meanwhile, in words.
-    pub(crate) interference: BTreeSet<String>,
-    pub(crate) unknown_events: BTreeSet<String>,
-    pub(crate) failed_events: BTreeSet<String>,
+    pub interference: BTreeSet<String>,
+    /// Events that the kernel does not have.
+    pub unknown_events: BTreeSet<String>,
+    /// Events that could not be switched on.
+    pub failed_events: BTreeSet<String>,
     first_event_ns: Option<u64>,
 }
 
 impl Ftrace {
     /// Events that the kernel overwrote during the recording.
-    pub(crate) fn overwritten(&self) -> u64 {
+    #[must_use]
+    pub fn overwritten(&self) -> u64 {
         let during = |(cpu, end): (&u64, &u64)| {
             end.saturating_sub(self.overruns_at_start.get(cpu).copied().unwrap_or(0))
         };
@@ -103,36 +121,46 @@ impl Ftrace {
 
 /// Packets that say that something before them is missing.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Losses {
-    pub(crate) packets: u64,
-    pub(crate) shared_memory_full: u64,
-    pub(crate) overwritten: u64,
+pub struct Losses {
+    /// How many.
+    pub packets: u64,
+    /// Those that name the shared memory as the cause.
+    pub shared_memory_full: u64,
+    /// Those that name a buffer that was overwritten.
+    pub overwritten: u64,
     sequences: HashSet<u64>,
 }
 
 impl Losses {
-    pub(crate) fn sequences(&self) -> u64 {
+    /// Sequences with such a packet.
+    #[must_use]
+    pub fn sequences(&self) -> u64 {
         self.sequences.len() as u64
     }
 }
 
 impl Tally {
-    pub(crate) fn processes(&self) -> u64 {
+    /// Processes that lists name.
+    #[must_use]
+    pub fn processes(&self) -> u64 {
         self.pids.len() as u64
     }
 
-    pub(crate) fn threads(&self) -> u64 {
+    /// Threads beside the main ones that lists name.
+    #[must_use]
+    pub fn threads(&self) -> u64 {
         self.tids.len() as u64
     }
 
     /// Threads of instrumented programs.
-    pub(crate) fn app_sequences(&self) -> u64 {
+    #[must_use]
+    pub fn app_sequences(&self) -> u64 {
         self.app_sequences.len() as u64 + self.ended_app_sequences
     }
 
     /// Counts one TracePacket, or those inside if it is a batch of compressed ones. What cannot be read is counted as a packet and otherwise
     /// ignored.
-    pub(crate) fn packet(&mut self, bytes: &[u8]) {
+    pub fn packet(&mut self, bytes: &[u8]) {
         match Batch::of(bytes) {
             Some(batch) => {
                 let is_whole = batch.unpack(&mut |packet, _| self.plain_packet(packet));
@@ -183,13 +211,14 @@ impl Tally {
     }
 
     /// Takes note of what did not come when the packets were read from the service.
-    pub(crate) fn read_back(&mut self, read: ReadSummary) {
-        self.oversized += read.oversized_packets;
-        self.cut_short |= read.torn;
+    pub fn read_back(&mut self, oversized: u64, is_torn: bool) {
+        self.oversized += oversized;
+        self.cut_short |= is_torn;
     }
 
     /// From the first kernel event, or else from the first counter, to `now_ns`.
-    pub(crate) fn reaches_back(&self, now_ns: u64) -> Option<Duration> {
+    #[must_use]
+    pub fn reaches_back(&self, now_ns: u64) -> Option<Duration> {
         let first = self.ftrace.first_event_ns.or(self.first_counters_ns)?;
         Some(Duration::from_nanos(now_ns.saturating_sub(first)))
     }

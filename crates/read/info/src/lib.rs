@@ -1,0 +1,14 @@
+//! What a trace is, told from one pass over its packets.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`tally`] | counts packets by what they are, and all that says that something was lost |
+//! | [`readable`] | which packets a reader can make use of |
+//!
+//! A trace is hostile: memory is bounded whatever it says.
+#![forbid(unsafe_code)]
+
+pub mod readable;
+pub mod tally;
+
+pub use tally::Tally;

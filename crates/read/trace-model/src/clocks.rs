@@ -6,6 +6,8 @@
 //!
 //! Memory: the snapshots. A conversion is a search of the graph, but for times near the last one, which are the rule.
 
+use ferretto_protos::fields::clock_snapshot as field;
+use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -56,6 +58,15 @@ pub struct Reading {
     pub is_incremental: bool,
 }
 
+/// `ClockSnapshot`.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// What the clocks showed.
+    pub readings: Vec<Reading>,
+    /// Which is the trace's clock, if it says so.
+    pub trace_clock: Option<Clock>,
+}
+
 /// Why a time cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
@@ -84,10 +95,10 @@ struct State {
     /// The last time of a clock that says differences, in nanoseconds.
     last_ns: i64,
     /// By the set of clocks that a snapshot showed: the numbers of snapshots and its times, in order.
-    shown: Vec<(u64, Shown)>,
+    shown: HashMap<u64, Shown, RandomState>,
     /// The clocks that it can be compared with, and by which set.
     edges: Vec<(usize, u64)>,
-    cached: Option<Conversion>,
+    cached: Option<Cached>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +107,13 @@ struct Shown {
     times_ns: Vec<i64>,
     /// A later snapshot showed an earlier time: it cannot be converted from.
     goes_back: bool,
+}
+
+/// A conversion, and how many snapshots there were when it was made: a further one may change it.
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    snapshots: u32,
+    conversion: Conversion,
 }
 
 /// What is added to a time, and for which times.
@@ -118,6 +136,27 @@ impl Default for Clocks {
     }
 }
 
+impl Snapshot {
+    /// Out of a packet of this sequence and machine.
+    #[must_use]
+    pub fn read(message: &[u8], sequence_id: u32, machine: MachineId) -> Self {
+        let mut snapshot = Self::default();
+        for part in Fields::new(message).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (field::CLOCKS, Value::Bytes(clock)) => {
+                    snapshot.readings.extend(read_clock(clock, sequence_id, machine));
+                }
+                (field::PRIMARY_TRACE_CLOCK, value) => {
+                    let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0);
+                    snapshot.trace_clock = id.map(|id| Clock::new(id, sequence_id, machine));
+                }
+                _ => {}
+            }
+        }
+        snapshot
+    }
+}
+
 impl Clocks {
     /// The clock of all tables.
     #[must_use]
@@ -130,7 +169,6 @@ impl Clocks {
         if !self.is_settled {
             self.trace_clock = clock;
             self.is_settled = true;
-            self.states.iter_mut().for_each(|state| state.cached = None);
         }
     }
 
@@ -145,20 +183,13 @@ impl Clocks {
         numbered.dedup_by_key(|(number, _)| *number);
         let set = set_of(numbered.iter().map(|(number, _)| *number));
         for (number, reading) in &numbered {
-            if let Some(state) = self.states.get_mut(*number) {
-                state.show(set, snapshot, reading.value);
+            if let Some(state) = self.states.get_mut(*number)
+                && state.show(set, snapshot, reading.value)
+            {
+                let others = numbered.iter().map(|(to, _)| *to).filter(|to| to != number);
+                state.edges.extend(others.map(|to| (to, set)));
             }
         }
-        for (from, _) in &numbered {
-            for (to, _) in numbered.iter().filter(|(to, _)| to != from) {
-                if let Some(state) = self.states.get_mut(*from)
-                    && !state.edges.contains(&(*to, set))
-                {
-                    state.edges.push((*to, set));
-                }
-            }
-        }
-        self.states.iter_mut().for_each(|state| state.cached = None);
         snapshot
     }
 
@@ -176,15 +207,16 @@ impl Clocks {
         let number = *self.numbers.get(&clock).ok_or(Unknown::Clock)?;
         let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
         let ns = state.take_ns(value);
-        if let Some(cached) = state.cached
-            && (cached.from_ns..cached.before_ns).contains(&ns)
+        if let Some(Cached { snapshots, conversion }) = state.cached
+            && snapshots == self.snapshots
+            && (conversion.from_ns..conversion.before_ns).contains(&ns)
         {
-            return Ok(ns.saturating_add(cached.offset_ns));
+            return Ok(ns.saturating_add(conversion.offset_ns));
         }
         let to = *self.numbers.get(&self.trace_clock).ok_or(Unknown::Way)?;
         let conversion = self.search(number, to, ns).ok_or(Unknown::Way)?;
         if let Some(state) = self.states.get_mut(number) {
-            state.cached = Some(conversion);
+            state.cached = Some(Cached { snapshots: self.snapshots, conversion });
         }
         Ok(ns.saturating_add(conversion.offset_ns))
     }
@@ -203,7 +235,7 @@ impl Clocks {
             unit_multiplier_ns: if reading.unit_multiplier_ns == 0 { 1 } else { reading.unit_multiplier_ns },
             is_incremental: reading.is_incremental && SEQUENCE_CLOCKS.contains(&reading.clock.id),
             last_ns: 0,
-            shown: Vec::new(),
+            shown: HashMap::default(),
             edges: Vec::new(),
             cached: None,
         });
@@ -272,20 +304,18 @@ impl Clocks {
 
 impl State {
     fn of(&self, set: u64) -> Option<&Shown> {
-        self.shown.iter().find(|(of, _)| *of == set).map(|(_, shown)| shown)
+        self.shown.get(&set)
     }
 
-    fn show(&mut self, set: u64, snapshot: u32, value: i64) {
+    /// Says if it is the first snapshot of this set.
+    fn show(&mut self, set: u64, snapshot: u32, value: i64) -> bool {
         let ns = value.saturating_mul(self.unit_multiplier_ns);
         self.last_ns = ns;
-        let at = self.shown.iter().position(|(of, _)| *of == set).unwrap_or_else(|| {
-            self.shown.push((set, Shown::default()));
-            self.shown.len() - 1
-        });
-        let Some((_, shown)) = self.shown.get_mut(at) else { return };
+        let shown = self.shown.entry(set).or_default();
         shown.goes_back |= shown.times_ns.last().is_some_and(|last| *last > ns);
         shown.snapshots.push(snapshot);
         shown.times_ns.push(ns);
+        shown.snapshots.len() == 1
     }
 
     fn take_ns(&mut self, value: i64) -> i64 {
@@ -296,6 +326,29 @@ impl State {
         self.last_ns = self.last_ns.saturating_add(ns);
         self.last_ns
     }
+}
+
+fn read_clock(message: &[u8], sequence_id: u32, machine: MachineId) -> Option<Reading> {
+    use field::clock as part_of;
+    let (mut id, mut value, mut is_incremental, mut unit_multiplier_ns) = (None, None, false, 1);
+    for part in Fields::new(message).map_while(Result::ok) {
+        let number = part.value.as_u64();
+        match part.number {
+            part_of::CLOCK_ID => id = number.and_then(|id| u32::try_from(id).ok()),
+            part_of::TIMESTAMP => value = number.and_then(|value| i64::try_from(value).ok()),
+            part_of::IS_INCREMENTAL => is_incremental = number != Some(0),
+            part_of::UNIT_MULTIPLIER_NS => {
+                unit_multiplier_ns = number.and_then(|by| i64::try_from(by).ok()).unwrap_or(1)
+            }
+            _ => {}
+        }
+    }
+    Some(Reading {
+        clock: Clock::new(id?, sequence_id, machine),
+        value: value?,
+        unit_multiplier_ns,
+        is_incremental,
+    })
 }
 
 /// FNV-1a of the numbers, in their order.

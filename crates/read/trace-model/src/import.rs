@@ -1,14 +1,13 @@
 //! Packets in the order of their file.
 
-use ferretto_protos::fields::{clock_snapshot, trace_packet as kind};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_protos::fields::trace_packet as kind;
 use ferretto_trace_read::{Head, Place};
 use ferretto_trace_tables::tables::MachineRow;
 use ferretto_trace_tables::{MachineId, Tables};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::clocks::{Clock, Reading, Unknown};
+use crate::clocks::{Clock, Snapshot, Unknown};
 use crate::event::{Event, Origin, WholePacket};
 use crate::model::Model;
 use crate::order::{Order, QueueId};
@@ -133,21 +132,11 @@ impl Import {
     }
 
     fn clock_snapshot(&mut self, message: &[u8], head: &Head<'_>, machine: MachineId) {
-        let mut readings = Vec::new();
-        let mut primary = None;
-        for part in Fields::new(message).map_while(Result::ok) {
-            match (part.number, part.value) {
-                (clock_snapshot::CLOCKS, Value::Bytes(clock)) => {
-                    readings.extend(read_clock(clock, head.sequence_id, machine));
-                }
-                (clock_snapshot::PRIMARY_TRACE_CLOCK, value) => primary = value.as_u64(),
-                _ => {}
-            }
+        let snapshot = Snapshot::read(message, head.sequence_id, machine);
+        if let Some(clock) = snapshot.trace_clock {
+            self.model.clocks.set_trace_clock(clock);
         }
-        if let Some(id) = primary.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0) {
-            self.model.clocks.set_trace_clock(Clock::new(id, head.sequence_id, machine));
-        }
-        self.model.clocks.add_snapshot(&readings);
+        self.model.clocks.add_snapshot(&snapshot.readings);
     }
 
     fn machine(&mut self, raw_id: u32) -> MachineId {
@@ -165,27 +154,4 @@ impl Import {
         self.machines.insert(raw_id, id);
         id
     }
-}
-
-fn read_clock(message: &[u8], sequence_id: u32, machine: MachineId) -> Option<Reading> {
-    use clock_snapshot::clock as field;
-    let (mut id, mut value, mut is_incremental, mut unit_multiplier_ns) = (None, None, false, 1);
-    for part in Fields::new(message).map_while(Result::ok) {
-        let number = part.value.as_u64();
-        match part.number {
-            field::CLOCK_ID => id = number.and_then(|id| u32::try_from(id).ok()),
-            field::TIMESTAMP => value = number.and_then(|value| i64::try_from(value).ok()),
-            field::IS_INCREMENTAL => is_incremental = number != Some(0),
-            field::UNIT_MULTIPLIER_NS => {
-                unit_multiplier_ns = number.and_then(|by| i64::try_from(by).ok()).unwrap_or(1)
-            }
-            _ => {}
-        }
-    }
-    Some(Reading {
-        clock: Clock::new(id?, sequence_id, machine),
-        value: value?,
-        unit_multiplier_ns,
-        is_incremental,
-    })
 }

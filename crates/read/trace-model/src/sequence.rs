@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use ferretto_protos::fields::{interned_data, trace_packet_defaults};
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_read::Head;
+use ferretto_trace_read::{Change, Continuity, Head};
 use ferretto_trace_tables::{Str, Strings};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -83,8 +83,7 @@ impl Generation {
 #[derive(Debug, Default)]
 pub struct Sequence {
     generation: Rc<Generation>,
-    /// Nothing is missing of what was interned.
-    is_valid: bool,
+    continuity: Continuity,
     /// Has been met.
     pub has_begun: bool,
     /// `ThreadDescriptor` (pid, tid), which clearing does not forget.
@@ -112,23 +111,22 @@ impl Sequence {
     /// Takes note of a packet's flags, defaults and interned data, in this order; says whether it can be read.
     pub fn arrive(&mut self, head: &Head<'_>, strings: &mut Strings, stats: &mut Stats) -> Verdict {
         self.has_begun = true;
-        if head.clears_state() {
-            self.clear();
-        } else if head.previous_packet_dropped != 0 {
-            self.is_valid = false;
-            self.renew(Defaults::default());
+        match self.continuity.arrive(head) {
+            Change::Cleared => self.clear(),
+            Change::Lost => self.renew(Defaults::default()),
+            Change::None => {}
         }
         if let Some(defaults) = head.defaults {
             self.renew(Defaults::of(defaults));
         }
         if let Some(interned) = head.interned_data {
-            if self.is_valid {
+            if self.continuity.is_valid() {
                 self.intern(interned, strings);
             } else {
                 stats.count(Stat::InternedDataSkippedIncrementalStateInvalid);
             }
         }
-        if head.needs_state() && !self.is_valid {
+        if !self.continuity.can_read(head) {
             stats.count(Stat::PacketSkippedSeqNeedsIncrementalStateInvalid);
             return Verdict::Unreadable;
         }
@@ -136,7 +134,6 @@ impl Sequence {
     }
 
     fn clear(&mut self) {
-        self.is_valid = true;
         self.generation = Rc::default();
         self.counters.clear();
     }

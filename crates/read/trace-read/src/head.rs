@@ -98,6 +98,54 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Whether nothing is missing of what a sequence has interned: from when it says that it begins anew, to where something before a packet is
+/// missing (upstream: proto_trace_reader.cc).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Continuity {
+    is_valid: bool,
+}
+
+/// What a packet does to what its sequence has interned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// All of it is forgotten, and begins anew.
+    Cleared,
+    /// Some of it is missing.
+    Lost,
+}
+
+impl Continuity {
+    /// Takes note of the sequence's next packet.
+    #[inline]
+    pub fn arrive(&mut self, head: &Head<'_>) -> Change {
+        if head.clears_state() {
+            self.is_valid = true;
+            Change::Cleared
+        } else if head.previous_packet_dropped != 0 {
+            self.is_valid = false;
+            Change::Lost
+        } else {
+            Change::None
+        }
+    }
+
+    /// Whether what is interned can be taken at its word.
+    #[inline]
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.is_valid
+    }
+
+    /// Whether a packet, which has arrived, can be read.
+    #[inline]
+    #[must_use]
+    pub const fn can_read(self, head: &Head<'_>) -> bool {
+        self.is_valid || !head.needs_state()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ferretto_protozero::Message;
@@ -146,5 +194,28 @@ mod tests {
         let error = Head::of(&[0x40, 0x01, 0x5a, 0x09]).unwrap_err();
         assert!(matches!(error, ReadError::LengthBeyondEnd { offset: 2, .. }), "{error}");
         assert_eq!(Head::of(&[]).unwrap(), Head::default());
+    }
+
+    #[test]
+    fn what_is_interned_holds_from_a_clearing_to_a_gap() {
+        let mut continuity = Continuity::default();
+        let needs = Head { flags: NEEDS_INCREMENTAL_STATE, ..Head::default() };
+        let gap = Head { previous_packet_dropped: 1, ..needs };
+        let clears = Head { flags: 3, previous_packet_dropped: 1, ..Head::default() };
+        let steps = [
+            (needs, Change::None, false),
+            (Head::default(), Change::None, true),
+            (clears, Change::Cleared, true),
+            (needs, Change::None, true),
+            (gap, Change::Lost, false),
+            (needs, Change::None, false),
+        ];
+        for (head, change, can_read) in steps {
+            assert_eq!(
+                (continuity.arrive(&head), continuity.can_read(&head)),
+                (change, can_read),
+                "{head:?}"
+            );
+        }
     }
 }

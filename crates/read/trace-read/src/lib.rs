@@ -22,7 +22,7 @@ pub mod reader;
 pub mod stream;
 
 pub use batch::Batch;
-pub use head::Head;
+pub use head::{Change, Continuity, Head};
 pub use place::Place;
 pub use reader::{End, Reader};
 pub use stream::PacketStream;

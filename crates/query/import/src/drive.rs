@@ -1,32 +1,312 @@
 //! Drives the reading of a file.
+//!
+//! ```text
+//! reader's thread: file ─▶ hash ─▶ unpack ─▶ cut ─▶ parcels of packets ──▶ caller's thread: rules ─▶ tables
+//! ```
+//!
+//! Memory: beside the tables and what waits to become rows, [`PARCELS`] parcels of at most [`PARCEL_BYTES`] and one packet. The bound is looked at
+//! for each parcel, and while events become rows.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ferretto_trace_model::Import;
 use ferretto_trace_read::container::unpacked;
-use ferretto_trace_read::{End, Reader};
+use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::Tables;
 
 use crate::Error;
+use crate::memory::resident_bytes;
+use crate::seems;
+use crate::source::{Shared, SourceFile, Tap};
+
+/// Bytes of packets that go from thread to thread at once: a fraction of a millisecond's work.
+const PARCEL_BYTES: usize = 256 << 10;
+/// Parcels that may wait.
+const PARCELS: usize = 8;
 
 /// How to read.
-#[derive(Clone, Debug, Default)]
-pub struct Options {}
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of memory that the process may have.
+    pub memory_bytes: u64,
+    /// 1 does everything on the caller's thread. The rows are the same.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { memory_bytes: crate::memory::default_limit_bytes(), threads }
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many bytes of the file were read.
+    Reading {
+        /// As they are in the file.
+        bytes: u64,
+    },
+    /// So many events have become rows.
+    Rows {
+        /// Of these.
+        done: usize,
+        /// Of all.
+        all: usize,
+    },
+}
 
 /// What reading a file has shown of it, beside its tables.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// How it ended.
+    /// The file.
+    pub source: SourceFile,
+    /// How its packets ended.
     pub end: End,
 }
 
-/// Reads a trace through to its end.
+/// Reads a trace through to its end. `watch` hears how far it is, and says whether to go on.
 ///
 /// # Errors
 ///
-/// If its bytes cannot be had, or are no trace.
-pub fn import(file: impl Read, _: &Options) -> Result<(Tables, Imported), Error> {
-    let mut import = Import::default();
-    let end = Reader::new(unpacked(file)?).for_each(|packet, place| import.push(packet, place))?;
-    Ok((import.finish(), Imported { end }))
+/// If its bytes cannot be had, are no trace, or become more than memory may hold; or if `watch` says no.
+pub fn import(
+    file: impl Read + Send,
+    options: &Options,
+    watch: &mut dyn FnMut(Progress) -> bool,
+) -> Result<(Tables, Imported), Error> {
+    let shared = Shared::default();
+    let mut fold =
+        Fold { import: Import::default(), limit_bytes: options.memory_bytes, watch, wrong: None, since: 0 };
+    let imported = match options.threads {
+        0 | 1 => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
+        _ => on_two_threads(file, &shared, &mut fold),
+    };
+    // The reader only says that it was stopped.
+    if let Some(wrong) = fold.wrong {
+        return Err(wrong);
+    }
+    let imported = imported?;
+    Ok((fold.finish()?, imported))
+}
+
+/// Reads, hashes, unpacks and cuts.
+fn read(file: impl Read, shared: &Shared, each: &mut dyn FnMut(&[u8], Place)) -> Result<Imported, Error> {
+    let mut tap = Tap::new(file, shared);
+    let mut trace = unpacked(&mut tap)?;
+    let mut head = Vec::new();
+    trace.by_ref().take(seems::HEAD_BYTES as u64).read_to_end(&mut head)?;
+    if let Some(words) = seems::of(&head) {
+        return Err(Error::NotATrace(words));
+    }
+    let end = Reader::new(io::Cursor::new(head).chain(trace)).for_each(each)?;
+    if end.packets == 0 && end.torn_at != Some(0) {
+        return Err(Error::NotATrace("it has no packet"));
+    }
+    Ok(Imported { source: tap.finish()?, end })
+}
+
+/// Packets on their way.
+#[derive(Default)]
+struct Parcel {
+    bytes: Vec<u8>,
+    /// Where each ends in `bytes`, and where it is in the file.
+    packets: Vec<(usize, Place)>,
+}
+
+fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) -> Result<Imported, Error> {
+    let (send, parcels) = sync_channel::<Parcel>(PARCELS);
+    // Empty ones go back, with the memory that they have.
+    let (back, empty) = sync_channel::<Parcel>(PARCELS + 2);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let mut parcel = Parcel::default();
+            let imported = read(file, shared, &mut |packet, place| {
+                parcel.bytes.extend_from_slice(packet);
+                parcel.packets.push((parcel.bytes.len(), place));
+                if parcel.bytes.len() >= PARCEL_BYTES || parcel.packets.len() >= PARCEL_BYTES / 16 {
+                    hand_over(&mut parcel, &send, &empty);
+                }
+            });
+            hand_over(&mut parcel, &send, &empty);
+            imported
+        });
+        for mut parcel in parcels {
+            let mut start = 0;
+            for (end, place) in parcel.packets.drain(..) {
+                fold.take(parcel.bytes.get(start..end).unwrap_or_default(), place, shared);
+                start = end;
+            }
+            parcel.bytes.clear();
+            // A packet may have been huge.
+            if parcel.bytes.capacity() <= 2 * PARCEL_BYTES {
+                let _ = back.try_send(parcel);
+            }
+        }
+        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn hand_over(parcel: &mut Parcel, to: &SyncSender<Parcel>, empty: &Receiver<Parcel>) {
+    let next = empty.try_recv().unwrap_or_default();
+    // Who does not take it has stopped, and has told the file.
+    let _ = to.send(std::mem::replace(parcel, next));
+}
+
+/// The rules, their bound, and who watches.
+struct Fold<'a> {
+    import: Import,
+    limit_bytes: u64,
+    watch: &'a mut dyn FnMut(Progress) -> bool,
+    /// Why it does not go on.
+    wrong: Option<Error>,
+    /// Bytes of packets since the last look.
+    since: usize,
+}
+
+impl Fold<'_> {
+    fn take(&mut self, packet: &[u8], place: Place, shared: &Shared) {
+        if self.wrong.is_some() {
+            return;
+        }
+        self.import.push(packet, place);
+        // Also of packets of no bytes a number is held.
+        self.since += packet.len() + 16;
+        if self.since >= PARCEL_BYTES {
+            self.since = 0;
+            let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
+            self.wrong = look(self.limit_bytes, self.watch, progress).err();
+            if self.wrong.is_some() {
+                self.import = Import::default();
+                shared.is_stopped.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Tables, Error> {
+        let Self { import, limit_bytes, watch, .. } = self;
+        let mut wrong = None;
+        let tables = import.finish_while(|done, all| {
+            wrong = look(limit_bytes, watch, Progress::Rows { done, all }).err();
+            wrong.is_none()
+        });
+        tables.ok_or_else(|| wrong.unwrap_or(Error::Stopped))
+    }
+}
+
+/// Whether to go on.
+fn look(limit_bytes: u64, watch: &mut dyn FnMut(Progress) -> bool, progress: Progress) -> Result<(), Error> {
+    if resident_bytes().is_some_and(|bytes| bytes > limit_bytes) {
+        return Err(Error::Memory { limit_bytes });
+    }
+    if watch(progress) { Ok(()) } else { Err(Error::Stopped) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use ferretto_protos::fields::trace_packet as field;
+    use ferretto_protozero::Message;
+    use ferretto_trace_tables::Table;
+
+    use super::*;
+
+    /// A trace with `count` instants, out of order.
+    fn trace(count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut descriptor = Vec::new();
+        Message::new(&mut descriptor).bytes(field::TRACK_DESCRIPTOR, b"\x08\x07\x12\x05track");
+        Message::new(&mut bytes).bytes(1, &descriptor);
+        for n in 0..count {
+            let mut packet = Vec::new();
+            let mut message = Message::new(&mut packet);
+            message.varint(field::TIMESTAMP, 1000 + n * 7 % 500);
+            message.varint(field::TRUSTED_PACKET_SEQUENCE_ID, n % 5 + 1);
+            message.bytes(field::TRACK_EVENT, b"\x48\x03\x58\x07\xba\x01\x04name");
+            drop(message);
+            Message::new(&mut bytes).bytes(1, &packet);
+        }
+        bytes
+    }
+
+    fn options(threads: usize) -> Options {
+        Options { threads, ..Options::default() }
+    }
+
+    fn rows(tables: &Tables) -> Vec<String> {
+        let slices = tables.slice.columns();
+        (0..tables.slice.len())
+            .map(|row| slices.iter().map(|column| format!("{:?} ", column.data.get(row))).collect())
+            .collect()
+    }
+
+    #[test]
+    fn rows_are_the_same_whatever_the_number_of_threads() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&trace(50_000)).unwrap();
+        let file = gzip.finish().unwrap();
+        let (one, of_one) = import(file.as_slice(), &options(1), &mut |_| true).unwrap();
+        let (two, of_two) = import(file.as_slice(), &options(2), &mut |_| true).unwrap();
+        assert_eq!(of_one, of_two);
+        assert_eq!((of_one.end.packets, of_one.source.bytes), (50_001, file.len() as u64));
+        assert_eq!(one.slice.len(), 50_000);
+        assert_eq!(rows(&one), rows(&two));
+    }
+
+    #[test]
+    fn a_bound_on_memory_is_an_error_that_says_so() {
+        for threads in [1, 2] {
+            let options = Options { memory_bytes: 1_000_000, threads };
+            let error = import(trace(100_000).as_slice(), &options, &mut |_| true).unwrap_err();
+            assert!(matches!(error, Error::Memory { limit_bytes: 1_000_000 }), "{error}");
+            assert!(error.to_string().contains("more memory than the 1 MB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_watches_hears_how_far_it_is_and_may_stop_it() {
+        for threads in [1, 2] {
+            let mut heard = Vec::new();
+            import(trace(50_000).as_slice(), &options(threads), &mut |progress| {
+                heard.push(progress);
+                true
+            })
+            .unwrap();
+            assert!(matches!(heard.first(), Some(Progress::Reading { bytes }) if *bytes > 0), "{heard:?}");
+            assert!(matches!(heard.last(), Some(Progress::Rows { done, all: 50_000 }) if *done > 40_000));
+            // A file without an end is not read on.
+            let endless = Endless(trace(1000), 0);
+            let error = import(endless, &options(threads), &mut |_| false).unwrap_err();
+            assert!(matches!(error, Error::Stopped), "{error}");
+        }
+    }
+
+    struct Endless(Vec<u8>, usize);
+
+    impl Read for Endless {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let len = self.0.as_slice().get(self.1..).unwrap_or_default().read(to)?;
+            self.1 = (self.1 + len) % self.0.len();
+            Ok(len)
+        }
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        for (bytes, words) in [
+            (&b""[..], "empty"),
+            (b"{\"traceEvents\":[]}", "Chrome"),
+            (b"\x0a\x01", ""),
+            (b"\x0b\x01\x02", "no format"),
+        ] {
+            match import(bytes, &options(2), &mut |_| true) {
+                Err(error) => assert!(!words.is_empty() && error.to_string().contains(words), "{error}"),
+                Ok((_, imported)) => assert_eq!((words, imported.end.torn_at), ("", Some(0))),
+            }
+        }
+    }
 }

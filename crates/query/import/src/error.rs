@@ -5,7 +5,22 @@ use std::io;
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its bytes could not be had.
+    /// Its bytes could not be had, or not be unpacked.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// It is no trace, but what the words say.
+    #[error("it is no Perfetto trace: {0}")]
+    NotATrace(&'static str),
+    /// Its tables, and what was needed to make them, became more than the bound.
+    #[error(
+        "its tables need more memory than the {} MB that they may have: it was not read to its end",
+        .limit_bytes / 1_000_000
+    )]
+    Memory {
+        /// The bound.
+        limit_bytes: u64,
+    },
+    /// Whoever watched wanted no more.
+    #[error("it was not read to its end")]
+    Stopped,
 }

@@ -2,10 +2,29 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`drive`](import) | reads a file through to its end, on threads of its own |
+//! | [`drive`] | reads a file through to its end: one thread reads and unpacks, the caller's makes tables |
+//! | [`memory`] | how much memory there is, and is used |
+//! | [`seems`] | what a file that is no trace seems to be |
+//!
+//! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread. This is the only
+//! room of the wing that starts threads.
+//!
+//! ```
+//! use ferretto_import::{Options, import};
+//!
+//! let trace = b"\x0a\x02\x40\x01";
+//! let (tables, imported) = import(&trace[..], &Options::default(), &mut |_| true)?;
+//! assert_eq!((imported.end.packets, imported.source.bytes), (1, 4));
+//! assert!(tables.slice.is_empty());
+//! # Ok::<_, ferretto_import::Error>(())
+//! ```
 
-mod drive;
+pub mod drive;
 mod error;
+pub mod memory;
+pub mod seems;
+mod source;
 
-pub use crate::drive::{Imported, Options, import};
+pub use crate::drive::{Imported, Options, Progress, import};
 pub use crate::error::Error;
+pub use crate::source::SourceFile;

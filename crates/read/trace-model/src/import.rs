@@ -17,6 +17,9 @@ use crate::stats::Stat;
 /// Machines of one trace: packets of further ones are taken for those of the service's own. Ours.
 const MAX_MACHINES: usize = 4096;
 
+/// Events between two questions whether to go on: some milliseconds of work.
+const EVENTS_PER_QUESTION: usize = 16 << 10;
+
 /// Makes tables of packets.
 #[derive(Debug, Default)]
 pub struct Import {
@@ -36,13 +39,29 @@ impl Import {
 
     /// Gives the tables: nothing more comes.
     #[must_use]
-    pub fn finish(mut self) -> Tables {
+    pub fn finish(self) -> Tables {
+        self.finish_while(|_, _| true).unwrap_or_default()
+    }
+
+    /// As [`finish`](Self::finish), but asks `go_on` now and then, with how many events of how many have become rows, whether to go on. If
+    /// not, there are no tables.
+    #[must_use]
+    pub fn finish_while(mut self, mut go_on: impl FnMut(usize, usize) -> bool) -> Option<Tables> {
         for (packet, place) in std::mem::take(&mut self.deferred) {
             self.take(&packet, place, true);
         }
         let Self { mut model, mut order, .. } = self;
-        order.drain(|ts, event| model.apply(ts, event));
-        model.finish()
+        let (mut done, all, mut is_going_on) = (0, order.len(), true);
+        order.drain(|ts, event| {
+            if done % EVENTS_PER_QUESTION == 0 {
+                is_going_on &= go_on(done, all);
+            }
+            done += 1;
+            if is_going_on {
+                model.apply(ts, event);
+            }
+        });
+        is_going_on.then(|| model.finish())
     }
 
     fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {

@@ -1,0 +1,74 @@
+//! What is known of a file while it is read.
+
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+/// The file that a trace was read from, as it is on the disk: packed, if it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// What two threads say to each other while a file is read.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Bytes of the file that were read.
+    pub(crate) bytes: AtomicU64,
+    /// Nobody wants any more.
+    pub(crate) is_stopped: AtomicBool,
+}
+
+/// A file whose bytes are counted and hashed on their way.
+pub(crate) struct Tap<'a, R> {
+    file: R,
+    hash: Sha256,
+    shared: &'a Shared,
+}
+
+impl<'a, R: Read> Tap<'a, R> {
+    pub(crate) fn new(file: R, shared: &'a Shared) -> Self {
+        Self { file, hash: Sha256::new(), shared }
+    }
+
+    /// Reads what nobody has read, and says what the whole file was.
+    pub(crate) fn finish(mut self) -> io::Result<SourceFile> {
+        io::copy(&mut self, &mut io::sink())?;
+        let sha256 = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(SourceFile { bytes: self.shared.bytes.load(Ordering::Relaxed), sha256 })
+    }
+}
+
+impl<R: Read> Read for Tap<'_, R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.shared.is_stopped.load(Ordering::Relaxed) {
+            return Err(io::Error::other("nobody wants the rest"));
+        }
+        let len = self.file.read(to)?;
+        self.hash.update(to.get(..len).unwrap_or_default());
+        self.shared.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_file_is_counted_and_hashed_whoever_read_how_much_of_it() {
+        for read in 0..4 {
+            let shared = Shared::default();
+            let mut tap = Tap::new(&b"abc"[..], &shared);
+            tap.read_exact(&mut vec![0; read]).unwrap();
+            let source = tap.finish().unwrap();
+            // The first example of FIPS 180-2.
+            assert_eq!(source.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+            assert_eq!(source.bytes, 3);
+        }
+    }
+}

@@ -20,6 +20,7 @@
 //! | [`counters`] | tracks by their dimensions, and values of counters |
 //! | [`cpus`] | which processors there are |
 //! | [`track_event`] | events of programs: descriptors, slices, counters, flows |
+//! | [`profiles`] | call stacks, samples, heaps, memory |
 //! | [`slices`] | what lies within what on a track |
 //! | [`args`] | arguments, each set once |
 //! | [`wire`] | helpers for reading messages |
@@ -36,6 +37,7 @@ pub mod import;
 pub mod model;
 pub mod order;
 pub mod processes;
+pub mod profiles;
 pub mod sequence;
 pub mod slices;
 pub mod stats;

@@ -7,6 +7,7 @@ use crate::clocks::Clocks;
 use crate::cpus::Cpus;
 use crate::event::Event;
 use crate::processes::Processes;
+use crate::profiles::Profiles;
 use crate::slices::{Out, Slices};
 use crate::stats::Stats;
 use crate::track_event::descriptor::Descriptors;
@@ -29,6 +30,8 @@ pub struct Model {
     pub clocks: Clocks,
     /// The processors.
     pub cpus: Cpus,
+    /// What profilers have said.
+    pub profiles: Profiles,
     slices: Slices,
     /// By machine.
     processes: Vec<Processes>,
@@ -48,6 +51,7 @@ impl Model {
     pub fn finish(mut self) -> Tables {
         let (slices, mut out) = self.slices();
         slices.finish(&mut out);
+        self.finish_profiles();
         self.cpus.write(&mut self.tables);
         self.stats.write(&mut self.tables);
         self.tables
@@ -69,5 +73,8 @@ impl Model {
         (&mut self.slices, out)
     }
 
-    fn apply_packet(&mut self, _ts: i64, _packet: &crate::event::WholePacket) {}
+    fn apply_packet(&mut self, ts: i64, packet: &crate::event::WholePacket) {
+        self.stats.set_machine(packet.origin.machine);
+        self.apply_profile(ts, packet);
+    }
 }

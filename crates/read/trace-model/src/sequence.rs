@@ -16,6 +16,7 @@ use ferretto_trace_tables::{Str, Strings};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::profiles::Kept;
 use crate::stats::{Stat, Stats};
 
 /// What a number stands for.
@@ -35,6 +36,8 @@ type Key = (u32, u64);
 pub struct Generation {
     interned: RefCell<HashMap<Key, Interned, RandomState>>,
     defaults: Defaults,
+    /// What profiles have found behind numbers; other defaults and lost packets do not change it.
+    pub profiles: Rc<RefCell<Kept>>,
 }
 
 /// `TracePacketDefaults`.
@@ -140,11 +143,12 @@ impl Sequence {
 
     /// A generation with other defaults, and what was interned before.
     fn renew(&mut self, defaults: Defaults) {
+        let profiles = self.generation.profiles.clone();
         let interned = match Rc::get_mut(&mut self.generation) {
             Some(mine) => std::mem::take(&mut mine.interned),
             None => self.generation.interned.clone(),
         };
-        self.generation = Rc::new(Generation { interned, defaults });
+        self.generation = Rc::new(Generation { interned, defaults, profiles });
     }
 
     fn intern(&mut self, data: &[u8], strings: &mut Strings) {

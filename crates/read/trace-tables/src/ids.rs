@@ -56,6 +56,24 @@ id_types! {
     MappingId -> "stack_profile_mapping",
     /// Rows of `stack_profile_symbol`, the first of a set.
     SymbolSetId -> "stack_profile_symbol",
+    /// A row of `__intrinsic_profiler_sample`.
+    SampleId -> "__intrinsic_profiler_sample",
+    /// A row of `__intrinsic_profiler_session`.
+    SessionId -> "__intrinsic_profiler_session",
+    /// A row of `__intrinsic_profiler_task_context`.
+    TaskContextId -> "__intrinsic_profiler_task_context",
+    /// A row of `__intrinsic_profiler_execution_context`.
+    ExecutionContextId -> "__intrinsic_profiler_execution_context",
+    /// A row of `__intrinsic_profiler_async_context`.
+    AsyncContextId -> "__intrinsic_profiler_async_context",
+    /// A row of `__intrinsic_aggregate_profile`.
+    AggregateProfileId -> "__intrinsic_aggregate_profile",
+    /// A row of `memory_snapshot`.
+    MemorySnapshotId -> "memory_snapshot",
+    /// A row of `process_memory_snapshot`.
+    ProcessMemorySnapshotId -> "process_memory_snapshot",
+    /// A row of `memory_snapshot_node`.
+    MemoryNodeId -> "memory_snapshot_node",
     /// A row of `machine`.
     MachineId -> "machine",
     /// A row of `trace_file`.

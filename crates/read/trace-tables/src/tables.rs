@@ -2,13 +2,14 @@
 //!
 //! All times and durations are nanoseconds of the trace's clock.
 
+mod profiles;
+
 use crate::column::Gaps;
-use crate::ids::{
-    ArgSetId, CallsiteId, FrameId, MachineId, MappingId, SliceId, SymbolSetId, ThreadStateId, TraceFileId,
-    TrackId, Ucpu, Upid, Utid,
-};
+use crate::ids::{ArgSetId, MachineId, SliceId, ThreadStateId, TraceFileId, TrackId, Ucpu, Upid, Utid};
 use crate::strings::{Str, Strings};
 use crate::table::{Table, table};
+
+pub use profiles::*;
 
 table! {
     /// What happened for a while, or at once, on a track.
@@ -397,154 +398,6 @@ table! {
 }
 
 table! {
-    /// Call stacks, as a tree: each row is a frame and who called it.
-    CallsiteTable, CallsiteRow, "stack_profile_callsite";
-    /// How many frames are below it.
-    depth: Vec<u32>,
-    /// Who called it, a row of `stack_profile_callsite`.
-    parent_id: Gaps<CallsiteId>,
-    /// The function, a row of `stack_profile_frame`.
-    frame_id: Vec<FrameId>,
-}
-
-table! {
-    /// Places in programs that call stacks are made of.
-    FrameTable, FrameRow, "stack_profile_frame";
-    /// The function's name.
-    name: Vec<Option<Str>>,
-    /// The file that it is in, a row of `stack_profile_mapping`.
-    mapping: Vec<MappingId>,
-    /// The address, relative to that file's.
-    rel_pc: Vec<i64>,
-    /// What its symbols are, rows of `stack_profile_symbol`.
-    symbol_set_id: Gaps<SymbolSetId>,
-    /// Its name in the source.
-    deobfuscated_name: Vec<Option<Str>>,
-}
-
-table! {
-    /// Files that programs are made of, where they lay in memory.
-    MappingTable, MappingRow, "stack_profile_mapping";
-    /// The file's build id, in hexadecimal.
-    build_id: Vec<Option<Str>>,
-    /// Where in the file the mapping begins, to the byte.
-    exact_offset: Vec<i64>,
-    /// Where in the file the first mapping of it begins.
-    start_offset: Vec<i64>,
-    /// Its first address.
-    start: Vec<i64>,
-    /// The address after its last.
-    end: Vec<i64>,
-    /// What the file's addresses begin with.
-    load_bias: Vec<i64>,
-    /// The file's path.
-    name: Vec<Option<Str>>,
-}
-
-table! {
-    /// Functions in the source that a frame stands for, the innermost first.
-    SymbolTable, SymbolRow, "stack_profile_symbol";
-    /// The number of the set, that of its first row.
-    symbol_set_id: Vec<SymbolSetId>,
-    /// The function's name.
-    name: Vec<Option<Str>>,
-    /// The file of the source.
-    source_file: Vec<Option<Str>>,
-    /// The line in it.
-    line_number: Gaps<u32>,
-    /// Whether it was inlined into the next.
-    inlined: Gaps<bool>,
-}
-
-table! {
-    /// Call stacks that were taken of running threads.
-    PerfSampleTable, PerfSampleRow, "perf_sample";
-    /// When.
-    ts: Vec<i64>,
-    /// The thread, a row of `thread`.
-    utid: Vec<Utid>,
-    /// The processor.
-    cpu: Gaps<u32>,
-    /// `user`, `kernel`, `hypervisor`, `guest_kernel` or `guest_user`.
-    cpu_mode: Vec<Option<Str>>,
-    /// The stack, a row of `stack_profile_callsite`.
-    callsite_id: Gaps<CallsiteId>,
-    /// Why the stack is not whole.
-    unwind_error: Vec<Option<Str>>,
-    /// The recording that it belongs to.
-    perf_session_id: Vec<u32>,
-}
-
-table! {
-    /// Memory that was allocated, and given back (negative), since the last dump, by call stack.
-    HeapProfileAllocationTable, HeapProfileAllocationRow, "heap_profile_allocation";
-    /// When this was dumped.
-    ts: Vec<i64>,
-    /// The process, a row of `process`.
-    upid: Vec<Upid>,
-    /// The allocator.
-    heap_name: Vec<Option<Str>>,
-    /// The stack, a row of `stack_profile_callsite`.
-    callsite_id: Vec<CallsiteId>,
-    /// How many allocations.
-    count: Vec<i64>,
-    /// How many bytes.
-    size: Vec<i64>,
-}
-
-table! {
-    /// Chrome's own call stacks.
-    CpuProfileStackSampleTable, CpuProfileStackSampleRow, "cpu_profile_stack_sample";
-    /// When.
-    ts: Vec<i64>,
-    /// The stack, a row of `stack_profile_callsite`.
-    callsite_id: Vec<CallsiteId>,
-    /// The thread, a row of `thread`.
-    utid: Vec<Utid>,
-    /// The process's priority.
-    process_priority: Vec<i32>,
-}
-
-table! {
-    /// Where the memory of processes lay, by file.
-    ProfilerSmapsTable, ProfilerSmapsRow, "profiler_smaps";
-    /// The process, a row of `process`.
-    upid: Vec<Upid>,
-    /// When.
-    ts: Vec<i64>,
-    /// The file.
-    path: Vec<Option<Str>>,
-    /// In kB, as all that follow.
-    size_kb: Vec<i64>,
-    /// Written to and not shared.
-    private_dirty_kb: Vec<i64>,
-    /// Swapped out.
-    swap_kb: Vec<i64>,
-    /// The file's name, as the kernel has it.
-    file_name: Vec<Option<Str>>,
-    /// Where the first part of it lies.
-    start_address: Vec<i64>,
-    /// When the file was changed.
-    module_timestamp: Vec<i64>,
-    /// The file's build id.
-    module_debugid: Vec<Option<Str>>,
-    /// The path of its debug information.
-    module_debug_path: Vec<Option<Str>>,
-    /// What the mapping may do.
-    protection_flags: Vec<i64>,
-    /// Shared and clean, and in memory.
-    private_clean_resident_kb: Vec<i64>,
-    /// Shared, written to, and in memory.
-    shared_dirty_resident_kb: Vec<i64>,
-    /// Shared and clean, and in memory.
-    shared_clean_resident_kb: Vec<i64>,
-    /// Locked into memory.
-    locked_kb: Vec<i64>,
-    /// In memory, each page's share.
-    proportional_resident_kb: Vec<i64>,
-}
-
-table! {
     /// Files that processes had open.
     FiledescriptorTable, FiledescriptorRow, "filedescriptor";
     /// The number over all processes.
@@ -607,10 +460,23 @@ all_tables! {
     frame: FrameTable,
     mapping: MappingTable,
     symbol: SymbolTable,
-    perf_sample: PerfSampleTable,
+    profiler_sample: ProfilerSampleTable,
+    profiler_session: ProfilerSessionTable,
+    profiler_task_context: ProfilerTaskContextTable,
+    profiler_execution_context: ProfilerExecutionContextTable,
+    profiler_async_context: ProfilerAsyncContextTable,
+    profiler_counter_set: ProfilerCounterSetTable,
+    chrome_stack_sample_extras: ChromeStackSampleExtrasTable,
+    track_event_callstacks: TrackEventCallstacksTable,
+    aggregate_profile: AggregateProfileTable,
+    aggregate_sample: AggregateSampleTable,
+    heap_profile: HeapProfileTable,
     heap_profile_allocation: HeapProfileAllocationTable,
-    cpu_profile_stack_sample: CpuProfileStackSampleTable,
     profiler_smaps: ProfilerSmapsTable,
+    memory_snapshot: MemorySnapshotTable,
+    process_memory_snapshot: ProcessMemorySnapshotTable,
+    memory_snapshot_node: MemorySnapshotNodeTable,
+    memory_snapshot_edge: MemorySnapshotEdgeTable,
     filedescriptor: FiledescriptorTable,
 }
 

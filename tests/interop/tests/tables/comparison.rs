@@ -54,8 +54,8 @@ const BESIDE: &[(&str, &str)] = &[
         "select build_id, exact_offset, start_offset, start, end, load_bias, name from stack_profile_mapping order by id",
     ),
     (
-        "perf_sample",
-        "select ts, utid, cpu, cpu_mode, callsite_id, unwind_error, perf_session_id from perf_sample order by id",
+        "__intrinsic_profiler_sample",
+        "select ts, callsite_id, unwind_error, perf_session_id as session_id from perf_sample order by id",
     ),
     (
         "heap_profile_allocation",

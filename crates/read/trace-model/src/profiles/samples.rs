@@ -1,0 +1,69 @@
+//! Rows of samples, and what many of them share (upstream: profiler_sample_tracker.cc).
+
+use ferretto_trace_tables::tables::{
+    ProfilerCounterSetRow, ProfilerExecutionContextRow, ProfilerTaskContextRow, Tables,
+};
+use ferretto_trace_tables::{
+    AsyncContextId, CounterId, ExecutionContextId, Str, TaskContextId, Ucpu, Upid, Utid,
+};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+type Task = (Option<Upid>, Option<Utid>, Option<AsyncContextId>);
+
+/// Rows that samples share, each once.
+#[derive(Debug, Default)]
+pub struct Contexts {
+    tasks: HashMap<Task, TaskContextId, RandomState>,
+    executions: HashMap<(Option<Ucpu>, Option<Str>), ExecutionContextId, RandomState>,
+}
+
+impl Contexts {
+    /// What a sample is of.
+    pub fn task(
+        &mut self,
+        tables: &mut Tables,
+        upid: Option<Upid>,
+        utid: Option<Utid>,
+        async_context_id: Option<AsyncContextId>,
+    ) -> TaskContextId {
+        *self.tasks.entry((upid, utid, async_context_id)).or_insert_with(|| {
+            let row = ProfilerTaskContextRow { upid, utid, async_context_id };
+            TaskContextId(tables.profiler_task_context.push(row))
+        })
+    }
+
+    /// Where and how it ran.
+    pub fn execution(
+        &mut self,
+        tables: &mut Tables,
+        ucpu: Option<Ucpu>,
+        cpu_mode: Option<Str>,
+    ) -> ExecutionContextId {
+        *self.executions.entry((ucpu, cpu_mode)).or_insert_with(|| {
+            let row = ProfilerExecutionContextRow { ucpu, cpu_mode };
+            ExecutionContextId(tables.profiler_execution_context.push(row))
+        })
+    }
+}
+
+/// The counters of one sample, while they are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CounterSet {
+    number: Option<u32>,
+}
+
+impl CounterSet {
+    /// Adds a value.
+    pub fn push(&mut self, tables: &mut Tables, counter_id: CounterId) {
+        let next = u32::try_from(tables.profiler_counter_set.len()).unwrap_or(u32::MAX);
+        let counter_set_id = *self.number.get_or_insert(next);
+        tables.profiler_counter_set.push(ProfilerCounterSetRow { counter_set_id, counter_id });
+    }
+
+    /// Its number, if there were any.
+    #[must_use]
+    pub const fn number(self) -> Option<u32> {
+        self.number
+    }
+}

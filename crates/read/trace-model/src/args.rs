@@ -25,6 +25,8 @@ pub enum ArgValue {
     Pointer(u64),
     /// A text.
     Text(Str),
+    /// A text that was not said.
+    NoText,
     /// A piece of JSON.
     Json(Str),
     /// Nothing, said as such.
@@ -43,6 +45,7 @@ impl ArgValue {
             Self::Text(value) => (5, value.index() as u64),
             Self::Json(value) => (6, value.index() as u64),
             Self::Null => (7, 0),
+            Self::NoText => (8, 0),
         }
     }
 }
@@ -177,6 +180,7 @@ fn row_of(arg: &Arg, set: ArgSetId, tables: &mut Tables) -> ArgRow {
         ArgValue::Text(value) => ("string", ArgRow { string_value: Some(value), ..row }),
         ArgValue::Json(value) => ("json", ArgRow { string_value: Some(value), ..row }),
         ArgValue::Null => ("null", row),
+        ArgValue::NoText => ("string", row),
     };
     ArgRow { value_type: Some(tables.strings.intern(value_type)), ..row }
 }

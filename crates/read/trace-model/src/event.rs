@@ -5,6 +5,7 @@ use std::rc::Rc;
 use ferretto_trace_read::Place;
 use ferretto_trace_tables::MachineId;
 
+use crate::ftrace::{Cpu, KernelEvent, Switch, Waking};
 use crate::sequence::Generation;
 use crate::track_event::TrackEvent;
 
@@ -15,6 +16,12 @@ pub enum Event {
     Track(TrackEvent),
     /// A packet of a rarer kind, which is read when its turn comes.
     Packet(Box<WholePacket>),
+    /// An event of the kernel, and its processor.
+    Kernel(Cpu, KernelEvent),
+    /// A switch in its compact form.
+    Switch(Cpu, Switch),
+    /// A wake-up in its compact form.
+    Waking(Cpu, Waking),
 }
 
 /// A packet whose data is read in the order of time.

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use crate::clocks::{Clock, Snapshot, Unknown};
 use crate::event::{Event, Origin, WholePacket};
+use crate::ftrace::bundle::Arrival;
 use crate::model::Model;
 use crate::order::{Order, QueueId};
 use crate::sequence::{Sequence, Verdict};
@@ -99,6 +100,12 @@ impl Import {
             kind::TRACK_DESCRIPTOR => {
                 return self.model.descriptors.arrive(data, &mut self.model.tables.strings);
             }
+            kind::FTRACE_EVENTS => {
+                let state = sequence.generation().clone();
+                return self.kernel(head, machine).bundle(data, &state);
+            }
+            kind::FTRACE_STATS => return self.kernel(head, machine).statistics(data),
+            kind::SYSTEM_INFO => self.kernel(head, machine).system_info(data),
             _ => {}
         }
         let ts = match self.time(head, machine, sequence) {
@@ -115,6 +122,9 @@ impl Import {
         };
         if ts < 0 {
             return self.model.stats.count(Stat::TraceSorterNegativeTimestampDropped);
+        }
+        if number == kind::SERVICE_EVENT {
+            self.kernel(head, machine).service_event(data, ts);
         }
         match number {
             kind::TRACK_EVENT => {
@@ -140,6 +150,11 @@ impl Import {
         }
     }
 
+    fn kernel(&mut self, head: &Head<'_>, machine: MachineId) -> Arrival<'_> {
+        self.model.stats.set_machine(machine);
+        Arrival { model: &mut self.model, order: &mut self.order, machine, sequence_id: head.sequence_id }
+    }
+
     /// A packet without a time has that of the trace's begin.
     fn time(&mut self, head: &Head<'_>, machine: MachineId, sequence: &Sequence) -> Result<i64, Unknown> {
         let Some(timestamp) = head.timestamp else { return Ok(0) };
@@ -162,6 +177,9 @@ impl Import {
         if self.machines.is_empty() {
             self.model.tables.machine.push(MachineRow::default());
             self.machines.insert(0, MachineId(0));
+            self.order.open(QueueId::packets(MachineId(0)));
+            self.order.open(QueueId::track_events(MachineId(0)));
+            self.model.processes(MachineId(0));
         }
         if let Some(known) = self.machines.get(&raw_id) {
             return *known;
@@ -171,6 +189,9 @@ impl Import {
         }
         let id = MachineId(self.model.tables.machine.push(MachineRow { raw_id, ..MachineRow::default() }));
         self.machines.insert(raw_id, id);
+        self.order.open(QueueId::packets(id));
+        self.order.open(QueueId::track_events(id));
+        self.model.processes(id);
         id
     }
 }

@@ -16,6 +16,9 @@
 //! | [`clocks`] | every clock's time to the trace's |
 //! | [`order`] | events by time; which of two at the same time is first |
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
+//! | [`process_tree`], [`namespaces`] | the list of processes, and what they are called within their namespaces |
+//! | [`ftrace`] | the kernel's events |
+//! | [`sched`], [`thread_states`], [`task_state`] | which thread ran where, and what each did all the time |
 //! | [`tracks`] | which tracks there are, and which row each is |
 //! | [`counters`] | tracks by their dimensions, and values of counters |
 //! | [`cpus`] | which processors there are |
@@ -33,14 +36,20 @@ pub mod clocks;
 pub mod counters;
 pub mod cpus;
 pub mod event;
+pub mod ftrace;
 pub mod import;
 pub mod model;
+pub mod namespaces;
 pub mod order;
+pub mod process_tree;
 pub mod processes;
 pub mod profiles;
+pub mod sched;
 pub mod sequence;
 pub mod slices;
 pub mod stats;
+pub mod task_state;
+pub mod thread_states;
 pub mod track_event;
 pub mod tracks;
 pub mod wire;

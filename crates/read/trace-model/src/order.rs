@@ -12,6 +12,8 @@
 //! queue 2                     21
 //! ```
 //!
+//! The kernel's events are many and small, so their queues hold nothing but what they are.
+//!
 //! Memory: the events that wait. Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in no order.
 
 use std::cmp::Reverse;
@@ -23,6 +25,7 @@ use hashbrown::HashMap;
 
 use crate::cpus::MAX_CPUS;
 use crate::event::Event;
+use crate::ftrace::{Cpu, KernelEvent, Switch, Waking};
 
 /// Which queue an event waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,9 +88,19 @@ pub struct Order {
     max_ts: i64,
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    events: Vec<(i64, Event)>,
+#[derive(Debug)]
+enum Queue {
+    /// Nothing has come.
+    Empty,
+    Any(Waiting<Event>),
+    Kernel(Cpu, Waiting<KernelEvent>),
+    Switches(Cpu, Waiting<Switch>),
+    Wakings(Cpu, Waiting<Waking>),
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    events: Vec<(i64, T)>,
     is_disordered: bool,
 }
 
@@ -95,14 +108,41 @@ impl Order {
     /// Adds an event of the time `ts`.
     #[inline]
     pub fn push(&mut self, queue: QueueId, ts: i64, event: Event) {
-        let number = match self.last {
-            Some((last, number)) if last == queue => number,
-            _ => self.number(queue),
-        };
-        self.max_ts = self.max_ts.max(ts);
-        let Some(queue) = self.queues.get_mut(number) else { return };
-        queue.is_disordered |= queue.events.last().is_some_and(|(last, _)| *last > ts);
-        queue.events.push((ts, event));
+        match self.queue(queue, ts) {
+            Queue::Any(waiting) => waiting.push(ts, event),
+            empty @ Queue::Empty => *empty = Queue::Any(Waiting::of(ts, event)),
+            _ => {}
+        }
+    }
+
+    /// Adds an event of the kernel to the queue [`QueueId::of_cpu`].
+    #[inline]
+    pub fn push_kernel(&mut self, cpu: Cpu, ts: i64, event: KernelEvent) {
+        match self.queue(QueueId::of_cpu(cpu.machine, cpu.cpu), ts) {
+            Queue::Kernel(_, waiting) => waiting.push(ts, event),
+            empty @ Queue::Empty => *empty = Queue::Kernel(cpu, Waiting::of(ts, event)),
+            _ => {}
+        }
+    }
+
+    /// Adds a switch to the queue [`QueueId::switches_of_cpu`].
+    #[inline]
+    pub fn push_switch(&mut self, cpu: Cpu, ts: i64, event: Switch) {
+        match self.queue(QueueId::switches_of_cpu(cpu.machine, cpu.cpu), ts) {
+            Queue::Switches(_, waiting) => waiting.push(ts, event),
+            empty @ Queue::Empty => *empty = Queue::Switches(cpu, Waiting::of(ts, event)),
+            _ => {}
+        }
+    }
+
+    /// Adds a wake-up to the queue [`QueueId::wakeups_of_cpu`].
+    #[inline]
+    pub fn push_waking(&mut self, cpu: Cpu, ts: i64, event: Waking) {
+        match self.queue(QueueId::wakeups_of_cpu(cpu.machine, cpu.cpu), ts) {
+            Queue::Wakings(_, waiting) => waiting.push(ts, event),
+            empty @ Queue::Empty => *empty = Queue::Wakings(cpu, Waiting::of(ts, event)),
+            _ => {}
+        }
     }
 
     /// A queue has its number from now on: it comes before those that come up later.
@@ -119,7 +159,7 @@ impl Order {
     /// How many events wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.queues.iter().map(|queue| queue.events.len()).sum()
+        self.queues.iter().map(Queue::len).sum()
     }
 
     /// Whether none wait.
@@ -130,23 +170,31 @@ impl Order {
 
     /// Calls `each` with all events, the earliest first; none is left.
     pub fn drain(&mut self, mut each: impl FnMut(i64, Event)) {
-        let mut queues: Vec<_> =
-            self.queues.iter_mut().map(|queue| std::mem::take(queue).in_order()).collect();
+        let queues = std::mem::take(self).queues;
+        let mut queues: Vec<Sorted> = queues.into_iter().map(Queue::sorted).collect();
         let mut next: BinaryHeap<Reverse<(i64, usize)>> = queues
-            .iter_mut()
+            .iter()
             .enumerate()
-            .filter_map(|(index, queue)| queue.peek().map(|(ts, _)| Reverse((*ts, index))))
+            .filter_map(|(index, queue)| queue.next_ts().map(|ts| Reverse((ts, index))))
             .collect();
         while let Some(Reverse((_, index))) = next.pop() {
             let until = next.peek().map_or(i64::MAX, |Reverse((ts, _))| *ts);
             let Some(queue) = queues.get_mut(index) else { continue };
-            while let Some((ts, event)) = queue.next_if(|(ts, _)| *ts <= until) {
-                each(ts, event);
-            }
-            if let Some((ts, _)) = queue.peek() {
-                next.push(Reverse((*ts, index)));
+            queue.drain_until(until, &mut each);
+            if let Some(ts) = queue.next_ts() {
+                next.push(Reverse((ts, index)));
             }
         }
+    }
+
+    #[inline]
+    fn queue(&mut self, queue: QueueId, ts: i64) -> &mut Queue {
+        let number = match self.last {
+            Some((last, number)) if last == queue => number,
+            _ => self.number(queue),
+        };
+        self.max_ts = self.max_ts.max(ts);
+        &mut self.queues[number]
     }
 
     #[cold]
@@ -154,20 +202,106 @@ impl Order {
         let next = self.queues.len();
         let number = *self.numbers.entry(queue).or_insert(next);
         if number == next {
-            self.queues.push(Queue::default());
+            self.queues.push(Queue::Empty);
         }
         self.last = Some((queue, number));
         number
     }
 }
 
-impl Queue {
-    fn in_order(mut self) -> std::iter::Peekable<std::vec::IntoIter<(i64, Event)>> {
+impl<T> Waiting<T> {
+    fn of(ts: i64, event: T) -> Self {
+        Self { events: vec![(ts, event)], is_disordered: false }
+    }
+
+    #[inline]
+    fn push(&mut self, ts: i64, event: T) {
+        self.is_disordered |= self.events.last().is_some_and(|(last, _)| *last > ts);
+        self.events.push((ts, event));
+    }
+
+    fn sorted(mut self) -> InOrder<T> {
         if self.is_disordered {
             // Stable: what arrived first stays first.
             self.events.sort_by_key(|(ts, _)| *ts);
         }
-        self.events.into_iter().peekable()
+        InOrder(self.events.into_iter())
+    }
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Any(waiting) => waiting.events.len(),
+            Self::Kernel(_, waiting) => waiting.events.len(),
+            Self::Switches(_, waiting) => waiting.events.len(),
+            Self::Wakings(_, waiting) => waiting.events.len(),
+        }
+    }
+
+    fn sorted(self) -> Sorted {
+        match self {
+            Self::Empty => Sorted::Empty,
+            Self::Any(waiting) => Sorted::Any(waiting.sorted()),
+            Self::Kernel(cpu, waiting) => Sorted::Kernel(cpu, waiting.sorted()),
+            Self::Switches(cpu, waiting) => Sorted::Switches(cpu, waiting.sorted()),
+            Self::Wakings(cpu, waiting) => Sorted::Wakings(cpu, waiting.sorted()),
+        }
+    }
+}
+
+enum Sorted {
+    Empty,
+    Any(InOrder<Event>),
+    Kernel(Cpu, InOrder<KernelEvent>),
+    Switches(Cpu, InOrder<Switch>),
+    Wakings(Cpu, InOrder<Waking>),
+}
+
+struct InOrder<T>(std::vec::IntoIter<(i64, T)>);
+
+impl<T> InOrder<T> {
+    #[inline]
+    fn next_ts(&self) -> Option<i64> {
+        self.0.as_slice().first().map(|(ts, _)| *ts)
+    }
+
+    #[inline]
+    fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) {
+        while self.next_ts().is_some_and(|ts| ts <= until) {
+            if let Some((ts, event)) = self.0.next() {
+                each(ts, event);
+            }
+        }
+    }
+}
+
+impl Sorted {
+    fn next_ts(&self) -> Option<i64> {
+        match self {
+            Self::Empty => None,
+            Self::Any(events) => events.next_ts(),
+            Self::Kernel(_, events) => events.next_ts(),
+            Self::Switches(_, events) => events.next_ts(),
+            Self::Wakings(_, events) => events.next_ts(),
+        }
+    }
+
+    fn drain_until(&mut self, until: i64, each: &mut impl FnMut(i64, Event)) {
+        match self {
+            Self::Empty => {}
+            Self::Any(events) => events.drain_until(until, each),
+            Self::Kernel(cpu, events) => {
+                events.drain_until(until, |ts, event| each(ts, Event::Kernel(*cpu, event)));
+            }
+            Self::Switches(cpu, events) => {
+                events.drain_until(until, |ts, event| each(ts, Event::Switch(*cpu, event)));
+            }
+            Self::Wakings(cpu, events) => {
+                events.drain_until(until, |ts, event| each(ts, Event::Waking(*cpu, event)));
+            }
+        }
     }
 }
 

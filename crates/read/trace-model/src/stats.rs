@@ -139,6 +139,12 @@ impl Stats {
             .map_or(0, |(_, value)| *value)
     }
 
+    /// Whether one of the machine was counted or set.
+    #[must_use]
+    pub fn has(&self, stat: Stat, index: Option<i64>) -> bool {
+        self.numbers.contains_key(&self.key(stat, index))
+    }
+
     /// Writes the table `stats`: all single counters, also those at 0, and those of things that were counted.
     pub fn write(&mut self, tables: &mut Tables) {
         self.begin(tables.machine.len().max(1));

@@ -1,0 +1,282 @@
+//! A bundle of the kernel's events arrives (upstream: ftrace_tokenizer.cc).
+//!
+//! Its events say their time by the clock that the kernel was told to use. Where that is none that a snapshot shows, the bundle itself brings
+//! a pair of times, taken when it was read.
+
+use std::rc::Rc;
+
+use ferretto_protos::fields::{
+    ftrace_event as event_field, ftrace_event_bundle as field, system_info, tracing_service_event, utsname,
+};
+use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_tables::MachineId;
+
+use super::{Bundle, Cpu, KernelEvent, MAX_CPUS};
+use crate::clocks::{BOOTTIME, Clock, Reading, Unknown};
+use crate::model::Model;
+use crate::order::{Order, QueueId};
+use crate::sequence::Generation;
+use crate::stats::Stat;
+
+/// `BUILTIN_CLOCK_MONOTONIC_RAW`.
+const MONOTONIC_RAW: u32 = 5;
+/// The clock of a sequence's own that stands for a kernel clock that no program can read. Upstream's.
+const KERNEL_CLOCK: u32 = 64;
+
+/// `FtraceClock`.
+mod ftrace_clock {
+    pub(super) const UNSPECIFIED: u64 = 0;
+    pub(super) const GLOBAL: u64 = 2;
+    pub(super) const LOCAL: u64 = 3;
+    pub(super) const MONO_RAW: u64 = 4;
+}
+
+/// What takes part when packets of the kernel arrive.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    /// All that is known.
+    pub model: &'a mut Model,
+    /// Where events wait.
+    pub order: &'a mut Order,
+    /// Where the packet comes from.
+    pub machine: MachineId,
+    /// Its sequence.
+    pub sequence_id: u32,
+}
+
+/// The fields of a bundle that are there once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head<'a> {
+    cpu: Option<u32>,
+    lost_events: bool,
+    compact: Option<&'a [u8]>,
+    clock: Option<u64>,
+    ftrace_timestamp: Option<u64>,
+    boot_timestamp: Option<u64>,
+    last_read: Option<u64>,
+    previous_end: Option<u64>,
+}
+
+impl Arrival<'_> {
+    /// Reads `TracePacket.ftrace_events`.
+    pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>) {
+        let head = Head::of(message);
+        let Some(cpu) = head.cpu.filter(|cpu| *cpu < MAX_CPUS) else {
+            self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
+            return;
+        };
+        let cpu = Cpu { machine: self.machine, cpu };
+        if head.lost_events {
+            self.model.stats.set(Stat::FtraceCpuHasDataLoss, Some(i64::from(cpu.cpu)), 1);
+        }
+        let Some(clock) = self.clock_of(&head) else {
+            self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
+            return;
+        };
+        if let Some(compact) = head.compact {
+            self.compact_sched(cpu, clock, compact);
+        }
+        self.events(cpu, clock, message, state);
+        self.descriptors(message);
+        let Some(first_ts) = head.previous_end.or(head.last_read) else {
+            self.model.kernel(self.machine).windows.see(cpu.cpu, None);
+            return;
+        };
+        // Only the first bundle of a processor counts; others need no conversion.
+        if !self.model.kernel(self.machine).windows.has_seen(cpu.cpu) {
+            let since = self.trace_time(clock, first_ts);
+            self.model.kernel(self.machine).windows.see(cpu.cpu, since);
+        }
+    }
+
+    /// `TracePacket.system_info`: what the kernel is decides how its numbers are read.
+    pub fn system_info(&mut self, message: &[u8]) {
+        for part in Fields::new(message).map_while(Result::ok) {
+            let (system_info::UTSNAME, Value::Bytes(names)) = (part.number, part.value) else { continue };
+            let (mut sysname, mut release, mut machine) = (&b""[..], &b""[..], &b""[..]);
+            for part in Fields::new(names).map_while(Result::ok) {
+                match (part.number, part.value) {
+                    (utsname::SYSNAME, Value::Bytes(text)) => sysname = text,
+                    (utsname::RELEASE, Value::Bytes(text)) => release = text,
+                    (utsname::MACHINE, Value::Bytes(text)) => machine = text,
+                    _ => {}
+                }
+            }
+            let arch = self.model.tables.strings.intern_bytes(machine);
+            let kernel = self.model.kernel(self.machine);
+            kernel.version = if sysname == b"Linux" { version_of(release) } else { None };
+            kernel.arch = Some(arch);
+        }
+    }
+
+    /// `TracePacket.service_event`: when the recording began.
+    pub fn service_event(&mut self, message: &[u8], ts: i64) {
+        let has_started = Fields::new(message).map_while(Result::ok).any(|part| {
+            part.number == tracing_service_event::TRACING_STARTED && part.value.as_u64() == Some(1)
+        });
+        if has_started {
+            self.model.kernel(self.machine).windows.tracing_started = Some(ts);
+        }
+    }
+
+    /// The trace's time of a clock's. What cannot be told is counted.
+    #[inline]
+    pub(super) fn trace_time(&mut self, clock: Clock, value: u64) -> Option<i64> {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        match self.model.clocks.to_trace_time(clock, value) {
+            Ok(ts) if ts >= 0 => Some(ts),
+            Ok(_) => {
+                self.model.stats.count(Stat::TraceSorterNegativeTimestampDropped);
+                None
+            }
+            Err(unknown) => {
+                self.model.stats.count(match unknown {
+                    Unknown::Clock => Stat::ClockSyncFailureUnknownSourceClock,
+                    Unknown::Way => Stat::ClockSyncFailureNoPath,
+                });
+                None
+            }
+        }
+    }
+
+    /// The clock of a bundle's events; nothing if it is none that is known.
+    fn clock_of(&mut self, head: &Head<'_>) -> Option<Clock> {
+        let of = |id| Clock::new(id, self.sequence_id, self.machine);
+        let Some(number) = head.clock else { return Some(of(BOOTTIME)) };
+        let clock = match number {
+            ftrace_clock::UNSPECIFIED => of(BOOTTIME),
+            ftrace_clock::MONO_RAW => of(MONOTONIC_RAW),
+            ftrace_clock::GLOBAL | ftrace_clock::LOCAL => of(KERNEL_CLOCK),
+            _ => return None,
+        };
+        let boot = of(BOOTTIME);
+        if let (Some(here), Some(there)) = (head.ftrace_timestamp, head.boot_timestamp) {
+            let kernel = self.model.kernel(self.machine);
+            // Bundles that were read together bring the same pair.
+            if kernel.last_clock_pair.replace(here) != Some(here) && clock != boot {
+                let reading = |clock, value: u64| Reading {
+                    clock,
+                    value: i64::try_from(value).unwrap_or(i64::MAX),
+                    unit_multiplier_ns: 1,
+                    is_incremental: false,
+                };
+                self.model.clocks.add_snapshot(&[reading(clock, here), reading(boot, there)]);
+            }
+        }
+        Some(clock)
+    }
+
+    fn events(&mut self, cpu: Cpu, clock: Clock, message: &[u8], state: &Rc<Generation>) {
+        let number = u32::try_from(self.model.bundles.all.len()).unwrap_or(u32::MAX);
+        let mut has_events = false;
+        let mut fields = Fields::new(message);
+        while let Some(Ok(part)) = fields.next() {
+            let (field::EVENT, Value::Bytes(event)) = (part.number, part.value) else { continue };
+            if !std::mem::replace(&mut has_events, true) {
+                self.open(cpu, QueueId::of_cpu);
+            }
+            // Where the event begins in the bundle: its bytes are the last of its field.
+            let at = fields.offset() - event.len();
+            self.event(cpu, clock, event, at, number);
+        }
+        if has_events {
+            self.model.bundles.all.push(Rc::new(Bundle { bytes: message.into(), state: state.clone() }));
+        }
+    }
+
+    /// A processor's queue is made with those of lower numbers: the order of queues decides which of two events is first.
+    pub(super) fn open(&mut self, cpu: Cpu, queue: fn(MachineId, u32) -> QueueId) {
+        for number in 0..=cpu.cpu {
+            self.order.open(queue(cpu.machine, number));
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, cpu: Cpu, clock: Clock, event: &[u8], at: usize, bundle: u32) {
+        let (mut timestamp, mut tid) = (None, None);
+        let mut found: Option<KernelEvent> = None;
+        let mut others: Vec<KernelEvent> = Vec::new();
+        let mut fields = Fields::new(event);
+        while let Some(Ok(part)) = fields.next() {
+            match part.value {
+                Value::Bytes(payload) => {
+                    let at = at + fields.offset() - payload.len();
+                    let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+                    let this = KernelEvent {
+                        bundle,
+                        at: narrow(at),
+                        len: narrow(payload.len()),
+                        field: part.number,
+                        tid: None,
+                    };
+                    // No writer puts two into one, but the format allows it.
+                    match found {
+                        None => found = Some(this),
+                        Some(_) => others.push(this),
+                    }
+                }
+                value if part.number == event_field::TIMESTAMP => timestamp = value.as_u64(),
+                value if part.number == event_field::PID => tid = value.as_u64().map(|tid| tid as u32),
+                _ => {}
+            }
+        }
+        let Some(timestamp) = timestamp else {
+            return self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
+        };
+        let Some(found) = found else {
+            return self.model.stats.count(Stat::FtraceMissingEventId);
+        };
+        let Some(ts) = self.trace_time(clock, timestamp) else { return };
+        self.order.push_kernel(cpu, ts, KernelEvent { tid, ..found });
+        for other in others {
+            self.order.push_kernel(cpu, ts, KernelEvent { tid, ..other });
+        }
+    }
+
+    fn descriptors(&mut self, message: &[u8]) {
+        for part in Fields::new(message).map_while(Result::ok) {
+            if let (field::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(_descriptor)) = (part.number, part.value) {
+            }
+        }
+    }
+}
+
+impl<'a> Head<'a> {
+    fn of(message: &'a [u8]) -> Self {
+        let mut head = Self::default();
+        for part in Fields::new(message).map_while(Result::ok) {
+            let number = part.value.as_u64();
+            match (part.number, part.value) {
+                (field::CPU, _) => head.cpu = number.map(|cpu| u32::try_from(cpu).unwrap_or(u32::MAX)),
+                (field::LOST_EVENTS, _) => head.lost_events = number.is_some_and(|lost| lost != 0),
+                (field::COMPACT_SCHED, Value::Bytes(compact)) => head.compact = Some(compact),
+                (field::FTRACE_CLOCK, _) => head.clock = number,
+                (field::FTRACE_TIMESTAMP, _) => head.ftrace_timestamp = number,
+                (field::BOOT_TIMESTAMP, _) => head.boot_timestamp = number,
+                (field::LAST_READ_EVENT_TIMESTAMP, _) => head.last_read = number,
+                (field::PREVIOUS_BUNDLE_END_TIMESTAMP, _) => head.previous_end = number,
+                _ => {}
+            }
+        }
+        head
+    }
+}
+
+/// `6.1.0-13-amd64` is (6, 1).
+fn version_of(release: &[u8]) -> Option<(u32, u32)> {
+    let mut numbers = std::str::from_utf8(release).ok()?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_two_numbers() {
+        assert_eq!(version_of(b"6.1.0-13-amd64"), Some((6, 1)));
+        assert_eq!(version_of(b"5.10"), Some((5, 10)));
+        assert_eq!(version_of(b"6"), None);
+        assert_eq!(version_of(b"x.1.2"), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! The kernel's events: bundles of them out of packets, and what each does in its turn.
+//!
+//! A bundle has the events of one processor. When it arrives its bytes are kept, and each event becomes a few numbers that wait in that
+//! processor's queue: its time, whose it is, which it is, and where in the bundle its fields lie. Scheduling may come in a compact form
+//! instead, column by column, and has queues of its own then. In its turn an event becomes a row of `ftrace_event`, and most do more.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`bundle`] | a bundle arrives: its clock, its events, since when it is whole |
+//! | [`compact`] | scheduling in its compact form |
+//! | [`windows`] | which events are too early, and when the trace is whole on all processors |
+//! | [`raw`] | the rows of `ftrace_event`, and the arguments of events by their numbers |
+//! | [`payload`], [`numbers`] | the fields of an event, and their numbers |
+//! | [`apply`] | which event does what |
+//! | [`tasks`] | threads and processes that begin, end and are renamed |
+//! | [`generic`] | events that have no message of their own, and those that say which track they are for |
+//! | [`counters`], [`slices`], [`memory`], [`net`], [`power`] | what other events do |
+//! | [`syscalls`] | calls into the kernel, by name |
+//! | [`atrace`] | what programs write into `trace_marker` |
+//! | [`statistics`] | what the kernel and the recorder counted |
+//!
+//! Memory: the bytes of the bundles, 32 bytes an event that waits, and its rows. Nothing is allocated for an event alone.
+
+pub mod apply;
+pub mod bundle;
+pub mod compact;
+pub mod numbers;
+pub mod payload;
+pub mod raw;
+pub mod statistics;
+pub mod tasks;
+pub mod windows;
+
+use std::rc::Rc;
+
+use ferretto_trace_tables::{MachineId, Str};
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
+
+use crate::sched::Running;
+use crate::sequence::Generation;
+
+/// A processor of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// The machine.
+    pub machine: MachineId,
+    /// Its number there, below [`MAX_CPUS`].
+    pub cpu: u32,
+}
+
+/// Numbers of processors are below this. Upstream's; nobody has recorded a machine with more.
+pub const MAX_CPUS: u32 = 1024;
+
+/// An event that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelEvent {
+    /// The number of its bundle.
+    pub bundle: u32,
+    /// Where its fields begin there.
+    pub at: u32,
+    /// How many bytes they are.
+    pub len: u32,
+    /// The field number of its message in `FtraceEvent`: which event it is.
+    pub field: u32,
+    /// The thread that it happened in.
+    pub tid: Option<u32>,
+}
+
+/// A switch in its compact form, which leaves out what the last one of the processor said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Switch {
+    /// What the last thread did then, as the kernel says it.
+    pub prev_state: i64,
+    /// The thread that runs now.
+    pub next_pid: i32,
+    /// Its priority.
+    pub next_prio: i32,
+    /// Its name.
+    pub next_comm: Option<Str>,
+}
+
+/// A wake-up in its compact form.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waking {
+    /// Who is woken.
+    pub pid: i32,
+    /// Where it is to run.
+    pub target_cpu: u16,
+    /// Its priority.
+    pub prio: u16,
+    /// The kernel's flags: interrupts, preemption.
+    pub common_flags: u16,
+    /// Its name.
+    pub comm: Option<Str>,
+}
+
+/// The bytes of a bundle, and what its sequence had interned.
+#[derive(Debug)]
+pub struct Bundle {
+    /// `FtraceEventBundle`.
+    pub bytes: Box<[u8]>,
+    /// The names of the kernel's functions.
+    pub state: Rc<Generation>,
+}
+
+impl Bundle {
+    /// The fields of an event.
+    #[must_use]
+    pub fn payload(&self, event: &KernelEvent) -> &[u8] {
+        let (at, len) = (event.at as usize, event.len as usize);
+        self.bytes.get(at..at.saturating_add(len)).unwrap_or_default()
+    }
+}
+
+/// What is known of a machine's kernel.
+#[derive(Debug, Default)]
+pub struct Kernel {
+    /// Its version, by `uname`.
+    pub version: Option<(u32, u32)>,
+    /// Its kind of processors, by `uname`.
+    pub arch: Option<Str>,
+    /// Which events are too early.
+    pub windows: windows::Windows,
+    /// By processor: what runs.
+    pub(crate) running: Vec<Running>,
+    /// The `ftrace_timestamp` of the last pair of times that a bundle brought.
+    last_clock_pair: Option<u64>,
+    /// Sequences that have said what could not be set up.
+    told_errors: HashSet<u32, RandomState>,
+}
+
+/// What is kept of all bundles.
+#[derive(Debug, Default)]
+pub struct Bundles {
+    all: Vec<Rc<Bundle>>,
+}
+
+impl Bundles {
+    /// The bundle of a number.
+    #[must_use]
+    pub fn get(&self, number: u32) -> Option<&Rc<Bundle>> {
+        self.all.get(number as usize)
+    }
+}

@@ -1,0 +1,286 @@
+//! The rows of `ftrace_event`, and the arguments of events (upstream: ftrace_parser.cc, ParseTypedFtraceToRaw).
+//!
+//! What an event's fields are called comes from the table of known events. A trace has millions of events whose arguments nobody asks for:
+//! they can be left out ([`Raw::writes_args`]).
+
+use ferretto_protos::fields::interned_data::KERNEL_SYMBOLS;
+use ferretto_protos::ftrace::{FieldKind, KNOWN_EVENTS, KnownEvent, known_event};
+use ferretto_protozero::read::{Fields, Value};
+use ferretto_protozero::varint;
+use ferretto_trace_tables::tables::FtraceEventRow;
+use ferretto_trace_tables::{Str, Strings, Utid};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use super::Cpu;
+use crate::args::{Arg, ArgValue};
+use crate::model::Model;
+use crate::sequence::Generation;
+
+/// Fields of higher numbers are no arguments. Upstream's.
+const MAX_FIELDS: u32 = 32;
+
+/// Fields that are the number of a kernel's function.
+const FUNCTIONS: [(&str, &str); 9] = [
+    ("sched_blocked_reason", "caller"),
+    ("workqueue_queue_work", "function"),
+    ("workqueue_activate_work", "function"),
+    ("workqueue_execute_start", "function"),
+    ("workqueue_execute_end", "function"),
+    ("funcgraph_entry", "func"),
+    ("funcgraph_exit", "func"),
+    ("mm_shrink_slab_start", "shrink"),
+    ("hrtimer_expire_entry", "function"),
+];
+
+/// Messages of `FtraceEvent` that are no events of the kernel, and so not in the table of those: their names, numbers and fields.
+type Envelope = (&'static str, u32, &'static [(&'static str, u32, FieldKind)]);
+const ENVELOPES: [Envelope; 2] = [
+    ("generic", 327, &[("event_name", 1, FieldKind::String)]),
+    ("kprobe_event", 542, &[("name", 1, FieldKind::String), ("type", 2, FieldKind::Int32)]),
+];
+
+/// What events and their fields are called.
+#[derive(Debug)]
+pub struct Raw {
+    /// Whether rows have arguments.
+    pub writes_args: bool,
+    /// By number of the event.
+    events: HashMap<u32, Option<Names>, RandomState>,
+    /// The highest number that an event has.
+    max_number: u32,
+    switch: Option<Names>,
+    waking: Option<Names>,
+    /// The arguments of the event that is read.
+    list: Vec<Arg>,
+}
+
+#[derive(Clone, Debug)]
+struct Names {
+    name: Str,
+    fields: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    number: u32,
+    key: Str,
+    kind: FieldKind,
+    is_function: bool,
+}
+
+impl Default for Raw {
+    fn default() -> Self {
+        Self {
+            writes_args: true,
+            events: HashMap::default(),
+            max_number: KNOWN_EVENTS.iter().map(|event| event.field_id).max().unwrap_or(0),
+            switch: None,
+            waking: None,
+            list: Vec::new(),
+        }
+    }
+}
+
+impl Names {
+    fn of(event: &KnownEvent, strings: &mut Strings) -> Self {
+        let field = |field: &ferretto_protos::ftrace::KnownField| Name {
+            number: field.number,
+            key: strings.intern(field.name),
+            kind: field.kind,
+            is_function: FUNCTIONS.contains(&(event.name, field.name)),
+        };
+        let fields = event.fields.iter().map(field).collect();
+        Self { name: strings.intern(event.name), fields }
+    }
+
+    fn of_envelope((name, _, fields): &Envelope, strings: &mut Strings) -> Self {
+        let field = |(name, number, kind): &(&str, u32, FieldKind)| Name {
+            number: *number,
+            key: strings.intern(name),
+            kind: *kind,
+            is_function: false,
+        };
+        let fields = fields.iter().map(field).collect();
+        Self { name: strings.intern(name), fields }
+    }
+
+    fn get(&self, number: u32) -> Option<&Name> {
+        self.fields.iter().find(|field| field.number == number)
+    }
+}
+
+impl Raw {
+    fn names(&mut self, number: u32, strings: &mut Strings) -> Option<&Names> {
+        let find = || {
+            if let Some(envelope) = ENVELOPES.iter().find(|(_, its, _)| *its == number) {
+                return Some(Names::of_envelope(envelope, strings));
+            }
+            let event = KNOWN_EVENTS.iter().find(|event| event.field_id == number)?;
+            Some(Names::of(event, strings))
+        };
+        self.events.entry(number).or_insert_with(find).as_ref()
+    }
+
+    /// The name of `sched_switch`, and arguments of these values.
+    pub(crate) fn switch(&mut self, strings: &mut Strings) -> Str {
+        of_kind(&mut self.switch, "sched_switch", strings)
+    }
+
+    /// The name of `sched_waking`.
+    pub(crate) fn waking(&mut self, strings: &mut Strings) -> Str {
+        of_kind(&mut self.waking, "sched_waking", strings)
+    }
+
+    /// Arguments of `sched_switch`, all of its fields in their order.
+    pub(crate) fn switch_args<const N: usize>(&self, values: [ArgValue; N]) -> Vec<Arg> {
+        args_of(self.switch.as_ref(), values)
+    }
+
+    /// Arguments of `sched_waking` in its compact form: `comm`, `pid`, `prio`, `target_cpu`.
+    pub(crate) fn waking_args(&self, [comm, pid, prio, target_cpu]: [ArgValue; 4]) -> Vec<Arg> {
+        let names = self.waking.as_ref();
+        let by_number = [(1, comm), (2, pid), (3, prio), (5, target_cpu)];
+        by_number
+            .iter()
+            .filter_map(|(number, value)| {
+                let key = names?.get(*number)?.key;
+                Some(Arg { flat_key: key, key, value: *value })
+            })
+            .collect()
+    }
+}
+
+fn of_kind(names: &mut Option<Names>, name: &str, strings: &mut Strings) -> Str {
+    if let Some(names) = names {
+        return names.name;
+    }
+    let number = strings.intern(name);
+    *names = known_event(name).map(|event| Names::of(event, strings));
+    number
+}
+
+fn args_of<const N: usize>(names: Option<&Names>, values: [ArgValue; N]) -> Vec<Arg> {
+    let fields = names.map(|names| names.fields.as_slice()).unwrap_or_default();
+    let arg = |(field, value): (&Name, ArgValue)| Arg { flat_key: field.key, key: field.key, value };
+    fields.iter().zip(values).map(arg).collect()
+}
+
+impl Model {
+    /// Writes the row of an event that has a message of its own.
+    pub(super) fn raw_row(
+        &mut self,
+        ts: i64,
+        cpu: Cpu,
+        tid: u32,
+        number: u32,
+        message: &[u8],
+        state: &Generation,
+    ) {
+        if number > self.raw.max_number {
+            return;
+        }
+        let (tables, processes) = self.processes(cpu.machine);
+        let utid = processes.thread(tables, i64::from(tid));
+        let names = self.raw.names(number, &mut self.tables.strings);
+        let name = names.map(|names| names.name);
+        let id = self.raw_row_of(ts, cpu, utid, name);
+        if !self.raw.writes_args {
+            return;
+        }
+        let mut list = std::mem::take(&mut self.raw.list);
+        list.clear();
+        if let Some(names) = self.raw.names(number, &mut self.tables.strings) {
+            read_args(names, message, state, &mut self.tables.strings, &mut list);
+        }
+        self.row_args(id, &list);
+        self.raw.list = list;
+    }
+
+    /// Writes a row without arguments; returns its number.
+    #[inline]
+    pub(crate) fn raw_row_of(&mut self, ts: i64, cpu: Cpu, utid: Utid, name: Option<Str>) -> u32 {
+        let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
+        let row = FtraceEventRow { ts, name, utid: Some(utid), ucpu, ..FtraceEventRow::default() };
+        self.tables.ftrace_event.push(row)
+    }
+
+    /// Gives a row arguments.
+    pub(crate) fn row_args(&mut self, id: u32, args: &[Arg]) {
+        let list = self.args.intern(args);
+        let set = self.args.write(list, &mut self.tables);
+        if set.is_some() {
+            self.tables.ftrace_event.arg_set_id.set(id as usize, set);
+        }
+    }
+}
+
+fn read_args(names: &Names, message: &[u8], state: &Generation, strings: &mut Strings, list: &mut Vec<Arg>) {
+    for part in Fields::new(message).map_while(Result::ok) {
+        if part.number >= MAX_FIELDS {
+            continue;
+        }
+        let Some(field) = names.get(part.number) else { continue };
+        let function = match field.is_function {
+            true => part.value.as_u64().and_then(|number| state.text(KERNEL_SYMBOLS, number)),
+            false => None,
+        };
+        let value = match function {
+            Some(function) => Some(ArgValue::Text(function)),
+            None => value_of(field.kind, part.value, strings),
+        };
+        list.extend(value.map(|value| Arg { flat_key: field.key, key: field.key, value }));
+    }
+}
+
+/// A field's value as an argument. What is not of its type is taken as upstream does: as the bits that are there.
+pub(super) fn value_of(kind: FieldKind, value: Value<'_>, strings: &mut Strings) -> Option<ArgValue> {
+    let bits = value.as_u64().unwrap_or(0);
+    Some(match kind {
+        FieldKind::Int32
+        | FieldKind::Int64
+        | FieldKind::Sfixed32
+        | FieldKind::Sfixed64
+        | FieldKind::Bool
+        | FieldKind::Enum => ArgValue::Int(bits as i64),
+        FieldKind::Uint32 | FieldKind::Uint64 | FieldKind::Fixed32 | FieldKind::Fixed64 => {
+            ArgValue::Uint(bits)
+        }
+        FieldKind::Sint32 | FieldKind::Sint64 => ArgValue::Int(varint::unzigzag(bits)),
+        FieldKind::String | FieldKind::Bytes => match value {
+            Value::Bytes(text) => ArgValue::Text(strings.intern_bytes(text)),
+            _ => return None,
+        },
+        FieldKind::Double => ArgValue::Real(f64::from_bits(bits)),
+        FieldKind::Float => ArgValue::Real(f64::from(f32::from_bits(bits as u32))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_functions_are_fields_of_known_events() {
+        for (event, field) in FUNCTIONS {
+            let known = known_event(event).unwrap();
+            assert!(known.fields.iter().any(|its| its.name == field), "{event}.{field}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_scheduling_have_the_names_of_its_fields() {
+        let mut strings = Strings::default();
+        let mut raw = Raw::default();
+        raw.switch(&mut strings);
+        raw.waking(&mut strings);
+        let keys = |args: &[Arg]| -> Vec<String> {
+            args.iter().map(|arg| strings.get(arg.key).to_owned()).collect()
+        };
+        assert_eq!(
+            keys(&raw.switch_args([ArgValue::Null; 7])),
+            ["prev_comm", "prev_pid", "prev_prio", "prev_state", "next_comm", "next_pid", "next_prio"]
+        );
+        assert_eq!(keys(&raw.waking_args([ArgValue::Null; 4])), ["comm", "pid", "prio", "target_cpu"]);
+    }
+}

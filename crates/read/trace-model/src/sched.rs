@@ -1,0 +1,228 @@
+//! Which thread ran on which processor (upstream: ftrace_sched_event_tracker.cc).
+//!
+//! Each switch ends what ran on its processor and begins what runs now. The compact form does not say whom it ends: that was the last switch
+//! of the processor, so the first one ends nobody and begins nothing.
+
+use ferretto_trace_tables::tables::{SchedRow, Tables};
+use ferretto_trace_tables::{SchedId, Str, Utid};
+
+use crate::args::ArgValue;
+use crate::ftrace::windows::Window;
+use crate::ftrace::{Cpu, Switch, Waking};
+use crate::model::Model;
+use crate::processes::ThreadName;
+use crate::stats::Stat;
+use crate::task_state::TaskState;
+use crate::thread_states::Wake;
+
+/// What runs on a processor, by its last switch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Running {
+    /// Its row, if it has one.
+    slice: Option<SchedId>,
+    thread: Option<RunningThread>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RunningThread {
+    tid: i64,
+    utid: Utid,
+    prio: i32,
+}
+
+/// A switch, with both sides of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FullSwitch {
+    pub(crate) prev_comm: Option<Str>,
+    pub(crate) prev_tid: i64,
+    pub(crate) prev_prio: i32,
+    pub(crate) prev_state: i64,
+    pub(crate) next_comm: Option<Str>,
+    pub(crate) next_tid: i64,
+    pub(crate) next_prio: i32,
+}
+
+impl Model {
+    /// `sched_switch`. Its row in `ftrace_event` belongs to the thread that is switched out.
+    pub(crate) fn sched_switch(&mut self, ts: i64, cpu: Cpu, event: &FullSwitch) {
+        let next = self.switched_thread(cpu, event.next_tid, event.next_comm);
+        let state = self.end_state(cpu, event.prev_state);
+        let running = self.running(cpu);
+        if let (Some(slice), Some(thread)) = (running.slice, running.thread) {
+            if thread.tid == event.prev_tid {
+                close(&mut self.tables, slice, ts, state);
+            } else {
+                self.stats.count(Stat::MismatchedSchedSwitchTids);
+            }
+        }
+        let prev = self.switched_thread(cpu, event.prev_tid, event.prev_comm);
+        self.switch_row(ts, cpu, prev, event);
+        self.begin(ts, cpu, event, next);
+        let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
+        self.thread_states.switch(&mut self.tables, ts, ucpu, (prev, state), next);
+    }
+
+    /// A switch in its compact form.
+    pub(crate) fn compact_switch(&mut self, ts: i64, cpu: Cpu, event: &Switch) {
+        let window = self.window(cpu, ts);
+        if window == Window::Before {
+            return;
+        }
+        let next_tid = i64::from(event.next_pid as u32);
+        let next = self.switched_thread(cpu, next_tid, event.next_comm);
+        let running = self.running(cpu);
+        let Some(before) = running.thread else {
+            self.stats.count(Stat::CompactSchedSwitchSkipped);
+            let thread = RunningThread { tid: next_tid, utid: next, prio: event.next_prio };
+            *self.running_mut(cpu) = Running { slice: None, thread: Some(thread) };
+            return;
+        };
+        let state = self.end_state(cpu, event.prev_state);
+        if let Some(slice) = running.slice {
+            close(&mut self.tables, slice, ts, state);
+        }
+        let event = FullSwitch {
+            // It may have been renamed while it ran.
+            prev_comm: self.tables.thread.name.get(before.utid.index()).copied().flatten(),
+            prev_tid: before.tid,
+            prev_prio: before.prio,
+            prev_state: event.prev_state,
+            next_comm: event.next_comm,
+            next_tid,
+            next_prio: event.next_prio,
+        };
+        self.switch_row(ts, cpu, before.utid, &event);
+        if window == Window::RowOnly {
+            let thread = RunningThread { tid: next_tid, utid: next, prio: event.next_prio };
+            self.running_mut(cpu).thread = Some(thread);
+            return;
+        }
+        self.begin(ts, cpu, &event, next);
+        let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
+        self.thread_states.switch(&mut self.tables, ts, ucpu, (before.utid, state), next);
+    }
+
+    /// A wake-up in its compact form: it happened in what runs on the processor, so those before the first switch are skipped.
+    pub(crate) fn compact_waking(&mut self, ts: i64, cpu: Cpu, event: &Waking) {
+        let window = self.window(cpu, ts);
+        if window == Window::Before {
+            return;
+        }
+        let Some(waker) = self.running(cpu).thread else {
+            return self.stats.count(Stat::CompactSchedWakingSkipped);
+        };
+        let wakee = i64::from(event.pid as u32);
+        self.waking_row(ts, cpu, waker.utid, event);
+        if window == Window::RowOnly {
+            return;
+        }
+        let (tables, processes) = self.processes(cpu.machine);
+        let wakee = processes.thread(tables, wakee);
+        let wake = Wake { waker: waker.utid, common_flags: Some(event.common_flags) };
+        self.thread_states.wake(&mut self.tables, ts, wakee, wake);
+    }
+
+    /// `sched_waking`.
+    pub(crate) fn sched_waking(&mut self, ts: i64, cpu: Cpu, waker: u32, wakee: i64, comm: Option<Str>) {
+        let wakee = self.switched_thread(cpu, wakee, comm);
+        let (tables, processes) = self.processes(cpu.machine);
+        let waker = processes.thread(tables, i64::from(waker));
+        self.thread_states.wake(&mut self.tables, ts, wakee, Wake { waker, common_flags: None });
+    }
+
+    #[inline]
+    fn switched_thread(&mut self, cpu: Cpu, tid: i64, comm: Option<Str>) -> Utid {
+        let (tables, processes) = self.processes(cpu.machine);
+        let utid = processes.thread(tables, tid);
+        if let Some(comm) = comm {
+            processes.name_thread(tables, utid, comm, ThreadName::Ftrace);
+        }
+        utid
+    }
+
+    #[inline]
+    fn end_state(&mut self, cpu: Cpu, prev_state: i64) -> Option<Str> {
+        let version = self.kernel(cpu.machine).version;
+        let state = TaskState::of(prev_state as u16, version);
+        let text = self.thread_states.text(state, &mut self.tables.strings);
+        if text.is_none() {
+            self.stats.count(Stat::TaskStateInvalid);
+        }
+        text
+    }
+
+    #[inline]
+    fn running(&mut self, cpu: Cpu) -> Running {
+        *self.running_mut(cpu)
+    }
+
+    #[inline]
+    fn running_mut(&mut self, cpu: Cpu) -> &mut Running {
+        let running = &mut self.kernel(cpu.machine).running;
+        let index = cpu.cpu as usize;
+        if running.len() <= index {
+            running.resize(index + 1, Running::default());
+        }
+        &mut running[index]
+    }
+
+    #[inline]
+    fn begin(&mut self, ts: i64, cpu: Cpu, event: &FullSwitch, next: Utid) {
+        let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
+        let row = SchedRow { ts, dur: -1, utid: next, end_state: None, priority: event.next_prio, ucpu };
+        let slice = SchedId(self.tables.sched.push(row));
+        let thread = RunningThread { tid: event.next_tid, utid: next, prio: event.next_prio };
+        *self.running_mut(cpu) = Running { slice: Some(slice), thread: Some(thread) };
+    }
+
+    #[inline]
+    fn switch_row(&mut self, ts: i64, cpu: Cpu, prev: Utid, event: &FullSwitch) {
+        let name = self.raw.switch(&mut self.tables.strings);
+        let id = self.raw_row_of(ts, cpu, prev, Some(name));
+        if self.raw.writes_args {
+            let args = self.raw.switch_args([
+                text(event.prev_comm),
+                ArgValue::Int(event.prev_tid),
+                ArgValue::Int(i64::from(event.prev_prio)),
+                ArgValue::Int(event.prev_state),
+                text(event.next_comm),
+                ArgValue::Int(event.next_tid),
+                ArgValue::Int(i64::from(event.next_prio)),
+            ]);
+            self.row_args(id, &args);
+        }
+    }
+
+    #[inline]
+    fn waking_row(&mut self, ts: i64, cpu: Cpu, waker: Utid, event: &Waking) {
+        let name = self.raw.waking(&mut self.tables.strings);
+        let id = self.raw_row_of(ts, cpu, waker, Some(name));
+        if let Some(flags) = self.tables.ftrace_event.common_flags.get_mut(id as usize) {
+            *flags = u32::from(event.common_flags);
+        }
+        if self.raw.writes_args {
+            let args = self.raw.waking_args([
+                text(event.comm),
+                ArgValue::Int(i64::from(event.pid as u32)),
+                ArgValue::Int(i64::from(event.prio)),
+                ArgValue::Int(i64::from(event.target_cpu)),
+            ]);
+            self.row_args(id, &args);
+        }
+    }
+}
+
+fn text(text: Option<Str>) -> ArgValue {
+    text.map_or(ArgValue::NoText, ArgValue::Text)
+}
+
+#[inline]
+fn close(tables: &mut Tables, slice: SchedId, ts: i64, state: Option<Str>) {
+    let begun = tables.sched.ts.get(slice.index()).copied().unwrap_or(ts);
+    if let Some(dur) = tables.sched.dur.get_mut(slice.index()) {
+        *dur = ts.saturating_sub(begun);
+    }
+    if let Some(cell) = tables.sched.end_state.get_mut(slice.index()) {
+        *cell = state;
+    }
+}

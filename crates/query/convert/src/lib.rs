@@ -7,6 +7,11 @@
 //! | module | format |
 //! |---|---|
 //! | [`csv`] | a table as comma-separated values |
+//! | [`json`] | Chrome's trace events |
+//! | [`otlp`] | spans and logs for OpenTelemetry |
+//! | [`firefox`] | a profile for profiler.firefox.com |
+//! | [`pprof`], [`collapsed`], [`svg`] | call stacks and their cost: a profile, lines, a flame graph ([`stacks`]) |
+//! | [`text`] | the kernel's events as its own text |
 //!
 //! ```
 //! use ferretto_convert::{FORMATS, Form};
@@ -15,8 +20,21 @@
 //! assert!(matches!(csv.form, Form::Table(_)));
 //! ```
 
+mod args;
+pub mod collapsed;
 pub mod csv;
 mod error;
+pub mod firefox;
+pub mod json;
+pub mod otlp;
+mod owners;
+pub mod pprof;
+pub mod stacks;
+pub mod svg;
+#[cfg(test)]
+mod testing;
+pub mod text;
+mod wall_clock;
 
 use std::io::Write;
 
@@ -27,7 +45,16 @@ use ferretto_trace_tables::Tables;
 pub use crate::error::Error;
 
 /// All formats, in the order of the help.
-pub const FORMATS: &[Format] = &[csv::FORMAT];
+pub const FORMATS: &[Format] = &[
+    csv::FORMAT,
+    json::FORMAT,
+    otlp::FORMAT,
+    firefox::FORMAT,
+    pprof::FORMAT,
+    collapsed::FORMAT,
+    svg::FORMAT,
+    text::FORMAT,
+];
 
 /// What a trace can be written as.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +114,10 @@ impl<'a> Source<'a> {
 
 /// What the user asked for. A format takes what concerns it.
 #[derive(Clone, Debug, Default)]
-pub struct Options {}
+pub struct Options {
+    /// What stacks are made of, for formats of stacks: otherwise of the first of samples, memory and slices that the trace has.
+    pub stacks_of: Option<stacks::Of>,
+}
 
 /// The format of this name.
 #[must_use]

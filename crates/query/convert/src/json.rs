@@ -1,0 +1,268 @@
+//! Chrome's trace events (JSON), for chrome://tracing and what is like it, and for the Perfetto UI.
+//!
+//! The format is that of the document "Trace Event Format", as Trace Processor reads it: slices of threads are complete events (`X`, or `B`
+//! without an end), other slices nestable asynchronous ones (`b`, `e`) of their track, instants `i`, counters `C`, flows `s` and `f`. What the
+//! kernel switched and woke is ftrace's text in `systemTraceEvents`. Times are microseconds with three decimals, so none is lost.
+
+use std::io;
+
+use ferretto_trace_tables::tables::Tables;
+use ferretto_trace_tables::{SliceId, Str, TrackId};
+use serde_json::{Map, Value, json};
+
+use crate::owners::{Owner, process_name, thread_name};
+use crate::{Error, Form, Format, Options, Out, Source, args, text};
+
+/// Chrome's trace events.
+pub const FORMAT: Format = Format {
+    name: "json",
+    doc: "Chrome's trace events, for chrome://tracing and its like",
+    extension: "json",
+    is_binary: false,
+    form: Form::Trace(write),
+};
+
+fn write(source: &Source<'_>, _: &Options, out: &mut Out<'_>) -> Result<(), Error> {
+    let mut events = Events { tables: source.tables, out, is_first: true };
+    events.out.write_all(b"{\"traceEvents\":[\n")?;
+    events.names()?;
+    events.slices()?;
+    events.counters()?;
+    events.flows()?;
+    events.out.write_all(b"\n]")?;
+    if !source.tables.sched.is_empty() {
+        let mut lines = Vec::new();
+        text::write_events(source.tables, &mut lines)?;
+        events.out.write_all(b",\n\"systemTraceEvents\":")?;
+        serde_json::to_writer(&mut *events.out, &String::from_utf8_lossy(&lines)).map_err(io::Error::from)?;
+    }
+    events.out.write_all(b",\n\"metadata\":{\"converted-by\":\"ferretto\"}}\n")?;
+    Ok(())
+}
+
+struct Events<'a, 'b> {
+    tables: &'a Tables,
+    out: &'a mut Out<'b>,
+    is_first: bool,
+}
+
+/// Nanoseconds as microseconds, exactly.
+struct Micros(i64);
+
+impl std::fmt::Display for Micros {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let ns = self.0.unsigned_abs();
+        write!(f, "{sign}{}.{:03}", ns / 1000, ns % 1000)
+    }
+}
+
+impl Events<'_, '_> {
+    /// One event; `more` is what its kind adds.
+    fn event(
+        &mut self,
+        phase: &str,
+        owner: Owner,
+        ts: Option<i64>,
+        more: &Map<String, Value>,
+    ) -> Result<(), Error> {
+        let (pid, tid) = owner.pid_tid(self.tables);
+        if !std::mem::take(&mut self.is_first) {
+            self.out.write_all(b",\n")?;
+        }
+        write!(self.out, "{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{tid}")?;
+        if let Some(ts) = ts {
+            write!(self.out, ",\"ts\":{}", Micros(ts))?;
+        }
+        for (key, value) in more {
+            write!(self.out, ",\"{key}\":")?;
+            serde_json::to_writer(&mut *self.out, value).map_err(io::Error::from)?;
+        }
+        self.out.write_all(b"}")?;
+        Ok(())
+    }
+
+    fn names(&mut self) -> Result<(), Error> {
+        for row in 0..self.tables.process.len() {
+            let upid = ferretto_trace_tables::Upid(row as u32);
+            if self.tables.process.name.get(row).is_some_and(Option::is_some) {
+                let name = process_name(self.tables, upid);
+                self.event("M", Owner::Process(upid), None, &named("process_name", &name))?;
+            }
+        }
+        for row in 0..self.tables.thread.len() {
+            let utid = ferretto_trace_tables::Utid(row as u32);
+            if self.tables.thread.name.get(row).is_some_and(Option::is_some) {
+                let name = thread_name(self.tables, utid);
+                self.event("M", Owner::Thread(utid), None, &named("thread_name", &name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn slices(&mut self) -> Result<(), Error> {
+        let slices = &self.tables.slice;
+        for row in 0..slices.len() {
+            let (ts, dur, track) = (slices.ts[row], slices.dur[row], slices.track_id[row]);
+            let owner = Owner::of(self.tables, track);
+            let is_own = matches!(owner, Owner::Thread(_)) && self.is_own(track);
+            let mut more = self.label(row);
+            match (is_own, dur) {
+                (_, 0) => {
+                    let scope = match owner {
+                        Owner::Thread(_) => "t",
+                        Owner::Process(_) => "p",
+                        Owner::Cpu(_) | Owner::Trace => "g",
+                    };
+                    more.insert("s".to_owned(), scope.into());
+                    self.event("i", owner, Some(ts), &more)?;
+                }
+                (true, ..0) => self.event("B", owner, Some(ts), &more)?,
+                (true, _) => {
+                    more.insert("dur".to_owned(), raw_micros(dur));
+                    if let (Some(tts), Some(tdur)) = (slices.thread_ts.get(row), slices.thread_dur.get(row)) {
+                        more.insert("tts".to_owned(), raw_micros(tts));
+                        more.insert("tdur".to_owned(), raw_micros(tdur));
+                    }
+                    self.event("X", owner, Some(ts), &more)?;
+                }
+                (false, _) => self.asynchronous(owner, track, ts, dur, &more)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a thread's calls are on it, which there is one track for.
+    fn is_own(&self, track: TrackId) -> bool {
+        let type_ = self.tables.track.type_.get(track.index()).copied().flatten();
+        type_.is_some_and(|type_| self.tables.strings.get(type_) == "thread_execution")
+    }
+
+    /// Tracks that are no thread's are kept apart by their number. An end says no name: it ends the innermost.
+    fn asynchronous(
+        &mut self,
+        owner: Owner,
+        track: TrackId,
+        ts: i64,
+        dur: i64,
+        label: &Map<String, Value>,
+    ) -> Result<(), Error> {
+        let id = json!({ "local": format!("{:#x}", track.0 + 1) });
+        let mut more = label.clone();
+        more.entry("cat").or_insert_with(|| "none".into());
+        more.insert("id2".to_owned(), id);
+        self.event("b", owner, Some(ts), &more)?;
+        if dur > 0 {
+            more.remove("args");
+            self.event("e", owner, Some(ts.saturating_add(dur)), &more)?;
+        }
+        Ok(())
+    }
+
+    fn label(&self, row: usize) -> Map<String, Value> {
+        let slices = &self.tables.slice;
+        let mut label = Map::new();
+        let mut insert = |key: &str, text: Option<Str>| {
+            if let Some(text) = text {
+                label.insert(key.to_owned(), self.tables.strings.get(text).into());
+            }
+        };
+        insert("name", slices.name[row]);
+        insert("cat", slices.category[row]);
+        if let Some(set) = slices.arg_set_id.get(row) {
+            label.insert("args".to_owned(), Value::Object(args::to_json(self.tables, set)));
+        }
+        label
+    }
+
+    fn counters(&mut self) -> Result<(), Error> {
+        let counters = &self.tables.counter;
+        for row in 0..counters.len() {
+            let track = counters.track_id[row];
+            let name = self.tables.track.name.get(track.index()).copied().flatten();
+            let name = name.map_or("counter", |name| self.tables.strings.get(name));
+            let mut more = Map::new();
+            let owner = Owner::of(self.tables, track);
+            let name = match owner {
+                Owner::Cpu(cpu) => format!("{name} (CPU {cpu})"),
+                _ => name.to_owned(),
+            };
+            more.insert("name".to_owned(), name.into());
+            more.insert("args".to_owned(), json!({ "value": counters.value[row] }));
+            self.event("C", owner, Some(counters.ts[row]), &more)?;
+        }
+        Ok(())
+    }
+
+    /// A flow leaves within one slice and arrives within another.
+    fn flows(&mut self) -> Result<(), Error> {
+        let flows = &self.tables.flow;
+        for row in 0..flows.len() {
+            for (phase, slice) in [("s", flows.slice_out[row]), ("f", flows.slice_in[row])] {
+                let Some((ts, track)) = self.place_of(slice) else { continue };
+                let mut more = Map::new();
+                more.insert("name".to_owned(), "flow".into());
+                more.insert("cat".to_owned(), "flow".into());
+                more.insert("id".to_owned(), (row + 1).into());
+                more.insert("bp".to_owned(), "e".into());
+                self.event(phase, Owner::of(self.tables, track), Some(ts), &more)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, slice: SliceId) -> Option<(i64, TrackId)> {
+        let slices = &self.tables.slice;
+        Some((*slices.ts.get(slice.index())?, *slices.track_id.get(slice.index())?))
+    }
+}
+
+fn named(what: &str, name: &str) -> Map<String, Value> {
+    let mut more = Map::new();
+    more.insert("name".to_owned(), what.into());
+    more.insert("args".to_owned(), json!({ "name": name }));
+    more
+}
+
+/// A number that is written as it stands.
+fn raw_micros(ns: i64) -> Value {
+    let number: serde_json::Number = Micros(ns).to_string().parse().unwrap_or_else(|_| 0.into());
+    Value::Number(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{small, written};
+
+    #[test]
+    fn every_kind_of_event_is_there() {
+        let json: Value = serde_json::from_slice(&written(FORMAT, &small()).unwrap()).unwrap();
+        let events = json["traceEvents"].as_array().unwrap();
+        let expected = [
+            r#"{"ph":"M","pid":10,"tid":10,"name":"process_name","args":{"name":"app"}}"#,
+            r#"{"ph":"M","pid":10,"tid":10,"name":"thread_name","args":{"name":"main"}}"#,
+            r#"{"ph":"X","pid":10,"tid":10,"ts":1.0,"name":"outer","cat":"app","dur":5.0}"#,
+            r#"{"ph":"X","pid":10,"tid":10,"ts":2.0,"name":"inner","args":{"round":7},"dur":2.0}"#,
+            r#"{"ph":"i","pid":10,"tid":10,"ts":5.0,"name":"tick","s":"t"}"#,
+            r#"{"ph":"b","pid":10,"tid":10,"ts":5.5,"name":"request","cat":"none","id2":{"local":"0x2"}}"#,
+            r#"{"ph":"e","pid":10,"tid":10,"ts":6.0,"name":"request","cat":"none","id2":{"local":"0x2"}}"#,
+            r#"{"ph":"b","pid":10,"tid":10,"ts":7.0,"name":"endless","cat":"none","id2":{"local":"0x2"}}"#,
+            r#"{"ph":"C","pid":10,"tid":10,"ts":1.5,"name":"fps","args":{"value":59.5}}"#,
+            r#"{"ph":"s","pid":10,"tid":10,"ts":2.0,"name":"flow","cat":"flow","id":1,"bp":"e"}"#,
+            r#"{"ph":"f","pid":10,"tid":10,"ts":5.5,"name":"flow","cat":"flow","id":1,"bp":"e"}"#,
+        ];
+        let expected: Vec<Value> =
+            expected.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+        assert_eq!(events, &expected);
+    }
+
+    #[test]
+    fn times_are_exact() {
+        for (ns, text) in
+            [(0, "0.000"), (1, "0.001"), (-1_500, "-1.500"), (9_007_199_254_740_993, "9007199254740.993")]
+        {
+            assert_eq!(Micros(ns).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Call stacks and what each has cost: what flame graphs and profiles are made of.
+
+use std::collections::HashMap;
+
+use ferretto_trace_tables::tables::Tables;
+use ferretto_trace_tables::{CallsiteId, Upid, Utid};
+
+use crate::Error;
+use crate::owners::{Owner, process_name, thread_name};
+
+/// What stacks are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Call stacks of running threads: how many samples each has.
+    Samples,
+    /// Memory that was allocated and not given back: bytes.
+    Heap,
+    /// Slices within slices: nanoseconds that each has for itself.
+    Slices,
+}
+
+impl Of {
+    /// What the values count.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Samples => "count",
+            Self::Heap => "bytes",
+            Self::Slices => "nanoseconds",
+        }
+    }
+
+    /// What the values are.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Heap => "inuse_space",
+            Self::Slices => "wall",
+        }
+    }
+}
+
+/// Stacks as a tree.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    pub(crate) of: Of,
+    /// Each comes after its parent.
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) names: Vec<String>,
+    by_name: HashMap<String, usize>,
+    by_place: HashMap<(Option<usize>, usize), usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) parent: Option<usize>,
+    /// Its number among the names.
+    pub(crate) name: usize,
+    /// Of this stack, without those that go on from it.
+    pub(crate) value: i64,
+}
+
+impl Stacks {
+    /// Those of `of`, or of the first of all that the trace has.
+    pub(crate) fn new(tables: &Tables, of: Option<Of>) -> Result<Self, Error> {
+        let of = of.unwrap_or(match () {
+            () if !tables.perf_sample.is_empty() || !tables.cpu_profile_stack_sample.is_empty() => {
+                Of::Samples
+            }
+            () if !tables.heap_profile_allocation.is_empty() => Of::Heap,
+            () => Of::Slices,
+        });
+        let mut stacks = Self {
+            of,
+            nodes: Vec::new(),
+            names: Vec::new(),
+            by_name: HashMap::new(),
+            by_place: HashMap::new(),
+        };
+        match of {
+            Of::Samples => stacks.add_samples(tables),
+            Of::Heap => stacks.add_heap(tables),
+            Of::Slices => stacks.add_slices(tables),
+        }
+        if stacks.nodes.iter().all(|node| node.value <= 0) {
+            let what = match of {
+                Of::Samples => "no samples of call stacks",
+                Of::Heap => "no profile of memory",
+                Of::Slices => "no slices with an end",
+            };
+            return Err(Error::Nothing(format!("there are {what} in the trace to make stacks of")));
+        }
+        Ok(stacks)
+    }
+
+    /// The names of a stack, the outermost first.
+    pub(crate) fn path(&self, node: usize) -> Vec<&str> {
+        let mut path = Vec::new();
+        let mut at = Some(node);
+        while let Some(node) = at.and_then(|at| self.nodes.get(at)) {
+            path.push(self.names.get(node.name).map_or("", String::as_str));
+            at = node.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    fn node(&mut self, parent: Option<usize>, name: &str) -> usize {
+        let name = match self.by_name.get(name) {
+            Some(known) => *known,
+            None => {
+                self.names.push(name.to_owned());
+                self.by_name.insert(name.to_owned(), self.names.len() - 1);
+                self.names.len() - 1
+            }
+        };
+        let next = self.nodes.len();
+        let node = *self.by_place.entry((parent, name)).or_insert(next);
+        if node == next {
+            self.nodes.push(Node { parent, name, value: 0 });
+        }
+        node
+    }
+
+    fn add(&mut self, node: usize, value: i64) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.value = node.value.saturating_add(value);
+        }
+    }
+
+    /// Below the process and the thread.
+    fn of_thread(&mut self, tables: &Tables, utid: Utid) -> usize {
+        let process = tables.thread.upid.get(utid.index()).map(|upid| self.of_process(tables, upid));
+        self.node(process, &thread_name(tables, utid))
+    }
+
+    fn of_process(&mut self, tables: &Tables, upid: Upid) -> usize {
+        self.node(None, &process_name(tables, upid))
+    }
+
+    fn add_samples(&mut self, tables: &Tables) {
+        let mut known = HashMap::new();
+        let perf = &tables.perf_sample;
+        let of_perf = (0..perf.len()).filter_map(|row| Some((perf.utid[row], perf.callsite_id.get(row)?)));
+        let chrome = &tables.cpu_profile_stack_sample;
+        let of_chrome = (0..chrome.len()).map(|row| (chrome.utid[row], chrome.callsite_id[row]));
+        for (utid, callsite) in of_perf.chain(of_chrome) {
+            let root = self.of_thread(tables, utid);
+            let node = self.callsite(tables, root, callsite, &mut known);
+            self.add(node, 1);
+        }
+    }
+
+    fn add_heap(&mut self, tables: &Tables) {
+        let mut known = HashMap::new();
+        let heap = &tables.heap_profile_allocation;
+        for row in 0..heap.len() {
+            let root = self.of_process(tables, heap.upid[row]);
+            let node = self.callsite(tables, root, heap.callsite_id[row], &mut known);
+            self.add(node, heap.size[row]);
+        }
+    }
+
+    fn callsite(
+        &mut self,
+        tables: &Tables,
+        root: usize,
+        callsite: CallsiteId,
+        known: &mut HashMap<(usize, CallsiteId), usize>,
+    ) -> usize {
+        // Up to what is known, then down again.
+        let mut missing = Vec::new();
+        let mut at = Some(callsite);
+        let mut node = root;
+        while let Some(callsite) = at {
+            if let Some(found) = known.get(&(root, callsite)) {
+                node = *found;
+                break;
+            }
+            missing.push(callsite);
+            at = tables.callsite.parent_id.get(callsite.index());
+        }
+        for callsite in missing.into_iter().rev() {
+            let name = frame_name(tables, callsite);
+            node = self.node(Some(node), &name);
+            known.insert((root, callsite), node);
+        }
+        node
+    }
+
+    /// What a slice had for itself: its time without that of the slices within it.
+    fn add_slices(&mut self, tables: &Tables) {
+        let slices = &tables.slice;
+        let mut nodes = vec![None; slices.len()];
+        for row in 0..slices.len() {
+            let name = slices.name[row].map_or("(no name)", |name| tables.strings.get(name));
+            let parent = slices.parent_id.get(row).map(|parent| parent.index());
+            let above = match parent.and_then(|parent| nodes.get(parent).copied().flatten()) {
+                Some(above) => Some(above),
+                None => self.root_of_track(tables, row),
+            };
+            let node = self.node(above, name);
+            if let Some(mine) = nodes.get_mut(row) {
+                *mine = Some(node);
+            }
+            let dur = slices.dur[row].max(0);
+            self.add(node, dur);
+            if let Some(parent) = parent
+                && slices.dur.get(parent).is_some_and(|dur| *dur >= 0)
+                && let Some(above) = above
+            {
+                self.add(above, -dur);
+            }
+        }
+    }
+
+    fn root_of_track(&mut self, tables: &Tables, slice: usize) -> Option<usize> {
+        let track = tables.slice.track_id[slice];
+        let name =
+            tables.track.name.get(track.index()).copied().flatten().map(|name| tables.strings.get(name));
+        match Owner::of(tables, track) {
+            Owner::Thread(utid) => Some(self.of_thread(tables, utid)),
+            Owner::Process(upid) => {
+                let process = self.of_process(tables, upid);
+                Some(self.node(Some(process), name.unwrap_or("(no name)")))
+            }
+            Owner::Cpu(cpu) => Some(self.node(None, &format!("CPU {cpu}"))),
+            Owner::Trace => name.map(|name| self.node(None, name)),
+        }
+    }
+}
+
+pub(crate) fn frame_name(tables: &Tables, callsite: CallsiteId) -> String {
+    let Some(frame) = tables.callsite.frame_id.get(callsite.index()) else { return "(unknown)".to_owned() };
+    let row = frame.index();
+    let name = tables.frame.deobfuscated_name.get(row).copied().flatten().or(tables
+        .frame
+        .name
+        .get(row)
+        .copied()
+        .flatten());
+    match name.map(|name| tables.strings.get(name)) {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ => {
+            let mapping = tables
+                .frame
+                .mapping
+                .get(row)
+                .and_then(|id| tables.mapping.name.get(id.index()).copied().flatten());
+            let file = mapping.map_or("?", |name| tables.strings.get(name));
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{file}+{:#x}", tables.frame.rel_pc.get(row).copied().unwrap_or(0))
+        }
+    }
+}

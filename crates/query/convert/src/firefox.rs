@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use ferretto_trace_tables::tables::Tables;
-use ferretto_trace_tables::{CallsiteId, Upid, Utid};
+use ferretto_trace_tables::{CallsiteId, Upid};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags,
     MarkerFieldFormat, MarkerTiming, ProcessHandle, Profile, ReferenceTimestamp, SamplingInterval,
@@ -12,6 +12,7 @@ use fxprof_processed_profile::{
 };
 
 use crate::owners::{self, Owner, process_name, thread_name};
+use crate::samples::samples;
 use crate::stacks::frame_name;
 use crate::wall_clock::WallClock;
 use crate::{Error, Form, Format, Options, Out, Source, args};
@@ -84,9 +85,8 @@ impl StaticSchemaMarker for SliceMarker {
 
 impl<'a> Builder<'a> {
     fn new(tables: &'a Tables) -> Self {
-        let starts =
-            tables.slice.ts.iter().chain(&tables.perf_sample.ts).chain(&tables.cpu_profile_stack_sample.ts);
-        let start_ns = starts.min().copied().unwrap_or(0);
+        let starts = tables.slice.ts.iter().copied().chain(samples(tables).map(|sample| sample.ts));
+        let start_ns = starts.min().unwrap_or(0);
         let wall_ms = WallClock::of(tables).at(start_ns) as f64 / 1e6;
         let mut profile = Profile::new(
             "Trace",
@@ -152,16 +152,10 @@ impl<'a> Builder<'a> {
     }
 
     fn samples(&mut self) {
-        let perf = &self.tables.perf_sample;
-        let of_perf = (0..perf.len()).map(|row| (perf.ts[row], perf.utid[row], perf.callsite_id.get(row)));
-        let chrome = &self.tables.cpu_profile_stack_sample;
-        let of_chrome =
-            (0..chrome.len()).map(|row| (chrome.ts[row], chrome.utid[row], Some(chrome.callsite_id[row])));
-        let samples: Vec<(i64, Utid, Option<CallsiteId>)> = of_perf.chain(of_chrome).collect();
-        for (ts, utid, callsite) in samples {
-            let thread = self.thread(Owner::Thread(utid));
-            let stack = callsite.and_then(|callsite| self.stack(thread, callsite));
-            let ts = self.time(ts);
+        for sample in samples(self.tables) {
+            let thread = self.thread(Owner::Thread(sample.utid));
+            let stack = sample.callsite.and_then(|callsite| self.stack(thread, callsite));
+            let ts = self.time(sample.ts);
             self.profile.add_sample(thread, ts, stack, CpuDelta::ZERO, 1);
         }
     }

@@ -29,6 +29,7 @@ pub mod json;
 pub mod otlp;
 mod owners;
 pub mod pprof;
+mod samples;
 pub mod stacks;
 pub mod svg;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use ferretto_trace_tables::{CallsiteId, Upid, Utid};
 
 use crate::Error;
 use crate::owners::{Owner, process_name, thread_name};
+use crate::samples::samples;
 
 /// What stacks are made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Of {
     Samples,
     /// Memory that was allocated and not given back: bytes.
     Heap,
+    /// A profile that others have summed up: its values, of the first kind that it has.
+    Profile,
     /// Slices within slices: nanoseconds that each has for itself.
     Slices,
 }
@@ -24,7 +27,7 @@ impl Of {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Samples => "count",
+            Self::Samples | Self::Profile => "count",
             Self::Heap => "bytes",
             Self::Slices => "nanoseconds",
         }
@@ -34,7 +37,7 @@ impl Of {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Samples => "samples",
+            Self::Samples | Self::Profile => "samples",
             Self::Heap => "inuse_space",
             Self::Slices => "wall",
         }
@@ -65,10 +68,9 @@ impl Stacks {
     /// Those of `of`, or of the first of all that the trace has.
     pub(crate) fn new(tables: &Tables, of: Option<Of>) -> Result<Self, Error> {
         let of = of.unwrap_or(match () {
-            () if !tables.perf_sample.is_empty() || !tables.cpu_profile_stack_sample.is_empty() => {
-                Of::Samples
-            }
+            () if samples(tables).any(|sample| sample.callsite.is_some()) => Of::Samples,
             () if !tables.heap_profile_allocation.is_empty() => Of::Heap,
+            () if !tables.aggregate_sample.is_empty() => Of::Profile,
             () => Of::Slices,
         });
         let mut stacks = Self {
@@ -81,12 +83,14 @@ impl Stacks {
         match of {
             Of::Samples => stacks.add_samples(tables),
             Of::Heap => stacks.add_heap(tables),
+            Of::Profile => stacks.add_profile(tables),
             Of::Slices => stacks.add_slices(tables),
         }
         if stacks.nodes.iter().all(|node| node.value <= 0) {
             let what = match of {
                 Of::Samples => "no samples of call stacks",
                 Of::Heap => "no profile of memory",
+                Of::Profile => "no profile",
                 Of::Slices => "no slices with an end",
             };
             return Err(Error::Nothing(format!("there are {what} in the trace to make stacks of")));
@@ -123,8 +127,8 @@ impl Stacks {
         node
     }
 
-    fn add(&mut self, node: usize, value: i64) {
-        if let Some(node) = self.nodes.get_mut(node) {
+    fn add(&mut self, node: Option<usize>, value: i64) {
+        if let Some(node) = node.and_then(|node| self.nodes.get_mut(node)) {
             node.value = node.value.saturating_add(value);
         }
     }
@@ -141,12 +145,9 @@ impl Stacks {
 
     fn add_samples(&mut self, tables: &Tables) {
         let mut known = HashMap::new();
-        let perf = &tables.perf_sample;
-        let of_perf = (0..perf.len()).filter_map(|row| Some((perf.utid[row], perf.callsite_id.get(row)?)));
-        let chrome = &tables.cpu_profile_stack_sample;
-        let of_chrome = (0..chrome.len()).map(|row| (chrome.utid[row], chrome.callsite_id[row]));
-        for (utid, callsite) in of_perf.chain(of_chrome) {
-            let root = self.of_thread(tables, utid);
+        for sample in samples(tables) {
+            let Some(callsite) = sample.callsite else { continue };
+            let root = Some(self.of_thread(tables, sample.utid));
             let node = self.callsite(tables, root, callsite, &mut known);
             self.add(node, 1);
         }
@@ -156,26 +157,38 @@ impl Stacks {
         let mut known = HashMap::new();
         let heap = &tables.heap_profile_allocation;
         for row in 0..heap.len() {
-            let root = self.of_process(tables, heap.upid[row]);
+            let root = Some(self.of_process(tables, heap.upid[row]));
             let node = self.callsite(tables, root, heap.callsite_id[row], &mut known);
             self.add(node, heap.size[row]);
+        }
+    }
+
+    fn add_profile(&mut self, tables: &Tables) {
+        let mut known = HashMap::new();
+        let samples = &tables.aggregate_sample;
+        let first = samples.aggregate_profile_id.first();
+        for row in 0..samples.len() {
+            if samples.aggregate_profile_id.get(row) == first {
+                let node = self.callsite(tables, None, samples.callsite_id[row], &mut known);
+                self.add(node, samples.value[row] as i64);
+            }
         }
     }
 
     fn callsite(
         &mut self,
         tables: &Tables,
-        root: usize,
+        root: Option<usize>,
         callsite: CallsiteId,
-        known: &mut HashMap<(usize, CallsiteId), usize>,
-    ) -> usize {
+        known: &mut HashMap<(Option<usize>, CallsiteId), usize>,
+    ) -> Option<usize> {
         // Up to what is known, then down again.
         let mut missing = Vec::new();
         let mut at = Some(callsite);
         let mut node = root;
         while let Some(callsite) = at {
             if let Some(found) = known.get(&(root, callsite)) {
-                node = *found;
+                node = Some(*found);
                 break;
             }
             missing.push(callsite);
@@ -183,8 +196,9 @@ impl Stacks {
         }
         for callsite in missing.into_iter().rev() {
             let name = frame_name(tables, callsite);
-            node = self.node(Some(node), &name);
-            known.insert((root, callsite), node);
+            let next = self.node(node, &name);
+            known.insert((root, callsite), next);
+            node = Some(next);
         }
         node
     }
@@ -205,10 +219,9 @@ impl Stacks {
                 *mine = Some(node);
             }
             let dur = slices.dur[row].max(0);
-            self.add(node, dur);
+            self.add(Some(node), dur);
             if let Some(parent) = parent
                 && slices.dur.get(parent).is_some_and(|dur| *dur >= 0)
-                && let Some(above) = above
             {
                 self.add(above, -dur);
             }

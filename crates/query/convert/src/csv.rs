@@ -30,7 +30,7 @@ fn write(relation: &Relation<'_>, _: &Options, out: &mut Out<'_>) -> Result<(), 
             match relation.cell(column, row) {
                 Value::Null => {}
                 Value::Int(value) => write!(out, "{value}")?,
-                Value::Real(value) => write!(out, "{value}")?,
+                Value::Real(value) => write!(out, "{value:?}")?,
                 Value::Bool(value) => write!(out, "{value}")?,
                 Value::Str(text) => field(relation.text(text), out)?,
             }

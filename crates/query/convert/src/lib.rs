@@ -1,12 +1,18 @@
 //! The tables of a trace in the formats of other programs.
 //!
 //! A format is a file of its own with a constant [`Format`], which [`FORMATS`] lists: command line, help and errors go by that list. What a
-//! format must never know: paths, signals, the command line. It is given a [`Source`], and [`Write`]s for its bytes; whoever calls it sees to
+//! format must never know: paths, signals, the command line. It is given a [`Source`], and [`Out`]s for its bytes; whoever calls it sees to
 //! it that no half-written file gets a good name.
 //!
-//! | module | format |
+//! | module | what it does |
 //! |---|---|
+//! | [`write`](mod@write) | a trace in any format, into a folder or one file |
+//! | [`manifest`] | what a folder says of itself |
+//! | [`json_text`] | texts and numbers as JSON has them |
+//! | [`parquet`] | a table as Parquet |
+//! | [`arrow`] | a table as an Arrow IPC file |
 //! | [`csv`] | a table as comma-separated values |
+//! | [`jsonl`] | a table as lines of JSON |
 //! | [`json`] | Chrome's trace events |
 //! | [`otlp`] | spans and logs for OpenTelemetry |
 //! | [`firefox`] | a profile for profiler.firefox.com |
@@ -14,20 +20,24 @@
 //! | [`text`] | the kernel's events as its own text |
 //!
 //! ```
-//! use ferretto_convert::{FORMATS, Form};
+//! use ferretto_convert::{Form, find};
 //!
-//! let csv = FORMATS.iter().find(|format| format.name == "csv").unwrap();
-//! assert!(matches!(csv.form, Form::Table(_)));
+//! assert!(matches!(find("csv").unwrap().form, Form::Table(_)));
 //! ```
 
 mod args;
+pub mod arrow;
 pub mod collapsed;
 pub mod csv;
 mod error;
 pub mod firefox;
 pub mod json;
+pub mod json_text;
+pub mod jsonl;
+pub mod manifest;
 pub mod otlp;
 mod owners;
+pub mod parquet;
 pub mod pprof;
 mod samples;
 pub mod stacks;
@@ -36,6 +46,7 @@ pub mod svg;
 mod testing;
 pub mod text;
 mod wall_clock;
+pub mod write;
 
 use std::io::Write;
 
@@ -44,10 +55,14 @@ use ferretto_import::Imported;
 use ferretto_trace_tables::Tables;
 
 pub use crate::error::Error;
+pub use crate::write::{Written, into_file, into_folder};
 
 /// All formats, in the order of the help.
 pub const FORMATS: &[Format] = &[
+    parquet::FORMAT,
+    arrow::FORMAT,
     csv::FORMAT,
+    jsonl::FORMAT,
     json::FORMAT,
     otlp::FORMAT,
     firefox::FORMAT,
@@ -56,6 +71,10 @@ pub const FORMATS: &[Format] = &[
     svg::FORMAT,
     text::FORMAT,
 ];
+
+/// Of what is written for other programs: names, types and meanings of tables and columns. A change that a reader must know of is another
+/// number.
+pub const SCHEMA_VERSION: u32 = 1;
 
 /// What a trace can be written as.
 #[derive(Clone, Copy, Debug)]
@@ -99,9 +118,11 @@ pub trait Folder {
 /// What is written.
 #[derive(Debug)]
 pub struct Source<'a> {
+    /// The name of the file that it was read from, for people.
+    pub name: &'a str,
     /// Everything that is known of the trace.
     pub tables: &'a Tables,
-    /// The file that it was read from.
+    /// What reading the file has shown of it.
     pub imported: &'a Imported,
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn small() -> Tables {
 pub(crate) fn written(format: Format, tables: &Tables) -> Result<Vec<u8>, Error> {
     let Form::Trace(write) = format.form else { panic!("{} is not of one file", format.name) };
     let mut out = Vec::new();
-    write(&Source { tables, imported: &Imported::default() }, &Options::default(), &mut out)?;
+    write(&Source { name: "trace", tables, imported: &Imported::default() }, &Options::default(), &mut out)?;
     Ok(out)
 }
 
@@ -62,7 +62,12 @@ pub(crate) fn written(format: Format, tables: &Tables) -> Result<Vec<u8>, Error>
 pub(crate) fn files(format: Format, tables: &Tables) -> BTreeMap<String, Vec<u8>> {
     let Form::Files(write) = format.form else { panic!("{} is of one file", format.name) };
     let mut folder = InMemory::default();
-    write(&Source { tables, imported: &Imported::default() }, &Options::default(), &mut folder).unwrap();
+    write(
+        &Source { name: "trace", tables, imported: &Imported::default() },
+        &Options::default(),
+        &mut folder,
+    )
+    .unwrap();
     folder.0
 }
 

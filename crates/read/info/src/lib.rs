@@ -3,11 +3,13 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`tally`] | counts packets by what they are, and all that says that something was lost |
-//! | [`readable`] | which packets a reader can make use of |
+//! | [`readable`] | which packets a reader can make use of, and when they were |
+//! | [`ftrace`] | a bundle of kernel events, part by part |
 //!
 //! A trace is hostile: memory is bounded whatever it says.
 #![forbid(unsafe_code)]
 
+pub mod ftrace;
 pub mod readable;
 pub mod tally;
 

@@ -4,26 +4,32 @@
 //! It looks at packets as they stand in the file, so the figures are of what is really there. Field numbers are those of
 //! upstream's trace_packet.proto, ftrace_event_bundle.proto, ftrace_stats.proto and process_tree.proto.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use ferretto_protos::fields::{
-    ftrace_cpu_stats, ftrace_event_bundle, ftrace_stats, process_tree, trace_packet,
-};
+use ferretto_protos::fields::{ftrace_cpu_stats, ftrace_stats, process_tree, trace_packet};
 use ferretto_protos::ftrace::INTERFERENCE;
 use ferretto_protos::tracing_service_event::{DataSources, EventType};
 use ferretto_protos::{TraceStats, TracingServiceEvent};
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_read::Batch;
+use ferretto_trace_read::{Batch, Head};
 use prost::Message;
 
-use crate::readable::{Head, Readable};
+use crate::ftrace::{self, Part};
+use crate::readable::{Arrival, Readable};
 
 /// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
 /// 4 Mi pids; this bounds our memory on a hostile trace.
 const MAX_DISTINCT: usize = 1 << 20;
 /// Names of events that could not be enabled: the summary shows a few only.
 const MAX_NAMES: usize = 64;
+/// CPUs that are told apart.
+const MAX_CPUS: usize = 4096;
+/// What is decoded of a message of counts: those of honest services have some hundred bytes a buffer and a writer. A message becomes larger
+/// when it is decoded; it bounds that.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+const MAX_MESSAGE_FIELDS: usize = 1 << 12;
 /// The phase of an ftrace_stats packet that was taken when the trace ended.
 const PHASE_END: u64 = 2;
 /// Bits of `previous_packet_dropped`, each with its cause (upstream: trace_packet.proto, v57.2).
@@ -32,7 +38,7 @@ const LOSS_OVERWRITE: u64 = 64;
 const LOSS_SMB_FULL: u64 = 256;
 
 /// What has been seen so far.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 pub struct Tally {
     /// Packets, those within batches too.
     pub packets: u64,
@@ -72,7 +78,9 @@ pub struct Tally {
     first_counters_ns: Option<u64>,
     pids: HashSet<u64>,
     tids: HashSet<u64>,
-    app_sequences: HashSet<u64>,
+    /// By sequence, and how many they are.
+    is_app: Vec<bool>,
+    app_sequences: u64,
     /// Those whose ids others bear now: a program that starts tens of thousands of threads.
     ended_app_sequences: u64,
 }
@@ -155,7 +163,7 @@ impl Tally {
     /// Threads of instrumented programs.
     #[must_use]
     pub fn app_sequences(&self) -> u64 {
-        self.app_sequences.len() as u64 + self.ended_app_sequences
+        self.app_sequences + self.ended_app_sequences
     }
 
     /// Counts one TracePacket, or those inside if it is a batch of compressed ones. What cannot be read is counted as a packet and otherwise
@@ -171,42 +179,64 @@ impl Tally {
     }
 
     fn plain_packet(&mut self, bytes: &[u8]) {
-        self.packets += 1;
-        let mut head = Head::default();
-        let mut loss = 0;
-        let (mut is_app, mut is_begun) = (false, false);
-        let mut timestamp_ns = None;
-        let counters_before = self.process_counters + self.system_counters;
-        for field in Fields::new(bytes) {
-            let Ok(field) = field else {
-                self.undecodable += 1;
-                break;
-            };
-            head.field(field.number, field.value);
-            match (field.number, field.value) {
-                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Varint(mask)) => loss = mask,
-                (trace_packet::FIRST_PACKET_ON_SEQUENCE, Value::Varint(1)) => is_begun = true,
-                (trace_packet::TRACK_EVENT, _) => is_app = true,
-                (trace_packet::TIMESTAMP, Value::Varint(ns)) => timestamp_ns = Some(ns),
-                (number, Value::Bytes(body)) => self.payload(number, body),
-                _ => {}
+        match Head::of(bytes) {
+            Ok(head) => {
+                self.head(&head, &mut |_| {});
             }
+            Err(_) => self.undecodable(),
         }
-        if self.process_counters + self.system_counters > counters_before {
-            self.first_counters_ns = earlier(self.first_counters_ns, timestamp_ns);
+    }
+
+    /// Counts a packet that is no protobuf, or not to its end.
+    pub fn undecodable(&mut self) {
+        self.packets += 1;
+        self.undecodable += 1;
+    }
+
+    /// Counts a packet that is no batch, and calls `part` with the parts of a bundle of kernel events.
+    #[inline]
+    pub fn head<'a>(&mut self, head: &Head<'a>, part: &mut impl FnMut(Part<'a>)) -> Arrival {
+        self.packets += 1;
+        let arrival = self.readable.packet(head);
+        let is_app = matches!(head.data, Some((trace_packet::TRACK_EVENT, _)));
+        match head.data {
+            Some((trace_packet::TRACK_EVENT, _)) => self.track_events += 1,
+            Some((trace_packet::FTRACE_EVENTS, body)) => self.ftrace.bundle(body, part),
+            Some((number, body)) => self.payload(number, body, head),
+            None => {}
         }
-        if is_begun && self.app_sequences.remove(&head.sequence) {
+        self.program(head, &arrival, is_app);
+        // Services before v57 set the plain bit on the first packet of every sequence: nothing is known to be missing.
+        let loss = u64::from(head.previous_packet_dropped);
+        if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !arrival.is_first) {
+            self.loss(loss, head.sequence_id.into());
+        }
+        arrival
+    }
+
+    /// Takes note of whether the packet's sequence is that of a thread of an instrumented program.
+    #[inline]
+    fn program(&mut self, head: &Head<'_>, arrival: &Arrival, is_app: bool) {
+        let Some(sequence) = arrival.sequence else { return };
+        let is_known = self.is_app.get(sequence).copied().unwrap_or(false);
+        if is_app == is_known && !head.is_first_on_sequence {
+            return;
+        }
+        if is_known && head.is_first_on_sequence {
             self.ended_app_sequences += 1;
         }
-        if is_app {
-            self.track_events += 1;
-            remember(&mut self.app_sequences, head.sequence);
-        }
-        head.is_after_loss = loss != 0;
-        // Services before v57 set the plain bit on the first packet of every sequence: nothing is known to be missing.
-        let is_first = self.readable.packet(&head);
-        if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !is_first) {
-            self.loss(loss, head.sequence);
+        let is_now = is_app || (is_known && !head.is_first_on_sequence);
+        if is_now != is_known {
+            self.app_sequences = match is_now {
+                true => self.app_sequences + 1,
+                false => self.app_sequences.saturating_sub(1),
+            };
+            if self.is_app.len() <= sequence {
+                self.is_app.resize(sequence + 1, false);
+            }
+            if let Some(is_app) = self.is_app.get_mut(sequence) {
+                *is_app = is_now;
+            }
         }
     }
 
@@ -230,18 +260,25 @@ impl Tally {
         remember(&mut self.losses.sequences, sequence);
     }
 
-    fn payload(&mut self, number: u32, body: &[u8]) {
+    fn payload(&mut self, number: u32, body: &[u8], head: &Head<'_>) {
         match number {
-            trace_packet::FTRACE_EVENTS => self.ftrace.bundle(body),
             trace_packet::FTRACE_STATS => self.ftrace.stats(body),
             trace_packet::PROCESS_TREE => self.process_tree(body),
-            trace_packet::PROCESS_STATS => self.process_counters += 1,
-            trace_packet::SYS_STATS => self.system_counters += 1,
+            trace_packet::PROCESS_STATS => {
+                self.process_counters += 1;
+                self.first_counters_ns = earlier(self.first_counters_ns, head.timestamp);
+            }
+            trace_packet::SYS_STATS => {
+                self.system_counters += 1;
+                self.first_counters_ns = earlier(self.first_counters_ns, head.timestamp);
+            }
             trace_packet::CPU_INFO => self.cpu_infos += 1,
             // Nobody compresses twice.
             trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.sealed += 1,
             // The service's last statistics win; torn ones are no worse than none.
-            trace_packet::TRACE_STATS => self.stats = TraceStats::decode(body).ok().or(self.stats.take()),
+            trace_packet::TRACE_STATS => {
+                self.stats = TraceStats::decode(bounded(body).as_ref()).ok().or(self.stats.take());
+            }
             trace_packet::SERVICE_EVENT => self.service_event(body),
             number if is_bookkeeping(number) => {}
             _ => self.others += 1,
@@ -296,48 +333,34 @@ fn is_bookkeeping(number: u32) -> bool {
 }
 
 impl Ftrace {
-    fn bundle(&mut self, body: &[u8]) {
-        let mut cpu = 0;
-        let mut lost = false;
-        for field in Fields::new(body).map_while(Result::ok) {
-            match (field.number, field.value) {
-                (ftrace_event_bundle::CPU, Value::Varint(number)) => cpu = number,
-                (ftrace_event_bundle::LOST_EVENTS, Value::Varint(flag)) => lost = flag != 0,
-                (ftrace_event_bundle::EVENT, Value::Bytes(event)) => self.event(event),
-                (ftrace_event_bundle::COMPACT_SCHED, Value::Bytes(compact)) => self.compact(compact),
-                _ => {}
+    fn bundle<'a>(&mut self, body: &'a [u8], each: &mut impl FnMut(Part<'a>)) {
+        let bundle = ftrace::walk(body, &mut |part| {
+            match part {
+                Part::Clock { .. } => {}
+                Part::Event(event) => {
+                    self.first_event_ns = earlier(self.first_event_ns, event.timestamp);
+                    match event.number {
+                        ftrace::SCHED_SWITCH => self.switches += 1,
+                        ftrace::SCHED_WAKING => self.wakings += 1,
+                        _ => self.others += 1,
+                    }
+                }
+                // The first timestamp is whole, those after it are differences.
+                Part::Switches(switches) => {
+                    self.first_event_ns = earlier(self.first_event_ns, first_packed(switches.timestamps));
+                    self.switches += packed_len(switches.timestamps);
+                }
+                Part::Wakings { timestamps, .. } => {
+                    self.first_event_ns = earlier(self.first_event_ns, first_packed(timestamps));
+                    self.wakings += packed_len(timestamps);
+                }
             }
-        }
-        if lost {
+            each(part);
+        });
+        if bundle.has_lost_events {
             self.lossy_bundles += 1;
-            self.lossy_cpus.insert(cpu);
-        }
-    }
-
-    fn event(&mut self, event: &[u8]) {
-        const SCHED_SWITCH: u32 = 4;
-        const SCHED_WAKING: u32 = 20;
-        const TIMESTAMP: u32 = 1;
-        self.first_event_ns = earlier(self.first_event_ns, varint_field(event, TIMESTAMP));
-        let is = |number| Fields::new(event).map_while(Result::ok).any(|field| field.number == number);
-        match () {
-            () if is(SCHED_SWITCH) => self.switches += 1,
-            () if is(SCHED_WAKING) => self.wakings += 1,
-            () => self.others += 1,
-        }
-    }
-
-    fn compact(&mut self, compact: &[u8]) {
-        use ftrace_event_bundle::compact_sched;
-        for (number, packed) in messages(compact) {
-            // The first timestamp is whole, those after it are differences.
-            if matches!(number, compact_sched::SWITCH_TIMESTAMP | compact_sched::WAKING_TIMESTAMP) {
-                self.first_event_ns = earlier(self.first_event_ns, first_packed(packed));
-            }
-            match number {
-                compact_sched::SWITCH_TIMESTAMP => self.switches += packed_len(packed),
-                compact_sched::WAKING_TIMESTAMP => self.wakings += packed_len(packed),
-                _ => {}
+            if self.lossy_cpus.len() < MAX_CPUS {
+                self.lossy_cpus.insert(bundle.cpu.into());
             }
         }
     }
@@ -387,10 +410,26 @@ impl Ftrace {
             [OVERRUN, COMMIT_OVERRUN, DROPPED_EVENTS].map(|number| varint_field(value, number).unwrap_or(0));
         let overrun = counts.into_iter().fold(0, u64::saturating_add);
         let counts = if at_end { &mut self.overruns } else { &mut self.overruns_at_start };
-        if counts.len() < MAX_NAMES * MAX_NAMES {
+        if counts.len() < MAX_CPUS {
             counts.insert(cpu, overrun);
         }
     }
+}
+
+/// A message with not more at its top level than may be decoded.
+#[must_use]
+pub fn bounded(message: &[u8]) -> Cow<'_, [u8]> {
+    let is_small = message.len() <= MAX_MESSAGE_BYTES;
+    if is_small && Fields::new(message).take(MAX_MESSAGE_FIELDS + 1).count() <= MAX_MESSAGE_FIELDS {
+        return Cow::Borrowed(message);
+    }
+    let mut out = Vec::new();
+    for field in Fields::new(message).map_while(Result::ok).take(MAX_MESSAGE_FIELDS) {
+        if out.len() + field.raw.len() <= MAX_MESSAGE_BYTES {
+            out.extend_from_slice(field.raw);
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Text from a trace, fit to be shown in a line.
@@ -430,13 +469,13 @@ fn first_packed(packed: &[u8]) -> Option<u64> {
 }
 
 /// How many varints a packed field holds: each ends with the one byte that has no continuation bit.
-fn packed_len(packed: &[u8]) -> u64 {
+pub(crate) fn packed_len(packed: &[u8]) -> u64 {
     packed.iter().filter(|&&byte| byte & 0x80 == 0).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use ferretto_protos::fields::process_tree;
+    use ferretto_protos::fields::{ftrace_event_bundle, process_tree};
     use ferretto_protozero::Message as Writer;
     use ruzstd::encoding::CompressionLevel;
 

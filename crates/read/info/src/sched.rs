@@ -1,0 +1,190 @@
+//! Who ran on which CPU, from scheduling switches.
+//!
+//! The rules are Trace Processor's: a switch ends what ran only if it names it, and the first of a CPU in columns, which does not say what
+//! ran before, says who comes next and no more (upstream: ftrace_sched_event_tracker.cc). What runs at the end has no end, and does not
+//! count.
+
+use ferretto_protos::fields::sched_switch_ftrace_event as field;
+use ferretto_protozero::read::{Fields, PackedVarints, Value};
+
+use crate::ftrace::Switches;
+use crate::people::People;
+
+/// The names in the table of a bundle that are looked at. Bundles name each thread once.
+const MAX_COMMS: usize = 1 << 16;
+/// `CompactSched.intern_table`.
+const INTERN_TABLE: u32 = ferretto_protos::fields::ftrace_event_bundle::compact_sched::INTERN_TABLE;
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu {
+    running: Option<Running>,
+    /// Something of it is known.
+    has_switched: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    tid: i32,
+    thread: usize,
+    since_ns: i64,
+}
+
+/// How times of a bundle become those of the trace, and which of them count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// Added to each.
+    pub offset_ns: i64,
+    /// Those before it do not count: the recording had not begun.
+    pub from_ns: i64,
+}
+
+/// The first and the last time of what was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The first.
+    pub begin_ns: i64,
+    /// The last.
+    pub end_ns: i64,
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Self { begin_ns: i64::MAX, end_ns: i64::MIN }
+    }
+}
+
+impl Span {
+    /// Something happened.
+    #[inline]
+    pub fn add(&mut self, time_ns: i64) {
+        self.begin_ns = self.begin_ns.min(time_ns);
+        self.end_ns = self.end_ns.max(time_ns);
+    }
+}
+
+impl Times {
+    /// A time of the trace, if it counts.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, timestamp: u64) -> Option<i64> {
+        let time = i64::try_from(timestamp).unwrap_or(i64::MAX).saturating_add(self.offset_ns);
+        (time >= self.from_ns).then_some(time)
+    }
+}
+
+impl Cpu {
+    /// A `sched_switch`.
+    pub fn switch(&mut self, people: &mut People, machine: u32, time_ns: i64, event: &[u8]) {
+        let (mut prev, mut next, mut comm) = (0, 0, &b""[..]);
+        for part in Fields::new(event).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (field::PREV_PID, Value::Varint(pid)) => prev = pid as i32,
+                (field::NEXT_PID, Value::Varint(pid)) => next = pid as i32,
+                (field::NEXT_COMM, Value::Bytes(name)) => comm = name,
+                _ => {}
+            }
+        }
+        if self.running.is_some_and(|running| running.tid == prev) {
+            self.end(people, time_ns);
+        }
+        self.begin(people, machine, time_ns, next);
+        if let Some(running) = self.running {
+            people.comm(running.thread, comm);
+        }
+        self.has_switched = true;
+    }
+
+    /// Switches in columns.
+    pub fn columns(
+        &mut self,
+        people: &mut People,
+        machine: u32,
+        times: Times,
+        switches: &Switches<'_>,
+        span: &mut Span,
+    ) {
+        let table = Fields::new(switches.message).map_while(Result::ok);
+        let table = table.filter(|part| part.number == INTERN_TABLE).filter_map(|part| part.value.as_bytes());
+        let comms: Vec<&[u8]> = table.take(MAX_COMMS).collect();
+        let mut pids = PackedVarints::new(switches.next_pids).map_while(|pid| pid);
+        let mut names = PackedVarints::new(switches.next_comms).map_while(|index| index);
+        let mut timestamp = 0u64;
+        for difference in PackedVarints::new(switches.timestamps).map_while(|time| time) {
+            timestamp = timestamp.wrapping_add(difference);
+            let (Some(next), comm) = (pids.next(), names.next()) else { return };
+            let Some(time_ns) = times.of(timestamp) else { continue };
+            span.add(time_ns);
+            if !self.has_switched {
+                self.has_switched = true;
+                continue;
+            }
+            self.end(people, time_ns);
+            self.begin(people, machine, time_ns, next as i32);
+            let comm = comm.and_then(|index| usize::try_from(index).ok()).and_then(|index| comms.get(index));
+            if let (Some(running), Some(comm)) = (self.running, comm) {
+                people.comm(running.thread, comm);
+            }
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, people: &mut People, time_ns: i64) {
+        if let Some(Running { thread, since_ns, .. }) = self.running {
+            people.ran(thread, u64::try_from(time_ns.saturating_sub(since_ns)).unwrap_or(0));
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, people: &mut People, machine: u32, time_ns: i64, tid: i32) {
+        // The same thread often comes back after the idle one.
+        self.running = Some(Running { tid, thread: people.thread(machine, tid), since_ns: time_ns });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_protozero::Message;
+
+    use super::*;
+
+    fn switch(prev: u64, next: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut message = Message::new(&mut bytes);
+        message.varint(field::PREV_PID, prev);
+        message.bytes(field::NEXT_COMM, b"next");
+        message.varint(field::NEXT_PID, next);
+        drop(message);
+        bytes
+    }
+
+    fn ran(people: &People) -> Vec<(i32, u64)> {
+        people.threads().iter().skip(1).map(|thread| (thread.tid, thread.ran_ns)).collect()
+    }
+
+    #[test]
+    fn a_switch_ends_what_it_names() {
+        let (mut people, mut cpu) = (People::default(), Cpu::default());
+        for (time_ns, prev, next) in [(10, 1, 2), (30, 2, 3), (70, 9, 2), (100, 2, 1)] {
+            cpu.switch(&mut people, 0, time_ns, &switch(prev, next));
+        }
+        assert_eq!(ran(&people), [(2, 50), (3, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn the_first_in_columns_says_who_comes_next_only() {
+        let (mut people, mut cpu) = (People::default(), Cpu::default());
+        let switches = Switches {
+            timestamps: &[10, 20, 40, 5],
+            next_pids: &[2, 3, 2, 1],
+            next_comms: &[0, 1, 0, 9],
+            message: b"\x2a\x03two\x2a\x05three",
+            bytes: 0,
+        };
+        let mut span = Span::default();
+        cpu.columns(&mut people, 0, Times::default(), &switches, &mut span);
+        assert_eq!(ran(&people), [(3, 40), (2, 5), (1, 0)]);
+        assert_eq!((span.begin_ns, span.end_ns), (10, 75));
+        assert_eq!(people.thread_name(1), b"three");
+    }
+}

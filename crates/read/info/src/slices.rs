@@ -1,0 +1,196 @@
+//! Slices of programs while they are open, in the order of the file.
+//!
+//! One stack a track. A thread writes its own track in the order of time, so what it begins and ends is found; where several threads write
+//! one track, an end may stand in the file before its beginning, and then neither is counted as a slice (`trace-model` puts events in the
+//! order of time first, which takes all of them at once).
+//!
+//! Memory: what is open, at most [`MAX_OPEN`] slices of 32 bytes.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::names::Name;
+
+/// Slices that are open at a time.
+const MAX_OPEN: usize = 1 << 18;
+/// How deep an end is looked for. Upstream's bound of depth.
+const MAX_DEPTH: usize = 512;
+/// The bottom of a stack.
+const NONE: u32 = u32::MAX;
+
+/// Those that are open.
+#[derive(Debug, Default)]
+pub struct Slices {
+    slots: Vec<Slot>,
+    free: Option<u32>,
+    /// The uppermost of each track that has one.
+    tops: HashMap<u64, u32, RandomState>,
+    /// Ends whose beginning is not known.
+    pub stray_ends: u64,
+    /// Beginnings for which there was no room.
+    pub left_out: u64,
+    open: u64,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// When it began.
+    pub time_ns: i64,
+    /// What it is called.
+    pub name: Name,
+    /// Its categories.
+    pub category: Name,
+}
+
+impl Open {
+    /// What one of the two does not say is not asked for.
+    fn is_called(&self, name: Option<Name>) -> bool {
+        name.is_none_or(|name| name == self.name || self.name == Name::NONE)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    open: Open,
+    below: u32,
+}
+
+/// The uppermost slice of a track that one sequence keeps by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Top(u32);
+
+impl Default for Top {
+    fn default() -> Self {
+        Self(NONE)
+    }
+}
+
+impl Slices {
+    /// How many have not ended.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// Begins one on a sequence's own track.
+    #[inline]
+    pub fn begin(&mut self, top: &mut Top, open: Open) {
+        let Some(slot) = self.slot(Slot { open, below: top.0 }) else {
+            self.left_out += 1;
+            return;
+        };
+        self.open += 1;
+        top.0 = slot;
+    }
+
+    /// Ends the uppermost one of a sequence's own track; with a name, that of this name.
+    #[inline]
+    pub fn end(&mut self, top: &mut Top, name: Option<Name>) -> Option<Open> {
+        let slot = *self.slots.get(top.0 as usize)?;
+        if !slot.open.is_called(name) {
+            return self.end_below(top.0, name);
+        }
+        self.release(top.0);
+        top.0 = slot.below;
+        Some(slot.open)
+    }
+
+    /// Begins one on any track.
+    pub fn begin_on(&mut self, track: u64, open: Open) {
+        let mut top = Top(self.tops.get(&track).copied().unwrap_or(NONE));
+        self.begin(&mut top, open);
+        if top.0 != NONE {
+            self.tops.insert(track, top.0);
+        }
+    }
+
+    /// Ends one of any track.
+    pub fn end_on(&mut self, track: u64, name: Option<Name>) -> Option<Open> {
+        let mut top = Top(*self.tops.get(&track)?);
+        let ended = self.end(&mut top, name);
+        match top.0 {
+            NONE => self.tops.remove(&track),
+            slot => self.tops.insert(track, slot),
+        };
+        ended
+    }
+
+    /// One that is not the uppermost: the others stay.
+    fn end_below(&mut self, top: u32, name: Option<Name>) -> Option<Open> {
+        let mut above = top;
+        for _ in 0..MAX_DEPTH {
+            let below = self.slots.get(above as usize)?.below;
+            let slot = *self.slots.get(below as usize)?;
+            if slot.open.is_called(name) {
+                self.slots.get_mut(above as usize)?.below = slot.below;
+                self.release(below);
+                return Some(slot.open);
+            }
+            above = below;
+        }
+        None
+    }
+
+    #[inline]
+    fn slot(&mut self, slot: Slot) -> Option<u32> {
+        if let Some(free) = self.free {
+            let place = self.slots.get_mut(free as usize)?;
+            self.free = (place.below != NONE).then_some(place.below);
+            *place = slot;
+            return Some(free);
+        }
+        if self.slots.len() >= MAX_OPEN {
+            return None;
+        }
+        self.slots.push(slot);
+        Some(self.slots.len() as u32 - 1)
+    }
+
+    #[inline]
+    fn release(&mut self, slot: u32) {
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            place.below = self.free.unwrap_or(NONE);
+            self.free = Some(slot);
+            self.open = self.open.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(time_ns: i64, name: u32) -> Open {
+        Open { time_ns, name: Name(name), category: Name::NONE }
+    }
+
+    #[test]
+    fn ends_find_their_beginnings_on_their_track() {
+        let mut slices = Slices::default();
+        let mut top = Top::default();
+        slices.begin(&mut top, open(1, 5));
+        slices.begin(&mut top, open(2, 6));
+        slices.begin_on(9, open(3, 7));
+        assert_eq!(slices.end(&mut top, None), Some(open(2, 6)));
+        slices.begin(&mut top, open(4, 8));
+        assert_eq!(slices.end(&mut top, Some(Name(5))), Some(open(1, 5)));
+        assert_eq!(slices.end(&mut top, Some(Name(5))), None);
+        assert_eq!(slices.end(&mut top, None), Some(open(4, 8)));
+        assert_eq!(slices.end(&mut top, None), None);
+        assert_eq!((slices.end_on(8, None), slices.end_on(9, None)), (None, Some(open(3, 7))));
+        assert_eq!((slices.end_on(9, None), slices.open()), (None, 0));
+    }
+
+    #[test]
+    fn what_is_open_has_a_bound() {
+        let mut slices = Slices::default();
+        for track in 0..2 * MAX_OPEN as u64 {
+            slices.begin_on(track, open(0, 5));
+        }
+        assert_eq!((slices.open(), slices.left_out), (MAX_OPEN as u64, MAX_OPEN as u64));
+        assert_eq!(slices.end_on(3, None), Some(open(0, 5)));
+        slices.begin_on(1 << 40, open(1, 5));
+        assert_eq!(slices.end_on(1 << 40, None), Some(open(1, 5)));
+    }
+}

@@ -1,6 +1,6 @@
 //! Prints the tables of a trace, a JSON object a row: `dump TRACE [TABLE…]`. Without tables it prints how many rows each has.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 
 use ferretto_trace_model::Import;
 use ferretto_trace_read::Reader;
@@ -11,9 +11,15 @@ fn main() -> std::io::Result<()> {
     let mut args = std::env::args().skip(1);
     let path = args.next().ok_or_else(|| std::io::Error::other("usage: dump TRACE [TABLE…]"))?;
     let names: Vec<String> = args.collect();
-    let mut import = Import::default();
-    let end = Reader::new(unpacked(std::fs::File::open(path)?)?)
+    let mut import = Import::default().with_config_printer(print_config);
+    let mut file = std::fs::File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut first = Vec::new();
+    Read::by_ref(&mut file).take(FIRST_BYTES).read_to_end(&mut first)?;
+    import.begin_file(None, &first);
+    let end = Reader::new(unpacked(std::io::Cursor::new(first).chain(file))?)
         .for_each(|packet, place| import.push(packet, place))?;
+    import.end_file(bytes);
     let tables = import.finish();
     let mut out = BufWriter::new(std::io::stdout().lock());
     if names.is_empty() {
@@ -30,6 +36,13 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a file begins with.
+const FIRST_BYTES: u64 = 4096;
+
+fn print_config(config: &[u8]) -> Option<String> {
+    ferretto_protos::text::format("perfetto.protos.TraceConfig", config).ok()
 }
 
 fn print(table: &dyn Table, tables: &Tables, out: &mut impl Write) -> std::io::Result<()> {

@@ -1,16 +1,19 @@
 //! Every clock's time to the trace's.
 //!
 //! Snapshots say what several clocks showed at one time. They are the edges of a graph of clocks; a time goes the shortest way through it, at
-//! most four steps. On each step the latest snapshot counts that is not after the time, or the first if all are; nothing is interpolated
-//! (upstream: clock_synchronizer.h).
+//! most four steps. On each step the latest snapshot counts that is not after the time, or the first if all are; nothing is interpolated. A
+//! clock that went back is none to convert from (upstream: clock_synchronizer.h, clock_tracker.h).
 //!
-//! Memory: the snapshots. A conversion is a search of the graph, but for times near the last one, which are the rule.
+//! Memory: the snapshots. A conversion is a search of the graph, but for times near the last one of the same clock, which are the rule.
+
+use std::collections::BTreeSet;
 
 use ferretto_protos::fields::clock_snapshot as field;
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+
+use crate::wire;
 
 /// `REALTIME` of builtin_clock.proto.
 pub const REALTIME: u32 = 1;
@@ -18,22 +21,27 @@ pub const REALTIME: u32 = 1;
 pub const MONOTONIC: u32 = 3;
 /// `BOOTTIME`, the trace's clock where nothing else is said.
 pub const BOOTTIME: u32 = 6;
+/// `TRACE_FILE`: a file's own clock.
+pub const TRACE_FILE: u32 = 11;
 /// Clocks of a sequence's own: their numbers mean something to that sequence only.
 const SEQUENCE_CLOCKS: std::ops::RangeInclusive<u32> = 64..=127;
 /// Steps from one clock to another. Upstream's.
 const MAX_STEPS: usize = 4;
+/// Clocks that a search looks at. Ours: the trace's clock may have an edge to one of each sequence, and a search in vain would see them all.
+const MAX_SEARCHED: usize = 4096;
 /// Clocks of one trace: beyond, further ones are unknown. Ours: each sequence may have 64 of its own, hence many.
 const MAX_CLOCKS: usize = 1 << 20;
 /// Clocks of one snapshot: it has an edge for each two of them. Ours: writers say a handful.
 const MAX_CLOCKS_OF_SNAPSHOT: usize = 32;
 
-/// Which clock of which machine, and of which sequence if it is one of a sequence's own.
+/// Which clock of which machine, and of which sequence if it is one of a sequence's own. Their order is that in which ways are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Clock {
     /// Its number, as packets have it.
     pub id: u32,
     sequence_id: u32,
-    machine: MachineId,
+    /// Whose it is.
+    pub machine: MachineId,
 }
 
 impl Clock {
@@ -42,6 +50,24 @@ impl Clock {
     pub fn new(id: u32, sequence_id: u32, machine: MachineId) -> Self {
         let sequence_id = if SEQUENCE_CLOCKS.contains(&id) { sequence_id } else { 0 };
         Self { id, sequence_id, machine }
+    }
+
+    /// A machine's clock.
+    #[must_use]
+    pub const fn of_machine(id: u32, machine: MachineId) -> Self {
+        Self { id, sequence_id: 0, machine }
+    }
+
+    /// The sequence whose own it is; 0 if it is none's.
+    #[must_use]
+    pub const fn sequence_id(self) -> u32 {
+        self.sequence_id
+    }
+
+    /// Whether it should be a sequence's own, and there is no sequence.
+    #[must_use]
+    pub fn lacks_sequence(self) -> bool {
+        self.sequence_id == 0 && SEQUENCE_CLOCKS.contains(&self.id)
     }
 }
 
@@ -58,13 +84,57 @@ pub struct Reading {
     pub is_incremental: bool,
 }
 
+impl Reading {
+    /// Of a clock that says nanoseconds.
+    #[must_use]
+    pub const fn new(clock: Clock, value: i64) -> Self {
+        Self { clock, value, unit_multiplier_ns: 1, is_incremental: false }
+    }
+
+    /// Reads `ClockSnapshot.Clock`.
+    #[must_use]
+    pub fn read(message: &[u8], sequence_id: u32, machine: MachineId) -> Self {
+        use field::clock as part_of;
+        let (mut id, mut value, mut unit_multiplier_ns, mut is_incremental) = (0, 0, 0, false);
+        for part in wire::fields(message) {
+            let number = part.value.as_u64().unwrap_or(0);
+            match part.number {
+                part_of::CLOCK_ID => id = number as u32,
+                part_of::TIMESTAMP => value = number as i64,
+                part_of::UNIT_MULTIPLIER_NS => unit_multiplier_ns = number as i64,
+                part_of::IS_INCREMENTAL => is_incremental = number != 0,
+                _ => {}
+            }
+        }
+        let unit_multiplier_ns = if unit_multiplier_ns == 0 { 1 } else { unit_multiplier_ns };
+        Self { clock: Clock::new(id, sequence_id, machine), value, unit_multiplier_ns, is_incremental }
+    }
+}
+
 /// `ClockSnapshot`.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// What the clocks showed.
     pub readings: Vec<Reading>,
-    /// Which is the trace's clock, if it says so.
+    /// Which is the trace's clock. Old traces do not say so, but have `BOOTTIME`.
     pub trace_clock: Option<Clock>,
+}
+
+impl Snapshot {
+    /// Out of a packet of this sequence and machine.
+    #[must_use]
+    pub fn read(message: &[u8], sequence_id: u32, machine: MachineId) -> Self {
+        let clocks = wire::all_bytes(message, field::CLOCKS);
+        let readings: Vec<Reading> = clocks.map(|clock| Reading::read(clock, sequence_id, machine)).collect();
+        let primary = wire::number(message, field::PRIMARY_TRACE_CLOCK).unwrap_or(0) as u32;
+        let shows = |id| readings.iter().any(|reading| reading.clock.id == id);
+        let trace_clock = match primary {
+            0 if shows(BOOTTIME) && !shows(TRACE_FILE) => Some(BOOTTIME),
+            0 => None,
+            id => Some(id),
+        };
+        Self { readings, trace_clock: trace_clock.map(|id| Clock::of_machine(id, machine)) }
+    }
 }
 
 /// Why a time cannot be told.
@@ -72,48 +142,60 @@ pub struct Snapshot {
 pub enum Unknown {
     /// No snapshot has shown the clock so far.
     Clock,
+    /// Nor the trace's.
+    TraceClock,
     /// Nothing leads from it to the trace's clock.
     Way,
 }
+
+/// A snapshot contradicts an earlier one, itself, or what may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invalid;
+
+/// Which clocks a snapshot shows, as a number.
+type Set = u32;
+/// From one clock to another, by snapshots of a set.
+type Edge = (Clock, Clock, Set);
 
 /// All clocks of a trace.
 #[derive(Debug)]
 pub struct Clocks {
     trace_clock: Clock,
-    /// Nothing may change it any more: a time was converted, or a snapshot said it.
-    is_settled: bool,
+    /// Of each machine: what a time without a clock is on, and whether one was converted.
+    machines: Vec<OfMachine>,
     numbers: HashMap<Clock, usize, RandomState>,
     states: Vec<State>,
+    edges: BTreeSet<Edge>,
+    shown: HashMap<(usize, Set), Shown, RandomState>,
     snapshots: u32,
+    /// The last clock that was converted: most times come from one.
+    last: Option<(Clock, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OfMachine {
+    default: Option<u32>,
+    has_converted: bool,
 }
 
 #[derive(Debug)]
 struct State {
-    clock: Clock,
     unit_multiplier_ns: i64,
     is_incremental: bool,
+    /// A snapshot showed an earlier time than one before: it cannot be converted from.
+    goes_back: bool,
     /// The last time of a clock that says differences, in nanoseconds.
     last_ns: i64,
-    /// By the set of clocks that a snapshot showed: the numbers of snapshots and its times, in order.
-    shown: HashMap<u64, Shown, RandomState>,
-    /// The clocks that it can be compared with, and by which set.
-    edges: Vec<(usize, u64)>,
-    cached: Option<Cached>,
+    /// The last answer, and how many snapshots there were then.
+    cached: Option<(u32, Conversion)>,
+    /// The last way, or that there was none, and how many snapshots there were then.
+    way: Option<(u32, Option<Vec<Edge>>)>,
 }
 
 #[derive(Debug, Default)]
 struct Shown {
     snapshots: Vec<u32>,
     times_ns: Vec<i64>,
-    /// A later snapshot showed an earlier time: it cannot be converted from.
-    goes_back: bool,
-}
-
-/// A conversion, and how many snapshots there were when it was made: a further one may change it.
-#[derive(Clone, Copy, Debug)]
-struct Cached {
-    snapshots: u32,
-    conversion: Conversion,
 }
 
 /// What is added to a time, and for which times.
@@ -127,33 +209,15 @@ struct Conversion {
 impl Default for Clocks {
     fn default() -> Self {
         Self {
-            trace_clock: Clock::new(BOOTTIME, 0, MachineId(0)),
-            is_settled: false,
+            trace_clock: Clock::of_machine(BOOTTIME, MachineId(0)),
+            machines: Vec::new(),
             numbers: HashMap::default(),
             states: Vec::new(),
+            edges: BTreeSet::new(),
+            shown: HashMap::default(),
             snapshots: 0,
+            last: None,
         }
-    }
-}
-
-impl Snapshot {
-    /// Out of a packet of this sequence and machine.
-    #[must_use]
-    pub fn read(message: &[u8], sequence_id: u32, machine: MachineId) -> Self {
-        let mut snapshot = Self::default();
-        for part in Fields::new(message).map_while(Result::ok) {
-            match (part.number, part.value) {
-                (field::CLOCKS, Value::Bytes(clock)) => {
-                    snapshot.readings.extend(read_clock(clock, sequence_id, machine));
-                }
-                (field::PRIMARY_TRACE_CLOCK, value) => {
-                    let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0);
-                    snapshot.trace_clock = id.map(|id| Clock::new(id, sequence_id, machine));
-                }
-                _ => {}
-            }
-        }
-        snapshot
     }
 }
 
@@ -164,101 +228,210 @@ impl Clocks {
         self.trace_clock
     }
 
-    /// A snapshot says which is the trace's clock. The first one counts, and only before any time was converted.
-    pub fn set_trace_clock(&mut self, clock: Clock) {
-        if !self.is_settled {
+    /// A machine says which is the trace's clock, and the one that its own times are on if nothing is said. It changes the trace's until a
+    /// time of that machine was converted; returns whether it did.
+    pub fn set_trace_clock(&mut self, clock: Clock) -> bool {
+        let machine = self.of_machine(clock.machine);
+        machine.default = Some(clock.id);
+        let may_change = !machine.has_converted;
+        if may_change && self.trace_clock != clock {
             self.trace_clock = clock;
-            self.is_settled = true;
+            for state in &mut self.states {
+                (state.cached, state.way) = (None, None);
+            }
         }
+        may_change
+    }
+
+    /// The clock of a machine's times that name none. Without one, such a time is the trace's already.
+    #[must_use]
+    pub fn default_of(&self, machine: MachineId) -> Option<u32> {
+        self.machines.get(machine.index()).and_then(|machine| machine.default)
+    }
+
+    /// A new machine, whose times are on the same clock as the first one's.
+    pub fn add_machine(&mut self, machine: MachineId) {
+        let default = self.default_of(MachineId(0));
+        self.of_machine(machine).default = default;
     }
 
     /// Adds a snapshot; returns its number.
-    pub fn add_snapshot(&mut self, readings: &[Reading]) -> u32 {
-        self.snapshots = self.snapshots.saturating_add(1);
+    ///
+    /// # Errors
+    ///
+    /// If it contradicts what is known. Then it has a number, and counts for nothing.
+    pub fn add_snapshot(&mut self, readings: &[Reading]) -> Result<u32, Invalid> {
         let snapshot = self.snapshots;
+        self.snapshots = self.snapshots.saturating_add(1);
         let readings = readings.get(..readings.len().min(MAX_CLOCKS_OF_SNAPSHOT)).unwrap_or_default();
-        let mut numbered: Vec<(usize, &Reading)> =
-            readings.iter().filter_map(|reading| Some((self.number(reading)?, reading))).collect();
-        numbered.sort_by_key(|(number, _)| *number);
-        numbered.dedup_by_key(|(number, _)| *number);
-        let set = set_of(numbered.iter().map(|(number, _)| *number));
-        for (number, reading) in &numbered {
-            if let Some(state) = self.states.get_mut(*number)
-                && state.show(set, snapshot, reading.value)
-            {
-                let others = numbered.iter().map(|(to, _)| *to).filter(|to| to != number);
-                state.edges.extend(others.map(|to| (to, set)));
+        let set = set_of(readings);
+        let mut numbers = Vec::with_capacity(readings.len());
+        for reading in readings {
+            numbers.push(self.show(reading, set, snapshot)?);
+        }
+        for (at, (from, a)) in numbers.iter().zip(readings).enumerate() {
+            for (to, b) in numbers.iter().zip(readings).skip(at + 1) {
+                for (number, edge) in [(*from, (a.clock, b.clock, set)), (*to, (b.clock, a.clock, set))] {
+                    if self.states.get(number).is_some_and(|state| !state.goes_back) {
+                        self.edges.insert(edge);
+                    }
+                }
             }
         }
-        snapshot
+        Ok(snapshot)
     }
 
-    /// The trace's time of a clock's, in nanoseconds.
+    /// The trace's time of a clock's, in nanoseconds. It was converted: from now on, its machine does not change the trace's clock.
     ///
     /// # Errors
     ///
     /// If nothing leads from that clock to the trace's.
     #[inline]
     pub fn to_trace_time(&mut self, clock: Clock, value: i64) -> Result<i64, Unknown> {
-        self.is_settled = true;
+        self.of_machine(clock.machine).has_converted = true;
         if clock == self.trace_clock {
             return Ok(value);
         }
-        let number = *self.numbers.get(&clock).ok_or(Unknown::Clock)?;
-        let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
-        let ns = state.take_ns(value);
-        if let Some(Cached { snapshots, conversion }) = state.cached
-            && snapshots == self.snapshots
-            && (conversion.from_ns..conversion.before_ns).contains(&ns)
-        {
-            return Ok(ns.saturating_add(conversion.offset_ns));
+        self.convert(clock, value, self.trace_clock)
+    }
+
+    /// The time that a clock showed when another one showed `value`.
+    ///
+    /// # Errors
+    ///
+    /// If nothing leads from one to the other.
+    pub fn convert(&mut self, clock: Clock, value: i64, to: Clock) -> Result<i64, Unknown> {
+        if clock == to {
+            return Ok(value);
         }
-        let to = *self.numbers.get(&self.trace_clock).ok_or(Unknown::Way)?;
-        let conversion = self.search(number, to, ns).ok_or(Unknown::Way)?;
-        if let Some(state) = self.states.get_mut(number) {
-            state.cached = Some(Cached { snapshots: self.snapshots, conversion });
+        let number = match self.last {
+            Some((last, number)) if last == clock => number,
+            _ => *self.numbers.get(&clock).ok_or(Unknown::Clock)?,
+        };
+        self.last = Some((clock, number));
+        let snapshots = self.snapshots;
+        let is_to_trace = to == self.trace_clock;
+        let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
+        if is_to_trace
+            && let Some((then, cached)) = state.cached
+            && then == snapshots
+        {
+            let ns = state.peek_ns(value);
+            if (cached.from_ns..cached.before_ns).contains(&ns) {
+                state.last_ns = ns;
+                return Ok(ns.saturating_add(cached.offset_ns));
+            }
+        }
+        let way = match &state.way {
+            Some((then, way)) if is_to_trace && *then == snapshots => way.clone(),
+            _ => self.search(clock, to),
+        };
+        let is_known = self.numbers.contains_key(&to);
+        let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
+        if is_to_trace {
+            state.way = Some((snapshots, way.clone()));
+        }
+        let way = way.ok_or(if is_known { Unknown::Way } else { Unknown::TraceClock })?;
+        let ns = state.peek_ns(value);
+        state.last_ns = ns;
+        let conversion = self.along(&way, ns).ok_or(Unknown::Way)?;
+        if is_to_trace && let Some(state) = self.states.get_mut(number) {
+            state.cached = Some((snapshots, conversion));
         }
         Ok(ns.saturating_add(conversion.offset_ns))
     }
 
-    fn number(&mut self, reading: &Reading) -> Option<usize> {
+    #[inline]
+    fn of_machine(&mut self, machine: MachineId) -> &mut OfMachine {
+        let at = machine.index();
+        if self.machines.len() <= at {
+            self.machines.resize(at + 1, OfMachine::default());
+        }
+        &mut self.machines[at]
+    }
+
+    fn show(&mut self, reading: &Reading, set: Set, snapshot: u32) -> Result<usize, Invalid> {
+        let number = self.number(reading)?;
+        let is_trace_clock = reading.clock == self.trace_clock;
+        let state = self.states.get_mut(number).ok_or(Invalid)?;
+        if state.unit_multiplier_ns != reading.unit_multiplier_ns
+            || state.is_incremental != reading.is_incremental
+            || (is_trace_clock && state.unit_multiplier_ns != 1)
+        {
+            return Err(Invalid);
+        }
+        let ns = reading.value.wrapping_mul(state.unit_multiplier_ns);
+        state.last_ns = ns;
+        let shown = self.shown.entry((number, set)).or_default();
+        if shown.snapshots.last() == Some(&snapshot) {
+            return Err(Invalid);
+        }
+        if shown.times_ns.last().is_some_and(|last| *last > ns) {
+            if is_trace_clock {
+                return Err(Invalid);
+            }
+            if !state.goes_back {
+                state.goes_back = true;
+                self.forget_ways_from(reading.clock);
+            }
+        }
+        let shown = self.shown.entry((number, set)).or_default();
+        shown.snapshots.push(snapshot);
+        shown.times_ns.push(ns);
+        Ok(number)
+    }
+
+    fn number(&mut self, reading: &Reading) -> Result<usize, Invalid> {
         if let Some(number) = self.numbers.get(&reading.clock) {
-            return Some(*number);
+            return Ok(*number);
         }
         let number = self.states.len();
-        if number >= MAX_CLOCKS {
-            return None;
+        if number >= MAX_CLOCKS || (reading.is_incremental && reading.clock.sequence_id == 0) {
+            return Err(Invalid);
         }
         self.numbers.insert(reading.clock, number);
         self.states.push(State {
-            clock: reading.clock,
-            unit_multiplier_ns: if reading.unit_multiplier_ns == 0 { 1 } else { reading.unit_multiplier_ns },
-            is_incremental: reading.is_incremental && SEQUENCE_CLOCKS.contains(&reading.clock.id),
+            unit_multiplier_ns: reading.unit_multiplier_ns,
+            is_incremental: reading.is_incremental,
+            goes_back: false,
             last_ns: 0,
-            shown: HashMap::default(),
-            edges: Vec::new(),
             cached: None,
+            way: None,
         });
-        Some(number)
+        Ok(number)
+    }
+
+    fn forget_ways_from(&mut self, clock: Clock) {
+        let gone: Vec<Edge> = self.edges_from(clock).copied().collect();
+        for edge in gone {
+            self.edges.remove(&edge);
+        }
+    }
+
+    fn edges_from(&self, clock: Clock) -> impl Iterator<Item = &Edge> {
+        let first = Clock::of_machine(0, MachineId(0));
+        self.edges.range((clock, first, 0)..).take_while(move |(from, _, _)| *from == clock)
     }
 
     /// The shortest way, breadth first.
-    fn search(&self, from: usize, to: usize, ns: i64) -> Option<Conversion> {
-        let mut seen = vec![from];
-        let mut ways: Vec<Vec<(usize, usize, u64)>> = vec![Vec::new()];
+    fn search(&self, from: Clock, to: Clock) -> Option<Vec<Edge>> {
+        let mut seen = hashbrown::HashSet::<Clock, RandomState>::default();
+        seen.insert(from);
+        let mut ways: Vec<Vec<Edge>> = vec![Vec::new()];
         for _ in 0..MAX_STEPS {
             let mut longer = Vec::new();
             for way in &ways {
                 let at = way.last().map_or(from, |(_, to, _)| *to);
-                for (next, set) in self.edges(at) {
-                    if seen.contains(&next) {
+                for edge in self.edges_from(at) {
+                    if seen.len() > MAX_SEARCHED {
+                        return None;
+                    }
+                    if !seen.insert(edge.1) {
                         continue;
                     }
-                    seen.push(next);
-                    let mut way = way.clone();
-                    way.push((at, next, set));
-                    if next == to {
-                        return self.along(&way, ns);
+                    let way: Vec<Edge> = way.iter().chain([edge]).copied().collect();
+                    if edge.1 == to {
+                        return Some(way);
                     }
                     longer.push(way);
                 }
@@ -268,92 +441,57 @@ impl Clocks {
         None
     }
 
-    fn edges(&self, from: usize) -> impl Iterator<Item = (usize, u64)> {
-        let state = self.states.get(from);
-        let goes_back = move |set| state.and_then(|state| state.of(set)).is_some_and(|shown| shown.goes_back);
-        state
-            .into_iter()
-            .flat_map(|state| state.edges.iter().copied())
-            .filter(move |(_, set)| !goes_back(*set))
-    }
-
-    fn along(&self, way: &[(usize, usize, u64)], ns: i64) -> Option<Conversion> {
+    fn along(&self, way: &[Edge], ns: i64) -> Option<Conversion> {
         let mut whole = Conversion { from_ns: i64::MIN, before_ns: i64::MAX, offset_ns: 0 };
         for (from, to, set) in way {
             let here = ns.saturating_add(whole.offset_ns);
-            let (from, to) = (self.states.get(*from)?.of(*set)?, self.states.get(*to)?.of(*set)?);
+            let (from, to) = (self.shown_by(*from, *set)?, self.shown_by(*to, *set)?);
             let after = from.times_ns.partition_point(|time| *time <= here);
             let at = after.saturating_sub(1);
             let shown_ns = *from.times_ns.get(at)?;
             let snapshot = *from.snapshots.get(at)?;
             let twin = to.snapshots.binary_search(&snapshot).ok()?;
             let starts = if at == 0 { i64::MIN } else { shown_ns.saturating_sub(whole.offset_ns) };
-            let ends = from.times_ns.get(after).map_or(i64::MAX, |next| next.saturating_sub(whole.offset_ns));
+            let ends =
+                from.times_ns.get(at + 1).map_or(i64::MAX, |next| next.saturating_sub(whole.offset_ns));
             whole.from_ns = whole.from_ns.max(starts);
             whole.before_ns = whole.before_ns.min(ends);
-            whole.offset_ns = whole.offset_ns.saturating_add(to.times_ns.get(twin)?.saturating_sub(shown_ns));
+            let step = to.times_ns.get(twin)?.wrapping_sub(shown_ns);
+            whole.offset_ns = whole.offset_ns.wrapping_add(step);
         }
         Some(whole)
     }
 
-    /// All clocks that snapshots have shown.
-    pub fn known(&self) -> impl Iterator<Item = Clock> {
-        self.states.iter().map(|state| state.clock)
+    fn shown_by(&self, clock: Clock, set: Set) -> Option<&Shown> {
+        self.shown.get(&(*self.numbers.get(&clock)?, set))
     }
 }
 
 impl State {
-    fn of(&self, set: u64) -> Option<&Shown> {
-        self.shown.get(&set)
-    }
-
-    /// Says if it is the first snapshot of this set.
-    fn show(&mut self, set: u64, snapshot: u32, value: i64) -> bool {
-        let ns = value.saturating_mul(self.unit_multiplier_ns);
-        self.last_ns = ns;
-        let shown = self.shown.entry(set).or_default();
-        shown.goes_back |= shown.times_ns.last().is_some_and(|last| *last > ns);
-        shown.snapshots.push(snapshot);
-        shown.times_ns.push(ns);
-        shown.snapshots.len() == 1
-    }
-
-    fn take_ns(&mut self, value: i64) -> i64 {
-        let ns = value.saturating_mul(self.unit_multiplier_ns);
-        if !self.is_incremental {
-            return ns;
-        }
-        self.last_ns = self.last_ns.saturating_add(ns);
-        self.last_ns
+    /// A time in nanoseconds. For a clock that says differences it is the sum, which has to be kept if the time is converted.
+    fn peek_ns(&self, value: i64) -> i64 {
+        let ns = value.wrapping_mul(self.unit_multiplier_ns);
+        if self.is_incremental { self.last_ns.wrapping_add(ns) } else { ns }
     }
 }
 
-fn read_clock(message: &[u8], sequence_id: u32, machine: MachineId) -> Option<Reading> {
-    use field::clock as part_of;
-    let (mut id, mut value, mut is_incremental, mut unit_multiplier_ns) = (None, None, false, 1);
-    for part in Fields::new(message).map_while(Result::ok) {
-        let number = part.value.as_u64();
-        match part.number {
-            part_of::CLOCK_ID => id = number.and_then(|id| u32::try_from(id).ok()),
-            part_of::TIMESTAMP => value = number.and_then(|value| i64::try_from(value).ok()),
-            part_of::IS_INCREMENTAL => is_incremental = number != Some(0),
-            part_of::UNIT_MULTIPLIER_NS => {
-                unit_multiplier_ns = number.and_then(|by| i64::try_from(by).ok()).unwrap_or(1)
-            }
-            _ => {}
-        }
-    }
-    Some(Reading {
-        clock: Clock::new(id?, sequence_id, machine),
-        value: value?,
-        unit_multiplier_ns,
-        is_incremental,
-    })
-}
-
-/// FNV-1a of the numbers, in their order.
-fn set_of(numbers: impl Iterator<Item = usize>) -> u64 {
-    numbers.fold(0xcbf2_9ce4_8422_2325, |hash, number| (hash ^ number as u64).wrapping_mul(0x0100_0000_01b3))
+/// Upstream's hash of the clocks in their order: ways of one length are taken in the order of these numbers (murmur_hash.h).
+fn set_of(readings: &[Reading]) -> Set {
+    let mix = |mut hash: u64| {
+        hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        hash ^ hash >> 33
+    };
+    let parts = |reading: &Reading| {
+        let Clock { id, sequence_id, machine } = reading.clock;
+        // The third is the file.
+        [id, sequence_id, 0, machine.0]
+    };
+    let step = |hash: u64, part: u32| {
+        let more = mix(u64::from(part)).wrapping_add(0x9e37_79b9);
+        hash ^ more.wrapping_add(hash << 6).wrapping_add(hash >> 2)
+    };
+    readings.iter().flat_map(parts).fold(0xe17a_1465, step) as u32
 }
 
 #[cfg(test)]
@@ -363,7 +501,7 @@ mod tests {
     const HERE: MachineId = MachineId(0);
 
     fn reading(id: u32, value: i64) -> Reading {
-        Reading { clock: Clock::new(id, 7, HERE), value, unit_multiplier_ns: 1, is_incremental: false }
+        Reading::new(Clock::new(id, 7, HERE), value)
     }
 
     fn convert(clocks: &mut Clocks, id: u32, value: i64) -> Result<i64, Unknown> {
@@ -374,8 +512,8 @@ mod tests {
     fn the_latest_snapshot_before_a_time_counts_and_the_first_for_earlier_ones() {
         let mut clocks = Clocks::default();
         assert_eq!(convert(&mut clocks, MONOTONIC, 5), Err(Unknown::Clock));
-        clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(MONOTONIC, 100)]);
-        clocks.add_snapshot(&[reading(BOOTTIME, 2500), reading(MONOTONIC, 1100)]);
+        assert_eq!(clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(MONOTONIC, 100)]), Ok(0));
+        assert_eq!(clocks.add_snapshot(&[reading(BOOTTIME, 2500), reading(MONOTONIC, 1100)]), Ok(1));
         for (value, expected) in [(50, 950), (100, 1000), (1099, 1999), (1100, 2500), (1200, 2600), (60, 960)]
         {
             assert_eq!(convert(&mut clocks, MONOTONIC, value), Ok(expected), "{value}");
@@ -384,32 +522,69 @@ mod tests {
     }
 
     #[test]
-    fn ways_lead_over_other_clocks() {
+    fn ways_lead_over_other_clocks() -> Result<(), Invalid> {
         let mut clocks = Clocks::default();
-        clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(MONOTONIC, 100)]);
-        clocks.add_snapshot(&[reading(MONOTONIC, 200), reading(200, 5)]);
+        clocks.add_snapshot(&[reading(200, 5)])?;
+        assert_eq!(convert(&mut clocks, 200, 15), Err(Unknown::TraceClock));
+        clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(MONOTONIC, 100)])?;
+        clocks.add_snapshot(&[reading(MONOTONIC, 200), reading(200, 5)])?;
         assert_eq!(convert(&mut clocks, 200, 15), Ok(1110));
         assert_eq!(convert(&mut clocks, 201, 15), Err(Unknown::Clock));
-        clocks.add_snapshot(&[reading(201, 0)]);
+        clocks.add_snapshot(&[reading(201, 0)])?;
         assert_eq!(convert(&mut clocks, 201, 15), Err(Unknown::Way));
+        Ok(())
     }
 
     #[test]
-    fn clocks_of_sequences_say_differences_in_their_units() {
+    fn clocks_of_sequences_say_differences_in_their_units() -> Result<(), Invalid> {
         let mut clocks = Clocks::default();
         let own = Reading { unit_multiplier_ns: 1000, is_incremental: true, ..reading(64, 3) };
-        clocks.add_snapshot(&[reading(BOOTTIME, 50_000), own]);
+        clocks.add_snapshot(&[reading(BOOTTIME, 50_000), own])?;
         assert_eq!(convert(&mut clocks, 64, 1), Ok(51_000));
         assert_eq!(convert(&mut clocks, 64, 2), Ok(53_000));
         assert_eq!(clocks.to_trace_time(Clock::new(64, 8, HERE), 2), Err(Unknown::Clock));
+        Ok(())
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_is_converted_to_but_not_from() -> Result<(), Invalid> {
+        let mut clocks = Clocks::default();
+        clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(REALTIME, 9000)])?;
+        assert_eq!(convert(&mut clocks, REALTIME, 9100), Ok(1100));
+        clocks.add_snapshot(&[reading(BOOTTIME, 2000), reading(REALTIME, 5000)])?;
+        assert_eq!(convert(&mut clocks, REALTIME, 9100), Err(Unknown::Way));
+        let (boot, real) = (Clock::of_machine(BOOTTIME, HERE), Clock::of_machine(REALTIME, HERE));
+        assert_eq!(clocks.convert(boot, 2100, real), Ok(5100));
+        Ok(())
+    }
+
+    #[test]
+    fn snapshots_that_contradict_are_invalid() {
+        let mut clocks = Clocks::default();
+        let in_us = Reading { unit_multiplier_ns: 1000, ..reading(MONOTONIC, 1) };
+        let differences = Reading { is_incremental: true, ..reading(REALTIME, 1) };
+        for (at, (snapshot, is_valid)) in [
+            (vec![reading(BOOTTIME, 1000), reading(MONOTONIC, 100)], true),
+            (vec![reading(BOOTTIME, 2000), in_us], false),
+            (vec![reading(BOOTTIME, 3000), reading(BOOTTIME, 3000)], false),
+            (vec![differences], false),
+            (vec![reading(BOOTTIME, 900), reading(MONOTONIC, 1)], false),
+            (vec![reading(BOOTTIME, 4000), reading(MONOTONIC, 5000)], true),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let expected = if is_valid { Ok(at as u32) } else { Err(Invalid) };
+            assert_eq!(clocks.add_snapshot(&snapshot), expected, "{at}");
+        }
     }
 
     #[test]
     fn the_trace_clock_is_settled_by_the_first_conversion() {
         let mut clocks = Clocks::default();
-        clocks.set_trace_clock(Clock::new(MONOTONIC, 0, HERE));
+        assert!(clocks.set_trace_clock(Clock::new(MONOTONIC, 0, HERE)));
         assert_eq!(convert(&mut clocks, MONOTONIC, 5), Ok(5));
-        clocks.set_trace_clock(Clock::new(BOOTTIME, 0, HERE));
+        assert!(!clocks.set_trace_clock(Clock::new(BOOTTIME, 0, HERE)));
         assert_eq!(clocks.trace_clock().id, MONOTONIC);
     }
 }

@@ -1,22 +1,30 @@
-//! Packets in the order of their file.
+//! Packets in the order of their file (upstream: proto_trace_reader.cc).
+//!
+//! What a packet says is taken in a fixed order: whose machine it is; what is missing before it; whether what is interned is forgotten; its
+//! defaults; what it interns; then its data. Of these, what is about the trace or a machine as a whole is read at once (clocks, statistics,
+//! events of the service, metadata, the hardware), whether or not something is missing; the rest waits for its turn in time. A packet without
+//! a time has that of the latest so far. One whose clock no snapshot has shown is put off to the end of the file.
+
+use std::rc::Rc;
 
 use ferretto_protos::fields::trace_packet as kind;
 use ferretto_trace_read::{Head, Place};
-use ferretto_trace_tables::tables::MachineRow;
 use ferretto_trace_tables::{MachineId, Tables};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::clocks::{Clock, Snapshot, Unknown};
+use crate::clocks::{BOOTTIME, Clock, REALTIME, Unknown};
+use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
 use crate::ftrace::bundle::Arrival;
+use crate::import_logs::Where;
+use crate::logs::android;
 use crate::model::Model;
 use crate::order::{Order, QueueId};
-use crate::sequence::{Sequence, Verdict};
+use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
-
-/// Machines of one trace: packets of further ones are taken for those of the service's own. Ours.
-const MAX_MACHINES: usize = 4096;
+use crate::trace_stats::Losses;
+use crate::wire;
 
 /// Events between two questions whether to go on: some milliseconds of work.
 const EVENTS_PER_QUESTION: usize = 16 << 10;
@@ -26,13 +34,48 @@ const EVENTS_PER_QUESTION: usize = 16 << 10;
 pub struct Import {
     model: Model,
     order: Order,
-    sequences: HashMap<(MachineId, u32), Sequence, RandomState>,
-    machines: HashMap<u32, MachineId, RandomState>,
+    sequences: Sequences,
+    /// The latest time of each machine's packets.
+    latest: Vec<i64>,
     /// Packets on clocks that no snapshot had shown when they came.
     deferred: Vec<(Box<[u8]>, Place)>,
 }
 
+/// Sequences by machine and number. A packet mostly belongs to the same one as that before it.
+#[derive(Debug, Default)]
+struct Sequences {
+    all: Vec<Sequence>,
+    numbers: HashMap<(MachineId, u32), usize, RandomState>,
+    last: Option<((MachineId, u32), usize)>,
+}
+
+/// A packet that has arrived.
+struct Arrived<'a> {
+    head: Head<'a>,
+    machine: MachineId,
+    place: Place,
+    /// All of it, to be put off if its clock is not known; without it, it is given up then.
+    packet: Option<&'a [u8]>,
+}
+
 impl Import {
+    /// Configs have their text in the metadata, which `printer` makes.
+    #[must_use]
+    pub fn with_config_printer(mut self, printer: Printer) -> Self {
+        self.model.config_printer = Some(printer);
+        self
+    }
+
+    /// A file begins. `first_bytes` are those that it begins with, packed or not: a trace without a uuid gets one of them.
+    pub fn begin_file(&mut self, name: Option<&str>, first_bytes: &[u8]) {
+        self.model.begin_file(name, first_bytes);
+    }
+
+    /// The file is over: it had so many bytes.
+    pub fn end_file(&mut self, bytes: u64) {
+        self.model.end_file(bytes);
+    }
+
     /// Takes the next packet of the file.
     pub fn push(&mut self, packet: &[u8], place: Place) {
         self.take(packet, place, false);
@@ -66,132 +109,246 @@ impl Import {
     }
 
     fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {
-        let Ok(head) = Head::of(packet) else {
-            self.model.stats.count(Stat::TokenizerSkippedPackets);
-            return;
-        };
-        let machine = self.machine(head.machine_id);
-        let mut sequence = self.sequences.remove(&(machine, head.sequence_id)).unwrap_or_default();
         let model = &mut self.model;
-        // What was put off has told its state when it came.
-        let verdict = match is_deferred {
-            true => Verdict::Readable,
-            false => sequence.arrive(&head, &mut model.tables.strings, &mut model.stats),
+        let Ok(head) = Head::of(packet) else {
+            return model.log(Stat::TokenizerSkippedPackets, Some(Where::At(place)), &[]);
         };
-        if verdict == Verdict::Readable {
-            let to_put_off = (!is_deferred).then_some(packet);
-            self.dispatch(&head, machine, &mut sequence, place, to_put_off);
+        let is_marker = matches!(head.data, Some((kind::SYNCHRONIZATION_MARKER, _)));
+        let machine = model.machine_of_packet(head.machine_id, is_marker, &mut self.order);
+        model.stats.set_machine(machine);
+        let number = self.sequences.number(machine, head.sequence_id);
+        let arrived = Arrived { head, machine, place, packet: (!is_deferred).then_some(packet) };
+        // What was put off has told its state when it came.
+        if !is_deferred && self.arrive(&arrived, number) == Taken::Wholly {
+            return;
         }
-        self.sequences.insert((machine, head.sequence_id), sequence);
+        self.wait(&arrived, number);
     }
 
-    /// `packet` is put off if its clock is not known; without it the packet is given up.
-    fn dispatch(
-        &mut self,
-        head: &Head<'_>,
-        machine: MachineId,
-        sequence: &mut Sequence,
-        place: Place,
-        packet: Option<&[u8]>,
-    ) {
-        let Some((number, data)) = head.data else { return };
+    /// Takes note of a packet, and reads what is about the trace as a whole.
+    fn arrive(&mut self, arrived: &Arrived<'_>, number: usize) -> Taken {
+        let Arrived { head, machine, place, .. } = arrived;
+        let Some(sequence) = self.sequences.all.get_mut(number) else { return Taken::Wholly };
+        let model = &mut self.model;
+        if head.previous_packet_dropped != 0 && sequence.has_begun && head.sequence_id != 0 {
+            sequence.losses.count(head.previous_packet_dropped);
+        }
+        if let Some((kind::TRACE_ATTRIBUTES, data)) = head.data {
+            model.read_attributes(*machine, data);
+        }
+        sequence.arrive(head, model, *place);
+        match head.data {
+            Some((kind::CLOCK_SNAPSHOT, data)) => {
+                model.read_clock_snapshot(*machine, head.sequence_id, data);
+                return Taken::Wholly;
+            }
+            Some((kind::TRACE_STATS, data)) => {
+                let sequences = &self.sequences;
+                model.read_trace_stats(data, |sequence| sequences.losses(*machine, sequence));
+            }
+            Some((kind::REMOTE_CLOCK_SYNC, data)) => {
+                model.read_remote_clock_sync(*machine, data);
+                return Taken::Wholly;
+            }
+            Some((kind::SERVICE_EVENT, data)) => {
+                let value = head.timestamp.unwrap_or(0) as i64;
+                let clock = head.clock_id.filter(|id| *id != 0).unwrap_or(BOOTTIME);
+                let ts = model.to_trace_time(Clock::of_machine(clock, *machine), value).unwrap_or(value);
+                model.read_service_event(ts, *machine, data);
+                self.kernel(arrived).service_event(data, ts);
+                return Taken::Wholly;
+            }
+            Some((kind::EXTENSION_DESCRIPTOR, _)) => return Taken::Wholly,
+            _ => {}
+        }
+        let Some(sequence) = self.sequences.all.get_mut(number) else { return Taken::Wholly };
+        if sequence.judge(head, model, *place) == Verdict::Unreadable {
+            return Taken::Wholly;
+        }
+        if let Some((kind::TRACE_CONFIG, data)) = head.data {
+            model.read_config(*machine, data);
+        }
+        Taken::UpToItsData
+    }
+
+    /// Gives a packet its time, and puts it where it waits for its turn.
+    fn wait(&mut self, arrived: &Arrived<'_>, number: usize) {
+        let Some(sequence) = self.sequences.all.get_mut(number) else { return };
+        let Some(ts) = self.model.time_of(arrived, sequence, &mut self.deferred) else { return };
+        let machine = arrived.machine;
+        let latest = latest_of(&mut self.latest, machine);
+        let ts = ts.unwrap_or_else(|| self.order.max_ts().max(*latest));
+        *latest = ts.max(*latest);
+        let Some((number, data)) = arrived.head.data else { return };
+        let model = &mut self.model;
         match number {
-            kind::CLOCK_SNAPSHOT => return self.clock_snapshot(data, head, machine),
-            kind::TRACK_DESCRIPTOR => {
-                return self.model.descriptors.arrive(data, &mut self.model.tables.strings);
+            kind::TRACK_DESCRIPTOR => model.descriptors.arrive(data, &mut model.tables.strings),
+            kind::TRACK_EVENT => {
+                if let Some(event) = model.read_track_event(data, sequence, machine) {
+                    self.push_event(QueueId::track_events(machine), ts, Event::Track(event));
+                }
+            }
+            kind::SYSTEM_INFO => {
+                model.read_system_info(machine, data);
+                self.kernel(arrived).system_info(data);
             }
             kind::FTRACE_EVENTS => {
                 let state = sequence.generation().clone();
-                return self.kernel(head, machine).bundle(data, &state);
+                self.kernel(arrived).bundle(data, &state);
             }
-            kind::FTRACE_STATS => return self.kernel(head, machine).statistics(data),
-            kind::SYSTEM_INFO => self.kernel(head, machine).system_info(data),
-            _ => {}
+            kind::FTRACE_STATS => self.kernel(arrived).statistics(data),
+            kind::CPU_INFO => model.read_cpu_info(machine, data),
+            kind::INTERRUPT_INFO => model.read_interrupt_info(machine, data),
+            kind::TRACE_UUID => model.read_uuid(data),
+            android::ANDROID_LOG => {
+                let state = sequence.generation().clone();
+                self.android_log(arrived, &state, data);
+            }
+            kind::TRACE_STATS | kind::TRACE_ATTRIBUTES | kind::SYNCHRONIZATION_MARKER => {}
+            _ => {
+                let packet = arrived.whole(number, data, sequence.generation().clone());
+                self.push_event(QueueId::packets(machine), ts, packet);
+            }
         }
-        let ts = match self.time(head, machine, sequence) {
-            Ok(ts) => ts,
-            Err(unknown) => match packet {
-                Some(packet) => return self.deferred.push((packet.into(), place)),
-                None => {
-                    return self.model.stats.count(match unknown {
-                        Unknown::Clock => Stat::ClockSyncFailureUnknownSourceClock,
-                        Unknown::Way => Stat::ClockSyncFailureNoPath,
-                    });
+    }
+
+    fn kernel(&mut self, arrived: &Arrived<'_>) -> Arrival<'_> {
+        let (machine, sequence_id) = (arrived.machine, arrived.head.sequence_id);
+        Arrival { model: &mut self.model, order: &mut self.order, machine, sequence_id }
+    }
+
+    /// Lines of Android's log have times of their own.
+    fn android_log(&mut self, arrived: &Arrived<'_>, state: &Rc<Generation>, message: &[u8]) {
+        let machine = arrived.machine;
+        for line in wire::all_bytes(message, android::EVENTS) {
+            let value = wire::int(line, android::TIMESTAMP).unwrap_or(0);
+            let clock = Clock::of_machine(REALTIME, machine);
+            match self.model.to_trace_time(clock, value) {
+                Ok(ts) => {
+                    let packet = arrived.whole(android::ANDROID_LOG, line, state.clone());
+                    self.push_event(QueueId::packets(machine), ts, packet);
                 }
-            },
-        };
+                Err(unknown) => self.model.log_unknown(unknown, clock, value, None),
+            }
+        }
+        if let Some(stats) = wire::bytes(message, android::STATS) {
+            self.model.read_android_log_stats(stats);
+        }
+    }
+
+    #[inline]
+    fn push_event(&mut self, queue: QueueId, ts: i64, event: Event) {
         if ts < 0 {
             return self.model.stats.count(Stat::TraceSorterNegativeTimestampDropped);
         }
-        if number == kind::SERVICE_EVENT {
-            self.kernel(head, machine).service_event(data, ts);
-        }
-        match number {
-            kind::TRACK_EVENT => {
-                if let Some(event) = self.model.read_track_event(data, sequence, machine) {
-                    self.order.push(QueueId::track_events(machine), ts, Event::Track(event));
-                }
-            }
-            _ => {
-                let packet = WholePacket {
-                    kind: number,
-                    data: data.into(),
-                    origin: Origin {
-                        machine,
-                        sequence_id: head.sequence_id,
-                        trusted_pid: head.trusted_pid,
-                        trusted_uid: head.trusted_uid,
-                        place,
-                    },
-                    state: sequence.generation().clone(),
-                };
-                self.order.push(QueueId::packets(machine), ts, Event::Packet(Box::new(packet)));
-            }
-        }
+        self.order.push(queue, ts, event);
     }
+}
 
-    fn kernel(&mut self, head: &Head<'_>, machine: MachineId) -> Arrival<'_> {
-        self.model.stats.set_machine(machine);
-        Arrival { model: &mut self.model, order: &mut self.order, machine, sequence_id: head.sequence_id }
-    }
+/// How much of a packet was taken when it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// All of it.
+    Wholly,
+    /// Its data waits for its turn.
+    UpToItsData,
+}
 
-    /// A packet without a time has that of the trace's begin.
-    fn time(&mut self, head: &Head<'_>, machine: MachineId, sequence: &Sequence) -> Result<i64, Unknown> {
-        let Some(timestamp) = head.timestamp else { return Ok(0) };
-        let timestamp = i64::try_from(timestamp).unwrap_or(i64::MAX);
-        let Some(id) = head.clock_id.or(sequence.generation().defaults().clock_id) else {
-            return Ok(timestamp);
+impl Arrived<'_> {
+    fn whole(&self, kind: u32, data: &[u8], state: Rc<Generation>) -> Event {
+        let origin = Origin {
+            machine: self.machine,
+            sequence_id: self.head.sequence_id,
+            trusted_pid: self.head.trusted_pid,
+            trusted_uid: self.head.trusted_uid,
+            place: self.place,
         };
-        self.model.clocks.to_trace_time(Clock::new(id, head.sequence_id, machine), timestamp)
+        Event::Packet(Box::new(WholePacket { kind, data: data.into(), origin, state }))
+    }
+}
+
+impl Model {
+    /// A packet's time on the trace's clock: `Some(None)` if it has none, nothing if it cannot be told. Then the packet is put off or given up.
+    #[inline]
+    fn time_of(
+        &mut self,
+        arrived: &Arrived<'_>,
+        sequence: &Sequence,
+        deferred: &mut Vec<(Box<[u8]>, Place)>,
+    ) -> Option<Option<i64>> {
+        let Arrived { head, machine, place, packet } = arrived;
+        let Some(timestamp) = head.timestamp else { return Some(None) };
+        let value = timestamp as i64;
+        let said = head.clock_id.filter(|id| *id != 0);
+        let said = said.or(sequence.generation().defaults().clock_id.filter(|id| *id != 0));
+        let Some(id) = said.or_else(|| self.clocks.default_of(*machine)) else { return Some(Some(value)) };
+        let clock = Clock::new(id, head.sequence_id, *machine);
+        match self.to_trace_time(clock, value) {
+            Ok(ts) => Some(Some(ts)),
+            Err(unknown) => {
+                match packet {
+                    Some(packet) => deferred.push(((*packet).into(), *place)),
+                    None => self.give_up(unknown, clock, value, *place),
+                }
+                None
+            }
+        }
     }
 
-    fn clock_snapshot(&mut self, message: &[u8], head: &Head<'_>, machine: MachineId) {
-        let snapshot = Snapshot::read(message, head.sequence_id, machine);
-        if let Some(clock) = snapshot.trace_clock {
-            self.model.clocks.set_trace_clock(clock);
-        }
-        self.model.clocks.add_snapshot(&snapshot.readings);
+    #[cold]
+    fn give_up(&mut self, unknown: Unknown, clock: Clock, value: i64, place: Place) {
+        self.log_unknown(unknown, clock, value, Some(Where::At(place)));
+        self.log(Stat::ClockSyncFailureUndeferrablePacketLoss, Some(Where::At(place)), &[]);
     }
 
-    fn machine(&mut self, raw_id: u32) -> MachineId {
-        if self.machines.is_empty() {
-            self.model.tables.machine.push(MachineRow::default());
-            self.machines.insert(0, MachineId(0));
-            self.order.open(QueueId::packets(MachineId(0)));
-            self.order.open(QueueId::track_events(MachineId(0)));
-            self.model.processes(MachineId(0));
+    #[inline]
+    fn machine_of_packet(&mut self, raw_id: u32, is_marker: bool, order: &mut Order) -> MachineId {
+        let known = self.tables.machine.len();
+        let machine = self.machines.of_packet(raw_id, is_marker, &mut self.tables);
+        for new in known..self.tables.machine.len() {
+            self.begin_machine(MachineId(u32::try_from(new).unwrap_or(u32::MAX)), order);
         }
-        if let Some(known) = self.machines.get(&raw_id) {
-            return *known;
-        }
-        if self.machines.len() >= MAX_MACHINES {
-            return MachineId(0);
-        }
-        let id = MachineId(self.model.tables.machine.push(MachineRow { raw_id, ..MachineRow::default() }));
-        self.machines.insert(raw_id, id);
-        self.order.open(QueueId::packets(id));
-        self.order.open(QueueId::track_events(id));
-        self.model.processes(id);
-        id
+        machine
     }
+
+    #[cold]
+    fn begin_machine(&mut self, machine: MachineId, order: &mut Order) {
+        order.open(QueueId::packets(machine));
+        order.open(QueueId::track_events(machine));
+        self.processes(machine);
+        if machine != MachineId(0) {
+            self.clocks.add_machine(machine);
+        }
+    }
+}
+
+impl Sequences {
+    #[inline]
+    fn number(&mut self, machine: MachineId, sequence_id: u32) -> usize {
+        let key = (machine, sequence_id);
+        match self.last {
+            Some((last, number)) if last == key => number,
+            _ => {
+                let next = self.all.len();
+                let number = *self.numbers.entry(key).or_insert(next);
+                if number == next {
+                    self.all.push(Sequence::default());
+                }
+                self.last = Some((key, number));
+                number
+            }
+        }
+    }
+
+    fn losses(&self, machine: MachineId, sequence_id: u32) -> Option<Losses> {
+        let number = self.numbers.get(&(machine, sequence_id))?;
+        self.all.get(*number).map(|sequence| sequence.losses)
+    }
+}
+
+fn latest_of(latest: &mut Vec<i64>, machine: MachineId) -> &mut i64 {
+    if latest.len() <= machine.index() {
+        latest.resize(machine.index() + 1, 0);
+    }
+    &mut latest[machine.index()]
 }

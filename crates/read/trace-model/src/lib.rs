@@ -13,7 +13,7 @@
 //! | module | which rule |
 //! |---|---|
 //! | [`sequence`] | interned data, defaults, generations, packets that are missing |
-//! | [`clocks`] | every clock's time to the trace's |
+//! | [`clocks`], [`clock_snapshots`], [`remote_clocks`] | every clock's time to the trace's; what packets say of them |
 //! | [`order`] | events by time; which of two at the same time is first |
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
 //! | [`process_tree`], [`namespaces`] | the list of processes, and what they are called within their namespaces |
@@ -21,37 +21,58 @@
 //! | [`sched`], [`thread_states`], [`task_state`] | which thread ran where, and what each did all the time |
 //! | [`tracks`] | which tracks there are, and which row each is |
 //! | [`counters`] | tracks by their dimensions, and values of counters |
-//! | [`cpus`] | which processors there are |
+//! | [`machines`], [`cpus`], [`system_info`], [`cpu_info`] | which machines and processors there are, and what they are |
+//! | [`system_stats`], [`process_stats`] | samples of machines and processes |
+//! | [`logs`] | lines of logs |
+//! | [`metadata`], [`config`], [`trace_files`], [`bounds`] | what is known of the trace as a whole |
+//! | [`service_events`], [`triggers`], [`concurrent_sessions`], [`trace_stats`] | what the service says of its recordings |
 //! | [`track_event`] | events of programs: descriptors, slices, counters, flows |
 //! | [`profiles`] | call stacks, samples, heaps, memory |
 //! | [`slices`] | what lies within what on a track |
 //! | [`args`] | arguments, each set once |
 //! | [`wire`] | helpers for reading messages |
-//! | [`stats`] | what is counted because it was lost or wrong |
+//! | [`stats`], [`import_logs`] | what is counted because it was lost or wrong, and where |
 //!
 //! The names and the order of rows are those of upstream's Trace Processor, as are its rules, odd ones too; where a rule is odd, it says so.
 
 pub mod args;
+pub mod bounds;
+pub mod clock_snapshots;
 pub mod clocks;
+pub mod concurrent_sessions;
+pub mod config;
 pub mod counters;
+pub mod cpu_info;
 pub mod cpus;
 pub mod event;
 pub mod ftrace;
 pub mod import;
+pub mod import_logs;
+pub mod logs;
+pub mod machines;
+pub mod metadata;
 pub mod model;
 pub mod namespaces;
 pub mod order;
+pub mod process_stats;
 pub mod process_tree;
 pub mod processes;
 pub mod profiles;
+pub mod remote_clocks;
 pub mod sched;
 pub mod sequence;
+pub mod service_events;
 pub mod slices;
 pub mod stats;
+pub mod system_info;
+pub mod system_stats;
 pub mod task_state;
 pub mod thread_states;
+pub mod trace_files;
+pub mod trace_stats;
 pub mod track_event;
 pub mod tracks;
+pub mod triggers;
 pub mod wire;
 
 pub use import::Import;

@@ -2,21 +2,30 @@
 
 use ferretto_protos::fields::trace_packet as kind;
 use ferretto_trace_tables::{MachineId, Tables};
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
 
 use crate::args::ArgLists;
 use crate::clocks::Clocks;
+use crate::concurrent_sessions::States;
+use crate::config;
 use crate::cpus::Cpus;
 use crate::event::{Event, WholePacket};
 use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
+use crate::logs;
+use crate::machines::Machines;
+use crate::metadata::Metadata;
 use crate::namespaces::Namespaces;
 use crate::processes::Processes;
 use crate::profiles::Profiles;
 use crate::slices::{Out, Slices};
 use crate::stats::Stats;
+use crate::system_stats::Disks;
 use crate::thread_states::ThreadStates;
 use crate::track_event::descriptor::Descriptors;
 use crate::tracks::Tracks;
+use crate::triggers::Named;
 
 /// The state of all rules, and the rows that came of it. Each module has its part, and the functions that work on it.
 #[derive(Debug, Default)]
@@ -50,13 +59,34 @@ pub struct Model {
     processes: Vec<Processes>,
     /// By machine.
     kernels: Vec<Kernel>,
+    /// The machines.
+    pub machines: Machines,
+    /// Where single facts stand.
+    pub metadata: Metadata,
+    /// The states of tracks of states.
+    pub states: States,
+    /// The last samples of disks.
+    pub disks: Disks,
+    /// Interrupts that have a name.
+    pub interrupts: HashSet<(MachineId, u32), RandomState>,
+    /// Whether each machine's clocks are related to the trace's.
+    pub(crate) related: Vec<bool>,
+    /// Which trigger the metadata name.
+    pub(crate) named_trigger: Named,
+    /// The last config.
+    pub(crate) config: Box<[u8]>,
+    /// Makes text of a config.
+    pub config_printer: Option<config::Printer>,
 }
 
 impl Model {
     /// Applies an event of the time `ts`, which is not before that of the last one.
     pub fn apply(&mut self, ts: i64, event: Event) {
         match event {
-            Event::Track(event) => self.apply_track_event(ts, event),
+            Event::Track(event) => {
+                self.stats.set_machine(event.machine);
+                self.apply_track_event(ts, event);
+            }
             Event::Packet(packet) => self.apply_packet(ts, &packet),
             Event::Kernel(cpu, event) => self.apply_kernel_event(ts, cpu, event),
             Event::Switch(cpu, event) => self.compact_switch(ts, cpu, &event),
@@ -67,15 +97,25 @@ impl Model {
     /// Nothing more comes.
     #[must_use]
     pub fn finish(mut self) -> Tables {
+        self.complete_files_and_machines();
         let (slices, mut out) = self.slices();
         slices.finish(&mut out);
         self.finish_profiles();
         for processes in &mut self.processes {
             processes.finish(&mut self.tables, &mut self.args);
         }
+        self.judge_config();
         self.cpus.write(&mut self.tables);
         self.stats.write(&mut self.tables);
         self.tables
+    }
+
+    /// Whatever was read has at least one machine and one file.
+    fn complete_files_and_machines(&mut self) {
+        self.machines.of_packet(0, true, &mut self.tables);
+        if self.tables.trace_file.is_empty() {
+            self.tables.trace_file.push(Default::default());
+        }
     }
 
     /// The threads and processes of a machine, and where their rows are.
@@ -111,10 +151,21 @@ impl Model {
     }
 
     fn apply_packet(&mut self, ts: i64, packet: &WholePacket) {
-        self.stats.set_machine(packet.origin.machine);
-        self.apply_profile(ts, packet);
-        if packet.kind == kind::PROCESS_TREE {
-            self.process_tree(&packet.data, packet.origin.machine);
+        let (machine, data) = (packet.origin.machine, &*packet.data);
+        self.stats.set_machine(machine);
+        match packet.kind {
+            kind::SYS_STATS => self.apply_system_stats(ts, machine, data),
+            kind::PROCESS_STATS => self.apply_process_stats(ts, machine, data),
+            kind::TRACE_CONFIG => self.apply_config(machine, data),
+            kind::TRIGGER => self.apply_trigger(ts, machine, data, Named::Trigger),
+            kind::CLONE_SNAPSHOT_TRIGGER => self.apply_trigger(ts, machine, data, Named::Clone),
+            kind::JOURNALD_EVENT => self.apply_journal(ts, machine, data),
+            logs::android::ANDROID_LOG => self.apply_android_log(ts, machine, data),
+            kind::CONCURRENT_SESSION_EVENT => self.apply_concurrent_session(ts, machine, data),
+            kind::PROCESS_TREE => self.process_tree(data, machine),
+            _ => {
+                self.apply_profile(ts, packet);
+            }
         }
     }
 }

@@ -96,7 +96,7 @@ impl Model {
 
     fn since_boot(&mut self, ts: u64, machine: MachineId) -> Option<i64> {
         let ts = i64::try_from(ts).ok()?;
-        self.clocks.to_trace_time(Clock::new(BOOTTIME, 0, machine), ts).ok()
+        self.to_trace_time(Clock::new(BOOTTIME, 0, machine), ts).ok()
     }
 
     fn listed_thread(&mut self, message: &[u8], machine: MachineId, kthreads: &HashSet<i64, RandomState>) {

@@ -11,13 +11,17 @@ use std::rc::Rc;
 
 use ferretto_protos::fields::{interned_data, trace_packet_defaults};
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_read::{Change, Continuity, Head};
+use ferretto_trace_read::{Change, Continuity, Head, Place};
 use ferretto_trace_tables::{Str, Strings};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::args::ArgValue;
+use crate::import_logs::Where;
+use crate::model::Model;
 use crate::profiles::Kept;
-use crate::stats::{Stat, Stats};
+use crate::stats::Stat;
+use crate::trace_stats::Losses;
 
 /// What a number stands for.
 #[derive(Clone, Debug)]
@@ -89,6 +93,8 @@ pub struct Sequence {
     continuity: Continuity,
     /// Has been met.
     pub has_begun: bool,
+    /// What was lost of it.
+    pub losses: Losses,
     /// `ThreadDescriptor` (pid, tid), which clearing does not forget.
     pub thread: Option<(i64, i64)>,
     /// The last value of each counter that says differences, until what is interned is cleared.
@@ -111,9 +117,13 @@ impl Sequence {
         &self.generation
     }
 
-    /// Takes note of a packet's flags, defaults and interned data, in this order; says whether it can be read.
-    pub fn arrive(&mut self, head: &Head<'_>, strings: &mut Strings, stats: &mut Stats) -> Verdict {
+    /// Takes note of a packet's flags, defaults and interned data, in this order.
+    #[inline]
+    pub fn arrive(&mut self, head: &Head<'_>, model: &mut Model, place: Place) {
         self.has_begun = true;
+        if head.sequence_id == 0 {
+            return log_what_needs_a_sequence(head, model, place);
+        }
         match self.continuity.arrive(head) {
             Change::Cleared => self.clear(),
             Change::Lost => self.renew(Defaults::default()),
@@ -124,16 +134,32 @@ impl Sequence {
         }
         if let Some(interned) = head.interned_data {
             if self.continuity.is_valid() {
-                self.intern(interned, strings);
+                self.intern(interned, &mut model.tables.strings);
             } else {
-                stats.count(Stat::InternedDataSkippedIncrementalStateInvalid);
+                self.log_skipped(Stat::InternedDataSkippedIncrementalStateInvalid, head, model, place);
             }
         }
-        if !self.continuity.can_read(head) {
-            stats.count(Stat::PacketSkippedSeqNeedsIncrementalStateInvalid);
-            return Verdict::Unreadable;
+    }
+
+    /// Whether a packet that has arrived can be read.
+    #[inline]
+    pub fn judge(&mut self, head: &Head<'_>, model: &mut Model, place: Place) -> Verdict {
+        if !head.needs_state() {
+            return Verdict::Readable;
         }
-        Verdict::Readable
+        self.losses.needed = self.losses.needed.saturating_add(1);
+        if self.continuity.can_read(head) {
+            return Verdict::Readable;
+        }
+        self.losses.skipped = self.losses.skipped.saturating_add(1);
+        self.log_skipped(Stat::PacketSkippedSeqNeedsIncrementalStateInvalid, head, model, place);
+        Verdict::Unreadable
+    }
+
+    #[cold]
+    fn log_skipped(&self, stat: Stat, head: &Head<'_>, model: &mut Model, place: Place) {
+        let args = [("packet_sequence_id", ArgValue::Uint(u64::from(head.sequence_id)))];
+        model.log(stat, Some(Where::At(place)), &args);
     }
 
     fn clear(&mut self) {
@@ -159,6 +185,22 @@ impl Sequence {
             // The first one stays (upstream: packet_sequence_state_generation.cc).
             interned.entry((field.number, iid)).or_insert(value);
         }
+    }
+}
+
+/// A packet of no sequence can neither clear nor intern anything.
+fn log_what_needs_a_sequence(head: &Head<'_>, model: &mut Model, place: Place) {
+    let log = |model: &mut Model, stat| model.log(stat, Some(Where::At(place)), &[]);
+    if head.clears_state() {
+        log(model, Stat::IncrementalStateClearedMissingSequenceId);
+    } else if head.previous_packet_dropped != 0 {
+        log(model, Stat::PreviousPacketDroppedMissingSequenceId);
+    }
+    if head.defaults.is_some() {
+        log(model, Stat::TracePacketDefaultsMissingSequenceId);
+    }
+    if head.interned_data.is_some() {
+        log(model, Stat::InternedDataMissingSequenceId);
     }
 }
 

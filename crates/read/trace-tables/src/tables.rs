@@ -395,6 +395,34 @@ table! {
     trace_type: Vec<Option<Str>>,
     /// As the how manyth it was read.
     processing_order: Gaps<i64>,
+    /// Whether it holds other files.
+    is_container: Vec<bool>,
+}
+
+table! {
+    /// What went wrong while reading, each time.
+    TraceImportLogTable, TraceImportLogRow, "trace_import_logs";
+    /// The file, a row of `trace_file`.
+    trace_id: Gaps<TraceFileId>,
+    /// The time of the event that it was, if it was found in the order of time.
+    ts: Gaps<i64>,
+    /// Where in the file it was, if it was found in the order of the file.
+    byte_offset: Gaps<i64>,
+    /// The counter of such things, `key` of `stats`.
+    stat_key: Vec<u32>,
+    /// More about it, rows of `args`.
+    arg_set_id: Gaps<ArgSetId>,
+}
+
+table! {
+    /// What interrupts are called.
+    InterruptMappingTable, InterruptMappingRow, "interrupt_mapping";
+    /// The interrupt's number.
+    irq_id: Vec<u32>,
+    /// Its name.
+    name: Vec<Option<Str>>,
+    /// The machine, a row of `machine`.
+    machine_id: Gaps<MachineId>,
 }
 
 table! {
@@ -456,6 +484,8 @@ all_tables! {
     clock_snapshot: ClockSnapshotTable,
     machine: MachineTable,
     trace_file: TraceFileTable,
+    trace_import_logs: TraceImportLogTable,
+    interrupt_mapping: InterruptMappingTable,
     callsite: CallsiteTable,
     frame: FrameTable,
     mapping: MappingTable,

@@ -12,7 +12,7 @@ use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 
 use super::{Bundle, Cpu, KernelEvent, MAX_CPUS};
-use crate::clocks::{BOOTTIME, Clock, Reading, Unknown};
+use crate::clocks::{BOOTTIME, Clock, Reading};
 use crate::model::Model;
 use crate::order::{Order, QueueId};
 use crate::sequence::Generation;
@@ -123,17 +123,14 @@ impl Arrival<'_> {
     #[inline]
     pub(super) fn trace_time(&mut self, clock: Clock, value: u64) -> Option<i64> {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        match self.model.clocks.to_trace_time(clock, value) {
+        match self.model.to_trace_time(clock, value) {
             Ok(ts) if ts >= 0 => Some(ts),
             Ok(_) => {
                 self.model.stats.count(Stat::TraceSorterNegativeTimestampDropped);
                 None
             }
             Err(unknown) => {
-                self.model.stats.count(match unknown {
-                    Unknown::Clock => Stat::ClockSyncFailureUnknownSourceClock,
-                    Unknown::Way => Stat::ClockSyncFailureNoPath,
-                });
+                self.model.log_unknown(unknown, clock, value, None);
                 None
             }
         }
@@ -154,13 +151,9 @@ impl Arrival<'_> {
             let kernel = self.model.kernel(self.machine);
             // Bundles that were read together bring the same pair.
             if kernel.last_clock_pair.replace(here) != Some(here) && clock != boot {
-                let reading = |clock, value: u64| Reading {
-                    clock,
-                    value: i64::try_from(value).unwrap_or(i64::MAX),
-                    unit_multiplier_ns: 1,
-                    is_incremental: false,
-                };
-                self.model.clocks.add_snapshot(&[reading(clock, here), reading(boot, there)]);
+                let reading =
+                    |clock, value: u64| Reading::new(clock, i64::try_from(value).unwrap_or(i64::MAX));
+                self.model.add_snapshot(&[reading(clock, here), reading(boot, there)]);
             }
         }
         Some(clock)

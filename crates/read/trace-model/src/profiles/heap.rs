@@ -70,10 +70,10 @@ impl Model {
     fn apply_heap_dump(&mut self, ts: i64, message: &[u8], packet: &WholePacket) {
         let dump = Dump::read(message);
         let clock = Clock::new(MONOTONIC_COARSE, packet.origin.sequence_id, packet.origin.machine);
-        let Ok(end) = self.clocks.to_trace_time(clock, dump.timestamp) else {
+        let Ok(end) = self.to_trace_time(clock, dump.timestamp) else {
             return self.stats.count(Stat::ClockSyncFailureUnknownSourceClock);
         };
-        let start = dump.start_timestamp.and_then(|start| self.clocks.to_trace_time(clock, start).ok());
+        let start = dump.start_timestamp.and_then(|start| self.to_trace_time(clock, start).ok());
         self.count_heap_stats(ts, &dump);
         let heap_name = match dump.heap_name {
             b"" => None,

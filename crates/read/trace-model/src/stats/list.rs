@@ -29,6 +29,14 @@ macro_rules! stats {
 }
 
 stats! {
+    /// Lines of Android's log that could not be read.
+    AndroidLogNumFailed = 2, "android_log_num_failed", Single, Error, Trace, OfMachine;
+    /// Lines of Android's log in a format that is none.
+    AndroidLogFormatInvalid = 3, "android_log_format_invalid", Single, Error, Trace, OfMachine;
+    /// Lines of Android's log that were left out.
+    AndroidLogNumSkipped = 4, "android_log_num_skipped", Single, Info, Trace, OfMachine;
+    /// Lines of Android's log that were met.
+    AndroidLogNumTotal = 5, "android_log_num_total", Single, Info, Trace, OfMachine;
     /// Bundles of the kernel's events, or parts of them, that cannot be read.
     FtraceBundleTokenizerErrors = 23, "ftrace_bundle_tokenizer_errors", Single, Error, Analysis, OfMachine;
     /// Bytes in the kernel's buffer of a processor when recording began.

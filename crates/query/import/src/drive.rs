@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ferretto_trace_model::Import;
+use ferretto_trace_model::config::Printer;
+use ferretto_trace_model::trace_files::File;
 use ferretto_trace_read::container::unpacked;
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::Tables;
@@ -33,12 +35,23 @@ pub struct Options {
     pub memory_bytes: u64,
     /// 1 does everything on the caller's thread. The rows are the same.
     pub threads: usize,
+    /// Makes the text of a config, which the metadata have then.
+    pub config_printer: Option<Printer>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { memory_bytes: crate::memory::default_limit_bytes(), threads }
+        Self { memory_bytes: crate::memory::default_limit_bytes(), threads, config_printer: None }
+    }
+}
+
+impl Options {
+    fn rules(&self) -> Import {
+        match self.config_printer {
+            Some(printer) => Import::default().with_config_printer(printer),
+            None => Import::default(),
+        }
     }
 }
 
@@ -80,7 +93,7 @@ pub fn import(
 ) -> Result<(Tables, Imported), Error> {
     let shared = Shared::default();
     let mut fold =
-        Fold { import: Import::default(), limit_bytes: options.memory_bytes, watch, wrong: None, since: 0 };
+        Fold { import: options.rules(), limit_bytes: options.memory_bytes, watch, wrong: None, since: 0 };
     let imported = match options.threads {
         0 | 1 => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
         _ => on_two_threads(file, &shared, &mut fold),
@@ -90,6 +103,8 @@ pub fn import(
         return Err(wrong);
     }
     let imported = imported?;
+    let SourceFile { bytes, head, .. } = &imported.source;
+    fold.import.end_file(File { name: None, bytes: *bytes, head });
     Ok((fold.finish()?, imported))
 }
 
@@ -260,7 +275,7 @@ mod tests {
     #[test]
     fn a_bound_on_memory_is_an_error_that_says_so() {
         for threads in [1, 2] {
-            let options = Options { memory_bytes: 1_000_000, threads };
+            let options = Options { memory_bytes: 1_000_000, threads, ..Options::default() };
             let error = import(trace(100_000).as_slice(), &options, &mut |_| true).unwrap_err();
             assert!(matches!(error, Error::Memory { limit_bytes: 1_000_000 }), "{error}");
             assert!(error.to_string().contains("more memory than the 1 MB"), "{error}");

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ferretto_trace_model::trace_files::HEAD_BYTES;
 use sha2::{Digest, Sha256};
 
 /// The file that a trace was read from, as it is on the disk: packed, if it is.
@@ -12,6 +13,8 @@ pub struct SourceFile {
     pub bytes: u64,
     /// Its SHA-256, in hexadecimal digits.
     pub sha256: String,
+    /// Its first bytes: a trace without a uuid gets one of them.
+    pub head: Vec<u8>,
 }
 
 /// What two threads say to each other while a file is read.
@@ -27,19 +30,20 @@ pub(crate) struct Shared {
 pub(crate) struct Tap<'a, R> {
     file: R,
     hash: Sha256,
+    head: Vec<u8>,
     shared: &'a Shared,
 }
 
 impl<'a, R: Read> Tap<'a, R> {
     pub(crate) fn new(file: R, shared: &'a Shared) -> Self {
-        Self { file, hash: Sha256::new(), shared }
+        Self { file, hash: Sha256::new(), head: Vec::new(), shared }
     }
 
     /// Reads what nobody has read, and says what the whole file was.
     pub(crate) fn finish(mut self) -> io::Result<SourceFile> {
         io::copy(&mut self, &mut io::sink())?;
         let sha256 = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(SourceFile { bytes: self.shared.bytes.load(Ordering::Relaxed), sha256 })
+        Ok(SourceFile { bytes: self.shared.bytes.load(Ordering::Relaxed), sha256, head: self.head })
     }
 }
 
@@ -49,7 +53,9 @@ impl<R: Read> Read for Tap<'_, R> {
             return Err(io::Error::other("nobody wants the rest"));
         }
         let len = self.file.read(to)?;
-        self.hash.update(to.get(..len).unwrap_or_default());
+        let read = to.get(..len).unwrap_or_default();
+        self.hash.update(read);
+        self.head.extend(read.iter().take(HEAD_BYTES - self.head.len()));
         self.shared.bytes.fetch_add(len as u64, Ordering::Relaxed);
         Ok(len)
     }
@@ -68,7 +74,7 @@ mod tests {
             let source = tap.finish().unwrap();
             // The first example of FIPS 180-2.
             assert_eq!(source.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-            assert_eq!(source.bytes, 3);
+            assert_eq!((source.bytes, source.head.as_slice()), (3, &b"abc"[..]));
         }
     }
 }

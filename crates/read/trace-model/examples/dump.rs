@@ -3,6 +3,7 @@
 use std::io::{BufWriter, Read, Write};
 
 use ferretto_trace_model::Import;
+use ferretto_trace_model::trace_files::{File, HEAD_BYTES};
 use ferretto_trace_read::Reader;
 use ferretto_trace_read::container::unpacked;
 use ferretto_trace_tables::{Table, Tables, Value};
@@ -15,11 +16,10 @@ fn main() -> std::io::Result<()> {
     let mut file = std::fs::File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut first = Vec::new();
-    Read::by_ref(&mut file).take(FIRST_BYTES).read_to_end(&mut first)?;
-    import.begin_file(None, &first);
-    let end = Reader::new(unpacked(std::io::Cursor::new(first).chain(file))?)
+    Read::by_ref(&mut file).take(HEAD_BYTES as u64).read_to_end(&mut first)?;
+    let end = Reader::new(unpacked(std::io::Cursor::new(&first).chain(file))?)
         .for_each(|packet, place| import.push(packet, place))?;
-    import.end_file(bytes);
+    import.end_file(File { name: None, bytes, head: &first });
     let tables = import.finish();
     let mut out = BufWriter::new(std::io::stdout().lock());
     if names.is_empty() {
@@ -37,9 +37,6 @@ fn main() -> std::io::Result<()> {
     }
     Ok(())
 }
-
-/// What a file begins with.
-const FIRST_BYTES: u64 = 4096;
 
 fn print_config(config: &[u8]) -> Option<String> {
     ferretto_protos::text::format("perfetto.protos.TraceConfig", config).ok()

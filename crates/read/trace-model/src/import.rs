@@ -23,6 +23,7 @@ use crate::model::Model;
 use crate::order::{Order, QueueId};
 use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
+use crate::trace_files::File;
 use crate::trace_stats::Losses;
 use crate::wire;
 
@@ -66,14 +67,9 @@ impl Import {
         self
     }
 
-    /// A file begins. `first_bytes` are those that it begins with, packed or not: a trace without a uuid gets one of them.
-    pub fn begin_file(&mut self, name: Option<&str>, first_bytes: &[u8]) {
-        self.model.begin_file(name, first_bytes);
-    }
-
-    /// The file is over: it had so many bytes.
-    pub fn end_file(&mut self, bytes: u64) {
-        self.model.end_file(bytes);
+    /// The file is over: what is known of it.
+    pub fn end_file(&mut self, file: File<'_>) {
+        self.model.end_file(file);
     }
 
     /// Takes the next packet of the file.
@@ -316,8 +312,9 @@ impl Model {
         order.open(QueueId::packets(machine));
         order.open(QueueId::track_events(machine));
         self.processes(machine);
-        if machine != MachineId(0) {
-            self.clocks.add_machine(machine);
+        match machine {
+            MachineId(0) => self.begin_file(),
+            _ => self.clocks.add_machine(machine),
         }
     }
 }

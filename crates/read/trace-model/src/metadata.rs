@@ -10,14 +10,13 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::model::Model;
+use crate::trace_files::HEAD_BYTES;
 use crate::wire;
 
 /// Facts of one trace. Ours: a trace may make up any number of names.
 const MAX_ROWS: usize = 1 << 20;
 /// The file that a trace without an archive is.
 const FILE: TraceFileId = TraceFileId(0);
-/// How many bytes of a file make its uuid, if it has none. Upstream's.
-const HASHED_BYTES: usize = 4096;
 
 /// A fact's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +125,7 @@ impl Model {
         self.write_metadata(name, "single", Some(machine), Some(FILE), value);
     }
 
-    /// The number of a single fact of this machine, if it was said.
+    /// The text of a single fact of this machine, if it was said.
     #[must_use]
     pub fn metadata_text(&self, key: Key, machine: MachineId) -> Option<&str> {
         let (name, _, scope) = key.definition();
@@ -180,7 +179,7 @@ impl Model {
         }
         // FNV-1a, as upstream's fnv_hash.h.
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = first_bytes.iter().take(HASHED_BYTES).fold(0xcbf2_9ce4_8422_2325, step);
+        let hash = first_bytes.iter().take(HEAD_BYTES).fold(0xcbf2_9ce4_8422_2325, step);
         self.set_text(Key::TraceUuid, MachineId(0), uuid_text(0, hash).as_bytes());
     }
 

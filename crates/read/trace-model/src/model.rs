@@ -15,7 +15,7 @@ use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
 use crate::logs;
 use crate::machines::Machines;
-use crate::metadata::Metadata;
+use crate::metadata::{Key, Metadata, Metadatum};
 use crate::namespaces::Namespaces;
 use crate::processes::Processes;
 use crate::profiles::Profiles;
@@ -73,6 +73,8 @@ pub struct Model {
     pub(crate) related: Vec<bool>,
     /// Which trigger the metadata name.
     pub(crate) named_trigger: Named,
+    /// The size of the file, once it is known.
+    pub(crate) end_of_file: Option<i64>,
     /// The last config.
     pub(crate) config: Box<[u8]>,
     /// Makes text of a config.
@@ -114,7 +116,10 @@ impl Model {
     fn complete_files_and_machines(&mut self) {
         self.machines.of_packet(0, true, &mut self.tables);
         if self.tables.trace_file.is_empty() {
-            self.tables.trace_file.push(Default::default());
+            self.begin_file();
+        }
+        if let Some(bytes) = self.end_of_file {
+            self.set_metadata(Key::TraceSizeBytes, MachineId(0), Metadatum::Int(bytes));
         }
     }
 

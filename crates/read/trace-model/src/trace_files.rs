@@ -6,16 +6,29 @@ use ferretto_trace_tables::tables::TraceFileRow;
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
 
+/// How many bytes of a file make its uuid, if it has none. Upstream's.
+pub const HEAD_BYTES: usize = 4096;
 /// The one format that is read here.
 const TRACE_TYPE: &str = "proto";
 
+/// What is known of a file beside its packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct File<'a> {
+    /// Its name, if it is one of several.
+    pub name: Option<&'a str>,
+    /// Its size, packed or not.
+    pub bytes: u64,
+    /// What it begins with, packed or not: [`HEAD_BYTES`] of it. A trace without a uuid gets one of them.
+    pub head: &'a [u8],
+}
+
 impl Model {
-    /// A file begins. `first_bytes` are those that it begins with, packed or not: a trace without a uuid gets one of them.
-    pub fn begin_file(&mut self, name: Option<&str>, first_bytes: &[u8]) {
-        self.set_uuid_of_bytes(first_bytes);
+    /// A file begins.
+    pub(crate) fn begin_file(&mut self) {
+        // Its row comes first, though it is known last.
+        self.set_uuid_of_bytes(&[]);
         let trace_type = self.tables.strings.intern(TRACE_TYPE);
         let row = TraceFileRow {
-            name: name.map(|name| self.tables.strings.intern(name)),
             trace_type: Some(trace_type),
             processing_order: Some(0),
             ..TraceFileRow::default()
@@ -24,12 +37,15 @@ impl Model {
         self.set_metadata(Key::TraceType, MachineId(0), Metadatum::Text(trace_type));
     }
 
-    /// The file is over: it had so many bytes.
-    pub fn end_file(&mut self, bytes: u64) {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        if let Some(size) = self.tables.trace_file.size.last_mut() {
-            *size = bytes;
+    /// The file is over.
+    pub(crate) fn end_file(&mut self, file: File<'_>) {
+        self.set_uuid_of_bytes(file.head);
+        let bytes = i64::try_from(file.bytes).unwrap_or(i64::MAX);
+        let name = file.name.map(|name| self.tables.strings.intern(name));
+        let table = &mut self.tables.trace_file;
+        if let (Some(size), Some(cell)) = (table.size.last_mut(), table.name.last_mut()) {
+            (*size, *cell) = (bytes, name);
         }
-        self.set_metadata(Key::TraceSizeBytes, MachineId(0), Metadatum::Int(bytes));
+        self.end_of_file = Some(bytes);
     }
 }

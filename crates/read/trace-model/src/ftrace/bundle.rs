@@ -13,6 +13,7 @@ use ferretto_trace_tables::MachineId;
 
 use super::{Bundle, Cpu, KernelEvent, MAX_CPUS};
 use crate::clocks::{BOOTTIME, Clock, Reading};
+use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
 use crate::order::{Order, QueueId};
 use crate::sequence::Generation;
@@ -85,7 +86,12 @@ impl Arrival<'_> {
         // Only the first bundle of a processor counts; others need no conversion.
         if !self.model.kernel(self.machine).windows.has_seen(cpu.cpu) {
             let since = self.trace_time(clock, first_ts);
-            self.model.kernel(self.machine).windows.see(cpu.cpu, since);
+            let windows = &mut self.model.kernel(self.machine).windows;
+            windows.see(cpu.cpu, since);
+            if let Some(whole_since) = windows.whole_since() {
+                let value = Metadatum::Int(whole_since);
+                self.model.set_metadata(Key::FtraceLatestDataStartNs, self.machine, value);
+            }
         }
     }
 

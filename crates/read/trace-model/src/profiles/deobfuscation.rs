@@ -1,15 +1,15 @@
 //! Names of Java before they were shortened (upstream: deobfuscation_tracker.cc, profiler_util.cc).
 //!
-//! A mapping of names is of one Android package; a frame belongs to a package by the path of its file. All of it happens when everything
-//! else is known. Lists of packages, from which upstream guesses those of other frames, are not read.
+//! A mapping of names is of one Android package; a frame belongs to a package by the path of its file, or else by the user id of a process
+//! that was seen in it. All of it happens when everything else is known.
 
 use std::collections::BTreeSet;
 
 use ferretto_protos::fields::{deobfuscation_mapping as field, obfuscated_class, obfuscated_member};
 use ferretto_trace_tables::tables::{SymbolRow, Tables};
-use ferretto_trace_tables::{FrameId, Str, SymbolSetId};
+use ferretto_trace_tables::{CallsiteId, FrameId, Str, Strings, SymbolSetId};
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::stacks;
 use crate::model::Model;
@@ -19,12 +19,30 @@ use crate::wire;
 #[derive(Debug, Default)]
 pub struct Names {
     packets: Vec<Box<[u8]>>,
+    /// Of each user id the first package that was listed.
+    packages: HashMap<i64, Str, RandomState>,
+}
+
+/// The fields of packages_list.proto.
+mod packages_list {
+    pub(super) const PACKAGES: u32 = 1;
+    pub(super) const NAME: u32 = 1;
+    pub(super) const UID: u32 = 2;
 }
 
 impl Names {
     /// Keeps a packet for the end.
     pub fn add(&mut self, packet: &[u8]) {
         self.packets.push(packet.into());
+    }
+
+    /// Takes note of which package has which user id: `PackagesList`.
+    pub fn add_packages(&mut self, packet: &[u8], strings: &mut Strings) {
+        for package in wire::all_bytes(packet, packages_list::PACKAGES) {
+            let uid = wire::int(package, packages_list::UID).unwrap_or(0);
+            let name = wire::bytes(package, packages_list::NAME).unwrap_or_default();
+            self.packages.entry(uid).or_insert_with(|| strings.intern_bytes(name));
+        }
     }
 }
 
@@ -46,6 +64,7 @@ impl Method {
 /// Methods of one short name: each frame of that name is held against all of them. Ours.
 const MAX_METHODS: usize = 1024;
 
+type FrameSet = HashSet<FrameId, RandomState>;
 type Frames = HashMap<(Str, Str), Vec<FrameId>, RandomState>;
 
 impl Model {
@@ -54,20 +73,24 @@ impl Model {
         if packets.is_empty() {
             return;
         }
-        let frames = java_frames(&mut self.tables);
+        let (mut frames, without_package) = java_frames(&mut self.tables);
+        if !without_package.is_empty() {
+            guess_packages(&self.tables, &self.profiles.deobfuscation.packages, without_package, &mut frames);
+        }
         for packet in packets {
             deobfuscate_frames(&mut self.tables, &frames, &packet);
         }
     }
 }
 
-/// Frames by name and package.
-fn java_frames(tables: &mut Tables) -> Frames {
-    let mut frames = Frames::default();
+/// Frames by name and package, and those whose path names none.
+fn java_frames(tables: &mut Tables) -> (Frames, FrameSet) {
+    let (mut frames, mut without_package) = (Frames::default(), FrameSet::default());
     let in_memory = tables.strings.intern("memfd");
     let Tables { strings, frame, mapping, .. } = tables;
     for (row, (name, of)) in frame.name.iter().zip(&frame.mapping).enumerate() {
         let Some(name) = name.filter(|name| strings.get(*name).contains('.')) else { continue };
+        let id = FrameId(u32::try_from(row).unwrap_or(u32::MAX));
         let path = mapping.name.get(of.index()).copied().flatten();
         let path = path.map(|path| strings.get(path)).unwrap_or_default();
         let package = match package_of(path) {
@@ -76,11 +99,46 @@ fn java_frames(tables: &mut Tables) -> Frames {
                 strings.intern(&package)
             }
             None if path.starts_with("/memfd:") => in_memory,
-            None => continue,
+            None => {
+                without_package.insert(id);
+                continue;
+            }
         };
-        frames.entry((name, package)).or_default().push(FrameId(u32::try_from(row).unwrap_or(u32::MAX)));
+        frames.entry((name, package)).or_default().push(id);
     }
-    frames
+    (frames, without_package)
+}
+
+/// A frame without a package belongs to that of the first process that was seen in it: in a heap, then in a sample.
+fn guess_packages(
+    tables: &Tables,
+    packages: &HashMap<i64, Str, RandomState>,
+    mut without_package: FrameSet,
+    frames: &mut Frames,
+) {
+    let heap = &tables.heap_profile_allocation;
+    let of_heaps = heap.upid.iter().copied().zip(heap.callsite_id.iter().copied());
+    let of_samples = (0..tables.profiler_sample.len()).filter_map(|row| {
+        let task = tables.profiler_sample.task_context_id.get(row)?;
+        let upid = tables.profiler_task_context.upid.get(task.index())?;
+        Some((upid, tables.profiler_sample.callsite_id.get(row)?))
+    });
+    let mut seen = HashSet::<(Str, CallsiteId), RandomState>::default();
+    for (upid, callsite) in of_heaps.chain(of_samples) {
+        let appid = tables.process.android_appid.get(upid.index());
+        let Some(package) = appid.and_then(|appid| packages.get(&appid)) else { continue };
+        let mut next = Some(callsite);
+        // What is below a callsite that was seen was seen, too.
+        while let Some(callsite) = next.filter(|callsite| seen.insert((*package, *callsite))) {
+            next = tables.callsite.parent_id.get(callsite.index());
+            let Some(frame) = tables.callsite.frame_id.get(callsite.index()) else { continue };
+            if without_package.remove(frame)
+                && let Some(name) = tables.frame.name.get(frame.index()).copied().flatten()
+            {
+                frames.entry((name, *package)).or_default().push(*frame);
+            }
+        }
+    }
 }
 
 fn deobfuscate_frames(tables: &mut Tables, frames: &Frames, packet: &[u8]) {

@@ -44,7 +44,9 @@ use crate::stats::{Stat, Stats};
 use resolve::{Found, Resolver};
 
 /// `TracePacket.memory_tracker_snapshot`, which the messages here do without.
-const MEMORY_TRACKER_SNAPSHOT: u32 = 39;
+const MEMORY_TRACKER_SNAPSHOT: u32 = 73;
+/// `TracePacket.packages_list`, the same.
+const PACKAGES_LIST: u32 = 47;
 
 /// What is known of profiles.
 #[derive(Debug, Default)]
@@ -90,6 +92,9 @@ impl Model {
             kind::SMAPS_PACKET => self.apply_smaps(ts, packet),
             kind::MODULE_SYMBOLS => self.apply_module_symbols(&packet.data),
             kind::DEOBFUSCATION_MAPPING => self.profiles.deobfuscation.add(&packet.data),
+            PACKAGES_LIST => {
+                self.profiles.deobfuscation.add_packages(&packet.data, &mut self.tables.strings);
+            }
             MEMORY_TRACKER_SNAPSHOT => self.apply_memory_snapshot(ts, packet),
             _ => return false,
         }

@@ -13,6 +13,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::stacks;
 use crate::model::Model;
+use crate::stats::{Stat, Stats};
 use crate::wire;
 
 /// The mappings, as they came.
@@ -73,7 +74,7 @@ impl Model {
         if packets.is_empty() {
             return;
         }
-        let (mut frames, without_package) = java_frames(&mut self.tables);
+        let (mut frames, without_package) = java_frames(&mut self.tables, &mut self.stats);
         if !without_package.is_empty() {
             guess_packages(&self.tables, &self.profiles.deobfuscation.packages, without_package, &mut frames);
         }
@@ -84,7 +85,7 @@ impl Model {
 }
 
 /// Frames by name and package, and those whose path names none.
-fn java_frames(tables: &mut Tables) -> (Frames, FrameSet) {
+fn java_frames(tables: &mut Tables, stats: &mut Stats) -> (Frames, FrameSet) {
     let (mut frames, mut without_package) = (Frames::default(), FrameSet::default());
     let in_memory = tables.strings.intern("memfd");
     let Tables { strings, frame, mapping, .. } = tables;
@@ -94,12 +95,17 @@ fn java_frames(tables: &mut Tables) -> (Frames, FrameSet) {
         let path = mapping.name.get(of.index()).copied().flatten();
         let path = path.map(|path| strings.get(path)).unwrap_or_default();
         let package = match package_of(path) {
-            Some(package) => {
+            Package::Named(package) => {
                 let package = package.to_owned();
                 strings.intern(&package)
             }
-            None if path.starts_with("/memfd:") => in_memory,
-            None => {
+            Package::Unreadable => {
+                stats.count(Stat::DeobfuscateLocationParseError);
+                without_package.insert(id);
+                continue;
+            }
+            Package::None if path.starts_with("/memfd:") => in_memory,
+            Package::None => {
                 without_package.insert(id);
                 continue;
             }
@@ -262,20 +268,29 @@ const APPS: &str = "/data/app/";
 const UNPACKED_OF: &str = "dex extracted in memory from ";
 
 /// The package that a file belongs to.
-fn package_of(path: &str) -> Option<&str> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Package<'a> {
+    Named(&'a str),
+    /// It lies where apps lie, but not as they do.
+    Unreadable,
+    None,
+}
+
+fn package_of(path: &str) -> Package<'_> {
     let known = KNOWN_APPS.iter().find(|(begin, _)| path.starts_with(begin));
     let known = known.or_else(|| KNOWN_PARTS.iter().find(|(part, _)| path.contains(part)));
     if let Some((_, package)) = known {
-        return Some(package);
+        return Package::Named(package);
     }
-    let app = match path.strip_prefix(APPS) {
-        Some(app) => app,
-        None => {
-            let unpacked = path.split_once(UNPACKED_OF)?.1;
-            unpacked.strip_prefix(APPS)?
-        }
-    };
-    // `PACKAGE-RANDOM/base.apk`, or since Android 11 `~~RANDOM/PACKAGE-RANDOM/base.apk`.
+    let unpacked = || path.split_once(UNPACKED_OF)?.1.strip_prefix(APPS);
+    match path.strip_prefix(APPS).or_else(unpacked) {
+        Some(app) => package_of_app(app).map_or(Package::Unreadable, Package::Named),
+        None => Package::None,
+    }
+}
+
+/// `PACKAGE-RANDOM/base.apk`, or since Android 11 `~~RANDOM/PACKAGE-RANDOM/base.apk`.
+fn package_of_app(app: &str) -> Option<&str> {
     let app = if app.starts_with('~') { app.split_once('/')?.1 } else { app };
     let folder = app.split_once('/')?.0;
     Some(folder.split_once('-')?.0)
@@ -288,16 +303,16 @@ mod tests {
     #[test]
     fn packages_by_path() {
         for (path, package) in [
-            ("/data/app/org.example-x7==/base.apk", Some("org.example")),
-            ("/data/app/~~a8==/org.example-x7==/base.apk", Some("org.example")),
+            ("/data/app/org.example-x7==/base.apk", Package::Named("org.example")),
+            ("/data/app/~~a8==/org.example-x7==/base.apk", Package::Named("org.example")),
             (
                 "[anon:dalvik-classes.dex extracted in memory from /data/app/org.example-x/base.apk]",
-                Some("org.example"),
+                Package::Named("org.example"),
             ),
-            ("/product/app/Maps/Maps.apk!libx.so", Some("com.google.android.apps.maps")),
-            ("/usr/lib/libc.so.6", None),
-            ("/data/app/", None),
-            ("/data/app/~", None),
+            ("/product/app/Maps/Maps.apk!libx.so", Package::Named("com.google.android.apps.maps")),
+            ("/usr/lib/libc.so.6", Package::None),
+            ("/data/app/", Package::Unreadable),
+            ("/data/app/~", Package::Unreadable),
         ] {
             assert_eq!(package_of(path), package, "{path}");
         }

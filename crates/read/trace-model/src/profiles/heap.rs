@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 use super::heap_sequence::Allocation;
-use crate::clocks::Clock;
+use crate::clocks::{Clock, Unknown};
 use crate::event::WholePacket;
 use crate::model::Model;
 use crate::stats::Stat;
@@ -70,8 +70,10 @@ impl Model {
     fn apply_heap_dump(&mut self, ts: i64, message: &[u8], packet: &WholePacket) {
         let dump = Dump::read(message);
         let clock = Clock::new(MONOTONIC_COARSE, packet.origin.sequence_id, packet.origin.machine);
-        let Ok(end) = self.to_trace_time(clock, dump.timestamp) else {
-            return self.stats.count(Stat::ClockSyncFailureUnknownSourceClock);
+        let end = match self.to_trace_time(clock, dump.timestamp) {
+            Ok(end) => end,
+            Err(Unknown::Clock) => return self.stats.count(Stat::ClockSyncFailureUnknownSourceClock),
+            Err(Unknown::Way) => return self.stats.count(Stat::ClockSyncFailureNoPath),
         };
         let start = dump.start_timestamp.and_then(|start| self.to_trace_time(clock, start).ok());
         self.count_heap_stats(ts, &dump);

@@ -182,7 +182,7 @@ impl OwnTables {
             return stats.count(Stat::StackprofileInvalidStringId);
         };
         let name = tables.strings.intern_bytes(name);
-        let id = stacks.frame(tables, *mapping, number(frame::REL_PC), name, Source::default());
+        let id = stacks.frame(tables, *mapping, number(frame::REL_PC), Some(name), Source::default());
         self.frames.entry(iid(entry)).or_insert(id);
     }
 

@@ -71,10 +71,12 @@ impl Model {
         let mapping = *mapping.get_or_insert_with(|| stacks.invented_mapping(tables, name));
         let mut callsite = None;
         for (frame, depth) in wire::all_bytes(message, inline_callstack::FRAMES).take(MAX_FRAMES).zip(0..) {
-            let (mut function, mut source) = (&b""[..], Source::default());
+            let (mut function, mut source) = (None, Source::default());
             for field in wire::fields(frame) {
                 match (field.number, field.value.as_bytes(), field.value.as_u64()) {
-                    (frame::FUNCTION_NAME, Some(name), _) => function = name,
+                    (frame::FUNCTION_NAME, Some(name), _) => {
+                        function = Some(tables.strings.intern_bytes(name))
+                    }
                     (frame::SOURCE_FILE, Some(name), _) => {
                         source.file = Some(tables.strings.intern_bytes(name))
                     }
@@ -82,7 +84,6 @@ impl Model {
                     _ => {}
                 }
             }
-            let function = tables.strings.intern_bytes(function);
             let frame = stacks.frame_without_address(tables, mapping, function, source);
             callsite = Some(stacks.callsite(tables, callsite, frame, depth));
         }

@@ -86,7 +86,10 @@ impl Resolver<'_> {
                 _ => {}
             }
         }
-        let name = self.text_or_nothing(interned_data::FUNCTION_NAMES, name_iid)?;
+        let name = match name_iid {
+            0 => None,
+            iid => Some(self.text(interned_data::FUNCTION_NAMES, iid)?),
+        };
         let file = match path_iid {
             // A frame whose file is not known is none.
             Some(0) => return None,
@@ -164,13 +167,6 @@ impl Resolver<'_> {
             self.stats.count(missing);
         }
         message
-    }
-
-    fn text_or_nothing(&mut self, field: u32, iid: u64) -> Option<Str> {
-        match iid {
-            0 => Some(self.tables.strings.intern("")),
-            iid => self.text(field, iid),
-        }
     }
 
     fn text(&mut self, field: u32, iid: u64) -> Option<Str> {

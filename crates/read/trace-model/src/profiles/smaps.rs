@@ -65,13 +65,7 @@ impl Model {
 
 fn read_entry(message: &[u8], tables: &mut Tables, upid: Upid, ts: i64) -> ProfilerSmapsRow {
     let text = |field| wire::bytes(message, field).unwrap_or_default();
-    let nothing = Some(tables.strings.intern(""));
-    let mut row = ProfilerSmapsRow {
-        file_name: nothing,
-        module_debugid: nothing,
-        module_debug_path: nothing,
-        ..Path::read(text(entry::PATH), tables).row(upid, ts)
-    };
+    let mut row = Path::read(text(entry::PATH), tables).row(upid, ts);
     for part in wire::fields(message) {
         let number = part.value.as_u64().unwrap_or(0) as i64;
         let mut text = || Some(tables.strings.intern_bytes(part.value.as_bytes().unwrap_or_default()));
@@ -132,7 +126,6 @@ fn push_packed(tables: &mut Tables, ts: i64, upid: Upid, message: &[u8]) -> bool
         let name = if is_summed { Some(at) } else { names.get(at).and_then(|it| usize::try_from(*it).ok()) };
         let Some(path) = name.and_then(|name| paths.get(name)) else { return false };
         let mut row = path.row(upid, ts);
-        // Upstream leaves the texts that are not said without value.
         if is_summed {
             row.aggregate_count = sums.get(at).copied().unwrap_or(0) as u32;
         }

@@ -52,8 +52,8 @@ pub struct Stacks {
     /// Frames of these have no addresses.
     invented: HashSet<MappingId, RandomState>,
     kernel: Option<MappingId>,
-    frames: HashMap<(MappingId, u64, Str), FrameId, RandomState>,
-    sourced: HashMap<(MappingId, Str, Source), FrameId, RandomState>,
+    frames: HashMap<(MappingId, u64, Option<Str>), FrameId, RandomState>,
+    sourced: HashMap<(MappingId, Option<Str>, Source), FrameId, RandomState>,
     callsites: HashMap<(Option<CallsiteId>, FrameId, u32), CallsiteId, RandomState>,
     /// Frames by mapping and address: of the first `placed_frames` rows. Only symbols ask for it.
     placed: HashMap<(MappingId, i64), Vec<FrameId>, RandomState>,
@@ -118,7 +118,7 @@ impl Stacks {
         tables: &mut Tables,
         mapping: MappingId,
         rel_pc: u64,
-        name: Str,
+        name: Option<Str>,
         source: Source,
     ) -> FrameId {
         if let Some(known) = self.frames.get(&(mapping, rel_pc, name)) {
@@ -126,7 +126,7 @@ impl Stacks {
         }
         let symbol_set_id = source.is_known().then(|| symbol_set(tables, name, source));
         let id = FrameId(tables.frame.push(FrameRow {
-            name: Some(name),
+            name,
             mapping,
             rel_pc: rel_pc as i64,
             symbol_set_id,
@@ -141,19 +141,14 @@ impl Stacks {
         &mut self,
         tables: &mut Tables,
         mapping: MappingId,
-        name: Str,
+        name: Option<Str>,
         source: Source,
     ) -> FrameId {
         if let Some(known) = self.sourced.get(&(mapping, name, source)) {
             return *known;
         }
         let symbol_set_id = Some(symbol_set(tables, name, source));
-        let id = FrameId(tables.frame.push(FrameRow {
-            name: Some(name),
-            mapping,
-            symbol_set_id,
-            ..FrameRow::default()
-        }));
+        let id = FrameId(tables.frame.push(FrameRow { name, mapping, symbol_set_id, ..FrameRow::default() }));
         self.sourced.insert((mapping, name, source), id);
         id
     }
@@ -187,11 +182,11 @@ impl Stacks {
     }
 }
 
-fn symbol_set(tables: &mut Tables, name: Str, source: Source) -> SymbolSetId {
+fn symbol_set(tables: &mut Tables, name: Option<Str>, source: Source) -> SymbolSetId {
     let symbol_set_id = next_symbol_set(tables);
     tables.symbol.push(SymbolRow {
         symbol_set_id,
-        name: Some(name),
+        name,
         source_file: source.file,
         line_number: source.line,
         inlined: None,
@@ -245,7 +240,7 @@ mod tests {
         assert_eq!(stacks.mapping(&mut tables, Mapping::default()), mapping);
         let mut stack_of = |names: &[Str]| {
             names.iter().zip(0..).fold(None, |caller, (name, depth)| {
-                let frame = stacks.frame(&mut tables, mapping, 16, *name, Source::default());
+                let frame = stacks.frame(&mut tables, mapping, 16, Some(*name), Source::default());
                 Some(stacks.callsite(&mut tables, caller, frame, depth))
             })
         };

@@ -29,9 +29,8 @@ impl Model {
         let Self { tables, profiles, stats, .. } = self;
         let symbol_set_id = stacks::next_symbol_set(tables);
         for symbol in wire::all_bytes(message, address_symbols::LINES) {
-            let mut text = |field| wire::bytes(symbol, field).map(|text| tables.strings.intern_bytes(text));
-            let name = text(line::FUNCTION_NAME);
-            let name = name.or_else(|| Some(tables.strings.intern("")));
+            let name = wire::bytes(symbol, line::FUNCTION_NAME);
+            let name = name.map(|name| tables.strings.intern_bytes(name));
             let file = wire::bytes(symbol, line::SOURCE_FILE_NAME).filter(|file| !file.is_empty());
             let source_file = file.map(|file| tables.strings.intern_bytes(file));
             let number = wire::number(symbol, line::LINE_NUMBER).map(|number| number as u32);

@@ -37,6 +37,8 @@ stats! {
     AndroidLogNumSkipped = 4, "android_log_num_skipped", Single, Info, Trace, OfMachine;
     /// Lines of Android's log that were met.
     AndroidLogNumTotal = 5, "android_log_num_total", Single, Info, Trace, OfMachine;
+    /// Paths of Android apps that name no package.
+    DeobfuscateLocationParseError = 14, "deobfuscate_location_parse_error", Single, Error, Analysis, OfAll;
     /// Bundles of the kernel's events, or parts of them, that cannot be read.
     FtraceBundleTokenizerErrors = 23, "ftrace_bundle_tokenizer_errors", Single, Error, Analysis, OfMachine;
     /// Bytes in the kernel's buffer of a processor when recording began.

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 use super::heap_sequence::Allocation;
-use crate::clocks::{Clock, Unknown};
+use crate::clocks::Clock;
 use crate::event::WholePacket;
 use crate::model::Model;
 use crate::stats::Stat;
@@ -72,8 +72,7 @@ impl Model {
         let clock = Clock::new(MONOTONIC_COARSE, packet.origin.sequence_id, packet.origin.machine);
         let end = match self.to_trace_time(clock, dump.timestamp) {
             Ok(end) => end,
-            Err(Unknown::Clock) => return self.stats.count(Stat::ClockSyncFailureUnknownSourceClock),
-            Err(Unknown::Way) => return self.stats.count(Stat::ClockSyncFailureNoPath),
+            Err(unknown) => return self.log_unknown(unknown, clock, dump.timestamp, None),
         };
         let start = dump.start_timestamp.and_then(|start| self.to_trace_time(clock, start).ok());
         self.count_heap_stats(ts, &dump);

@@ -1,0 +1,317 @@
+//! `ferretto convert`: a trace in another format.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+use ferretto_convert::{Error, FORMATS, Form, Format, Options, Out, Source, into_file, into_folder, stacks};
+use ferretto_import::{self as import, Imported, Progress as Step};
+use ferretto_trace_tables::Tables;
+
+use crate::progress::{Progress, megabytes, percent};
+use crate::report::Failure;
+use crate::stage::{NewFile, NewFolder, stdout};
+
+/// Writes a trace in another format.
+///
+/// Formats of tables (parquet, arrow, csv, jsonl) become a folder with a file for each table, and a manifest.json that says what it was made
+/// of; with --table they become one file. Outputs have their names only when they are whole.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ConvertArgs {
+    /// The format; without it that which the output's name ends with.
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    to: Option<&'static str>,
+    /// The trace, also packed by gzip or zstd; `-` is stdin.
+    #[arg(value_name = "TRACE")]
+    input: PathBuf,
+    /// The file or folder to write; `-` is stdout.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Only this table or view, as one file.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Of which stacks pprof, collapsed, svg and firefox tell: without it of the first of these that the trace has.
+    #[arg(long, value_name = "WHAT", value_parser = stacks_of())]
+    stacks_of: Option<&'static str>,
+    /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// Replaces a folder that was written before.
+    #[arg(long)]
+    force: bool,
+    /// Shows nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ferretto convert --to parquet trace.pftrace -o trace    a folder for DuckDB, pandas, Spark:
+                                                          select name, sum(dur) from 'trace/slice.parquet' group by name
+  ferretto convert --to csv --table sched trace.pftrace -o sched.csv
+  ferretto convert --to jsonl --table slice trace.pftrace -o - | jq .name";
+
+/// Stacks by the words of the command line.
+const STACKS: [(&str, stacks::Of); 4] = [
+    ("samples", stacks::Of::Samples),
+    ("heap", stacks::Of::Heap),
+    ("profile", stacks::Of::Profile),
+    ("slices", stacks::Of::Slices),
+];
+
+fn formats() -> impl clap::builder::TypedValueParser<Value = &'static str> {
+    let values = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.doc));
+    PossibleValuesParser::new(values)
+        .map(|name| ferretto_convert::find(&name).map_or("", |format| format.name))
+}
+
+fn stacks_of() -> impl clap::builder::TypedValueParser<Value = &'static str> {
+    let words = STACKS.map(|(word, _)| word);
+    PossibleValuesParser::new(words)
+        .map(move |word| words.into_iter().find(|it| *it == word).unwrap_or_default())
+}
+
+/// Bytes of `2G`, `500M`, `64k`, `1000`: powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("expected a number and a unit, as in 500M or 2G".to_owned()),
+    };
+    let number: u64 =
+        number.parse().map_err(|_| "expected a number and a unit, as in 500M or 2G".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "it is more than anybody has".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
+    let format = format(args)?;
+    let to = Target::of(args, format)?;
+    let mut progress = Progress::start(args.quiet);
+    let (tables, imported) = read(args, &mut progress)?;
+    let name = args.input.file_name().unwrap_or_default().to_string_lossy();
+    let source = Source { name: &name, tables: &tables, imported: &imported };
+    if let Some(table) = args.table.as_deref().filter(|table| source.catalog().find(table).is_none()) {
+        return Err(no_table(&source, table));
+    }
+    let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
+    let written = write(args, format, to, &source, &Options { stacks_of }, &mut progress)?;
+    drop(progress);
+    if !args.quiet {
+        notes(args, &imported);
+        if let Some(bytes) = written {
+            let (of, output) = (megabytes(imported.source.bytes), args.output.display());
+            eprintln!("{output}: {} of a trace of {of}", megabytes(bytes));
+        }
+    }
+    Ok(())
+}
+
+/// The format that was asked for, or that the output's name ends with.
+fn format(args: &ConvertArgs) -> Result<&'static Format, Failure> {
+    if let Some(format) = args.to.and_then(ferretto_convert::find) {
+        return Ok(format);
+    }
+    let name = args.output.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    // Of two formats that end alike the first of the list.
+    FORMATS.iter().find(|format| has_extension(name, format)).ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+        Failure::new("it is not said which format is wanted").help(format!("--to {}", names.join("|")))
+    })
+}
+
+fn has_extension(name: &str, format: &Format) -> bool {
+    name.strip_suffix(format.extension).is_some_and(|stem| stem.len() > 1 && stem.ends_with('.'))
+}
+
+/// What an output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Stdout,
+    File,
+    Folder,
+}
+
+impl Target {
+    fn of(args: &ConvertArgs, format: &Format) -> Result<Self, Failure> {
+        let is_stdout = args.output == Path::new("-");
+        let name = args.output.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        match (format.form, &args.table) {
+            (Form::Table(_), None) if is_stdout => {
+                let message =
+                    format!("{} has a file for each table: they do not fit into one stream", format.name);
+                Err(Failure::new(message).help("--table NAME takes one, such as --table slice"))
+            }
+            (Form::Table(_), None) => Ok(Self::Folder),
+            (Form::Trace(_) | Form::Files(_), Some(_)) => Err(Failure::new(format!(
+                "{} is of the whole trace: --table is for csv and its like",
+                format.name
+            ))),
+            _ if is_stdout => Ok(Self::Stdout),
+            (Form::Files(_), None) if !has_extension(name, format) => Ok(Self::Folder),
+            _ => Ok(Self::File),
+        }
+    }
+}
+
+fn read(args: &ConvertArgs, progress: &mut Progress) -> Result<(Tables, Imported), Failure> {
+    let fail = |error: std::io::Error| Failure::of("read", &args.input, error);
+    let (file, size): (Box<dyn Read + Send>, u64) = match args.input == Path::new("-") {
+        true if std::io::stdin().is_terminal() => {
+            return Err(
+                Failure::new("stdin is a terminal, and a trace is binary").help("name the trace's file")
+            );
+        }
+        true => (Box::new(std::io::stdin()), 0),
+        false => {
+            let file = File::open(&args.input).map_err(fail)?;
+            let meta = file.metadata().map_err(fail)?;
+            if meta.is_dir() {
+                return Err(Failure::new(format!("{} is a folder", args.input.display())));
+            }
+            (Box::new(file), if meta.is_file() { meta.len() } else { 0 })
+        }
+    };
+    let mut options = import::Options::default();
+    options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
+    let mut watch = |step| {
+        progress.show(|| match step {
+            Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
+            Step::Rows { done, all } => format!("making tables{}", percent(done as u64, all as u64)),
+        });
+        true
+    };
+    import::import(file, &options, &mut watch).map_err(|error| {
+        let is_memory = matches!(error, import::Error::Memory { .. });
+        let failure = Failure::of("read", &args.input, error);
+        if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
+    })
+}
+
+/// Says how large the output is, where that is known.
+fn write(
+    args: &ConvertArgs,
+    format: &Format,
+    to: Target,
+    source: &Source<'_>,
+    options: &Options,
+    progress: &mut Progress,
+) -> Result<Option<u64>, Failure> {
+    let table = args.table.as_deref();
+    let fail = |error: Error| match error.is_broken_pipe() {
+        true => Failure::NobodyListens,
+        false => Failure::of("write", &args.output, error),
+    };
+    let finished = |bytes: std::io::Result<u64>| bytes.map(Some).map_err(|error| fail(error.into()));
+    match to {
+        Target::Stdout => {
+            let mut out = stdout(format.is_binary)?;
+            into_file(format, source, table, options, &mut out).map_err(fail)?;
+            Ok(None)
+        }
+        Target::File => {
+            let mut file = NewFile::create(&args.output)?;
+            let out: &mut Out<'_> = &mut file;
+            into_file(format, source, table, options, out).map_err(fail)?;
+            finished(file.finish())
+        }
+        Target::Folder => {
+            let each = |name: &str| progress.show(|| format!("writing {name}"));
+            let mut folder = NewFolder::create(&args.output, args.force, each)?;
+            into_folder(format, source, options, &mut folder).map_err(fail)?;
+            finished(folder.finish())
+        }
+    }
+}
+
+fn no_table(source: &Source<'_>, table: &str) -> Failure {
+    let names = source.catalog().names();
+    let public: Vec<_> = names.into_iter().filter(|name| !name.starts_with("__")).collect();
+    Failure::new(format!("there is no table {table}")).help(format!("there are {}", public.join(", ")))
+}
+
+/// What was met at the end of the trace.
+fn notes(args: &ConvertArgs, imported: &Imported) {
+    let (input, end) = (args.input.display(), &imported.end);
+    if let Some(at) = end.torn_at {
+        eprintln!("note: {input}: its last packet is not whole (offset {at})");
+    }
+    if let Some(at) = end.broken_at {
+        eprintln!("note: {input}: it was not read on where bytes begin that are no trace (offset {at})");
+    }
+    if let Some(place) = end.first_broken_batch {
+        let count = end.broken_batches;
+        eprintln!(
+            "note: {input}: {count} compressed batches cannot be unpacked to their end, the first at {place}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Cli {
+        #[command(flatten)]
+        args: ConvertArgs,
+    }
+
+    fn target(words: &str) -> Result<(&'static str, Target), String> {
+        let args = Cli::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.args;
+        let said = |failure| format!("{failure:?}");
+        let format = format(&args).map_err(said)?;
+        Target::of(&args, format).map(|target| (format.name, target)).map_err(said)
+    }
+
+    #[test]
+    fn formats_and_outputs_are_what_was_said_or_what_the_name_says() {
+        for (words, expected) in [
+            ("x t -o out --to parquet", ("parquet", Target::Folder)),
+            ("x t -o out.csv", ("csv", Target::Folder)),
+            ("x t -o out.csv --table slice", ("csv", Target::File)),
+            ("x t -o - --to jsonl --table slice", ("jsonl", Target::Stdout)),
+            ("x t -o out.json", ("json", Target::File)),
+            ("x t -o out --to otlp", ("otlp", Target::Folder)),
+        ] {
+            assert_eq!(target(words), Ok(expected), "{words}");
+        }
+        for (words, expected) in [
+            ("x t -o out", "which format"),
+            ("x t -o out --to xls", "possible values: parquet"),
+            ("x t -o - --to csv", "--table NAME"),
+            ("x t -o out.json --table slice", "whole trace"),
+            ("x t", "--output"),
+        ] {
+            let error = target(words).unwrap_err();
+            assert!(error.contains(expected), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [
+            ("1000", 1000),
+            ("64k", 64 << 10),
+            ("500M", 500 << 20),
+            ("2G", 2 << 30),
+            ("2GiB", 2 << 30),
+            ("1tb", 1 << 40),
+        ] {
+            assert_eq!(size(text), Ok(expected));
+        }
+        for text in ["", "G", "2X", "-1", "99999999999G", "1.5G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

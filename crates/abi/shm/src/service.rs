@@ -20,6 +20,8 @@ const MAX_LOOKS: u32 = 64;
 /// What a look at a page, and one at a chunk, costs in bytes that could be copied meanwhile.
 const PAGE_COST: usize = 64;
 const CHUNK_COST: usize = 512;
+/// How often a scrape looks at all pages: see `look_again`.
+const LOOKS: u8 = 2;
 
 /// The service's view of one producer's shared memory.
 ///
@@ -117,6 +119,16 @@ impl ServiceView {
         Scrape { pages: self.pages.provided(), ..Scrape::default() }
     }
 
+    /// All pages were looked at, while the producer went on: chunks that a writer took in between, on pages that were free when it was
+    /// their turn, may come before those that were found. Without them later ones would be stored before earlier ones. A second look
+    /// finds them, for who has a chunk has had those before it; what is new since then is left for the next time.
+    fn look_again(&self, scrape: &mut Scrape) {
+        scrape.newest = scrape.found.iter().map(|(writer, number, ..)| (*writer, *number)).collect();
+        if !scrape.newest.is_empty() {
+            scrape.pages = self.pages.provided();
+        }
+    }
+
     /// Goes on with it until it has cost so much: bytes that are copied, what a look at a chunk costs, and what
     /// `each` says that it has cost besides. Gives what it did cost. The chunks are those that are there when it comes to their page, and are copied as they are
     /// when all pages were looked at; those that are gone by then were committed.
@@ -128,16 +140,21 @@ impl ServiceView {
         mut each: impl FnMut(ChunkHeader, &[u8], bool) -> usize,
     ) -> usize {
         let mut cost = 0;
-        while cost < limit
-            && let Some(page) = scrape.next_page()
-        {
+        while cost < limit && scrape.looks < LOOKS {
+            let Some(page) = scrape.next_page() else {
+                scrape.looks += 1;
+                if scrape.looks < LOOKS {
+                    self.look_again(scrape);
+                }
+                continue;
+            };
             let found = self.pages.scrapable(iter::once(page), &mut wanted);
             cost += PAGE_COST + found.len() * CHUNK_COST;
             found.iter().for_each(|chunk| scrape.note(chunk));
         }
         let mut payload = mem::take(&mut scrape.payload);
         while cost < limit
-            && scrape.pages.is_empty()
+            && scrape.looks == LOOKS
             && let Some((writer_id, number, page, chunk)) = scrape.found.pop_first()
         {
             cost += CHUNK_COST;
@@ -161,6 +178,10 @@ impl ServiceView {
 pub struct Scrape {
     /// Pages to look at. They hold something: looking at others would make the system provide memory for them.
     pages: VecDeque<Range<u32>>,
+    /// How often all pages were looked at.
+    looks: u8,
+    /// What the first look has found last of each writer.
+    newest: HashMap<u16, i32>,
     /// Chunks to copy: by writer, and those of a writer by their numbers. In a small ring later ones would
     /// otherwise be overwritten by those before them, which then come too late.
     found: BTreeSet<(u16, i32, u32, u32)>,
@@ -173,7 +194,7 @@ impl Scrape {
     /// Whether all is copied.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.pages.is_empty() && self.found.is_empty()
+        self.looks == LOOKS && self.found.is_empty()
     }
 
     fn next_page(&mut self) -> Option<u32> {
@@ -186,9 +207,14 @@ impl Scrape {
     }
 
     fn note(&mut self, chunk: &Scrapable) {
-        self.base.entry(chunk.header.writer_id).or_insert(chunk.header.chunk_id);
-        let ChunkIndex { page, chunk: index } = chunk.place.index;
-        self.found.insert((chunk.header.writer_id, self.number(&chunk.header), page, index));
+        let writer = chunk.header.writer_id;
+        self.base.entry(writer).or_insert(chunk.header.chunk_id);
+        let number = self.number(&chunk.header);
+        let is_first_look = self.looks == 0;
+        if is_first_look || self.newest.get(&writer).is_some_and(|newest| number < *newest) {
+            let ChunkIndex { page, chunk: index } = chunk.place.index;
+            self.found.insert((writer, number, page, index));
+        }
     }
 
     fn number(&self, header: &ChunkHeader) -> i32 {

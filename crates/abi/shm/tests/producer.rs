@@ -226,5 +226,44 @@ fn a_scrape_in_steps_takes_what_is_still_there_in_the_order_of_its_numbers() {
             _ = service.read_complete_chunk(at.page, at.chunk, &mut Vec::new());
         }
     }
-    assert_eq!((ids, steps), (vec![0, 1, 2, 3, 4, 6, 7], 4 + 8));
+    // All pages twice.
+    assert_eq!((ids, steps), (vec![0, 1, 2, 3, 4, 6, 7], 2 * 4 + 8));
+}
+
+#[test]
+fn a_scrape_misses_no_chunk_before_one_that_it_finds() {
+    let (producer, service) = views(4);
+    let of_writer = |writer_id, chunk_id| NewChunk { chunk_id, writer_id };
+    let mut places = Vec::new();
+    for id in 0..4 {
+        let mut chunk = producer.try_acquire(PageLayout::Div1, of_writer(2, id)).unwrap();
+        chunk.increment_packet_count();
+        places.push(chunk.complete().unwrap());
+    }
+    let free = |place: ChunkIndex| {
+        service.read_complete_chunk(place.page, place.chunk, &mut Vec::new()).unwrap();
+    };
+    let take = |id| {
+        let mut chunk = producer.try_acquire(PageLayout::Div1, of_writer(1, id)).unwrap();
+        chunk.increment_packet_count();
+        chunk.complete().unwrap()
+    };
+    let mut scrape = service.begin_scrape();
+    let mut ids = Vec::new();
+    let mut each = |header: ferretto_shm::ChunkHeader, _: &[u8], _| {
+        if header.writer_id == 1 {
+            ids.push(header.chunk_id);
+        }
+        0
+    };
+    // The first page was looked at when a writer takes it, and then the last, which was not.
+    service.go_on_scraping(&mut scrape, 1, |_| true, &mut each);
+    free(places[0]);
+    assert_eq!(take(0).page, 0);
+    free(places[3]);
+    assert_eq!(take(1).page, 3);
+    while !scrape.is_done() {
+        service.go_on_scraping(&mut scrape, usize::MAX, |_| true, &mut each);
+    }
+    assert_eq!(ids, [0, 1]);
 }

@@ -100,9 +100,9 @@ impl Model {
     fn open_file(&mut self, ts: i64, machine: MachineId, pid: i64, message: &[u8]) {
         let path = self.text(wire::bytes(message, field::fd_info::PATH));
         let upid = self.upid(machine, pid);
-        let ufd = i64::try_from(self.tables.filedescriptor.len()).unwrap_or(i64::MAX);
         self.tables.filedescriptor.push(FiledescriptorRow {
-            ufd,
+            // Upstream gives it no number.
+            ufd: 0,
             fd: wire::int(message, field::fd_info::FD).unwrap_or(0),
             ts: Some(ts),
             upid: Some(upid),

@@ -85,7 +85,8 @@ impl Arrival<'_> {
         };
         // Only the first bundle of a processor counts; others need no conversion.
         if !self.model.kernel(self.machine).windows.has_seen(cpu.cpu) {
-            let since = self.trace_time(clock, first_ts);
+            // It may lie before the trace's 0: nothing happens then.
+            let since = self.model.to_trace_time(clock, i64::try_from(first_ts).unwrap_or(i64::MAX)).ok();
             let windows = &mut self.model.kernel(self.machine).windows;
             windows.see(cpu.cpu, since);
             if let Some(whole_since) = windows.whole_since() {

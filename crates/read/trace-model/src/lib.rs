@@ -20,6 +20,7 @@
 //! | [`ftrace`] | the kernel's events |
 //! | [`sched`], [`thread_states`], [`task_state`] | which thread ran where, and what each did all the time |
 //! | [`tracks`] | which tracks there are, and which row each is |
+//! | [`track_sets`] | tracks that one set of events is spread over |
 //! | [`counters`] | tracks by their dimensions, and values of counters |
 //! | [`machines`], [`cpus`], [`system_info`], [`cpu_info`] | which machines and processors there are, and what they are |
 //! | [`system_stats`], [`process_stats`] | samples of machines and processes |
@@ -71,6 +72,7 @@ pub mod thread_states;
 pub mod trace_files;
 pub mod trace_stats;
 pub mod track_event;
+pub mod track_sets;
 pub mod tracks;
 pub mod triggers;
 pub mod wire;

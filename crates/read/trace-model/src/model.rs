@@ -1,9 +1,9 @@
 //! Everything that is known of a trace, as far as it was read.
 
 use ferretto_protos::fields::trace_packet as kind;
-use ferretto_trace_tables::{MachineId, Tables};
+use ferretto_trace_tables::{MachineId, Tables, TrackId};
 use foldhash::fast::RandomState;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use crate::args::ArgLists;
 use crate::clocks::Clocks;
@@ -11,6 +11,7 @@ use crate::concurrent_sessions::States;
 use crate::config;
 use crate::cpus::Cpus;
 use crate::event::{Event, WholePacket};
+use crate::ftrace::memory::Pending;
 use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
 use crate::logs;
@@ -24,6 +25,7 @@ use crate::stats::Stats;
 use crate::system_stats::Disks;
 use crate::thread_states::ThreadStates;
 use crate::track_event::descriptor::Descriptors;
+use crate::track_sets::TrackSets;
 use crate::tracks::Tracks;
 use crate::triggers::Named;
 
@@ -52,6 +54,14 @@ pub struct Model {
     pub raw: Raw,
     /// What threads do.
     pub thread_states: ThreadStates,
+    /// Tracks that one set of events is spread over.
+    pub track_sets: TrackSets,
+    /// Values of counters that wait for their tracks.
+    pub pending: Pending,
+    /// Numbers of GPUs over all machines.
+    pub(crate) gpus: HashMap<(MachineId, u32), u32, RandomState>,
+    /// Of each track of asynchronous slices of `trace_marker`: how many have begun, and when the last one did.
+    pub(crate) async_begins: HashMap<TrackId, (i64, i64), RandomState>,
     /// Namespaces of processes.
     pub namespaces: Namespaces,
     slices: Slices,
@@ -100,6 +110,7 @@ impl Model {
     #[must_use]
     pub fn finish(mut self) -> Tables {
         self.complete_files_and_machines();
+        self.resolve_pending();
         let (slices, mut out) = self.slices();
         slices.finish(&mut out);
         self.finish_profiles();

@@ -1,5 +1,6 @@
 //! Which event does what, in its turn (upstream: ftrace_parser.cc, ParseFtraceEvent).
 
+use super::generic;
 use super::numbers as event;
 use super::payload::Payload;
 use super::windows::Window;
@@ -35,6 +36,11 @@ impl Model {
                 self.apply_switch(at, message);
             }
             return;
+        }
+        match event.field {
+            generic::LEGACY_NUMBER => return self.legacy_generic(at, message),
+            generic::FIRST_NUMBER.. => return self.generic(at, event.field, message, window),
+            _ => {}
         }
         self.raw_row(ts, cpu, tid, event.field, message, &bundle.state);
         if window == Window::Within {
@@ -82,7 +88,19 @@ impl Model {
             event::sched_blocked_reason::NUMBER => self.sched_blocked_reason(cpu, &payload, state),
             event::task_newtask::NUMBER => self.task_newtask(ts, cpu, tid, &payload),
             event::task_rename::NUMBER => self.task_rename(cpu, &payload),
-            _ => {}
+            event::sys_enter::NUMBER => self.sys_enter(at, &payload, message),
+            event::sys_exit::NUMBER => self.sys_exit(at, &payload),
+            event::f2fs_write_checkpoint::NUMBER => self.f2fs_checkpoint(at, &payload),
+            _ => {
+                let _is_known = self.interrupt(at, number, &payload)
+                    || self.kernel_counter(ts, cpu.machine, number, &payload)
+                    || self.atrace(at, number, &payload)
+                    || self.memory(at, number, &payload)
+                    || self.thread_slice(at, number, &payload)
+                    || self.power(at, number, &payload)
+                    || self.net(at, number, &payload)
+                    || self.drm(at, number, &payload);
+            }
         }
     }
 }

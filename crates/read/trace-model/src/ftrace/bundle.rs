@@ -234,9 +234,20 @@ impl Arrival<'_> {
     }
 
     fn descriptors(&mut self, message: &[u8]) {
+        use field::generic_event_descriptor as its;
         for part in Fields::new(message).map_while(Result::ok) {
-            if let (field::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(_descriptor)) = (part.number, part.value) {
+            let (field::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(message)) = (part.number, part.value) else {
+                continue;
+            };
+            let (mut number, mut descriptor) = (0, &b""[..]);
+            for part in Fields::new(message).map_while(Result::ok) {
+                match (part.number, part.value) {
+                    (its::FIELD_ID, value) => number = value.as_u64().unwrap_or(0) as u32,
+                    (its::EVENT_DESCRIPTOR, Value::Bytes(bytes)) => descriptor = bytes,
+                    _ => {}
+                }
             }
+            self.model.add_generic(self.machine, number, descriptor);
         }
     }
 }

@@ -14,7 +14,8 @@
 //! | [`apply`] | which event does what |
 //! | [`tasks`] | threads and processes that begin, end and are renamed |
 //! | [`generic`] | events that have no message of their own, and those that say which track they are for |
-//! | [`counters`], [`slices`], [`memory`], [`net`], [`power`] | what other events do |
+//! | [`on_tracks`] | slices and values of counters, for the modules below |
+//! | [`interrupts`], [`threads`], [`counters`], [`memory`], [`net`], [`power`], [`files`], [`drm`] | what other events do |
 //! | [`syscalls`] | calls into the kernel, by name |
 //! | [`atrace`] | what programs write into `trace_marker` |
 //! | [`statistics`] | what the kernel and the recorder counted |
@@ -22,13 +23,25 @@
 //! Memory: the bytes of the bundles, 32 bytes an event that waits, and its rows. Nothing is allocated for an event alone.
 
 pub mod apply;
+pub mod atrace;
 pub mod bundle;
 pub mod compact;
+pub mod counters;
+pub mod drm;
+pub mod files;
+pub mod generic;
+pub mod interrupts;
+pub mod memory;
+pub mod net;
 pub mod numbers;
+pub mod on_tracks;
 pub mod payload;
+pub mod power;
 pub mod raw;
 pub mod statistics;
+pub mod syscalls;
 pub mod tasks;
+pub mod threads;
 pub mod windows;
 
 use std::rc::Rc;
@@ -128,6 +141,13 @@ pub struct Kernel {
     last_clock_pair: Option<u64>,
     /// Sequences that have said what could not be set up.
     told_errors: HashSet<u32, RandomState>,
+    generic: generic::Generic,
+    syscalls: syscalls::Syscalls,
+    memory: memory::Memory,
+    net: net::Net,
+    power: power::Power,
+    drm: drm::Drm,
+    i2c_transfers: threads::I2cTransfers,
 }
 
 /// What is kept of all bundles.

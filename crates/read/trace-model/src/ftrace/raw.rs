@@ -52,7 +52,9 @@ pub struct Raw {
     switch: Option<Names>,
     waking: Option<Names>,
     /// The arguments of the event that is read.
-    list: Vec<Arg>,
+    pub(super) list: Vec<Arg>,
+    /// `args[0]` and so on.
+    call_args: Vec<Str>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +80,7 @@ impl Default for Raw {
             switch: None,
             waking: None,
             list: Vec::new(),
+            call_args: Vec::new(),
         }
     }
 }
@@ -122,7 +125,16 @@ impl Raw {
         self.events.entry(number).or_insert_with(find).as_ref()
     }
 
-    /// The name of `sched_switch`, and arguments of these values.
+    /// The key of an argument of a call into the kernel.
+    pub(super) fn call_arg_key(&mut self, index: usize, strings: &mut Strings) -> Str {
+        while self.call_args.len() <= index {
+            let key = strings.intern(&format!("args[{}]", self.call_args.len()));
+            self.call_args.push(key);
+        }
+        self.call_args[index]
+    }
+
+    /// The name of `sched_switch`.
     pub(crate) fn switch(&mut self, strings: &mut Strings) -> Str {
         of_kind(&mut self.switch, "sched_switch", strings)
     }

@@ -216,6 +216,10 @@ impl Model {
             let args = self.args.intern(&[Arg { flat_key: key, key, value }]);
             let set = self.args.write(args, &mut self.tables);
             self.tables.track.source_arg_set_id.set(id.index(), set);
+            // It has no name.
+            if let Some(name) = self.tables.track.name.get_mut(id.index()) {
+                *name = None;
+            }
         }
         id
     }

@@ -164,6 +164,7 @@ impl Resolver<'_> {
     fn message(&mut self, field: u32, iid: u64, missing: Stat) -> Option<std::rc::Rc<[u8]>> {
         let message = self.state.message(field, iid);
         if message.is_none() {
+            self.stats.count(Stat::InternedDataTokenizerErrors);
             self.stats.count(missing);
         }
         message
@@ -172,6 +173,7 @@ impl Resolver<'_> {
     fn text(&mut self, field: u32, iid: u64) -> Option<Str> {
         let text = self.state.text(field, iid);
         if text.is_none() {
+            self.stats.count(Stat::InternedDataTokenizerErrors);
             self.stats.count(Stat::StackprofileInvalidStringId);
         }
         text

@@ -16,6 +16,7 @@ mod perfetto;
 mod printable;
 mod private;
 mod protovm;
+mod query;
 mod record;
 mod report;
 mod shut_in;
@@ -75,6 +76,13 @@ enum Command {
     },
     Bridge(bridge::BridgeArgs),
     Protovm(protovm::ProtovmArgs),
+    /// Writes a trace in another format: Parquet, CSV, JSON, pprof, …; see `ferretto convert --help`.
+    #[command(disable_help_flag = true)]
+    Convert {
+        /// As of `ferretto-query convert`, which it runs.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -105,6 +113,7 @@ fn run(command: Command) -> ExitCode {
         Command::Perfetto { args } => return tracebox::Applet::Perfetto.run(&args),
         Command::Bridge(args) => bridge::main(&args),
         Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),
+        Command::Convert { args } => query::run("convert", &args).map(|()| ExitCode::SUCCESS),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };
     result.unwrap_or_else(|error| {

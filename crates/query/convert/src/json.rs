@@ -4,6 +4,7 @@
 //! without an end), other slices nestable asynchronous ones (`b`, `e`) of their track, instants `i`, counters `C`, flows `s` and `f`. What the
 //! kernel switched and woke is ftrace's text in `systemTraceEvents`. Times are microseconds with three decimals, so none is lost.
 
+use std::collections::HashMap;
 use std::io;
 
 use ferretto_trace_tables::tables::Tables;
@@ -23,7 +24,7 @@ pub const FORMAT: Format = Format {
 };
 
 fn write(source: &Source<'_>, _: &Options, out: &mut Out<'_>) -> Result<(), Error> {
-    let mut events = Events { tables: source.tables, out, is_first: true };
+    let mut events = Events { tables: source.tables, out, is_first: true, chains: Chains::of(source.tables) };
     events.out.write_all(b"{\"traceEvents\":[\n")?;
     events.names()?;
     events.slices()?;
@@ -44,6 +45,44 @@ struct Events<'a, 'b> {
     tables: &'a Tables,
     out: &'a mut Out<'b>,
     is_first: bool,
+    chains: Chains,
+}
+
+/// Flows from slice to slice that slices themselves can tell of: each has room for one. (A flow that is an event of its own can only be at
+/// slices of threads.)
+#[derive(Default)]
+struct Chains {
+    of_slices: HashMap<SliceId, Link>,
+    /// Rows of `flow` for which there was no room.
+    rest: Vec<usize>,
+}
+
+/// A slice's place in a chain.
+#[derive(Clone, Copy, Default)]
+struct Link {
+    chain: usize,
+    arrives: bool,
+    leaves: bool,
+}
+
+impl Chains {
+    fn of(tables: &Tables) -> Self {
+        let mut chains = Self::default();
+        for row in 0..tables.flow.len() {
+            let (from, to) = (tables.flow.slice_out[row], tables.flow.slice_in[row]);
+            let leaves_already = chains.of_slices.get(&from).is_some_and(|link| link.leaves);
+            if from == to || leaves_already || chains.of_slices.contains_key(&to) {
+                chains.rest.push(row);
+                continue;
+            }
+            let new = Link { chain: row + 1, ..Link::default() };
+            let link = chains.of_slices.entry(from).or_insert(new);
+            link.leaves = true;
+            let chain = link.chain;
+            chains.of_slices.insert(to, Link { chain, arrives: true, leaves: false });
+        }
+        chains
+    }
 }
 
 /// Nanoseconds as microseconds, exactly.
@@ -153,7 +192,9 @@ impl Events<'_, '_> {
         more.insert("id2".to_owned(), id);
         self.event("b", owner, Some(ts), &more)?;
         if dur > 0 {
-            more.remove("args");
+            for key in ["args", "bind_id", "flow_in", "flow_out"] {
+                more.shift_remove(key);
+            }
             self.event("e", owner, Some(ts.saturating_add(dur)), &more)?;
         }
         Ok(())
@@ -169,6 +210,15 @@ impl Events<'_, '_> {
         };
         insert("name", slices.name[row]);
         insert("cat", slices.category[row]);
+        if let Some(link) = self.chains.of_slices.get(&SliceId(row as u32)) {
+            label.insert("bind_id".to_owned(), format!("{:#x}", link.chain).into());
+            if link.arrives {
+                label.insert("flow_in".to_owned(), true.into());
+            }
+            if link.leaves {
+                label.insert("flow_out".to_owned(), true.into());
+            }
+        }
         if let Some(set) = slices.arg_set_id.get(row) {
             label.insert("args".to_owned(), Value::Object(args::to_json(self.tables, set)));
         }
@@ -194,10 +244,10 @@ impl Events<'_, '_> {
         Ok(())
     }
 
-    /// A flow leaves within one slice and arrives within another.
+    /// Those for which slices had no room.
     fn flows(&mut self) -> Result<(), Error> {
         let flows = &self.tables.flow;
-        for row in 0..flows.len() {
+        for row in std::mem::take(&mut self.chains.rest) {
             for (phase, slice) in [("s", flows.slice_out[row]), ("f", flows.slice_in[row])] {
                 let Some((ts, track)) = self.place_of(slice) else { continue };
                 let mut more = Map::new();
@@ -243,14 +293,12 @@ mod tests {
             r#"{"ph":"M","pid":10,"tid":10,"name":"process_name","args":{"name":"app"}}"#,
             r#"{"ph":"M","pid":10,"tid":10,"name":"thread_name","args":{"name":"main"}}"#,
             r#"{"ph":"X","pid":10,"tid":10,"ts":1.0,"name":"outer","cat":"app","dur":5.0}"#,
-            r#"{"ph":"X","pid":10,"tid":10,"ts":2.0,"name":"inner","args":{"round":7},"dur":2.0}"#,
+            r#"{"ph":"X","pid":10,"tid":10,"ts":2.0,"name":"inner","bind_id":"0x1","flow_out":true,"args":{"round":7},"dur":2.0}"#,
             r#"{"ph":"i","pid":10,"tid":10,"ts":5.0,"name":"tick","s":"t"}"#,
-            r#"{"ph":"b","pid":10,"tid":10,"ts":5.5,"name":"request","cat":"none","id2":{"local":"0x2"}}"#,
+            r#"{"ph":"b","pid":10,"tid":10,"ts":5.5,"name":"request","bind_id":"0x1","flow_in":true,"cat":"none","id2":{"local":"0x2"}}"#,
             r#"{"ph":"e","pid":10,"tid":10,"ts":6.0,"name":"request","cat":"none","id2":{"local":"0x2"}}"#,
             r#"{"ph":"b","pid":10,"tid":10,"ts":7.0,"name":"endless","cat":"none","id2":{"local":"0x2"}}"#,
             r#"{"ph":"C","pid":10,"tid":10,"ts":1.5,"name":"fps","args":{"value":59.5}}"#,
-            r#"{"ph":"s","pid":10,"tid":10,"ts":2.0,"name":"flow","cat":"flow","id":1,"bp":"e"}"#,
-            r#"{"ph":"f","pid":10,"tid":10,"ts":5.5,"name":"flow","cat":"flow","id":1,"bp":"e"}"#,
         ];
         let expected: Vec<Value> =
             expected.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect();

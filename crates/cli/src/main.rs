@@ -10,6 +10,7 @@ mod config_bytes;
 mod config_file;
 mod daemons;
 mod flight;
+mod info;
 mod log;
 mod losses;
 mod perfetto;
@@ -49,6 +50,7 @@ Examples:
   ferretto record -o trace.pftrace -t 5s    five seconds of this machine
   sudo ferretto record                      with the scheduling of all CPUs, until Ctrl-C
   ferretto record -- ./my-program           while a program runs
+  ferretto info trace.pftrace               what a trace is, and what fills it
   ferretto perfetto --query                 what a running service offers
 
 Drag the trace into https://ui.perfetto.dev to look at it.";
@@ -57,6 +59,7 @@ Drag the trace into https://ui.perfetto.dev to look at it.";
 enum Command {
     Record(record::RecordArgs),
     Snapshot(flight::SnapshotArgs),
+    Info(info::InfoArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Relay(daemons::RelayArgs),
@@ -107,6 +110,7 @@ fn run(command: Command) -> ExitCode {
             log::to_stderr("error");
             flight::main(&args)
         }
+        Command::Info(args) => info::main(&args),
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Relay(args) => return daemons::relay(&args),

@@ -130,6 +130,16 @@ pub(crate) fn duration(value: Duration) -> String {
     }
 }
 
+/// `12 ns`, `3.45 ms`, `5.00 s`, `3 min 20 s`: three significant digits.
+pub(crate) fn nanoseconds(value: u64) -> String {
+    const STEPS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")];
+    if value >= 60 * 1_000_000_000 {
+        return duration(Duration::from_nanos(value));
+    }
+    let step = STEPS.iter().find(|(step, _)| value >= *step);
+    step.map_or_else(|| format!("{value} ns"), |(step, unit)| scaled(value as f64 / *step as f64, unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +216,8 @@ mod tests {
         );
         assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([counted(1, "cat", "cats"), counted(2, "cat", "cats")], ["1 cat", "2 cats"]);
+        let times = [12, 3_450_000, 5_000_000_000, 200_000_000_000].map(nanoseconds);
+        assert_eq!(times, ["12 ns", "3.45 ms", "5.00 s", "3 min 20 s"]);
         let times = [0.25, 5.0, 200.0, 7500.0].map(|s| duration(Duration::from_secs_f64(s)));
         assert_eq!(times, ["250 ms", "5.0 s", "3 min 20 s", "2 h 5 min"]);
     }

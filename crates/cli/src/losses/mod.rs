@@ -86,7 +86,6 @@ pub(crate) enum Kind {
 }
 
 /// All of them, with the names of their rows in `docs/losses.md`.
-#[cfg(test)]
 const KINDS: &[(Kind, &str)] = &[
     (Kind::KernelBuffer, "kernel-buffer"),
     (Kind::KernelInterference, "kernel-interference"),
@@ -159,6 +158,13 @@ pub(crate) struct Verdict {
     pub(crate) losses: Vec<Loss>,
     /// What could not be asked, each a thing.
     pub(crate) unknown: Vec<String>,
+}
+
+impl Kind {
+    /// The name of its row in `docs/losses.md`.
+    pub(crate) fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
 }
 
 impl fmt::Display for Loss {

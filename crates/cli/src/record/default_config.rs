@@ -107,6 +107,17 @@ pub(crate) fn build(settings: Settings, works: impl Fn(&str) -> bool) -> TraceCo
     }
 }
 
+/// Whether a config is one of those that `build` makes, as far as its buffers tell: advice is about flags then.
+pub(crate) fn is_like(config: &TraceConfig) -> bool {
+    let names = |config: &TraceConfig| -> Vec<String> {
+        config.buffers.iter().map(|buffer| buffer.name().to_owned()).collect()
+    };
+    let of = names(config);
+    [false, true]
+        .into_iter()
+        .any(|is_flight| of == names(&build(Settings { is_flight, ..Settings::default() }, |_| true)))
+}
+
 /// The names of all sources that `build` can ask for.
 pub(crate) fn source_names() -> Vec<String> {
     let settings = Settings::default();

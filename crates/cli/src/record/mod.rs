@@ -2,7 +2,7 @@
 
 pub(crate) mod args;
 mod command;
-mod default_config;
+pub(crate) mod default_config;
 mod descendants;
 pub(crate) mod output;
 pub(crate) mod plan;

@@ -195,9 +195,15 @@ pub(crate) fn plain(error: &std::io::Error) -> String {
 /// The name of a recording that was given none: `trace-YYYYMMDD-HHMMSS.pftrace`, in UTC.
 pub(crate) fn default_name(now: SystemTime) -> PathBuf {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let time = date_time(since).replace(['-', ':'], "").replace(' ', "-");
+    format!("trace-{time}.pftrace").into()
+}
+
+/// `2026-11-24 23:15:02`, of seconds since 1970.
+pub(crate) fn date_time(since: u64) -> String {
     let (year, month, day) = civil_from_days(since / 86_400);
     let (hour, minute, second) = (since / 3600 % 24, since / 60 % 60, since % 60);
-    format!("trace-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.pftrace").into()
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
 /// Gregorian date of a number of days since 1970-01-01, counting in eras of 400 years that begin on a 1 March.

@@ -175,7 +175,8 @@ impl Readable {
         }
         if self.readings < MAX_READINGS {
             self.readings += snapshot.readings.len();
-            self.clocks.add_snapshot(&snapshot.readings);
+            // One that is wrong tells nothing.
+            let _ = self.clocks.add_snapshot(&snapshot.readings);
         }
     }
 }

@@ -107,7 +107,7 @@ fn tell(path: &Path) -> Result<Told> {
         false => {
             let file = File::open(path).map_err(|error| cannot(&error))?;
             let meta = file.metadata().map_err(|error| cannot(&error))?;
-            (Box::new(file), meta.is_file().then(|| meta.len()))
+            (Box::new(file), meta.is_file().then_some(meta.len()))
         }
     };
     read(name.clone(), file, file_bytes).map_err(|error| match error.downcast::<io::Error>() {

@@ -1,13 +1,17 @@
 //! Rows of samples, and what many of them share (upstream: profiler_sample_tracker.cc).
 
 use ferretto_trace_tables::tables::{
-    ProfilerCounterSetRow, ProfilerExecutionContextRow, ProfilerTaskContextRow, Tables,
+    ProfilerCounterSetRow, ProfilerExecutionContextRow, ProfilerSampleRow, ProfilerTaskContextRow, Tables,
 };
 use ferretto_trace_tables::{
-    AsyncContextId, CounterId, ExecutionContextId, Str, TaskContextId, Ucpu, Upid, Utid,
+    AsyncContextId, CallsiteId, CounterId, ExecutionContextId, MachineId, Str, TaskContextId, Ucpu, Upid,
+    Utid,
 };
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+
+use crate::model::Model;
+use crate::processes::ThreadName;
 
 type Task = (Option<Upid>, Option<Utid>, Option<AsyncContextId>);
 
@@ -44,6 +48,47 @@ impl Contexts {
             let row = ProfilerExecutionContextRow { ucpu, cpu_mode };
             ExecutionContextId(tables.profiler_execution_context.push(row))
         })
+    }
+}
+
+/// A sample of a thread, with nothing else known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadSample {
+    /// When.
+    pub ts: i64,
+    /// The profiler.
+    pub source: &'static str,
+    /// The process, if it is known.
+    pub pid: Option<i64>,
+    /// The thread.
+    pub tid: i64,
+    /// The thread's name.
+    pub name: Option<Str>,
+    /// The stack.
+    pub callsite: CallsiteId,
+}
+
+impl Model {
+    /// Adds a sample. To be called in the order of time.
+    pub fn push_thread_sample(&mut self, machine: MachineId, sample: ThreadSample) {
+        let (tables, processes) = self.processes(machine);
+        let utid = match sample.pid {
+            Some(pid) => processes.thread_of(tables, sample.tid, pid),
+            None => processes.thread(tables, sample.tid),
+        };
+        let upid = sample.pid.map(|pid| processes.process(tables, pid));
+        if let Some(name) = sample.name {
+            processes.name_thread_and_process(tables, utid, name, ThreadName::Other);
+        }
+        let Self { tables, profiles, .. } = self;
+        let row = ProfilerSampleRow {
+            ts: sample.ts,
+            source: Some(tables.strings.intern(sample.source)),
+            task_context_id: Some(profiles.contexts.task(tables, upid, Some(utid), None)),
+            callsite_id: Some(sample.callsite),
+            ..ProfilerSampleRow::default()
+        };
+        tables.profiler_sample.push(row);
     }
 }
 

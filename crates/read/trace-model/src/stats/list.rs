@@ -438,6 +438,8 @@ stats! {
     SliceDropOverlappingCompleteEvent = 306, "slice_drop_overlapping_complete_event", Single, Error, Analysis, OfMachine;
     /// Complete slices that end after what they begin in; put onto another track.
     SliceSpillOverlappingCompleteEvent = 307, "slice_spill_overlapping_complete_event", Single, Error, Analysis, OfMachine;
+    /// Samples in the text of `perf script` that have no stack.
+    PerfTextImporterSampleNoFrames = 308, "perf_text_importer_sample_no_frames", Single, Error, Trace, OfMachine;
     /// Slices of negative length; left out.
     SliceNegativeDuration = 313, "slice_negative_duration", Single, Error, Analysis, OfMachine;
     /// Slices below so many others that they were left out.

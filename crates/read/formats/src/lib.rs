@@ -1,0 +1,104 @@
+//! Profiles and traces that other programs write.
+//!
+//! [`recognize`] says which format a file is by its first bytes. Each format has a reader, a module: it takes the bytes of the file, without
+//! what it is packed into, and fills a [`Model`](ferretto_trace_model::model::Model) as packets would. Names, rules and rows are those of
+//! upstream's Trace Processor.
+//!
+//! | module | what it reads | what it fills |
+//! |---|---|---|
+//! | [`recognize`] | the first bytes of any file | |
+//! | [`collapsed`] | stacks a line, as `flamegraph.pl` takes them | `__intrinsic_aggregate_sample` |
+//! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
+//! | [`perf_text`] | what `perf script` prints | `__intrinsic_profiler_sample` |
+//! | [`lines`] | lines of bounded length | |
+//!
+//! A file is hostile: no reader panics, and what it holds in memory is in proportion to the file.
+//!
+//! ```
+//! use ferretto_trace_formats::recognize::{Format, recognize};
+//! use ferretto_trace_formats::read;
+//! use ferretto_trace_model::model::Model;
+//!
+//! let file = b"main;work;sleep 3\nmain;work 1\n";
+//! assert_eq!(recognize(file), Some(Format::CollapsedStack));
+//! let mut model = Model::default();
+//! read(Format::CollapsedStack, &file[..], &mut model).unwrap();
+//! let tables = model.finish();
+//! assert_eq!(tables.aggregate_sample.value, [3.0, 1.0]);
+//! ```
+
+pub mod collapsed;
+pub mod lines;
+pub mod perf_text;
+pub mod pprof;
+pub mod recognize;
+
+use std::fmt;
+use std::io::{self, BufRead};
+
+use ferretto_trace_model::model::Model;
+
+use recognize::Format;
+
+/// Why a file cannot be read on. What was read before is in the model.
+#[derive(Debug)]
+pub enum Error {
+    /// Its bytes cannot be had.
+    Io(io::Error),
+    /// It is not what it seemed to be.
+    Broken {
+        /// Where in the unpacked file.
+        offset: u64,
+        /// What is there, or is not.
+        what: &'static str,
+    },
+    /// It has more bytes than are read of its format.
+    TooLarge {
+        /// The bound.
+        bytes: u64,
+    },
+    /// There is no reader for this format here.
+    NoReader(Format),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "the file cannot be read: {error}"),
+            Self::Broken { offset, what } => write!(f, "at offset {offset}: {what}"),
+            Self::TooLarge { bytes } => {
+                write!(f, "it has more than the {bytes} bytes that are read of such a file")
+            }
+            Self::NoReader(format) => write!(f, "files of the format {} are not read", format.name()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads a file of a format that was recognized.
+///
+/// # Errors
+///
+/// If its bytes cannot be had, are not of that format, are too many, or if the format has no reader here.
+pub fn read(format: Format, file: impl BufRead, model: &mut Model) -> Result<(), Error> {
+    match format {
+        Format::CollapsedStack => collapsed::read(file, model),
+        Format::Pprof => pprof::read(file, model),
+        Format::PerfText => perf_text::read(file, model),
+        other => Err(Error::NoReader(other)),
+    }
+}

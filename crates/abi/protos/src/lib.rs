@@ -49,6 +49,9 @@ pub mod fields {
     include!("generated/fields.rs");
 }
 
+/// The descriptors of all messages here, a `FileDescriptorSet`: for who reads messages by name.
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
+
 pub mod ftrace;
 
 #[cfg(feature = "reflect")]

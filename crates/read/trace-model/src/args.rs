@@ -48,6 +48,12 @@ impl ArgValue {
             Self::NoText => (8, 0),
         }
     }
+
+    /// A text that may not be known.
+    #[must_use]
+    pub fn of_text(text: Option<Str>) -> Self {
+        text.map_or(Self::NoText, Self::Text)
+    }
 }
 
 /// An argument.
@@ -73,6 +79,18 @@ impl ArgList {
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// Its number among the lists.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The list of a number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
     }
 }
 
@@ -141,6 +159,12 @@ impl ArgLists {
             return second;
         }
         let joined = [self.get(first), self.get(second)].concat();
+        self.intern(&joined)
+    }
+
+    /// A list and one more.
+    pub fn with(&mut self, list: ArgList, arg: Arg) -> ArgList {
+        let joined = [self.get(list), &[arg]].concat();
         self.intern(&joined)
     }
 

@@ -1,11 +1,8 @@
 //! `ConcurrentSessionEvent`: what other recordings of the service did meanwhile, a track of states each (upstream:
-//! concurrent_sessions_module.cc, state_tracker.cc).
+//! concurrent_sessions_module.cc).
 
 use ferretto_protos::fields::concurrent_session_event as field;
-use ferretto_trace_tables::tables::StateRow;
-use ferretto_trace_tables::{MachineId, Str, TrackId};
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use ferretto_trace_tables::MachineId;
 
 use crate::args::{ArgList, ArgValue};
 use crate::counters::TrackType;
@@ -19,21 +16,6 @@ const STATES: [&str; 5] =
     ["DISABLED", "CONFIGURED", "STARTED", "DISABLING_WAITING_STOP_ACKS", "CLONED_READ_ONLY"];
 const DISABLED: usize = 0;
 const CLONED_READ_ONLY: usize = 4;
-/// The length of a state that has not ended.
-const UNFINISHED: i64 = -1;
-
-/// The state that each track of states is in.
-#[derive(Debug, Default)]
-pub struct States {
-    open: HashMap<TrackId, Open, RandomState>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    row: usize,
-    value: Str,
-    args: ArgList,
-}
 
 impl Model {
     /// Reads `TracePacket.concurrent_session_event`.
@@ -60,44 +42,10 @@ impl Model {
         let args = args.map(|(key, field)| self.arg(key, ArgValue::Int(number(field))));
         let args = self.args.intern(&args);
         let value = self.tables.strings.intern(name);
-        self.change_state(ts, track, Some(value), args);
+        self.set_state(ts, track, Some(value), None, args);
         if at == DISABLED {
-            self.change_state(ts, track, None, ArgList::EMPTY);
+            self.set_state(ts, track, None, None, ArgList::EMPTY);
         }
-    }
-
-    /// A track of states is in another one from `ts` on, or in none. The same one again only adds arguments.
-    pub fn change_state(&mut self, ts: i64, track: TrackId, value: Option<Str>, args: ArgList) {
-        let open = self.states.open.get(&track).copied();
-        let (open, args) = match open {
-            Some(open) if Some(open.value) == value => (Some(open), self.args.join(open.args, args)),
-            Some(open) => {
-                if let Some(dur) = self.tables.state.dur.get_mut(open.row) {
-                    let begun = self.tables.state.ts.get(open.row).copied().unwrap_or(ts);
-                    *dur = ts.saturating_sub(begun);
-                }
-                self.states.open.remove(&track);
-                (None, args)
-            }
-            None => (None, args),
-        };
-        let Some(value) = value else { return };
-        let row = match open {
-            Some(open) => open.row,
-            None => {
-                let row = StateRow {
-                    ts,
-                    dur: UNFINISHED,
-                    track_id: track,
-                    value: Some(value),
-                    ..StateRow::default()
-                };
-                self.tables.state.push(row) as usize
-            }
-        };
-        let set = self.args.write(args, &mut self.tables);
-        self.tables.state.arg_set_id.set(row, set);
-        self.states.open.insert(track, Open { row, value, args });
     }
 
     fn unknown_session_state(&mut self, ts: i64, state: i64) {

@@ -154,7 +154,10 @@ impl Import {
                 self.kernel(arrived).service_event(data, ts);
                 return Taken::Wholly;
             }
-            Some((kind::EXTENSION_DESCRIPTOR, _)) => return Taken::Wholly,
+            Some((kind::EXTENSION_DESCRIPTOR, data)) => {
+                model.pool.add_extensions(data);
+                return Taken::Wholly;
+            }
             _ => {}
         }
         let Some(sequence) = self.sequences.all.get_mut(number) else { return Taken::Wholly };
@@ -178,12 +181,16 @@ impl Import {
         let Some((number, data)) = arrived.head.data else { return };
         let model = &mut self.model;
         match number {
-            kind::TRACK_DESCRIPTOR => model.descriptors.arrive(data, &mut model.tables.strings),
             kind::TRACK_EVENT => {
-                if let Some(event) = model.read_track_event(data, sequence, machine) {
+                let ts = arrived.head.timestamp.map(|_| ts);
+                let event = model.arrive_track_event(data, &arrived.head, ts, sequence, machine);
+                if let Some((ts, event)) = event {
                     self.push_event(QueueId::track_events(machine), ts, Event::Track(event));
                 }
             }
+            kind::TRACK_DESCRIPTOR
+                if !model.arrive_track_descriptor(data, &arrived.head, sequence, machine) => {}
+            kind::THREAD_DESCRIPTOR if !model.arrive_thread_descriptor(data, &arrived.head, sequence) => {}
             kind::SYSTEM_INFO => {
                 model.read_system_info(machine, data);
                 self.kernel(arrived).system_info(data);

@@ -29,6 +29,8 @@
 //! | [`service_events`], [`triggers`], [`concurrent_sessions`], [`trace_stats`] | what the service says of its recordings |
 //! | [`track_event`] | events of programs: descriptors, slices, counters, flows |
 //! | [`profiles`] | call stacks, samples, heaps, memory |
+//! | [`flows`] | arrows between slices |
+//! | [`states`] | states that programs say |
 //! | [`slices`] | what lies within what on a track |
 //! | [`args`] | arguments, each set once |
 //! | [`wire`] | helpers for reading messages |
@@ -46,6 +48,7 @@ pub mod counters;
 pub mod cpu_info;
 pub mod cpus;
 pub mod event;
+pub mod flows;
 pub mod ftrace;
 pub mod import;
 pub mod import_logs;
@@ -64,6 +67,7 @@ pub mod sched;
 pub mod sequence;
 pub mod service_events;
 pub mod slices;
+pub mod states;
 pub mod stats;
 pub mod system_info;
 pub mod system_stats;

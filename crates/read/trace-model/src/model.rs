@@ -1,16 +1,16 @@
 //! Everything that is known of a trace, as far as it was read.
 
 use ferretto_protos::fields::trace_packet as kind;
-use ferretto_trace_tables::{MachineId, Tables, TrackId};
+use ferretto_trace_tables::{MachineId, Str, Tables, TrackId, Upid};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::args::ArgLists;
 use crate::clocks::Clocks;
-use crate::concurrent_sessions::States;
 use crate::config;
 use crate::cpus::Cpus;
 use crate::event::{Event, WholePacket};
+use crate::flows::Flows;
 use crate::ftrace::memory::Pending;
 use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
@@ -21,10 +21,15 @@ use crate::namespaces::Namespaces;
 use crate::processes::Processes;
 use crate::profiles::Profiles;
 use crate::slices::{Out, Slices};
+use crate::states::States;
 use crate::stats::Stats;
 use crate::system_stats::Disks;
 use crate::thread_states::ThreadStates;
+use crate::track_event::Waiting;
 use crate::track_event::descriptor::Descriptors;
+use crate::track_event::names::Labels;
+use crate::track_event::reflect::Pool;
+use crate::track_event::said::Scratch;
 use crate::track_sets::TrackSets;
 use crate::tracks::Tracks;
 use crate::triggers::Named;
@@ -54,8 +59,6 @@ pub struct Model {
     pub raw: Raw,
     /// What threads do.
     pub thread_states: ThreadStates,
-    /// Tracks that one set of events is spread over.
-    pub track_sets: TrackSets,
     /// Values of counters that wait for their tracks.
     pub pending: Pending,
     /// Numbers of GPUs over all machines.
@@ -64,6 +67,19 @@ pub struct Model {
     pub(crate) async_begins: HashMap<TrackId, (i64, i64), RandomState>,
     /// Namespaces of processes.
     pub namespaces: Namespaces,
+    /// Arrows between slices.
+    pub flows: Flows,
+    /// Tracks that one set of events is spread over.
+    pub track_sets: TrackSets,
+    /// Names and categories of events of programs.
+    pub labels: Labels,
+    /// Events of programs that wait.
+    pub waiting: Waiting,
+    /// Descriptors of messages.
+    pub pool: Pool,
+    pub(crate) said: Scratch,
+    /// What asynchronous slices of the old kind are called, by their number and their process if it is that's.
+    pub(crate) old_async_names: HashMap<(Option<Upid>, i64), Option<Str>, RandomState>,
     slices: Slices,
     /// By machine.
     processes: Vec<Processes>,
@@ -95,10 +111,7 @@ impl Model {
     /// Applies an event of the time `ts`, which is not before that of the last one.
     pub fn apply(&mut self, ts: i64, event: Event) {
         match event {
-            Event::Track(event) => {
-                self.stats.set_machine(event.machine);
-                self.apply_track_event(ts, event);
-            }
+            Event::Track(event) => self.apply_track_event(ts, event),
             Event::Packet(packet) => self.apply_packet(ts, &packet),
             Event::Kernel(cpu, event) => self.apply_kernel_event(ts, cpu, event),
             Event::Switch(cpu, event) => self.compact_switch(ts, cpu, &event),
@@ -113,6 +126,8 @@ impl Model {
         self.resolve_pending();
         let (slices, mut out) = self.slices();
         slices.finish(&mut out);
+        let mut out = Out { tables: &mut self.tables, args: &mut self.args, stats: &mut self.stats };
+        self.states.finish(&mut out);
         self.finish_profiles();
         for processes in &mut self.processes {
             processes.finish(&mut self.tables, &mut self.args);
@@ -179,6 +194,9 @@ impl Model {
             logs::android::ANDROID_LOG => self.apply_android_log(ts, machine, data),
             kind::CONCURRENT_SESSION_EVENT => self.apply_concurrent_session(ts, machine, data),
             kind::PROCESS_TREE => self.process_tree(data, machine),
+            kind::TRACK_DESCRIPTOR => self.apply_track_descriptor(data, machine),
+            kind::THREAD_DESCRIPTOR => self.apply_thread_descriptor(data, machine, false),
+            kind::PROCESS_DESCRIPTOR => self.apply_process_descriptor(data, machine),
             _ => {
                 self.apply_profile(ts, packet);
             }

@@ -6,7 +6,7 @@
 //!
 //! Memory: what was interned, in sum not more than the trace itself.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use ferretto_protos::fields::{interned_data, trace_packet_defaults};
@@ -22,6 +22,8 @@ use crate::model::Model;
 use crate::profiles::Kept;
 use crate::stats::Stat;
 use crate::trace_stats::Losses;
+use crate::track_event::WriterId;
+use crate::track_event::running::{Running, ThreadCell};
 
 /// What a number stands for.
 #[derive(Clone, Debug)]
@@ -42,6 +44,10 @@ pub struct Generation {
     defaults: Defaults,
     /// What profiles have found behind numbers; other defaults and lost packets do not change it.
     pub profiles: Rc<RefCell<Kept>>,
+    /// The thread that its events are of; later generations begin with the same.
+    pub thread: Rc<ThreadCell>,
+    /// The number of this generation among those that have written events of programs.
+    pub writer: Cell<Option<WriterId>>,
 }
 
 /// `TracePacketDefaults`.
@@ -95,10 +101,10 @@ pub struct Sequence {
     pub has_begun: bool,
     /// What was lost of it.
     pub losses: Losses,
-    /// `ThreadDescriptor` (pid, tid), which clearing does not forget.
-    pub thread: Option<(i64, i64)>,
-    /// The last value of each counter that says differences, until what is interned is cleared.
-    pub counters: HashMap<u64, f64, RandomState>,
+    /// Its first packet is in the trace.
+    pub has_first_packet: bool,
+    /// What events of programs count on from.
+    pub running: Running,
 }
 
 /// What becomes of a packet.
@@ -121,12 +127,16 @@ impl Sequence {
     #[inline]
     pub fn arrive(&mut self, head: &Head<'_>, model: &mut Model, place: Place) {
         self.has_begun = true;
+        self.has_first_packet |= head.is_first_on_sequence;
         if head.sequence_id == 0 {
             return log_what_needs_a_sequence(head, model, place);
         }
         match self.continuity.arrive(head) {
             Change::Cleared => self.clear(),
-            Change::Lost => self.renew(Defaults::default()),
+            Change::Lost => {
+                self.renew(Defaults::default());
+                self.running = Running::default();
+            }
             Change::None => {}
         }
         if let Some(defaults) = head.defaults {
@@ -163,18 +173,32 @@ impl Sequence {
     }
 
     fn clear(&mut self) {
-        self.generation = Rc::default();
-        self.counters.clear();
+        let thread = self.next_thread();
+        self.generation = Rc::new(Generation { thread, ..Generation::default() });
+        self.running = Running::default();
     }
 
     /// A generation with other defaults, and what was interned before.
     fn renew(&mut self, defaults: Defaults) {
         let profiles = self.generation.profiles.clone();
+        let thread = self.next_thread();
         let interned = match Rc::get_mut(&mut self.generation) {
             Some(mine) => std::mem::take(&mut mine.interned),
             None => self.generation.interned.clone(),
         };
-        self.generation = Rc::new(Generation { interned, defaults, profiles });
+        self.generation =
+            Rc::new(Generation { interned, defaults, profiles, thread, writer: Cell::default() });
+    }
+
+    /// A generation's own, for it may be told another.
+    fn next_thread(&self) -> Rc<ThreadCell> {
+        Rc::new(ThreadCell::new(self.generation.thread.get()))
+    }
+
+    /// Nothing of what was interned is missing.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.continuity.is_valid()
     }
 
     fn intern(&mut self, data: &[u8], strings: &mut Strings) {

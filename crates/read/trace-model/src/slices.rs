@@ -75,14 +75,17 @@ impl Slices {
         self.push(out, ts, dur, track, label)
     }
 
-    /// Ends the topmost slice that has not ended and is called so; what is not said of `label` is not asked for. Its arguments are added.
+    /// Ends the topmost slice that has not ended and is called so; what is not said of `label` is not asked for. A slice without a name has
+    /// any, one without a category none. The arguments are added to the slice's.
     pub fn end(&mut self, out: &mut Out<'_>, ts: i64, track: TrackId, label: Label) -> Option<SliceId> {
-        let stack = self.stack(track)?;
-        close(stack, out, ts, UNFINISHED);
-        let fits =
-            |mine: Option<Str>, wanted: Option<Str>| wanted.is_none() || mine.is_none() || mine == wanted;
+        let stack = self.stacks.get_mut(track.index())?;
+        if !close(stack, out, ts, UNFINISHED) {
+            return None;
+        }
         let at = stack.iter().rposition(|open| {
-            open.dur == UNFINISHED && fits(open.category, label.category) && fits(open.name, label.name)
+            open.dur == UNFINISHED
+                && (label.category.is_none() || open.category == label.category)
+                && (label.name.is_none() || open.name.is_none() || open.name == label.name)
         })?;
         let open = stack.get_mut(at)?;
         open.dur = ts.saturating_sub(open.ts);
@@ -95,6 +98,37 @@ impl Slices {
             pop(stack, out);
         }
         Some(id)
+    }
+
+    /// Adds to the arguments of the slice that [`end`](Self::end) would end.
+    pub fn add_args(&mut self, out: &mut Out<'_>, track: TrackId, label: Label) -> Option<SliceId> {
+        let open = self.stacks.get_mut(track.index())?.iter_mut().rev().find(|open| {
+            open.dur == UNFINISHED
+                && (label.category.is_none() || open.category == label.category)
+                && (label.name.is_none() || open.name.is_none() || open.name == label.name)
+        })?;
+        open.args = out.args.join(open.args, label.args);
+        Some(open.id)
+    }
+
+    /// The arguments so far of the slice that [`end`](Self::end) would end.
+    #[must_use]
+    pub fn args_to_end(&self, ts: i64, track: TrackId, label: Label) -> Option<ArgList> {
+        let stack = self.stacks.get(track.index())?;
+        let open = stack.iter().rev().find(|open| {
+            open.dur == UNFINISHED
+                && open.ts <= ts
+                && (label.category.is_none() || open.category == label.category)
+                && (label.name.is_none() || open.name.is_none() || open.name == label.name)
+        });
+        open.map(|open| open.args)
+    }
+
+    /// What is said of the slice that has just begun on a track.
+    pub fn set_args(&mut self, track: TrackId, args: ArgList) {
+        if let Some(open) = self.stacks.get_mut(track.index()).and_then(|stack| stack.last_mut()) {
+            open.args = args;
+        }
     }
 
     /// The topmost slice of a track that has not ended.
@@ -128,17 +162,11 @@ impl Slices {
         label: Label,
     ) -> Option<SliceId> {
         let stack = self.stack(track)?;
-        close(stack, out, ts, dur);
-        if stack.len() >= MAX_DEPTH {
-            out.stats.count(Stat::SliceMaxDepthExceeded);
+        if !close(stack, out, ts, dur) {
             return None;
         }
-        if let Some(parent) = stack.last()
-            && dur != UNFINISHED
-            && parent.dur != UNFINISHED
-            && ts.saturating_add(dur) > parent.ts.saturating_add(parent.dur)
-        {
-            out.stats.count(Stat::SliceDropOverlappingCompleteEvent);
+        if stack.len() >= MAX_DEPTH {
+            out.stats.count(Stat::SliceMaxDepthExceeded);
             return None;
         }
         let row = SliceRow {
@@ -157,32 +185,51 @@ impl Slices {
     }
 }
 
-/// Takes from a stack what has ended before `ts`, where something of the length `new_dur` begins or ends.
-fn close(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) {
+/// Takes from a stack what has ended before `ts`, where something of the length `new_dur` begins or ends. False if that cannot lie within
+/// what is left.
+fn close(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) -> bool {
+    let mut has_unfinished = false;
     for at in (0..stack.len()).rev() {
         let Some(open) = stack.get(at) else { continue };
         if open.dur == UNFINISHED {
+            has_unfinished = true;
             continue;
         }
         let end = open.ts.saturating_add(open.dur);
-        let both_are_instants = new_dur == 0 && open.dur == 0;
-        if ts < end || (ts == end && both_are_instants) {
+        if has_unfinished {
+            if ts > end {
+                cut(stack, out, at, end);
+                has_unfinished = false;
+            }
             continue;
         }
-        // What lies within it cannot go on.
-        for inner in stack.get_mut(at + 1..).unwrap_or_default() {
-            if inner.dur == UNFINISHED {
-                inner.dur = end.saturating_sub(inner.ts);
-                if let Some(dur) = out.tables.slice.dur.get_mut(inner.id.index()) {
-                    *dur = inner.dur;
-                }
-                out.stats.count(Stat::MisplacedEndEvent);
-            }
-        }
-        while stack.len() > at {
+        // What begins where another ends is after it, but instants of one time lie within each other.
+        let both_are_instants = new_dur == 0 && open.dur == 0;
+        if end < ts || (end == ts && !both_are_instants) {
             pop(stack, out);
+            continue;
+        }
+        if new_dur != UNFINISHED && ts < end && ts.saturating_add(new_dur) > end {
+            out.stats.count(Stat::SliceDropOverlappingCompleteEvent);
+            return false;
         }
     }
+    true
+}
+
+/// Ends all that lies within the slice at a place of the stack where that ends, and takes all of it away.
+#[cold]
+fn cut(stack: &mut Vec<Open>, out: &mut Out<'_>, at: usize, end: i64) {
+    out.stats.count(Stat::MisplacedEndEvent);
+    while stack.len() > at + 1 {
+        if let Some(inner) = stack.last()
+            && let Some(dur) = out.tables.slice.dur.get_mut(inner.id.index())
+        {
+            *dur = end.saturating_sub(inner.ts);
+        }
+        pop(stack, out);
+    }
+    pop(stack, out);
 }
 
 fn pop(stack: &mut Vec<Open>, out: &mut Out<'_>) {

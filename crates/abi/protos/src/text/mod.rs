@@ -32,7 +32,7 @@ pub use suggest::nearest;
 pub const TRACE_CONFIG: &str = "perfetto.protos.TraceConfig";
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-    DescriptorPool::decode(include_bytes!("../generated/descriptors.bin").as_slice())
+    DescriptorPool::decode(crate::DESCRIPTORS)
         .expect("the descriptors that were generated with this crate decode")
 });
 

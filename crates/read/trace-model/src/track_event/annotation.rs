@@ -1,106 +1,247 @@
-//! Arguments out of debug annotations (upstream: debug_annotation_parser.cc).
+//! Arguments out of debug annotations (upstream: proto_to_args_parser.cc).
 
+use ferretto_protos::fields::debug_annotation::nested_value;
 use ferretto_protos::fields::{debug_annotation as field, interned_data};
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_tables::{Str, Strings};
+use ferretto_trace_tables::Str;
 
-use crate::args::{Arg, ArgValue};
-use crate::sequence::Generation;
+use super::json;
+use super::said::{Reader, Unreadable};
+use crate::args::ArgValue;
+use crate::wire;
 
-/// Annotations within others. Ours: it bounds the depth of our own calls; writers go a few deep.
-const MAX_DEPTH: usize = 64;
+/// Annotations and messages within others. Ours: it bounds the depth of our own calls; writers go a few deep.
+pub(super) const MAX_DEPTH: usize = 64;
 
-/// Reads annotations.
-#[derive(Debug)]
-pub struct Annotations<'a> {
-    /// What the sequence has interned.
-    pub state: &'a Generation,
-    /// The texts.
-    pub strings: &'a mut Strings,
-    /// Where arguments go.
-    pub args: &'a mut Vec<Arg>,
-    /// The key so far.
-    pub key: String,
-    /// The key so far without numbers in arrays.
-    pub flat_key: String,
+/// What an annotation says. Of several values the first of these counts, wherever it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Dict,
+    Array,
+    Bool,
+    Uint,
+    Int,
+    Real,
+    Text,
+    TextIid,
+    Pointer,
+    Json,
+    Message,
+    Nested,
+    #[default]
+    Nothing,
 }
 
-impl Annotations<'_> {
-    /// Reads one annotation, with its name, and all within it.
-    pub fn read(&mut self, annotation: &[u8], depth: usize) {
-        let (key, flat_key) = (self.key.len(), self.flat_key.len());
-        if let Some(name) = self.name(annotation) {
-            let name: String = self
-                .strings
-                .get(name)
-                .chars()
-                .map(|c| if matches!(c, '.' | '[' | ']') { '_' } else { c })
-                .collect();
-            self.key.push('.');
-            self.key.push_str(&name);
-            self.flat_key.push('.');
-            self.flat_key.push_str(&name);
-        }
-        self.value(annotation, depth);
-        self.key.truncate(key);
-        self.flat_key.truncate(flat_key);
-    }
+/// An annotation as it was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Annotation<'a> {
+    message: &'a [u8],
+    name_iid: u64,
+    name: Option<&'a [u8]>,
+    kind: Kind,
+    number: u64,
+    bytes: &'a [u8],
+    type_name: Option<&'a [u8]>,
+    type_name_iid: Option<u64>,
+}
 
-    fn name(&mut self, annotation: &[u8]) -> Option<Str> {
-        let fields = Fields::new(annotation).map_while(Result::ok);
-        fields.fold(None, |found, part| match (part.number, part.value) {
-            (field::NAME_IID, value) => {
-                value.as_u64().and_then(|iid| self.state.text(interned_data::DEBUG_ANNOTATION_NAMES, iid))
-            }
-            (field::NAME, Value::Bytes(name)) => Some(self.strings.intern_bytes(name)),
-            _ => found,
-        })
-    }
-
-    fn value(&mut self, annotation: &[u8], depth: usize) {
-        if depth >= MAX_DEPTH {
-            return;
-        }
-        let mut index = 0;
-        for part in Fields::new(annotation).map_while(Result::ok) {
+impl<'a> Annotation<'a> {
+    fn of(message: &'a [u8]) -> Self {
+        let mut it = Self { message, ..Self::default() };
+        for part in Fields::new(message).map_while(Result::ok) {
             let number = part.value.as_u64().unwrap_or(0);
-            let value = match (part.number, part.value) {
-                (field::BOOL_VALUE, _) => ArgValue::Bool(number != 0),
-                (field::UINT_VALUE, _) => ArgValue::Uint(number),
-                (field::INT_VALUE, _) => ArgValue::Int(number as i64),
-                (field::DOUBLE_VALUE, _) => ArgValue::Real(f64::from_bits(number)),
-                (field::POINTER_VALUE, _) => ArgValue::Pointer(number),
-                (field::STRING_VALUE, Value::Bytes(text)) => ArgValue::Text(self.strings.intern_bytes(text)),
-                (field::STRING_VALUE_IID, _) => {
-                    let text = self.state.text(interned_data::DEBUG_ANNOTATION_STRING_VALUES, number);
-                    let Some(text) = text else { continue };
-                    ArgValue::Text(text)
-                }
-                (field::DICT_ENTRIES, Value::Bytes(entry)) => {
-                    self.read(entry, depth + 1);
+            let bytes = part.value.as_bytes().unwrap_or_default();
+            let kind = match part.number {
+                field::NAME_IID => {
+                    it.name_iid = number;
                     continue;
                 }
-                (field::ARRAY_VALUES, Value::Bytes(entry)) => {
-                    self.element(entry, index, depth);
-                    index += 1;
+                field::NAME => {
+                    it.name = part.value.as_bytes();
                     continue;
                 }
+                field::PROTO_TYPE_NAME => {
+                    it.type_name = part.value.as_bytes();
+                    continue;
+                }
+                field::PROTO_TYPE_NAME_IID => {
+                    it.type_name_iid = Some(number);
+                    continue;
+                }
+                field::DICT_ENTRIES => Kind::Dict,
+                field::ARRAY_VALUES => Kind::Array,
+                field::BOOL_VALUE => Kind::Bool,
+                field::UINT_VALUE => Kind::Uint,
+                field::INT_VALUE => Kind::Int,
+                field::DOUBLE_VALUE => Kind::Real,
+                field::STRING_VALUE => Kind::Text,
+                field::STRING_VALUE_IID => Kind::TextIid,
+                field::POINTER_VALUE => Kind::Pointer,
+                field::LEGACY_JSON_VALUE => Kind::Json,
+                field::PROTO_VALUE => Kind::Message,
+                field::NESTED_VALUE => Kind::Nested,
                 _ => continue,
             };
-            self.add(value);
+            if kind <= it.kind {
+                (it.kind, it.number, it.bytes) = (kind, number, bytes);
+            }
+        }
+        it
+    }
+}
+
+impl Reader<'_> {
+    /// Reads an annotation, with its name, and all within it. Whoever calls it goes back to where the key was.
+    pub(super) fn read_annotation(&mut self, message: &[u8]) -> Result<(), Unreadable> {
+        self.read_named(message, 0).map(|_| ())
+    }
+
+    /// Whether something was added.
+    pub(super) fn read_named(&mut self, message: &[u8], depth: usize) -> Result<bool, Unreadable> {
+        let annotation = Annotation::of(message);
+        let name = self.name_of(&annotation)?;
+        let mark = self.mark();
+        self.enter_sanitized(name);
+        let added = self.read_value(&annotation, depth)?;
+        self.leave(mark);
+        Ok(added)
+    }
+
+    fn name_of(&mut self, annotation: &Annotation<'_>) -> Result<Str, Unreadable> {
+        match (annotation.name_iid, annotation.name) {
+            (0, Some(name)) => Ok(self.strings.intern_bytes(name)),
+            (0, None) => Err(Unreadable),
+            (iid, _) => self.state.text(interned_data::DEBUG_ANNOTATION_NAMES, iid).ok_or(Unreadable),
         }
     }
 
-    fn element(&mut self, entry: &[u8], index: usize, depth: usize) {
-        let key = self.key.len();
-        self.key.push_str(&format!("[{index}]"));
-        self.value(entry, depth + 1);
-        self.key.truncate(key);
+    /// What means something in keys is none in names.
+    fn enter_sanitized(&mut self, name: Str) {
+        let name = self.strings.get(name);
+        let needs_it = name.contains(['.', '[', ']']);
+        let name = if needs_it { name.replace(['.', '[', ']'], "_") } else { name.to_owned() };
+        self.enter(&name);
     }
 
-    fn add(&mut self, value: ArgValue) {
-        let key = self.strings.intern(&self.key);
-        let flat_key = self.strings.intern(&self.flat_key);
-        self.args.push(Arg { flat_key, key, value });
+    fn read_value(&mut self, annotation: &Annotation<'_>, depth: usize) -> Result<bool, Unreadable> {
+        if depth >= MAX_DEPTH {
+            return Err(Unreadable);
+        }
+        let number = annotation.number;
+        match annotation.kind {
+            Kind::Dict => {
+                for entry in wire::all_bytes(annotation.message, field::DICT_ENTRIES) {
+                    self.read_named(entry, depth + 1)?;
+                }
+            }
+            Kind::Array => return self.read_array(annotation.message, depth),
+            Kind::Bool => self.add_here(ArgValue::Bool(number != 0)),
+            Kind::Uint => self.add_here(ArgValue::Uint(number)),
+            Kind::Int => self.add_here(ArgValue::Int(number as i64)),
+            Kind::Real => self.add_here(ArgValue::Real(f64::from_bits(number))),
+            Kind::Pointer => self.add_here(ArgValue::Pointer(number)),
+            Kind::Text => self.add_text_here(annotation.bytes),
+            Kind::TextIid => {
+                let text = self.state.text(interned_data::DEBUG_ANNOTATION_STRING_VALUES, number);
+                self.add_here(ArgValue::Text(text.ok_or(Unreadable)?));
+            }
+            Kind::Json => json::read(self, annotation.bytes),
+            Kind::Message => self.read_proto(annotation, depth)?,
+            Kind::Nested => return self.read_nested(annotation.bytes, depth + 1),
+            Kind::Nothing => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn read_array(&mut self, message: &[u8], depth: usize) -> Result<bool, Unreadable> {
+        let mut index = self.next_in_array();
+        let mut added = false;
+        for element in wire::all_bytes(message, field::ARRAY_VALUES) {
+            let mark = self.mark();
+            self.enter_element(index);
+            let one = self.read_value(&Annotation::of(element), depth + 1)?;
+            self.leave(mark);
+            if one {
+                index = self.count_in_array();
+                added = true;
+            }
+        }
+        Ok(added)
+    }
+
+    fn read_proto(&mut self, annotation: &Annotation<'_>, depth: usize) -> Result<(), Unreadable> {
+        let by_iid = |iid| self.state.text(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES, iid);
+        let name = match (annotation.type_name, annotation.type_name_iid) {
+            (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
+            (None, Some(iid)) => self.strings.get(by_iid(iid).ok_or(Unreadable)?).to_owned(),
+            (None, None) => return Err(Unreadable),
+        };
+        self.read_message(annotation.bytes, name.strip_prefix('.').ok_or(Unreadable)?, depth + 1)
+    }
+
+    /// The older way of saying annotations within others.
+    fn read_nested(&mut self, message: &[u8], depth: usize) -> Result<bool, Unreadable> {
+        /// `NestedValue.NestedType`.
+        const DICT: u64 = 1;
+        const ARRAY: u64 = 2;
+        if depth >= MAX_DEPTH {
+            return Err(Unreadable);
+        }
+        let kind = wire::number(message, nested_value::NESTED_TYPE).unwrap_or(0);
+        match kind {
+            DICT => {
+                let keys: Vec<&[u8]> = wire::all_bytes(message, nested_value::DICT_KEYS).collect();
+                let values: Vec<&[u8]> = wire::all_bytes(message, nested_value::DICT_VALUES).collect();
+                if keys.len() != values.len() {
+                    return Err(Unreadable);
+                }
+                for (key, value) in keys.into_iter().zip(values) {
+                    let key = self.strings.intern_bytes(key);
+                    let mark = self.mark();
+                    self.enter_sanitized(key);
+                    self.read_nested(value, depth + 1)?;
+                    self.leave(mark);
+                }
+                Ok(true)
+            }
+            ARRAY => {
+                let mut index = self.next_in_array();
+                let mut added = false;
+                for element in wire::all_bytes(message, nested_value::ARRAY_VALUES) {
+                    let mark = self.mark();
+                    self.enter_element(index);
+                    let one = self.read_nested(element, depth + 1)?;
+                    self.leave(mark);
+                    if one {
+                        index = self.count_in_array();
+                        added = true;
+                    }
+                }
+                Ok(added)
+            }
+            _ => Ok(self.read_nested_leaf(message)),
+        }
+    }
+
+    fn read_nested_leaf(&mut self, message: &[u8]) -> bool {
+        let find = |number| {
+            let mut fields = Fields::new(message).map_while(Result::ok);
+            fields.find(|part| part.number == number).map(|part| part.value)
+        };
+        let number = |number| find(number).and_then(|value| value.as_u64());
+        let value = if let Some(value) = number(nested_value::BOOL_VALUE) {
+            ArgValue::Bool(value != 0)
+        } else if let Some(value) = number(nested_value::INT_VALUE) {
+            ArgValue::Int(value as i64)
+        } else if let Some(value) = number(nested_value::DOUBLE_VALUE) {
+            ArgValue::Real(f64::from_bits(value))
+        } else if let Some(Value::Bytes(text)) = find(nested_value::STRING_VALUE) {
+            self.add_text_here(text);
+            return true;
+        } else {
+            return false;
+        };
+        self.add_here(value);
+        true
     }
 }

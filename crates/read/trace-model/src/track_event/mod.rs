@@ -1,47 +1,156 @@
 //! Events of programs: what their tracks are, and what happens on them.
 //!
+//! Most events are small and plain: what they say is resolved when they arrive, and sixteen bytes wait for their turn. Those that say more, or
+//! whose meaning depends on what comes later, are kept whole and read in their turn.
+//!
 //! | module | what it does |
 //! |---|---|
-//! | [`descriptor`] | what programs say of their tracks, and which row each is |
-//! | [`arrive`] | an event out of its packet, names and arguments resolved |
+//! | [`descriptor`] | what programs say of their tracks |
+//! | [`resolve`] | whose a track is, and which row |
+//! | [`arrive`] | an event out of its packet, in the order of the file |
+//! | [`fields`] | its fields |
+//! | [`names`] | its name and categories |
+//! | [`running`] | times and counters that are differences |
+//! | [`apply`] | a plain event in its turn |
+//! | [`whole`] | one that was kept whole |
+//! | [`legacy`] | the old phases |
+//! | [`said`] | its arguments |
 //! | [`annotation`] | arguments out of debug annotations |
-//! | [`apply`] | an event in its turn: slices and counters |
+//! | [`json`] | arguments out of JSON |
+//! | [`reflect`] | arguments out of any message that a descriptor is known of |
+//! | [`people`] | descriptors of threads and processes in their turn: names |
 
 pub mod annotation;
 pub mod apply;
 pub mod arrive;
 pub mod descriptor;
+mod fields;
+mod json;
+mod legacy;
+pub mod names;
+mod people;
+pub mod reflect;
+pub mod resolve;
+pub mod running;
+pub(crate) mod said;
+mod whole;
 
-use ferretto_trace_tables::{MachineId, Str};
+use std::rc::Rc;
+
+use ferretto_trace_tables::MachineId;
 
 use crate::args::ArgList;
+use crate::sequence::Generation;
+use descriptor::TrackRef;
+use names::LabelId;
+use running::ThreadCell;
 
 /// What an event does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A slice begins.
-    Begin,
+    Begin(Said),
     /// A slice ends.
-    End,
+    End(Said),
     /// Something happens at once.
-    Instant,
+    Instant(Said),
     /// A counter has a value.
     Counter(f64),
+    /// More, or something else: the number of the event among [`Waiting::whole`].
+    Whole(u32),
 }
 
-/// An event, with everything of it that does not depend on the order of time.
-#[derive(Clone, Copy, Debug)]
-pub struct TrackEvent {
-    /// What it does.
-    pub kind: Kind,
-    /// Its track.
-    pub track_uuid: u64,
-    /// Its categories, joined by commas.
-    pub category: Option<Str>,
-    /// Its name.
-    pub name: Option<Str>,
+/// What is said of a slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Said {
+    /// Its name and categories.
+    pub label: LabelId,
     /// Its arguments.
     pub args: ArgList,
-    /// The machine.
-    pub machine: MachineId,
+}
+
+/// An event that waits for its turn. Small: a trace has millions.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackEvent {
+    /// Its track.
+    track: TrackRef,
+    /// Who wrote it, and which [`Kind`] it is in the upper three bits.
+    writer_and_kind: u32,
+    /// What of `Kind`.
+    data: [u32; 2],
+}
+
+const KIND_SHIFT: u32 = 29;
+
+impl TrackEvent {
+    fn new(track: TrackRef, writer: WriterId, kind: Kind) -> Self {
+        let said = |said: Said| [said.label.0, said.args.number()];
+        let (tag, data) = match kind {
+            Kind::Begin(it) => (0, said(it)),
+            Kind::End(it) => (1, said(it)),
+            Kind::Instant(it) => (2, said(it)),
+            Kind::Counter(value) => {
+                let bits = value.to_bits();
+                (3, [bits as u32, (bits >> 32) as u32])
+            }
+            Kind::Whole(index) => (4, [index, 0]),
+        };
+        Self { track, writer_and_kind: writer.0 | tag << KIND_SHIFT, data }
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        let [first, second] = self.data;
+        let said = Said { label: LabelId(first), args: ArgList::from_number(second) };
+        match self.writer_and_kind >> KIND_SHIFT {
+            0 => Kind::Begin(said),
+            1 => Kind::End(said),
+            2 => Kind::Instant(said),
+            3 => Kind::Counter(f64::from_bits(u64::from(first) | u64::from(second) << 32)),
+            _ => Kind::Whole(first),
+        }
+    }
+
+    #[inline]
+    fn writer(&self) -> WriterId {
+        WriterId(self.writer_and_kind & WriterId::MAX)
+    }
+}
+
+/// Who wrote an event: a generation of a sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterId(u32);
+
+impl WriterId {
+    /// Further ones are taken for the last. Ours: it leaves room for [`Kind`].
+    const MAX: u32 = (1 << KIND_SHIFT) - 1;
+}
+
+/// What of a generation of a sequence its events need in their turn.
+#[derive(Clone, Debug)]
+struct Writer {
+    /// The thread that it is of, if one was ever named. It may be named anew.
+    thread: Rc<ThreadCell>,
+    /// The first packet of the sequence is in the trace.
+    has_first_packet: bool,
+}
+
+/// What events wait for their turn with.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    writers: Vec<Writer>,
+    /// Events that were kept whole, each until its turn.
+    whole: Vec<Option<Box<WholeEvent>>>,
+}
+
+/// An event that is read in its turn.
+#[derive(Debug)]
+struct WholeEvent {
+    message: Box<[u8]>,
+    state: Rc<Generation>,
+    machine: MachineId,
+    thread_ts: Option<i64>,
+    instructions: Option<i64>,
+    counter: f64,
+    extra_counters: Vec<f64>,
 }

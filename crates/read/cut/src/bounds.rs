@@ -1,0 +1,122 @@
+//! The first pass: when a trace begins and ends, and since when the kernel's data are complete.
+
+use ferretto_protos::fields::ftrace_event;
+
+use crate::event::{self, TrackEvent};
+use crate::ftrace::bundle::{Bundle, Compact};
+use crate::kind::Kind;
+use crate::walk::{Seen, Walk};
+
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashSet};
+
+/// What is known of a trace's times.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    /// The first event and the last.
+    pub(crate) span: Option<(i64, i64)>,
+    cpus: HashSet<(u32, u32), RandomState>,
+    /// Scheduling counts since then: the last of the times at which CPUs' data begin (upstream: ftrace_parser.cc, the soft drop).
+    pub(crate) sched_counts_from: Option<i64>,
+    /// Whom the first switch of each CPU leaves that says it, and when: a machine, a thread and a time.
+    pub(crate) first_leaves: Vec<(u32, i32, i64)>,
+    waiting: HashMap<(u32, u32), Option<i32>, RandomState>,
+}
+
+/// CPUs whose first switches are looked for. Ours.
+const MAX_CPUS: usize = 1 << 14;
+/// `SchedSwitchFtraceEvent.prev_pid`.
+const PREV_PID: u32 = 2;
+
+impl Bounds {
+    pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>) {
+        match Kind::of(&seen.head) {
+            Kind::Whole | Kind::Descriptor | Kind::Progress | Kind::State => {}
+            Kind::Ftrace => self.ftrace(walk, seen),
+            Kind::TrackEvent => {
+                let ends = || {
+                    seen.head.data.is_some_and(|(_, data)| TrackEvent::of(data).kind == event::SLICE_END)
+                };
+                // An end alone is no event.
+                if self.span.is_some() || !ends() {
+                    self.widen(seen.ts);
+                }
+            }
+            _ => self.widen(seen.ts),
+        }
+    }
+
+    fn widen(&mut self, ts: Option<i64>) {
+        let Some(ts) = ts else { return };
+        let (first, last) = self.span.get_or_insert((ts, ts));
+        (*first, *last) = (ts.min(*first), ts.max(*last));
+    }
+
+    fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>) {
+        let Some(bundle) = seen.head.data.and_then(|(_, data)| Bundle::of(data)) else { return };
+        if let Some(pair) = bundle.pair() {
+            walk.add_pair(seen, pair);
+        }
+        if self.cpus.insert((seen.head.machine_id, bundle.cpu)) {
+            let raw = bundle.previous_end.map(|end| end as u64);
+            let begin = raw.and_then(|raw| bundle.when(walk, seen, raw)).map(|when| when.ts);
+            self.sched_counts_from = self.sched_counts_from.max(begin);
+            if self.waiting.len() < MAX_CPUS {
+                self.waiting.insert((seen.head.machine_id, bundle.cpu), None);
+            }
+        }
+        if let Some(last) = self.waiting.get(&(seen.head.machine_id, bundle.cpu)).copied() {
+            self.first_leave(walk, seen, &bundle, last);
+        }
+        // A CPU's events are in order: the first and the last tell.
+        let mut ends = [None::<u64>; 2];
+        let mut note = |raw: u64| {
+            ends[0].get_or_insert(raw);
+            ends[1] = Some(raw);
+        };
+        if let Some(compact) = bundle.compact.map(Compact::of) {
+            compact.switches().for_each(|switch| note(switch.raw_ts));
+        }
+        for raw in ends.into_iter().flatten() {
+            let when = bundle.when(walk, seen, raw);
+            self.widen(when.map(|when| when.ts));
+        }
+        let mut ends = [None::<u64>; 2];
+        for event in bundle.events() {
+            ends[0].get_or_insert(event.raw_ts);
+            ends[1] = Some(event.raw_ts);
+        }
+        for raw in ends.into_iter().flatten() {
+            let when = bundle.when(walk, seen, raw);
+            self.widen(when.map(|when| when.ts));
+        }
+    }
+
+    /// `last` is the thread of a switch in the compact form, which the next one leaves.
+    fn first_leave(&mut self, walk: &mut Walk, seen: &Seen<'_>, bundle: &Bundle<'_>, last: Option<i32>) {
+        let cpu = (seen.head.machine_id, bundle.cpu);
+        let mut found = None;
+        if let Some(compact) = bundle.compact.map(Compact::of) {
+            let mut last = last;
+            for switch in compact.switches().take(2) {
+                match last {
+                    Some(tid) => {
+                        found = Some((tid, switch.raw_ts));
+                        break;
+                    }
+                    None => last = Some(switch.next_pid),
+                }
+            }
+            self.waiting.insert(cpu, last);
+        }
+        let switch = bundle.events().find(|event| event.kind == ftrace_event::SCHED_SWITCH);
+        if let Some(switch) = switch.filter(|switch| found.is_none_or(|(_, raw)| switch.raw_ts < raw)) {
+            found = Some((switch.number(PREV_PID).unwrap_or(0) as i32, switch.raw_ts));
+        }
+        if let Some((tid, raw)) = found {
+            self.waiting.remove(&cpu);
+            let when = bundle.when(walk, seen, raw);
+            self.first_leaves.extend(when.map(|when| (cpu.0, tid, when.ts)));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Takes a bundle apart (upstream: ftrace_event_bundle.proto, ftrace_tokenizer.cc).
+
+use ferretto_protos::fields::ftrace_event as event_field;
+use ferretto_protos::fields::ftrace_event_bundle as field;
+use ferretto_protos::fields::ftrace_event_bundle::compact_sched;
+use ferretto_protozero::read::{Fields, Value};
+
+use crate::packed::Packed;
+use crate::walk::{Seen, Walk};
+
+/// `FTRACE_CLOCK_MONO_RAW`, `FTRACE_CLOCK_GLOBAL`, `FTRACE_CLOCK_LOCAL` of `FtraceClock` (upstream: ftrace_event_bundle.proto).
+const CLOCK_GLOBAL: u64 = 2;
+const CLOCK_LOCAL: u64 = 3;
+const CLOCK_MONO_RAW: u64 = 4;
+/// `MONOTONIC_RAW` and `BOOTTIME` of builtin_clock.proto.
+const MONOTONIC_RAW: u32 = 5;
+const BOOTTIME: u32 = 6;
+/// The sequence's own clock that stands for the kernel's (upstream: ftrace_tokenizer.cc).
+const KERNELS_OWN: u32 = 64;
+/// CPUs (upstream: ftrace_tokenizer.cc).
+const MAX_CPUS: u64 = 4096;
+
+/// The fields of a bundle that are not events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bundle<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) cpu: u32,
+    /// The clock of its events, as packets number clocks.
+    pub(crate) clock_id: u32,
+    /// As it is written.
+    pub(crate) ftrace_clock: u64,
+    ftrace_timestamp: Option<i64>,
+    boot_timestamp: Option<i64>,
+    pub(crate) previous_end: Option<i64>,
+    pub(crate) compact: Option<&'a [u8]>,
+    /// It says more than events: losses, errors, descriptors.
+    pub(crate) says_more: bool,
+}
+
+/// A moment, on the trace's clock and as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct When {
+    pub(crate) ts: i64,
+    pub(crate) raw: u64,
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) raw_ts: u64,
+    pub(crate) pid: i32,
+    /// The field number of what it is, and that message.
+    pub(crate) kind: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Bundle<'a> {
+    /// Reads all but the events. Without a CPU, or with a clock that nobody knows, it counts nowhere.
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let mut bundle = Self { bytes, clock_id: BOOTTIME, ..Self::default() };
+        let mut cpu = None;
+        for part in Fields::new(bytes) {
+            let part = part.ok()?;
+            match (part.number, part.value) {
+                (field::EVENT, _) => {}
+                (field::CPU, value) => cpu = value.as_u64(),
+                (field::COMPACT_SCHED, Value::Bytes(compact)) => bundle.compact = Some(compact),
+                (field::FTRACE_CLOCK, value) => bundle.ftrace_clock = value.as_u64()?,
+                (field::FTRACE_TIMESTAMP, value) => bundle.ftrace_timestamp = value.as_u64().map(|ts| ts as i64),
+                (field::BOOT_TIMESTAMP, value) => bundle.boot_timestamp = value.as_u64().map(|ts| ts as i64),
+                (field::LAST_READ_EVENT_TIMESTAMP | field::PREVIOUS_BUNDLE_END_TIMESTAMP, value) => {
+                    bundle.previous_end = value.as_u64().map(|ts| ts as i64);
+                }
+                (field::LOST_EVENTS, value) => bundle.says_more |= value.as_u64() != Some(0),
+                _ => bundle.says_more = true,
+            }
+        }
+        bundle.cpu = cpu.filter(|cpu| *cpu < MAX_CPUS)? as u32;
+        bundle.clock_id = match bundle.ftrace_clock {
+            0 => BOOTTIME,
+            CLOCK_MONO_RAW => MONOTONIC_RAW,
+            CLOCK_GLOBAL | CLOCK_LOCAL => KERNELS_OWN,
+            _ => return None,
+        };
+        Some(bundle)
+    }
+
+    /// What its clock and the boot's showed when it was read.
+    pub(crate) fn pair(&self) -> Option<[(u32, i64); 2]> {
+        if self.clock_id == BOOTTIME {
+            return None;
+        }
+        Some([(self.clock_id, self.ftrace_timestamp?), (BOOTTIME, self.boot_timestamp?)])
+    }
+
+    /// The time of an event of it.
+    #[inline]
+    pub(crate) fn when(&self, walk: &mut Walk, seen: &Seen<'_>, raw: u64) -> Option<When> {
+        let value = i64::try_from(raw).unwrap_or(i64::MAX);
+        let ts = walk.to_trace_time(self.clock_id, seen.head.sequence_id, seen.head.machine_id, value)?;
+        Some(When { ts, raw })
+    }
+
+    /// Its events, but for those of the compact form.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Event<'a>> + use<'a> {
+        Fields::new(self.bytes).map_while(Result::ok).filter_map(|part| match (part.number, part.value) {
+            (field::EVENT, Value::Bytes(bytes)) => Event::of(bytes),
+            _ => None,
+        })
+    }
+}
+
+impl<'a> Event<'a> {
+    #[inline]
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let mut event = Event { bytes, raw_ts: 0, pid: 0, kind: 0, payload: &[] };
+        let mut has_time = false;
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (event_field::TIMESTAMP, value) => {
+                    event.raw_ts = value.as_u64()?;
+                    has_time = true;
+                }
+                (event_field::PID, value) => event.pid = value.as_u64()? as i32,
+                (number, Value::Bytes(payload)) => {
+                    (event.kind, event.payload) = (number, payload);
+                    if has_time {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        (has_time && event.kind != 0).then_some(event)
+    }
+
+    /// A number of its payload.
+    pub(crate) fn number(&self, field: u32) -> Option<u64> {
+        Fields::new(self.payload)
+            .map_while(Result::ok)
+            .find(|part| part.number == field)
+            .and_then(|part| part.value.as_u64())
+    }
+}
+
+/// The columns of scheduling's compact form.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Compact<'a> {
+    pub(crate) names: Vec<&'a [u8]>,
+    switch: [Packed<'a>; 5],
+    waking: [Packed<'a>; 6],
+}
+
+/// A switch in the compact form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompactSwitch {
+    pub(crate) raw_ts: u64,
+    pub(crate) prev_state: i64,
+    pub(crate) next_pid: i32,
+    pub(crate) next_prio: i32,
+    pub(crate) next_comm: usize,
+}
+
+/// A waking in the compact form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompactWaking {
+    pub(crate) raw_ts: u64,
+    pub(crate) pid: i32,
+    pub(crate) target_cpu: i32,
+    pub(crate) prio: i32,
+    pub(crate) comm: usize,
+    pub(crate) common_flags: Option<u64>,
+}
+
+impl<'a> Compact<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        let mut compact = Self::default();
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            let Value::Bytes(bytes) = part.value else { continue };
+            let column = match part.number {
+                compact_sched::INTERN_TABLE => {
+                    compact.names.push(bytes);
+                    continue;
+                }
+                compact_sched::SWITCH_TIMESTAMP => &mut compact.switch[0],
+                compact_sched::SWITCH_PREV_STATE => &mut compact.switch[1],
+                compact_sched::SWITCH_NEXT_PID => &mut compact.switch[2],
+                compact_sched::SWITCH_NEXT_PRIO => &mut compact.switch[3],
+                compact_sched::SWITCH_NEXT_COMM_INDEX => &mut compact.switch[4],
+                compact_sched::WAKING_TIMESTAMP => &mut compact.waking[0],
+                compact_sched::WAKING_PID => &mut compact.waking[1],
+                compact_sched::WAKING_TARGET_CPU => &mut compact.waking[2],
+                compact_sched::WAKING_PRIO => &mut compact.waking[3],
+                compact_sched::WAKING_COMM_INDEX => &mut compact.waking[4],
+                compact_sched::WAKING_COMMON_FLAGS => &mut compact.waking[5],
+                _ => continue,
+            };
+            *column = Packed(bytes);
+        }
+        compact
+    }
+
+    pub(crate) fn switches(&self) -> impl Iterator<Item = CompactSwitch> + use<'a> {
+        let names = self.names.len();
+        let [mut ts, mut state, mut pid, mut prio, mut comm] = self.switch.clone();
+        let mut now = 0u64;
+        std::iter::from_fn(move || {
+            now = now.wrapping_add(ts.next()?);
+            let switch = CompactSwitch {
+                raw_ts: now,
+                prev_state: state.next()? as i64,
+                next_pid: pid.next()? as i32,
+                next_prio: prio.next()? as i32,
+                next_comm: comm.next()? as usize,
+            };
+            (switch.next_comm < names).then_some(switch)
+        })
+    }
+
+    pub(crate) fn wakings(&self) -> impl Iterator<Item = CompactWaking> + use<'a> {
+        let names = self.names.len();
+        let [mut ts, mut pid, mut cpu, mut prio, mut comm, mut flags] = self.waking.clone();
+        let mut now = 0u64;
+        std::iter::from_fn(move || {
+            now = now.wrapping_add(ts.next()?);
+            let waking = CompactWaking {
+                raw_ts: now,
+                pid: pid.next()? as i32,
+                target_cpu: cpu.next()? as i32,
+                prio: prio.next()? as i32,
+                comm: comm.next()? as usize,
+                common_flags: flags.next(),
+            };
+            (waking.comm < names).then_some(waking)
+        })
+    }
+}

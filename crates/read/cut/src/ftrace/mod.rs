@@ -1,0 +1,15 @@
+//! Bundles of kernel events: each event has a time of its own, and what was before it on its CPU says what it means.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`bundle`] | takes a bundle apart |
+//! | [`sched`] | who ran where, and which states are open at the ends of a range |
+//! | [`pairs`] | other events that open something, that close it, or whose last one counts |
+//! | [`recut`] | a bundle with less in it |
+//! | [`tail`] | bundles of what is needed from outside of the range |
+
+pub(crate) mod bundle;
+pub(crate) mod pairs;
+pub(crate) mod recut;
+pub(crate) mod sched;
+pub(crate) mod tail;

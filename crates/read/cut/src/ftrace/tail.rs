@@ -1,0 +1,244 @@
+//! Bundles of what is needed from outside of the range. They are written last: readers put events in order by time.
+
+use ferretto_protos::fields::ftrace_event_bundle::compact_sched;
+use ferretto_protos::fields::{ftrace_event, ftrace_event_bundle, trace_packet};
+use ferretto_protozero::Message;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::ftrace::bundle::When;
+use crate::ftrace::pairs::{Home, Kept};
+use crate::ftrace::sched::{Anchor, CpuKey, Needed, Run, Wake};
+use crate::names::Names;
+use crate::range::Range;
+
+/// Events of one bundle.
+const BUNDLE_EVENTS: usize = 1024;
+/// The idle thread's priority (Linux: `MAX_PRIO - 20`).
+const IDLE_PRIO: i32 = 120;
+/// Fields of `SchedSwitchFtraceEvent` and `SchedWakingFtraceEvent` (upstream: sched.proto).
+const PREV_COMM: u32 = 1;
+const PREV_PID: u32 = 2;
+const PREV_PRIO: u32 = 3;
+const PREV_STATE: u32 = 4;
+const NEXT_COMM: u32 = 5;
+const NEXT_PID: u32 = 6;
+const NEXT_PRIO: u32 = 7;
+const COMM: u32 = 1;
+const PID: u32 = 2;
+const PRIO: u32 = 3;
+const SUCCESS: u32 = 4;
+const TARGET_CPU: u32 = 5;
+
+/// Events to be written after all else.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    events: Vec<Kept>,
+    anchors: Vec<(Home, Anchor, Vec<u8>)>,
+    compact: Vec<(Home, Wake, Vec<u8>)>,
+}
+
+impl Tail {
+    pub(crate) fn extend(&mut self, events: impl IntoIterator<Item = Kept>) {
+        self.events.extend(events);
+    }
+
+    /// Adds the switches and wakings that scheduling needs.
+    pub(crate) fn add_sched(
+        &mut self,
+        needed: Needed,
+        range: Range,
+        names: &Names,
+        homes: &HashMap<CpuKey, Home, RandomState>,
+    ) {
+        let home = |machine, cpu| homes.get(&(machine, cpu)).copied().unwrap_or_default();
+        for ((machine, cpu), anchor) in needed.anchors {
+            let home = home(machine, cpu);
+            match anchor.is_compact {
+                true => self.anchors.push((home, anchor, names.get(anchor.next.comm).to_vec())),
+                false => {
+                    let ended = anchor.prev.map(|run| Run { end: Some((anchor.when, anchor.state)), ..run });
+                    self.events.push(switch(home, anchor.when, ended, Some(anchor.next), names));
+                }
+            }
+        }
+        let outside = [(needed.before, Range { to: range.from, ..Range::ALL }), (needed.after, Range { from: range.to, ..Range::ALL })];
+        for (runs, side) in outside {
+            for ((machine, cpu), chain) in chains(runs, side) {
+                let events = chain.into_iter();
+                self.events.extend(
+                    events.map(|(when, prev, next)| switch(home(machine, cpu), when, prev, next, names)),
+                );
+            }
+        }
+        for (machine, wake) in needed.wakes {
+            let home = home(machine, wake.cpu);
+            match wake.is_compact {
+                true => self.compact.push((home, wake, names.get(wake.comm).to_vec())),
+                false => self.events.push(waking(home, &wake, names)),
+            }
+        }
+    }
+
+    /// Calls `each` with every packet.
+    pub(crate) fn write(&mut self, mut each: impl FnMut(&[u8])) {
+        let mut packet = Vec::new();
+        for (home, anchor, name) in &self.anchors {
+            packet.clear();
+            write_bundle(&mut packet, *home, |bundle| write_anchor(bundle, anchor, name));
+            each(&packet);
+        }
+        self.compact.sort_by_key(|(home, wake, _)| (*home, wake.when));
+        for of_home in self.compact.chunk_by(|one, other| one.0 == other.0) {
+            for wakes in of_home.chunks(BUNDLE_EVENTS) {
+                let Some((home, ..)) = wakes.first() else { continue };
+                packet.clear();
+                write_bundle(&mut packet, *home, |bundle| write_compact(bundle, wakes));
+                each(&packet);
+            }
+        }
+        self.events.sort_by(|one, other| (one.home, one.when).cmp(&(other.home, other.when)));
+        for of_home in self.events.chunk_by(|one, other| one.home == other.home) {
+            for events in of_home.chunks(BUNDLE_EVENTS) {
+                let Some(first) = events.first() else { continue };
+                packet.clear();
+                write_bundle(&mut packet, first.home, |bundle| {
+                    events.iter().for_each(|event| bundle.bytes(ftrace_event_bundle::EVENT, &event.bytes));
+                });
+                each(&packet);
+            }
+        }
+    }
+}
+
+/// The switches of a CPU that make runs, once each and in order.
+type Chain = Vec<(When, Option<Run>, Option<Run>)>;
+
+/// The chains of each CPU, as far as they are on this side of the range.
+fn chains(runs: Vec<(u32, Run)>, side: Range) -> HashMap<CpuKey, Chain, RandomState> {
+    let mut points: HashMap<CpuKey, Vec<(When, bool, Run)>, RandomState> = HashMap::default();
+    for (machine, run) in runs {
+        let points = points.entry((machine, run.cpu)).or_default();
+        let is_wanted = |when: &When| side.has(when.ts);
+        points.extend(run.end.map(|(when, _)| (when, false, run)).filter(|(when, ..)| is_wanted(when)));
+        points.extend(run.start.map(|when| (when, true, run)).filter(|(when, ..)| is_wanted(when)));
+    }
+    points.into_iter().map(|(cpu, points)| (cpu, chain(points))).collect()
+}
+
+fn chain(mut points: Vec<(When, bool, Run)>) -> Chain {
+    points.sort_by_key(|(when, is_start, run)| (*when, *is_start, run.tid));
+    points.dedup_by(|one, other| (one.0, one.1, one.2.tid) == (other.0, other.1, other.2.tid));
+    let mut chain: Chain = Vec::new();
+    for (when, is_start, run) in points {
+        match chain.last_mut() {
+            Some((last, _, next @ None)) if is_start && *last == when => *next = Some(run),
+            _ if is_start => chain.push((when, None, Some(run))),
+            _ => chain.push((when, Some(run), None)),
+        }
+    }
+    chain
+}
+
+fn switch(home: Home, when: When, prev: Option<Run>, next: Option<Run>, names: &Names) -> Kept {
+    let idle = format!("swapper/{}", home.cpu);
+    let who = |run: Option<Run>| match run {
+        Some(run) => (run.tid, run.prio, names.get(run.comm)),
+        None => (0, IDLE_PRIO, idle.as_bytes()),
+    };
+    let ((prev_pid, prev_prio, prev_comm), (next_pid, next_prio, next_comm)) = (who(prev), who(next));
+    let state = prev.and_then(|run| run.end).map_or(0, |(_, state)| state);
+    let mut bytes = Vec::with_capacity(80);
+    let mut event = Message::new(&mut bytes);
+    event.varint(ftrace_event::TIMESTAMP, when.raw);
+    event.int(ftrace_event::PID, i64::from(prev_pid));
+    let mut data = event.nested(ftrace_event::SCHED_SWITCH);
+    data.bytes(PREV_COMM, prev_comm);
+    data.int(PREV_PID, i64::from(prev_pid));
+    data.int(PREV_PRIO, i64::from(prev_prio));
+    data.int(PREV_STATE, state);
+    data.bytes(NEXT_COMM, next_comm);
+    data.int(NEXT_PID, i64::from(next_pid));
+    data.int(NEXT_PRIO, i64::from(next_prio));
+    drop(data);
+    drop(event);
+    Kept { when, home, bytes }
+}
+
+fn waking(home: Home, wake: &Wake, names: &Names) -> Kept {
+    let mut bytes = Vec::with_capacity(64);
+    let mut event = Message::new(&mut bytes);
+    event.varint(ftrace_event::TIMESTAMP, wake.when.raw);
+    event.int(ftrace_event::PID, i64::from(wake.waker));
+    let mut data = event.nested(ftrace_event::SCHED_WAKING);
+    data.bytes(COMM, names.get(wake.comm));
+    data.int(PID, i64::from(wake.tid));
+    data.int(PRIO, i64::from(wake.prio));
+    data.int(SUCCESS, 1);
+    data.int(TARGET_CPU, i64::from(wake.target_cpu));
+    drop(data);
+    if let Some(flags) = wake.common_flags {
+        event.varint(ftrace_event::COMMON_FLAGS, flags);
+    }
+    drop(event);
+    Kept { when: wake.when, home, bytes }
+}
+
+fn write_bundle(packet: &mut Vec<u8>, home: Home, fill: impl FnOnce(&mut Message<'_, Vec<u8>>)) {
+    let mut message = Message::new(packet);
+    let mut bundle = message.nested(trace_packet::FTRACE_EVENTS);
+    bundle.varint(ftrace_event_bundle::CPU, u64::from(home.cpu));
+    if home.ftrace_clock != 0 {
+        bundle.varint(ftrace_event_bundle::FTRACE_CLOCK, home.ftrace_clock);
+    }
+    fill(&mut bundle);
+    drop(bundle);
+    if home.sequence_id != 0 {
+        message.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, u64::from(home.sequence_id));
+    }
+    if home.machine != 0 {
+        message.varint(trace_packet::MACHINE_ID, u64::from(home.machine));
+    }
+}
+
+fn write_anchor(bundle: &mut Message<'_, Vec<u8>>, anchor: &Anchor, name: &[u8]) {
+    let mut compact = bundle.nested(ftrace_event_bundle::COMPACT_SCHED);
+    compact.bytes(compact_sched::INTERN_TABLE, name);
+    let columns = [
+        (compact_sched::SWITCH_TIMESTAMP, anchor.when.raw),
+        (compact_sched::SWITCH_PREV_STATE, anchor.state as u64),
+        (compact_sched::SWITCH_NEXT_PID, i64::from(anchor.next.tid) as u64),
+        (compact_sched::SWITCH_NEXT_PRIO, i64::from(anchor.next.prio) as u64),
+        (compact_sched::SWITCH_NEXT_COMM_INDEX, 0),
+    ];
+    columns.iter().for_each(|(field, value)| compact.packed_varints(*field, std::iter::once(*value)));
+}
+
+fn write_compact(bundle: &mut Message<'_, Vec<u8>>, wakes: &[(Home, Wake, Vec<u8>)]) {
+    let mut compact = bundle.nested(ftrace_event_bundle::COMPACT_SCHED);
+    wakes.iter().for_each(|(_, _, name)| compact.bytes(compact_sched::INTERN_TABLE, name));
+    let mut columns: [Vec<u64>; 6] = Default::default();
+    let mut last = 0;
+    for (number, (_, wake, _)) in wakes.iter().enumerate() {
+        let row = [
+            wake.when.raw.wrapping_sub(last),
+            i64::from(wake.tid) as u64,
+            i64::from(wake.target_cpu) as u64,
+            i64::from(wake.prio) as u64,
+            number as u64,
+            // Absent, they count as 0 (upstream: ftrace_tokenizer.cc).
+            wake.common_flags.unwrap_or(0),
+        ];
+        last = wake.when.raw;
+        columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+    }
+    let fields = [
+        compact_sched::WAKING_TIMESTAMP,
+        compact_sched::WAKING_PID,
+        compact_sched::WAKING_TARGET_CPU,
+        compact_sched::WAKING_PRIO,
+        compact_sched::WAKING_COMM_INDEX,
+        compact_sched::WAKING_COMMON_FLAGS,
+    ];
+    fields.iter().zip(&columns).for_each(|(field, column)| compact.packed_varints(*field, column.iter().copied()));
+}

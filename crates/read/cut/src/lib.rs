@@ -1,0 +1,43 @@
+//! Parts of traces as traces of their own, and several traces as one.
+//!
+//! A cut is a trace like any other. For the time from `from` to before `to`, every question has the answer that it has in the whole trace: what
+//! reaches into that time from before or beyond keeps its true begin and end, counters have their last value before it, and whoever is named
+//! elsewhere is named. What is outside of it is there only as far as that needs it.
+//!
+//! A file is read several times and never held: [`bounds`] finds when it begins, [`index`] what is needed from outside of the range, and
+//! [`write`] copies. Memory is bounded whatever the file says; each module says by what.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`walk`] | what every pass does alike: sequences, flags, clocks |
+//! | [`kind`] | which packets are about a time, and which about the trace |
+//! | [`bounds`] | the first pass |
+//! | [`index`], [`tracks`], [`ftrace`] | the second: slices, counters, scheduling at the ends of the range |
+//! | [`plan`] | what is needed, as the second pass tells it to the third |
+//! | [`write`], [`edit`] | the third |
+//!
+//! **State.** Packets rely on earlier ones of their sequence: texts behind numbers, defaults, clocks and counters of differences. Of a packet that
+//! is left out only that remains, if a later one that is kept relies on it (that is: has the same generation); times and values that are
+//! differences become those from the last packet that was kept. So nothing is interned anew, and nothing of it is held.
+
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod cut;
+mod edit;
+mod event;
+mod ftrace;
+mod index;
+mod kind;
+mod names;
+mod packed;
+mod plan;
+mod range;
+mod source;
+mod tracks;
+mod walk;
+mod write;
+
+pub use cut::{Error, Report, cut};
+pub use range::{Moment, Range};
+pub use source::{Source, UnpackedFile};

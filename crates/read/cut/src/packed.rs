@@ -1,0 +1,33 @@
+//! Repeated numbers, packed or one by one.
+
+use ferretto_protozero::read::Value;
+use ferretto_protozero::varint;
+
+/// The numbers of a packed field.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packed<'a>(pub(crate) &'a [u8]);
+
+impl Iterator for Packed<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        // One byte is the rule in the columns of scheduling.
+        if let [byte @ 0..0x80, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Some(u64::from(*byte));
+        }
+        let (value, len) = varint::decode(self.0)?;
+        self.0 = self.0.get(len..).unwrap_or_default();
+        Some(value)
+    }
+}
+
+/// Calls `f` with each number of a field, written either way.
+#[inline]
+pub(crate) fn each(value: Value<'_>, f: impl FnMut(u64)) {
+    match value {
+        Value::Bytes(packed) => Packed(packed).for_each(f),
+        value => value.as_u64().into_iter().for_each(f),
+    }
+}

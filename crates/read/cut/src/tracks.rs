@@ -1,0 +1,160 @@
+//! Which slices reach into the range: one stack a track (upstream: slice_tracker.cc).
+//!
+//! A slice whose begin lies before the range and whose end does not, and one that ends after the range and begins before that, needs the
+//! packet that is outside. Packets come in the order of the file, which is that of time for what one thread writes. A track on which an event
+//! comes late (several threads write to it) is *disordered*: what is needed of it is told by a further pass, which puts its events in order
+//! ([`Disordered`]).
+//!
+//! Memory: [`MAX_TRACKS`], [`MAX_OPEN`], some 100 bytes each.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::plan::Place;
+use crate::range::Range;
+
+/// Tracks that are followed at once. Beyond, those with nothing open are forgotten, and with them whether they are disordered.
+const MAX_TRACKS: usize = 1 << 19;
+/// Slices that are open at once on all tracks. Ours: further ones are not followed, which is counted.
+const MAX_OPEN: usize = 1 << 20;
+/// Events of disordered tracks that are put in order at once; with more there are several passes. 48 bytes each.
+pub(crate) const MAX_RECORDS: u64 = 1 << 20;
+
+/// A track: of which machine, and its uuid or what stands for it.
+pub(crate) type TrackKey = (u32, u64);
+
+/// A begin or an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    pub(crate) ts: i64,
+    pub(crate) place: Place,
+    /// The hash of a name. An end with one ends a slice of that name.
+    pub(crate) name: u64,
+    pub(crate) is_begin: bool,
+}
+
+#[derive(Debug, Default)]
+struct Track {
+    stack: Vec<Edge>,
+    last_ts: i64,
+    events: u32,
+    is_disordered: bool,
+}
+
+/// Follows all tracks.
+#[derive(Debug)]
+pub(crate) struct Tracks {
+    range: Range,
+    tracks: HashMap<TrackKey, Track, RandomState>,
+    open: usize,
+    /// Slices and tracks beyond the bounds.
+    pub(crate) beyond: u64,
+}
+
+impl Tracks {
+    pub(crate) fn new(range: Range) -> Self {
+        Self { range, tracks: HashMap::default(), open: 0, beyond: 0 }
+    }
+
+    /// Takes the next edge of the file; calls `pair` with each begin and its end, once that is known.
+    #[inline]
+    pub(crate) fn take(&mut self, key: TrackKey, edge: Edge, pair: impl FnOnce(&Edge, &Edge)) {
+        if self.tracks.len() >= MAX_TRACKS && !self.tracks.contains_key(&key) {
+            self.forget_idle();
+        }
+        let track = self.tracks.entry(key).or_default();
+        if edge.ts < track.last_ts && track.events > 0 {
+            track.is_disordered = true;
+        }
+        track.last_ts = edge.ts;
+        track.events = track.events.saturating_add(1);
+        if edge.is_begin {
+            if self.open >= MAX_OPEN {
+                self.beyond += 1;
+                return;
+            }
+            self.open += 1;
+            track.stack.push(edge);
+        } else if let Some(begin) = end_of(&mut track.stack, &edge) {
+            self.open -= 1;
+            pair(&begin, &edge);
+        }
+    }
+
+    /// The slices that were never ended.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (TrackKey, &Edge)> {
+        self.tracks.iter().flat_map(|(key, track)| track.stack.iter().map(|edge| (*key, edge)))
+    }
+
+    /// The tracks on which events came late, and how many events those have.
+    pub(crate) fn disordered(&self) -> (Vec<TrackKey>, u64) {
+        let disordered = self.tracks.iter().filter(|(_, track)| track.is_disordered);
+        let events = disordered.clone().map(|(_, track)| u64::from(track.events)).sum();
+        (disordered.map(|(key, _)| *key).collect(), events)
+    }
+
+    fn forget_idle(&mut self) {
+        let before = self.tracks.len();
+        self.tracks.retain(|_, track| !track.stack.is_empty() || track.is_disordered);
+        if self.tracks.len() == before {
+            // All are in use: start anew with none.
+            self.beyond += before as u64;
+            self.tracks.clear();
+            self.open = 0;
+        }
+    }
+
+    pub(crate) fn range(&self) -> Range {
+        self.range
+    }
+}
+
+/// Takes from the stack what this ends.
+fn end_of(stack: &mut Vec<Edge>, end: &Edge) -> Option<Edge> {
+    let at = match end.name {
+        0 => stack.len().checked_sub(1)?,
+        name => stack.iter().rposition(|begin| begin.name == name)?,
+    };
+    Some(stack.remove(at))
+}
+
+/// Which outside packets a slice needs: its begin, its end.
+pub(crate) fn needs(range: Range, begin: &Edge, end: Option<&Edge>) -> [bool; 2] {
+    let ends = end.map_or(i64::MAX, |end| end.ts);
+    [begin.ts < range.from && ends >= range.from, end.is_some() && ends >= range.to && begin.ts < range.to]
+}
+
+/// The edges of disordered tracks, to be put in order.
+#[derive(Debug, Default)]
+pub(crate) struct Disordered {
+    edges: Vec<(TrackKey, Edge)>,
+    /// Edges beyond the bound.
+    pub(crate) beyond: u64,
+}
+
+impl Disordered {
+    pub(crate) fn take(&mut self, key: TrackKey, edge: Edge) {
+        // Twice: a pass has a share of the tracks, which may have more events than the average.
+        if self.edges.len() as u64 >= 2 * MAX_RECORDS {
+            self.beyond += 1;
+            return;
+        }
+        self.edges.push((key, edge));
+    }
+
+    /// Calls `pair` with all slices of all tracks.
+    pub(crate) fn finish(mut self, mut pair: impl FnMut(&Edge, Option<&Edge>)) {
+        self.edges.sort_by_key(|(key, edge)| (*key, edge.ts, edge.place.ordinal));
+        for track in self.edges.chunk_by(|(one, _), (other, _)| one == other) {
+            let mut stack = Vec::new();
+            for (_, edge) in track {
+                if edge.is_begin {
+                    stack.push(*edge);
+                } else if let Some(begin) = end_of(&mut stack, edge) {
+                    pair(&begin, Some(edge));
+                }
+            }
+            stack.iter().for_each(|begin| pair(begin, None));
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Packets in the order of their file, with what their sequences have said before: the same in every pass.
+//!
+//! It follows what upstream's reader does with flags, defaults and clocks (upstream: proto_trace_reader.cc, clock_synchronizer.h), as
+//! `ferretto-trace-model` does, but holds no interned data: for a cut it is enough to know where it was last cleared.
+//!
+//! Memory: [`MAX_SEQUENCES`] and the clocks.
+
+use ferretto_protos::fields::{
+    clock_snapshot, trace_packet, trace_packet_defaults, track_descriptor,
+    track_event_defaults,
+};
+use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_model::clocks::{Clock, Clocks, Reading};
+use ferretto_trace_read::Head;
+use ferretto_trace_tables::MachineId;
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashSet};
+
+/// Sequences of one trace. Ours: upstream's service hands out 65,535 numbers; packets of further ones are left out, and counted.
+const MAX_SEQUENCES: usize = 1 << 18;
+/// Counters that say differences. Ours: a program has one or two for each thread.
+const MAX_INCREMENTAL: usize = 1 << 20;
+/// Clocks that one sequence counts in differences: those that it may have of its own.
+const MAX_TICKS: usize = 64;
+/// `CounterDescriptor.is_incremental` (upstream: counter_descriptor.proto).
+const IS_INCREMENTAL: u32 = 5;
+/// Clocks of a sequence's own (upstream: builtin_clock.proto).
+const SEQUENCE_CLOCKS: std::ops::RangeInclusive<u32> = 64..=127;
+
+/// The generation of a sequence that was never cleared: nothing that it has interned counts.
+pub(crate) const NO_GENERATION: u64 = u64::MAX;
+
+/// A sequence of packets.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    /// Of which machine.
+    pub(crate) machine: u32,
+    /// The packet that cleared what was interned before it; [`NO_GENERATION`] without one.
+    pub(crate) generation: u64,
+    /// Nothing is missing of what was interned.
+    is_valid: bool,
+    clock_id: Option<u32>,
+    /// The track of events that name none.
+    pub(crate) track_uuid: Option<u64>,
+    /// The further counters of events that name none.
+    pub(crate) extra_counters: Vec<u64>,
+    /// Clocks of differences: what they show.
+    ticks: Vec<(u32, i64)>,
+    /// The time of its last packet that had one.
+    pub(crate) last_ts: Option<i64>,
+    /// The process, by the service's word.
+    pub(crate) trusted_pid: Option<i32>,
+}
+
+/// A packet with all that is known when it comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) head: Head<'a>,
+    /// Its number in the file.
+    pub(crate) ordinal: u64,
+    /// The number of its sequence in [`Walk::sequences`].
+    pub(crate) sequence: usize,
+    /// Its time, if it has one that can be told.
+    pub(crate) ts: Option<i64>,
+    /// Its clock says differences: the clock, and what it shows now.
+    pub(crate) tick: Option<(u32, i64)>,
+    /// What it relies on is there.
+    pub(crate) is_readable: bool,
+}
+
+/// What all passes do alike.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    clocks: Clocks,
+    /// All that an earlier pass has seen of the clocks, for packets that come before the first snapshot of theirs.
+    all_clocks: Option<Clocks>,
+    numbers: HashMap<(u32, u32), usize, RandomState>,
+    pub(crate) sequences: Vec<Sequence>,
+    last: Option<((u32, u32), usize)>,
+    packets: u64,
+    /// Counters that say differences.
+    pub(crate) incremental: HashSet<u64, RandomState>,
+    /// Packets of sequences beyond the bound, and those that cannot be read at all.
+    pub(crate) left_out: u64,
+}
+
+impl Walk {
+    /// A further pass over the file that this one has seen to its end.
+    pub(crate) fn again(self) -> Self {
+        Self { all_clocks: Some(self.clocks), ..Self::default() }
+    }
+
+    /// Takes the next packet of the file.
+    #[inline]
+    pub(crate) fn take<'a>(&mut self, bytes: &'a [u8]) -> Option<Seen<'a>> {
+        let ordinal = self.packets;
+        self.packets += 1;
+        let Ok(head) = Head::of(bytes) else {
+            self.left_out += 1;
+            return None;
+        };
+        let Some(number) = self.number((head.machine_id, head.sequence_id)) else {
+            self.left_out += 1;
+            return None;
+        };
+        let sequence = self.sequences.get_mut(number)?;
+        sequence.arrive(&head, ordinal);
+        let is_readable = sequence.is_valid || !head.needs_state();
+        let mut seen = Seen { bytes, head, ordinal, sequence: number, ts: None, tick: None, is_readable };
+        match head.data {
+            Some((trace_packet::CLOCK_SNAPSHOT, message)) => self.clock_snapshot(message, &seen),
+            // Upstream's reader is done with these before it comes to times.
+            Some((
+                trace_packet::SERVICE_EVENT
+                | trace_packet::REMOTE_CLOCK_SYNC
+                | trace_packet::EXTENSION_DESCRIPTOR,
+                _,
+            )) => {}
+            Some((trace_packet::TRACK_DESCRIPTOR, message)) if is_readable => {
+                self.descriptor(message);
+                self.tell_time(&mut seen);
+            }
+            _ if is_readable => self.tell_time(&mut seen),
+            _ => {}
+        }
+        Some(seen)
+    }
+
+    /// A time of a clock that packets of this sequence name.
+    #[inline]
+    pub(crate) fn to_trace_time(&mut self, clock_id: u32, sequence_id: u32, machine: u32, value: i64) -> Option<i64> {
+        let clock = Clock::new(clock_id, sequence_id, MachineId(machine));
+        if let Ok(ts) = self.clocks.to_trace_time(clock, value) {
+            return Some(ts);
+        }
+        // Clocks of other machines are taken for the same: which machine's event it is does not change what is cut.
+        let here = Clock::new(clock_id, sequence_id, MachineId(0));
+        if machine != 0
+            && let Ok(ts) = self.clocks.to_trace_time(here, value)
+        {
+            return Some(ts);
+        }
+        self.all_clocks.as_mut()?.to_trace_time(clock, value).ok()
+    }
+
+    /// Adds what two clocks showed at once.
+    pub(crate) fn add_pair(&mut self, seen: &Seen<'_>, clocks: [(u32, i64); 2]) {
+        let (sequence_id, machine) = (seen.head.sequence_id, MachineId(seen.head.machine_id));
+        let readings = clocks.map(|(id, value)| Reading {
+            clock: Clock::new(id, sequence_id, machine),
+            value,
+            unit_multiplier_ns: 1,
+            is_incremental: false,
+        });
+        self.clocks.add_snapshot(&readings);
+    }
+
+    /// What its sequence's clock of differences shows.
+    pub(crate) fn ticks(&self, sequence: usize) -> &[(u32, i64)] {
+        self.sequences.get(sequence).map_or(&[], |sequence| &sequence.ticks)
+    }
+
+    #[inline]
+    fn number(&mut self, key: (u32, u32)) -> Option<usize> {
+        if let Some((last, number)) = self.last
+            && last == key
+        {
+            return Some(number);
+        }
+        let number = match self.numbers.get(&key) {
+            Some(number) => *number,
+            None if self.sequences.len() >= MAX_SEQUENCES => return None,
+            None => {
+                self.sequences.push(Sequence::new(key.0));
+                self.numbers.insert(key, self.sequences.len() - 1);
+                self.sequences.len() - 1
+            }
+        };
+        self.last = Some((key, number));
+        Some(number)
+    }
+
+    #[inline]
+    fn tell_time(&mut self, seen: &mut Seen<'_>) {
+        let Some(timestamp) = seen.head.timestamp else { return };
+        let timestamp = i64::try_from(timestamp).unwrap_or(i64::MAX);
+        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
+        let Some(id) = seen.head.clock_id.or(sequence.clock_id).filter(|id| *id != 0) else {
+            seen.ts = Some(timestamp);
+            sequence.last_ts = seen.ts;
+            return;
+        };
+        if SEQUENCE_CLOCKS.contains(&id)
+            && let Some((_, shows)) = sequence.ticks.iter_mut().find(|(clock, _)| *clock == id)
+        {
+            *shows = shows.saturating_add(timestamp);
+            seen.tick = Some((id, *shows));
+        }
+        seen.ts = self.to_trace_time(id, seen.head.sequence_id, seen.head.machine_id, timestamp);
+        if let Some(sequence) = self.sequences.get_mut(seen.sequence) {
+            sequence.last_ts = seen.ts.or(sequence.last_ts);
+        }
+    }
+
+    fn clock_snapshot(&mut self, message: &[u8], seen: &Seen<'_>) {
+        let (sequence_id, machine) = (seen.head.sequence_id, MachineId(seen.head.machine_id));
+        let mut readings = Vec::new();
+        for part in Fields::new(message).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (clock_snapshot::CLOCKS, Value::Bytes(clock)) => {
+                    readings.extend(read_clock(clock, sequence_id, machine));
+                }
+                (clock_snapshot::PRIMARY_TRACE_CLOCK, value) => {
+                    let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0);
+                    if let Some(id) = id {
+                        self.clocks.set_trace_clock(Clock::new(id, sequence_id, machine));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.clocks.add_snapshot(&readings);
+        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
+        for reading in readings.iter().filter(|reading| SEQUENCE_CLOCKS.contains(&reading.clock.id)) {
+            let id = reading.clock.id;
+            let has_room = sequence.ticks.len() < MAX_TICKS;
+            match sequence.ticks.iter_mut().find(|(clock, _)| *clock == id) {
+                Some((_, shows)) => *shows = reading.value,
+                None if reading.is_incremental && has_room => {
+                    sequence.ticks.push((id, reading.value));
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn descriptor(&mut self, message: &[u8]) {
+        let (mut uuid, mut is_incremental) = (None, false);
+        for part in Fields::new(message).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (track_descriptor::UUID, value) => uuid = value.as_u64(),
+                (track_descriptor::COUNTER, Value::Bytes(counter)) => {
+                    let mut parts = Fields::new(counter).map_while(Result::ok);
+                    is_incremental =
+                        parts.any(|part| part.number == IS_INCREMENTAL && part.value.as_u64() != Some(0));
+                }
+                _ => {}
+            }
+        }
+        if let Some(uuid) = uuid.filter(|_| is_incremental && self.incremental.len() < MAX_INCREMENTAL) {
+            self.incremental.insert(uuid);
+        }
+    }
+}
+
+impl Sequence {
+    fn new(machine: u32) -> Self {
+        Self {
+            machine,
+            generation: NO_GENERATION,
+            is_valid: false,
+            clock_id: None,
+            track_uuid: None,
+            extra_counters: Vec::new(),
+            ticks: Vec::new(),
+            last_ts: None,
+            trusted_pid: None,
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self, head: &Head<'_>, ordinal: u64) {
+        if head.clears_state() {
+            self.is_valid = true;
+            self.generation = ordinal;
+            self.forget_defaults();
+        } else if head.previous_packet_dropped != 0 {
+            self.is_valid = false;
+            self.forget_defaults();
+        }
+        if let Some(defaults) = head.defaults {
+            self.forget_defaults();
+            self.take_defaults(defaults);
+        }
+        if head.trusted_pid.is_some() {
+            self.trusted_pid = head.trusted_pid;
+        }
+    }
+
+    fn forget_defaults(&mut self) {
+        self.clock_id = None;
+        self.track_uuid = None;
+        self.extra_counters.clear();
+    }
+
+    fn take_defaults(&mut self, message: &[u8]) {
+        for part in Fields::new(message).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (trace_packet_defaults::TIMESTAMP_CLOCK_ID, value) => {
+                    self.clock_id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+                }
+                (trace_packet_defaults::TRACK_EVENT_DEFAULTS, Value::Bytes(event)) => {
+                    for part in Fields::new(event).map_while(Result::ok) {
+                        match part.number {
+                            track_event_defaults::TRACK_UUID => self.track_uuid = part.value.as_u64(),
+                            track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
+                                crate::packed::each(part.value, |uuid| self.extra_counters.push(uuid));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn read_clock(message: &[u8], sequence_id: u32, machine: MachineId) -> Option<Reading> {
+    use clock_snapshot::clock as field;
+    let (mut id, mut value, mut is_incremental, mut unit_multiplier_ns) = (None, None, false, 1);
+    for part in Fields::new(message).map_while(Result::ok) {
+        let number = part.value.as_u64();
+        match part.number {
+            field::CLOCK_ID => id = number.and_then(|id| u32::try_from(id).ok()),
+            field::TIMESTAMP => value = number.and_then(|value| i64::try_from(value).ok()),
+            field::IS_INCREMENTAL => is_incremental = number != Some(0),
+            field::UNIT_MULTIPLIER_NS => {
+                unit_multiplier_ns = number.and_then(|by| i64::try_from(by).ok()).unwrap_or(1);
+            }
+            _ => {}
+        }
+    }
+    let clock = Clock::new(id?, sequence_id, machine);
+    Some(Reading { clock, value: value?, unit_multiplier_ns, is_incremental })
+}
+

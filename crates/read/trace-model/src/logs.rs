@@ -63,8 +63,8 @@ impl Model {
         let pid = wire::number(message, journal::PID).unwrap_or(0) as u32;
         let tid = wire::number(message, journal::TID).map_or(pid, |tid| tid as u32);
         let utid = (pid != 0).then(|| self.utid(machine, tid, pid));
-        let msg = Some(self.text(wire::bytes(message, journal::MESSAGE)));
-        let tag = wire::bytes(message, journal::TAG).map(|tag| self.tables.strings.intern_bytes(tag));
+        let msg = self.text_if_any(wire::bytes(message, journal::MESSAGE));
+        let tag = self.text_if_any(wire::bytes(message, journal::TAG));
         let log_source = Some(self.tables.strings.intern("systemd_journald"));
         let prio = wire::number(message, journal::PRIO).unwrap_or(0) as i32;
         let row = self.tables.logs.push(LogRow { ts, utid, prio, log_source, tag, msg, arg_set_id: None });
@@ -92,7 +92,7 @@ impl Model {
     /// Reads `AndroidLogPacket.LogEvent`.
     pub fn apply_android_log(&mut self, ts: i64, machine: MachineId, message: &[u8]) {
         let number = |number| wire::number(message, number).unwrap_or(0) as u32;
-        let tag = wire::bytes(message, android::TAG).map(|tag| self.tables.strings.intern_bytes(tag));
+        let tag = Some(self.text(wire::bytes(message, android::TAG)));
         let msg = self.android_message(message);
         let utid = Some(self.utid(machine, number(android::TID), number(android::PID)));
         let prio = match number(android::PRIO) as i32 {

@@ -25,6 +25,8 @@ pub enum Metadatum {
     Int(i64),
     /// A text.
     Text(Str),
+    /// It was to be said, and nothing was.
+    Nothing,
 }
 
 /// What a fact belongs to.
@@ -194,6 +196,7 @@ impl Model {
         let (int_value, str_value) = match value {
             Metadatum::Int(value) => (Some(value), None),
             Metadatum::Text(text) => (None, Some(text)),
+            Metadatum::Nothing => (None, None),
         };
         let is_single = kind == "single";
         if is_single && let Some(row) = self.metadata.rows.get(&(name, machine, file)) {

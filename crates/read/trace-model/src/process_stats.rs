@@ -98,7 +98,7 @@ impl Model {
     }
 
     fn open_file(&mut self, ts: i64, machine: MachineId, pid: i64, message: &[u8]) {
-        let path = self.text(wire::bytes(message, field::fd_info::PATH));
+        let path = self.text_if_any(wire::bytes(message, field::fd_info::PATH));
         let upid = self.upid(machine, pid);
         self.tables.filedescriptor.push(FiledescriptorRow {
             // Upstream gives it no number.
@@ -106,7 +106,7 @@ impl Model {
             fd: wire::int(message, field::fd_info::FD).unwrap_or(0),
             ts: Some(ts),
             upid: Some(upid),
-            path: Some(path),
+            path,
         });
     }
 

@@ -44,7 +44,7 @@ impl Model {
         let row = machine.index();
         if let Some(name) = wire::bytes(message, field::MACHINE_NAME) {
             let name = self.tables.strings.intern_bytes(name);
-            set(&mut self.tables.machine.name, row, name);
+            set(&mut self.tables.machine.name, row, Some(name));
         }
         if let Some(utsname) = wire::bytes(message, field::UTSNAME) {
             self.utsname(machine, utsname);
@@ -71,7 +71,7 @@ impl Model {
 
     fn utsname(&mut self, machine: MachineId, message: &[u8]) {
         let row = machine.index();
-        let mut text = |number| self.text(wire::bytes(message, number));
+        let mut text = |number| self.text_if_any(wire::bytes(message, number));
         let sysname = text(utsname::SYSNAME);
         let version = text(utsname::VERSION);
         let release = text(utsname::RELEASE);
@@ -81,10 +81,14 @@ impl Model {
         set(&mut table.release, row, release);
         set(&mut table.version, row, version);
         set(&mut table.arch, row, arch);
-        self.set_metadata(Key::SystemName, machine, Metadatum::Text(sysname));
-        self.set_metadata(Key::SystemVersion, machine, Metadatum::Text(version));
-        self.set_metadata(Key::SystemRelease, machine, Metadatum::Text(release));
-        self.set_metadata(Key::SystemMachine, machine, Metadatum::Text(arch));
+        for (key, text) in [
+            (Key::SystemName, sysname),
+            (Key::SystemVersion, version),
+            (Key::SystemRelease, release),
+            (Key::SystemMachine, arch),
+        ] {
+            self.set_metadata(key, machine, text.map_or(Metadatum::Nothing, Metadatum::Text));
+        }
     }
 
     fn android(&mut self, machine: MachineId, message: &[u8]) {
@@ -114,9 +118,9 @@ impl Model {
     }
 }
 
-fn set(column: &mut [Option<Str>], row: usize, text: Str) {
+fn set(column: &mut [Option<Str>], row: usize, text: Option<Str>) {
     if let Some(cell) = column.get_mut(row) {
-        *cell = Some(text);
+        *cell = text;
     }
 }
 

@@ -317,6 +317,11 @@ impl Model {
         self.tables.strings.intern_bytes(bytes.unwrap_or_default())
     }
 
+    /// The same; nothing if there is none.
+    pub(crate) fn text_if_any(&mut self, bytes: Option<&[u8]>) -> Option<Str> {
+        bytes.map(|bytes| self.tables.strings.intern_bytes(bytes))
+    }
+
     /// An argument whose key has no arrays in it.
     pub(crate) fn arg(&mut self, key: &str, value: ArgValue) -> Arg {
         let key = self.tables.strings.intern(key);

@@ -26,7 +26,7 @@ pub enum Named {
 impl Model {
     /// Reads `TracePacket.trigger`, or the one that a trace was cloned for: an instant of a track of its own.
     pub fn apply_trigger(&mut self, ts: i64, machine: MachineId, message: &[u8], kind: Named) {
-        let name = self.text(wire::bytes(message, field::TRIGGER_NAME));
+        let name = self.text_if_any(wire::bytes(message, field::TRIGGER_NAME));
         let track = self
             .track(machine, TrackType::slices("triggers", &[]), |strings| strings.intern("Trace Triggers"));
         let mut args = Vec::new();
@@ -39,10 +39,11 @@ impl Model {
         }
         let args = self.args.intern(&args);
         let (slices, mut out) = self.slices();
-        slices.complete(&mut out, ts, 0, track, Label { category: None, name: Some(name), args });
+        slices.complete(&mut out, ts, 0, track, Label { category: None, name, args });
         if kind > self.named_trigger {
             self.named_trigger = kind;
-            self.set_metadata(Key::TraceTrigger, machine, Metadatum::Text(name));
+            let name = name.map_or(Metadatum::Nothing, Metadatum::Text);
+            self.set_metadata(Key::TraceTrigger, machine, name);
             if kind == Named::Clone {
                 self.stats.set(Stat::TracedCloneTriggerTimestampNs, None, ts);
             }

@@ -8,6 +8,7 @@ mod background;
 mod bridge;
 mod config_bytes;
 mod config_file;
+mod cut;
 mod daemons;
 mod flight;
 mod info;
@@ -60,6 +61,7 @@ enum Command {
     Record(record::RecordArgs),
     Snapshot(flight::SnapshotArgs),
     Info(info::InfoArgs),
+    Cut(cut::CutArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Relay(daemons::RelayArgs),
@@ -111,6 +113,7 @@ fn run(command: Command) -> ExitCode {
             flight::main(&args)
         }
         Command::Info(args) => info::main(&args),
+        Command::Cut(args) => cut::main(&args),
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Relay(args) => return daemons::relay(&args),

@@ -29,20 +29,24 @@ const MAX_CPUS: usize = 1 << 14;
 const PREV_PID: u32 = 2;
 
 impl Bounds {
-    pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>) {
+    /// Takes the next packet of the file; returns its time, if it counts at a time.
+    pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> Option<i64> {
         match Kind::of(&seen.head) {
-            Kind::Whole | Kind::Descriptor | Kind::Progress | Kind::State => {}
+            Kind::Whole | Kind::Descriptor | Kind::Progress | Kind::State => None,
             Kind::Ftrace => self.ftrace(walk, seen),
             Kind::TrackEvent => {
-                let ends = || {
-                    seen.head.data.is_some_and(|(_, data)| TrackEvent::of(data).kind == event::SLICE_END)
-                };
+                let ends =
+                    || seen.head.data.is_some_and(|(_, data)| TrackEvent::of(data).kind == event::SLICE_END);
                 // An end alone is no event.
                 if self.span.is_some() || !ends() {
                     self.widen(seen.ts);
                 }
+                seen.ts
             }
-            _ => self.widen(seen.ts),
+            _ => {
+                self.widen(seen.ts);
+                seen.ts
+            }
         }
     }
 
@@ -52,8 +56,9 @@ impl Bounds {
         (*first, *last) = (ts.min(*first), ts.max(*last));
     }
 
-    fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>) {
-        let Some(bundle) = seen.head.data.and_then(|(_, data)| Bundle::of(data)) else { return };
+    fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> Option<i64> {
+        let bundle = Bundle::of(seen.head.data?.1)?;
+        let mut at = None;
         if let Some(pair) = bundle.pair() {
             walk.add_pair(seen, pair);
         }
@@ -79,6 +84,7 @@ impl Bounds {
         }
         for raw in ends.into_iter().flatten() {
             let when = bundle.when(walk, seen, raw);
+            at = at.or(when.map(|when| when.ts));
             self.widen(when.map(|when| when.ts));
         }
         let mut ends = [None::<u64>; 2];
@@ -88,8 +94,10 @@ impl Bounds {
         }
         for raw in ends.into_iter().flatten() {
             let when = bundle.when(walk, seen, raw);
+            at = at.or(when.map(|when| when.ts));
             self.widen(when.map(|when| when.ts));
         }
+        at
     }
 
     /// `last` is the thread of a switch in the compact form, which the next one leaves.

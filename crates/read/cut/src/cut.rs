@@ -1,5 +1,6 @@
 //! One range of one trace.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use ferretto_protos::fields::trace_attributes::{ATTRIBUTE, attribute};
@@ -9,12 +10,15 @@ use ferretto_trace_read::{End, Reader};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
+use crate::around::Search;
 use crate::bounds::Bounds;
 use crate::event::TrackEvent;
+use crate::filter::{Filter, Processes};
 use crate::index::{Index, edge_of, place, track_key};
 use crate::kind::Kind;
 use crate::plan::{Need, Plan};
 use crate::range::{Moment, Range};
+use crate::sizes::Sizes;
 use crate::source::Source;
 use crate::tracks::{Disordered, MAX_RECORDS, TrackKey, Tracks, needs};
 use crate::walk::{Seen, Walk};
@@ -38,6 +42,18 @@ pub enum Error {
     /// Nothing in it has a time.
     #[error("nothing in the trace has a time")]
     NoTimes,
+    /// No program has recorded a slice of this name.
+    #[error("no program has recorded a slice named '{name}'")]
+    NoSlice {
+        /// The name.
+        name: String,
+    },
+    /// No process has this name.
+    #[error("no process in the trace is named '{name}'")]
+    NoProcess {
+        /// The name.
+        name: String,
+    },
     /// The range ends before it begins.
     #[error("the range ends at {to}, before it begins at {from}, in nanoseconds of the trace's clock")]
     Backwards {
@@ -67,7 +83,36 @@ pub struct Report {
     pub bytes: u64,
 }
 
-/// Cuts what is between two moments, and writes it; `name` is the trace's, for the note.
+/// What to cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The first moment; without one, the trace's begin.
+    pub from: Option<Moment>,
+    /// The first moment after it; without one, the trace's end.
+    pub to: Option<Moment>,
+    /// Instead of both.
+    pub around: Option<Around>,
+    /// Of programs' events and samples only those of the processes of this name.
+    pub process: Option<String>,
+    /// Of programs' events only those of this category.
+    pub category: Option<String>,
+}
+
+/// As long as a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// The slice's name: the first one in the file counts.
+    pub name: String,
+    /// How much before and after it.
+    pub margin_ns: i64,
+}
+
+/// Pieces that are made in one pass. Ours: each needs memory of its own.
+const PIECES_AT_ONCE: usize = 8;
+/// Pieces of one trace. Ours: a folder of more is of no use.
+const MAX_PIECES: usize = 10_000;
+
+/// Cuts a part out of a trace, and writes it; `name` is the trace's, for the note.
 ///
 /// # Errors
 ///
@@ -75,40 +120,144 @@ pub struct Report {
 pub fn cut<S: Source + ?Sized>(
     source: &S,
     name: &str,
-    from: Option<Moment>,
-    to: Option<Moment>,
+    options: &Options,
     out: impl Write,
 ) -> Result<Report, Error> {
-    let mut bounds = Bounds::default();
-    let (walk, read) = pass(source, Walk::default(), |walk, seen| {
-        bounds.take(walk, seen);
-        Ok(())
-    })?;
-    if read.packets == 0 && (read.broken_at.is_some() || read.torn_at.is_some()) {
-        return Err(Error::NotATrace { offset: read.broken_at.or(read.torn_at).unwrap_or(0) });
-    }
-    let span = bounds.span.ok_or(Error::NoTimes)?;
-    let range = Range {
-        from: from.map_or(i64::MIN, |from| from.in_trace(span.0)),
-        to: to.map_or(i64::MAX, |to| to.in_trace(span.0)),
-    };
-    if range.from > range.to {
-        return Err(Error::Backwards { from: range.from, to: range.to });
-    }
-    let mut index = Index::new(range, &bounds);
-    let (walk, _) = pass(source, walk.again(), |walk, seen| {
-        index.take(walk, seen);
-        Ok(())
-    })?;
-    let (mut plan, tracks) = index.finish();
-    let walk = put_in_order(source, walk, &mut plan, &tracks)?;
-    drop(tracks);
-    let beyond = plan.beyond;
-    let mut writer = Writer::new(plan, io::BufWriter::with_capacity(1 << 20, out));
-    let (walk, _) = pass(source, walk.again(), |walk, seen| writer.take(walk, seen))?;
-    let (packets, bytes) = writer.finish(&note(name, span, range)).map_err(Error::Write)?;
-    Ok(Report { span, range, read, left_out: walk.left_out, beyond, packets, bytes })
+    let mut first = First::of(source, options, false)?;
+    let range = first.range(options)?;
+    let reports = first.write(source, name, options, &[range], vec![out])?;
+    reports.into_iter().next().ok_or(Error::NoTimes)
 }
+
+/// Cuts a trace, or a part of it, into pieces of about so many bytes, one after the other in time; `open` gives each its file by its number
+/// from 0 on.
+///
+/// # Errors
+///
+/// As [`cut`], and what `open` says.
+pub fn split<S: Source + ?Sized, W: Write>(
+    source: &S,
+    name: &str,
+    options: &Options,
+    bytes: u64,
+    mut open: impl FnMut(usize) -> io::Result<W>,
+) -> Result<Vec<Report>, Error> {
+    let mut first = First::of(source, options, true)?;
+    let ranges = first.sizes.ranges(first.range(options)?, bytes, MAX_PIECES);
+    let mut reports = Vec::new();
+    for ranges in ranges.chunks(PIECES_AT_ONCE) {
+        let outs = (0..ranges.len()).map(|number| open(reports.len() + number));
+        let outs = outs.collect::<io::Result<Vec<W>>>().map_err(Error::Write)?;
+        reports.extend(first.write(source, name, options, ranges, outs)?);
+    }
+    Ok(reports)
+}
+
+/// What the first pass has found.
+#[derive(Debug)]
+struct First {
+    walk: Walk,
+    read: End,
+    bounds: Bounds,
+    span: (i64, i64),
+    sizes: Sizes,
+    search: Option<Search>,
+    pids: Option<BTreeSet<i32>>,
+}
+
+impl First {
+    fn of<S: Source + ?Sized>(source: &S, options: &Options, with_sizes: bool) -> Result<Self, Error> {
+        let mut bounds = Bounds::default();
+        let mut sizes = Sizes::new();
+        let mut search = options.around.as_ref().map(|around| Search::new(&around.name));
+        let mut processes = options.process.as_deref().map(Processes::new);
+        let (walk, read) = pass(source, Walk::default(), |walk, seen| {
+            let ts = bounds.take(walk, seen);
+            if with_sizes {
+                sizes.take(ts, seen.bytes.len());
+            }
+            if let Some(search) = &mut search {
+                search.take(walk, seen);
+            }
+            if let Some(processes) = &mut processes {
+                processes.arrive(seen);
+            }
+            Ok(())
+        })?;
+        if read.packets == 0 && (read.broken_at.is_some() || read.torn_at.is_some()) {
+            return Err(Error::NotATrace { offset: read.broken_at.or(read.torn_at).unwrap_or(0) });
+        }
+        let span = bounds.span.ok_or(Error::NoTimes)?;
+        let pids = processes.map(|processes| processes.pids);
+        if let (Some(name), true) = (&options.process, pids.as_ref().is_some_and(BTreeSet::is_empty)) {
+            return Err(Error::NoProcess { name: name.clone() });
+        }
+        Ok(Self { walk, read, bounds, span, sizes, search, pids })
+    }
+
+    fn range(&self, options: &Options) -> Result<Range, Error> {
+        let in_trace = |moment: Option<Moment>| moment.map(|moment| moment.in_trace(self.span.0));
+        let mut range = Range {
+            from: in_trace(options.from).unwrap_or(i64::MIN),
+            to: in_trace(options.to).unwrap_or(i64::MAX),
+        };
+        if let Some(Around { name, margin_ns }) = &options.around {
+            let found = self.search.as_ref().and_then(Search::found);
+            let (begin, end) = found.ok_or_else(|| Error::NoSlice { name: name.clone() })?;
+            range.from = begin.saturating_sub(*margin_ns);
+            range.to = end.map_or(i64::MAX, |end| end.saturating_add(*margin_ns).saturating_add(1));
+        }
+        if range.from > range.to {
+            return Err(Error::Backwards { from: range.from, to: range.to });
+        }
+        Ok(range)
+    }
+
+    /// The passes that look, and the one that writes.
+    fn write<S: Source + ?Sized, W: Write>(
+        &mut self,
+        source: &S,
+        name: &str,
+        options: &Options,
+        ranges: &[Range],
+        outs: Vec<W>,
+    ) -> Result<Vec<Report>, Error> {
+        let mut indexes: Vec<Index> = ranges.iter().map(|range| Index::new(*range, &self.bounds)).collect();
+        let (mut walk, _) = pass(source, std::mem::take(&mut self.walk).again(), |walk, seen| {
+            indexes.iter_mut().for_each(|index| index.take(walk, seen));
+            Ok(())
+        })?;
+        let mut writers = Vec::new();
+        for (index, out) in indexes.into_iter().zip(outs) {
+            let (mut plan, tracks) = index.finish();
+            walk = put_in_order(source, walk, &mut plan, &tracks)?;
+            let filter = Filter::new(self.pids.clone(), options.category.as_deref());
+            writers.push(Writer::new(plan, filter, io::BufWriter::with_capacity(OUT_BYTES, out)));
+        }
+        let (walk, _) = pass(source, walk.again(), |walk, seen| {
+            writers.iter_mut().try_for_each(|writer| writer.take(walk, seen))
+        })?;
+        let mut reports = Vec::new();
+        for (writer, range) in writers.into_iter().zip(ranges) {
+            let beyond = writer.beyond();
+            let (packets, bytes) = writer.finish(&note(name, self.span, *range)).map_err(Error::Write)?;
+            reports.push(Report {
+                span: self.span,
+                range: *range,
+                read: self.read.clone(),
+                left_out: walk.left_out,
+                beyond,
+                packets,
+                bytes,
+            });
+        }
+        self.walk = walk;
+        Ok(reports)
+    }
+}
+
+/// Written at once.
+const OUT_BYTES: usize = 1 << 18;
 
 /// Reads all of a trace.
 fn pass<S: Source + ?Sized>(

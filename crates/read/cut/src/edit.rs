@@ -97,14 +97,21 @@ pub(crate) fn counter(uuid: u64, value: i64, out: &mut Vec<u8>) {
 }
 
 /// A packet of a counter's value, for one packet of an event with further counters.
-pub(crate) fn counter_packet(packet: &[u8], timestamp: Option<u64>, uuid: u64, value: i64, out: &mut Vec<u8>) {
+pub(crate) fn counter_packet(
+    packet: &[u8],
+    timestamp: Option<u64>,
+    uuid: u64,
+    value: i64,
+    out: &mut Vec<u8>,
+) {
     let mut event = Vec::new();
     counter(uuid, value, &mut event);
     let mut stripped = Vec::new();
     let mut message = Message::new(&mut stripped);
     for part in Fields::new(packet).map_while(Result::ok) {
         let is_head = !matches!(part.value, Value::Bytes(_)) && part.number != field::SEQUENCE_FLAGS;
-        if is_head && !matches!(part.number, field::PREVIOUS_PACKET_DROPPED | field::FIRST_PACKET_ON_SEQUENCE) {
+        if is_head && !matches!(part.number, field::PREVIOUS_PACKET_DROPPED | field::FIRST_PACKET_ON_SEQUENCE)
+        {
             message.raw(part.raw);
         }
     }

@@ -13,7 +13,6 @@ pub(crate) const MAX_FLOWS: usize = 16;
 /// `TrackEvent.Type`.
 pub(crate) const SLICE_BEGIN: u64 = 1;
 pub(crate) const SLICE_END: u64 = 2;
-pub(crate) const INSTANT: u64 = 3;
 pub(crate) const COUNTER: u64 = 4;
 pub(crate) const STATE: u64 = 5;
 
@@ -86,7 +85,9 @@ impl<'a> TrackEvent<'a> {
                 (field::EXTRA_COUNTER_TRACK_UUIDS, value) => {
                     packed::each(value, |uuid| event.extra_uuids.push(uuid));
                 }
-                (field::EXTRA_COUNTER_VALUES, value) => packed::each(value, |value| event.extra_values.push(value)),
+                (field::EXTRA_COUNTER_VALUES, value) => {
+                    packed::each(value, |value| event.extra_values.push(value))
+                }
                 (
                     field::FLOW_IDS
                     | field::FLOW_IDS_OLD
@@ -119,7 +120,9 @@ fn each_flow(value: Value<'_>, number: u32, mut f: impl FnMut(u64)) {
 }
 
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A legacy event (upstream: track_event.proto, `LegacyEvent`).
@@ -138,7 +141,9 @@ impl Legacy {
             match (part.number, part.value) {
                 (2, value) => legacy.phase = value.as_u64().unwrap_or(0) as u8,
                 (3, value) => legacy.duration_us = value.as_u64().unwrap_or(0) as i64,
-                (6 | 10 | 11, value) => legacy.id ^= value.as_u64().unwrap_or(0).wrapping_mul(0x9e37_79b9) | 1,
+                (6 | 10 | 11, value) => {
+                    legacy.id ^= value.as_u64().unwrap_or(0).wrapping_mul(0x9e37_79b9) | 1
+                }
                 (7, Value::Bytes(scope)) => legacy.id ^= hash(scope),
                 _ => {}
             }

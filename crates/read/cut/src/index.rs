@@ -7,10 +7,10 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::bounds::Bounds;
 use crate::event::{self, Legacy, TrackEvent};
+use crate::ftrace::bundle::When;
 use crate::ftrace::bundle::{Bundle, Compact, Event};
 use crate::ftrace::pairs::{Home, Kept, Pairs};
 use crate::ftrace::sched::{CpuKey, Prev, Run, Sched, Wake};
-use crate::ftrace::bundle::When;
 use crate::kind::Kind;
 use crate::plan::{Need, Place, Plan};
 use crate::range::Range;
@@ -131,7 +131,9 @@ impl Index {
         self.beyond += pairs.beyond;
         let mut kept = pairs.needed();
         let blocked = std::mem::take(&mut self.blocked).into_iter();
-        kept.extend(blocked.filter(|((machine, tid), _)| self.sched.was_there(*machine, *tid)).map(|(_, kept)| kept));
+        kept.extend(
+            blocked.filter(|((machine, tid), _)| self.sched.was_there(*machine, *tid)).map(|(_, kept)| kept),
+        );
         kept
     }
 
@@ -183,7 +185,8 @@ impl Index {
         for part in Fields::new(data).map_while(Result::ok) {
             let (1, Value::Bytes(process)) = (part.number, part.value) else { continue };
             let fields = || Fields::new(process).map_while(Result::ok);
-            let pid = fields().find(|part| part.number == 1).and_then(|part| part.value.as_u64()).unwrap_or(0);
+            let pid =
+                fields().find(|part| part.number == 1).and_then(|part| part.value.as_u64()).unwrap_or(0);
             for part in fields().filter(|part| part.number != 1 && !matches!(part.value, Value::Bytes(_))) {
                 self.last_value(LastKey::Process(machine, pid as i64, part.number), ts, place, Need::Whole);
             }
@@ -296,15 +299,18 @@ impl Index {
         match event.kind {
             ftrace_event::SCHED_SWITCH => {
                 let [prev_comm, next_comm] = texts(event.payload, [1, 5]);
-                let [prev_pid, prev_prio, state, next_pid, next_prio] = numbers(event.payload, [2, 3, 4, 6, 7]);
+                let [prev_pid, prev_prio, state, next_pid, next_prio] =
+                    numbers(event.payload, [2, 3, 4, 6, 7]);
                 let names = &mut self.sched.names;
                 let prev =
                     Prev { tid: prev_pid as i32, prio: prev_prio as i32, comm: names.intern(prev_comm) };
+                let comm = names.intern(next_comm);
                 let next = Run {
                     tid: next_pid as i32,
                     cpu,
                     prio: next_prio as i32,
-                    comm: names.intern(next_comm),
+                    comm,
+                    end_comm: comm,
                     start: Some(when),
                     end: None,
                 };
@@ -328,6 +334,11 @@ impl Index {
                     waker_run: None,
                 };
                 self.sched.wake(machine, wake);
+            }
+            ftrace_event::TASK_RENAME => {
+                let ([tid], [comm]) = (numbers(event.payload, [1]), texts(event.payload, [3]));
+                let comm = self.sched.names.intern(comm);
+                self.sched.renamed((machine, cpu), tid as i32, comm);
             }
             ftrace_event::TASK_NEWTASK => {
                 let [tid] = numbers(event.payload, [1]);
@@ -378,6 +389,7 @@ impl Index {
                 cpu,
                 prio: switch.next_prio,
                 comm: name(switch.next_comm),
+                end_comm: name(switch.next_comm),
                 start: Some(when),
                 end: None,
             };
@@ -405,7 +417,12 @@ pub(crate) fn track_key(machine: u32, uuid: Option<u64>, sequence: usize) -> Tra
 
 /// The begin or the end that an event is, and of which track.
 #[inline]
-pub(crate) fn edge_of(event: &TrackEvent<'_>, key: TrackKey, ts: i64, place: Place) -> Option<(TrackKey, Edge)> {
+pub(crate) fn edge_of(
+    event: &TrackEvent<'_>,
+    key: TrackKey,
+    ts: i64,
+    place: Place,
+) -> Option<(TrackKey, Edge)> {
     let edge = |is_begin| Edge { ts, place, name: event.name, is_begin };
     match event.kind {
         event::SLICE_BEGIN => Some((key, edge(true))),
@@ -432,10 +449,11 @@ fn is_state_told(seen: &Seen<'_>) -> bool {
     seen.head.data.is_some_and(|(number, _)| number == trace_packet::PROFILE_PACKET)
 }
 
-fn texts<'a, const N: usize>(message: &'a [u8], fields: [u32; N]) -> [&'a [u8]; N] {
+fn texts<const N: usize>(message: &[u8], fields: [u32; N]) -> [&[u8]; N] {
     let mut found = [&b""[..]; N];
     for part in Fields::new(message).map_while(Result::ok) {
-        if let (Some(at), Value::Bytes(text)) = (fields.iter().position(|field| *field == part.number), part.value)
+        if let (Some(at), Value::Bytes(text)) =
+            (fields.iter().position(|field| *field == part.number), part.value)
             && let Some(slot) = found.get_mut(at)
         {
             *slot = text;

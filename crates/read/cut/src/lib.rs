@@ -13,6 +13,7 @@
 //! | [`kind`] | which packets are about a time, and which about the trace |
 //! | [`bounds`] | the first pass |
 //! | [`index`], [`tracks`], [`ftrace`] | the second: slices, counters, scheduling at the ends of the range |
+//! | [`filter`], [`around`], [`sizes`] | processes and categories; where a slice is; where to split |
 //! | [`plan`] | what is needed, as the second pass tells it to the third |
 //! | [`write`], [`edit`] | the third |
 //!
@@ -22,10 +23,12 @@
 
 #![forbid(unsafe_code)]
 
+mod around;
 mod bounds;
 mod cut;
 mod edit;
 mod event;
+mod filter;
 mod ftrace;
 mod index;
 mod kind;
@@ -33,11 +36,12 @@ mod names;
 mod packed;
 mod plan;
 mod range;
+mod sizes;
 mod source;
 mod tracks;
 mod walk;
 mod write;
 
-pub use cut::{Error, Report, cut};
+pub use cut::{Around, Error, Options, Report, cut, split};
 pub use range::{Moment, Range};
 pub use source::{Source, UnpackedFile};

@@ -5,12 +5,9 @@
 //!
 //! Memory: [`MAX_SEQUENCES`] and the clocks.
 
-use ferretto_protos::fields::{
-    clock_snapshot, trace_packet, trace_packet_defaults, track_descriptor,
-    track_event_defaults,
-};
+use ferretto_protos::fields::{trace_packet, trace_packet_defaults, track_descriptor, track_event_defaults};
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_model::clocks::{Clock, Clocks, Reading};
+use ferretto_trace_model::clocks::{Clock, Clocks, Reading, Snapshot};
 use ferretto_trace_read::Head;
 use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
@@ -18,6 +15,8 @@ use hashbrown::{HashMap, HashSet};
 
 /// Sequences of one trace. Ours: upstream's service hands out 65,535 numbers; packets of further ones are left out, and counted.
 const MAX_SEQUENCES: usize = 1 << 18;
+/// Machines of one trace, as in `ferretto-trace-model`.
+const MAX_MACHINES: u32 = 4096;
 /// Counters that say differences. Ours: a program has one or two for each thread.
 const MAX_INCREMENTAL: usize = 1 << 20;
 /// Clocks that one sequence counts in differences: those that it may have of its own.
@@ -33,8 +32,6 @@ pub(crate) const NO_GENERATION: u64 = u64::MAX;
 /// A sequence of packets.
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    /// Of which machine.
-    pub(crate) machine: u32,
     /// The packet that cleared what was interned before it; [`NO_GENERATION`] without one.
     pub(crate) generation: u64,
     /// Nothing is missing of what was interned.
@@ -77,8 +74,10 @@ pub(crate) struct Walk {
     all_clocks: Option<Clocks>,
     numbers: HashMap<(u32, u32), usize, RandomState>,
     pub(crate) sequences: Vec<Sequence>,
+    machines: HashMap<u32, u32, RandomState>,
     last: Option<((u32, u32), usize)>,
     packets: u64,
+    last_pair: Option<u64>,
     /// Counters that say differences.
     pub(crate) incremental: HashSet<u64, RandomState>,
     /// Packets of sequences beyond the bound, and those that cannot be read at all.
@@ -129,8 +128,14 @@ impl Walk {
 
     /// A time of a clock that packets of this sequence name.
     #[inline]
-    pub(crate) fn to_trace_time(&mut self, clock_id: u32, sequence_id: u32, machine: u32, value: i64) -> Option<i64> {
-        let clock = Clock::new(clock_id, sequence_id, MachineId(machine));
+    pub(crate) fn trace_time(
+        &mut self,
+        clock_id: u32,
+        sequence_id: u32,
+        machine: u32,
+        value: i64,
+    ) -> Option<i64> {
+        let clock = Clock::new(clock_id, sequence_id, self.machine(machine));
         if let Ok(ts) = self.clocks.to_trace_time(clock, value) {
             return Some(ts);
         }
@@ -146,19 +151,35 @@ impl Walk {
 
     /// Adds what two clocks showed at once.
     pub(crate) fn add_pair(&mut self, seen: &Seen<'_>, clocks: [(u32, i64); 2]) {
-        let (sequence_id, machine) = (seen.head.sequence_id, MachineId(seen.head.machine_id));
-        let readings = clocks.map(|(id, value)| Reading {
-            clock: Clock::new(id, sequence_id, machine),
-            value,
-            unit_multiplier_ns: 1,
-            is_incremental: false,
-        });
-        self.clocks.add_snapshot(&readings);
+        // Several cuts may be made at once.
+        if self.last_pair.replace(seen.ordinal) == Some(seen.ordinal) {
+            return;
+        }
+        let (sequence_id, machine) = (seen.head.sequence_id, self.machine(seen.head.machine_id));
+        let readings = clocks.map(|(id, value)| Reading::new(Clock::new(id, sequence_id, machine), value));
+        let _ = self.clocks.add_snapshot(&readings);
     }
 
     /// What its sequence's clock of differences shows.
     pub(crate) fn ticks(&self, sequence: usize) -> &[(u32, i64)] {
         self.sequences.get(sequence).map_or(&[], |sequence| &sequence.ticks)
+    }
+
+    /// Machines by their turn; those beyond the bound are taken for the first.
+    #[inline]
+    fn machine(&mut self, raw: u32) -> MachineId {
+        if raw == 0 {
+            return MachineId(0);
+        }
+        let next = self.machines.len() as u32 + 1;
+        if next > MAX_MACHINES && !self.machines.contains_key(&raw) {
+            return MachineId(0);
+        }
+        let machine = MachineId(*self.machines.entry(raw).or_insert(next));
+        if machine == MachineId(next) {
+            self.clocks.add_machine(machine);
+        }
+        machine
     }
 
     #[inline]
@@ -172,7 +193,7 @@ impl Walk {
             Some(number) => *number,
             None if self.sequences.len() >= MAX_SEQUENCES => return None,
             None => {
-                self.sequences.push(Sequence::new(key.0));
+                self.sequences.push(Sequence::new());
                 self.numbers.insert(key, self.sequences.len() - 1);
                 self.sequences.len() - 1
             }
@@ -186,7 +207,9 @@ impl Walk {
         let Some(timestamp) = seen.head.timestamp else { return };
         let timestamp = i64::try_from(timestamp).unwrap_or(i64::MAX);
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
-        let Some(id) = seen.head.clock_id.or(sequence.clock_id).filter(|id| *id != 0) else {
+        let own = seen.head.clock_id.or(sequence.clock_id).filter(|id| *id != 0);
+        let machine = MachineId(0);
+        let Some(id) = own.or_else(|| self.clocks.default_of(machine)) else {
             seen.ts = Some(timestamp);
             sequence.last_ts = seen.ts;
             return;
@@ -197,30 +220,20 @@ impl Walk {
             *shows = shows.saturating_add(timestamp);
             seen.tick = Some((id, *shows));
         }
-        seen.ts = self.to_trace_time(id, seen.head.sequence_id, seen.head.machine_id, timestamp);
+        seen.ts = self.trace_time(id, seen.head.sequence_id, seen.head.machine_id, timestamp);
         if let Some(sequence) = self.sequences.get_mut(seen.sequence) {
             sequence.last_ts = seen.ts.or(sequence.last_ts);
         }
     }
 
     fn clock_snapshot(&mut self, message: &[u8], seen: &Seen<'_>) {
-        let (sequence_id, machine) = (seen.head.sequence_id, MachineId(seen.head.machine_id));
-        let mut readings = Vec::new();
-        for part in Fields::new(message).map_while(Result::ok) {
-            match (part.number, part.value) {
-                (clock_snapshot::CLOCKS, Value::Bytes(clock)) => {
-                    readings.extend(read_clock(clock, sequence_id, machine));
-                }
-                (clock_snapshot::PRIMARY_TRACE_CLOCK, value) => {
-                    let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0);
-                    if let Some(id) = id {
-                        self.clocks.set_trace_clock(Clock::new(id, sequence_id, machine));
-                    }
-                }
-                _ => {}
-            }
+        let machine = self.machine(seen.head.machine_id);
+        let Snapshot { readings, trace_clock } = Snapshot::read(message, seen.head.sequence_id, machine);
+        if let Some(clock) = trace_clock {
+            self.clocks.set_trace_clock(clock);
         }
-        self.clocks.add_snapshot(&readings);
+        // One that contradicts others counts for nothing, here and for those who read the cut.
+        let _ = self.clocks.add_snapshot(&readings);
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
         for reading in readings.iter().filter(|reading| SEQUENCE_CLOCKS.contains(&reading.clock.id)) {
             let id = reading.clock.id;
@@ -255,9 +268,8 @@ impl Walk {
 }
 
 impl Sequence {
-    fn new(machine: u32) -> Self {
+    fn new() -> Self {
         Self {
-            machine,
             generation: NO_GENERATION,
             is_valid: false,
             clock_id: None,
@@ -316,23 +328,3 @@ impl Sequence {
         }
     }
 }
-
-fn read_clock(message: &[u8], sequence_id: u32, machine: MachineId) -> Option<Reading> {
-    use clock_snapshot::clock as field;
-    let (mut id, mut value, mut is_incremental, mut unit_multiplier_ns) = (None, None, false, 1);
-    for part in Fields::new(message).map_while(Result::ok) {
-        let number = part.value.as_u64();
-        match part.number {
-            field::CLOCK_ID => id = number.and_then(|id| u32::try_from(id).ok()),
-            field::TIMESTAMP => value = number.and_then(|value| i64::try_from(value).ok()),
-            field::IS_INCREMENTAL => is_incremental = number != Some(0),
-            field::UNIT_MULTIPLIER_NS => {
-                unit_multiplier_ns = number.and_then(|by| i64::try_from(by).ok()).unwrap_or(1);
-            }
-            _ => {}
-        }
-    }
-    let clock = Clock::new(id?, sequence_id, machine);
-    Some(Reading { clock, value: value?, unit_multiplier_ns, is_incremental })
-}
-

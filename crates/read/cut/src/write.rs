@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::edit::{self, Values};
 use crate::event::TrackEvent;
+use crate::filter::Filter;
 use crate::ftrace::bundle::Bundle;
 use crate::ftrace::recut::{Recut, recut};
 use crate::index::place;
@@ -23,6 +24,7 @@ const PACKET_TAG: u8 = 0x0a;
 #[derive(Debug)]
 pub(crate) struct Writer<W> {
     plan: Plan,
+    filter: Filter,
     out: W,
     sequences: Vec<Sequence>,
     cpus: HashSet<(u32, u32), RandomState>,
@@ -63,9 +65,10 @@ enum Fate {
 }
 
 impl<W: Write> Writer<W> {
-    pub(crate) fn new(plan: Plan, out: W) -> Self {
+    pub(crate) fn new(plan: Plan, filter: Filter, out: W) -> Self {
         Self {
             plan,
+            filter,
             out,
             sequences: Vec::new(),
             cpus: HashSet::default(),
@@ -83,7 +86,8 @@ impl<W: Write> Writer<W> {
         if kind == Kind::Ftrace && seen.is_readable {
             return self.ftrace(walk, seen);
         }
-        let fate = self.fate(walk, kind, seen);
+        let is_wanted = !seen.is_readable || self.filter.keeps(walk, seen, kind);
+        let fate = if is_wanted { self.fate(walk, kind, seen) } else { Fate::Less };
         if kind == Kind::TrackEvent && seen.is_readable && !walk.incremental.is_empty() {
             return self.event_with_sums(walk, seen, fate);
         }
@@ -94,6 +98,11 @@ impl<W: Write> Writer<W> {
             Fate::Counters => self.counters(walk, seen),
             Fate::Less => self.less(walk, seen),
         }
+    }
+
+    /// How often a bound was met.
+    pub(crate) fn beyond(&self) -> u64 {
+        self.plan.beyond
     }
 
     /// Writes what is to come after all packets, and ends.
@@ -338,6 +347,9 @@ impl Values {
         let was = event.extra_values.as_slice();
         (self.value.is_none() || self.value == event.value)
             && (self.double_value.is_none() || self.double_value == event.double_value)
-            && self.extra.as_ref().is_none_or(|new| new.iter().zip(was).all(|(value, was)| as_was(value, was)))
+            && self
+                .extra
+                .as_ref()
+                .is_none_or(|new| new.iter().zip(was).all(|(value, was)| as_was(value, was)))
     }
 }

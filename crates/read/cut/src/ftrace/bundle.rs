@@ -67,7 +67,9 @@ impl<'a> Bundle<'a> {
                 (field::CPU, value) => cpu = value.as_u64(),
                 (field::COMPACT_SCHED, Value::Bytes(compact)) => bundle.compact = Some(compact),
                 (field::FTRACE_CLOCK, value) => bundle.ftrace_clock = value.as_u64()?,
-                (field::FTRACE_TIMESTAMP, value) => bundle.ftrace_timestamp = value.as_u64().map(|ts| ts as i64),
+                (field::FTRACE_TIMESTAMP, value) => {
+                    bundle.ftrace_timestamp = value.as_u64().map(|ts| ts as i64)
+                }
                 (field::BOOT_TIMESTAMP, value) => bundle.boot_timestamp = value.as_u64().map(|ts| ts as i64),
                 (field::LAST_READ_EVENT_TIMESTAMP | field::PREVIOUS_BUNDLE_END_TIMESTAMP, value) => {
                     bundle.previous_end = value.as_u64().map(|ts| ts as i64);
@@ -98,7 +100,7 @@ impl<'a> Bundle<'a> {
     #[inline]
     pub(crate) fn when(&self, walk: &mut Walk, seen: &Seen<'_>, raw: u64) -> Option<When> {
         let value = i64::try_from(raw).unwrap_or(i64::MAX);
-        let ts = walk.to_trace_time(self.clock_id, seen.head.sequence_id, seen.head.machine_id, value)?;
+        let ts = walk.trace_time(self.clock_id, seen.head.sequence_id, seen.head.machine_id, value)?;
         Some(When { ts, raw })
     }
 

@@ -66,7 +66,9 @@ pub(crate) fn recut(
                     columns.write(&mut message.nested(field::COMPACT_SCHED), &compact.names);
                 }
             }
-            (field::LAST_READ_EVENT_TIMESTAMP | field::PREVIOUS_BUNDLE_END_TIMESTAMP, _) if !is_first => less = true,
+            (field::LAST_READ_EVENT_TIMESTAMP | field::PREVIOUS_BUNDLE_END_TIMESTAMP, _) if !is_first => {
+                less = true
+            }
             _ => message.raw(part.raw),
         }
     }
@@ -150,7 +152,9 @@ impl Columns {
         for name in &self.names {
             message.bytes(compact_sched::INTERN_TABLE, names.get(*name).copied().unwrap_or_default());
         }
-        for (field, column) in SWITCH.into_iter().zip(&self.switch).chain(WAKING.into_iter().zip(&self.waking)) {
+        for (field, column) in
+            SWITCH.into_iter().zip(&self.switch).chain(WAKING.into_iter().zip(&self.waking))
+        {
             message.packed_varints(field, column.iter().copied());
         }
     }

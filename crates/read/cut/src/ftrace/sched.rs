@@ -46,6 +46,8 @@ pub(crate) struct Run {
     pub(crate) cpu: u32,
     pub(crate) prio: i32,
     pub(crate) comm: Name,
+    /// Its name when it was switched away from.
+    pub(crate) end_comm: Name,
     /// When it was switched to; absent if that was not seen, or did not count.
     pub(crate) start: Option<When>,
     /// When it was switched away from, and in which state.
@@ -144,27 +146,29 @@ impl Sched {
             thread.left = Some(Box::new((None, Upto::new(*at))));
             threads.insert((*machine, *tid), thread);
         }
-        Self {
-            range,
-            counts_from,
-            cpus: HashMap::default(),
-            threads,
-            names: Names::default(),
-            beyond: 0,
-        }
+        Self { range, counts_from, cpus: HashMap::default(), threads, names: Names::default(), beyond: 0 }
     }
 
     /// A switch. The compact form does not say who was before.
     #[inline]
-    pub(crate) fn switch(&mut self, (machine, number): CpuKey, when: When, prev: Option<Prev>, state: i64, next: Run) {
+    pub(crate) fn switch(
+        &mut self,
+        (machine, number): CpuKey,
+        when: When,
+        prev: Option<Prev>,
+        state: i64,
+        next: Run,
+    ) {
         let Some(cpu) = entry(&mut self.cpus, (machine, number), MAX_CPUS, Cpu::default) else {
             self.beyond += 1;
             return;
         };
         let before = match (prev, cpu.current) {
-            (Some(prev), Some(current)) if current.tid == prev.tid => Some(current),
+            (Some(prev), Some(current)) if current.tid == prev.tid => {
+                Some(Run { end_comm: prev.comm, ..current })
+            }
             (Some(Prev { tid, prio, comm }), _) => {
-                Some(Run { tid, cpu: number, prio, comm, start: None, end: None })
+                Some(Run { tid, cpu: number, prio, comm, end_comm: comm, start: None, end: None })
             }
             (None, current) => current,
         };
@@ -196,8 +200,10 @@ impl Sched {
         let range = self.range;
         let new = || Thread::new(range);
         let (Some(()), Some(())) = (
-            entry(threads, (machine, ended.tid), MAX_THREADS, new).map(|thread| thread.leave(ended, when, range)),
-            entry(threads, (machine, next.tid), MAX_THREADS, new).map(|thread| thread.enter(next, when, range)),
+            entry(threads, (machine, ended.tid), MAX_THREADS, new)
+                .map(|thread| thread.leave(ended, when, range)),
+            entry(threads, (machine, next.tid), MAX_THREADS, new)
+                .map(|thread| thread.enter(next, when, range)),
         ) else {
             self.beyond += 1;
             return;
@@ -218,14 +224,12 @@ impl Sched {
             None if wake.is_compact => return,
             _ => {}
         }
-        if wake.when.ts < self.counts_from || self.range.has(wake.when.ts) {
-            if let Some(thread) = self.threads.get_mut(&(machine, wake.tid)) {
-                thread.was_there = true;
-            }
+        if wake.when.ts < self.counts_from {
             return;
         }
         wake.waker_run = current.filter(|current| current.tid == wake.waker);
-        if let Some(cpu) = cpu.filter(|cpu| cpu.woken.len() < MAX_WOKEN) {
+        let is_outside = !self.range.has(wake.when.ts);
+        if let Some(cpu) = cpu.filter(|cpu| is_outside && cpu.woken.len() < MAX_WOKEN) {
             cpu.woken.push((wake.tid, wake.when));
         }
         let (threads, range) = (&mut self.threads, self.range);
@@ -237,6 +241,14 @@ impl Sched {
         thread.each_upto(|upto| upto.wake(wake));
         if wake.when.ts >= range.to && thread.wake_after.is_none_or(|first| wake.when < first.when) {
             thread.wake_after = Some(wake);
+        }
+    }
+
+    /// A thread has a new name. Most give it to themselves.
+    pub(crate) fn renamed(&mut self, cpu: CpuKey, tid: i32, comm: Name) {
+        let current = self.cpus.get_mut(&cpu).and_then(|cpu| cpu.current.as_mut());
+        if let Some(current) = current.filter(|current| current.tid == tid) {
+            current.end_comm = comm;
         }
     }
 
@@ -366,7 +378,7 @@ impl Thread {
             }
             for mine in [&mut self.after, &mut self.renamed].into_iter().flatten() {
                 if mine.start == run.start {
-                    mine.end = run.end;
+                    (mine.end, mine.end_comm) = (run.end, run.end_comm);
                 }
             }
         }
@@ -402,7 +414,9 @@ impl Upto {
             return;
         }
         match &mut self.run {
-            Some(last) if run.start.is_some() && last.start == run.start => last.end = run.end,
+            Some(last) if run.start.is_some() && last.start == run.start => {
+                (last.end, last.end_comm) = (run.end, run.end_comm);
+            }
             Some(last) if last.start > run.start || last.start.is_some_and(|start| start > when) => {}
             last => *last = Some(run),
         }
@@ -427,8 +441,9 @@ impl Upto {
             Some(None | Some((_, RUNNABLE))) => return None,
             Some(Some((end, _))) => Some(end),
         };
-        let is_new =
-            |ts| self.created.is_some_and(|created| created <= ts && blocked_at.is_none_or(|at| at.ts < created));
+        let is_new = |ts| {
+            self.created.is_some_and(|created| created <= ts && blocked_at.is_none_or(|at| at.ts < created))
+        };
         let after = self.wakes.iter().filter(|wake| blocked_at.is_none_or(|at| at <= wake.when));
         after.min_by_key(|wake| wake.when).copied().filter(|wake| !is_new(wake.when.ts))
     }

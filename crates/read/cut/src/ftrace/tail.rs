@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::ftrace::bundle::When;
 use crate::ftrace::pairs::{Home, Kept};
 use crate::ftrace::sched::{Anchor, CpuKey, Needed, Run, Wake};
-use crate::names::Names;
+use crate::names::{Name, Names};
 use crate::range::Range;
 
 /// Events of one bundle.
@@ -62,7 +62,10 @@ impl Tail {
                 }
             }
         }
-        let outside = [(needed.before, Range { to: range.from, ..Range::ALL }), (needed.after, Range { from: range.to, ..Range::ALL })];
+        let outside = [
+            (needed.before, Range { to: range.from, ..Range::ALL }),
+            (needed.after, Range { from: range.to, ..Range::ALL }),
+        ];
         for (runs, side) in outside {
             for ((machine, cpu), chain) in chains(runs, side) {
                 let events = chain.into_iter();
@@ -97,7 +100,7 @@ impl Tail {
                 each(&packet);
             }
         }
-        self.events.sort_by(|one, other| (one.home, one.when).cmp(&(other.home, other.when)));
+        self.events.sort_by_key(|event| (event.home, event.when));
         for of_home in self.events.chunk_by(|one, other| one.home == other.home) {
             for events in of_home.chunks(BUNDLE_EVENTS) {
                 let Some(first) = events.first() else { continue };
@@ -142,11 +145,12 @@ fn chain(mut points: Vec<(When, bool, Run)>) -> Chain {
 
 fn switch(home: Home, when: When, prev: Option<Run>, next: Option<Run>, names: &Names) -> Kept {
     let idle = format!("swapper/{}", home.cpu);
-    let who = |run: Option<Run>| match run {
-        Some(run) => (run.tid, run.prio, names.get(run.comm)),
+    let who = |run: Option<(Run, Name)>| match run {
+        Some((run, comm)) => (run.tid, run.prio, names.get(comm)),
         None => (0, IDLE_PRIO, idle.as_bytes()),
     };
-    let ((prev_pid, prev_prio, prev_comm), (next_pid, next_prio, next_comm)) = (who(prev), who(next));
+    let (prev_pid, prev_prio, prev_comm) = who(prev.map(|run| (run, run.end_comm)));
+    let (next_pid, next_prio, next_comm) = who(next.map(|run| (run, run.comm)));
     let state = prev.and_then(|run| run.end).map_or(0, |(_, state)| state);
     let mut bytes = Vec::with_capacity(80);
     let mut event = Message::new(&mut bytes);
@@ -240,5 +244,8 @@ fn write_compact(bundle: &mut Message<'_, Vec<u8>>, wakes: &[(Home, Wake, Vec<u8
         compact_sched::WAKING_COMM_INDEX,
         compact_sched::WAKING_COMMON_FLAGS,
     ];
-    fields.iter().zip(&columns).for_each(|(field, column)| compact.packed_varints(*field, column.iter().copied()));
+    fields
+        .iter()
+        .zip(&columns)
+        .for_each(|(field, column)| compact.packed_varints(*field, column.iter().copied()));
 }

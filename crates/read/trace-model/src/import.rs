@@ -72,6 +72,19 @@ impl Import {
         self.model.end_file(file);
     }
 
+    /// Packets are kept that rely on what their sequence had said before some of it was lost. Upstream leaves them out, up to where the
+    /// sequence begins anew.
+    ///
+    /// Names are those that the sequence gave the same numbers before the loss, or `unknown(NUMBER)`. Such slices have the argument
+    /// `ferretto.after_loss`, and the counter `ferretto_packets_kept_after_loss` says how many packets there were. Where a clock says
+    /// differences, those that were lost are missing, so that times are too early. A sequence whose defaults were never seen is left out
+    /// all the same: by which clock its times are nobody knows.
+    #[must_use]
+    pub fn keep_lost(mut self) -> Self {
+        self.model.keeps_lost = true;
+        self
+    }
+
     /// Takes the next packet of the file.
     pub fn push(&mut self, packet: &[u8], place: Place) {
         self.take(packet, place, false);

@@ -103,6 +103,8 @@ pub struct Model {
     pub(crate) end_of_file: Option<i64>,
     /// The last config.
     pub(crate) config: Box<[u8]>,
+    /// Packets that rely on what was lost are kept: see [`Import::keep_lost`](crate::Import::keep_lost).
+    pub(crate) keeps_lost: bool,
     /// Makes text of a config.
     pub config_printer: Option<config::Printer>,
 }

@@ -25,8 +25,12 @@ use crate::trace_stats::Losses;
 use crate::track_event::WriterId;
 use crate::track_event::running::{Running, ThreadCell};
 
+/// How often what a sequence has interned is copied because numbers were given anew after a loss. Ours: it bounds what a hostile trace costs;
+/// losses are few.
+const MAX_GIVEN_ANEW: u32 = 64;
+
 /// What a number stands for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Interned {
     /// A text: names, categories, paths, build ids in their bytes.
     Text(Str),
@@ -46,6 +50,8 @@ pub struct Generation {
     pub profiles: Rc<RefCell<Kept>>,
     /// The thread that its events are of; later generations begin with the same.
     pub thread: Rc<ThreadCell>,
+    /// Something of it was lost, and it is kept all the same: what numbers stand for may be of before.
+    pub is_doubtful: bool,
     /// The number of this generation among those that have written events of programs.
     pub writer: Cell<Option<WriterId>>,
 }
@@ -105,6 +111,8 @@ pub struct Sequence {
     pub has_first_packet: bool,
     /// What events of programs count on from.
     pub running: Running,
+    /// How often numbers were given anew after a loss.
+    given_anew: u32,
 }
 
 /// What becomes of a packet.
@@ -134,7 +142,8 @@ impl Sequence {
         match self.continuity.arrive(head) {
             Change::Cleared => self.clear(),
             Change::Lost => {
-                self.renew(Defaults::default());
+                let kept = model.keeps_lost.then(|| self.generation.defaults.clone());
+                self.renew(kept.unwrap_or_default());
                 self.running = Running::default();
             }
             Change::None => {}
@@ -145,6 +154,8 @@ impl Sequence {
         if let Some(interned) = head.interned_data {
             if self.continuity.is_valid() {
                 self.intern(interned, &mut model.tables.strings);
+            } else if model.keeps_lost {
+                self.intern_anew(interned, &mut model.tables.strings);
             } else {
                 self.log_skipped(Stat::InternedDataSkippedIncrementalStateInvalid, head, model, place);
             }
@@ -159,6 +170,12 @@ impl Sequence {
         }
         self.losses.needed = self.losses.needed.saturating_add(1);
         if self.continuity.can_read(head) {
+            return Verdict::Readable;
+        }
+        // Without its defaults nobody knows by which clock it says its time.
+        if model.keeps_lost && (head.clock_id.is_some() || self.generation.defaults.message.is_some()) {
+            self.doubt();
+            model.stats.add(Stat::PacketsKeptAfterLoss, Some(i64::from(head.sequence_id)), 1);
             return Verdict::Readable;
         }
         self.losses.skipped = self.losses.skipped.saturating_add(1);
@@ -178,6 +195,37 @@ impl Sequence {
         self.running = Running::default();
     }
 
+    /// What is read from now on, up to where the sequence begins anew, may rely on what was lost.
+    fn doubt(&mut self) {
+        if self.generation.is_doubtful {
+            return;
+        }
+        self.renew(self.generation.defaults.clone());
+        if let Some(generation) = Rc::get_mut(&mut self.generation) {
+            generation.is_doubtful = true;
+        }
+    }
+
+    /// After a loss the last one counts, for a number may have been given anew meanwhile. What came before keeps what it knew.
+    fn intern_anew(&mut self, data: &[u8], strings: &mut Strings) {
+        let entries: Vec<_> = Fields::new(data)
+            .map_while(Result::ok)
+            .filter_map(|field| {
+                let (iid, value) = read_entry(field.number, field.value.as_bytes()?, strings)?;
+                Some(((field.number, iid), value))
+            })
+            .collect();
+        let interned = self.generation.interned.borrow();
+        let is_other = |(key, value): &(Key, Interned)| interned.get(key).is_some_and(|old| old != value);
+        let has_others = entries.iter().any(is_other);
+        drop(interned);
+        if has_others && self.given_anew < MAX_GIVEN_ANEW {
+            self.given_anew += 1;
+            self.renew(self.generation.defaults.clone());
+        }
+        self.generation.interned.borrow_mut().extend(entries);
+    }
+
     /// A generation with other defaults, and what was interned before.
     fn renew(&mut self, defaults: Defaults) {
         let profiles = self.generation.profiles.clone();
@@ -186,8 +234,15 @@ impl Sequence {
             Some(mine) => std::mem::take(&mut mine.interned),
             None => self.generation.interned.clone(),
         };
-        self.generation =
-            Rc::new(Generation { interned, defaults, profiles, thread, writer: Cell::default() });
+        let is_doubtful = self.generation.is_doubtful;
+        self.generation = Rc::new(Generation {
+            interned,
+            defaults,
+            profiles,
+            thread,
+            is_doubtful,
+            writer: Cell::default(),
+        });
     }
 
     /// A generation's own, for it may be told another.

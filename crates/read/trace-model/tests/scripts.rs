@@ -4,6 +4,8 @@
 //! a row stand between ` | `, nothing is `-`, and a set of arguments is written out. The rows are those of upstream's Trace Processor for the
 //! same packets; a file where ours are others says why.
 //!
+//! A file that begins with the line `# keep_lost` is read with that option.
+//!
 //! `WRITE_TRACES=DIR cargo test -p ferretto-trace-model --test scripts` also writes each trace to `DIR/NAME.pftrace`, for Trace Processor to
 //! be asked, and `WRITE_ROWS=1` writes our rows into the files.
 
@@ -59,6 +61,9 @@ fn run(path: &Path, script: &str) -> Result<String> {
         fs::write(Path::new(&folder).join(name).with_extension("pftrace"), &bytes)?;
     }
     let mut import = Import::default();
+    if trace.starts_with("# keep_lost\n") {
+        import = import.keep_lost();
+    }
     Reader::new(bytes.as_slice()).for_each(|packet, place| import.push(packet, place))?;
     let tables = import.finish();
     let mut out = format!("{}\n", trace.trim_end());

@@ -516,4 +516,6 @@ stats! {
     ProtovmRegistrationError = 356, "protovm_registration_error", Single, Error, Analysis, OfMachine;
     /// Descriptions of messages, given when reading, that cannot be read.
     ExtraParsingDescriptorsError = 357, "extra_parsing_descriptors_error", Single, Error, Analysis, OfAll;
+    /// Ours: packets that rely on what was lost and were kept, by sequence.
+    PacketsKeptAfterLoss = 10_000, "ferretto_packets_kept_after_loss", Indexed, DataLoss, Analysis, OfMachine;
 }

@@ -111,7 +111,7 @@ impl Reader<'_> {
         match (annotation.name_iid, annotation.name) {
             (0, Some(name)) => Ok(self.strings.intern_bytes(name)),
             (0, None) => Err(Unreadable),
-            (iid, _) => self.state.text(interned_data::DEBUG_ANNOTATION_NAMES, iid).ok_or(Unreadable),
+            (iid, _) => self.interned(interned_data::DEBUG_ANNOTATION_NAMES, iid),
         }
     }
 
@@ -142,8 +142,8 @@ impl Reader<'_> {
             Kind::Pointer => self.add_here(ArgValue::Pointer(number)),
             Kind::Text => self.add_text_here(annotation.bytes),
             Kind::TextIid => {
-                let text = self.state.text(interned_data::DEBUG_ANNOTATION_STRING_VALUES, number);
-                self.add_here(ArgValue::Text(text.ok_or(Unreadable)?));
+                let text = self.interned(interned_data::DEBUG_ANNOTATION_STRING_VALUES, number)?;
+                self.add_here(ArgValue::Text(text));
             }
             Kind::Json => json::read(self, annotation.bytes),
             Kind::Message => self.read_proto(annotation, depth)?,
@@ -170,10 +170,12 @@ impl Reader<'_> {
     }
 
     fn read_proto(&mut self, annotation: &Annotation<'_>, depth: usize) -> Result<(), Unreadable> {
-        let by_iid = |iid| self.state.text(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES, iid);
         let name = match (annotation.type_name, annotation.type_name_iid) {
             (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
-            (None, Some(iid)) => self.strings.get(by_iid(iid).ok_or(Unreadable)?).to_owned(),
+            (None, Some(iid)) => {
+                let name = self.interned(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES, iid)?;
+                self.strings.get(name).to_owned()
+            }
             (None, None) => return Err(Unreadable),
         };
         self.read_message(annotation.bytes, name.strip_prefix('.').ok_or(Unreadable)?, depth + 1)

@@ -77,6 +77,7 @@ impl Model {
         let writer = self.writer(sequence);
         let is_plain = !fields.is_rare
             && uuid != descriptor::DEFAULT_UUID
+            && !sequence.generation().is_doubtful
             && thread_ts.is_none()
             && instructions.is_none();
         let state = sequence.generation();

@@ -39,6 +39,8 @@ pub(super) struct Reader<'a> {
     scratch: &'a mut Scratch,
     /// Parts that could not be read.
     pub failures: u32,
+    /// Numbers that nothing is behind.
+    pub missing: u32,
     /// Fields that no descriptor tells of.
     pub unknown_fields: u32,
     needs_turn: bool,
@@ -98,6 +100,7 @@ impl<'a> Reader<'a> {
             pool,
             scratch,
             failures: 0,
+            missing: 0,
             unknown_fields: 0,
             needs_turn: false,
             has_arrays: false,
@@ -216,7 +219,7 @@ impl<'a> Reader<'a> {
             Correlation::None => return,
             Correlation::Id(id) => Some(self.strings.intern(&format!("tp:#{id}"))),
             Correlation::Text(text) => Some(self.strings.intern_bytes(text)),
-            Correlation::Iid(iid) => self.state.text(interned_data::CORRELATION_ID_STR, iid),
+            Correlation::Iid(iid) => self.interned(interned_data::CORRELATION_ID_STR, iid).ok(),
         };
         match correlation {
             Some(text) => self.add_as("correlation_id", ArgValue::Text(text)),
@@ -237,9 +240,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn location(&self, iid: u64) -> Result<Location, Unreadable> {
+    fn location(&mut self, iid: u64) -> Result<Location, Unreadable> {
         let message = self.state.message(interned_data::SOURCE_LOCATIONS, iid).filter(|_| iid != 0);
+        self.missing += u32::from(message.is_none() && iid != 0);
         message.map(Location).ok_or(Unreadable)
+    }
+
+    /// The text behind a number.
+    pub(super) fn interned(&mut self, field: u32, iid: u64) -> Result<Str, Unreadable> {
+        let text = self.state.text(field, iid);
+        self.missing += u32::from(text.is_none());
+        text.ok_or(Unreadable)
     }
 
     fn read_log(&mut self, message: &[u8], turn: Turn) -> Result<(), Unreadable> {
@@ -249,7 +260,7 @@ impl<'a> Reader<'a> {
             return Err(Unreadable);
         }
         let body = number_of(message, log_message::BODY_IID).unwrap_or(0);
-        let text = self.state.text(interned_data::LOG_MESSAGE_BODY, body).ok_or(Unreadable)?;
+        let text = self.interned(interned_data::LOG_MESSAGE_BODY, body)?;
         self.add_as("track_event.log_message.message", ArgValue::Text(text));
         let mut place = None;
         if let Some(iid) = number_of(message, log_message::SOURCE_LOCATION_IID) {
@@ -281,7 +292,7 @@ impl<'a> Reader<'a> {
         if bytes_of(sample, NAME).is_some() {
             return Err(Unreadable);
         }
-        let name = self.state.text(HISTOGRAM_NAMES, iid).ok_or(Unreadable)?;
+        let name = self.interned(HISTOGRAM_NAMES, iid)?;
         self.add_as("chrome_histogram_sample.name", ArgValue::Text(name));
         Ok(())
     }

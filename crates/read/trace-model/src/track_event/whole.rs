@@ -70,9 +70,16 @@ impl Model {
         let strings = &mut self.tables.strings;
         let name = match names::name(&fields, iid, &whole.state, strings) {
             Found::Known(name) => name,
+            Found::Missing if whole.state.is_doubtful => Some(strings.intern(&format!("unknown({iid})"))),
             Found::Missing => None,
         };
-        let category = names::category_in_turn(&fields, &whole.state, strings);
+        let is_missing = matches!(names::category(&fields, &whole.state, strings), Found::Missing);
+        let missing = i64::from(is_missing && fields.categories.count == 1)
+            + i64::from(matches!(names::name(&fields, iid, &whole.state, strings), Found::Missing));
+        if missing != 0 {
+            self.stats.add(Stat::InternedDataTokenizerErrors, None, missing);
+        }
+        let category = names::category_in_turn(&fields, &whole.state, &mut self.tables.strings);
         let it = InTurn {
             ts,
             whole: &whole,
@@ -328,8 +335,13 @@ impl Model {
         if let Some(utid) = it.passthrough {
             reader.add_passthrough(utid);
         }
-        let (failures, unknown, log) = (reader.failures, reader.unknown_fields, reader.log);
+        let (failures, unknown, missing, log) =
+            (reader.failures, reader.unknown_fields, reader.missing, reader.log);
         let mut args = reader.args().to_vec();
+        if it.whole.state.is_doubtful {
+            let key = self.tables.strings.intern("ferretto.after_loss");
+            args.push(Arg { flat_key: key, key, value: ArgValue::Bool(true) });
+        }
         if let Some(phase) = phase {
             let key = self.tables.strings.intern("legacy_event.phase");
             let phase = self.tables.strings.intern(phase.encode_utf8(&mut [0; 4]));
@@ -337,8 +349,15 @@ impl Model {
         }
         let stack = self.callsite_in_turn(it);
         let failures = failures + u32::from(stack.is_err());
-        self.stats.add(Stat::TrackEventParserErrors, None, failures.into());
-        self.stats.add(Stat::UnknownExtensionFields, None, unknown.into());
+        for (stat, count) in [
+            (Stat::TrackEventParserErrors, failures),
+            (Stat::UnknownExtensionFields, unknown),
+            (Stat::InternedDataTokenizerErrors, missing),
+        ] {
+            if count != 0 {
+                self.stats.add(stat, None, count.into());
+            }
+        }
         if let Some(log) = log {
             self.add_log(it, log);
         }

@@ -7,6 +7,7 @@
 //! | module | what it reads | what it fills |
 //! |---|---|---|
 //! | [`recognize`] | the first bytes of any file | |
+//! | [`chrome_json`] | Chrome's trace events | slices, counters, flows, states of threads |
 //! | [`collapsed`] | stacks a line, as `flamegraph.pl` takes them | `__intrinsic_aggregate_sample` |
 //! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
 //! | [`perf_text`] | what `perf script` prints | `__intrinsic_profiler_sample` |
@@ -27,6 +28,7 @@
 //! assert_eq!(tables.aggregate_sample.value, [3.0, 1.0]);
 //! ```
 
+pub mod chrome_json;
 pub mod collapsed;
 pub mod lines;
 pub mod perf_text;
@@ -99,6 +101,7 @@ pub fn read(format: Format, file: impl BufRead, model: &mut Model) -> Result<(),
         Format::CollapsedStack => collapsed::read(file, model),
         Format::Pprof => pprof::read(file, model),
         Format::PerfText => perf_text::read(file, model),
+        Format::Json => chrome_json::read(file, model),
         other => Err(Error::NoReader(other)),
     }
 }

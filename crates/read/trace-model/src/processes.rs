@@ -98,6 +98,16 @@ impl Processes {
         processes
     }
 
+    /// Formats that know no idle task have threads and processes of the number 0 like any others. The rows stay, without a name.
+    pub fn disown_idle(&mut self, tables: &mut Tables) {
+        self.tids.remove(&0);
+        self.living.remove(&0);
+        self.pids.remove(&0);
+        if let Some(name) = tables.thread.name.get_mut(self.idle.index()) {
+            *name = None;
+        }
+    }
+
     /// The idle task.
     #[must_use]
     pub fn idle(&self) -> Utid {

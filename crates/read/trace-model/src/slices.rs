@@ -75,6 +75,14 @@ impl Slices {
         self.push(out, ts, dur, track, label)
     }
 
+    /// Whether a slice of this length would begin within one that ends before it does, and so be left out.
+    pub fn overlaps(&mut self, out: &mut Out<'_>, ts: i64, dur: i64, track: TrackId) -> bool {
+        let Some(stack) = self.stacks.get_mut(track.index()) else { return false };
+        close(stack, out, ts, dur);
+        let end = ts.saturating_add(dur);
+        stack.last().is_some_and(|open| open.dur != UNFINISHED && end > open.ts.saturating_add(open.dur))
+    }
+
     /// Ends the topmost slice that has not ended and is called so; what is not said of `label` is not asked for. A slice without a name has
     /// any, one without a category none. The arguments are added to the slice's.
     pub fn end(&mut self, out: &mut Out<'_>, ts: i64, track: TrackId, label: Label) -> Option<SliceId> {

@@ -1,7 +1,7 @@
 //! Events of the old kind, whose phase is a letter (upstream: track_event_event_importer.h; Chrome's trace event format).
 
 use ferretto_protos::fields::{debug_annotation, track_event as field};
-use ferretto_trace_tables::{Str, TrackId, Upid};
+use ferretto_trace_tables::{MachineId, Str, TrackId, Upid, Utid};
 
 use super::apply::NoPlace;
 use super::descriptor::DEFAULT_UUID;
@@ -20,6 +20,19 @@ use crate::wire::bytes as bytes_of;
 mod instant_scope {
     pub(super) const GLOBAL: u64 = 1;
     pub(super) const PROCESS: u64 = 2;
+}
+
+/// What tells something asynchronous of the old kind apart.
+#[derive(Clone, Copy, Debug)]
+pub struct OldAsync {
+    /// Its number, or what stands for it.
+    pub id: i64,
+    /// The process that the number means something to, if not to all.
+    pub of_process: Option<Upid>,
+    /// What numbers are of: a category, a name.
+    pub scope: Option<Str>,
+    /// The process of the event.
+    pub upid: Upid,
 }
 
 impl Model {
@@ -99,14 +112,27 @@ impl Model {
             None if matches!(phase, Some('S' | 'T' | 'p' | 'F')) => it.name,
             None => it.category,
         };
+        let of = OldAsync { id, of_process, scope, upid: it.upid.unwrap_or_default() };
+        self.row_of_old_async(it.whole.machine, of, it.name, phase).ok_or(NoPlace)
+    }
+
+    /// The track of something asynchronous of the old kind, for an event of this name and phase. Nothing if an end has no begin.
+    pub fn row_of_old_async(
+        &mut self,
+        machine: MachineId,
+        of: OldAsync,
+        name: Option<Str>,
+        phase: Option<char>,
+    ) -> Option<TrackId> {
+        let OldAsync { id, of_process, scope, upid } = of;
         // The first name of a number is the one that its tracks go by.
-        let root = *self.old_async_names.entry((of_process, id)).or_insert(it.name);
+        let root = *self.old_async_names.entry((of_process, id)).or_insert(name);
         let key = SetKey {
             type_: match of_process {
                 Some(_) => "legacy_async_process_slice",
                 None => "legacy_async_global_slice",
             },
-            machine: it.whole.machine,
+            machine,
             utid: None,
             upid: of_process,
             numbers: [0; 2],
@@ -118,9 +144,9 @@ impl Model {
             Some('e' | 'T') => self.track_sets.end(set, id),
             _ => self.track_sets.instant(set, id),
         };
-        let place = place.ok_or(NoPlace)?;
+        let place = place?;
         if let Some(row) = place.row {
-            return Ok(row);
+            return Some(row);
         }
         let mut dimensions = of_set(key);
         dimensions.extend([
@@ -128,18 +154,44 @@ impl Model {
             ("name", ArgValue::of_text(root)),
             ("track_compressor_idx", ArgValue::Int(place.index.into())),
         ]);
-        let row = self.add_track_of_set(key, place, it.name, &dimensions);
+        let row = self.add_track_of_set(key, place, name, &dimensions);
         let chrome = ArgValue::Text(self.tables.strings.intern("chrome"));
         self.say_of_track(
             row,
             &[
                 ("source", chrome),
                 ("trace_id_is_process_scoped", ArgValue::Bool(of_process.is_some())),
-                ("upid", ArgValue::Uint(it.upid.unwrap_or_default().0.into())),
+                ("upid", ArgValue::Uint(upid.0.into())),
                 ("source_scope", ArgValue::of_text(scope)),
             ],
         );
-        Ok(row)
+        Some(row)
+    }
+
+    /// The track for a complete slice of a thread that has no place on the thread's own, which overlaps with others there.
+    pub fn row_of_overlapping(
+        &mut self,
+        machine: MachineId,
+        utid: Utid,
+        ts: i64,
+        dur: i64,
+    ) -> Option<TrackId> {
+        let key = SetKey {
+            type_: "thread_overlapping_slice",
+            machine,
+            utid: Some(utid),
+            upid: None,
+            numbers: [0; 2],
+            texts: [None; 2],
+        };
+        let set = self.track_sets.get(key);
+        let place = self.track_sets.scoped(set, ts, dur)?;
+        if let Some(row) = place.row {
+            return Some(row);
+        }
+        let mut dimensions = of_set(key);
+        dimensions.push(("track_compressor_idx", ArgValue::Int(place.index.into())));
+        Some(self.add_track_of_set(key, place, None, &dimensions))
     }
 
     /// `X`: begin and end in one.

@@ -26,7 +26,7 @@ pub mod arrive;
 pub mod descriptor;
 mod fields;
 mod json;
-mod legacy;
+pub mod legacy;
 pub mod names;
 mod people;
 pub mod reflect;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
-use std::io::Read as _;
 
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protos::text;
 use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::{Batch, End, Reader};
 
 use crate::case::Case;
 use crate::differences::Difference;
@@ -287,30 +287,13 @@ pub(crate) fn side_by_side(upstream: &Digest, ours: &Digest) -> String {
 /// The packets of a trace, also those in compressed ones.
 fn packets(trace: &[u8]) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
-    for packet in Fields::new(trace) {
-        let Ok(packet) = packet else { panic!("the trace is damaged: {packet:?}") };
-        let Value::Bytes(bytes) = packet.value else { panic!("no packet: {packet:?}") };
-        match compressed(bytes) {
-            Some(inner) => packets.extend(self::packets(&inner)),
-            None => packets.push(bytes.to_vec()),
-        }
-    }
+    let end =
+        Reader::new(trace).for_each(|packet, _| packets.push(packet.to_vec())).expect("it is in memory");
+    let whole = End { bytes: trace.len() as u64, packets: packets.len() as u64, ..End::default() };
+    assert_eq!(end, whole, "the trace is damaged");
+    // Nobody compresses twice.
+    assert!(packets.iter().all(|packet| Batch::of(packet).is_none()));
     packets
-}
-
-fn compressed(packet: &[u8]) -> Option<Vec<u8>> {
-    let mut inner = Vec::new();
-    Fields::new(packet).filter_map(Result::ok).find_map(|found| match (found.number, found.value) {
-        (field::COMPRESSED_PACKETS, Value::Bytes(bytes)) => {
-            Some(flate2::read::ZlibDecoder::new(bytes).read_to_end(&mut inner).expect("deflated packets"))
-        }
-        (field::ZSTD_COMPRESSED_PACKETS, Value::Bytes(bytes)) => {
-            let mut frame = ruzstd::decoding::StreamingDecoder::new(bytes).expect("a frame of zstd");
-            Some(frame.read_to_end(&mut inner).expect("packets compressed by zstd"))
-        }
-        _ => None,
-    })?;
-    Some(inner)
 }
 
 fn number(packet: &[u8], wanted: u32) -> Option<u64> {

@@ -321,3 +321,66 @@ impl Bundle<'_> {
         self.people.comm(row, comm);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ferretto_protozero::Message;
+    use ferretto_trace_read::Reader;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(trace: &[u8]) -> Report {
+        let mut info = Info::default();
+        let end = Reader::new(trace).for_each(|packet, place| info.push(packet, place)).unwrap();
+        info.finish(end)
+    }
+
+    /// Messages of any bytes, where those of each kind are.
+    fn packets() -> impl Strategy<Value = Vec<(u32, Vec<u8>)>> {
+        let kind = prop_oneof![
+            Just(trace_packet::FTRACE_EVENTS),
+            Just(trace_packet::TRACK_EVENT),
+            Just(trace_packet::TRACK_DESCRIPTOR),
+            Just(trace_packet::INTERNED_DATA),
+            Just(trace_packet::TRACE_PACKET_DEFAULTS),
+            Just(trace_packet::CLOCK_SNAPSHOT),
+            Just(trace_packet::PROCESS_TREE),
+            Just(trace_packet::SYS_STATS),
+            Just(trace_packet::SYSTEM_INFO),
+        ];
+        // Numbers that messages begin with are likely.
+        let byte = prop_oneof![any::<u8>(), Just(0x0a), Just(0x08), Just(0x12), 0u8..32];
+        proptest::collection::vec((kind, proptest::collection::vec(byte, 0..60)), 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn packets_of_any_bytes_are_counted_whole(packets in packets(), machine in 0u64..3) {
+            let mut trace = Vec::new();
+            for (kind, body) in &packets {
+                let mut packet = Vec::new();
+                let mut message = Message::new(&mut packet);
+                message.bytes(*kind, body);
+                message.varint(trace_packet::TIMESTAMP, u64::MAX - machine);
+                message.varint(trace_packet::SEQUENCE_FLAGS, 3);
+                message.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 1 + machine);
+                message.varint(trace_packet::MACHINE_ID, machine);
+                message.varint(trace_packet::TRUSTED_PID, u64::MAX);
+                drop(message);
+                Message::new(&mut trace).bytes(1, &packet);
+            }
+            let report = read(&trace);
+            let weight = report.kinds.total();
+            prop_assert_eq!(report.tally.packets, packets.len() as u64);
+            prop_assert_eq!(weight.count, packets.len() as u64);
+            prop_assert_eq!(weight.bytes + report.interned.bytes, trace.len() as u64);
+        }
+
+        #[test]
+        fn any_bytes_are_read_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let report = read(&[&b"\x0a\x02\x40\x01"[..], &bytes].concat());
+            prop_assert!(report.tally.packets >= 1);
+        }
+    }
+}

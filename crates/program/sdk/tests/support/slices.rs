@@ -15,6 +15,7 @@ use ferretto_protos::fields::{
     trace_packet, trace_packet_defaults, track_descriptor, track_event,
 };
 use ferretto_protos::text::parse_trace_config;
+use ferretto_trace_read::Head;
 use ferretto_traced::in_process::Host;
 use fields::{all_bytes, bytes, fixed, float, int, text};
 use own_host::host_with;
@@ -173,7 +174,7 @@ struct Packet {
 struct Reader {
     events: Vec<Packet>,
     tracks: HashMap<u64, String>,
-    sequences: HashMap<u64, Sequence>,
+    sequences: HashMap<u32, Sequence>,
 }
 
 #[derive(Default)]
@@ -185,13 +186,14 @@ struct Sequence {
 
 impl Reader {
     fn read(&mut self, packet: &[u8]) {
-        let id = int(packet, trace_packet::TRUSTED_PACKET_SEQUENCE_ID).unwrap();
-        let state = self.sequences.entry(id).or_default();
-        if int(packet, trace_packet::SEQUENCE_FLAGS).unwrap_or(0) & 1 != 0 {
+        let head = Head::of(packet).unwrap();
+        assert!(head.sequence_id != 0);
+        let state = self.sequences.entry(head.sequence_id).or_default();
+        if head.clears_state() {
             *state = Sequence::default();
         }
-        state.read(packet);
-        if let Some(descriptor) = bytes(packet, trace_packet::TRACK_DESCRIPTOR) {
+        state.read(&head);
+        if let Some((trace_packet::TRACK_DESCRIPTOR, descriptor)) = head.data {
             let uuid = int(descriptor, track_descriptor::UUID).unwrap();
             let thread = bytes(descriptor, track_descriptor::THREAD);
             let thread = thread.and_then(|thread| text(thread, thread_descriptor::THREAD_NAME));
@@ -200,32 +202,31 @@ impl Reader {
                 .find_map(|field| text(descriptor, *field));
             self.tracks.insert(uuid, thread.or(name).unwrap_or_else(|| "process".to_owned()));
         }
-        let has_event = bytes(packet, trace_packet::TRACK_EVENT).is_some();
-        if let Some(timestamp) = int(packet, trace_packet::TIMESTAMP)
-            && int(packet, trace_packet::SEQUENCE_FLAGS).unwrap_or(0) & 3 != 0
+        if let Some(timestamp) = head.timestamp
+            && (head.clears_state() || head.needs_state())
         {
-            let begin_ns = state.timestamp(packet, timestamp);
-            if has_event {
-                self.events.push(state.event(bytes(packet, trace_packet::TRACK_EVENT).unwrap(), begin_ns));
+            let begin_ns = state.timestamp(&head, timestamp);
+            if let Some((trace_packet::TRACK_EVENT, event)) = head.data {
+                self.events.push(state.event(event, begin_ns));
             }
         }
     }
 }
 
 impl Sequence {
-    fn read(&mut self, packet: &[u8]) {
-        if let Some(defaults) = bytes(packet, trace_packet::TRACE_PACKET_DEFAULTS) {
+    fn read(&mut self, head: &Head<'_>) {
+        if let Some(defaults) = head.defaults {
             let event = bytes(defaults, trace_packet_defaults::TRACK_EVENT_DEFAULTS).unwrap();
             self.default_track = int(event, track_event::TRACK_UUID).unwrap();
         }
-        if let Some(snapshot) = bytes(packet, trace_packet::CLOCK_SNAPSHOT) {
+        if let Some((trace_packet::CLOCK_SNAPSHOT, snapshot)) = head.data {
             for clock in all_bytes(snapshot, clock_snapshot::CLOCKS) {
                 if int(clock, clock_snapshot::clock::CLOCK_ID) == Some(64) {
                     self.clock = int(clock, clock_snapshot::clock::TIMESTAMP).unwrap();
                 }
             }
         }
-        let Some(data) = bytes(packet, trace_packet::INTERNED_DATA) else { return };
+        let Some(data) = head.interned_data else { return };
         for field in [
             interned_data::EVENT_CATEGORIES,
             interned_data::EVENT_NAMES,
@@ -244,8 +245,8 @@ impl Sequence {
         }
     }
 
-    fn timestamp(&mut self, packet: &[u8], timestamp: u64) -> u64 {
-        if int(packet, trace_packet::TIMESTAMP_CLOCK_ID).is_some() {
+    fn timestamp(&mut self, head: &Head<'_>, timestamp: u64) -> u64 {
+        if head.clock_id.is_some() {
             return timestamp;
         }
         self.clock += timestamp;

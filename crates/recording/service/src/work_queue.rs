@@ -107,22 +107,28 @@ impl WorkQueue {
         if !self.holds(Holds::Consumer(consumer)) {
             return removed;
         }
+        // One look at each, for there may be thousands.
         for of_user in self.users.values_mut() {
-            let is_for = |job: &Job| matches!(job, Job::Clone(cloning) if cloning.is_for(consumer));
-            while let Some(at) = of_user.jobs.iter().position(is_for) {
-                let Some(job) = of_user.jobs.remove(at) else { break };
-                for held in job.holds().into_iter().flatten() {
-                    let_go(&mut self.held, held);
-                }
-                if let Job::Clone(cloning) = job {
-                    removed.push(cloning);
+            for job in std::mem::take(&mut of_user.jobs) {
+                match job {
+                    Job::Clone(cloning) if cloning.is_for(consumer) => {
+                        let holds = [Holds::Consumer(consumer), cloning.holds()];
+                        holds.into_iter().for_each(|held| let_go(&mut self.held, held));
+                        removed.push(cloning);
+                    }
+                    job => of_user.jobs.push_back(job),
                 }
             }
         }
         for queue in self.waiting.values_mut() {
-            while let Some(at) = queue.iter().position(|cloning| cloning.is_for(consumer)) {
-                removed.extend(queue.remove(at));
-                let_go(&mut self.held, Holds::Consumer(consumer));
+            for cloning in std::mem::take(queue) {
+                match cloning.is_for(consumer) {
+                    true => {
+                        let_go(&mut self.held, Holds::Consumer(consumer));
+                        removed.push(cloning);
+                    }
+                    false => queue.push_back(cloning),
+                }
             }
         }
         self.waiting.retain(|_, queue| !queue.is_empty());

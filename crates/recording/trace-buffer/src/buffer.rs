@@ -4,7 +4,7 @@ use crate::chunk_flags::NEEDS_PATCHING;
 use crate::drain::{Drain, Part};
 use crate::fold::Fold;
 use crate::ring::Ring;
-use crate::sequences::Sequences;
+use crate::sequences::{SequenceKey, Sequences};
 use crate::stats::{MAX_WRITER_HISTOGRAMS, Stats, Unread, WriterHistogram, WriterHistograms};
 
 /// The service's number for a producer's connection. Never 0.
@@ -140,6 +140,29 @@ impl TraceBuffer {
     /// How many writers may have a histogram.
     pub fn max_histograms(&self) -> usize {
         self.histograms.max()
+    }
+
+    /// How many writers it has something of, or remembers.
+    pub fn sequence_count(&self) -> usize {
+        self.sequences.count()
+    }
+
+    /// Whether a writer is among them.
+    pub fn knows(&mut self, producer: ProducerId, writer: u16) -> bool {
+        self.sequences.find(SequenceKey::new(producer, writer)).is_some()
+    }
+
+    /// Forgets writers that it has nothing of any more, as far as it would with the next chunk.
+    pub fn forget_idle_writers(&mut self) {
+        if !self.read_only {
+            self.end_pass();
+            self.sequences.sweep();
+        }
+    }
+
+    /// Counts a chunk that whoever has the buffer does not give to it.
+    pub fn refuse_chunk(&mut self) {
+        self.stats.abi_violations += 1;
     }
 
     /// What is written may move what a read pass relies on.

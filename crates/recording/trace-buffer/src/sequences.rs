@@ -128,6 +128,10 @@ impl Sequences {
         self.histograms[slot as usize]
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.slot_of.len()
+    }
+
     /// All sequences, in no order.
     pub(crate) fn slots(&self) -> Vec<u32> {
         self.slot_of.iter().copied().collect()

@@ -4,6 +4,7 @@ use ferretto_trace_buffer::{Chunk, CreateError, FillPolicy, TraceBuffer};
 
 use crate::limits;
 use crate::protovms::ProtoVms;
+use crate::sequence_account::SequenceAccount;
 
 /// A trace buffer, and the VMs that get what it overwrites.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub(crate) struct Buffer {
     pub(crate) trace: TraceBuffer,
     pub(crate) vms: ProtoVms,
     marks: Marks,
+    /// Its sequences, and with them those of the session's other buffers.
+    account: SequenceAccount,
 }
 
 /// What the counts of a buffer were when something was done because of them.
@@ -38,10 +41,34 @@ pub(crate) struct Replacement {
 
 impl Buffer {
     pub(crate) fn new(trace: TraceBuffer) -> Self {
-        Self { trace, vms: ProtoVms::default(), marks: Marks::default() }
+        Self { trace, vms: ProtoVms::default(), marks: Marks::default(), account: SequenceAccount::default() }
+    }
+
+    /// The same, one of a session whose others share this account.
+    pub(crate) fn with_account(mut self, account: &SequenceAccount) -> Self {
+        self.account = account.share();
+        self
     }
 
     pub(crate) fn store(&mut self, chunk: &Chunk<'_>) {
+        if self.account.is_full() && !self.has_room_for_writer_of(chunk) {
+            return self.trace.refuse_chunk();
+        }
+        self.store_anyway(chunk);
+        self.account.set(self.trace.sequence_count());
+    }
+
+    /// Whether the chunk's writer is known, or can be remembered in the place of another.
+    fn has_room_for_writer_of(&mut self, chunk: &Chunk<'_>) -> bool {
+        if self.trace.knows(chunk.producer, chunk.writer) {
+            return true;
+        }
+        self.trace.forget_idle_writers();
+        self.account.set(self.trace.sequence_count());
+        !self.account.is_full()
+    }
+
+    fn store_anyway(&mut self, chunk: &Chunk<'_>) {
         match self.vms.is_empty() {
             true => self.trace.copy_chunk(chunk),
             false => self.trace.copy_chunk_with(chunk, &mut self.vms),
@@ -112,7 +139,7 @@ impl Buffer {
 
     /// A copy that was begun and is whole.
     pub(crate) fn of_clone(trace: TraceBuffer, vms: ProtoVms) -> Self {
-        Self { trace, vms, marks: Marks::default() }
+        Self { trace, vms, marks: Marks::default(), account: SequenceAccount::default() }
     }
 
     /// All that [`replace`](Self::replace) needs memory for. What a large buffer has is neither folded nor given to VMs: all of it would be
@@ -150,7 +177,9 @@ impl Buffer {
             None => empty.go_on_without(&self.trace),
         }
         let trace = std::mem::replace(&mut self.trace, empty);
-        Self { trace, vms, marks: std::mem::take(&mut self.marks) }
+        self.account.set(self.trace.sequence_count());
+        let marks = std::mem::take(&mut self.marks);
+        Self { trace, vms, marks, account: SequenceAccount::default() }
     }
 }
 

@@ -322,7 +322,7 @@ impl Service {
     }
 
     /// Ids that no buffer has, and that no clone waits for.
-    fn free_buffer_ids(&self, count: usize) -> Option<Vec<BufferId>> {
+    pub(crate) fn free_buffer_ids(&self, count: usize) -> Option<Vec<BufferId>> {
         let mut ids: Vec<BufferId> = Vec::with_capacity(count);
         let mut last = self.last_buffer;
         while ids.len() < count {

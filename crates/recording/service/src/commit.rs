@@ -181,7 +181,7 @@ impl Service {
         let producer = self.producers.get(&id)?;
         let announced = producer.writers.get(&writer).is_none_or(|announced| *announced == buffer);
         let valid_writer = (1..=limits::MAX_WRITER_ID).contains(&writer);
-        let allowed = producer.allowed_buffers.contains(&buffer) && announced && valid_writer;
+        let allowed = producer.allowed_buffers.contains(buffer) && announced && valid_writer;
         allowed.then(|| (buffer, producer.identity()))
     }
 

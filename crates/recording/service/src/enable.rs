@@ -14,7 +14,7 @@ use crate::instances::{indexes_by_name, instance_configs};
 use crate::limits;
 use crate::now::Now;
 use crate::output::Reply;
-use crate::registry::next_free_id;
+use crate::sequence_account::SequenceAccount;
 use crate::service::Service;
 use crate::session::{Session, State};
 
@@ -255,17 +255,16 @@ impl Service {
 
     fn make_buffers(&mut self, specs: &[BufferSpec]) -> Result<Vec<(BufferId, Buffer)>, EnableError> {
         let mut made: Vec<(BufferId, Buffer)> = Vec::with_capacity(specs.len());
-        for (index, spec) in specs.iter().enumerate() {
-            let is_used =
-                |id| self.buffers.contains_key(&BufferId(id)) || made.iter().any(|(other, _)| other.0 == id);
-            let id = next_free_id(self.last_buffer, is_used).ok_or(EnableError::NoBufferId)?;
+        let account = SequenceAccount::default();
+        let ids = self.free_buffer_ids(specs.len()).ok_or(EnableError::NoBufferId)?;
+        for (index, (spec, id)) in specs.iter().zip(ids).enumerate() {
             let size = usize::try_from(spec.size_kb).unwrap_or(usize::MAX).saturating_mul(1024);
             let buffer =
                 TraceBuffer::new(size, spec.policy).map_err(|error| EnableError::Buffer { index, error })?;
-            self.last_buffer = id;
+            self.last_buffer = id.0;
             let buffer = buffer.with_histograms(limits::MAX_HISTOGRAMS_PER_SESSION / specs.len());
             let buffer = if spec.folds_overwritten { buffer.fold_overwritten() } else { buffer };
-            made.push((BufferId(id), Buffer::new(buffer)));
+            made.push((id, Buffer::new(buffer).with_account(&account)));
         }
         Ok(made)
     }

@@ -1,13 +1,11 @@
 //! Flushes: asking producers for what they hold, and taking what they do not give (upstream: tracing_service_impl.cc, `Flush`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ferretto_protos::get_async_command_response::{self as command, Cmd};
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{FlushRequest, FlushResponse};
 
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
-use crate::instance_set::InstanceState;
 use crate::limits;
 use crate::losses;
 use crate::now::{Deadline, Now};
@@ -15,6 +13,7 @@ use crate::output::Reply;
 use crate::service::Service;
 use crate::service_events::slow_sources;
 use crate::session::{FinalFlush, State};
+use crate::telling::flushes;
 
 /// Why a flush is asked for (upstream: flush_flags.h, bits 0 to 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +47,17 @@ pub(crate) enum AfterFlush {
     WriteFile,
     Disable,
     Clone(crate::cloning::CloneRequest),
+}
+
+impl AfterFlush {
+    /// Who has asked for the flush.
+    fn consumer(&self) -> Option<ConsumerConn> {
+        match self {
+            Self::Reply(to, _) => Some(*to),
+            Self::Clone(clone) => Some(clone.consumer()),
+            Self::Nothing | Self::WriteFile | Self::Disable => None,
+        }
+    }
 }
 
 /// A flush that does not wait for producers any longer.
@@ -100,38 +110,27 @@ impl Service {
         }
         session.counters.flushes_requested += 1;
         session.record_event(EventType::FlushStarted(true), now);
-        let mut instances: BTreeMap<ProducerId, Vec<u64>> = BTreeMap::new();
-        for instance in session.instances.iter().filter(|instance| !instance.no_flush) {
-            // One that has not said that it started may write already.
-            if matches!(instance.state, InstanceState::Starting | InstanceState::Started) {
-                instances.entry(instance.producer).or_default().push(instance.id.0);
-            }
-        }
+        let producers = session.instances.producers();
+        let flushing = producers.filter(|id| session.instances.of_producer(*id).any(flushes));
+        let mut waits_for: BTreeSet<ProducerId> = flushing.collect();
         for (id, producer) in &self.producers {
             // A producer that scrapes its own memory needs to be told even if no data source flushes.
             let takes_part = || session.instances.has_producer(*id);
             if producer.peer.emulated && producer.scraping && takes_part() {
-                instances.entry(*id).or_default();
+                waits_for.insert(*id);
             }
         }
         self.last_flush += 1;
         let request_id = self.last_flush;
         let timeout_ms = timeout_ms.unwrap_or(session.config.flush_timeout_ms);
-        let pending = PendingFlush {
-            deadline: now.after_ms(timeout_ms.into()),
-            waits_for: instances.keys().copied().collect(),
-            flags,
-            after,
-        };
+        let pending = PendingFlush { deadline: now.after_ms(timeout_ms.into()), waits_for, flags, after };
         if pending.waits_for.is_empty() {
             let ended = EndedFlush { flush: pending, success: true };
             return self.scrape_for_flushes(session_id, vec![ended], now);
         }
+        let by = pending.after.consumer();
         session.flushes.insert(request_id, pending);
-        for (producer, data_source_ids) in instances {
-            let flush = command::Flush { data_source_ids, request_id: Some(request_id), flags: Some(flags) };
-            self.command(producer, Cmd::Flush(flush));
-        }
+        self.tell_to_flush(session_id, request_id, flags, by, now);
     }
 
     /// A producer has flushed all up to this request.
@@ -217,7 +216,9 @@ impl Service {
             }
         }
         if !success {
-            tracing::warn!(%session_id, producers = ?flush.waits_for, "producers did not answer a flush in time");
+            // There may be thousands, and a thousand flushes that end at once.
+            let (count, first) = (flush.waits_for.len(), flush.waits_for.first());
+            tracing::warn!(%session_id, count, ?first, "producers did not answer a flush in time");
         }
         self.conclude(session_id, flush.after, success, now);
     }
@@ -251,7 +252,8 @@ impl Service {
     pub(crate) fn periodic_flush(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.timers.flush = session.config.flush_period_ms.map(|period| now.next_multiple_ms(period));
-        if session.state == State::Started {
+        // Its producers may be so many that they are still being told of the one before.
+        if session.state == State::Started && !session.tellings.flush {
             self.flush(session_id, None, FlushReason::Periodic.by_service(), AfterFlush::Nothing, now);
         }
     }

@@ -138,6 +138,12 @@ impl InstanceSet {
         self.by_key.range(keys).map(|(_, instance)| instance)
     }
 
+    /// Whose there are, without a look at each.
+    pub(crate) fn producers(&self) -> impl Iterator<Item = ProducerId> {
+        let after = |id: ProducerId| self.next(Some((id, InstanceId(u64::MAX)))).map(|found| found.producer);
+        std::iter::successors(self.next(None).map(|found| found.producer), move |id| after(*id))
+    }
+
     pub(crate) fn has_producer(&self, producer: ProducerId) -> bool {
         self.of_producer(producer).next().is_some()
     }
@@ -194,6 +200,9 @@ mod tests {
         // In the place of another one.
         set.insert(instance(2, 3, Stopped));
         assert!(!set.all_are(Started) && set.len() == 2 && set.count_of(SourceSerial(2)) == 2);
+        assert_eq!(set.producers().collect::<Vec<_>>(), [ProducerId(2)]);
+        set.insert(instance(7, 4, Started));
+        assert_eq!(set.producers().collect::<Vec<_>>(), [ProducerId(2), ProducerId(7)]);
         set.set_all_states(Stopped);
         assert!(set.all_are(Stopped) && !set.all_are(Started));
     }

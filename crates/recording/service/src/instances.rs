@@ -19,6 +19,7 @@ use crate::protovms::{ProtoVms, Wanted};
 use crate::registry::{DataSource, Producer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
+use crate::telling::TELL_COST;
 use crate::work::{Budget, Job};
 
 /// Setting up what a session wants of what is registered, and how far that is: by the config's data sources, and for each by producer
@@ -266,11 +267,11 @@ impl Service {
         self.set_up_protovm(session_id, index, id, source);
         self.take_up_machine(session_id, id);
         self.ensure_memory(session_id, id);
-        self.producers.get_mut(&id)?.allowed_buffers.insert(buffer);
+        self.producers.get_mut(&id)?.allowed_buffers.insert(session_id, buffer);
         self.last_instance += 1;
         let instance = InstanceId(self.last_instance);
         let session = self.sessions.get_mut(&session_id)?;
-        session.losses.sources.entry(source.name.clone()).or_default().insert(id);
+        session.losses.note_source(&source.name, id);
         session.instances.insert(Instance {
             id: instance,
             producer: id,
@@ -389,12 +390,14 @@ impl Service {
 
     /// Tells the producers of these that they are over, the last one first.
     pub(crate) fn tell_to_stop(&mut self, instances: &mut Vec<InstanceKey>, budget: &mut Budget) {
+        let mut last = None;
         while !budget.is_spent()
             && let Some((producer, instance)) = instances.pop()
         {
             let stop = command::StopDataSource { instance_id: Some(instance.0) };
             self.command(producer, Cmd::StopDataSource(stop));
-            budget.spend(1);
+            let is_another = last.replace(producer) != Some(producer);
+            budget.spend(if is_another { TELL_COST } else { 1 });
         }
     }
 }

@@ -67,6 +67,9 @@ pub const MAX_HISTOGRAMS_PER_SESSION: usize = 64 * 1024;
 /// Sequences of a session whose ids are remembered; beyond, those of the producer that has the most get new ones. Ours: as many threads as
 /// nobody traces at one time.
 pub const MAX_SEQUENCE_IDS: usize = 256 * 1024;
+/// Sequences of which the buffers of a session have chunks, or had some lately; a new writer's chunks are refused beyond. Ours: they take
+/// some 25 MiB, and a clone copies all of them at once, in some 20 milliseconds.
+pub const MAX_SEQUENCES_PER_SESSION: usize = 256 * 1024;
 /// When there are so many, those of producers that are gone are forgotten as soon as all of the trace has been read. Ours.
 pub const MANY_SEQUENCE_IDS: usize = 64 * 1024;
 
@@ -183,6 +186,9 @@ pub const MAX_SEMAPHORES: usize = 256;
 pub const MAX_FILTER_NAMES: usize = 16_384;
 /// Bytes of all these names. Ours, likewise: a config is smaller.
 pub const MAX_FILTER_NAME_BYTES: usize = 256 * 1024;
+/// Producers that a session remembers to have had, for each name of a data source one. Ours, for the memory of the service: they may come
+/// and go for as long as the session lasts.
+pub const MAX_SEEN_SOURCES: usize = 256 * 1024;
 /// Data source instances of one session. Ours: each is a match of a configured with a registered data source.
 pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
 /// Of these, how many of one registered data source. Ours: its producer hears of all of them, before it can read what is meant for it.

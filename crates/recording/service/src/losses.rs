@@ -27,8 +27,20 @@ pub(crate) struct SessionLosses {
     pub(crate) sources_left_out: u64,
     pub(crate) producers_without_memory: u64,
     pub(crate) unseen_ends: u64,
-    /// Which producers had which data source: as many names as the config has, and as many ids as there are.
-    pub(crate) sources: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
+    /// Which producers had which data source.
+    sources: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
+    /// How many these are.
+    seen_sources: usize,
+}
+
+impl SessionLosses {
+    /// A producer has a data source of this name. Of more than anybody counts only the first are remembered.
+    pub(crate) fn note_source(&mut self, name: &Arc<str>, id: ProducerId) {
+        if self.seen_sources < limits::MAX_SEEN_SOURCES {
+            let is_new = self.sources.entry(name.clone()).or_default().insert(id);
+            self.seen_sources += usize::from(is_new);
+        }
+    }
 }
 
 /// Producers that were not let in: the latest, and a number for each.
@@ -144,4 +156,22 @@ fn of_buffer(buffer: &Buffer, looks: usize) -> losses::Buffer {
 /// What never happened is left out.
 fn counted(count: u64) -> Option<u64> {
     (count != 0).then_some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producers_that_come_and_go_are_remembered_within_bounds() {
+        let mut losses = SessionLosses::default();
+        let names: Vec<Arc<str>> = (0..8).map(|number| format!("source {number}").into()).collect();
+        for id in 1..=u16::MAX {
+            names.iter().for_each(|name| losses.note_source(name, ProducerId(id)));
+        }
+        let remembered: usize = losses.sources.values().map(BTreeSet::len).sum();
+        assert_eq!((remembered, losses.seen_sources), (limits::MAX_SEEN_SOURCES, limits::MAX_SEEN_SOURCES));
+        losses.note_source(&names[0], ProducerId(1));
+        assert_eq!(losses.seen_sources, limits::MAX_SEEN_SOURCES);
+    }
 }

@@ -62,7 +62,7 @@ impl SharedMemoryByUser {
 
 /// Takes over memory that a producer brought, if its size and the page size asked for fit the rules exactly; otherwise the producer is
 /// given memory later, like one that brought none.
-fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMemory> {
+fn adopt(memory: Arc<SharedMemory>, page: usize, uid: u32) -> Option<ProducerMemory> {
     let asked = MemorySizes { size: memory.len(), page };
     if asked.or_valid(limits::MAX_SHARED_MEMORY_SIZE) != asked {
         tracing::warn!(
@@ -72,13 +72,18 @@ fn adopt(memory: Arc<SharedMemory>, page: usize) -> Option<ProducerMemory> {
         );
         return None;
     }
-    attach(memory, page, true)
+    attach(memory, page, true, uid)
 }
 
-fn attach(memory: Arc<SharedMemory>, page_size: usize, is_provided: bool) -> Option<ProducerMemory> {
+fn attach(
+    memory: Arc<SharedMemory>,
+    page_size: usize,
+    is_provided: bool,
+    payer: u32,
+) -> Option<ProducerMemory> {
     let page = PageSize::new(u64::try_from(page_size).ok()?).ok()?;
     let view = ServiceView::new(memory.clone(), page).ok()?;
-    Some(ProducerMemory { memory, view, page_size, seen_pages: 0, is_provided })
+    Some(ProducerMemory { memory, view, page_size, seen_pages: 0, is_provided, payer })
 }
 
 impl Service {
@@ -97,7 +102,7 @@ impl Service {
             );
             return None;
         }
-        let memory = adopt(memory, page)?;
+        let memory = adopt(memory, page, uid)?;
         self.shared_memory.add(uid, memory.memory.len());
         Some(memory)
     }
@@ -113,9 +118,8 @@ impl Service {
         if self.producers.get(&id).is_none_or(has_some) {
             return;
         }
-        let Some(sizes) = self.memory_sizes(session, id).map(|sizes| self.or_what_is_left(id, sizes)) else {
-            return;
-        };
+        let Some((sizes, payer)) = self.memory_sizes(session, id) else { return };
+        let sizes = self.or_what_is_left(id, sizes, payer);
         let Some(producer) = self.producers.get_mut(&id) else { return };
         if producer.peer.emulated {
             // Chunks come by value, but the producer waits for SetupTracing all the same, and takes its page size from there. Once:
@@ -132,8 +136,8 @@ impl Service {
                     return;
                 }
             };
-            self.shared_memory.add(producer.peer.uid, memory.len());
-            producer.memory = attach(memory, sizes.page, false);
+            self.shared_memory.add(payer, memory.len());
+            producer.memory = attach(memory, sizes.page, false, payer);
         }
         let conn = producer.conn;
         if let Some(link) = self.links.get_mut(&conn) {
@@ -143,14 +147,15 @@ impl Service {
     }
 
     /// Config, then hint, then default decide. The config of a stranger can only give more: with less than it asked for, a producer would
-    /// lose what it writes, also for others.
-    fn memory_sizes(&self, session: SessionId, id: ProducerId) -> Option<MemorySizes> {
+    /// lose what it writes, also for others. Who gives more than a producer asked for has it on the own account, if there is room: otherwise
+    /// a stranger could use up what the producers of a user may have.
+    fn memory_sizes(&self, session: SessionId, id: ProducerId) -> Option<(MemorySizes, u32)> {
         let producer = self.producers.get(&id)?;
         let hints = producer.hints;
         let own = hints.or_valid(limits::MAX_SHARED_MEMORY_SIZE);
         let session = self.sessions.get(&session)?;
         let Some(sizes) = session.config.producers.sizes_of(&producer.name, hints.size) else {
-            return Some(own);
+            return Some((own, producer.peer.uid));
         };
         let or_hint = |value, hint| if value == 0 { hint } else { value };
         let wanted =
@@ -163,13 +168,19 @@ impl Service {
         let decides = producer.peer.emulated || self.may_decide_for(session.owner_uid, producer.peer);
         let larger = MemorySizes { page: own.page, ..wanted };
         let candidates = [wanted, larger].into_iter().filter(|sizes| sizes.is_valid());
-        Some(candidates.into_iter().find(|sizes| decides || sizes.are_no_less_than(own)).unwrap_or(own))
+        let chosen =
+            candidates.into_iter().find(|sizes| decides || sizes.are_no_less_than(own)).unwrap_or(own);
+        let is_own = producer.peer.uid == session.owner_uid || chosen.size <= own.size;
+        Some(match is_own {
+            true => (chosen, producer.peer.uid),
+            false if self.may_have_memory(session.owner_uid, chosen.size) => (chosen, session.owner_uid),
+            false => (own, producer.peer.uid),
+        })
     }
 
     /// What a producer of a user gets whose producers have very much: not less than makes it work, for who gets nothing is silent.
-    fn or_what_is_left(&self, id: ProducerId, sizes: MemorySizes) -> MemorySizes {
+    fn or_what_is_left(&self, id: ProducerId, sizes: MemorySizes, uid: u32) -> MemorySizes {
         let Some(producer) = self.producers.get(&id) else { return sizes };
-        let uid = producer.peer.uid;
         if producer.peer.emulated || self.may_have_memory(uid, sizes.size) {
             return sizes;
         }

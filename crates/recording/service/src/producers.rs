@@ -315,8 +315,9 @@ impl Service {
             let user = self.user_of(id);
             if let Some(producer) = self.producers.remove(&id) {
                 self.announced_writers.remove(user, producer.writers.len());
-                let bytes = producer.memory.as_ref().map_or(0, |memory| memory.memory.len());
-                self.shared_memory.remove(producer.peer.uid, bytes);
+                if let Some(memory) = &producer.memory {
+                    self.shared_memory.remove(memory.payer, memory.memory.len());
+                }
                 // To give back a producer's memory takes as long as the producer made it large.
                 self.environment.dispose(Box::new(producer));
             }

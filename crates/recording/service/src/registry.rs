@@ -53,6 +53,26 @@ pub(crate) struct ProducerLink {
     pub(crate) setup_tracing_pending: bool,
 }
 
+/// Buffers that a producer may write to, by session: all of one are taken from it at once, for there may be thousands of producers.
+#[derive(Debug, Default)]
+pub(crate) struct AllowedBuffers(BTreeMap<SessionId, BTreeSet<BufferId>>);
+
+impl AllowedBuffers {
+    pub(crate) fn insert(&mut self, session: SessionId, buffer: BufferId) {
+        self.0.entry(session).or_default().insert(buffer);
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, buffer: BufferId) -> bool {
+        self.0.values().any(|buffers| buffers.contains(&buffer))
+    }
+
+    /// The session is erased.
+    pub(crate) fn remove_all_of(&mut self, session: SessionId) {
+        self.0.remove(&session);
+    }
+}
+
 /// A producer that has introduced itself.
 #[derive(Debug)]
 pub(crate) struct Producer {
@@ -71,7 +91,7 @@ pub(crate) struct Producer {
     /// Data sources that it could not register.
     pub(crate) sources_ignored: u64,
     /// Buffers that its data sources write to; commits to others are discarded.
-    pub(crate) allowed_buffers: BTreeSet<BufferId>,
+    pub(crate) allowed_buffers: AllowedBuffers,
     /// Writers that announced themselves, and their buffer.
     pub(crate) writers: BTreeMap<u16, BufferId>,
     pub(crate) intake: Intake,
@@ -96,6 +116,8 @@ pub(crate) struct ProducerMemory {
     pub(crate) seen_pages: u32,
     /// The producer brought it: SetupTracing tells neither descriptor nor page size.
     pub(crate) is_provided: bool,
+    /// The user on whose account it is.
+    pub(crate) payer: u32,
 }
 
 impl ProducerMemory {

@@ -91,7 +91,7 @@ impl Service {
                 if has_file { limits::RING_UPKEEP_PERIOD_MS } else { limits::LOST_STATES_PERIOD_MS };
             session.upkeep.next_clear = Some(now.after_ms(period_ms));
         }
-        self.ask_to_clear_incremental_state(id);
+        self.ask_to_clear_incremental_state(id, now);
     }
 
     /// All that the buffers held was read into the file.

@@ -187,7 +187,7 @@ impl Service {
         let sessions = self.sessions.values().filter(|session| of.is_none_or(|of| session.id == of));
         let sessions = sessions.filter(|session| session.instances.has_producer(id));
         let buffers = sessions.flat_map(|session| &session.buffers).copied();
-        buffers.filter(|buffer| producer.allowed_buffers.contains(buffer)).collect()
+        buffers.filter(|buffer| producer.allowed_buffers.contains(*buffer)).collect()
     }
 
     /// Copies chunks of a producer's registered writers into buffers. The producer goes on to own them: a later commit of

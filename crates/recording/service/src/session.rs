@@ -22,6 +22,7 @@ use crate::ring_upkeep::RingUpkeep;
 use crate::scheduling::Boost;
 use crate::scrape::Scrapes;
 use crate::service_events::ServiceEvents;
+use crate::telling::Tellings;
 use crate::triggers::SessionTriggers;
 
 /// Where a session stands (upstream: facts in tracing_service_session.h).
@@ -190,6 +191,7 @@ pub(crate) struct Session {
     pub(crate) start_realtime_ns: u64,
     pub(crate) timers: Timers,
     pub(crate) flushes: BTreeMap<u64, PendingFlush>,
+    pub(crate) tellings: Tellings,
     /// What is over when the memory of producers was looked at.
     pub(crate) scrapes: Scrapes,
     pub(crate) counters: SessionCounters,
@@ -241,6 +243,7 @@ impl Session {
             start_realtime_ns: 0,
             timers: Timers::default(),
             flushes: BTreeMap::new(),
+            tellings: Tellings::default(),
             scrapes: Scrapes::default(),
             counters: SessionCounters {
                 invalid_packets: 0,

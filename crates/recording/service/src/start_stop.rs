@@ -1,7 +1,6 @@
 //! From StartTracing to the end (upstream: tracing_service_impl.cc, `StartTracing` and `DisableTracing`).
 
 use ferretto_protos::EnableTracingResponse;
-use ferretto_protos::get_async_command_response::{self as command, Cmd};
 use ferretto_protos::tracing_service_event::EventType;
 
 use crate::flush::{AfterFlush, FlushReason};
@@ -256,10 +255,8 @@ impl Service {
         let ended = std::mem::take(&mut session.scrapes).into_flushes().map(|ended| ended.flush);
         self.fail_flushes(std::mem::take(&mut session.flushes).into_values().chain(ended));
         let mut gone = Vec::with_capacity(session.buffers.len());
+        self.producers.values_mut().for_each(|producer| producer.allowed_buffers.remove_all_of(session_id));
         for id in &session.buffers {
-            for producer in self.producers.values_mut() {
-                producer.allowed_buffers.remove(id);
-            }
             // One that is being copied stays until that is done.
             if !self.buffers.get(id).is_some_and(|buffer| buffer.trace.is_being_cloned()) {
                 gone.extend(self.buffers.remove(id));
@@ -320,22 +317,7 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.timers.clear = session.config.clear_period_ms.map(|period| now.next_multiple_ms(period));
         if session.state == State::Started {
-            self.ask_to_clear_incremental_state(session_id);
-        }
-    }
-
-    /// Has all that names things by numbers say the names again.
-    pub(crate) fn ask_to_clear_incremental_state(&mut self, session_id: SessionId) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        let mut concerned: std::collections::BTreeMap<ProducerId, Vec<u64>> = Default::default();
-        for instance in session.instances.iter().filter(|instance| instance.handles_clear) {
-            concerned.entry(instance.producer).or_default().push(instance.id.0);
-        }
-        for (producer, data_source_ids) in concerned {
-            self.command(
-                producer,
-                Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids }),
-            );
+            self.ask_to_clear_incremental_state(session_id, now);
         }
     }
 }

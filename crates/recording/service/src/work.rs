@@ -16,6 +16,7 @@ use crate::producers::Leaving;
 use crate::registry::Peer;
 use crate::scrape::SessionScrape;
 use crate::service::Service;
+use crate::telling::Telling;
 use crate::work_queue::Holds;
 
 /// Something to be done.
@@ -37,6 +38,8 @@ pub(crate) enum Job {
     Leave(Leaving),
     /// The buffers of a clone.
     Clone(Cloning),
+    /// Something that all producers of a session are told.
+    Tell(Telling),
 }
 
 /// What is left of a step. It may end below nothing by the last thing that was done.
@@ -74,9 +77,12 @@ impl Job {
             Self::SetUp(set_up) => Some(set_up.session),
             Self::Join(join) => Some(join.session),
             Self::Start { session, .. } => Some(*session),
-            Self::Stop { .. } | Self::Scrape(_) | Self::Leave(_) | Self::Clone(_) | Self::Triggers { .. } => {
-                None
-            }
+            Self::Stop { .. }
+            | Self::Scrape(_)
+            | Self::Leave(_)
+            | Self::Clone(_)
+            | Self::Tell(_)
+            | Self::Triggers { .. } => None,
         }
     }
 
@@ -84,6 +90,7 @@ impl Job {
     pub(crate) fn holds(&self) -> [Option<Holds>; 2] {
         match self {
             Self::Clone(cloning) => [cloning.consumer().map(Holds::Consumer), Some(cloning.holds())],
+            Self::Tell(telling) => [telling.consumer().map(Holds::Consumer), None],
             job => [job.session().map(Holds::Session), None],
         }
     }
@@ -104,6 +111,14 @@ impl Service {
         }
     }
 
+    /// The same of what nobody waits for, and only if nothing else is being done in steps: several may be due at one time.
+    pub(crate) fn begin_in_turn(&mut self, job: Job, now: &Now) {
+        match self.has_work() {
+            true => self.work.push(self.user_of_job(&job), job),
+            false => self.begin(job, now),
+        }
+    }
+
     /// Whose turn is taken for it.
     pub(crate) fn user_of_job(&self, job: &Job) -> u32 {
         let session = |id| self.sessions.get(&id).map(|session| session.owner_uid);
@@ -112,6 +127,7 @@ impl Service {
             Job::Clone(Cloning::Copying(copying)) => session(copying.id),
             Job::Clone(cloning) => cloning.consumer().and_then(consumer),
             Job::Scrape(scrape) => session(scrape.session),
+            Job::Tell(telling) => session(telling.session),
             Job::Leave(leaving) => Some(self.user_of(leaving.producer)),
             Job::Triggers { producer } => Some(self.user_of(*producer)),
             job => job.session().and_then(session),
@@ -180,6 +196,7 @@ impl Service {
             Job::Scrape(scrape) => self.step_of_session_scrape(scrape, &mut budget, now).map(Job::Scrape),
             Job::Leave(leaving) => self.step_of_leaving(leaving, &mut budget, now).map(Job::Leave),
             Job::Clone(cloning) => self.step_of_clone(cloning, &mut budget, now).map(Job::Clone),
+            Job::Tell(telling) => self.step_of_telling(telling, &mut budget).map(Job::Tell),
         };
         // One that found little to do was looked at, too.
         (rest, budget.spent.max(1))

@@ -274,3 +274,41 @@ fn clones_that_wait_take_no_turns() {
     world.advance_ms(0);
     assert!(!world.service.has_work());
 }
+
+/// There are 65,535 ids, and whoever begins and ends sessions meanwhile has come round to those that the clone is to have.
+#[test]
+fn a_buffer_that_a_clone_is_to_get_is_nobody_elses() {
+    const BUFFERS: usize = 128;
+    let (mut world, producer, _consumer) = world(CONFIG);
+    let cloning = begin_clone(&mut world, producer, None);
+    let stranger = world.consumer(7);
+    let own =
+        format!("{}data_sources {{ config {{ name: 'data' }} }}", "buffers { size_kb: 4 }".repeat(BUFFERS));
+    for _ in 0..=usize::from(u16::MAX) / BUFFERS {
+        world.free(stranger);
+        world.enable(stranger, &own);
+    }
+    assert!(world.service.is_busy(cloning), "it is not whole yet");
+    let response = response(&mut world, cloning);
+    assert!(response.success(), "{response:?}");
+    assert_eq!(numbers(&world.read_payloads(cloning)), (0..PACKETS).collect::<Vec<_>>());
+    world.disable(stranger);
+    world.advance_ms(10_000);
+    assert_eq!(world.read_payloads(stranger), [""; 0]);
+}
+
+/// A consumer may have begun several before the first was flushed for.
+#[test]
+fn of_clones_that_wait_those_go_whose_consumer_hangs_up() {
+    let (mut world, producer, _consumer) = world(CONFIG);
+    let (gone, stays) = (world.consumer(1000), world.consumer(1000));
+    let request = CloneSessionRequest { selector: Some(Selector::SessionId(1)), ..Default::default() };
+    for conn in [gone, gone, stays, gone] {
+        world.ask(conn, ConsumerCall::CloneSession(request.clone()));
+    }
+    let whole = begin_clone(&mut world, producer, None);
+    world.hang_up(gone);
+    assert!(response(&mut world, whole).success());
+    assert!(response(&mut world, stays).success());
+    assert_left(&world, 3, 3);
+}

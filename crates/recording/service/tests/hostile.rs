@@ -324,3 +324,46 @@ fn a_session_has_a_bounded_number_of_instances_of_one_data_source() {
         assert_eq!(commands.iter().filter(|name| **name == "setup").count(), max);
     }
 }
+
+#[test]
+fn writers_are_bounded_for_all_buffers_of_a_session() {
+    const BUFFERS: u16 = 10;
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let consumer = world.consumer(1000);
+    let mut text = config("");
+    for buffer in 1..BUFFERS {
+        text += &format!(
+            "buffers {{ size_kb: 2048 }} data_sources {{ config {{ name: 'data' target_buffer: {buffer} }} }}"
+        );
+    }
+    world.enable(consumer, &text.replace("size_kb: 128", "size_kb: 2048"));
+    let chunk = |writer: u16, number: u32, buffer: u16| {
+        let mut data = number.to_le_bytes().to_vec();
+        data.extend(writer.to_le_bytes());
+        // A packet with a time of 1.
+        data.extend([1, 0, 2, 0x40, 0x01]);
+        ChunksToMove { target_buffer: Some(buffer.into()), data: Some(data.into()), ..Default::default() }
+    };
+    for buffer in 1..=BUFFERS {
+        let chunks_to_move = (1..=limits::MAX_WRITER_ID).map(|writer| chunk(writer, 0, buffer)).collect();
+        world.commit(producer, CommitDataRequest { chunks_to_move, ..Default::default() });
+    }
+    let stored = |world: &mut World| {
+        let stats = world.stats(consumer).buffer_stats;
+        let sum = |count: fn(&protos::trace_stats::BufferStats) -> u64| stats.iter().map(count).sum::<u64>();
+        (sum(|stats| stats.chunks_written()), sum(|stats| stats.abi_violations()))
+    };
+    let all = u64::from(BUFFERS) * u64::from(limits::MAX_WRITER_ID);
+    let most = limits::MAX_SEQUENCES_PER_SESSION as u64;
+    assert_eq!(stored(&mut world), (most, all - most));
+    // Who is known writes on, and who is not does when others have been read and forgotten.
+    world.commit_chunk(producer, chunk(1, 1, 1));
+    assert_eq!(stored(&mut world).0, most + 1);
+    world.read(consumer);
+    world.commit_chunk(producer, chunk(limits::MAX_WRITER_ID, 1, BUFFERS));
+    world.commit_chunk(producer, chunk(1, 2, 1));
+    world.commit_chunk(producer, chunk(limits::MAX_WRITER_ID, 2, BUFFERS));
+    assert!(stored(&mut world).0 >= most + 3);
+}

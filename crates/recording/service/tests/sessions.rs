@@ -801,11 +801,11 @@ fn the_producers_of_a_user_have_so_much_shared_memory_in_sum() {
         world.producers[&producer].response.unwrap().using_shmem_provided_by_producer()
     };
     let mut world = World::default();
-    let large: Vec<_> = (0..8).map(|_| brings(&mut world, 7)).collect();
+    let large: Vec<_> = (0..8).map(|_| brings(&mut world, 21)).collect();
     assert!(large.iter().all(|producer| is_used(&world, *producer)));
-    let too_much = brings(&mut world, 7);
+    let too_much = brings(&mut world, 21);
     assert!(!is_used(&world, too_much));
-    let other = brings(&mut world, 8);
+    let other = brings(&mut world, 22);
     assert!(is_used(&world, other), "others are in nobody's way");
     let of_root: Vec<_> = (0..9).map(|_| brings(&mut world, 0)).collect();
     assert!(of_root.iter().all(|producer| is_used(&world, *producer)));
@@ -819,9 +819,78 @@ fn the_producers_of_a_user_have_so_much_shared_memory_in_sum() {
     world.emit(too_much, 1, 0, 1, &[&packet("x")]);
     assert_eq!(world.read_payloads(consumer), ["x"]);
 
-    world.disconnect(large[0]);
-    let after = brings(&mut world, 7);
+    [large[0], too_much].into_iter().for_each(|producer| world.disconnect(producer));
+    let after = brings(&mut world, 21);
     assert!(is_used(&world, after), "what one had that left is free again");
+}
+
+/// Otherwise a stranger's config could use up what the producers of a user may have.
+#[test]
+fn what_a_stranger_gives_to_a_producer_is_on_the_strangers_account() {
+    let mut world = World::default();
+    let gives = |world: &mut World, name: &str, kb: usize| {
+        let producer = world.introduce(&world::Introduction { uid: 21, ..named(name) });
+        world.register(producer, "data");
+        let consumer = world.consumer(22);
+        let config = config(&format!("producers {{ producer_name: \"{name}\" shm_size_kb: {kb} }}"));
+        world.enable(consumer, &config);
+        (producer, consumer)
+    };
+    let len = |world: &World, producer| world.producers[&producer].memory.as_ref().unwrap().len();
+    let (large, consumer) = gives(&mut world, "large", 256 * 1024);
+    assert_eq!(len(&world, large), limits::MAX_SHARED_MEMORY_PER_USER);
+    world.free(consumer);
+    // Nothing is left for another gift.
+    let (small, consumer) = gives(&mut world, "small", 1024);
+    assert_eq!(len(&world, small), limits::DEFAULT_SHARED_MEMORY_SIZE);
+    world.free(consumer);
+    let size = limits::MAX_SHARED_MEMORY_SIZE;
+    let own = world.introduce(&world::Introduction {
+        provides: Some(size),
+        page_hint: 4096,
+        uid: 21,
+        ..named("own")
+    });
+    assert!(world.producers[&own].response.unwrap().using_shmem_provided_by_producer());
+    world.disconnect(large);
+    let (again, _) = gives(&mut world, "again", 1024);
+    assert_eq!(len(&world, again), 1024 * 1024);
+}
+
+/// There may be thousands of producers: they are told one after another, and each once for each flush.
+#[test]
+fn producers_are_told_to_flush_step_by_step() {
+    const PRODUCERS: usize = 20;
+    let mut world = World::with_step_cost(NonZeroUsize::new(1));
+    let producers: Vec<_> = (0..PRODUCERS).map(|number| world.producer(&format!("p{number}"))).collect();
+    let source = DataSourceDescriptor {
+        name: Some("data".to_owned()),
+        handles_incremental_state_clear: Some(true),
+        ..Default::default()
+    };
+    producers.iter().for_each(|producer| world.register_as(*producer, source.clone()));
+    let consumer = world.consumer(1000);
+    let periods = "flush_period_ms: 10 flush_timeout_ms: 2 incremental_state_config { clear_period_ms: 10 }";
+    world.enable(consumer, &config(periods));
+    world.advance_ms(0);
+    let told = |world: &mut World| -> Vec<usize> {
+        let names = producers.iter().map(|producer| world.command_names(*producer));
+        let flushes = |names: Vec<&str>| names.into_iter().filter(|name| *name == "flush").count();
+        names.map(flushes).collect()
+    };
+    told(&mut world);
+    world.flush(consumer, 1000);
+    assert_eq!(told(&mut world).iter().sum::<usize>(), 1);
+    assert!(world.service.is_busy(consumer), "what it asks for next comes behind that");
+    world.advance_ms(0);
+    assert_eq!(told(&mut world), [&[0][..], &[1; PRODUCERS - 1]].concat());
+    assert!(!world.service.is_busy(consumer) && world.reply(consumer, "Flush").is_none());
+    producers.iter().for_each(|producer| world.acknowledge_flush(*producer, 1));
+    world.advance_ms(0);
+    assert!(world.reply(consumer, "Flush").is_some_and(|reply| reply.is_some()));
+    // One that nobody has asked for is over before all are told; the next one is told to all.
+    world.advance_ms(25);
+    assert!(told(&mut world).iter().all(|count| (1..=2).contains(count)));
 }
 
 #[test]

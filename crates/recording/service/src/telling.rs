@@ -1,0 +1,149 @@
+//! Telling all producers of a session something: to flush, or to say their names again.
+//!
+//! There may be thousands, and each message is a call of the system that wakes a process up: so they are told in steps.
+
+use std::ops::Bound;
+
+use ferretto_protos::get_async_command_response::{self as command, Cmd};
+
+use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
+use crate::instance_set::{Instance, InstanceState};
+use crate::now::Now;
+use crate::service::Service;
+use crate::work::{Budget, Job};
+
+/// What it costs to tell a producer something, in [`Budget`]'s units: most of it is the system's.
+pub(crate) const TELL_COST: usize = 5;
+/// Instances that are looked at in the time of one unit.
+const INSTANCES_PER_COST: usize = 16;
+
+/// Something that producers are told, and how far that is.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    pub(crate) session: SessionId,
+    what: Told,
+    last: Option<ProducerId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Told {
+    Flush {
+        request_id: u64,
+        flags: u64,
+        /// Who has asked for it.
+        by: Option<ConsumerConn>,
+    },
+    ClearIncrementalState,
+}
+
+/// What is being told to a session's producers and nobody has asked for: it does not begin anew before that is done.
+#[derive(Debug, Default)]
+pub(crate) struct Tellings {
+    pub(crate) flush: bool,
+    clear: bool,
+}
+
+impl Telling {
+    /// Who waits for it.
+    pub(crate) fn consumer(&self) -> Option<ConsumerConn> {
+        match self.what {
+            Told::Flush { by, .. } => by,
+            Told::ClearIncrementalState => None,
+        }
+    }
+}
+
+/// Whether a flush is for this instance: one that has not said that it started may write already.
+pub(crate) fn flushes(instance: &Instance) -> bool {
+    !instance.no_flush && matches!(instance.state, InstanceState::Starting | InstanceState::Started)
+}
+
+impl Service {
+    /// Tells those whom a flush waits for.
+    pub(crate) fn tell_to_flush(
+        &mut self,
+        session_id: SessionId,
+        request_id: u64,
+        flags: u64,
+        by: Option<ConsumerConn>,
+        now: &Now,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.tellings.flush |= by.is_none();
+        }
+        let what = Told::Flush { request_id, flags, by };
+        let job = Job::Tell(Telling { session: session_id, what, last: None });
+        match by {
+            Some(_) => self.begin(job, now),
+            None => self.begin_in_turn(job, now),
+        }
+    }
+
+    /// Has all that names things by numbers say the names again.
+    pub(crate) fn ask_to_clear_incremental_state(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if !std::mem::replace(&mut session.tellings.clear, true) {
+            let what = Told::ClearIncrementalState;
+            self.begin_in_turn(Job::Tell(Telling { session: session_id, what, last: None }), now);
+        }
+    }
+
+    /// Goes on; what is left is given back.
+    pub(crate) fn step_of_telling(&mut self, mut telling: Telling, budget: &mut Budget) -> Option<Telling> {
+        while let Some(id) = self.next_to_tell(&telling) {
+            if budget.is_spent() {
+                return Some(telling);
+            }
+            telling.last = Some(id);
+            self.tell(&telling, id, budget);
+        }
+        if let Some(session) = self.sessions.get_mut(&telling.session) {
+            match telling.what {
+                Told::Flush { by, .. } => session.tellings.flush &= by.is_some(),
+                Told::ClearIncrementalState => session.tellings.clear = false,
+            }
+        }
+        None
+    }
+
+    fn next_to_tell(&self, telling: &Telling) -> Option<ProducerId> {
+        let session = self.sessions.get(&telling.session)?;
+        match telling.what {
+            // Not those who are gone meanwhile, nor anybody if it is over.
+            Told::Flush { request_id, .. } => {
+                let after = telling.last.map_or(Bound::Unbounded, Bound::Excluded);
+                let waits_for = &session.flushes.get(&request_id)?.waits_for;
+                waits_for.range((after, Bound::Unbounded)).next().copied()
+            }
+            Told::ClearIncrementalState => {
+                let after = telling.last.map(|last| (last, InstanceId(u64::MAX)));
+                session.instances.next(after).map(|instance| instance.producer)
+            }
+        }
+    }
+
+    fn tell(&mut self, telling: &Telling, id: ProducerId, budget: &mut Budget) {
+        let Some(session) = self.sessions.get(&telling.session) else { return };
+        let mut looks = 0;
+        let instances = session.instances.of_producer(id).inspect(|_| looks += 1);
+        let cmd = match telling.what {
+            Told::Flush { request_id, flags, .. } => {
+                let data_source_ids =
+                    instances.filter(|found| flushes(found)).map(|found| found.id.0).collect();
+                let request_id = Some(request_id);
+                Some(Cmd::Flush(command::Flush { data_source_ids, request_id, flags: Some(flags) }))
+            }
+            Told::ClearIncrementalState => {
+                let concerned = instances.filter(|found| found.handles_clear);
+                let data_source_ids: Vec<u64> = concerned.map(|found| found.id.0).collect();
+                let clear = command::ClearIncrementalState { data_source_ids };
+                (!clear.data_source_ids.is_empty()).then_some(Cmd::ClearIncrementalState(clear))
+            }
+        };
+        budget.spend(1 + looks / INSTANCES_PER_COST);
+        if let Some(cmd) = cmd {
+            self.command(id, cmd);
+            budget.spend(TELL_COST);
+        }
+    }
+}

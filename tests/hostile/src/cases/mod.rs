@@ -6,6 +6,7 @@ mod blocking_descriptors;
 mod clones;
 mod comes_and_goes;
 mod crowd_of_askers;
+mod crowd_of_flushers;
 mod crowd_of_sources;
 mod expressions;
 mod filters;
@@ -16,6 +17,7 @@ mod large_packets;
 mod late_chunks;
 mod late_sources;
 mod many_requests;
+mod many_sequences;
 mod matches;
 mod protovms;
 mod refused_packets;
@@ -33,6 +35,7 @@ pub const ALL: &[Case] = &[
     clones::CASE,
     comes_and_goes::CASE,
     crowd_of_askers::CASE,
+    crowd_of_flushers::CASE,
     crowd_of_sources::CASE,
     expressions::CASE,
     filters::CASE,
@@ -43,6 +46,7 @@ pub const ALL: &[Case] = &[
     late_sources::CASE,
     late_chunks::CASE,
     many_requests::CASE,
+    many_sequences::CASE,
     matches::CASE,
     protovms::CASE,
     refused_packets::CASE,

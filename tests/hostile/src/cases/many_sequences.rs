@@ -1,0 +1,70 @@
+//! A producer with as many writers as there can be, each with one small chunk in each of as many buffers as there may be; and clones of that.
+
+use std::io;
+
+use ferretto_interop::config;
+use ferretto_protos::clone_session_request::Selector;
+use ferretto_protos::{
+    CloneSessionRequest, CommitDataRequest, DataSourceDescriptor, commit_data_request::ChunksToMove,
+};
+
+use crate::{Case, Refused, Target};
+
+pub(crate) const CASE: Case = Case {
+    name: "many_sequences",
+    tells: "32,767 writers with a small chunk in each of 128 buffers, and clones of them",
+    needs_many: true,
+    // The buffers and those of a clone.
+    // The buffers, and those of the clones.
+    asks_for_kib: 4 * BUFFERS as u64 * BUFFER_KIB,
+    is_slow: true,
+    run,
+};
+
+const BUFFERS: u32 = 128;
+const BUFFER_KIB: u64 = 1024;
+const MAX_WRITER_ID: u16 = 32_767;
+/// In one request.
+const CHUNKS: usize = 2000;
+
+fn run(target: &Target) -> io::Result<()> {
+    let mut producer = target.producer("threads", 4096 * 16)?;
+    producer.listen()?;
+    let name = Some("threads".to_owned());
+    producer.register(&DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() })?;
+    let mut consumer = target.consumer()?;
+    let buffers: String = (0..BUFFERS)
+        .map(|index| {
+            format!(
+                "buffers {{ size_kb: {BUFFER_KIB} }} \
+                 data_sources {{ config {{ name: 'threads' target_buffer: {index} }} }}"
+            )
+        })
+        .collect();
+    consumer.have_enabled(&config(&format!("{buffers} unique_session_name: 'threads'")))?;
+    for buffer in 2..2 + BUFFERS {
+        let writers: Vec<u16> = (1..=MAX_WRITER_ID).collect();
+        for writers in writers.chunks(CHUNKS) {
+            let chunks_to_move = writers.iter().map(|writer| chunk(*writer, buffer)).collect();
+            producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
+        }
+    }
+    producer.sync()?;
+    let chunks: u64 = consumer.stats()?.buffer_stats.iter().map(|buffer| buffer.chunks_written()).sum();
+    Refused::unless(chunks > 100_000, "nothing was written")?;
+    let selector = Some(Selector::UniqueSessionName("threads".to_owned()));
+    let clone = CloneSessionRequest { selector, ..Default::default() };
+    for _ in 0..3 {
+        let mut another = target.consumer()?;
+        another.call("CloneSession", &clone)?;
+    }
+    Ok(())
+}
+
+/// The smallest one with a packet in it.
+fn chunk(writer: u16, buffer: u32) -> ChunksToMove {
+    let mut data = 0u32.to_le_bytes().to_vec();
+    data.extend(writer.to_le_bytes());
+    data.extend([1, 0, 2, 0x08, 0x01]);
+    ChunksToMove { target_buffer: Some(buffer), data: Some(data.into()), ..Default::default() }
+}

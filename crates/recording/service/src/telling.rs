@@ -13,7 +13,9 @@ use crate::service::Service;
 use crate::work::{Budget, Job};
 
 /// What it costs to tell a producer something, in [`Budget`]'s units: most of it is the system's.
-pub(crate) const TELL_COST: usize = 5;
+pub(crate) const TELL_COST: usize = 10;
+/// So many are told at once, and do not have to wait for other work.
+const FEW: usize = 16;
 /// Instances that are looked at in the time of one unit.
 const INSTANCES_PER_COST: usize = 16;
 
@@ -68,32 +70,40 @@ impl Service {
         by: Option<ConsumerConn>,
         now: &Now,
     ) {
-        if let Some(session) = self.sessions.get_mut(&session_id) {
-            session.tellings.flush |= by.is_none();
-        }
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.tellings.flush |= by.is_none();
+        let are_few = session.flushes.get(&request_id).is_none_or(|flush| flush.waits_for.len() <= FEW);
         let what = Told::Flush { request_id, flags, by };
         let job = Job::Tell(Telling { session: session_id, what, last: None });
-        match by {
-            Some(_) => self.begin(job, now),
-            None => self.begin_in_turn(job, now),
+        match by.is_some() || are_few {
+            true => self.begin(job, now),
+            false => self.begin_in_turn(job, now),
         }
     }
 
     /// Has all that names things by numbers say the names again.
     pub(crate) fn ask_to_clear_incremental_state(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        if !std::mem::replace(&mut session.tellings.clear, true) {
-            let what = Told::ClearIncrementalState;
-            self.begin_in_turn(Job::Tell(Telling { session: session_id, what, last: None }), now);
+        if std::mem::replace(&mut session.tellings.clear, true) {
+            return;
+        }
+        let are_few = session.instances.len() <= FEW;
+        let what = Told::ClearIncrementalState;
+        let job = Job::Tell(Telling { session: session_id, what, last: None });
+        match are_few {
+            true => self.begin(job, now),
+            false => self.begin_in_turn(job, now),
         }
     }
 
     /// Goes on; what is left is given back.
     pub(crate) fn step_of_telling(&mut self, mut telling: Telling, budget: &mut Budget) -> Option<Telling> {
+        let mut told = 0;
         while let Some(id) = self.next_to_tell(&telling) {
-            if budget.is_spent() {
+            if budget.is_spent() && told >= FEW {
                 return Some(telling);
             }
+            told += 1;
             telling.last = Some(id);
             self.tell(&telling, id, budget);
         }

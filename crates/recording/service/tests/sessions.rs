@@ -860,7 +860,7 @@ fn what_a_stranger_gives_to_a_producer_is_on_the_strangers_account() {
 /// There may be thousands of producers: they are told one after another, and each once for each flush.
 #[test]
 fn producers_are_told_to_flush_step_by_step() {
-    const PRODUCERS: usize = 20;
+    const PRODUCERS: usize = 50;
     let mut world = World::with_step_cost(NonZeroUsize::new(1));
     let producers: Vec<_> = (0..PRODUCERS).map(|number| world.producer(&format!("p{number}"))).collect();
     let source = DataSourceDescriptor {
@@ -880,10 +880,11 @@ fn producers_are_told_to_flush_step_by_step() {
     };
     told(&mut world);
     world.flush(consumer, 1000);
-    assert_eq!(told(&mut world).iter().sum::<usize>(), 1);
+    let at_once: usize = told(&mut world).iter().sum();
+    assert!((1..PRODUCERS).contains(&at_once), "{at_once}");
     assert!(world.service.is_busy(consumer), "what it asks for next comes behind that");
     world.advance_ms(0);
-    assert_eq!(told(&mut world), [&[0][..], &[1; PRODUCERS - 1]].concat());
+    assert_eq!(told(&mut world), [vec![0; at_once], vec![1; PRODUCERS - at_once]].concat());
     assert!(!world.service.is_busy(consumer) && world.reply(consumer, "Flush").is_none());
     producers.iter().for_each(|producer| world.acknowledge_flush(*producer, 1));
     world.advance_ms(0);

@@ -17,6 +17,7 @@ use crate::clocks::{BOOTTIME, Clock, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
 use crate::ftrace::bundle::Arrival;
+use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::import_logs::Where;
 use crate::logs::android;
 use crate::model::Model;
@@ -85,6 +86,14 @@ impl Import {
         self
     }
 
+    /// What becomes of the arguments of rows of `ftrace_event`: they are most of what the kernel's events cost, in time and memory.
+    /// [`RowArgs::Written`] unless said.
+    #[must_use]
+    pub fn ftrace_args(mut self, row_args: RowArgs) -> Self {
+        self.model.raw.row_args = row_args;
+        self
+    }
+
     /// Takes the next packet of the file.
     pub fn push(&mut self, packet: &[u8], place: Place) {
         self.take(packet, place, false);
@@ -99,7 +108,17 @@ impl Import {
     /// As [`finish`](Self::finish), but asks `go_on` now and then, with how many events of how many have become rows, whether to go on. If
     /// not, there are no tables.
     #[must_use]
-    pub fn finish_while(mut self, mut go_on: impl FnMut(usize, usize) -> bool) -> Option<Tables> {
+    pub fn finish_while(self, go_on: impl FnMut(usize, usize) -> bool) -> Option<Tables> {
+        self.apply_all(go_on).map(Model::finish)
+    }
+
+    /// Gives the tables, and what makes arguments of the rows of `ftrace_event` if [`RowArgs::Kept`] was said.
+    #[must_use]
+    pub fn finish_with_args(self) -> (Tables, KeptArgs) {
+        self.apply_all(|_, _| true).map(Model::finish_with_args).unwrap_or_default()
+    }
+
+    fn apply_all(mut self, mut go_on: impl FnMut(usize, usize) -> bool) -> Option<Model> {
         for (packet, place) in std::mem::take(&mut self.deferred) {
             self.take(&packet, place, true);
         }
@@ -114,7 +133,7 @@ impl Import {
                 model.apply(ts, event);
             }
         });
-        is_going_on.then(|| model.finish())
+        is_going_on.then_some(model)
     }
 
     fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {

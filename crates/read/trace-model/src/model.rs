@@ -11,6 +11,7 @@ use crate::config;
 use crate::cpus::Cpus;
 use crate::event::{Event, WholePacket};
 use crate::flows::Flows;
+use crate::ftrace::kept::KeptArgs;
 use crate::ftrace::memory::Pending;
 use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
@@ -123,7 +124,13 @@ impl Model {
 
     /// Nothing more comes.
     #[must_use]
-    pub fn finish(mut self) -> Tables {
+    pub fn finish(self) -> Tables {
+        self.finish_with_args().0
+    }
+
+    /// The same, and what makes arguments of the rows of `ftrace_event`.
+    #[must_use]
+    pub fn finish_with_args(mut self) -> (Tables, KeptArgs) {
         self.complete_files_and_machines();
         self.resolve_pending();
         let (slices, mut out) = self.slices();
@@ -137,7 +144,9 @@ impl Model {
         self.judge_config();
         self.cpus.write(&mut self.tables);
         self.stats.write(&mut self.tables);
-        self.tables
+        let kept = std::mem::take(&mut self.raw.kept);
+        let generic = self.kernels.into_iter().map(|kernel| kernel.generic).collect();
+        (self.tables, KeptArgs { kept, bundles: self.bundles, raw: self.raw, generic })
     }
 
     /// Whatever was read has at least one machine and one file.

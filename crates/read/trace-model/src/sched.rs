@@ -6,7 +6,8 @@
 use ferretto_trace_tables::tables::{SchedRow, Tables};
 use ferretto_trace_tables::{SchedId, Str, Utid};
 
-use crate::args::ArgValue;
+use crate::args::{Arg, ArgValue};
+use crate::ftrace::kept::RowArgs;
 use crate::ftrace::windows::Window;
 use crate::ftrace::{Cpu, Switch, Waking};
 use crate::model::Model;
@@ -179,17 +180,13 @@ impl Model {
     fn switch_row(&mut self, ts: i64, cpu: Cpu, prev: Utid, event: &FullSwitch) {
         let name = self.raw.switch(&mut self.tables.strings);
         let id = self.raw_row_of(ts, cpu, prev, Some(name));
-        if self.raw.writes_args {
-            let args = self.raw.switch_args([
-                text(event.prev_comm),
-                ArgValue::Int(event.prev_tid),
-                ArgValue::Int(i64::from(event.prev_prio)),
-                ArgValue::Int(event.prev_state),
-                text(event.next_comm),
-                ArgValue::Int(event.next_tid),
-                ArgValue::Int(i64::from(event.next_prio)),
-            ]);
-            self.row_args(id, &args);
+        match self.raw.row_args {
+            RowArgs::Left => {}
+            RowArgs::Kept => self.raw.kept.push_switch(*event),
+            RowArgs::Written => {
+                let args: Vec<Arg> = self.raw.switch_args(event.values()).collect();
+                self.row_args(id, &args);
+            }
         }
     }
 
@@ -200,15 +197,41 @@ impl Model {
         if let Some(flags) = self.tables.ftrace_event.common_flags.get_mut(id as usize) {
             *flags = u32::from(event.common_flags);
         }
-        if self.raw.writes_args {
-            let args = self.raw.waking_args([
-                text(event.comm),
-                ArgValue::Int(i64::from(event.pid as u32)),
-                ArgValue::Int(i64::from(event.prio)),
-                ArgValue::Int(i64::from(event.target_cpu)),
-            ]);
-            self.row_args(id, &args);
+        match self.raw.row_args {
+            RowArgs::Left => {}
+            RowArgs::Kept => self.raw.kept.push_waking(*event),
+            RowArgs::Written => {
+                let args: Vec<Arg> = self.raw.waking_args(event.values()).collect();
+                self.row_args(id, &args);
+            }
         }
+    }
+}
+
+impl FullSwitch {
+    /// Its arguments, in the order of its fields.
+    pub(crate) fn values(&self) -> [ArgValue; 7] {
+        [
+            text(self.prev_comm),
+            ArgValue::Int(self.prev_tid),
+            ArgValue::Int(i64::from(self.prev_prio)),
+            ArgValue::Int(self.prev_state),
+            text(self.next_comm),
+            ArgValue::Int(self.next_tid),
+            ArgValue::Int(i64::from(self.next_prio)),
+        ]
+    }
+}
+
+impl Waking {
+    /// Its arguments: name, number, priority, processor.
+    pub(crate) fn values(&self) -> [ArgValue; 4] {
+        [
+            text(self.comm),
+            ArgValue::Int(i64::from(self.pid as u32)),
+            ArgValue::Int(i64::from(self.prio)),
+            ArgValue::Int(i64::from(self.target_cpu)),
+        ]
     }
 }
 

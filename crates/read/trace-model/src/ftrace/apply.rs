@@ -38,11 +38,11 @@ impl Model {
             return;
         }
         match event.field {
-            generic::LEGACY_NUMBER => return self.legacy_generic(at, message),
-            generic::FIRST_NUMBER.. => return self.generic(at, event.field, message, window),
+            generic::LEGACY_NUMBER => return self.legacy_generic(at, event, message),
+            generic::FIRST_NUMBER.. => return self.generic(at, event, message, window),
             _ => {}
         }
-        self.raw_row(ts, cpu, tid, event.field, message, &bundle.state);
+        self.raw_row(at, event, message);
         if window == Window::Within {
             self.apply_known(at, event.field, message);
         }

@@ -12,6 +12,7 @@ use ferretto_trace_tables::{MachineId, Str, Strings, TrackId};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use super::KernelEvent;
 use super::apply::At;
 use super::raw::value_of;
 use super::windows::Window;
@@ -48,7 +49,7 @@ mod descriptor {
 
 /// Events that the trace describes, of one machine.
 #[derive(Debug, Default)]
-pub(super) struct Generic {
+pub(crate) struct Generic {
     events: HashMap<u32, Event, RandomState>,
 }
 
@@ -103,6 +104,15 @@ impl Generic {
     }
 }
 
+impl Generic {
+    /// The arguments of an event that is described.
+    pub(super) fn args(&self, number: u32, message: &[u8], strings: &mut Strings, list: &mut Vec<Arg>) {
+        if let Some(event) = self.events.get(&number) {
+            event.args(message, strings, list);
+        }
+    }
+}
+
 impl Event {
     fn of(message: &[u8], strings: &mut Strings) -> Option<Self> {
         let mut event = Self { name: None, fields: Vec::new(), track: None };
@@ -122,6 +132,20 @@ impl Event {
             Some(its) => *its = field,
             None => self.fields.push(field),
         }
+    }
+
+    /// Reads its arguments; returns how many fields are not described.
+    fn args(&self, message: &[u8], strings: &mut Strings, list: &mut Vec<Arg>) -> u32 {
+        let mut unknown = 0;
+        for part in Fields::new(message).map_while(Result::ok) {
+            let Some(Field { name: Some(key), kind: Some(kind), .. }) = self.get(part.number).copied() else {
+                unknown += 1;
+                continue;
+            };
+            let value = value_of(kind, part.value, strings);
+            list.extend(value.map(|value| Arg { flat_key: key, key, value }));
+        }
+        unknown
     }
 
     fn get(&self, number: u32) -> Option<&Field> {
@@ -212,55 +236,49 @@ impl Model {
     }
 
     /// An event that writes the names of its fields.
-    pub(super) fn legacy_generic(&mut self, at: At<'_>, message: &[u8]) {
-        let strings = &mut self.tables.strings;
-        let mut name = None;
-        let mut list = std::mem::take(&mut self.raw.list);
-        list.clear();
-        for part in Fields::new(message).map_while(Result::ok) {
-            match (part.number, part.value) {
-                (legacy::EVENT_NAME, Value::Bytes(text)) => name = Some(strings.intern_bytes(text)),
-                (legacy::FIELD, Value::Bytes(field)) => list.extend(legacy_field(field, strings)),
-                _ => {}
-            }
-        }
+    pub(super) fn legacy_generic(&mut self, at: At<'_>, event: KernelEvent, message: &[u8]) {
+        let name = match find(message, legacy::EVENT_NAME) {
+            Some(Value::Bytes(name)) => Some(self.tables.strings.intern_bytes(name)),
+            _ => None,
+        };
         let utid = self.kernel_thread(at.cpu.machine, at.tid);
         let id = self.raw_row_of(at.ts, at.cpu, utid, name);
-        if self.raw.writes_args {
-            self.row_args(id, &list);
-        }
-        self.raw.list = list;
+        self.args_of_row(id, at.cpu, event, |model, list| {
+            legacy_args(message, &mut model.tables.strings, list);
+        });
     }
 
     /// An event that the trace describes.
-    pub(super) fn generic(&mut self, at: At<'_>, number: u32, message: &[u8], window: Window) {
-        let Some(event) = self.kernel(at.cpu.machine).generic.events.get(&number).cloned() else {
-            return self.stats.count(Stat::FtraceGenericDescriptorErrors);
-        };
+    pub(super) fn generic(&mut self, at: At<'_>, event: KernelEvent, message: &[u8], window: Window) {
+        let generic = std::mem::take(&mut self.kernel(at.cpu.machine).generic);
+        match generic.events.get(&event.field) {
+            Some(described) => self.described(at, event, described, message, window),
+            None => self.stats.count(Stat::FtraceGenericDescriptorErrors),
+        }
+        self.kernel(at.cpu.machine).generic = generic;
+    }
+
+    fn described(
+        &mut self,
+        at: At<'_>,
+        event: KernelEvent,
+        described: &Event,
+        message: &[u8],
+        window: Window,
+    ) {
         if window == Window::Within
-            && let Some(track) = event.track
-            && self.for_track(at, &event, track, message).is_none()
+            && let Some(track) = described.track
+            && self.for_track(at, described, track, message).is_none()
         {
             self.stats.count(Stat::KernelTrackeventFormatError);
         }
         let utid = self.kernel_thread(at.cpu.machine, at.tid);
-        let id = self.raw_row_of(at.ts, at.cpu, utid, event.name);
-        if !self.raw.writes_args {
-            return;
-        }
-        let mut list = std::mem::take(&mut self.raw.list);
-        list.clear();
-        for part in Fields::new(message).map_while(Result::ok) {
-            let Some(Field { name: Some(key), kind: Some(kind), .. }) = event.get(part.number).copied()
-            else {
-                self.stats.count(Stat::FtraceGenericDescriptorErrors);
-                continue;
-            };
-            let value = value_of(kind, part.value, &mut self.tables.strings);
-            list.extend(value.map(|value| Arg { flat_key: key, key, value }));
-        }
-        self.row_args(id, &list);
-        self.raw.list = list;
+        let id = self.raw_row_of(at.ts, at.cpu, utid, described.name);
+        self.args_of_row(id, at.cpu, event, |model, list| {
+            for _ in 0..described.args(message, &mut model.tables.strings, list) {
+                model.stats.count(Stat::FtraceGenericDescriptorErrors);
+            }
+        });
     }
 
     /// Nothing if a field is missing or says what is none.
@@ -345,6 +363,15 @@ impl Model {
             false => TrackType::slices(type_, &dimensions),
         };
         Some(self.track(machine, track, |strings| name.unwrap_or_else(|| strings.intern(""))))
+    }
+}
+
+/// The arguments of an event that writes the names of its fields.
+pub(super) fn legacy_args(message: &[u8], strings: &mut Strings, list: &mut Vec<Arg>) {
+    for part in Fields::new(message).map_while(Result::ok) {
+        if let (legacy::FIELD, Value::Bytes(field)) = (part.number, part.value) {
+            list.extend(legacy_field(field, strings));
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`compact`] | scheduling in its compact form |
 //! | [`windows`] | which events are too early, and when the trace is whole on all processors |
 //! | [`raw`] | the rows of `ftrace_event`, and the arguments of events by their numbers |
+//! | [`kept`] | arguments that are made when they are asked for |
 //! | [`payload`], [`numbers`] | the fields of an event, and their numbers |
 //! | [`apply`] | which event does what |
 //! | [`tasks`] | threads and processes that begin, end and are renamed |
@@ -31,6 +32,7 @@ pub mod drm;
 pub mod files;
 pub mod generic;
 pub mod interrupts;
+pub mod kept;
 pub mod memory;
 pub mod net;
 pub mod numbers;
@@ -141,7 +143,7 @@ pub struct Kernel {
     last_clock_pair: Option<u64>,
     /// Sequences that have said what could not be set up.
     told_errors: HashSet<u32, RandomState>,
-    generic: generic::Generic,
+    pub(crate) generic: generic::Generic,
     syscalls: syscalls::Syscalls,
     memory: memory::Memory,
     net: net::Net,

@@ -7,7 +7,7 @@ use crate::args::{Arg, ArgList, ArgValue};
 use crate::model::Model;
 use crate::slices::Label;
 use crate::track_sets::{Nesting, Place, SetKey};
-use crate::tracks::{self, Blueprint, Dimension, Dimensions, TrackKey};
+use crate::tracks::{Blueprint, Dimension, Dimensions};
 
 const EXECUTION: Blueprint = Blueprint::slice("thread_execution", OF_THREAD);
 
@@ -21,7 +21,7 @@ pub(super) const OF_PROCESS: &[Dimension] = &[Dimension::Upid];
 pub(super) const OF_CPU: &[Dimension] = &[Dimension::Cpu];
 
 /// Named arguments.
-pub(super) type Named<'a> = [(&'a str, ArgValue)];
+pub(super) type Named = [(&'static str, ArgValue)];
 
 impl Model {
     /// A track of the kernel's, or a new one of this name.
@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// A list of arguments.
-    pub(super) fn named_args(&mut self, named: &Named<'_>) -> ArgList {
+    pub(super) fn named_args(&mut self, named: &Named) -> ArgList {
         let mut list = std::mem::take(&mut self.raw.list);
         list.clear();
         for (key, value) in named {
@@ -108,7 +108,7 @@ impl Model {
         track: TrackId,
         category: Option<&'static str>,
         name: Option<Str>,
-        args: &Named<'_>,
+        args: &Named,
     ) -> Option<SliceId> {
         let label = self.label(category, name, args);
         let (slices, mut out) = self.slices();
@@ -122,7 +122,7 @@ impl Model {
         track: TrackId,
         category: Option<&'static str>,
         name: Option<Str>,
-        args: &Named<'_>,
+        args: &Named,
     ) -> Option<SliceId> {
         let label = self.label(category, name, args);
         let (slices, mut out) = self.slices();
@@ -136,7 +136,7 @@ impl Model {
         track: TrackId,
         category: Option<&'static str>,
         name: Option<Str>,
-        args: &Named<'_>,
+        args: &Named,
     ) -> Option<SliceId> {
         let label = self.label(category, name, args);
         let (slices, mut out) = self.slices();
@@ -144,13 +144,13 @@ impl Model {
     }
 
     /// A counter has a value, with arguments.
-    pub(super) fn counter_with(&mut self, ts: i64, track_id: TrackId, value: f64, args: &Named<'_>) {
+    pub(super) fn counter_with(&mut self, ts: i64, track_id: TrackId, value: f64, args: &Named) {
         let list = self.named_args(args);
         let arg_set_id = self.args.write(list, &mut self.tables);
         self.tables.counter.push(CounterRow { ts, track_id, value, arg_set_id });
     }
 
-    fn label(&mut self, category: Option<&'static str>, name: Option<Str>, args: &Named<'_>) -> Label {
+    fn label(&mut self, category: Option<&'static str>, name: Option<Str>, args: &Named) -> Label {
         let args = if args.is_empty() { ArgList::EMPTY } else { self.named_args(args) };
         let category = category.map(|category| self.tables.strings.intern(category));
         Label { category, name, args }
@@ -179,7 +179,7 @@ impl Model {
         key: SetKey,
         cookie: i64,
         name: Option<Str>,
-        dimensions: &Named<'_>,
+        dimensions: &Named,
     ) -> Option<TrackId> {
         let set = self.track_sets.get(key);
         // Only those may begin twice and end once.
@@ -197,7 +197,7 @@ impl Model {
         key: SetKey,
         cookie: i64,
         name: Option<Str>,
-        dimensions: &Named<'_>,
+        dimensions: &Named,
     ) -> Option<TrackId> {
         let set = self.track_sets.get(key);
         let place = self.track_sets.end(set, cookie)?;
@@ -210,7 +210,7 @@ impl Model {
         key: SetKey,
         ts: i64,
         name: Option<Str>,
-        dimensions: &Named<'_>,
+        dimensions: &Named,
     ) -> Option<TrackId> {
         let set = self.track_sets.get(key);
         let place = self.track_sets.scoped(set, ts, 0)?;
@@ -222,24 +222,13 @@ impl Model {
         key: SetKey,
         place: Place,
         name: Option<Str>,
-        dimensions: &Named<'_>,
+        dimensions: &Named,
     ) -> TrackId {
         if let Some(row) = place.row {
             return row;
         }
         let index = [("track_compressor_idx", ArgValue::Int(place.index.into()))];
-        let dimensions = self.named_args(&[dimensions, &index].concat());
-        let track = TrackKey {
-            event_type: "slice",
-            type_: key.type_,
-            machine: key.machine,
-            dimensions: Dimensions { utid: key.utid, upid: key.upid, ..Dimensions::default() },
-        };
-        let row = tracks::add(&mut self.tables, track, name);
-        let set = self.args.write(dimensions, &mut self.tables);
-        self.tables.track.dimension_arg_set_id.set(row.index(), set);
-        self.tables.track.track_group_id.set(row.index(), Some(place.set.0));
-        self.track_sets.set_row(place, row);
-        row
+        let dimensions = [dimensions, &index].concat();
+        self.add_track_of_set(key, place, name, &dimensions)
     }
 }

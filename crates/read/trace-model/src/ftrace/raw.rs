@@ -1,7 +1,7 @@
 //! The rows of `ftrace_event`, and the arguments of events (upstream: ftrace_parser.cc, ParseTypedFtraceToRaw).
 //!
 //! What an event's fields are called comes from the table of known events. A trace has millions of events whose arguments nobody asks for:
-//! they can be left out ([`Raw::writes_args`]).
+//! they can be kept back or left out ([`Raw::row_args`]).
 
 use ferretto_protos::fields::interned_data::KERNEL_SYMBOLS;
 use ferretto_protos::ftrace::{FieldKind, KNOWN_EVENTS, KnownEvent, known_event};
@@ -12,7 +12,9 @@ use ferretto_trace_tables::{Str, Strings, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use super::Cpu;
+use super::apply::At;
+use super::kept::{Kept, RowArgs};
+use super::{Cpu, KernelEvent};
 use crate::args::{Arg, ArgValue};
 use crate::model::Model;
 use crate::sequence::Generation;
@@ -43,8 +45,9 @@ const ENVELOPES: [Envelope; 2] = [
 /// What events and their fields are called.
 #[derive(Debug)]
 pub struct Raw {
-    /// Whether rows have arguments.
-    pub writes_args: bool,
+    /// What becomes of the arguments of rows.
+    pub row_args: RowArgs,
+    pub(crate) kept: Kept,
     /// By number of the event.
     events: HashMap<u32, Option<Names>, RandomState>,
     /// The highest number that an event has.
@@ -74,7 +77,8 @@ struct Name {
 impl Default for Raw {
     fn default() -> Self {
         Self {
-            writes_args: true,
+            row_args: RowArgs::default(),
+            kept: Kept::default(),
             events: HashMap::default(),
             max_number: KNOWN_EVENTS.iter().map(|event| event.field_id).max().unwrap_or(0),
             switch: None,
@@ -125,6 +129,20 @@ impl Raw {
         self.events.entry(number).or_insert_with(find).as_ref()
     }
 
+    /// Reads the arguments of an event.
+    pub(super) fn args(
+        &mut self,
+        number: u32,
+        message: &[u8],
+        state: &Generation,
+        strings: &mut Strings,
+        list: &mut Vec<Arg>,
+    ) {
+        if let Some(names) = self.names(number, strings) {
+            read_args(names, message, state, strings, list);
+        }
+    }
+
     /// The key of an argument of a call into the kernel.
     pub(super) fn call_arg_key(&mut self, index: usize, strings: &mut Strings) -> Str {
         while self.call_args.len() <= index {
@@ -145,21 +163,19 @@ impl Raw {
     }
 
     /// Arguments of `sched_switch`, all of its fields in their order.
-    pub(crate) fn switch_args<const N: usize>(&self, values: [ArgValue; N]) -> Vec<Arg> {
-        args_of(self.switch.as_ref(), values)
+    pub(crate) fn switch_args(&self, values: [ArgValue; 7]) -> impl Iterator<Item = Arg> {
+        let fields = self.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        let arg = |(field, value): (&Name, ArgValue)| Arg { flat_key: field.key, key: field.key, value };
+        fields.iter().zip(values).map(arg)
     }
 
     /// Arguments of `sched_waking` in its compact form: `comm`, `pid`, `prio`, `target_cpu`.
-    pub(crate) fn waking_args(&self, [comm, pid, prio, target_cpu]: [ArgValue; 4]) -> Vec<Arg> {
+    pub(crate) fn waking_args(&self, values: [ArgValue; 4]) -> impl Iterator<Item = Arg> {
         let names = self.waking.as_ref();
-        let by_number = [(1, comm), (2, pid), (3, prio), (5, target_cpu)];
-        by_number
-            .iter()
-            .filter_map(|(number, value)| {
-                let key = names?.get(*number)?.key;
-                Some(Arg { flat_key: key, key, value: *value })
-            })
-            .collect()
+        [1, 2, 3, 5].into_iter().zip(values).filter_map(move |(number, value)| {
+            let key = names?.get(number)?.key;
+            Some(Arg { flat_key: key, key, value })
+        })
     }
 }
 
@@ -172,41 +188,39 @@ fn of_kind(names: &mut Option<Names>, name: &str, strings: &mut Strings) -> Str 
     number
 }
 
-fn args_of<const N: usize>(names: Option<&Names>, values: [ArgValue; N]) -> Vec<Arg> {
-    let fields = names.map(|names| names.fields.as_slice()).unwrap_or_default();
-    let arg = |(field, value): (&Name, ArgValue)| Arg { flat_key: field.key, key: field.key, value };
-    fields.iter().zip(values).map(arg).collect()
-}
-
 impl Model {
     /// Writes the row of an event that has a message of its own.
-    pub(super) fn raw_row(
+    pub(super) fn raw_row(&mut self, at: At<'_>, event: KernelEvent, message: &[u8]) {
+        if event.field > self.raw.max_number {
+            return;
+        }
+        let utid = self.kernel_thread(at.cpu.machine, at.tid);
+        let name = self.raw.names(event.field, &mut self.tables.strings).map(|names| names.name);
+        let id = self.raw_row_of(at.ts, at.cpu, utid, name);
+        self.args_of_row(id, at.cpu, event, |model, list| {
+            model.raw.args(event.field, message, at.state, &mut model.tables.strings, list);
+        });
+    }
+
+    /// Writes the arguments of a row, or keeps where they are. `read` reads them.
+    pub(super) fn args_of_row(
         &mut self,
-        ts: i64,
+        id: u32,
         cpu: Cpu,
-        tid: u32,
-        number: u32,
-        message: &[u8],
-        state: &Generation,
+        event: KernelEvent,
+        read: impl FnOnce(&mut Self, &mut Vec<Arg>),
     ) {
-        if number > self.raw.max_number {
-            return;
+        match self.raw.row_args {
+            RowArgs::Left => {}
+            RowArgs::Kept => self.raw.kept.push_event(cpu, event),
+            RowArgs::Written => {
+                let mut list = std::mem::take(&mut self.raw.list);
+                list.clear();
+                read(self, &mut list);
+                self.row_args(id, &list);
+                self.raw.list = list;
+            }
         }
-        let (tables, processes) = self.processes(cpu.machine);
-        let utid = processes.thread(tables, i64::from(tid));
-        let names = self.raw.names(number, &mut self.tables.strings);
-        let name = names.map(|names| names.name);
-        let id = self.raw_row_of(ts, cpu, utid, name);
-        if !self.raw.writes_args {
-            return;
-        }
-        let mut list = std::mem::take(&mut self.raw.list);
-        list.clear();
-        if let Some(names) = self.raw.names(number, &mut self.tables.strings) {
-            read_args(names, message, state, &mut self.tables.strings, &mut list);
-        }
-        self.row_args(id, &list);
-        self.raw.list = list;
     }
 
     /// Writes a row without arguments; returns its number.
@@ -286,13 +300,12 @@ mod tests {
         let mut raw = Raw::default();
         raw.switch(&mut strings);
         raw.waking(&mut strings);
-        let keys = |args: &[Arg]| -> Vec<String> {
-            args.iter().map(|arg| strings.get(arg.key).to_owned()).collect()
-        };
+        let key = |arg: Arg| strings.get(arg.key).to_owned();
         assert_eq!(
-            keys(&raw.switch_args([ArgValue::Null; 7])),
+            raw.switch_args([ArgValue::Null; 7]).map(key).collect::<Vec<_>>(),
             ["prev_comm", "prev_pid", "prev_prio", "prev_state", "next_comm", "next_pid", "next_prio"]
         );
-        assert_eq!(keys(&raw.waking_args([ArgValue::Null; 4])), ["comm", "pid", "prio", "target_cpu"]);
+        let of_waking: Vec<_> = raw.waking_args([ArgValue::Null; 4]).map(key).collect();
+        assert_eq!(of_waking, ["comm", "pid", "prio", "target_cpu"]);
     }
 }

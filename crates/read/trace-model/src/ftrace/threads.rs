@@ -163,13 +163,13 @@ impl Model {
         self.end_in_thread(at, &args);
     }
 
-    fn begin_in_thread(&mut self, at: At<'_>, name: &str, args: &[(&str, ArgValue)]) {
+    fn begin_in_thread(&mut self, at: At<'_>, name: &str, args: &[(&'static str, ArgValue)]) {
         let name = self.tables.strings.intern(name);
         let track = self.track_of_tid(at.cpu.machine, at.tid);
         self.begin_slice(at.ts, track, None, Some(name), args);
     }
 
-    fn end_in_thread(&mut self, at: At<'_>, args: &[(&str, ArgValue)]) {
+    fn end_in_thread(&mut self, at: At<'_>, args: &[(&'static str, ArgValue)]) {
         let track = self.track_of_tid(at.cpu.machine, at.tid);
         self.end_slice(at.ts, track, None, None, args);
     }

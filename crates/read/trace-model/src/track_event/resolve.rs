@@ -384,7 +384,7 @@ impl Model {
     }
 
     /// A row for a place of a set that has none.
-    pub(super) fn add_track_of_set(
+    pub(crate) fn add_track_of_set(
         &mut self,
         key: SetKey,
         place: Place,

@@ -10,6 +10,7 @@
 //! | [`perf_counters`] | what the counters of `linux.perf` are called |
 //! | [`stack_sample`] | samples of any profiler |
 //! | [`stack_counters`] | the counters that such samples bring |
+//! | [`streaming`] | samples of Chrome's own profiler |
 //! | [`heap`] | dumps of heaps |
 //! | [`heap_sequence`] | what a sequence of such dumps has said before |
 //! | [`smaps`] | where the memory of a process lies |
@@ -32,6 +33,7 @@ pub mod smaps;
 pub mod stack_counters;
 pub mod stack_sample;
 pub mod stacks;
+pub mod streaming;
 pub mod symbols;
 
 use ferretto_protos::fields::trace_packet as kind;

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use ferretto_protos::fields::trace_packet as kind;
+use ferretto_protos::fields::{trace_packet as kind, tracing_service_event};
 use ferretto_trace_read::{Head, Place};
 use ferretto_trace_tables::{MachineId, Tables};
 use foldhash::fast::RandomState;
@@ -124,7 +124,7 @@ impl Import {
         }
         let Self { mut model, mut order, .. } = self;
         let (mut done, all, mut is_going_on) = (0, order.len(), true);
-        order.drain(|ts, event| {
+        let late = order.drain(|ts, event| {
             if done % EVENTS_PER_QUESTION == 0 {
                 is_going_on &= go_on(done, all);
             }
@@ -133,6 +133,7 @@ impl Import {
                 model.apply(ts, event);
             }
         });
+        model.stats.add(Stat::SorterPushEventOutOfOrder, None, late);
         is_going_on.then_some(model)
     }
 
@@ -184,6 +185,7 @@ impl Import {
                 let ts = model.to_trace_time(Clock::of_machine(clock, *machine), value).unwrap_or(value);
                 model.read_service_event(ts, *machine, data);
                 self.kernel(arrived).service_event(data, ts);
+                self.take_turns(data);
                 return Taken::Wholly;
             }
             Some((kind::EXTENSION_DESCRIPTOR, data)) => {
@@ -205,7 +207,9 @@ impl Import {
     /// Gives a packet its time, and puts it where it waits for its turn.
     fn wait(&mut self, arrived: &Arrived<'_>, number: usize) {
         let Some(sequence) = self.sequences.all.get_mut(number) else { return };
-        let Some(ts) = self.model.time_of(arrived, sequence, &mut self.deferred) else { return };
+        let Some(ts) = self.model.time_of(arrived, sequence, &mut self.order, &mut self.deferred) else {
+            return;
+        };
         let machine = arrived.machine;
         let latest = latest_of(&mut self.latest, machine);
         let ts = ts.unwrap_or_else(|| self.order.max_ts().max(*latest));
@@ -244,6 +248,19 @@ impl Import {
                 let packet = arrived.whole(number, data, sequence.generation().clone());
                 self.push_event(QueueId::packets(machine), ts, packet);
             }
+        }
+    }
+
+    /// After a flush, and a reading of the buffers, events have their turn.
+    fn take_turns(&mut self, service_event: &[u8]) {
+        let says = |number| wire::number(service_event, number).is_some_and(|is_it| is_it != 0);
+        if says(tracing_service_event::ALL_DATA_SOURCES_FLUSHED) {
+            self.order.flushed();
+        }
+        if says(tracing_service_event::READ_TRACING_BUFFERS_COMPLETED) {
+            let model = &mut self.model;
+            let late = self.order.buffers_read(|ts, event| model.apply(ts, event));
+            model.stats.add(Stat::SorterPushEventOutOfOrder, None, late);
         }
     }
 
@@ -309,6 +326,7 @@ impl Model {
         &mut self,
         arrived: &Arrived<'_>,
         sequence: &Sequence,
+        order: &mut Order,
         deferred: &mut Vec<(Box<[u8]>, Place)>,
     ) -> Option<Option<i64>> {
         let Arrived { head, machine, place, packet } = arrived;
@@ -322,8 +340,9 @@ impl Model {
             Ok(ts) => Some(Some(ts)),
             Err(unknown) => {
                 match packet {
-                    Some(packet) => deferred.push(((*packet).into(), *place)),
-                    None => self.give_up(unknown, clock, value, *place),
+                    Some(packet) if order.wait_for_end() => deferred.push(((*packet).into(), *place)),
+                    Some(_) => self.give_up(None, clock, value, *place),
+                    None => self.give_up(Some(unknown), clock, value, *place),
                 }
                 None
             }
@@ -331,8 +350,10 @@ impl Model {
     }
 
     #[cold]
-    fn give_up(&mut self, unknown: Unknown, clock: Clock, value: i64, place: Place) {
-        self.log_unknown(unknown, clock, value, Some(Where::At(place)));
+    fn give_up(&mut self, unknown: Option<Unknown>, clock: Clock, value: i64, place: Place) {
+        if let Some(unknown) = unknown {
+            self.log_unknown(unknown, clock, value, Some(Where::At(place)));
+        }
         self.log(Stat::ClockSyncFailureUndeferrablePacketLoss, Some(Where::At(place)), &[]);
     }
 

@@ -14,6 +14,10 @@
 //!
 //! The kernel's events are many and small, so their queues hold nothing but what they are.
 //!
+//! A recording that goes into a file while it lasts is flushed now and then. What came before the flush before last can have its turn as soon as the
+//! buffers were read: nothing that comes later should be earlier. Should it be, it is left out, and counted. So of such a trace only as much
+//! waits as comes between three flushes; of a ring, which is read once, all of it.
+//!
 //! Memory: the events that wait. Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in no order.
 
 use std::cmp::Reverse;
@@ -86,7 +90,16 @@ pub struct Order {
     numbers: HashMap<QueueId, usize, RandomState>,
     last: Option<(QueueId, usize)>,
     max_ts: i64,
+    /// The time of the last event that had its turn.
+    taken_until: Option<i64>,
+    /// Flushes since events had their turn.
+    flushes: u32,
+    /// All events wait for the end.
+    is_whole: bool,
 }
+
+/// Flushes between two turns. Upstream's: what is older than the one before last is in order.
+const FLUSHES_PER_TURN: u32 = 2;
 
 #[derive(Debug)]
 enum Queue {
@@ -102,6 +115,8 @@ enum Queue {
 struct Waiting<T> {
     events: Vec<(i64, T)>,
     is_disordered: bool,
+    /// So many of them came before the last reading of the buffers.
+    settled: usize,
 }
 
 impl Order {
@@ -168,23 +183,65 @@ impl Order {
         self.len() == 0
     }
 
-    /// Calls `each` with all events, the earliest first; none is left.
-    pub fn drain(&mut self, mut each: impl FnMut(i64, Event)) {
-        let queues = std::mem::take(self).queues;
+    /// All data sources were flushed.
+    pub fn flushed(&mut self) {
+        self.flushes = self.flushes.saturating_add(1);
+    }
+
+    /// All events are to wait for the end, for one that belongs among them cannot be placed yet; false if some had their turn already.
+    pub fn wait_for_end(&mut self) -> bool {
+        self.is_whole |= self.taken_until.is_none();
+        self.is_whole
+    }
+
+    /// The buffers were read: calls `each` with events that nothing earlier should come after. Returns how many came too late for that.
+    pub fn buffers_read(&mut self, each: impl FnMut(i64, Event)) -> i64 {
+        if self.is_whole || self.flushes < FLUSHES_PER_TURN {
+            return 0;
+        }
+        self.flushes = 0;
+        let late = self.take_settled(each);
+        self.queues.iter_mut().for_each(Queue::settle);
+        late
+    }
+
+    /// Calls `each` with all events, the earliest first; none is left. Returns how many came too late.
+    pub fn drain(&mut self, each: impl FnMut(i64, Event)) -> i64 {
+        self.queues.iter_mut().for_each(Queue::settle);
+        self.take_settled(each)
+    }
+
+    /// Takes events in turn until the earliest is one that came after the last reading.
+    fn take_settled(&mut self, mut each: impl FnMut(i64, Event)) -> i64 {
+        let queues = std::mem::take(&mut self.queues);
         let mut queues: Vec<Sorted> = queues.into_iter().map(Queue::sorted).collect();
         let mut next: BinaryHeap<Reverse<(i64, usize)>> = queues
             .iter()
             .enumerate()
             .filter_map(|(index, queue)| queue.next_ts().map(|ts| Reverse((ts, index))))
             .collect();
+        let (mut late, mut taken_until) = (0, self.taken_until.unwrap_or(i64::MIN));
+        let mut each = |ts, event| {
+            if ts < taken_until {
+                late += 1;
+            } else {
+                taken_until = ts;
+                each(ts, event);
+            }
+        };
         while let Some(Reverse((_, index))) = next.pop() {
             let until = next.peek().map_or(i64::MAX, |Reverse((ts, _))| *ts);
             let Some(queue) = queues.get_mut(index) else { continue };
-            queue.drain_until(until, &mut each);
+            if !queue.drain_until(until, &mut each) {
+                break;
+            }
             if let Some(ts) = queue.next_ts() {
                 next.push(Reverse((ts, index)));
             }
         }
+        self.taken_until = Some(taken_until).filter(|ts| *ts != i64::MIN);
+        self.queues = queues.into_iter().map(Sorted::into_queue).collect();
+        late
     }
 
     #[inline]
@@ -211,7 +268,7 @@ impl Order {
 
 impl<T> Waiting<T> {
     fn of(ts: i64, event: T) -> Self {
-        Self { events: vec![(ts, event)], is_disordered: false }
+        Self { events: vec![(ts, event)], is_disordered: false, settled: 0 }
     }
 
     #[inline]
@@ -220,12 +277,21 @@ impl<T> Waiting<T> {
         self.events.push((ts, event));
     }
 
+    fn settle(&mut self) {
+        self.settled = self.events.len();
+    }
+
     fn sorted(mut self) -> InOrder<T> {
+        let rest = match self.settled >= self.events.len() {
+            true => Vec::new(),
+            false => self.events.split_off(self.settled),
+        };
         if self.is_disordered {
             // Stable: what arrived first stays first.
             self.events.sort_by_key(|(ts, _)| *ts);
         }
-        InOrder(self.events.into_iter())
+        let first_of_rest = rest.iter().map(|(ts, _)| *ts).min();
+        InOrder { settled: self.events.into_iter(), rest, first_of_rest }
     }
 }
 
@@ -237,6 +303,16 @@ impl Queue {
             Self::Kernel(_, waiting) => waiting.events.len(),
             Self::Switches(_, waiting) => waiting.events.len(),
             Self::Wakings(_, waiting) => waiting.events.len(),
+        }
+    }
+
+    fn settle(&mut self) {
+        match self {
+            Self::Empty => {}
+            Self::Any(waiting) => waiting.settle(),
+            Self::Kernel(_, waiting) => waiting.settle(),
+            Self::Switches(_, waiting) => waiting.settle(),
+            Self::Wakings(_, waiting) => waiting.settle(),
         }
     }
 
@@ -259,21 +335,44 @@ enum Sorted {
     Wakings(Cpu, InOrder<Waking>),
 }
 
-struct InOrder<T>(std::vec::IntoIter<(i64, T)>);
+/// The events of a queue while turns are taken.
+struct InOrder<T> {
+    /// By time.
+    settled: std::vec::IntoIter<(i64, T)>,
+    /// What came later, and its earliest time.
+    rest: Vec<(i64, T)>,
+    first_of_rest: Option<i64>,
+}
 
 impl<T> InOrder<T> {
     #[inline]
     fn next_ts(&self) -> Option<i64> {
-        self.0.as_slice().first().map(|(ts, _)| *ts)
+        let settled = self.settled.as_slice().first().map(|(ts, _)| *ts);
+        settled.into_iter().chain(self.first_of_rest).min()
     }
 
+    /// Takes those up to this time, unless one that came later is before them; says whether there were any.
     #[inline]
-    fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) {
-        while self.next_ts().is_some_and(|ts| ts <= until) {
-            if let Some((ts, event)) = self.0.next() {
+    fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) -> bool {
+        let until = until.min(self.first_of_rest.unwrap_or(i64::MAX));
+        let mut are_any = false;
+        while self.settled.as_slice().first().is_some_and(|(ts, _)| *ts <= until) {
+            if let Some((ts, event)) = self.settled.next() {
+                are_any = true;
                 each(ts, event);
             }
         }
+        are_any
+    }
+
+    fn into_waiting(self) -> Waiting<T> {
+        let Self { settled, rest, .. } = self;
+        let events = match settled.len() {
+            0 => rest,
+            _ => settled.chain(rest).collect(),
+        };
+        let is_disordered = !events.is_sorted_by_key(|(ts, _)| *ts);
+        Waiting { events, is_disordered, settled: 0 }
     }
 }
 
@@ -288,18 +387,28 @@ impl Sorted {
         }
     }
 
-    fn drain_until(&mut self, until: i64, each: &mut impl FnMut(i64, Event)) {
+    fn into_queue(self) -> Queue {
         match self {
-            Self::Empty => {}
+            Self::Empty => Queue::Empty,
+            Self::Any(events) => Queue::Any(events.into_waiting()),
+            Self::Kernel(cpu, events) => Queue::Kernel(cpu, events.into_waiting()),
+            Self::Switches(cpu, events) => Queue::Switches(cpu, events.into_waiting()),
+            Self::Wakings(cpu, events) => Queue::Wakings(cpu, events.into_waiting()),
+        }
+    }
+
+    fn drain_until(&mut self, until: i64, each: &mut impl FnMut(i64, Event)) -> bool {
+        match self {
+            Self::Empty => false,
             Self::Any(events) => events.drain_until(until, each),
             Self::Kernel(cpu, events) => {
-                events.drain_until(until, |ts, event| each(ts, Event::Kernel(*cpu, event)));
+                events.drain_until(until, |ts, event| each(ts, Event::Kernel(*cpu, event)))
             }
             Self::Switches(cpu, events) => {
-                events.drain_until(until, |ts, event| each(ts, Event::Switch(*cpu, event)));
+                events.drain_until(until, |ts, event| each(ts, Event::Switch(*cpu, event)))
             }
             Self::Wakings(cpu, events) => {
-                events.drain_until(until, |ts, event| each(ts, Event::Waking(*cpu, event)));
+                events.drain_until(until, |ts, event| each(ts, Event::Waking(*cpu, event)))
             }
         }
     }
@@ -356,6 +465,40 @@ mod tests {
         let seen = drained(&[(7, 20), (1, 10), (1, 20), (1, 30)]);
         let cpus: Vec<_> = seen.iter().map(|(_, cpu, ts)| (*cpu, *ts)).collect();
         assert_eq!(cpus, [(1, 10), (1, 20), (7, 20), (1, 30)]);
+    }
+
+    #[test]
+    fn what_is_older_than_the_flush_before_last_has_its_turn_when_buffers_were_read() {
+        let mut order = Order::default();
+        let (mut seen, mut late) = (Vec::new(), Vec::new());
+        // In the last reading two are too late.
+        for reading in [&[10, 30, 20][..], &[40, 35, 60], &[50, 70], &[15, 80, 34]] {
+            for ts in reading {
+                order.push(QueueId::packets(MachineId(0)), *ts, event(0));
+            }
+            order.flushed();
+            assert_eq!(order.buffers_read(|_, _| unreachable!()), 0);
+            order.flushed();
+            late.push(order.buffers_read(|ts, _| seen.push(ts)));
+            seen.push(0);
+        }
+        late.push(order.drain(|ts, _| seen.push(ts)));
+        // What came last holds back what is later than it.
+        assert_eq!(seen, [0, 10, 20, 30, 0, 35, 40, 0, 0, 50, 60, 70, 80]);
+        assert_eq!(late, [0, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn all_wait_for_the_end_if_one_has_to() {
+        let mut order = Order::default();
+        assert!(order.wait_for_end());
+        order.push(QueueId::packets(MachineId(0)), 10, event(0));
+        for _ in 0..3 {
+            order.flushed();
+            order.flushed();
+            assert_eq!(order.buffers_read(|_, _| unreachable!()), 0);
+        }
+        assert_eq!(order.len(), 1);
     }
 
     proptest! {

@@ -3,12 +3,14 @@
 //! A frame is known by its mapping, its address in it and its name; where there is no address, by its name and its place in the source. A call
 //! stack is a chain of rows, each a frame and its caller: who has the last row has the stack.
 //!
-//! Memory: an entry of a hash table a row.
+//! Memory: beside the rows, a number a call site, and an entry of a hash table a frame.
+
+use std::hash::BuildHasher;
 
 use ferretto_trace_tables::tables::{CallsiteRow, FrameRow, MappingRow, SymbolRow, Tables};
 use ferretto_trace_tables::{CallsiteId, FrameId, MappingId, Str, SymbolSetId};
 use foldhash::fast::RandomState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet, HashTable};
 
 /// What a mapping is known by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,7 +56,9 @@ pub struct Stacks {
     kernel: Option<MappingId>,
     frames: HashMap<(MappingId, u64, Option<Str>), FrameId, RandomState>,
     sourced: HashMap<(MappingId, Option<Str>, Source), FrameId, RandomState>,
-    callsites: HashMap<(Option<CallsiteId>, FrameId, u32), CallsiteId, RandomState>,
+    /// Rows, by what stands in them: stacks are the most of a profile.
+    callsites: HashTable<u32>,
+    hasher: RandomState,
     /// Frames by mapping and address: of the first `placed_frames` rows. Only symbols ask for it.
     placed: HashMap<(MappingId, i64), Vec<FrameId>, RandomState>,
     placed_frames: usize,
@@ -162,9 +166,25 @@ impl Stacks {
         frame_id: FrameId,
         depth: u32,
     ) -> CallsiteId {
-        *self.callsites.entry((caller, frame_id, depth)).or_insert_with(|| {
-            CallsiteId(tables.callsite.push(CallsiteRow { depth, parent_id: caller, frame_id }))
-        })
+        let table = &mut tables.callsite;
+        let hash = self.hasher.hash_one((caller, frame_id));
+        let is_same = |row: &u32| {
+            let row = *row as usize;
+            table.frame_id.get(row) == Some(&frame_id)
+                && table.parent_id.get(row) == caller
+                && table.depth.get(row) == Some(&depth)
+        };
+        if let Some(row) = self.callsites.find(hash, is_same) {
+            return CallsiteId(*row);
+        }
+        let row = table.push(CallsiteRow { depth, parent_id: caller, frame_id });
+        let rehash = |row: &u32| {
+            let row = *row as usize;
+            let frame = table.frame_id.get(row).copied().unwrap_or_default();
+            self.hasher.hash_one((table.parent_id.get(row), frame))
+        };
+        self.callsites.insert_unique(hash, row, rehash);
+        CallsiteId(row)
     }
 
     /// The frames at an address of a mapping.

@@ -3,7 +3,7 @@
 use ferretto_trace_tables::{Tables, Value};
 
 use crate::relation::{Column, Relation, Rows, Source};
-use crate::views::{ADDED, Named, OTHERS, Only, TRACKS, View, What};
+use crate::views::{ADDED, Named, OTHERS, Only, SAMPLES, TRACKS, View, What};
 
 /// What can be asked of a trace, by name.
 #[derive(Debug)]
@@ -45,9 +45,13 @@ impl<'a> Catalog<'a> {
         let mut relation = Relation::of_table(table, &self.tables.strings);
         for (_, name, doc, what, is_spare) in ADDED.iter().filter(|(of, ..)| *of == name) {
             let Some(source) = self.source(&relation, name, *what) else { continue };
-            // A key stands beside `id`, others at the end.
-            let at = if is_key(*what) { 1 } else { relation.columns.len() };
-            relation.columns.insert(at, Column { name, doc, is_spare: *is_spare, source });
+            let column = Column { name, doc, is_spare: *is_spare, source };
+            match relation.columns.iter_mut().find(|column| column.name == *name) {
+                Some(there) => *there = column,
+                // A key stands beside `id`, others at the end.
+                None if is_key(*what) => relation.columns.insert(1, column),
+                None => relation.columns.push(column),
+            }
         }
         Some(relation)
     }
@@ -125,7 +129,7 @@ impl<'a> Catalog<'a> {
 }
 
 fn views() -> impl Iterator<Item = &'static View> {
-    TRACKS.iter().chain(OTHERS)
+    TRACKS.iter().chain(SAMPLES).chain(OTHERS)
 }
 
 fn find<'b, 'a>(relation: &'b Relation<'a>, name: &str) -> Option<&'b Column<'a>> {
@@ -140,8 +144,11 @@ fn is_key(what: What) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use ferretto_trace_tables::tables::{ArgRow, CounterRow, SchedRow, SliceRow, ThreadRow, TrackRow};
-    use ferretto_trace_tables::{ArgSetId, TrackId, Ucpu, Utid};
+    use ferretto_trace_tables::tables::{
+        ArgRow, CounterRow, CpuRow, ProfilerSampleRow, ProfilerTaskContextRow, SchedRow, SliceRow, ThreadRow,
+        TrackRow,
+    };
+    use ferretto_trace_tables::{ArgSetId, TaskContextId, TrackId, Ucpu, Utid};
 
     use super::*;
 
@@ -198,6 +205,20 @@ mod tests {
         tables.sched.push(SchedRow { ts: 10, dur: 5, ucpu: Ucpu(3), ..SchedRow::default() });
         tables.slice.push(SliceRow { ts: 20, dur: 0, category: main, ..SliceRow::default() });
         tables.slice.push(SliceRow { ts: 10, dur: 5, ..SliceRow::default() });
+        tables.cpu.push(CpuRow { ucpu: Ucpu(4099), cpu: 3, ..CpuRow::default() });
+        let perf = Some(tables.strings.intern("linux.perf"));
+        tables
+            .profiler_task_context
+            .push(ProfilerTaskContextRow { utid: Some(Utid(5)), ..ProfilerTaskContextRow::default() });
+        for (ts, source) in [(1, None), (2, perf)] {
+            let task_context_id = Some(TaskContextId(0));
+            tables.profiler_sample.push(ProfilerSampleRow {
+                ts,
+                source,
+                task_context_id,
+                ..ProfilerSampleRow::default()
+            });
+        }
         tables
     }
 
@@ -216,6 +237,9 @@ mod tests {
             ("sched_slice", &["id", "ts", "dur", "cpu"], &["0 10 5 3"]),
             ("slices", &["id", "slice_id", "cat"], &["0 0 main", "1 1 -"]),
             ("instant", &["ts"], &["20"]),
+            ("cpu", &["id", "ucpu", "cpu"], &["4099 4099 3"]),
+            ("perf_sample", &["id", "ts", "utid", "cpu"], &["1 2 5 -"]),
+            ("stack_sample", &["id"], &[]),
         ] {
             assert_eq!(rows(&tables, name, columns), expected, "{name}");
         }

@@ -45,8 +45,15 @@ pub(crate) enum What {
     Argument(&'static str, &'static str),
 }
 
-/// Columns that tables have in SQL beside their own: `(table, name, what it is, is_spare)`.
+/// Columns that tables have in SQL beside their own, or in the place of those: `(table, name, what it is, is_spare)`.
 pub(crate) const ADDED: &[(&str, &str, &str, What, bool)] = &[
+    (
+        "cpu",
+        "id",
+        "Its number over all machines, the same as `ucpu`: what other tables name it by.",
+        What::As("ucpu"),
+        false,
+    ),
     ("slice", "cat", "The same as `category`.", What::As("category"), true),
     ("slice", "slice_id", "The same as `id`.", What::As("id"), true),
     ("thread", "utid", "The same as `id`: what other tables name it by.", What::As("id"), false),
@@ -131,6 +138,54 @@ pub(crate) const TRACKS: &[View] = &tracks! {
     "thread_state_track", "States of threads.", "state", track_of("utid"), "utid";
     "process_state_track", "States of processes.", "state", track_of("upid"), "upid";
 };
+
+const TASK: &str = "__intrinsic_profiler_task_context";
+const EXECUTION: &str = "__intrinsic_profiler_execution_context";
+
+/// Views over the samples of profilers (upstream: stack_samples.sql, memory.sql). `cpu_mode` is nothing where upstream says `unknown`.
+pub(crate) const SAMPLES: &[View] = &[
+    View {
+        name: "stack_sample",
+        doc: "Samples of all profilers that have a stack.",
+        of: "__intrinsic_profiler_sample",
+        only: &[Only::Set("callsite_id")],
+        columns: &[
+            ("id", What::Same),
+            ("ts", What::Same),
+            ("source", What::Same),
+            ("task_context_id", What::Same),
+            ("execution_context_id", What::Same),
+            ("callsite_id", What::Same),
+            ("session_id", What::Same),
+        ],
+        is_spare: true,
+    },
+    View {
+        name: "perf_sample",
+        doc: "Samples of Linux's perf, with or without a stack.",
+        of: "__intrinsic_profiler_sample",
+        only: &[Only::Is("source", "linux.perf")],
+        columns: &[
+            ("id", What::Same),
+            ("ts", What::Same),
+            ("utid", What::Through("task_context_id", TASK, "utid")),
+            ("cpu", What::Through("execution_context_id", EXECUTION, "ucpu")),
+            ("cpu_mode", What::Through("execution_context_id", EXECUTION, "cpu_mode")),
+            ("callsite_id", What::Same),
+            ("unwind_error", What::Same),
+            ("perf_session_id", What::As("session_id")),
+        ],
+        is_spare: false,
+    },
+    View {
+        name: "perf_session",
+        doc: "Recordings of Linux's perf.",
+        of: "__intrinsic_profiler_session",
+        only: &[Only::Is("source", "linux.perf")],
+        columns: &[("id", What::Same), ("perf_session_id", What::As("id")), ("cmdline", What::Same)],
+        is_spare: false,
+    },
+];
 
 /// Views over other tables.
 pub(crate) const OTHERS: &[View] = &[

@@ -1,0 +1,174 @@
+//! `ferretto-query convert` as users run it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ferretto_protos::fields::trace_packet as field;
+use ferretto_protozero::Message;
+use tempfile::TempDir;
+
+/// A trace with `count` instants on a track.
+fn trace(count: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut descriptor = Vec::new();
+    Message::new(&mut descriptor).bytes(field::TRACK_DESCRIPTOR, b"\x08\x07\x12\x05track");
+    Message::new(&mut bytes).bytes(1, &descriptor);
+    for n in 0..count {
+        let mut packet = Vec::new();
+        let mut message = Message::new(&mut packet);
+        message.varint(field::TIMESTAMP, 1000 + n);
+        message.varint(field::TRUSTED_PACKET_SEQUENCE_ID, 1);
+        // An instant on the track 7.
+        message.bytes(field::TRACK_EVENT, b"\x48\x03\x58\x07\xba\x01\x04name");
+        drop(message);
+        Message::new(&mut bytes).bytes(1, &packet);
+    }
+    bytes
+}
+
+/// A folder with a trace.
+fn place(count: u64) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("t.pftrace"), trace(count)).unwrap();
+    dir
+}
+
+fn start(dir: &Path, words: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));
+    command.arg("convert").args(words.split(' ')).current_dir(dir);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn convert(dir: &Path, words: &str) -> Output {
+    start(dir, words).wait_with_output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn formats_of_tables_become_a_folder_that_says_what_it_is() {
+    let dir = place(100);
+    for format in ["parquet", "arrow", "csv", "jsonl"] {
+        let output = convert(dir.path(), &format!("--to {format} t.pftrace -o {format}"));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let manifest = fs::read_to_string(dir.path().join(format).join("manifest.json")).unwrap();
+        assert!(manifest.contains("\"packets\": 101"), "{manifest}");
+        assert!(manifest.contains("{\"name\": \"slice\", \"file\": \"slice."), "{manifest}");
+        assert!(names(&dir.path().join(format)).contains(&format!("thread_track.{format}")));
+    }
+    assert_eq!(names(dir.path()), ["arrow", "csv", "jsonl", "parquet", "t.pftrace"]);
+}
+
+#[test]
+fn one_table_is_a_file_or_goes_to_stdout_and_the_trace_may_come_from_stdin() {
+    let dir = place(3);
+    let output = convert(dir.path(), "t.pftrace --table slice -o slice.csv");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let file = fs::read_to_string(dir.path().join("slice.csv")).unwrap();
+    assert_eq!(file.lines().count(), 4);
+    let mut child = start(dir.path(), "--to csv --table slice - -o -");
+    child.stdin.take().unwrap().write_all(&trace(3)).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), file, "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_done_is_an_error_with_advice_and_leaves_nothing() {
+    let dir = place(20_000);
+    fs::write(dir.path().join("x.json"), "{\"traceEvents\": []}").unwrap();
+    fs::write(dir.path().join("empty"), "").unwrap();
+    fs::create_dir(dir.path().join("others")).unwrap();
+    fs::write(dir.path().join("others/file"), "").unwrap();
+    let before = names(dir.path());
+    for (words, expected) in [
+        ("--to csv x.json -o out", "seems to be a trace in Chrome's JSON format"),
+        ("--to csv empty -o out", "it is empty"),
+        ("--to csv nothing -o out", "cannot read nothing"),
+        ("--to csv others -o out", "others is a folder"),
+        ("--to csv t.pftrace -o others", "a folder with other files"),
+        ("--to csv t.pftrace -o -", "--table NAME"),
+        ("--to csv t.pftrace --table nothing -o out", "there are slice, track"),
+        ("--to csv t.pftrace -o no/such/out", "cannot write no/such/out"),
+        ("--to csv t.pftrace --memory 1k -o out", "--memory allows more"),
+    ] {
+        let output = convert(dir.path(), words);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(stderr(&output).contains(expected), "{words}: {}", stderr(&output));
+        assert_eq!(names(dir.path()), before, "{words}");
+    }
+}
+
+#[test]
+fn a_folder_of_ours_is_replaced_if_that_is_said() {
+    let dir = place(3);
+    assert!(convert(dir.path(), "--to csv t.pftrace -o out").status.success());
+    let output = convert(dir.path(), "--to jsonl t.pftrace -o out");
+    assert!(stderr(&output).contains("--force replaces it"), "{}", stderr(&output));
+    assert!(convert(dir.path(), "--to jsonl t.pftrace -o out --force").status.success());
+    let files = names(&dir.path().join("out"));
+    assert!(
+        files.contains(&"slice.jsonl".to_owned()) && !files.contains(&"slice.csv".to_owned()),
+        "{files:?}"
+    );
+    assert_eq!(names(dir.path()), ["out", "t.pftrace"]);
+}
+
+#[test]
+fn a_torn_end_is_said_and_what_is_whole_is_written() {
+    let dir = place(3);
+    let bytes = trace(3);
+    fs::write(dir.path().join("torn"), &bytes[..bytes.len() - 1]).unwrap();
+    let output = convert(dir.path(), "torn --table slice -o slice.csv");
+    assert!(
+        output.status.success() && stderr(&output).contains("its last packet is not whole"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(fs::read_to_string(dir.path().join("slice.csv")).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let dir = place(20_000);
+    for to in ["--to csv t.pftrace -o out", "--to jsonl --table slice t.pftrace -o out"] {
+        // As soon as something is there it ends, wherever it is then.
+        let mut child = start(dir.path(), to);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while names(dir.path()).len() == 1 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let status = child.wait().unwrap();
+        // It may have been through before the signal came.
+        if killed.success() && !status.success() {
+            assert_eq!(names(dir.path()), ["t.pftrace"], "{to}");
+        } else {
+            assert_eq!(names(dir.path()), ["out", "t.pftrace"], "{to}");
+            let out = dir.path().join("out");
+            let _ = fs::remove_dir_all(&out).or_else(|_| fs::remove_file(&out));
+        }
+    }
+}
+
+#[test]
+fn who_wants_no_more_is_no_error() {
+    let dir = place(50_000);
+    let mut child = start(dir.path(), "--to jsonl --table slice t.pftrace -o -");
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((&first[..7], stderr(&output).as_str()), (&b"{\"id\":0"[..], ""));
+    assert!(output.status.success());
+}

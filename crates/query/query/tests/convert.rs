@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protozero::Message;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A trace with `count` instants on a track.
@@ -149,10 +150,10 @@ fn ctrl_c_leaves_nothing_behind() {
         while names(dir.path()).len() == 1 && Instant::now() < deadline {
             std::thread::yield_now();
         }
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let killed = kill_process(Pid::from_child(&child), Signal::INT);
         let status = child.wait().unwrap();
         // It may have been through before the signal came.
-        if killed.success() && !status.success() {
+        if killed.is_ok() && !status.success() {
             assert_eq!(names(dir.path()), ["t.pftrace"], "{to}");
         } else {
             assert_eq!(names(dir.path()), ["out", "t.pftrace"], "{to}");

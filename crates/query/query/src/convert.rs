@@ -182,6 +182,7 @@ fn read(args: &ConvertArgs, progress: &mut Progress) -> Result<(Tables, Imported
     };
     let mut options = import::Options::default();
     options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
+    options.config_printer = Some(print_config);
     let mut watch = |step| {
         progress.show(|| match step {
             Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
@@ -194,6 +195,11 @@ fn read(args: &ConvertArgs, progress: &mut Progress) -> Result<(Tables, Imported
         let failure = Failure::of("read", &args.input, error);
         if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
     })
+}
+
+/// A trace's config as text, which stands in its metadata.
+fn print_config(config: &[u8]) -> Option<String> {
+    ferretto_protos::text::format("perfetto.protos.TraceConfig", config).ok()
 }
 
 /// Says how large the output is, where that is known.

@@ -274,6 +274,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_on_reading_names_every_table_and_view() {
+        let page = include_str!("../../../../docs/reading.md");
+        for name in Catalog::new(&Tables::default()).names() {
+            assert!(page.contains(&format!("`{name}`")), "docs/reading.md does not have {name}");
+        }
+    }
+
+    #[test]
     fn files_are_by_time_and_have_no_spare_columns() {
         let tables = trace();
         let files = Catalog::new(&tables).files();

@@ -220,8 +220,10 @@ impl Import {
             kind::TRACK_EVENT => {
                 let ts = arrived.head.timestamp.map(|_| ts);
                 let event = model.arrive_track_event(data, &arrived.head, ts, sequence, machine);
-                if let Some((ts, event)) = event {
-                    self.push_event(QueueId::track_events(machine), ts, Event::Track(event));
+                match event {
+                    Some((ts, _)) if ts < 0 => model.stats.count(Stat::TraceSorterNegativeTimestampDropped),
+                    Some((ts, event)) => self.order.push_track(machine, ts, event),
+                    None => {}
                 }
             }
             kind::TRACK_DESCRIPTOR

@@ -30,6 +30,7 @@ use hashbrown::HashMap;
 use crate::cpus::MAX_CPUS;
 use crate::event::Event;
 use crate::ftrace::{Cpu, KernelEvent, Switch, Waking};
+use crate::track_event::TrackEvent;
 
 /// Which queue an event waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,6 +107,7 @@ enum Queue {
     /// Nothing has come.
     Empty,
     Any(Waiting<Event>),
+    Tracks(Waiting<TrackEvent>),
     Kernel(Cpu, Waiting<KernelEvent>),
     Switches(Cpu, Waiting<Switch>),
     Wakings(Cpu, Waiting<Waking>),
@@ -126,6 +128,16 @@ impl Order {
         match self.queue(queue, ts) {
             Queue::Any(waiting) => waiting.push(ts, event),
             empty @ Queue::Empty => *empty = Queue::Any(Waiting::of(ts, event)),
+            _ => {}
+        }
+    }
+
+    /// Adds an event of a program to the queue [`QueueId::track_events`].
+    #[inline]
+    pub fn push_track(&mut self, machine: MachineId, ts: i64, event: TrackEvent) {
+        match self.queue(QueueId::track_events(machine), ts) {
+            Queue::Tracks(waiting) => waiting.push(ts, event),
+            empty @ Queue::Empty => *empty = Queue::Tracks(Waiting::of(ts, event)),
             _ => {}
         }
     }
@@ -300,6 +312,7 @@ impl Queue {
         match self {
             Self::Empty => 0,
             Self::Any(waiting) => waiting.events.len(),
+            Self::Tracks(waiting) => waiting.events.len(),
             Self::Kernel(_, waiting) => waiting.events.len(),
             Self::Switches(_, waiting) => waiting.events.len(),
             Self::Wakings(_, waiting) => waiting.events.len(),
@@ -310,6 +323,7 @@ impl Queue {
         match self {
             Self::Empty => {}
             Self::Any(waiting) => waiting.settle(),
+            Self::Tracks(waiting) => waiting.settle(),
             Self::Kernel(_, waiting) => waiting.settle(),
             Self::Switches(_, waiting) => waiting.settle(),
             Self::Wakings(_, waiting) => waiting.settle(),
@@ -320,6 +334,7 @@ impl Queue {
         match self {
             Self::Empty => Sorted::Empty,
             Self::Any(waiting) => Sorted::Any(waiting.sorted()),
+            Self::Tracks(waiting) => Sorted::Tracks(waiting.sorted()),
             Self::Kernel(cpu, waiting) => Sorted::Kernel(cpu, waiting.sorted()),
             Self::Switches(cpu, waiting) => Sorted::Switches(cpu, waiting.sorted()),
             Self::Wakings(cpu, waiting) => Sorted::Wakings(cpu, waiting.sorted()),
@@ -330,6 +345,7 @@ impl Queue {
 enum Sorted {
     Empty,
     Any(InOrder<Event>),
+    Tracks(InOrder<TrackEvent>),
     Kernel(Cpu, InOrder<KernelEvent>),
     Switches(Cpu, InOrder<Switch>),
     Wakings(Cpu, InOrder<Waking>),
@@ -381,6 +397,7 @@ impl Sorted {
         match self {
             Self::Empty => None,
             Self::Any(events) => events.next_ts(),
+            Self::Tracks(events) => events.next_ts(),
             Self::Kernel(_, events) => events.next_ts(),
             Self::Switches(_, events) => events.next_ts(),
             Self::Wakings(_, events) => events.next_ts(),
@@ -391,6 +408,7 @@ impl Sorted {
         match self {
             Self::Empty => Queue::Empty,
             Self::Any(events) => Queue::Any(events.into_waiting()),
+            Self::Tracks(events) => Queue::Tracks(events.into_waiting()),
             Self::Kernel(cpu, events) => Queue::Kernel(cpu, events.into_waiting()),
             Self::Switches(cpu, events) => Queue::Switches(cpu, events.into_waiting()),
             Self::Wakings(cpu, events) => Queue::Wakings(cpu, events.into_waiting()),
@@ -401,6 +419,7 @@ impl Sorted {
         match self {
             Self::Empty => false,
             Self::Any(events) => events.drain_until(until, each),
+            Self::Tracks(events) => events.drain_until(until, |ts, event| each(ts, Event::Track(event))),
             Self::Kernel(cpu, events) => {
                 events.drain_until(until, |ts, event| each(ts, Event::Kernel(*cpu, event)))
             }

@@ -159,8 +159,9 @@ mod tests {
 
     fn slices(tables: &Tables) -> Vec<(String, i64, i64, u32)> {
         let rows = 0..tables.slice.len();
-        let name =
-            |row: usize| tables.slice.name[row].map_or(String::new(), |name| tables.strings.get(name).to_owned());
+        let name = |row: usize| {
+            tables.slice.name[row].map_or(String::new(), |name| tables.strings.get(name).to_owned())
+        };
         rows.map(|row| (name(row), tables.slice.ts[row], tables.slice.dur[row], tables.slice.depth[row]))
             .collect()
     }

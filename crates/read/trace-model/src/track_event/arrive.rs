@@ -6,7 +6,7 @@ use ferretto_trace_tables::MachineId;
 
 use super::descriptor::{self, Message, TrackRef};
 use super::fields::{EventFields, OldTime, event_type, extra_uuids, numbers, repeated};
-use super::names::{self, Found};
+use super::names::{self, Found, LabelId};
 use super::running::Thread;
 use super::said::Reader;
 use super::{Kind, Said, TrackEvent, WholeEvent, Writer, WriterId};
@@ -81,7 +81,7 @@ impl Model {
             && thread_ts.is_none()
             && instructions.is_none();
         let state = sequence.generation();
-        let plain = if is_plain { self.plain(&fields, state, counter) } else { None };
+        let plain = if is_plain { self.plain(&fields, writer, state, counter) } else { None };
         let kind = plain.unwrap_or_else(|| {
             self.keep_whole(WholeEvent {
                 message: message.into(),
@@ -151,17 +151,21 @@ impl Model {
 
     /// What of a plain event waits for its turn. Nothing if it is not as plain as that.
     #[inline]
-    fn plain(&mut self, fields: &EventFields<'_>, state: &Generation, counter: f64) -> Option<Kind> {
+    fn plain(
+        &mut self,
+        fields: &EventFields<'_>,
+        writer: WriterId,
+        state: &Generation,
+        counter: f64,
+    ) -> Option<Kind> {
         if fields.kind == Some(event_type::COUNTER) {
             return (!fields.has_annotations && !fields.has_typed).then_some(Kind::Counter(counter));
         }
-        let strings = &mut self.tables.strings;
-        let Found::Known(name) = names::name(fields, fields.name_iid, state, strings) else { return None };
-        let Found::Known(category) = names::category(fields, state, strings) else { return None };
-        let label = self.labels.intern(category, name);
+        let label = self.plain_label(fields, writer, state)?;
         let is_end = fields.kind == Some(event_type::SLICE_END);
         let mut args = Default::default();
         if fields.has_annotations || fields.has_typed {
+            let strings = &mut self.tables.strings;
             let mut reader = Reader::new(strings, state, &mut self.said, &mut self.pool);
             reader.read_event(fields.message, None);
             // What goes on from the begin's arguments is read when those are known.
@@ -177,6 +181,30 @@ impl Model {
             Some(event_type::INSTANT) => Some(Kind::Instant(said)),
             _ => None,
         }
+    }
+
+    /// The name and the categories, if all of it is known.
+    #[inline]
+    fn plain_label(
+        &mut self,
+        fields: &EventFields<'_>,
+        writer: WriterId,
+        state: &Generation,
+    ) -> Option<LabelId> {
+        let categories = &fields.categories;
+        let is_by_number = categories.count <= 1 && categories.text.is_none() && fields.name.is_none();
+        let (category_iid, name_iid) = (categories.iid.unwrap_or(0), fields.name_iid);
+        if is_by_number && let Some(label) = self.labels.recent(writer.0, category_iid, name_iid) {
+            return Some(label);
+        }
+        let strings = &mut self.tables.strings;
+        let Found::Known(name) = names::name(fields, name_iid, state, strings) else { return None };
+        let Found::Known(category) = names::category(fields, state, strings) else { return None };
+        let label = self.labels.intern(category, name);
+        if is_by_number && (categories.count == 0) == (category_iid == 0) && !writer.is_last() {
+            self.labels.remember(writer.0, category_iid, name_iid, label);
+        }
+        Some(label)
     }
 
     #[cold]

@@ -90,6 +90,8 @@ pub struct TrackRef(pub u32);
 #[derive(Debug, Default)]
 pub struct Descriptors {
     by_uuid: HashMap<(MachineId, u64), TrackRef, RandomState>,
+    /// The one that was asked for last: events of a thread come one after the other.
+    last: Option<((MachineId, u64), TrackRef)>,
     pub(super) slots: Vec<Slot>,
     /// The track that a thread or a process was met by: by another one it is another thread.
     pub(super) by_utid: HashMap<Utid, u64, RandomState>,
@@ -116,7 +118,14 @@ impl Descriptors {
     /// The place of a uuid.
     #[inline]
     pub fn slot(&mut self, machine: MachineId, uuid: u64) -> TrackRef {
-        *self.by_uuid.entry((machine, uuid)).or_insert_with(|| {
+        match self.last {
+            Some((last, track)) if last == (machine, uuid) => track,
+            _ => self.find_or_add(machine, uuid),
+        }
+    }
+
+    fn find_or_add(&mut self, machine: MachineId, uuid: u64) -> TrackRef {
+        let track = *self.by_uuid.entry((machine, uuid)).or_insert_with(|| {
             self.slots.push(Slot {
                 uuid,
                 machine,
@@ -127,7 +136,9 @@ impl Descriptors {
                 row: None,
             });
             TrackRef(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
-        })
+        });
+        self.last = Some(((machine, uuid), track));
+        track
     }
 
     /// The place of a uuid that was met.

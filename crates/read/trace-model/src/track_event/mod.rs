@@ -124,6 +124,11 @@ pub struct WriterId(u32);
 impl WriterId {
     /// Further ones are taken for the last. Ours: it leaves room for [`Kind`].
     const MAX: u32 = (1 << KIND_SHIFT) - 1;
+
+    /// It may be several.
+    fn is_last(self) -> bool {
+        self.0 == Self::MAX
+    }
 }
 
 /// What of a generation of a sequence its events need in their turn.

@@ -21,11 +21,27 @@ pub struct LabelId(pub u32);
 pub struct Labels {
     all: Vec<(Option<Str>, Option<Str>)>,
     ids: HashMap<(Option<Str>, Option<Str>), u32, RandomState>,
+    /// What was found by numbers lately.
+    recent: Vec<Recent>,
 }
+
+/// A category and a name by their numbers in a generation of a sequence.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    /// 1 more than it; 0 is an empty place.
+    writer: u32,
+    category: u64,
+    name: u64,
+    label: u32,
+}
+
+/// Places for what was found lately. Ours: programs have some hundreds of trace points, and this fits into the processor's cache.
+const RECENT: usize = 1024;
 
 impl Default for Labels {
     fn default() -> Self {
-        let mut labels = Self { all: Vec::new(), ids: HashMap::default() };
+        let mut labels =
+            Self { all: Vec::new(), ids: HashMap::default(), recent: vec![Recent::default(); RECENT] };
         labels.intern(None, None);
         labels
     }
@@ -42,12 +58,32 @@ impl Labels {
         }))
     }
 
+    /// What was found by these numbers, if it was lately. (What a number stands for does not change within a generation.)
+    #[inline]
+    pub(super) fn recent(&self, writer: u32, category: u64, name: u64) -> Option<LabelId> {
+        let recent = self.recent.get(place_of(writer, category, name))?;
+        let is_it = (recent.writer, recent.category, recent.name) == (writer.wrapping_add(1), category, name);
+        is_it.then_some(LabelId(recent.label))
+    }
+
+    pub(super) fn remember(&mut self, writer: u32, category: u64, name: u64, label: LabelId) {
+        if let Some(recent) = self.recent.get_mut(place_of(writer, category, name)) {
+            *recent = Recent { writer: writer.wrapping_add(1), category, name, label: label.0 };
+        }
+    }
+
     /// The pair: categories, name.
     #[inline]
     #[must_use]
     pub fn get(&self, label: LabelId) -> (Option<Str>, Option<Str>) {
         self.all.get(label.0 as usize).copied().unwrap_or_default()
     }
+}
+
+#[inline]
+fn place_of(writer: u32, category: u64, name: u64) -> usize {
+    let mixed = name.wrapping_mul(17) ^ category.wrapping_mul(257) ^ u64::from(writer).wrapping_mul(31);
+    mixed as usize % RECENT
 }
 
 /// A text behind a number, or that it is not known.

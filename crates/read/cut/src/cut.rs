@@ -16,6 +16,7 @@ use crate::event::TrackEvent;
 use crate::filter::{Filter, Processes};
 use crate::index::{Index, edge_of, place, track_key};
 use crate::kind::Kind;
+use crate::links::Links;
 use crate::plan::{Need, Plan};
 use crate::range::{Moment, Range};
 use crate::sizes::Sizes;
@@ -229,8 +230,16 @@ impl First {
         })?;
         let mut writers = Vec::new();
         for (index, out) in indexes.into_iter().zip(outs) {
-            let (mut plan, tracks) = index.finish();
+            let (mut plan, tracks, touched) = index.finish();
             walk = put_in_order(source, walk, &mut plan, &tracks)?;
+            drop(tracks);
+            if let Some(mut links) = Links::new(plan.range, touched) {
+                (walk, _) = pass(source, walk.again(), |walk, seen| {
+                    links.take(walk, seen);
+                    Ok(())
+                })?;
+                links.finish(&mut plan);
+            }
             let filter = Filter::new(self.pids.clone(), options.category.as_deref());
             writers.push(Writer::new(plan, filter, io::BufWriter::with_capacity(OUT_BYTES, out)));
         }

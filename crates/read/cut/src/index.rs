@@ -12,6 +12,7 @@ use crate::ftrace::bundle::{Bundle, Compact, Event};
 use crate::ftrace::pairs::{Home, Kept, Pairs};
 use crate::ftrace::sched::{CpuKey, Prev, Run, Sched, Wake};
 use crate::kind::Kind;
+use crate::links::Touched;
 use crate::plan::{Need, Place, Plan};
 use crate::range::Range;
 use crate::tracks::{Edge, TrackKey, Tracks, needs};
@@ -57,6 +58,7 @@ pub(crate) struct Index {
     homes: HashMap<CpuKey, Home, RandomState>,
     /// Of each sequence the last packet in the range, and its generation.
     kept: Vec<Option<Place>>,
+    touched: Touched,
     beyond: u64,
 }
 
@@ -74,6 +76,7 @@ impl Index {
             blocked: HashMap::default(),
             homes: HashMap::default(),
             kept: Vec::new(),
+            touched: Touched::default(),
             beyond: 0,
         }
     }
@@ -98,13 +101,14 @@ impl Index {
     }
 
     /// What is needed, but for disordered tracks: what those need is told by a further pass.
-    pub(crate) fn finish(mut self) -> (Plan, Tracks) {
+    pub(crate) fn finish(mut self) -> (Plan, Tracks, Touched) {
         for place in std::mem::take(&mut self.kept).into_iter().flatten() {
             self.plan.rely(place);
         }
         let disordered: HashSet<TrackKey, RandomState> = self.tracks.disordered().0.into_iter().collect();
         self.plan.forget(&disordered);
         for (key, edge) in self.tracks.open() {
+            self.touched.ended(edge.place.ordinal, true);
             if needs(self.range, edge, None)[0] && !disordered.contains(&key) {
                 self.plan.need(edge.place, Need::Whole);
             }
@@ -123,7 +127,8 @@ impl Index {
         let needed = self.sched.needed();
         self.plan.tail.add_sched(needed, self.range, &self.sched.names, &self.homes);
         self.plan.beyond += self.beyond + self.tracks.beyond + self.sched.beyond;
-        (self.plan, self.tracks)
+        self.plan.beyond += self.touched.beyond;
+        (self.plan, self.tracks, self.touched)
     }
 
     fn pairs_needed(&mut self) -> Vec<Kept> {
@@ -220,12 +225,18 @@ impl Index {
         let machine = seen.head.machine_id;
         let uuid = event.track_uuid.or_else(|| defaults.and_then(|sequence| sequence.track_uuid));
         let key = track_key(machine, uuid, seen.sequence);
+        if !event.flows.as_slice().is_empty() && ts < self.range.to {
+            self.touched.take(&event.flows, seen.ordinal, self.range.has(ts));
+        }
         if let Some(edge) = edge_of(&event, key, ts, place) {
             let (key, edge) = edge;
             let range = self.range;
-            let plan = &mut self.plan;
+            let (plan, touched) = (&mut self.plan, &mut self.touched);
             self.tracks.take(key, edge, |begin, end| {
                 let [needs_begin, needs_end] = needs(range, begin, Some(end));
+                if touched.has_open() {
+                    touched.ended(begin.place.ordinal, needs_begin);
+                }
                 if needs_begin {
                     plan.need_of(key, begin.place);
                 }

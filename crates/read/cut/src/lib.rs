@@ -13,6 +13,7 @@
 //! | [`kind`] | which packets are about a time, and which about the trace |
 //! | [`bounds`] | the first pass |
 //! | [`index`], [`tracks`], [`ftrace`] | the second: slices, counters, scheduling at the ends of the range |
+//! | [`links`] | the other ends of flows |
 //! | [`filter`], [`around`], [`sizes`] | processes and categories; where a slice is; where to split |
 //! | [`plan`] | what is needed, as the second pass tells it to the third |
 //! | [`write`], [`edit`] | the third |
@@ -32,6 +33,7 @@ mod filter;
 mod ftrace;
 mod index;
 mod kind;
+mod links;
 mod names;
 mod packed;
 mod plan;

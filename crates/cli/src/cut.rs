@@ -96,8 +96,8 @@ pub(crate) fn main(args: &CutArgs) -> Result<ExitCode> {
 pub(crate) fn open(path: &Path) -> Result<UnpackedFile> {
     let cannot =
         |error: &io::Error| UserError::new(format!("cannot read {}: {}", path.display(), plain(error)));
-    let (mut from, is_pipe): (Box<dyn Read>, bool) = if path == Path::new("-") {
-        (Box::new(io::stdin().lock()), true)
+    let mut from: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
     } else {
         let mut file = File::open(path).map_err(|error| cannot(&error))?;
         if file.metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -105,10 +105,9 @@ pub(crate) fn open(path: &Path) -> Result<UnpackedFile> {
         }
         match file.rewind() {
             Ok(()) => return Ok(UnpackedFile::new(file)),
-            Err(_) => (Box::new(file), true),
+            Err(_) => Box::new(file),
         }
     };
-    debug_assert!(is_pipe);
     let mut spool = spool()?;
     io::copy(&mut from, &mut spool).map_err(|error| cannot(&error))?;
     Ok(UnpackedFile::new(spool))

@@ -14,6 +14,7 @@ mod flight;
 mod info;
 mod log;
 mod losses;
+mod merge;
 mod perfetto;
 mod printable;
 mod private;
@@ -62,6 +63,7 @@ enum Command {
     Snapshot(flight::SnapshotArgs),
     Info(info::InfoArgs),
     Cut(cut::CutArgs),
+    Merge(merge::MergeArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Relay(daemons::RelayArgs),
@@ -114,6 +116,7 @@ fn run(command: Command) -> ExitCode {
         }
         Command::Info(args) => info::main(&args),
         Command::Cut(args) => cut::main(&args),
+        Command::Merge(args) => merge::main(&args),
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Relay(args) => return daemons::relay(&args),

@@ -17,6 +17,7 @@
 //! | [`filter`], [`around`], [`sizes`] | processes and categories; where a slice is; where to split |
 //! | [`plan`] | what is needed, as the second pass tells it to the third |
 //! | [`write`], [`edit`] | the third |
+//! | [`merge`] | several traces as one |
 //!
 //! **State.** Packets rely on earlier ones of their sequence: texts behind numbers, defaults, clocks and counters of differences. Of a packet that
 //! is left out only that remains, if a later one that is kept relies on it (that is: has the same generation); times and values that are
@@ -34,6 +35,7 @@ mod ftrace;
 mod index;
 mod kind;
 mod links;
+mod merge;
 mod names;
 mod packed;
 mod plan;
@@ -45,5 +47,6 @@ mod walk;
 mod write;
 
 pub use cut::{Around, Error, Options, Report, cut, split};
+pub use merge::{Machines, Merged, merge};
 pub use range::{Moment, Range};
 pub use source::{Source, UnpackedFile};

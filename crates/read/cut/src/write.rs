@@ -298,15 +298,20 @@ impl<W: Write> Writer<W> {
     }
 
     fn put(&mut self, packet: &[u8]) -> io::Result<()> {
-        let (word, len) = varint::word(packet.len() as u64);
-        let word = word.to_le_bytes();
-        self.out.write_all(&[PACKET_TAG])?;
-        self.out.write_all(word.get(..len).unwrap_or_default())?;
-        self.out.write_all(packet)?;
+        self.bytes += put(&mut self.out, packet)?;
         self.packets += 1;
-        self.bytes += (1 + len + packet.len()) as u64;
         Ok(())
     }
+}
+
+/// Writes a packet of a trace; says how many bytes that were.
+pub(crate) fn put(out: &mut impl Write, packet: &[u8]) -> io::Result<u64> {
+    let (word, len) = varint::word(packet.len() as u64);
+    let word = word.to_le_bytes();
+    out.write_all(&[PACKET_TAG])?;
+    out.write_all(word.get(..len).unwrap_or_default())?;
+    out.write_all(packet)?;
+    Ok((1 + len + packet.len()) as u64)
 }
 
 impl Sum {

@@ -20,6 +20,7 @@ use ferretto_trace_tables::Tables;
 
 use crate::Error;
 use crate::memory::resident_bytes;
+use crate::others;
 use crate::seems;
 use crate::source::{Shared, SourceFile, Tap};
 
@@ -91,6 +92,12 @@ pub fn import(
     options: &Options,
     watch: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(Tables, Imported), Error> {
+    let mut file = file;
+    let head = others::peek(&mut file)?;
+    if let Some(format) = others::format_of(&head) {
+        return others::import(format, others::whole(head, file), options, watch);
+    }
+    let file = others::whole(head, file);
     let shared = Shared::default();
     let mut fold =
         Fold { import: options.rules(), limit_bytes: options.memory_bytes, watch, wrong: None, since: 0 };
@@ -213,7 +220,11 @@ impl Fold<'_> {
 }
 
 /// Whether to go on.
-fn look(limit_bytes: u64, watch: &mut dyn FnMut(Progress) -> bool, progress: Progress) -> Result<(), Error> {
+pub(crate) fn look(
+    limit_bytes: u64,
+    watch: &mut dyn FnMut(Progress) -> bool,
+    progress: Progress,
+) -> Result<(), Error> {
     if resident_bytes().is_some_and(|bytes| bytes > limit_bytes) {
         return Err(Error::Memory { limit_bytes });
     }

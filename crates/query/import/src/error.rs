@@ -11,6 +11,15 @@ pub enum Error {
     /// It is no trace, but what the words say.
     #[error("it is no Perfetto trace: {0}")]
     NotATrace(&'static str),
+    /// It is of another format that is known, and cannot be read.
+    #[error("it seems to be a file of the format {format}, and cannot be read: {error}")]
+    Unreadable {
+        /// The format.
+        format: &'static str,
+        /// Why.
+        #[source]
+        error: ferretto_trace_formats::Error,
+    },
     /// Its tables, and what was needed to make them, became more than the bound.
     #[error(
         "its tables need more memory than the {} MB that they may have: it was not read to its end",

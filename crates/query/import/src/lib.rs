@@ -22,6 +22,7 @@
 pub mod drive;
 mod error;
 pub mod memory;
+mod others;
 pub mod seems;
 mod source;
 

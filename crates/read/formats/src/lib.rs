@@ -91,6 +91,12 @@ impl From<io::Error> for Error {
     }
 }
 
+/// Whether [`read`] reads files of a format.
+#[must_use]
+pub const fn has_reader(format: Format) -> bool {
+    matches!(format, Format::CollapsedStack | Format::Pprof | Format::PerfText | Format::Json)
+}
+
 /// Reads a file of a format that was recognized.
 ///
 /// # Errors

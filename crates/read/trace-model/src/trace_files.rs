@@ -37,6 +37,18 @@ impl Model {
         self.set_metadata(Key::TraceType, MachineId(0), Metadatum::Text(trace_type));
     }
 
+    /// A file of another format is over.
+    pub fn end_file_of(&mut self, format: &str, file: File<'_>) {
+        if self.tables.trace_file.is_empty() {
+            self.begin_file();
+        }
+        let format = self.tables.strings.intern(format);
+        if let Some(cell) = self.tables.trace_file.trace_type.last_mut() {
+            *cell = Some(format);
+        }
+        self.end_file(file);
+    }
+
     /// The file is over.
     pub(crate) fn end_file(&mut self, file: File<'_>) {
         self.set_uuid_of_bytes(file.head);

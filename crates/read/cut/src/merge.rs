@@ -15,11 +15,13 @@
 //!
 //! Memory: the numbers of sequences, [`MAX_SNAPSHOTS`], and one packet.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use ferretto_protos::fields::trace_stats::{self, writer_stats};
 use ferretto_protos::fields::{
     clock_snapshot, remote_clock_sync, system_info, trace_config, trace_packet, trace_packet_defaults,
+    tracing_service_event,
 };
 use ferretto_protozero::Message;
 use ferretto_protozero::read::{Field, Fields, Value};
@@ -89,6 +91,8 @@ struct Look {
     /// When the machine's clocks showed what.
     snapshots: Vec<(i64, Vec<u8>)>,
     buffers: u64,
+    /// When its service began.
+    tracing_started: Option<u64>,
     /// The last statistics.
     stats: Option<Vec<u8>>,
     left_out: u64,
@@ -135,6 +139,9 @@ pub fn merge<S: Source>(
         all_numbers.push((is_same, numbers));
     }
     snapshots.sort_by_key(|(boot, number, _)| (*boot, *number));
+    let starts = looks.iter().enumerate().filter_map(|(number, look)| Some((look.tracing_started?, number)));
+    let is_one_machine = all_numbers.iter().all(|(is_same, _)| *is_same);
+    let starter = starts.min().map(|(_, number)| number).filter(|_| is_one_machine);
     let mut renumbered = Vec::new();
     for (_, number, packet) in snapshots {
         let Some((_, numbers)) = all_numbers.get(number) else { continue };
@@ -153,7 +160,8 @@ pub fn merge<S: Source>(
             }
         }
         let moved = look.snapshots.len();
-        copy(source, number > 0, moved, numbers, &mut out, &mut merged).map_err(|error| (number, error))?;
+        let part = Part { is_further: number > 0, says_start: starter == Some(number), moved };
+        copy(source, part, numbers, &mut out, &mut merged).map_err(|error| (number, error))?;
     }
     let last = sources.len().saturating_sub(1);
     if let Some(packet) = stats.packet() {
@@ -211,6 +219,9 @@ impl Look {
                 self.buffers = self.buffers.max(buffers as u64);
             }
             Some((trace_packet::TRACE_STATS, stats)) => self.stats = Some(stats.to_vec()),
+            Some((trace_packet::SERVICE_EVENT, event)) if is_start(event) => {
+                self.tracing_started = [self.tracing_started, head.timestamp].into_iter().flatten().min();
+            }
             _ => {}
         }
     }
@@ -255,7 +266,8 @@ impl Taken {
             self.machines.insert(given);
             numbers.machines.insert(*machine, given);
         }
-        for (machine, sequence) in &look.sequences {
+        // In order, so that the same traces become the same one.
+        for (machine, sequence) in look.sequences.iter().collect::<BTreeSet<_>>() {
             let given_machine = numbers.machines.get(machine).copied().unwrap_or(*machine);
             let is_taken = self.sequences.contains(&(given_machine, *sequence));
             let given = if is_taken && *sequence != 0 { self.free_sequence(look) } else { *sequence };
@@ -265,7 +277,7 @@ impl Taken {
             let machine = numbers.machines.get(machine).copied().unwrap_or(*machine);
             self.sequences.insert((machine, *given));
         }
-        for clock in &look.clocks {
+        for clock in look.clocks.iter().collect::<BTreeSet<_>>() {
             if !self.clocks.insert(*clock) {
                 let given = self.free_clock(look);
                 self.clocks.insert(given);
@@ -309,15 +321,25 @@ impl Taken {
     }
 }
 
-/// Copies what is left of a trace: the first so many snapshots of its machine's clocks have been written.
+/// What of a trace is to be copied.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    is_further: bool,
+    /// Readers leave out what the kernel has said before the last service that says so began: only the earliest may say it.
+    says_start: bool,
+    /// The first so many snapshots of its machine's clocks have been written.
+    moved: usize,
+}
+
+/// Copies what is left of a trace.
 fn copy<S: Source>(
     source: &S,
-    is_further: bool,
-    mut moved: usize,
+    part: Part,
     numbers: &Numbers,
     out: &mut impl Write,
     merged: &mut Merged,
 ) -> Result<(), Error> {
+    let Part { is_further, says_start, mut moved } = part;
     let mut result = Ok(());
     let mut packet = Vec::new();
     let reader = Reader::new(source.open().map_err(Error::Read)?);
@@ -326,6 +348,7 @@ fn copy<S: Source>(
         let is_left = match head.data {
             Some((trace_packet::TRACE_CONFIG | trace_packet::TRACE_UUID, _)) => is_further,
             Some((trace_packet::TRACE_STATS, _)) => true,
+            Some((trace_packet::SERVICE_EVENT, event)) if is_start(event) => !says_start,
             Some((trace_packet::CLOCK_SNAPSHOT, snapshot)) if moved > 0 => {
                 let is_moved = of_machine(snapshot).is_some();
                 moved -= usize::from(is_moved);
@@ -350,6 +373,10 @@ fn copy<S: Source>(
     });
     result.map_err(Error::Write)?;
     end.map(drop).map_err(Error::Read)
+}
+
+fn is_start(event: &[u8]) -> bool {
+    number(event, tracing_service_event::TRACING_STARTED).is_some()
 }
 
 /// The boot's clock, if a snapshot shows that, and only clocks of the machine.

@@ -198,3 +198,43 @@ proptest! {
         check(&spliced, &middle());
     }
 }
+
+/// What [`ferretto_cut::merge`] reads.
+struct Bytes(Vec<u8>);
+
+impl ferretto_cut::Source for Bytes {
+    fn open(&self) -> std::io::Result<Box<dyn std::io::Read + '_>> {
+        Ok(Box::new(self.0.as_slice()))
+    }
+}
+
+#[test]
+fn what_ends_anywhere_is_merged() {
+    let bytes = trace();
+    for len in (1..bytes.len()).step_by(7) {
+        for machines in [ferretto_cut::Machines::ByWhatTheySay, ferretto_cut::Machines::Apart] {
+            let sources = [Bytes(bytes.clone()), Bytes(bytes[..len].to_vec())];
+            let mut out = Vec::new();
+            if let Ok(merged) = ferretto_cut::merge(&sources, machines, &mut out) {
+                let end = Reader::new(out.as_slice()).for_each(|_, _| {}).unwrap();
+                assert_eq!((end.broken_at, end.torn_at, end.packets), (None, None, merged.packets));
+            }
+        }
+    }
+}
+
+#[test]
+fn sequences_of_merged_traces_do_not_collide() {
+    let mut out = Vec::new();
+    let sources = [Bytes(trace()), Bytes(trace())];
+    ferretto_cut::merge(&sources, ferretto_cut::Machines::One, &mut out).unwrap();
+    let mut sequences = std::collections::BTreeMap::<u32, u32>::new();
+    Reader::new(out.as_slice())
+        .for_each(|packet, _| {
+            let head = ferretto_trace_read::Head::of(packet).unwrap();
+            *sequences.entry(head.sequence_id).or_default() += 1;
+        })
+        .unwrap();
+    let counts: Vec<u32> = sequences.values().copied().collect();
+    assert_eq!(counts, [14, 14, 2, 2], "{sequences:?}");
+}

@@ -70,6 +70,8 @@ impl Bounds {
                 self.waiting.insert((seen.head.machine_id, bundle.cpu), None);
             }
         }
+        // Of the compact form, the first switch of a CPU makes no row.
+        let is_new = matches!(self.waiting.get(&(seen.head.machine_id, bundle.cpu)), Some(None));
         if let Some(last) = self.waiting.get(&(seen.head.machine_id, bundle.cpu)).copied() {
             self.first_leave(walk, seen, &bundle, last);
         }
@@ -80,7 +82,7 @@ impl Bounds {
             ends[1] = Some(raw);
         };
         if let Some(compact) = bundle.compact.map(Compact::of) {
-            compact.switches().for_each(|switch| note(switch.raw_ts));
+            compact.switches().skip(usize::from(is_new)).for_each(|switch| note(switch.raw_ts));
         }
         for raw in ends.into_iter().flatten() {
             let when = bundle.when(walk, seen, raw);

@@ -6,10 +6,10 @@
 use std::io::Read;
 
 use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_PACKETS};
-use ferretto_protozero::read::{Fields, Value};
 use flate2::read::ZlibDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
+use crate::fields::{Fields, Value};
 use crate::stream::PacketStream;
 
 /// What is unpacked of one batch, at most. Services end a batch with the packet that makes it a megabyte; it bounds our time on a hostile

@@ -3,7 +3,9 @@
 //! Source of the fields: upstream's trace_packet.proto, whose words for them these are.
 
 use ferretto_protos::fields::trace_packet as field;
-use ferretto_protozero::read::{Fields, ReadError, Value};
+use ferretto_protozero::read::{self, ReadError};
+
+use crate::fields::{Fields, Value};
 
 /// `sequence_flags`: what is interned was forgotten before this packet.
 pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
@@ -49,7 +51,7 @@ impl<'a> Head<'a> {
     pub fn of(packet: &'a [u8]) -> Result<Self, ReadError> {
         let mut head = Self::default();
         for field in Fields::new(packet) {
-            let field = field?;
+            let Ok(field) = field else { return explain(packet).map_or(Ok(head), Err) };
             match field.value {
                 Value::Bytes(bytes) => head.take_message(field.number, bytes),
                 value => head.take_number(field.number, value.as_u64().unwrap_or(0)),
@@ -96,6 +98,13 @@ impl<'a> Head<'a> {
             _ => {}
         }
     }
+}
+
+/// What is wrong with a packet.
+#[cold]
+#[inline(never)]
+fn explain(packet: &[u8]) -> Option<ReadError> {
+    read::Fields::new(packet).find_map(Result::err)
 }
 
 /// Whether nothing is missing of what a sequence has interned: from when it says that it begins anew, to where something before a packet is

@@ -9,6 +9,7 @@
 //! | [`batch`] | unpacks packets that were compressed together |
 //! | [`container`] | what a file is by its first bytes, and its bytes without gzip or zstd around them |
 //! | [`reader`] | all of it together: a file, packet by packet, each with its [`Place`] |
+//! | [`fields`] | the fields of a message, quickly |
 //! | [`head`] | the fields that every packet may have: time, sequence, flags, and which data it carries |
 //!
 //! A trace is hostile. Memory is bounded whatever it says: one packet ([`stream::MAX_BUFFERED_PACKET_BYTES`]) and the window of what
@@ -16,6 +17,7 @@
 
 pub mod batch;
 pub mod container;
+pub mod fields;
 pub mod head;
 pub mod place;
 pub mod reader;

@@ -7,7 +7,7 @@ use ferretto_protos::fields::{
     event_category, interned_data, process_descriptor, thread_descriptor, trace_packet_defaults,
     track_descriptor, track_event, track_event_defaults,
 };
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_read::{Change, Head};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

@@ -1,7 +1,7 @@
 //! A bundle of kernel events, part by part (upstream: ftrace_event_bundle.proto, ftrace_event.proto).
 
 use ferretto_protos::fields::{ftrace_event, ftrace_event_bundle};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 
 /// `FtraceEvent.sched_switch`.
 pub const SCHED_SWITCH: u32 = ftrace_event::SCHED_SWITCH;
@@ -89,10 +89,14 @@ pub fn walk<'a>(bundle: &'a [u8], each: &mut impl FnMut(Part<'a>)) -> Bundle {
         }
     }
     each(Part::Clock { cpu: about.cpu, clock, pair: here.zip(boot) });
-    for field in Fields::new(bundle).map_while(Result::ok) {
+    let mut fields = Fields::new(bundle);
+    let mut begin = 0;
+    while let Some(Ok(field)) = fields.next() {
+        let bytes = fields.offset() - begin;
+        begin += bytes;
         match (field.number, field.value) {
             (ftrace_event_bundle::EVENT, Value::Bytes(event)) => {
-                each(Part::Event(Event { bytes: field.raw.len(), ..read(event) }));
+                each(Part::Event(Event { bytes, ..read(event) }));
             }
             (ftrace_event_bundle::COMPACT_SCHED, Value::Bytes(compact)) => columns(compact, each),
             _ => {}
@@ -118,7 +122,11 @@ fn columns<'a>(compact: &'a [u8], each: &mut impl FnMut(Part<'a>)) {
     use ftrace_event_bundle::compact_sched as field;
     let mut switches = Switches { message: compact, ..Switches::default() };
     let (mut wakings, mut waking_bytes) = (None, 0);
-    for part in Fields::new(compact).map_while(Result::ok) {
+    let mut fields = Fields::new(compact);
+    let mut begin = 0;
+    while let Some(Ok(part)) = fields.next() {
+        let bytes = fields.offset() - begin;
+        begin += bytes;
         let Value::Bytes(column) = part.value else { continue };
         match part.number {
             field::SWITCH_TIMESTAMP => switches.timestamps = column,
@@ -133,8 +141,8 @@ fn columns<'a>(compact: &'a [u8], each: &mut impl FnMut(Part<'a>)) {
             | field::WAKING_TARGET_CPU
             | field::WAKING_PRIO
             | field::WAKING_COMM_INDEX
-            | field::WAKING_COMMON_FLAGS => waking_bytes += part.raw.len(),
-            _ => switches.bytes += part.raw.len(),
+            | field::WAKING_COMMON_FLAGS => waking_bytes += bytes,
+            _ => switches.bytes += bytes,
         }
     }
     each(Part::Switches(switches));

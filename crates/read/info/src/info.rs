@@ -4,9 +4,9 @@ use ferretto_protos::fields::{
     ftrace_event, process_tree, task_newtask_ftrace_event as newtask, task_rename_ftrace_event as rename,
     trace_packet, tracing_service_event,
 };
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_protozero::varint;
 use ferretto_trace_model::clocks::BOOTTIME;
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_read::{End, Head, Place};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

@@ -5,7 +5,8 @@
 //! count.
 
 use ferretto_protos::fields::sched_switch_ftrace_event as field;
-use ferretto_protozero::read::{Fields, PackedVarints, Value};
+use ferretto_protozero::read::PackedVarints;
+use ferretto_trace_read::fields::{Fields, Value};
 
 use crate::ftrace::Switches;
 use crate::people::People;

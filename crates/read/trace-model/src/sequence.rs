@@ -10,7 +10,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use ferretto_protos::fields::{interned_data, trace_packet_defaults};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_read::{Change, Continuity, Head, Place};
 use ferretto_trace_tables::{Str, Strings};
 use foldhash::fast::RandomState;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use ferretto_protos::fields::{
     ftrace_event as event_field, ftrace_event_bundle as field, system_info, tracing_service_event, utsname,
 };
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 
 use super::{Bundle, Cpu, KernelEvent, MAX_CPUS};

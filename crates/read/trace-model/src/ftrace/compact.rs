@@ -1,8 +1,8 @@
 //! Scheduling in its compact form: columns of switches and wake-ups (upstream: ftrace_tokenizer.cc, TokenizeFtraceCompactSched).
 
 use ferretto_protos::fields::ftrace_event_bundle::compact_sched as field;
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_protozero::varint;
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::Str;
 
 use super::bundle::Arrival;

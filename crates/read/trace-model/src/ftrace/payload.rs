@@ -1,6 +1,6 @@
 //! The fields of an event, by number.
 
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::{Str, Strings};
 
 /// Fields of higher numbers are not looked at here: no event that is read by its fields has them.

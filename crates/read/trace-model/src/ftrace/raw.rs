@@ -5,8 +5,8 @@
 
 use ferretto_protos::fields::interned_data::KERNEL_SYMBOLS;
 use ferretto_protos::ftrace::{FieldKind, KNOWN_EVENTS, KnownEvent, known_event};
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_protozero::varint;
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::tables::FtraceEventRow;
 use ferretto_trace_tables::{Str, Strings, Utid};
 use foldhash::fast::RandomState;

@@ -2,7 +2,7 @@
 
 use ferretto_protos::fields::debug_annotation::nested_value;
 use ferretto_protos::fields::{debug_annotation as field, interned_data};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::Str;
 
 use super::json;

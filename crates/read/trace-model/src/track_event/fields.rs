@@ -2,7 +2,7 @@
 
 use ferretto_protos::fields::track_event::legacy_event;
 use ferretto_protos::fields::{track_event as field, track_event_defaults};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 
 /// `TrackEvent.Type`.
 pub(super) mod event_type {

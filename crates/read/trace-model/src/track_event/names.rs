@@ -1,7 +1,7 @@
 //! The name and the categories of an event (upstream: track_event_event_importer.h).
 
 use ferretto_protos::fields::{interned_data, track_event as field};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::{Str, Strings};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

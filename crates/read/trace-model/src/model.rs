@@ -11,6 +11,7 @@ use crate::config;
 use crate::cpus::Cpus;
 use crate::event::{Event, WholePacket};
 use crate::flows::Flows;
+use crate::ftrace::comms::Comms;
 use crate::ftrace::kept::KeptArgs;
 use crate::ftrace::memory::Pending;
 use crate::ftrace::raw::Raw;
@@ -58,6 +59,8 @@ pub struct Model {
     pub bundles: Bundles,
     /// What the kernel's events are called.
     pub raw: Raw,
+    /// The kernel's names of threads.
+    pub comms: Comms,
     /// What threads do.
     pub thread_states: ThreadStates,
     /// Values of counters that wait for their tracks.

@@ -22,6 +22,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
@@ -241,15 +242,20 @@ impl Order {
                 each(ts, event);
             }
         };
-        while let Some(Reverse((_, index))) = next.pop() {
+        let mut turn = next.pop();
+        while let Some(Reverse((_, index))) = turn {
             let until = next.peek().map_or(i64::MAX, |Reverse((ts, _))| *ts);
-            let Some(queue) = queues.get_mut(index) else { continue };
+            let Some(queue) = queues.get_mut(index) else { break };
             if !queue.drain_until(until, &mut each) {
                 break;
             }
-            if let Some(ts) = queue.next_ts() {
-                next.push(Reverse((ts, index)));
-            }
+            // Its next event is later than the first of the others, whose turn it is now.
+            turn = match (queue.next_ts(), next.peek_mut()) {
+                (Some(ts), Some(mut first)) => Some(std::mem::replace(&mut *first, Reverse((ts, index)))),
+                (Some(ts), None) => Some(Reverse((ts, index))),
+                (None, Some(first)) => Some(PeekMut::pop(first)),
+                (None, None) => None,
+            };
         }
         self.taken_until = Some(taken_until).filter(|ts| *ts != i64::MIN);
         self.queues = queues.into_iter().map(Sorted::into_queue).collect();

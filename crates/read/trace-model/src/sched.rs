@@ -32,7 +32,7 @@ struct RunningThread {
 }
 
 /// A switch, with both sides of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FullSwitch {
     pub(crate) prev_comm: Option<Str>,
     pub(crate) prev_tid: i64,

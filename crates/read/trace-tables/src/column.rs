@@ -91,12 +91,20 @@ impl<T: Copy + Default> Gaps<T> {
     pub fn push(&mut self, value: Option<T>) {
         let row = self.len;
         self.len += 1;
-        if value.is_none() && self.values.is_empty() {
-            return;
+        if self.values.is_empty() {
+            if value.is_none() {
+                return;
+            }
+            self.values.resize(row, T::default());
+            self.is_set.resize(row.div_ceil(64), 0);
         }
-        self.values.resize(self.len, T::default());
-        self.is_set.resize(self.len.div_ceil(64), 0);
-        self.write(row, value);
+        self.values.push(value.unwrap_or_default());
+        if row.is_multiple_of(64) {
+            self.is_set.push(0);
+        }
+        if let Some(word) = self.is_set.last_mut() {
+            *word |= u64::from(value.is_some()) << (row % 64);
+        }
     }
 
     /// Writes over a cell. A row that is not there is not written.

@@ -9,6 +9,8 @@ use crate::model::Model;
 use crate::sched::FullSwitch;
 use crate::sequence::Generation;
 use crate::stats::Stat;
+use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_tables::Str;
 
 /// Where and when an event happened.
 #[derive(Clone, Copy, Debug)]
@@ -60,28 +62,53 @@ impl Model {
 
     fn apply_switch(&mut self, at: At<'_>, message: &[u8]) {
         use event::sched_switch as field;
-        let payload = Payload::of(message);
-        let strings = &mut self.tables.strings;
-        let switch = FullSwitch {
-            prev_comm: payload.name(field::PREV_COMM, strings),
-            prev_tid: payload.tid(field::PREV_PID),
-            prev_prio: payload.i32(field::PREV_PRIO),
-            prev_state: payload.i64(field::PREV_STATE),
-            next_comm: payload.name(field::NEXT_COMM, strings),
-            next_tid: payload.tid(field::NEXT_PID),
-            next_prio: payload.i32(field::NEXT_PRIO),
-        };
+        let (mut prev_comm, mut next_comm) = (None, None);
+        let mut switch = FullSwitch::default();
+        for part in Fields::new(message).map_while(Result::ok) {
+            let number = part.value.as_u64().unwrap_or(0);
+            match (part.number, part.value) {
+                (field::PREV_COMM, Value::Bytes(comm)) => prev_comm = Some(comm),
+                (field::PREV_PID, _) => switch.prev_tid = i64::from(number as u32),
+                (field::PREV_PRIO, _) => switch.prev_prio = number as i32,
+                (field::PREV_STATE, _) => switch.prev_state = number as i64,
+                (field::NEXT_COMM, Value::Bytes(comm)) => next_comm = Some(comm),
+                (field::NEXT_PID, _) => switch.next_tid = i64::from(number as u32),
+                (field::NEXT_PRIO, _) => switch.next_prio = number as i32,
+                _ => {}
+            }
+        }
+        switch.prev_comm = prev_comm.map(|comm| self.comm(switch.prev_tid, comm));
+        switch.next_comm = next_comm.map(|comm| self.comm(switch.next_tid, comm));
         self.sched_switch(at.ts, at.cpu, &switch);
+    }
+
+    fn apply_waking(&mut self, at: At<'_>, message: &[u8]) {
+        use event::sched_waking as field;
+        let (mut comm, mut wakee) = (None, 0);
+        for part in Fields::new(message).map_while(Result::ok) {
+            match (part.number, part.value) {
+                (field::COMM, Value::Bytes(text)) => comm = Some(text),
+                (field::PID, value) => wakee = i64::from(value.as_u64().unwrap_or(0) as u32),
+                _ => {}
+            }
+        }
+        let comm = comm.map(|comm| self.comm(wakee, comm));
+        self.sched_waking(at.ts, at.cpu, at.tid, wakee, comm);
+    }
+
+    /// A thread's name, mostly the one that it had last.
+    #[inline]
+    fn comm(&mut self, tid: i64, comm: &[u8]) -> Str {
+        self.comms.get(tid, comm, &mut self.tables.strings)
     }
 
     fn apply_known(&mut self, at: At<'_>, number: u32, message: &[u8]) {
         let At { ts, cpu, tid, state } = at;
+        if number == event::sched_waking::NUMBER {
+            return self.apply_waking(at, message);
+        }
         let payload = Payload::of(message);
         match number {
-            event::sched_waking::NUMBER => {
-                let comm = payload.name(event::sched_waking::COMM, &mut self.tables.strings);
-                self.sched_waking(ts, cpu, tid, payload.tid(event::sched_waking::PID), comm);
-            }
             event::sched_process_free::NUMBER => {
                 self.sched_process_free(ts, cpu, payload.tid(event::sched_process_free::PID));
             }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use ferretto_protos::fields::{
     ftrace_event as event_field, ftrace_event_bundle as field, system_info, tracing_service_event, utsname,
 };
+use ferretto_protozero::varint;
 use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 
@@ -56,12 +57,14 @@ struct Head<'a> {
     boot_timestamp: Option<u64>,
     last_read: Option<u64>,
     previous_end: Option<u64>,
+    has_descriptors: bool,
 }
 
 impl Arrival<'_> {
     /// Reads `TracePacket.ftrace_events`.
     pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>) {
-        let head = Head::of(message);
+        let mut events = Vec::new();
+        let head = Head::of(message, &mut events);
         let Some(cpu) = head.cpu.filter(|cpu| *cpu < MAX_CPUS) else {
             self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
             return;
@@ -77,8 +80,10 @@ impl Arrival<'_> {
         if let Some(compact) = head.compact {
             self.compact_sched(cpu, clock, compact);
         }
-        self.events(cpu, clock, message, state);
-        self.descriptors(message);
+        self.events(cpu, clock, message, &events, state);
+        if head.has_descriptors {
+            self.descriptors(message);
+        }
         let Some(first_ts) = head.previous_end.or(head.last_read) else {
             self.model.kernel(self.machine).windows.see(cpu.cpu, None);
             return;
@@ -166,22 +171,30 @@ impl Arrival<'_> {
         Some(clock)
     }
 
-    fn events(&mut self, cpu: Cpu, clock: Clock, message: &[u8], state: &Rc<Generation>) {
+    fn events(
+        &mut self,
+        cpu: Cpu,
+        clock: Clock,
+        message: &[u8],
+        events: &[(usize, &[u8])],
+        state: &Rc<Generation>,
+    ) {
+        if events.is_empty() {
+            return;
+        }
         let number = u32::try_from(self.model.bundles.all.len()).unwrap_or(u32::MAX);
-        let mut has_events = false;
-        let mut fields = Fields::new(message);
-        while let Some(Ok(part)) = fields.next() {
-            let (field::EVENT, Value::Bytes(event)) = (part.number, part.value) else { continue };
-            if !std::mem::replace(&mut has_events, true) {
-                self.open(cpu, QueueId::of_cpu);
+        self.open(cpu, QueueId::of_cpu);
+        for (at, event) in events {
+            match usual(event) {
+                Some((timestamp, found)) => {
+                    let Some(ts) = self.trace_time(clock, timestamp) else { continue };
+                    let at = u32::try_from(*at).unwrap_or(u32::MAX).saturating_add(found.at);
+                    self.order.push_kernel(cpu, ts, KernelEvent { bundle: number, at, ..found });
+                }
+                None => self.event(cpu, clock, event, *at, number),
             }
-            // Where the event begins in the bundle: its bytes are the last of its field.
-            let at = fields.offset() - event.len();
-            self.event(cpu, clock, event, at, number);
         }
-        if has_events {
-            self.model.bundles.all.push(Rc::new(Bundle { bytes: message.into(), state: state.clone() }));
-        }
+        self.model.bundles.all.push(Rc::new(Bundle { bytes: message.into(), state: state.clone() }));
     }
 
     /// A processor's queue is made with those of lower numbers: the order of queues decides which of two events is first.
@@ -191,7 +204,7 @@ impl Arrival<'_> {
         }
     }
 
-    #[inline]
+    /// An event whose fields come in no usual order.
     fn event(&mut self, cpu: Cpu, clock: Clock, event: &[u8], at: usize, bundle: u32) {
         let (mut timestamp, mut tid) = (None, None);
         let mut found: Option<KernelEvent> = None;
@@ -253,11 +266,16 @@ impl Arrival<'_> {
 }
 
 impl<'a> Head<'a> {
-    fn of(message: &'a [u8]) -> Self {
+    /// Reads them, and collects the events, each with where it begins in the bundle.
+    fn of(message: &'a [u8], events: &mut Vec<(usize, &'a [u8])>) -> Self {
         let mut head = Self::default();
-        for part in Fields::new(message).map_while(Result::ok) {
+        let mut fields = Fields::new(message);
+        while let Some(Ok(part)) = fields.next() {
             let number = part.value.as_u64();
             match (part.number, part.value) {
+                // Its bytes are the last of its field.
+                (field::EVENT, Value::Bytes(event)) => events.push((fields.offset() - event.len(), event)),
+                (field::GENERIC_EVENT_DESCRIPTORS, _) => head.has_descriptors = true,
                 (field::CPU, _) => head.cpu = number.map(|cpu| u32::try_from(cpu).unwrap_or(u32::MAX)),
                 (field::LOST_EVENTS, _) => head.lost_events = number.is_some_and(|lost| lost != 0),
                 (field::COMPACT_SCHED, Value::Bytes(compact)) => head.compact = Some(compact),
@@ -271,6 +289,38 @@ impl<'a> Head<'a> {
         }
         head
     }
+}
+
+/// An event as all writers write it: its time, its thread, and what happened. Returns its time, and where its fields lie in it.
+#[inline]
+fn usual(event: &[u8]) -> Option<(u64, KernelEvent)> {
+    const TIMESTAMP: u8 = (event_field::TIMESTAMP << 3) as u8;
+    const PID: u8 = (event_field::PID << 3) as u8;
+    let (timestamp, rest) = varint_of(event.strip_prefix(&[TIMESTAMP])?)?;
+    let (tid, rest) = varint_of(rest.strip_prefix(&[PID])?)?;
+    let (tag, rest) = varint_of(rest)?;
+    let (len, rest) = varint_of(rest)?;
+    // The wire type of messages is 2.
+    if tag & 7 != 2 || len != rest.len() as u64 {
+        return None;
+    }
+    let found = KernelEvent {
+        bundle: 0,
+        at: u32::try_from(event.len() - rest.len()).ok()?,
+        len: u32::try_from(len).ok()?,
+        field: u32::try_from(tag >> 3).ok().filter(|field| *field != 0)?,
+        tid: Some(tid as u32),
+    };
+    Some((timestamp, found))
+}
+
+#[inline]
+fn varint_of(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    if let [byte @ 0..0x80, rest @ ..] = bytes {
+        return Some((u64::from(*byte), rest));
+    }
+    let (value, len) = varint::decode(bytes)?;
+    Some((value, bytes.get(len..)?))
 }
 
 /// `6.1.0-13-amd64` is (6, 1).

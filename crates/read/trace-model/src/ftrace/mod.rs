@@ -13,6 +13,7 @@
 //! | [`kept`] | arguments that are made when they are asked for |
 //! | [`payload`], [`numbers`] | the fields of an event, and their numbers |
 //! | [`apply`] | which event does what |
+//! | [`comms`] | the kernel's names of threads |
 //! | [`tasks`] | threads and processes that begin, end and are renamed |
 //! | [`generic`] | events that have no message of their own, and those that say which track they are for |
 //! | [`on_tracks`] | slices and values of counters, for the modules below |
@@ -26,6 +27,7 @@
 pub mod apply;
 pub mod atrace;
 pub mod bundle;
+pub mod comms;
 pub mod compact;
 pub mod counters;
 pub mod drm;

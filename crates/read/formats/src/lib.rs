@@ -11,6 +11,7 @@
 //! | [`collapsed`] | stacks a line, as `flamegraph.pl` takes them | `__intrinsic_aggregate_sample` |
 //! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
 //! | [`perf_text`] | what `perf script` prints | `__intrinsic_profiler_sample` |
+//! | [`ftrace_text`] | the kernel's events as text | what its events fill |
 //! | [`lines`] | lines of bounded length | |
 //!
 //! A file is hostile: no reader panics, and what it holds in memory is in proportion to the file.
@@ -30,6 +31,7 @@
 
 pub mod chrome_json;
 pub mod collapsed;
+pub mod ftrace_text;
 pub mod lines;
 pub mod perf_text;
 pub mod pprof;
@@ -94,7 +96,10 @@ impl From<io::Error> for Error {
 /// Whether [`read`] reads files of a format.
 #[must_use]
 pub const fn has_reader(format: Format) -> bool {
-    matches!(format, Format::CollapsedStack | Format::Pprof | Format::PerfText | Format::Json)
+    matches!(
+        format,
+        Format::CollapsedStack | Format::Pprof | Format::PerfText | Format::Json | Format::Systrace
+    )
 }
 
 /// Reads a file of a format that was recognized.
@@ -108,6 +113,7 @@ pub fn read(format: Format, file: impl BufRead, model: &mut Model) -> Result<(),
         Format::Pprof => pprof::read(file, model),
         Format::PerfText => perf_text::read(file, model),
         Format::Json => chrome_json::read(file, model),
+        Format::Systrace => ftrace_text::read(file, model),
         other => Err(Error::NoReader(other)),
     }
 }

@@ -79,6 +79,33 @@ impl TaskState {
         Self(bits.unwrap_or(INVALID))
     }
 
+    /// As a kernel whose version is not known would report it; the opposite of [`Self::of`].
+    #[must_use]
+    pub const fn to_raw(self) -> u16 {
+        const OLD: [(u16, u16); 6] = [
+            (DEAD, 0x40),
+            (WAKE_KILL, 0x80),
+            (WAKING, 0x100),
+            (PARKED, 0x200),
+            (NO_LOAD, 0x400),
+            (IDLE, UNINTERRUPTIBLE | 0x400),
+        ];
+        match self.0 {
+            INVALID => return u16::MAX,
+            PREEMPTED => return 0x800,
+            _ => {}
+        }
+        let mut raw = self.0 & ALWAYS;
+        let mut rest: &[(u16, u16)] = &OLD;
+        while let Some(((ours, theirs), after)) = rest.split_first() {
+            if self.0 & *ours != 0 {
+                raw |= *theirs;
+            }
+            rest = after;
+        }
+        raw
+    }
+
     /// Whether it is one.
     #[must_use]
     pub const fn is_valid(self) -> bool {

@@ -26,6 +26,7 @@ use ferretto_trace_read::Place;
 use ferretto_trace_tables::MachineId;
 
 use crate::Error;
+use crate::ftrace_text;
 use apply::Counters;
 use event::{Event, Phase};
 use scan::{Found, Scanner};
@@ -45,6 +46,7 @@ pub fn read(mut file: impl BufRead, model: &mut Model) -> Result<(), Error> {
     processes.disown_idle(tables);
     let mut scanner = Scanner::default();
     let mut events = Vec::new();
+    let mut kernel = ftrace_text::Events::default();
     loop {
         let piece = file.fill_buf()?;
         if piece.is_empty() {
@@ -53,7 +55,7 @@ pub fn read(mut file: impl BufRead, model: &mut Model) -> Result<(), Error> {
         let len = piece.len();
         scanner.push(piece, &mut |found, offset| match found {
             Found::Event(bytes) => take_event(bytes, offset, model, &mut events),
-            Found::Member(key, value) => take_member(key, value, model),
+            Found::Member(key, value) => take_member(key, value, model, &mut kernel),
         });
         file.consume(len);
         if scanner.broken_at().is_some() {
@@ -62,8 +64,15 @@ pub fn read(mut file: impl BufRead, model: &mut Model) -> Result<(), Error> {
     }
     events.sort_by_key(order);
     let mut counters = Counters::default();
+    let mut kernel = kernel.in_order();
     for event in events {
+        while kernel.next_ts().is_some_and(|ts| ts < event.ts) {
+            kernel.apply_next(model);
+        }
         apply::apply(model, &event, &mut counters);
+    }
+    while kernel.next_ts().is_some() {
+        kernel.apply_next(model);
     }
     counters.finish(model);
     match (scanner.broken_at(), scanner.is_whole()) {
@@ -87,7 +96,7 @@ fn take_event(bytes: &[u8], offset: u64, model: &mut Model, events: &mut Vec<Eve
     }
 }
 
-fn take_member(key: &[u8], value: &[u8], model: &mut Model) {
+fn take_member(key: &[u8], value: &[u8], model: &mut Model, kernel: &mut ftrace_text::Events) {
     match key {
         b"displayTimeUnit" => model.stats.count(Stat::JsonDisplayTimeUnit),
         b"metadata" => {
@@ -103,7 +112,10 @@ fn take_member(key: &[u8], value: &[u8], model: &mut Model) {
                 model.set_dynamic_metadata(&format!("json_metadata.{name}"), MACHINE, value);
             }
         }
-        // `systemTraceEvents` is ftrace's text, which has no reader here yet.
+        b"systemTraceEvents" => {
+            let Ok(text) = serde_json::from_slice::<String>(value) else { return };
+            text.lines().for_each(|line| kernel.push(line.as_bytes(), model));
+        }
         _ => {}
     }
 }
@@ -192,6 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn events_of_the_kernel_have_their_turns_between_those_of_programs() {
+        let file = r##"{"systemTraceEvents":"# tracer: nop\nx-2 ( 1) [000] .... 0.000011: print: B|1|kernel\nbad\n\nx-2 ( 1) [000] .... 0.000013: print: E|1\n",
+            "traceEvents":[{"ph":"X","pid":1,"tid":2,"ts":12,"dur":0,"name":"of JSON"},{"ph":"B","pid":1,"tid":2,"ts":10,"name":"outer"}]}"##;
+        let (tables, end) = tables_of(file.as_bytes());
+        end.unwrap();
+        let found = slices(&tables);
+        let found: Vec<_> =
+            found.iter().map(|(name, ts, dur, depth)| (name.as_str(), *ts, *dur, *depth)).collect();
+        assert_eq!(
+            found,
+            [("outer", 10_000, -1, 0), ("kernel", 11_000, 2_000, 1), ("of JSON", 12_000, 0, 2)]
+        );
+    }
+
+    #[test]
     fn a_list_needs_no_end_and_an_object_does() {
         let event = r#"{"ph":"X","pid":1,"ts":1,"dur":1,"name":"x"}"#;
         for (file, is_whole) in [
@@ -233,7 +260,7 @@ mod tests {
         fn any_change_leaves_tables_that_hang_together(at in 0..FILE.len(), byte: u8) {
             let mut file = FILE.as_bytes().to_vec();
             file[at] = byte;
-            tables_of(file.as_slice());
+            let _end = tables_of(file.as_slice());
         }
     }
 }

@@ -138,7 +138,8 @@ impl Model {
         true
     }
 
-    fn print(&mut self, at: At<'_>, text: &str) {
+    /// What a program wrote.
+    pub(super) fn print(&mut self, at: At<'_>, text: &str) {
         match Line::of(text) {
             Line::Point(point) => self.point(at, point),
             Line::Ignored => {}

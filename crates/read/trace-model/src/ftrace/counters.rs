@@ -34,30 +34,19 @@ impl Model {
         match number {
             event::cpu_frequency::NUMBER => {
                 use event::cpu_frequency as field;
-                let cpu = payload.u32(field::CPU_ID);
-                self.shared_cpu_counter(
-                    ts,
-                    machine,
-                    ("cpu_frequency", "cpufreq"),
-                    cpu,
-                    payload.u32(field::STATE),
-                );
+                let (cpu, khz) = (payload.u32(field::CPU_ID), payload.u32(field::STATE));
+                self.cpu_frequency(ts, machine, cpu, khz.into());
             }
             event::cpu_idle::NUMBER => {
                 use event::cpu_idle as field;
-                let cpu = payload.u32(field::CPU_ID);
-                self.shared_cpu_counter(ts, machine, ("cpu_idle", "cpuidle"), cpu, payload.u32(field::STATE));
+                let (cpu, state) = (payload.u32(field::CPU_ID), payload.u32(field::STATE));
+                self.cpu_idle(ts, machine, cpu, state.into());
             }
             event::cpu_frequency_limits::NUMBER => {
                 use event::cpu_frequency_limits as field;
                 let cpu = payload.u32(field::CPU_ID);
-                let (max, min) = (payload.u32(field::MAX_FREQ), payload.u32(field::MIN_FREQ));
-                self.cpu_counter(ts, machine, &MAX_LIMIT, cpu, max, |cpu| {
-                    format!("Cpu {cpu} Max Freq Limit")
-                });
-                self.cpu_counter(ts, machine, &MIN_LIMIT, cpu, min, |cpu| {
-                    format!("Cpu {cpu} Min Freq Limit")
-                });
+                self.cpu_max_limit(ts, machine, cpu, payload.u32(field::MAX_FREQ).into());
+                self.cpu_min_limit(ts, machine, cpu, payload.u32(field::MIN_FREQ).into());
             }
             event::dcvsh_freq::NUMBER => {
                 use event::dcvsh_freq as field;
@@ -69,19 +58,11 @@ impl Model {
             event::sched_cpu_util_cfs::NUMBER => self.utilization(ts, machine, payload),
             event::clock_set_rate::NUMBER => {
                 use event::clock_set_rate as field;
-                let name = payload.text(field::NAME);
-                let device = self.text_arg(&name);
-                let dimensions = [("linux_device", device)];
-                let track = TrackType::counter("clock_frequency", &dimensions);
-                let track =
-                    self.track(machine, track, |strings| strings.intern(&format!("{name} Frequency")));
-                self.push_counter(ts, track, payload.u64(field::STATE) as f64);
+                self.clock_rate(ts, machine, &payload.text(field::NAME), payload.u64(field::STATE) as f64);
             }
             event::clock_enable::NUMBER | event::clock_disable::NUMBER => {
                 use event::clock_enable as field;
-                let name = payload.text(field::NAME);
-                let track = self.text_track(&CLOCK_STATE, machine, &name, |name| format!("{name} State"));
-                self.push_counter(ts, track, payload.u64(field::STATE) as f64);
+                self.clock_state(ts, machine, &payload.text(field::NAME), payload.u64(field::STATE) as f64);
             }
             event::devfreq_frequency::NUMBER => {
                 use event::devfreq_frequency as field;
@@ -92,20 +73,61 @@ impl Model {
             event::thermal_temperature::NUMBER => {
                 use event::thermal_temperature as field;
                 let zone = payload.text(field::THERMAL_ZONE);
-                let track =
-                    self.text_track(&TEMPERATURE, machine, &zone, |zone| format!("{zone} Temperature"));
-                self.push_counter(ts, track, f64::from(payload.i32(field::TEMP)));
+                self.temperature(ts, machine, &zone, payload.i32(field::TEMP).into());
             }
             event::cdev_update::NUMBER => {
                 use event::cdev_update as field;
-                let device = payload.text(field::TYPE);
-                let track =
-                    self.text_track(&COOLING, machine, &device, |device| format!("{device} Cooling Device"));
-                self.push_counter(ts, track, payload.u64(field::TARGET) as f64);
+                self.cooling(ts, machine, &payload.text(field::TYPE), payload.u64(field::TARGET) as f64);
             }
             _ => return false,
         }
         true
+    }
+
+    /// How fast a processor runs.
+    pub(super) fn cpu_frequency(&mut self, ts: i64, machine: MachineId, cpu: u32, khz: f64) {
+        self.shared_cpu_counter(ts, machine, ("cpu_frequency", "cpufreq"), cpu, khz);
+    }
+
+    /// How deep a processor sleeps.
+    pub(super) fn cpu_idle(&mut self, ts: i64, machine: MachineId, cpu: u32, state: f64) {
+        self.shared_cpu_counter(ts, machine, ("cpu_idle", "cpuidle"), cpu, state);
+    }
+
+    /// How fast a processor may run.
+    pub(super) fn cpu_max_limit(&mut self, ts: i64, machine: MachineId, cpu: u32, khz: f64) {
+        self.cpu_counter(ts, machine, &MAX_LIMIT, cpu, khz, |cpu| format!("Cpu {cpu} Max Freq Limit"));
+    }
+
+    /// How fast a processor must run.
+    pub(super) fn cpu_min_limit(&mut self, ts: i64, machine: MachineId, cpu: u32, khz: f64) {
+        self.cpu_counter(ts, machine, &MIN_LIMIT, cpu, khz, |cpu| format!("Cpu {cpu} Min Freq Limit"));
+    }
+
+    /// How fast a clock of the hardware ticks.
+    pub(super) fn clock_rate(&mut self, ts: i64, machine: MachineId, name: &str, rate: f64) {
+        let dimensions = [("linux_device", self.text_arg(name))];
+        let track = TrackType::counter("clock_frequency", &dimensions);
+        let track = self.track(machine, track, |strings| strings.intern(&format!("{name} Frequency")));
+        self.push_counter(ts, track, rate);
+    }
+
+    /// Whether it ticks.
+    pub(super) fn clock_state(&mut self, ts: i64, machine: MachineId, name: &str, state: f64) {
+        let track = self.text_track(&CLOCK_STATE, machine, name, |name| format!("{name} State"));
+        self.push_counter(ts, track, state);
+    }
+
+    /// How hot a zone is.
+    pub(super) fn temperature(&mut self, ts: i64, machine: MachineId, zone: &str, value: f64) {
+        let track = self.text_track(&TEMPERATURE, machine, zone, |zone| format!("{zone} Temperature"));
+        self.push_counter(ts, track, value);
+    }
+
+    /// How much a device shall cool.
+    pub(super) fn cooling(&mut self, ts: i64, machine: MachineId, device: &str, target: f64) {
+        let track = self.text_track(&COOLING, machine, device, |device| format!("{device} Cooling Device"));
+        self.push_counter(ts, track, target);
     }
 
     /// A counter whose track is also that of values which were polled.
@@ -115,12 +137,12 @@ impl Model {
         machine: MachineId,
         (type_, name): (&'static str, &'static str),
         cpu: u32,
-        value: u32,
+        value: f64,
     ) {
         let dimensions = [("cpu", ArgValue::Int(i64::from(cpu)))];
         let track = TrackType::counter(type_, &dimensions);
         let track = self.track(machine, track, |strings| strings.intern(name));
-        self.push_counter(ts, track, f64::from(value));
+        self.push_counter(ts, track, value);
     }
 
     fn cpu_counter(
@@ -129,11 +151,11 @@ impl Model {
         machine: MachineId,
         blueprint: &Blueprint,
         cpu: u32,
-        value: u32,
+        value: f64,
         name: impl FnOnce(u32) -> String,
     ) {
         let track = self.cpu_track(blueprint, machine, cpu, |strings| strings.intern(&name(cpu)));
-        self.push_counter(ts, track, f64::from(value));
+        self.push_counter(ts, track, value);
     }
 
     fn utilization(&mut self, ts: i64, machine: MachineId, payload: &Payload<'_>) {

@@ -145,7 +145,7 @@ impl Model {
     }
 
     /// `owner` is the memory's hash, and whether it is that of the thread of the event.
-    fn rss_stat(&mut self, at: At<'_>, member: u32, size: i64, owner: Option<(i64, bool)>) {
+    pub(super) fn rss_stat(&mut self, at: At<'_>, member: u32, size: i64, owner: Option<(i64, bool)>) {
         if size < 0 {
             return self.stats.count(Stat::RssStatNegativeSize);
         }

@@ -20,6 +20,7 @@
 //! | [`interrupts`], [`threads`], [`counters`], [`memory`], [`net`], [`power`], [`files`], [`drm`] | what other events do |
 //! | [`syscalls`] | calls into the kernel, by name |
 //! | [`atrace`] | what programs write into `trace_marker` |
+//! | [`text`] | all of these, where a text says them |
 //! | [`statistics`] | what the kernel and the recorder counted |
 //!
 //! Memory: the bytes of the bundles, 32 bytes an event that waits, and its rows. Nothing is allocated for an event alone.
@@ -45,6 +46,7 @@ pub mod raw;
 pub mod statistics;
 pub mod syscalls;
 pub mod tasks;
+pub mod text;
 pub mod threads;
 pub mod windows;
 

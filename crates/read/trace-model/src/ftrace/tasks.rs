@@ -7,6 +7,7 @@ use crate::model::Model;
 use crate::processes::ThreadName;
 use crate::sequence::Generation;
 use ferretto_protos::fields::interned_data::KERNEL_SYMBOLS;
+use ferretto_trace_tables::Str;
 
 /// `CLONE_THREAD`: the new task is a thread of the process that makes it.
 const CLONE_THREAD: u64 = 0x10000;
@@ -62,9 +63,14 @@ impl Model {
     pub(super) fn sched_blocked_reason(&mut self, cpu: Cpu, event: &Payload<'_>, state: &Generation) {
         use sched_blocked_reason as field;
         let function = state.text(KERNEL_SYMBOLS, u64::from(event.u32(field::CALLER)));
-        let (tables, processes) = self.processes(cpu.machine);
-        let utid = processes.thread(tables, event.tid(field::PID));
         let io_wait = event.u64(field::IO_WAIT) != 0;
+        self.blocked(cpu, event.tid(field::PID), io_wait, function);
+    }
+
+    /// Why a thread is blocked.
+    pub(super) fn blocked(&mut self, cpu: Cpu, tid: i64, io_wait: bool, function: Option<Str>) {
+        let (tables, processes) = self.processes(cpu.machine);
+        let utid = processes.thread(tables, tid);
         self.thread_states.blocked_reason(&mut self.tables, utid, io_wait, function);
     }
 }

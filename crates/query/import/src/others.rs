@@ -73,6 +73,7 @@ pub(crate) fn import(
 /// Whether what was read before a file broke is worth to be had.
 fn has_rows(tables: &Tables) -> bool {
     !tables.slice.is_empty()
+        || !tables.sched.is_empty()
         || !tables.counter.is_empty()
         || !tables.profiler_sample.is_empty()
         || !tables.aggregate_sample.is_empty()

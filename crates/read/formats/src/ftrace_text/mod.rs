@@ -47,7 +47,8 @@ const UNKNOWN_COMM: &[u8] = b"<...>";
 ///
 /// # Errors
 ///
-/// If its bytes cannot be had, or a list of processes has no numbers. Events before it are in the model.
+/// If its bytes cannot be had, if a list of processes has no numbers, or if it seemed to be such a text and no line of it is an event: it is
+/// recognized by little, so it may be anything. Events before it are in the model.
 pub fn read(file: impl BufRead, model: &mut Model) -> Result<(), Error> {
     let mut events = Events::default();
     let end = read_lines(file, model, &mut events);
@@ -78,7 +79,10 @@ fn read_lines(mut file: impl BufRead, model: &mut Model, events: &mut Events) ->
             Turn::End => break,
         }
     }
-    Ok(())
+    match events.events.is_empty() && (events.has_failed || sections.is_html()) {
+        true => Err(Error::Broken { offset: 0, what: "no line of it is an event of the kernel's" }),
+        false => Ok(()),
+    }
 }
 
 /// Events that wait until all have come.
@@ -87,6 +91,8 @@ pub(crate) struct Events {
     events: Vec<Waiting>,
     /// The arguments of all.
     text: Vec<u8>,
+    /// A line was none.
+    has_failed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +112,7 @@ impl Events {
         }
         let Some(line) = Line::read(bytes).filter(|line| line.cpu < MAX_CPUS) else {
             model.stats.count(Stat::SystraceParseFailure);
+            self.has_failed = true;
             return;
         };
         let comm = (line.comm != UNKNOWN_COMM).then(|| model.tables.strings.intern_bytes(line.comm));

@@ -91,6 +91,11 @@ impl Sections {
         if self.state == State::End { Turn::End } else { Turn::Skip }
     }
 
+    /// Whether the trace of a page has not begun.
+    pub(super) fn is_html(&self) -> bool {
+        !matches!(self.state, State::Start | State::Trace | State::End)
+    }
+
     fn list<'a>(&mut self, line: &'a [u8]) -> Turn<'a> {
         let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
         let mut next = || words.next().unwrap_or_default();

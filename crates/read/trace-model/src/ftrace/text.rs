@@ -165,7 +165,7 @@ impl Model {
         match event {
             TextEvent::Switch { prev, prev_state, next } => self.text_switch(at, prev, prev_state, next),
             TextEvent::Waking(task) => {
-                let comm = self.comm(task);
+                let comm = self.name_of_task(task);
                 self.sched_waking(ts, cpu, tid, task.tid.into(), comm);
             }
             TextEvent::BlockedReason { tid, io_wait, function } => {
@@ -208,18 +208,18 @@ impl Model {
             false => prev_state,
         };
         let switch = FullSwitch {
-            prev_comm: self.comm(prev),
+            prev_comm: self.name_of_task(prev),
             prev_tid: prev.tid.into(),
             prev_prio: prev.prio,
             prev_state: TaskState::parse(state).to_raw().into(),
-            next_comm: self.comm(next),
+            next_comm: self.name_of_task(next),
             next_tid: next.tid.into(),
             next_prio: next.prio,
         };
         self.sched_switch(at.ts, at.cpu, &switch);
     }
 
-    fn comm(&mut self, task: Task<'_>) -> Option<Str> {
+    fn name_of_task(&mut self, task: Task<'_>) -> Option<Str> {
         Some(self.tables.strings.intern(task.comm))
     }
 }

@@ -104,6 +104,8 @@ pub struct ArgLists {
     hasher: RandomState,
     /// The set in the table, of lists that were written.
     sets: Vec<Option<ArgSetId>>,
+    /// The key whose first value stays.
+    first_stays: Option<Str>,
 }
 
 impl Default for ArgLists {
@@ -114,6 +116,7 @@ impl Default for ArgLists {
             table: HashTable::new(),
             hasher: RandomState::default(),
             sets: vec![None],
+            first_stays: None,
         }
     }
 }
@@ -126,7 +129,7 @@ impl ArgLists {
         }
         let deduplicated;
         let args = if has_duplicates(args) {
-            deduplicated = without_duplicates(args);
+            deduplicated = without_duplicates(args, self.first_stays);
             &deduplicated
         } else {
             args
@@ -142,6 +145,11 @@ impl ArgLists {
         let rehash = |list: &u32| hash_of(&self.hasher, &self.args, &self.ends, *list);
         self.table.insert_unique(hash, list, rehash);
         ArgList(list)
+    }
+
+    /// Of this key the first value counts (upstream: `kSkipIfExists`, for the thread that wrote the begin of a slice).
+    pub fn keep_first(&mut self, key: Str) {
+        self.first_stays = Some(key);
     }
 
     /// The arguments of a list.
@@ -224,11 +232,12 @@ fn has_duplicates(args: &[Arg]) -> bool {
     keys.windows(2).any(|two| matches!(two, [a, b] if a == b))
 }
 
-fn without_duplicates(args: &[Arg]) -> Vec<Arg> {
+fn without_duplicates(args: &[Arg], first_stays: Option<Str>) -> Vec<Arg> {
     let mut places = hashbrown::HashMap::<Str, usize, RandomState>::default();
     let mut out: Vec<Arg> = Vec::with_capacity(args.len());
     for arg in args {
         match places.get(&arg.key).and_then(|at| out.get_mut(*at)) {
+            Some(_) if first_stays == Some(arg.key) => {}
             Some(there) => *there = *arg,
             None => {
                 places.insert(arg.key, out.len());

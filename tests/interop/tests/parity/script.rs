@@ -97,10 +97,10 @@ impl Stage<'_> {
                 self.digest_trace("snapshot", &self.world.path(&format!("{number}.pftrace.0")));
             }
             ["sessions", number] => {
-                self.wait_for_state(words, |state| state.num_sessions_started() == parse(number));
+                self.wait_for_state(words, |state| state.num_sessions_started() == parse::<i32>(number));
             }
             ["configured", number] => {
-                self.wait_for_state(words, |state| state.num_sessions() == parse(number));
+                self.wait_for_state(words, |state| state.num_sessions() == parse::<i32>(number));
             }
             ["registered", number] => self.wait_for_state(words, |state| count_ours(state) == parse(number)),
             ["left", number] => self.leave_session(number),

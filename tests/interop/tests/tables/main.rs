@@ -17,9 +17,14 @@ use ferretto_interop::{
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// But what v52 does not know: states, call stacks.
 const OF_PROGRAMS: &str = r#"
     buffers { size_kb: 16384 }
-    data_sources { config { name: "track_event" track_event_config { enabled_categories: "*" enabled_tags: "debug" } } }
+    data_sources { config { name: "track_event" track_event_config { 
+        enabled_categories: "gallery" enabled_categories: "gallery.plugin*" enabled_categories: "gallery.one"
+        enabled_categories: "ferretto.*" enabled_categories: "upstream.*" enabled_categories: "logged" enabled_tags: "debug"
+        disabled_categories: "*"
+    } } }
 "#;
 
 const OF_A_MACHINE: &str = r#"

@@ -85,6 +85,7 @@ impl Model {
         let machine = self.descriptors.machine_of(event.track);
         let Some(utid) = self.passthrough(machine, event.writer(), whose) else { return args };
         let key = self.tables.strings.intern("legacy_event.passthrough_utid");
+        self.args.keep_first(key);
         if args.is_empty() {
             let arg = Arg { flat_key: key, key, value: ArgValue::Uint(u64::from(utid.0)) };
             return self.args.intern(&[arg]);

@@ -153,7 +153,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn imported() -> Imported {
-        let source = SourceFile { bytes: 1234, sha256: "00ff".to_owned() };
+        let source = SourceFile { bytes: 1234, sha256: "00ff".to_owned(), ..SourceFile::default() };
         Imported { source, ..Imported::default() }
     }
 

@@ -88,13 +88,13 @@ fn one_table_is_a_file_or_goes_to_stdout_and_the_trace_may_come_from_stdin() {
 #[test]
 fn what_cannot_be_done_is_an_error_with_advice_and_leaves_nothing() {
     let dir = place(20_000);
-    fs::write(dir.path().join("x.json"), "{\"traceEvents\": []}").unwrap();
+    fs::write(dir.path().join("program"), b"\x7fELF\x02\x01").unwrap();
     fs::write(dir.path().join("empty"), "").unwrap();
     fs::create_dir(dir.path().join("others")).unwrap();
     fs::write(dir.path().join("others/file"), "").unwrap();
     let before = names(dir.path());
     for (words, expected) in [
-        ("--to csv x.json -o out", "seems to be a trace in Chrome's JSON format"),
+        ("--to csv program -o out", "seems to be a program or a library (ELF)"),
         ("--to csv empty -o out", "it is empty"),
         ("--to csv nothing -o out", "cannot read nothing"),
         ("--to csv others -o out", "others is a folder"),

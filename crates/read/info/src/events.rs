@@ -176,7 +176,7 @@ impl Events {
             writer.track = track_of(defaults);
         }
         let Some(data) = head.interned_data.filter(|_| arrival.has_state) else { return };
-        for field in Fields::new(data).map_while(Result::ok) {
+        for field in Fields::new(data).whole() {
             let table = match field.number {
                 interned_data::EVENT_NAMES => &mut writer.names,
                 interned_data::EVENT_CATEGORIES => &mut writer.categories,
@@ -241,7 +241,7 @@ impl Events {
     pub fn track(&mut self, machine: u32, message: &[u8], people: &mut People) {
         let mut track = Track { name: Name::NONE, ..Track::default() };
         let mut uuid = 0;
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             match (part.number, part.value) {
                 (track_descriptor::UUID, value) => uuid = value.as_u64().unwrap_or(0),
                 (track_descriptor::PARENT_UUID, value) => track.parent = value.as_u64().unwrap_or(0),
@@ -329,7 +329,7 @@ impl Events {
 fn read(message: &[u8], writer: &Writer, names: &mut Names, joined: &mut Vec<u8>) -> Event {
     let mut event = Event { kind: 0, track: None, name: None, category: Name::NONE };
     let mut categories = 0;
-    for part in Fields::new(message).map_while(Result::ok) {
+    for part in Fields::new(message).whole() {
         let category = match (part.number, part.value) {
             (track_event::TYPE, Value::Varint(kind)) => {
                 event.kind = kind;
@@ -372,7 +372,7 @@ fn join(first: Name, second: Name, names: &mut Names, joined: &mut Vec<u8>) -> N
 
 fn entry_of(entry: &[u8]) -> Option<(u64, &[u8])> {
     let (mut number, mut text) = (None, &b""[..]);
-    for part in Fields::new(entry).map_while(Result::ok) {
+    for part in Fields::new(entry).whole() {
         match (part.number, part.value) {
             (event_category::IID, value) => number = value.as_u64(),
             (event_category::NAME, Value::Bytes(name)) => text = name,
@@ -384,18 +384,18 @@ fn entry_of(entry: &[u8]) -> Option<(u64, &[u8])> {
 
 fn track_of(defaults: &[u8]) -> u64 {
     let event = bytes_of(defaults, trace_packet_defaults::TRACK_EVENT_DEFAULTS).unwrap_or_default();
-    let mut fields = Fields::new(event).map_while(Result::ok);
+    let mut fields = Fields::new(event).whole();
     let track = fields.find(|field| field.number == track_event_defaults::TRACK_UUID);
     track.and_then(|track| track.value.as_u64()).unwrap_or(0)
 }
 
 pub(crate) fn bytes_of(message: &[u8], number: u32) -> Option<&[u8]> {
-    let fields = Fields::new(message).map_while(Result::ok);
+    let fields = Fields::new(message).whole();
     fields.filter(|field| field.number == number).find_map(|field| field.value.as_bytes())
 }
 
 pub(crate) fn number_of(message: &[u8], number: u32) -> Option<i32> {
-    let mut fields = Fields::new(message).map_while(Result::ok);
+    let mut fields = Fields::new(message).whole();
     let number = fields.find(|field| field.number == number).and_then(|field| field.value.as_u64());
     number.map(|number| number as i32)
 }

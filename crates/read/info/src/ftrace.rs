@@ -77,7 +77,7 @@ pub fn walk<'a>(bundle: &'a [u8], each: &mut impl FnMut(Part<'a>)) -> Bundle {
     let mut about = Bundle::default();
     let (mut clock, mut here, mut boot) = (0, None, None);
     // Most events are their own fields; what is said of all of them may stand behind them.
-    for field in Fields::new(bundle).map_while(Result::ok) {
+    for field in Fields::new(bundle).whole() {
         match (field.number, field.value) {
             (ftrace_event_bundle::EVENT, _) => {}
             (ftrace_event_bundle::CPU, Value::Varint(number)) => about.cpu = number as u32,
@@ -107,7 +107,7 @@ pub fn walk<'a>(bundle: &'a [u8], each: &mut impl FnMut(Part<'a>)) -> Bundle {
 
 fn read(event: &[u8]) -> Event<'_> {
     let mut read = Event::default();
-    for field in Fields::new(event).map_while(Result::ok) {
+    for field in Fields::new(event).whole() {
         match (field.number, field.value) {
             (ftrace_event::TIMESTAMP, Value::Varint(time)) => read.timestamp = Some(time),
             (ftrace_event::PID, Value::Varint(pid)) => read.pid = pid as i32,

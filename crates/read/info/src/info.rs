@@ -160,7 +160,7 @@ impl Info {
     }
 
     fn service(&mut self, arrival: &Arrival, body: &[u8]) {
-        for part in Fields::new(body).map_while(Result::ok) {
+        for part in Fields::new(body).whole() {
             match part.number {
                 tracing_service_event::TRACING_STARTED => self.started_ns = arrival.time_ns,
                 tracing_service_event::CLONE_STARTED => self.is_clone = true,
@@ -170,7 +170,7 @@ impl Info {
     }
 
     fn processes(&mut self, machine: u32, body: &[u8]) {
-        for part in Fields::new(body).map_while(Result::ok) {
+        for part in Fields::new(body).whole() {
             let Value::Bytes(entry) = part.value else { continue };
             match part.number {
                 process_tree::PROCESSES => {
@@ -223,7 +223,7 @@ fn offset(readable: &mut Readable, head: &Head<'_>) -> i64 {
 
 /// The program's name out of the entry of a process: the first word of its command line.
 fn program(entry: &[u8]) -> &[u8] {
-    let words = Fields::new(entry).map_while(Result::ok);
+    let words = Fields::new(entry).whole();
     let mut words = words
         .filter(|part| part.number == process_tree::process::CMDLINE)
         .filter_map(|part| part.value.as_bytes());
@@ -300,7 +300,7 @@ impl Bundle<'_> {
 
     fn new_task(&mut self, event: &Event<'_>) {
         let (mut tid, mut comm, mut flags) = (0, &b""[..], 0);
-        for part in Fields::new(event.body).map_while(Result::ok) {
+        for part in Fields::new(event.body).whole() {
             match (part.number, part.value) {
                 (newtask::PID, Value::Varint(pid)) => tid = pid as i32,
                 (newtask::COMM, Value::Bytes(name)) => comm = name,

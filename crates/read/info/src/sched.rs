@@ -78,7 +78,7 @@ impl Cpu {
     /// A `sched_switch`.
     pub fn switch(&mut self, people: &mut People, machine: u32, time_ns: i64, event: &[u8]) {
         let (mut prev, mut next, mut comm) = (0, 0, &b""[..]);
-        for part in Fields::new(event).map_while(Result::ok) {
+        for part in Fields::new(event).whole() {
             match (part.number, part.value) {
                 (field::PREV_PID, Value::Varint(pid)) => prev = pid as i32,
                 (field::NEXT_PID, Value::Varint(pid)) => next = pid as i32,
@@ -105,7 +105,7 @@ impl Cpu {
         switches: &Switches<'_>,
         span: &mut Span,
     ) {
-        let table = Fields::new(switches.message).map_while(Result::ok);
+        let table = Fields::new(switches.message).whole();
         let table = table.filter(|part| part.number == INTERN_TABLE).filter_map(|part| part.value.as_bytes());
         let comms: Vec<&[u8]> = table.take(MAX_COMMS).collect();
         let mut pids = PackedVarints::new(switches.next_pids).map_while(|pid| pid);

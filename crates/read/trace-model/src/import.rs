@@ -53,7 +53,7 @@ struct Sequences {
 
 /// A packet that has arrived.
 struct Arrived<'a> {
-    head: Head<'a>,
+    head: &'a Head<'a>,
     machine: MachineId,
     place: Place,
     /// All of it, to be put off if its clock is not known; without it, it is given up then.
@@ -146,7 +146,7 @@ impl Import {
         let machine = model.machine_of_packet(head.machine_id, is_marker, &mut self.order);
         model.stats.set_machine(machine);
         let number = self.sequences.number(machine, head.sequence_id);
-        let arrived = Arrived { head, machine, place, packet: (!is_deferred).then_some(packet) };
+        let arrived = Arrived { head: &head, machine, place, packet: (!is_deferred).then_some(packet) };
         // What was put off has told its state when it came.
         if !is_deferred && self.arrive(&arrived, number) == Taken::Wholly {
             return;
@@ -219,7 +219,7 @@ impl Import {
         match number {
             kind::TRACK_EVENT => {
                 let ts = arrived.head.timestamp.map(|_| ts);
-                let event = model.arrive_track_event(data, &arrived.head, ts, sequence, machine);
+                let event = model.arrive_track_event(data, arrived.head, ts, sequence, machine);
                 match event {
                     Some((ts, _)) if ts < 0 => model.stats.count(Stat::TraceSorterNegativeTimestampDropped),
                     Some((ts, event)) => self.order.push_track(machine, ts, event),
@@ -227,8 +227,8 @@ impl Import {
                 }
             }
             kind::TRACK_DESCRIPTOR
-                if !model.arrive_track_descriptor(data, &arrived.head, sequence, machine) => {}
-            kind::THREAD_DESCRIPTOR if !model.arrive_thread_descriptor(data, &arrived.head, sequence) => {}
+                if !model.arrive_track_descriptor(data, arrived.head, sequence, machine) => {}
+            kind::THREAD_DESCRIPTOR if !model.arrive_thread_descriptor(data, arrived.head, sequence) => {}
             kind::SYSTEM_INFO => {
                 model.read_system_info(machine, data);
                 self.kernel(arrived).system_info(data);

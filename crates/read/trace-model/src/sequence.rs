@@ -209,7 +209,7 @@ impl Sequence {
     /// After a loss the last one counts, for a number may have been given anew meanwhile. What came before keeps what it knew.
     fn intern_anew(&mut self, data: &[u8], strings: &mut Strings) {
         let entries: Vec<_> = Fields::new(data)
-            .map_while(Result::ok)
+            .whole()
             .filter_map(|field| {
                 let (iid, value) = read_entry(field.number, field.value.as_bytes()?, strings)?;
                 Some(((field.number, iid), value))
@@ -258,7 +258,7 @@ impl Sequence {
 
     fn intern(&mut self, data: &[u8], strings: &mut Strings) {
         let mut interned = self.generation.interned.borrow_mut();
-        for field in Fields::new(data).map_while(Result::ok) {
+        for field in Fields::new(data).whole() {
             let Value::Bytes(entry) = field.value else { continue };
             let Some((iid, value)) = read_entry(field.number, entry, strings) else { continue };
             // The first one stays (upstream: packet_sequence_state_generation.cc).
@@ -287,7 +287,7 @@ fn log_what_needs_a_sequence(head: &Head<'_>, model: &mut Model, place: Place) {
 fn read_entry(field: u32, entry: &[u8], strings: &mut Strings) -> Option<(u64, Interned)> {
     let mut iid = None;
     let mut text = &b""[..];
-    for part in Fields::new(entry).map_while(Result::ok) {
+    for part in Fields::new(entry).whole() {
         match (part.number, part.value) {
             (1, value) => iid = value.as_u64(),
             (2, Value::Bytes(bytes)) => text = bytes,
@@ -322,13 +322,13 @@ fn is_text(field: u32) -> bool {
 impl Defaults {
     fn of(message: &[u8]) -> Self {
         let mut defaults = Self { message: Some(message.into()), ..Self::default() };
-        for field in Fields::new(message).map_while(Result::ok) {
+        for field in Fields::new(message).whole() {
             match (field.number, field.value) {
                 (trace_packet_defaults::TIMESTAMP_CLOCK_ID, value) => {
                     defaults.clock_id = value.as_u64().and_then(|id| u32::try_from(id).ok());
                 }
                 (trace_packet_defaults::TRACK_EVENT_DEFAULTS, Value::Bytes(event)) => {
-                    let mut fields = Fields::new(event).map_while(Result::ok);
+                    let mut fields = Fields::new(event).whole();
                     let is_uuid =
                         |number| number == ferretto_protos::fields::track_event_defaults::TRACK_UUID;
                     defaults.track_uuid =

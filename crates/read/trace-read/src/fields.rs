@@ -58,7 +58,52 @@ impl<'a> Fields<'a> {
     pub const fn offset(&self) -> usize {
         self.len - self.rest.len()
     }
+
+    /// The first byte of the next field: its tag, if that is one byte.
+    #[inline(always)]
+    pub(crate) const fn first_byte(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    /// Takes the next field, whose tag is one byte and says that it is a number. Nothing is taken if it is malformed.
+    #[inline(always)]
+    pub(crate) fn take_number(&mut self) -> Option<u64> {
+        let (value, rest) = varint(self.rest.get(1..)?)?;
+        self.rest = rest;
+        Some(value)
+    }
+
+    /// Takes the next field, whose tag is one byte and says that it is a message. Nothing is taken if it is malformed or long.
+    #[inline(always)]
+    pub(crate) fn take_message(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = short(self.rest.get(1..)?)?;
+        let (value, rest) = rest.split_at_checked(length as usize)?;
+        self.rest = rest;
+        Some(value)
+    }
+
+    /// The fields that are whole: up to the first that is malformed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn whole(self) -> Whole<'a> {
+        Whole(self)
+    }
 }
+
+/// Iterates over the fields of one message up to the first that is malformed. See [`Fields::whole`].
+#[derive(Clone, Debug)]
+pub struct Whole<'a>(Fields<'a>);
+
+impl<'a> Iterator for Whole<'a> {
+    type Item = Field<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()?.ok()
+    }
+}
+
+impl std::iter::FusedIterator for Whole<'_> {}
 
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Malformed>;
@@ -224,6 +269,8 @@ mod tests {
 
     fn agrees(message: &[u8]) {
         assert_eq!(Fields::new(message).collect::<Vec<_>>(), thorough(message), "{message:x?}");
+        let whole: Vec<_> = thorough(message).into_iter().flatten().collect();
+        assert_eq!(Fields::new(message).whole().collect::<Vec<_>>(), whole, "{message:x?}");
     }
 
     #[test]

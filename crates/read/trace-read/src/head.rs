@@ -5,12 +5,17 @@
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protozero::read::{self, ReadError};
 
-use crate::fields::{Fields, Value};
+use crate::fields::{Field, Fields, Value};
 
 /// `sequence_flags`: what is interned was forgotten before this packet.
 pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
 /// `sequence_flags`: this packet relies on what earlier ones of its sequence have interned.
 pub const NEEDS_INCREMENTAL_STATE: u32 = 2;
+
+const TIMESTAMP_TAG: u8 = (field::TIMESTAMP << 3) as u8;
+const SEQUENCE_ID_TAG: u8 = (field::TRUSTED_PACKET_SEQUENCE_ID << 3) as u8;
+const SEQUENCE_FLAGS_TAG: u8 = (field::SEQUENCE_FLAGS << 3) as u8;
+const TRACK_EVENT_TAG: u8 = (field::TRACK_EVENT << 3 | 2) as u8;
 
 /// The fields of a packet that are not its data. Where one comes twice, the last one counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,14 +55,33 @@ impl<'a> Head<'a> {
     #[inline]
     pub fn of(packet: &'a [u8]) -> Result<Self, ReadError> {
         let mut head = Self::default();
-        for field in Fields::new(packet) {
-            let Ok(field) = field else { return explain(packet).map_or(Ok(head), Err) };
-            match field.value {
-                Value::Bytes(bytes) => head.take_message(field.number, bytes),
-                value => head.take_number(field.number, value.as_u64().unwrap_or(0)),
+        let mut fields = Fields::new(packet);
+        while let Some(tag) = fields.first_byte() {
+            if head.take_usual(tag, &mut fields) {
+                continue;
+            }
+            match fields.next() {
+                Some(Ok(Field { number, value: Value::Bytes(bytes) })) => head.take_message(number, bytes),
+                Some(Ok(Field { number, value })) => head.take_number(number, value.as_u64().unwrap_or(0)),
+                _ => return explain(packet).map_or(Ok(head), Err),
             }
         }
         Ok(head)
+    }
+
+    /// Takes the next field if it is one that nearly every packet of a program has: its tag alone says which it is.
+    #[inline(always)]
+    fn take_usual(&mut self, tag: u8, fields: &mut Fields<'a>) -> bool {
+        match tag {
+            TIMESTAMP_TAG => fields.take_number().map(|time| self.timestamp = Some(time)).is_some(),
+            SEQUENCE_ID_TAG => fields.take_number().map(|id| self.sequence_id = id as u32).is_some(),
+            SEQUENCE_FLAGS_TAG => fields.take_number().map(|flags| self.flags |= flags as u32).is_some(),
+            TRACK_EVENT_TAG => {
+                let event = fields.take_message();
+                event.map(|event| self.data = Some((field::TRACK_EVENT, event))).is_some()
+            }
+            _ => false,
+        }
     }
 
     /// Whether what is interned was forgotten before this packet.

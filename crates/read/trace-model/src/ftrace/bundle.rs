@@ -103,10 +103,10 @@ impl Arrival<'_> {
 
     /// `TracePacket.system_info`: what the kernel is decides how its numbers are read.
     pub fn system_info(&mut self, message: &[u8]) {
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let (system_info::UTSNAME, Value::Bytes(names)) = (part.number, part.value) else { continue };
             let (mut sysname, mut release, mut machine) = (&b""[..], &b""[..], &b""[..]);
-            for part in Fields::new(names).map_while(Result::ok) {
+            for part in Fields::new(names).whole() {
                 match (part.number, part.value) {
                     (utsname::SYSNAME, Value::Bytes(text)) => sysname = text,
                     (utsname::RELEASE, Value::Bytes(text)) => release = text,
@@ -123,7 +123,7 @@ impl Arrival<'_> {
 
     /// `TracePacket.service_event`: when the recording began.
     pub fn service_event(&mut self, message: &[u8], ts: i64) {
-        let has_started = Fields::new(message).map_while(Result::ok).any(|part| {
+        let has_started = Fields::new(message).whole().any(|part| {
             part.number == tracing_service_event::TRACING_STARTED && part.value.as_u64() == Some(1)
         });
         if has_started {
@@ -248,12 +248,12 @@ impl Arrival<'_> {
 
     fn descriptors(&mut self, message: &[u8]) {
         use field::generic_event_descriptor as its;
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let (field::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(message)) = (part.number, part.value) else {
                 continue;
             };
             let (mut number, mut descriptor) = (0, &b""[..]);
-            for part in Fields::new(message).map_while(Result::ok) {
+            for part in Fields::new(message).whole() {
                 match (part.number, part.value) {
                     (its::FIELD_ID, value) => number = value.as_u64().unwrap_or(0) as u32,
                     (its::EVENT_DESCRIPTOR, Value::Bytes(bytes)) => descriptor = bytes,

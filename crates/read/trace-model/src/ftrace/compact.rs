@@ -66,7 +66,7 @@ struct Columns<'a> {
 impl<'a> Columns<'a> {
     fn of(message: &'a [u8]) -> Self {
         let mut columns = Self::default();
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let Value::Bytes(bytes) = part.value else { continue };
             if part.number == field::INTERN_TABLE {
                 columns.names.push(bytes);

@@ -19,7 +19,7 @@ impl<'a> Payload<'a> {
     #[must_use]
     pub fn of(message: &'a [u8]) -> Self {
         let mut payload = Self { numbers: [0; MAX_FIELDS], texts: [&[]; MAX_FIELDS], is_there: 0 };
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let number = part.number as usize;
             if number >= MAX_FIELDS {
                 continue;

@@ -242,7 +242,7 @@ impl Model {
 }
 
 fn read_args(names: &Names, message: &[u8], state: &Generation, strings: &mut Strings, list: &mut Vec<Arg>) {
-    for part in Fields::new(message).map_while(Result::ok) {
+    for part in Fields::new(message).whole() {
         if part.number >= MAX_FIELDS {
             continue;
         }

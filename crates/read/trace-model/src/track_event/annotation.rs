@@ -48,7 +48,7 @@ struct Annotation<'a> {
 impl<'a> Annotation<'a> {
     fn of(message: &'a [u8]) -> Self {
         let mut it = Self { message, ..Self::default() };
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let number = part.value.as_u64().unwrap_or(0);
             let bytes = part.value.as_bytes().unwrap_or_default();
             let kind = match part.number {
@@ -227,7 +227,7 @@ impl Reader<'_> {
 
     fn read_nested_leaf(&mut self, message: &[u8]) -> bool {
         let find = |number| {
-            let mut fields = Fields::new(message).map_while(Result::ok);
+            let mut fields = Fields::new(message).whole();
             fields.find(|part| part.number == number).map(|part| part.value)
         };
         let number = |number| find(number).and_then(|value| value.as_u64());

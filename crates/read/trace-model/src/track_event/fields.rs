@@ -56,7 +56,7 @@ impl<'a> EventFields<'a> {
     #[inline]
     pub(super) fn read(message: &'a [u8]) -> Self {
         let mut it = Self { message, ..Self::default() };
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             match (part.number, part.value) {
                 (field::TYPE, Value::Varint(kind)) => it.kind = Some(kind),
                 (field::TRACK_UUID, Value::Varint(uuid)) => it.track_uuid = Some(uuid),
@@ -150,7 +150,7 @@ pub(super) enum LegacyId {
 impl<'a> LegacyFields<'a> {
     pub(super) fn read(message: &'a [u8]) -> Self {
         let mut it = Self::default();
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let int = part.value.as_u64().unwrap_or(0);
             match part.number {
                 legacy_event::NAME_IID => it.name_iid = int,
@@ -178,7 +178,7 @@ impl<'a> LegacyFields<'a> {
 
 /// The values of a repeated field.
 pub(super) fn repeated(message: &[u8], number: u32) -> impl Iterator<Item = Value<'_>> {
-    let fields = Fields::new(message).map_while(Result::ok);
+    let fields = Fields::new(message).whole();
     fields.filter(move |part| part.number == number).map(|part| part.value)
 }
 

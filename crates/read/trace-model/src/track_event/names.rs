@@ -125,7 +125,7 @@ pub(super) fn category(fields: &EventFields<'_>, state: &Generation, strings: &m
 fn joined(fields: &EventFields<'_>, state: &Generation, strings: &mut Strings) -> Found {
     let (mut by_number, mut by_text) = (String::new(), String::new());
     let mut is_missing = false;
-    for part in Fields::new(fields.message).map_while(Result::ok).take(MAX_CATEGORIES) {
+    for part in Fields::new(fields.message).whole().take(MAX_CATEGORIES) {
         let (to, text) = match (part.number, part.value) {
             (field::CATEGORY_IIDS, Value::Varint(iid)) => {
                 let Some(name) = state.text(interned_data::EVENT_CATEGORIES, iid) else {
@@ -168,7 +168,7 @@ pub(super) fn category_in_turn(
         }
         Found::Missing => {
             let known: Vec<String> = Fields::new(fields.message)
-                .map_while(Result::ok)
+                .whole()
                 .take(MAX_CATEGORIES)
                 .filter(|part| part.number == field::CATEGORY_IIDS)
                 .filter_map(|part| state.text(interned_data::EVENT_CATEGORIES, part.value.as_u64()?))

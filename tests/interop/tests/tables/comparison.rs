@@ -1,6 +1,6 @@
 //! Each of our tables beside Trace Processor's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
@@ -92,10 +92,12 @@ pub(crate) fn compare(sql: &TraceQuery, trace: &Path) {
     let metadata = answers.pop().unwrap();
     let their_args = sets_of(&answers.pop().unwrap());
     let our_args = our_sets(&ours);
+    let track = BESIDE.iter().position(|(name, _)| *name == "track").unwrap();
+    let left_out = LeftOut::of(&ours, &answers[track]);
     let mut report = Vec::new();
     for ((name, _), theirs) in BESIDE.iter().zip(&answers) {
         let table = ours.find(name).unwrap_or_else(|| panic!("there is no table {name}"));
-        compare_table(table, &ours, theirs, (&our_args, &their_args), &mut report);
+        compare_table(table, &ours, theirs, (&our_args, &their_args), &left_out, &mut report);
     }
     compare_counters(our_counters(&ours), &counters, &mut report);
     compare_facts("metadata", our_metadata(&ours), &metadata, &mut report);
@@ -119,14 +121,24 @@ fn compare_table(
     ours: &Tables,
     theirs: &Answer,
     (our_args, their_args): (&Sets, &Sets),
+    left_out: &LeftOut,
     report: &mut Vec<String>,
 ) {
     let name = table.name();
     if theirs.rows.is_empty() && differences::may_be_missing(name) {
         return;
     }
-    if table.len() != theirs.rows.len() {
-        report.push(format!("{name}: {} rows, Trace Processor has {}", table.len(), theirs.rows.len()));
+    let is_in = |row: &usize, out: &BTreeSet<usize>| name != "track" || !out.contains(row);
+    let rows: Vec<usize> = (0..table.len()).filter(|row| is_in(row, &left_out.ours)).collect();
+    let their_rows: Vec<&Vec<String>> = theirs
+        .rows
+        .iter()
+        .enumerate()
+        .filter(|(row, _)| is_in(row, &left_out.theirs))
+        .map(|(_, row)| row)
+        .collect();
+    if rows.len() != their_rows.len() {
+        report.push(format!("{name}: {} rows, Trace Processor has {}", rows.len(), their_rows.len()));
     }
     let columns = table.columns();
     for (at, column) in theirs.columns.iter().enumerate() {
@@ -135,8 +147,13 @@ fn compare_table(
             continue;
         };
         let mut shown = 0;
-        for (row, cells) in theirs.rows.iter().enumerate().take(table.len()) {
-            let (mut mine, mut other) = (text(mine.data.get(row), ours), cells[at].clone());
+        let is_track = column == "track_id" || name == "track" && column == "parent_id";
+        for (row, cells) in rows.iter().zip(&their_rows) {
+            let (mut mine, mut other) = (text(mine.data.get(*row), ours), cells[at].clone());
+            if is_track {
+                mine = renumbered(&mine, &left_out.ours);
+                other = renumbered(&other, &left_out.theirs);
+            }
             if column.ends_with("arg_set_id") {
                 mine = our_args.get(&mine).cloned().unwrap_or_default();
                 other = their_args.get(&other).cloned().unwrap_or_default();
@@ -149,6 +166,40 @@ fn compare_table(
                 }
             }
         }
+    }
+}
+
+/// Tracks that are left out, so that all others have lower numbers: those of states, which v52 does not know, and of the memory of processes,
+/// for which it has other values.
+struct LeftOut {
+    ours: BTreeSet<usize>,
+    theirs: BTreeSet<usize>,
+}
+
+impl LeftOut {
+    fn of(ours: &Tables, their_tracks: &Answer) -> Self {
+        let state = ours.strings.find("state");
+        let is_state = |row: usize| state.is_some() && ours.track.event_type[row] == state;
+        let is_memory = |name: &str| name.starts_with("mem.");
+        let name = |row: usize| ours.track.name[row].map_or("", |name| ours.strings.get(name));
+        Self {
+            ours: (0..ours.track.len()).filter(|row| is_state(*row) || is_memory(name(*row))).collect(),
+            theirs: their_tracks
+                .rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| is_memory(&row[0]))
+                .map(|(at, _)| at)
+                .collect(),
+        }
+    }
+}
+
+/// The number that a track has without those that are left out.
+fn renumbered(track: &str, left_out: &BTreeSet<usize>) -> String {
+    match track.parse::<usize>() {
+        Ok(track) => (track - left_out.range(..track).count()).to_string(),
+        Err(_) => track.to_owned(),
     }
 }
 

@@ -10,6 +10,7 @@ const COLUMNS: &[Rule] = &[
         |_, theirs| theirs == "\\N",
         "v59 names threads of the kernel by the list of processes, too",
     ),
+    ("thread", "name", is_shorter_kworker, "v59 cuts what a worker of the kernel does off its name"),
     (
         "clock_snapshot",
         "clock_id",

@@ -64,7 +64,7 @@ impl Model {
         use event::sched_switch as field;
         let (mut prev_comm, mut next_comm) = (None, None);
         let mut switch = FullSwitch::default();
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             let number = part.value.as_u64().unwrap_or(0);
             match (part.number, part.value) {
                 (field::PREV_COMM, Value::Bytes(comm)) => prev_comm = Some(comm),
@@ -85,7 +85,7 @@ impl Model {
     fn apply_waking(&mut self, at: At<'_>, message: &[u8]) {
         use event::sched_waking as field;
         let (mut comm, mut wakee) = (None, 0);
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             match (part.number, part.value) {
                 (field::COMM, Value::Bytes(text)) => comm = Some(text),
                 (field::PID, value) => wakee = i64::from(value.as_u64().unwrap_or(0) as u32),

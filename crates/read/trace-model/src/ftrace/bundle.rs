@@ -12,7 +12,7 @@ use ferretto_protozero::varint;
 use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 
-use super::{Bundle, Cpu, KernelEvent, MAX_CPUS};
+use super::{Bundle, Cpu, KernelEvent, MAX_CPUS, QueueKind};
 use crate::clocks::{BOOTTIME, Clock, Reading};
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
@@ -183,7 +183,7 @@ impl Arrival<'_> {
             return;
         }
         let number = u32::try_from(self.model.bundles.all.len()).unwrap_or(u32::MAX);
-        self.open(cpu, QueueId::of_cpu);
+        self.open(cpu, QueueKind::Events);
         for (at, event) in events {
             match usual(event) {
                 Some((timestamp, found)) => {
@@ -198,8 +198,16 @@ impl Arrival<'_> {
     }
 
     /// A processor's queue is made with those of lower numbers: the order of queues decides which of two events is first.
-    pub(super) fn open(&mut self, cpu: Cpu, queue: fn(MachineId, u32) -> QueueId) {
-        for number in 0..=cpu.cpu {
+    pub(super) fn open(&mut self, cpu: Cpu, kind: QueueKind) {
+        let queue = match kind {
+            QueueKind::Events => QueueId::of_cpu,
+            QueueKind::Switches => QueueId::switches_of_cpu,
+            QueueKind::Wakings => QueueId::wakeups_of_cpu,
+        };
+        let Some(made) = self.model.kernel(cpu.machine).made_queues.get_mut(kind as usize) else { return };
+        let first = *made;
+        *made = first.max(cpu.cpu + 1);
+        for number in first..=cpu.cpu {
             self.order.open(queue(cpu.machine, number));
         }
     }

@@ -6,9 +6,8 @@ use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::Str;
 
 use super::bundle::Arrival;
-use super::{Cpu, Switch, Waking};
+use super::{Cpu, QueueKind, Switch, Waking};
 use crate::clocks::Clock;
-use crate::order::QueueId;
 use crate::stats::Stat;
 
 /// The varints of a packed field.
@@ -110,7 +109,7 @@ impl Arrival<'_> {
             };
             let Some(ts) = self.trace_time(clock, timestamp) else { return };
             if !std::mem::replace(&mut has_events, true) {
-                self.open(cpu, QueueId::switches_of_cpu);
+                self.open(cpu, QueueKind::Switches);
             }
             let event = Switch {
                 prev_state: state as i64,
@@ -143,7 +142,7 @@ impl Arrival<'_> {
             };
             let Some(ts) = self.trace_time(clock, timestamp) else { return };
             if !std::mem::replace(&mut has_events, true) {
-                self.open(cpu, QueueId::wakeups_of_cpu);
+                self.open(cpu, QueueKind::Wakings);
             }
             let event = Waking {
                 pid: pid as i32,

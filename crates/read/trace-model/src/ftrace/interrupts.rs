@@ -10,6 +10,7 @@ use super::on_tracks::{OF_CPU, OF_THREAD, cut};
 use super::payload::Payload;
 use crate::args::ArgValue;
 use crate::model::Model;
+use crate::stats::Stat;
 use crate::tracks::{Blueprint, Dimensions};
 
 const IRQ: Blueprint = Blueprint::slice("cpu_irq", OF_CPU);
@@ -99,12 +100,13 @@ impl Model {
 
     /// The name of a kernel's function, or its number where names were not recorded.
     pub(super) fn function(&mut self, at: At<'_>, number: u64) -> Str {
-        match at.state.text(KERNEL_SYMBOLS, number) {
-            Some(name) => name,
-            // As C's `%#x` has it: no prefix before 0.
-            None if number == 0 => self.tables.strings.intern("0"),
-            None => self.tables.strings.intern(&format!("{number:#x}")),
+        if let Some(name) = at.state.text(KERNEL_SYMBOLS, number) {
+            return name;
         }
+        self.stats.count(Stat::InternedDataTokenizerErrors);
+        // As C's `%#x` has it: no prefix before 0.
+        let name = if number == 0 { "0".to_owned() } else { format!("{number:#x}") };
+        self.tables.strings.intern(&name)
     }
 
     fn of_cpu(&mut self, blueprint: &Blueprint, cpu: Cpu, name: &str) -> TrackId {

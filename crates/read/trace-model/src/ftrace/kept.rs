@@ -126,7 +126,9 @@ impl KeptArgs {
                     generic.args(event.field, message, strings, list);
                 }
             }
-            number => self.raw.args(number, message, &bundle.state, strings, list),
+            number => {
+                self.raw.args(number, message, &bundle.state, strings, list);
+            }
         }
     }
 }

@@ -71,6 +71,14 @@ pub struct Cpu {
 /// Numbers of processors are below this. Upstream's; nobody has recorded a machine with more.
 pub const MAX_CPUS: u32 = 1024;
 
+/// The queues of a processor.
+#[derive(Clone, Copy, Debug)]
+enum QueueKind {
+    Events,
+    Switches,
+    Wakings,
+}
+
 /// An event that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelEvent {
@@ -139,6 +147,8 @@ pub struct Kernel {
     pub version: Option<(u32, u32)>,
     /// Its kind of processors, by `uname`.
     pub arch: Option<Str>,
+    /// By kind: processors of lower numbers have a queue.
+    made_queues: [u32; 3],
     /// Which events are too early.
     pub windows: windows::Windows,
     /// By processor: what runs.

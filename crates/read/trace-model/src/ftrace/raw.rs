@@ -18,6 +18,7 @@ use super::{Cpu, KernelEvent};
 use crate::args::{Arg, ArgValue};
 use crate::model::Model;
 use crate::sequence::Generation;
+use crate::stats::Stat;
 
 /// Fields of higher numbers are no arguments. Upstream's.
 const MAX_FIELDS: u32 = 32;
@@ -129,7 +130,7 @@ impl Raw {
         self.events.entry(number).or_insert_with(find).as_ref()
     }
 
-    /// Reads the arguments of an event.
+    /// Reads the arguments of an event; returns how many functions have no name.
     pub(super) fn args(
         &mut self,
         number: u32,
@@ -137,9 +138,10 @@ impl Raw {
         state: &Generation,
         strings: &mut Strings,
         list: &mut Vec<Arg>,
-    ) {
-        if let Some(names) = self.names(number, strings) {
-            read_args(names, message, state, strings, list);
+    ) -> i64 {
+        match self.names(number, strings) {
+            Some(names) => read_args(names, message, state, strings, list),
+            None => 0,
         }
     }
 
@@ -198,7 +200,10 @@ impl Model {
         let name = self.raw.names(event.field, &mut self.tables.strings).map(|names| names.name);
         let id = self.raw_row_of(at.ts, at.cpu, utid, name);
         self.args_of_row(id, at.cpu, event, |model, list| {
-            model.raw.args(event.field, message, at.state, &mut model.tables.strings, list);
+            let missing = model.raw.args(event.field, message, at.state, &mut model.tables.strings, list);
+            if missing != 0 {
+                model.stats.add(Stat::InternedDataTokenizerErrors, None, missing);
+            }
         });
     }
 
@@ -241,7 +246,14 @@ impl Model {
     }
 }
 
-fn read_args(names: &Names, message: &[u8], state: &Generation, strings: &mut Strings, list: &mut Vec<Arg>) {
+fn read_args(
+    names: &Names,
+    message: &[u8],
+    state: &Generation,
+    strings: &mut Strings,
+    list: &mut Vec<Arg>,
+) -> i64 {
+    let mut missing = 0;
     for part in Fields::new(message).whole() {
         if part.number >= MAX_FIELDS {
             continue;
@@ -251,12 +263,14 @@ fn read_args(names: &Names, message: &[u8], state: &Generation, strings: &mut St
             true => part.value.as_u64().and_then(|number| state.text(KERNEL_SYMBOLS, number)),
             false => None,
         };
+        missing += i64::from(field.is_function && function.is_none());
         let value = match function {
             Some(function) => Some(ArgValue::Text(function)),
             None => value_of(field.kind, part.value, strings),
         };
         list.extend(value.map(|value| Arg { flat_key: field.key, key: field.key, value }));
     }
+    missing
 }
 
 /// A field's value as an argument. What is not of its type is taken as upstream does: as the bits that are there.

@@ -6,6 +6,7 @@ use super::payload::Payload;
 use crate::model::Model;
 use crate::processes::ThreadName;
 use crate::sequence::Generation;
+use crate::stats::Stat;
 use ferretto_protos::fields::interned_data::KERNEL_SYMBOLS;
 use ferretto_trace_tables::Str;
 
@@ -63,6 +64,9 @@ impl Model {
     pub(super) fn sched_blocked_reason(&mut self, cpu: Cpu, event: &Payload<'_>, state: &Generation) {
         use sched_blocked_reason as field;
         let function = state.text(KERNEL_SYMBOLS, u64::from(event.u32(field::CALLER)));
+        if function.is_none() {
+            self.stats.count(Stat::InternedDataTokenizerErrors);
+        }
         let io_wait = event.u64(field::IO_WAIT) != 0;
         self.blocked(cpu, event.tid(field::PID), io_wait, function);
     }

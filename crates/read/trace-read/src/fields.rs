@@ -61,13 +61,14 @@ impl<'a> Fields<'a> {
 
     /// The first byte of the next field: its tag, if that is one byte.
     #[inline(always)]
-    pub(crate) const fn first_byte(&self) -> Option<u8> {
+    #[must_use]
+    pub const fn first_byte(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
     /// Takes the next field, whose tag is one byte and says that it is a number. Nothing is taken if it is malformed.
     #[inline(always)]
-    pub(crate) fn take_number(&mut self) -> Option<u64> {
+    pub fn take_number(&mut self) -> Option<u64> {
         let (value, rest) = varint(self.rest.get(1..)?)?;
         self.rest = rest;
         Some(value)
@@ -75,7 +76,7 @@ impl<'a> Fields<'a> {
 
     /// Takes the next field, whose tag is one byte and says that it is a message. Nothing is taken if it is malformed or long.
     #[inline(always)]
-    pub(crate) fn take_message(&mut self) -> Option<&'a [u8]> {
+    pub fn take_message(&mut self) -> Option<&'a [u8]> {
         let (length, rest) = short(self.rest.get(1..)?)?;
         let (value, rest) = rest.split_at_checked(length as usize)?;
         self.rest = rest;

@@ -182,6 +182,7 @@ impl Continuity {
 #[cfg(test)]
 mod tests {
     use ferretto_protozero::Message;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -227,6 +228,31 @@ mod tests {
         let error = Head::of(&[0x40, 0x01, 0x5a, 0x09]).unwrap_err();
         assert!(matches!(error, ReadError::LengthBeyondEnd { offset: 2, .. }), "{error}");
         assert_eq!(Head::of(&[]).unwrap(), Head::default());
+    }
+
+    /// Field by field, with no way of its own for usual ones.
+    fn plainly(packet: &[u8]) -> Result<Head<'_>, ReadError> {
+        let mut head = Head::default();
+        for field in read::Fields::new(packet) {
+            let field = field?;
+            match field.value {
+                Value::Bytes(bytes) => head.take_message(field.number, bytes),
+                value => head.take_number(field.number, value.as_u64().unwrap_or(0)),
+            }
+        }
+        Ok(head)
+    }
+
+    proptest! {
+        #[test]
+        fn usual_fields_are_read_as_all_others(
+            packet in proptest::collection::vec(
+                prop_oneof![any::<u8>(), 0u8..4, Just(0x40), Just(0x50), Just(0x68), Just(0x5a), Just(0x80)],
+                0..40,
+            ),
+        ) {
+            prop_assert_eq!(Head::of(&packet), plainly(&packet));
+        }
     }
 
     #[test]

@@ -13,6 +13,11 @@ pub(super) mod event_type {
     pub(in super::super) const STATE: u64 = 5;
 }
 
+const TYPE_TAG: u8 = (field::TYPE << 3) as u8;
+const NAME_IID_TAG: u8 = (field::NAME_IID << 3) as u8;
+const TRACK_UUID_TAG: u8 = (field::TRACK_UUID << 3) as u8;
+const CATEGORY_IIDS_TAG: u8 = (field::CATEGORY_IIDS << 3) as u8;
+
 /// What of an event is not repeated, and what of the rest is there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EventFields<'a> {
@@ -44,6 +49,14 @@ pub(super) struct Categories<'a> {
     pub text: Option<&'a [u8]>,
 }
 
+impl Categories<'_> {
+    #[inline]
+    fn take_iid(&mut self, iid: u64) {
+        self.count += 1;
+        self.iid.get_or_insert(iid);
+    }
+}
+
 /// A time or a number of instructions.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OldTime {
@@ -56,15 +69,17 @@ impl<'a> EventFields<'a> {
     #[inline]
     pub(super) fn read(message: &'a [u8]) -> Self {
         let mut it = Self { message, ..Self::default() };
-        for part in Fields::new(message).whole() {
+        let mut fields = Fields::new(message);
+        while let Some(tag) = fields.first_byte() {
+            if it.take_usual(tag, &mut fields) {
+                continue;
+            }
+            let Some(Ok(part)) = fields.next() else { break };
             match (part.number, part.value) {
                 (field::TYPE, Value::Varint(kind)) => it.kind = Some(kind),
                 (field::TRACK_UUID, Value::Varint(uuid)) => it.track_uuid = Some(uuid),
                 (field::NAME_IID, Value::Varint(iid)) => it.name_iid = iid,
-                (field::CATEGORY_IIDS, Value::Varint(iid)) => {
-                    it.categories.count += 1;
-                    it.categories.iid.get_or_insert(iid);
-                }
+                (field::CATEGORY_IIDS, Value::Varint(iid)) => it.categories.take_iid(iid),
                 (field::NAME, Value::Bytes(name)) => it.name = Some(name),
                 (field::CATEGORIES, Value::Bytes(name)) => {
                     it.categories.count += 1;
@@ -76,6 +91,21 @@ impl<'a> EventFields<'a> {
             }
         }
         it
+    }
+
+    /// Takes the next field if it is one that most events have: its tag alone says which it is.
+    #[inline(always)]
+    fn take_usual(&mut self, tag: u8, fields: &mut Fields<'a>) -> bool {
+        match tag {
+            TYPE_TAG => fields.take_number().map(|kind| self.kind = Some(kind)).is_some(),
+            NAME_IID_TAG => fields.take_number().map(|iid| self.name_iid = iid).is_some(),
+            TRACK_UUID_TAG => fields.take_number().map(|uuid| self.track_uuid = Some(uuid)).is_some(),
+            CATEGORY_IIDS_TAG => {
+                let iid = fields.take_number();
+                iid.map(|iid| self.categories.take_iid(iid)).is_some()
+            }
+            _ => false,
+        }
     }
 
     fn read_rarer(&mut self, number: u32, value: Value<'a>) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
@@ -22,6 +23,9 @@ fn put(folder: &Path, script: &str) {
 
 /// The command in a folder of its own, and two folders for its PATH.
 fn convert(prepare: impl FnOnce(&Path, &Path)) -> Output {
+    // A program that another test starts meanwhile would have the copy open for writing until it runs, and what is open so cannot be run.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (own, path) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let program = own.path().join("ferretto");
     fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();

@@ -34,6 +34,9 @@ const MAX_CLOCKS: usize = 1 << 20;
 /// Clocks of one snapshot: it has an edge for each two of them. Ours: writers say a handful.
 const MAX_CLOCKS_OF_SNAPSHOT: usize = 32;
 
+/// The machine that the service ran on.
+const HOST: MachineId = MachineId(0);
+
 /// Which clock of which machine, and of which sequence if it is one of a sequence's own. Their order is that in which ways are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Clock {
@@ -162,7 +165,9 @@ type Edge = (Clock, Clock, Set);
 pub struct Clocks {
     trace_clock: Clock,
     /// Of each machine: what a time without a clock is on, and whether one was converted.
-    machines: Vec<OfMachine>,
+    host: OfMachine,
+    /// The numbers of others may be any, where nobody has counted them.
+    guests: HashMap<MachineId, OfMachine, RandomState>,
     numbers: HashMap<Clock, usize, RandomState>,
     states: Vec<State>,
     edges: BTreeSet<Edge>,
@@ -210,7 +215,8 @@ impl Default for Clocks {
     fn default() -> Self {
         Self {
             trace_clock: Clock::of_machine(BOOTTIME, MachineId(0)),
-            machines: Vec::new(),
+            host: OfMachine::default(),
+            guests: HashMap::default(),
             numbers: HashMap::default(),
             states: Vec::new(),
             edges: BTreeSet::new(),
@@ -246,7 +252,10 @@ impl Clocks {
     /// The clock of a machine's times that name none. Without one, such a time is the trace's already.
     #[must_use]
     pub fn default_of(&self, machine: MachineId) -> Option<u32> {
-        self.machines.get(machine.index()).and_then(|machine| machine.default)
+        match machine {
+            HOST => self.host.default,
+            guest => self.guests.get(&guest).and_then(|machine| machine.default),
+        }
     }
 
     /// A new machine, whose times are on the same clock as the first one's.
@@ -343,11 +352,10 @@ impl Clocks {
 
     #[inline]
     fn of_machine(&mut self, machine: MachineId) -> &mut OfMachine {
-        let at = machine.index();
-        if self.machines.len() <= at {
-            self.machines.resize(at + 1, OfMachine::default());
+        match machine {
+            HOST => &mut self.host,
+            guest => self.guests.entry(guest).or_default(),
         }
-        &mut self.machines[at]
     }
 
     fn show(&mut self, reading: &Reading, set: Set, snapshot: u32) -> Result<usize, Invalid> {
@@ -586,5 +594,13 @@ mod tests {
         assert_eq!(convert(&mut clocks, MONOTONIC, 5), Ok(5));
         assert!(!clocks.set_trace_clock(Clock::new(BOOTTIME, 0, HERE)));
         assert_eq!(clocks.trace_clock().id, MONOTONIC);
+    }
+
+    #[test]
+    fn the_number_of_a_machine_may_be_any() {
+        let mut clocks = Clocks::default();
+        let there = Clock::new(MONOTONIC, 0, MachineId(u32::MAX));
+        assert_eq!(clocks.to_trace_time(there, 5), Err(Unknown::Clock));
+        assert_eq!(clocks.guests.len() + usize::from(clocks.host.default.is_some()), clocks.guests.len());
     }
 }

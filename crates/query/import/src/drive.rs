@@ -4,7 +4,7 @@
 //! reader's thread: file ─▶ hash ─▶ unpack ─▶ cut ─▶ parcels of packets ──▶ caller's thread: rules ─▶ tables
 //! ```
 //!
-//! Memory: beside the tables and what waits to become rows, [`PARCELS`] parcels of at most [`PARCEL_BYTES`] and one packet. The bound is looked at
+//! Memory: beside the tables and what waits to become rows, `PARCELS` parcels of at most `PARCEL_BYTES` and one packet. The bound is looked at
 //! for each parcel, and while events become rows.
 
 use std::io::{self, Read};

@@ -4,19 +4,19 @@
 //! reaches into that time from before or beyond keeps its true begin and end, counters have their last value before it, and whoever is named
 //! elsewhere is named. What is outside of it is there only as far as that needs it.
 //!
-//! A file is read several times and never held: [`bounds`] finds when it begins, [`index`] what is needed from outside of the range, and
+//! A file is read several times and never held: `bounds` finds when it begins, `index` what is needed from outside of the range, and
 //! [`write`] copies. Memory is bounded whatever the file says; each module says by what.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`walk`] | what every pass does alike: sequences, flags, clocks |
-//! | [`kind`] | which packets are about a time, and which about the trace |
-//! | [`bounds`] | the first pass |
-//! | [`index`], [`tracks`], [`ftrace`] | the second: slices, counters, scheduling at the ends of the range |
-//! | [`links`] | the other ends of flows |
-//! | [`filter`], [`around`], [`sizes`] | processes and categories; where a slice is; where to split |
-//! | [`plan`] | what is needed, as the second pass tells it to the third |
-//! | [`write`], [`edit`] | the third |
+//! | `walk` | what every pass does alike: sequences, flags, clocks |
+//! | `kind` | which packets are about a time, and which about the trace |
+//! | `bounds` | the first pass |
+//! | `index`, `tracks`, `ftrace` | the second: slices, counters, scheduling at the ends of the range |
+//! | `links` | the other ends of flows |
+//! | `filter`, `around`, `sizes` | processes and categories; where a slice is; where to split |
+//! | `plan` | what is needed, as the second pass tells it to the third |
+//! | [`write`], `edit` | the third |
 //! | [`merge`] | several traces as one |
 //!
 //! **State.** Packets rely on earlier ones of their sequence: texts behind numbers, defaults, clocks and counters of differences. Of a packet that

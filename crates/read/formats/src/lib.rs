@@ -1,7 +1,7 @@
 //! Profiles and traces that other programs write.
 //!
 //! [`recognize`] says which format a file is by its first bytes. Each format has a reader, a module: it takes the bytes of the file, without
-//! what it is packed into, and fills a [`Model`](ferretto_trace_model::model::Model) as packets would. Names, rules and rows are those of
+//! what it is packed into, and fills a [`Model`] as packets would. Names, rules and rows are those of
 //! upstream's Trace Processor.
 //!
 //! | module | what it reads | what it fills |

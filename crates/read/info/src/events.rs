@@ -1,7 +1,7 @@
 //! Events of programs: how many, how large and how long, by name and by category (upstream: track_event.proto).
 //!
-//! Memory: the tables of names, which are bounded, what each sequence has interned of them ([`MAX_INTERNED`]), what is open ([`Slices`]),
-//! and the descriptions of tracks ([`MAX_TRACKS`]).
+//! Memory: the tables of names, which are bounded, what each sequence has interned of them (`MAX_INTERNED`), what is open ([`Slices`]),
+//! and the descriptions of tracks (`MAX_TRACKS`).
 
 use ferretto_protos::fields::{
     event_category, interned_data, process_descriptor, thread_descriptor, trace_packet_defaults,

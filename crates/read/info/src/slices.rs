@@ -4,7 +4,7 @@
 //! one track, an end may stand in the file before its beginning, and then neither is counted as a slice (`trace-model` puts events in the
 //! order of time first, which takes all of them at once).
 //!
-//! Memory: what is open, at most [`MAX_OPEN`] slices of 32 bytes.
+//! Memory: what is open, at most `MAX_OPEN` slices of 32 bytes.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

@@ -4,7 +4,7 @@
 //! process_tracker.cc). A machine's first rows are those of its idle task, whose numbers are 0.
 //!
 //! Memory: some tens of bytes a thread. A number is looked up in one step; what is asked by number and process, among the latest
-//! [`MAX_THREADS_OF_TID`] of that number.
+//! `MAX_THREADS_OF_TID` of that number.
 
 use ferretto_trace_tables::tables::{ProcessRow, Tables, ThreadRow};
 use ferretto_trace_tables::{MachineId, Str, Upid, Utid};

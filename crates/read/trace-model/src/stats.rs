@@ -1,9 +1,9 @@
 //! What is counted because it was lost, wrong or odd.
 //!
 //! A counter is one for all of the trace, or one for each thing that it is about: a processor, a buffer. Most belong to a machine. Single ones
-//! have a row also at 0, so that it can be seen that nothing was lost (upstream: global_stats_tracker.cc; the list is in [`list`]).
+//! have a row also at 0, so that it can be seen that nothing was lost (upstream: global_stats_tracker.cc; the list is in `list`).
 //!
-//! Memory: a row for each single counter and machine, and one for each thing that was counted, at most [`MAX_ROWS`].
+//! Memory: a row for each single counter and machine, and one for each thing that was counted, at most `MAX_ROWS`.
 
 mod list;
 

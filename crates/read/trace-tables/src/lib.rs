@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`strings`] | every text once; columns hold [`Str`], its number |
-//! | [`column`] | how a column is kept: whole, or with gaps that cost nothing where there is nothing |
+//! | [`mod@column`] | how a column is kept: whole, or with gaps that cost nothing where there is nothing |
 //! | [`table`] | what a table says of itself: names, types, documentation, and a cell by its row |
 //! | [`ids`] | the numbers of rows, a type for each table that others point to |
 //! | [`consistency`] | whether they hang together |

@@ -5,9 +5,9 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`scan`] | finds the events in a file that comes in pieces |
-//! | [`event`] | an event out of its JSON |
-//! | [`apply`] | an event in its turn: slices, counters, flows, names, states of threads |
+//! | `scan` | finds the events in a file that comes in pieces |
+//! | `event` | an event out of its JSON |
+//! | `apply` | an event in its turn: slices, counters, flows, names, states of threads |
 //!
 //! Memory: all events, some 100 bytes each, until the file has ended: they may come in any order. Arguments are kept once.
 

@@ -11,8 +11,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`line`] | takes a line apart |
-//! | [`event`] | what its arguments say |
-//! | [`sections`] | which lines are of the trace: the others, of HTML and of lists of processes |
+//! | `event` | what its arguments say |
+//! | `sections` | which lines are of the trace: the others, of HTML and of lists of processes |
 //!
 //! Memory: some 50 bytes a line and its arguments until the file has ended: lines of several processors may come in any order.
 

@@ -8,17 +8,17 @@
 //! | [`descriptor`] | what programs say of their tracks |
 //! | [`resolve`] | whose a track is, and which row |
 //! | [`arrive`] | an event out of its packet, in the order of the file |
-//! | [`fields`] | its fields |
+//! | `fields` | its fields |
 //! | [`names`] | its name and categories |
 //! | [`running`] | times and counters that are differences |
 //! | [`apply`] | a plain event in its turn |
-//! | [`whole`] | one that was kept whole |
+//! | `whole` | one that was kept whole |
 //! | [`legacy`] | the old phases |
-//! | [`said`] | its arguments |
+//! | `said` | its arguments |
 //! | [`annotation`] | arguments out of debug annotations |
-//! | [`json`] | arguments out of JSON |
+//! | `json` | arguments out of JSON |
 //! | [`reflect`] | arguments out of any message that a descriptor is known of |
-//! | [`people`] | descriptors of threads and processes in their turn: names |
+//! | `people` | descriptors of threads and processes in their turn: names |
 
 pub mod annotation;
 pub mod apply;
@@ -56,7 +56,7 @@ pub enum Kind {
     Instant(Said),
     /// A counter has a value.
     Counter(f64),
-    /// More, or something else: the number of the event among [`Waiting::whole`].
+    /// More, or something else: the number of the event among `Waiting::whole`.
     Whole(u32),
 }
 

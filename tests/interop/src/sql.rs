@@ -91,15 +91,39 @@ impl Table {
 }
 
 fn parse_table(text: &str) -> Table {
-    let mut lines = text.lines().map(|line| line.split('\t').map(unescape).collect::<Vec<_>>());
+    let mut lines =
+        text.split_terminator('\n').map(|line| line.split('\t').map(unescape).collect::<Vec<_>>());
     Table { columns: lines.next().unwrap_or_default(), rows: lines.collect() }
 }
 
-/// NULL stays `\N`.
+/// What a cell was before `trace_query.cjs` wrote it; NULL stays `\N`.
 fn unescape(cell: &str) -> String {
     if cell == "\\N" {
-        cell.to_owned()
-    } else {
-        cell.replace("\\t", "\t").replace("\\n", "\n").replace("\\\\", "\\")
+        return cell.to_owned();
+    }
+    let mut parts = cell.split('\\');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    while let Some(part) = parts.next() {
+        match part.chars().next() {
+            Some('t') => text.extend(["\t", &part[1..]]),
+            Some('n') => text.extend(["\n", &part[1..]]),
+            // A backslash, and what stands before the next one.
+            None => text.extend(["\\", parts.next().unwrap_or_default()]),
+            Some(_) => text.push_str(part),
+        }
+    }
+    text
+}
+
+#[test]
+fn cells_are_what_they_were_before_they_were_printed() {
+    for (printed, cell) in [
+        ("plain", "plain"),
+        ("\\N", "\\N"),
+        ("a\\tb\\nc", "a\tb\nc"),
+        ("v1\\\\noid \\\\t \\\\\\\\ \\\\\\n", "v1\\noid \\t \\\\ \\\n"),
+        ("\\\\", "\\"),
+    ] {
+        assert_eq!(unescape(printed), cell, "{printed}");
     }
 }

@@ -102,7 +102,8 @@ fn check_machine(peers: &Peers, maker: Maker, sched: &str) {
     world.start_probes(peers, maker);
     world.wait_for_data_source("linux.ftrace");
     let mut busy = Command::new("sh");
-    busy.args(["-c", "while true; do /bin/true; sleep 0.01; done"]);
+    // Its command line has what a printer of tables must write otherwise.
+    busy.args(["-c", "while true; do /bin/true; sleep 0.01; done # \\n \t \n \r"]);
     world.start(busy, "busy");
     let mut consumer = world.consumer();
     consumer.enable_tracing(config(&OF_A_MACHINE.replace("SCHED", sched)), None).unwrap();

@@ -15,7 +15,7 @@ use ferretto_service::{Machine, Peer, Reply, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::process::geteuid;
 
-use crate::elsewhere::{self, Elsewhere, Whose};
+use crate::elsewhere::{self, Elsewhere, Passed, Whose};
 use crate::holdings::TooMuch;
 use crate::users;
 
@@ -186,7 +186,7 @@ impl Connection {
 
     /// Closes what the client has passed. Says how many of its user's wait for that.
     pub(crate) fn close_all(&self, fds: impl Iterator<Item = OwnedFd>) -> usize {
-        fds.map(|fd| self.elsewhere.end(Whose::User(self.user), fd)).max().unwrap_or(0)
+        fds.map(|fd| self.elsewhere.end(Whose::User(self.user), Passed(fd))).max().unwrap_or(0)
     }
 
     /// The descriptor that came last, if it is memory. Anything else is closed.
@@ -346,15 +346,16 @@ pub(crate) fn close_stream(stream: Stream, user: u32, elsewhere: &Elsewhere, buf
     }
     stream.shutdown();
     for _ in 0..MAX_RECEIVES {
-        match stream.recv(buffer) {
-            Ok(received) if received.len > 0 => {
-                for fd in received.fd.into_iter().chain(received.others) {
-                    elsewhere.end(Whose::User(user), fd);
-                }
-            }
+        let received = match stream.recv(buffer) {
+            Ok(received) if received.len > 0 => received,
             _ => return,
+        };
+        let fds = received.fd.into_iter().chain(received.others);
+        let waiting = fds.map(|fd| elsewhere.end(Whose::User(user), Passed(fd))).max().unwrap_or(0);
+        if waiting > elsewhere::MAX_WAITING {
+            break;
         }
     }
-    // Somebody found a way to send on.
+    // Somebody found a way to send on; or has so much waiting that what the socket still holds must not become descriptors of the service's.
     elsewhere.end(Whose::User(user), stream);
 }

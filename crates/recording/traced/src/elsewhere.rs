@@ -1,12 +1,15 @@
 //! Where things come to their end that others have made: on threads that nobody waits for.
 //!
 //! To close a descriptor may block for as long as its maker likes: a socket that lingers, a file of a file system in a user's hands. So
-//! those that clients pass are closed elsewhere, each user's one after another: whoever makes one that blocks waits for it himself. What is
-//! large takes its time, too.
+//! those that clients pass are closed elsewhere, each user's one after another: whoever makes one that blocks waits for it himself. Sockets
+//! are told not to linger first. What is large takes its time, too.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+
+use rustix::net::sockopt::set_socket_linger;
 
 /// Things of one user that may wait for their end; of a client that adds more it is the last that is heard.
 pub(crate) const MAX_WAITING: usize = 1024;
@@ -16,6 +19,16 @@ const STACK_BYTES: usize = 64 * 1024;
 
 /// Something that ends by being dropped.
 type Thing = Box<dyn Send>;
+
+/// A descriptor that a client has passed.
+pub(crate) struct Passed(pub(crate) OwnedFd);
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        // Whoever passed it might have asked for hours. Of a descriptor that is no socket this is an error that says nothing.
+        let _ = set_socket_linger(&self.0, None);
+    }
+}
 
 /// Who has brought something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +99,8 @@ impl std::fmt::Debug for Elsewhere {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
@@ -106,6 +121,30 @@ mod tests {
     fn slow() -> (Slow, Sender<()>, Receiver<()>) {
         let ((may_end, allowed), (ended, has_ended)) = (channel(), channel());
         (Slow(allowed, ended), may_end, has_ended)
+    }
+
+    /// The near end of a connection whose far end reads nothing, which lingers for an hour.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        set_socket_linger(&near, Some(Duration::from_secs(3600))).unwrap();
+        near.set_nonblocking(true).unwrap();
+        while (&near).write(&[0; 64 * 1024]).is_ok() {}
+        near.set_nonblocking(false).unwrap();
+        (near.into(), far)
+    }
+
+    #[test]
+    fn a_socket_that_a_client_passed_does_not_linger() {
+        let elsewhere = Elsewhere::default();
+        let (near, far) = lingering();
+        let (next, next_may_end, next_has_ended) = slow();
+        next_may_end.send(()).unwrap();
+        elsewhere.end(Whose::User(1), Passed(near));
+        elsewhere.end(Whose::User(1), next);
+        next_has_ended.recv_timeout(TIMEOUT).unwrap();
+        drop(far);
     }
 
     #[test]

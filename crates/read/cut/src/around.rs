@@ -35,7 +35,7 @@ impl Search {
             return;
         }
         self.numbers.arrive(walk, seen);
-        if Kind::of(&seen.head) != Kind::TrackEvent || !seen.is_readable {
+        if seen.kind != Kind::TrackEvent || !seen.is_readable {
             return;
         }
         let (Some((_, data)), Some(ts)) = (seen.head.data, seen.ts) else { return };

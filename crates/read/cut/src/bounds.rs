@@ -3,7 +3,7 @@
 use ferretto_protos::fields::ftrace_event;
 
 use crate::event::{self, TrackEvent};
-use crate::ftrace::bundle::{Bundle, Compact};
+use crate::ftrace::bundle::Parts;
 use crate::kind::Kind;
 use crate::walk::{Seen, Walk};
 
@@ -30,10 +30,16 @@ const PREV_PID: u32 = 2;
 
 impl Bounds {
     /// Takes the next packet of the file; returns its time, if it counts at a time.
-    pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> Option<i64> {
-        match Kind::of(&seen.head) {
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        walk: &mut Walk,
+        seen: &Seen<'_>,
+        parts: Option<&Parts<'_>>,
+    ) -> Option<i64> {
+        match seen.kind {
             Kind::Whole | Kind::Descriptor | Kind::Progress | Kind::State => None,
-            Kind::Ftrace => self.ftrace(walk, seen),
+            Kind::Ftrace => self.ftrace(walk, seen, parts?),
             Kind::TrackEvent => {
                 let ends =
                     || seen.head.data.is_some_and(|(_, data)| TrackEvent::of(data).kind == event::SLICE_END);
@@ -50,83 +56,78 @@ impl Bounds {
         }
     }
 
+    #[inline]
     fn widen(&mut self, ts: Option<i64>) {
         let Some(ts) = ts else { return };
         let (first, last) = self.span.get_or_insert((ts, ts));
         (*first, *last) = (ts.min(*first), ts.max(*last));
     }
 
-    fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> Option<i64> {
-        let bundle = Bundle::of(seen.head.data?.1)?;
-        let mut at = None;
+    fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>) -> Option<i64> {
+        let bundle = &parts.bundle;
+        let cpu = (seen.head.machine_id, bundle.cpu);
         if let Some(pair) = bundle.pair() {
             walk.add_pair(seen, pair);
         }
-        if self.cpus.insert((seen.head.machine_id, bundle.cpu)) {
+        if self.cpus.insert(cpu) {
             let raw = bundle.previous_end.map(|end| end as u64);
             let begin = raw.and_then(|raw| bundle.when(walk, seen, raw)).map(|when| when.ts);
             self.sched_counts_from = self.sched_counts_from.max(begin);
             if self.waiting.len() < MAX_CPUS {
-                self.waiting.insert((seen.head.machine_id, bundle.cpu), None);
+                self.waiting.insert(cpu, None);
             }
         }
         // Of the compact form, the first switch of a CPU makes no row.
-        let is_new = matches!(self.waiting.get(&(seen.head.machine_id, bundle.cpu)), Some(None));
-        if let Some(last) = self.waiting.get(&(seen.head.machine_id, bundle.cpu)).copied() {
-            self.first_leave(walk, seen, &bundle, last);
+        let waits = self.waiting.get(&cpu).copied();
+        let is_new = waits == Some(None);
+        if let Some(last) = waits {
+            self.first_leave(walk, seen, parts, last);
         }
         // A CPU's events are in order: the first and the last tell.
-        let mut ends = [None::<u64>; 2];
-        let mut note = |raw: u64| {
-            ends[0].get_or_insert(raw);
-            ends[1] = Some(raw);
-        };
-        if let Some(compact) = bundle.compact.map(Compact::of) {
-            compact.switches().skip(usize::from(is_new)).for_each(|switch| note(switch.raw_ts));
-        }
+        let mut at = None;
+        let counted = parts.switches.get(usize::from(is_new)..).unwrap_or_default();
+        let ends = [
+            counted.first().map(|switch| switch.raw_ts),
+            counted.last().map(|switch| switch.raw_ts),
+            parts.events.first().map(|event| event.raw_ts),
+            parts.events.last().map(|event| event.raw_ts),
+        ];
         for raw in ends.into_iter().flatten() {
-            let when = bundle.when(walk, seen, raw);
-            at = at.or(when.map(|when| when.ts));
-            self.widen(when.map(|when| when.ts));
-        }
-        let mut ends = [None::<u64>; 2];
-        for event in bundle.events() {
-            ends[0].get_or_insert(event.raw_ts);
-            ends[1] = Some(event.raw_ts);
-        }
-        for raw in ends.into_iter().flatten() {
-            let when = bundle.when(walk, seen, raw);
-            at = at.or(when.map(|when| when.ts));
-            self.widen(when.map(|when| when.ts));
+            let ts = bundle.when(walk, seen, raw).map(|when| when.ts);
+            at = at.or(ts);
+            self.widen(ts);
         }
         at
     }
 
     /// `last` is the thread of a switch in the compact form, which the next one leaves.
-    fn first_leave(&mut self, walk: &mut Walk, seen: &Seen<'_>, bundle: &Bundle<'_>, last: Option<i32>) {
-        let cpu = (seen.head.machine_id, bundle.cpu);
+    fn first_leave(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>, last: Option<i32>) {
+        let cpu = (seen.head.machine_id, parts.bundle.cpu);
         let mut found = None;
-        if let Some(compact) = bundle.compact.map(Compact::of) {
-            let mut last = last;
-            for switch in compact.switches().take(2) {
-                match last {
-                    Some(tid) => {
-                        found = Some((tid, switch.raw_ts));
-                        break;
-                    }
-                    None => last = Some(switch.next_pid),
+        let mut last = last;
+        for switch in parts.switches.iter().take(2) {
+            match last {
+                Some(tid) => {
+                    found = Some((tid, switch.raw_ts));
+                    break;
                 }
+                None => last = Some(switch.next_pid),
             }
-            self.waiting.insert(cpu, last);
         }
-        let switch = bundle.events().find(|event| event.kind == ftrace_event::SCHED_SWITCH);
+        self.waiting.insert(cpu, last);
+        let switch = parts.events.iter().find(|event| event.kind == ftrace_event::SCHED_SWITCH);
         if let Some(switch) = switch.filter(|switch| found.is_none_or(|(_, raw)| switch.raw_ts < raw)) {
             found = Some((switch.number(PREV_PID).unwrap_or(0) as i32, switch.raw_ts));
         }
         if let Some((tid, raw)) = found {
             self.waiting.remove(&cpu);
-            let when = bundle.when(walk, seen, raw);
+            let when = parts.bundle.when(walk, seen, raw);
             self.first_leaves.extend(when.map(|when| (cpu.0, tid, when.ts)));
         }
+    }
+
+    /// Whether what is looked for with the one finds the same as with the other.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        self.sched_counts_from == other.sched_counts_from && self.first_leaves == other.first_leaves
     }
 }

@@ -1,25 +1,23 @@
 //! One range of one trace.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use ferretto_protos::fields::trace_attributes::{ATTRIBUTE, attribute};
 use ferretto_protos::fields::trace_packet;
 use ferretto_protozero::Message;
-use ferretto_trace_read::{End, Reader};
+use ferretto_trace_read::End;
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
-use crate::around::Search;
-use crate::bounds::Bounds;
 use crate::event::TrackEvent;
-use crate::filter::{Filter, Processes};
-use crate::index::{Index, edge_of, place, track_key};
+use crate::filter::Filter;
+use crate::index::{edge_of, place, track_key};
 use crate::kind::Kind;
 use crate::links::Links;
+use crate::look::{First, GRAIN, Grain, Look};
+use crate::passes::{pass, pass_over};
 use crate::plan::{Need, Plan};
 use crate::range::{Moment, Range};
-use crate::sizes::Sizes;
 use crate::source::Source;
 use crate::tracks::{Disordered, MAX_RECORDS, TrackKey, Tracks, needs};
 use crate::walk::{Seen, Walk};
@@ -112,6 +110,8 @@ pub struct Around {
 const PIECES_AT_ONCE: usize = 8;
 /// Pieces of one trace. Ours: a folder of more is of no use.
 const MAX_PIECES: usize = 10_000;
+/// Written at once.
+const OUT_BYTES: usize = 1 << 18;
 
 /// Cuts a part out of a trace, and writes it; `name` is the trace's, for the note.
 ///
@@ -124,9 +124,20 @@ pub fn cut<S: Source + ?Sized>(
     options: &Options,
     out: impl Write,
 ) -> Result<Report, Error> {
-    let mut first = First::of(source, options, false)?;
-    let range = first.range(options)?;
-    let reports = first.write(source, name, options, &[range], vec![out])?;
+    cut_by(source, name, options, out, GRAIN)
+}
+
+fn cut_by<S: Source + ?Sized>(
+    source: &S,
+    name: &str,
+    options: &Options,
+    out: impl Write,
+    grain: Grain,
+) -> Result<Report, Error> {
+    let (mut first, look) = First::with_look(source, options, grain)?;
+    let ranges = [first.range(options)?];
+    let look = look.map_or_else(|| first.look(source, &ranges, grain), Ok)?;
+    let reports = first.write(source, name, options, look, &ranges, vec![out])?;
     reports.into_iter().next().ok_or(Error::NoTimes)
 }
 
@@ -149,85 +160,26 @@ pub fn split<S: Source + ?Sized, W: Write>(
     for ranges in ranges.chunks(PIECES_AT_ONCE) {
         let outs = (0..ranges.len()).map(|number| open(reports.len() + number));
         let outs = outs.collect::<io::Result<Vec<W>>>().map_err(Error::Write)?;
-        reports.extend(first.write(source, name, options, ranges, outs)?);
+        let look = first.look(source, ranges, GRAIN)?;
+        reports.extend(first.write(source, name, options, look, ranges, outs)?);
     }
     Ok(reports)
 }
 
-/// What the first pass has found.
-#[derive(Debug)]
-struct First {
-    walk: Walk,
-    read: End,
-    bounds: Bounds,
-    span: (i64, i64),
-    sizes: Sizes,
-    search: Option<Search>,
-    pids: Option<BTreeSet<i32>>,
-}
-
 impl First {
-    fn of<S: Source + ?Sized>(source: &S, options: &Options, with_sizes: bool) -> Result<Self, Error> {
-        let mut bounds = Bounds::default();
-        let mut sizes = Sizes::new();
-        let mut search = options.around.as_ref().map(|around| Search::new(&around.name));
-        let mut processes = options.process.as_deref().map(Processes::new);
-        let (walk, read) = pass(source, Walk::default(), |walk, seen| {
-            let ts = bounds.take(walk, seen);
-            if with_sizes {
-                sizes.take(ts, seen.bytes.len());
-            }
-            if let Some(search) = &mut search {
-                search.take(walk, seen);
-            }
-            if let Some(processes) = &mut processes {
-                processes.arrive(seen);
-            }
-            Ok(())
-        })?;
-        if read.packets == 0 && (read.broken_at.is_some() || read.torn_at.is_some()) {
-            return Err(Error::NotATrace { offset: read.broken_at.or(read.torn_at).unwrap_or(0) });
-        }
-        let span = bounds.span.ok_or(Error::NoTimes)?;
-        let pids = processes.map(|processes| processes.pids);
-        if let (Some(name), true) = (&options.process, pids.as_ref().is_some_and(BTreeSet::is_empty)) {
-            return Err(Error::NoProcess { name: name.clone() });
-        }
-        Ok(Self { walk, read, bounds, span, sizes, search, pids })
-    }
-
-    fn range(&self, options: &Options) -> Result<Range, Error> {
-        let in_trace = |moment: Option<Moment>| moment.map(|moment| moment.in_trace(self.span.0));
-        let mut range = Range {
-            from: in_trace(options.from).unwrap_or(i64::MIN),
-            to: in_trace(options.to).unwrap_or(i64::MAX),
-        };
-        if let Some(Around { name, margin_ns }) = &options.around {
-            let found = self.search.as_ref().and_then(Search::found);
-            let (begin, end) = found.ok_or_else(|| Error::NoSlice { name: name.clone() })?;
-            range.from = begin.saturating_sub(*margin_ns);
-            range.to = end.map_or(i64::MAX, |end| end.saturating_add(*margin_ns).saturating_add(1));
-        }
-        if range.from > range.to {
-            return Err(Error::Backwards { from: range.from, to: range.to });
-        }
-        Ok(range)
-    }
-
-    /// The passes that look, and the one that writes.
+    /// Further passes that look, where they are needed, and the one that writes.
     fn write<S: Source + ?Sized, W: Write>(
         &mut self,
         source: &S,
         name: &str,
         options: &Options,
+        look: Look,
         ranges: &[Range],
         outs: Vec<W>,
     ) -> Result<Vec<Report>, Error> {
-        let mut indexes: Vec<Index> = ranges.iter().map(|range| Index::new(*range, &self.bounds)).collect();
-        let (mut walk, _) = pass(source, std::mem::take(&mut self.walk).again(), |walk, seen| {
-            indexes.iter_mut().for_each(|index| index.take(walk, seen));
-            Ok(())
-        })?;
+        let Look { indexes, mut blocks } = look;
+        let mut walk = std::mem::take(&mut self.walk);
+        let left_out = walk.left_out;
         let mut writers = Vec::new();
         for (index, out) in indexes.into_iter().zip(outs) {
             let (mut plan, tracks, touched) = index.finish();
@@ -240,10 +192,15 @@ impl First {
                 })?;
                 links.finish(&mut plan);
             }
+            blocks.need(&plan);
             let filter = Filter::new(self.pids.clone(), options.category.as_deref());
             writers.push(Writer::new(plan, filter, io::BufWriter::with_capacity(OUT_BYTES, out)));
         }
-        let (walk, _) = pass(source, walk.again(), |walk, seen| {
+        if options.category.is_some() {
+            // Which slices are open, and of which category, all events say.
+            blocks.want_all();
+        }
+        let walk = pass_over(source, walk.again(), &blocks, |walk, seen| {
             writers.iter_mut().try_for_each(|writer| writer.take(walk, seen))
         })?;
         let mut reports = Vec::new();
@@ -254,7 +211,7 @@ impl First {
                 span: self.span,
                 range: *range,
                 read: self.read.clone(),
-                left_out: walk.left_out,
+                left_out,
                 beyond,
                 packets,
                 bytes,
@@ -263,28 +220,6 @@ impl First {
         self.walk = walk;
         Ok(reports)
     }
-}
-
-/// Written at once.
-const OUT_BYTES: usize = 1 << 18;
-
-/// Reads all of a trace.
-fn pass<S: Source + ?Sized>(
-    source: &S,
-    mut walk: Walk,
-    mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<()>,
-) -> Result<(Walk, End), Error> {
-    let mut result = Ok(());
-    let reader = Reader::new(source.open().map_err(Error::Read)?);
-    let end = reader.for_each(|packet, _| {
-        if result.is_ok()
-            && let Some(seen) = walk.take(packet)
-        {
-            result = each(&mut walk, &seen);
-        }
-    });
-    result.map_err(Error::Write)?;
-    Ok((walk, end.map_err(Error::Read)?))
 }
 
 /// Tells what disordered tracks need, in as many passes as their events are many.
@@ -323,7 +258,7 @@ fn put_in_order<S: Source + ?Sized>(
 }
 
 fn edge(walk: &Walk, seen: &Seen<'_>) -> Option<(TrackKey, crate::tracks::Edge)> {
-    if Kind::of(&seen.head) != Kind::TrackEvent || !seen.is_readable {
+    if seen.kind != Kind::TrackEvent || !seen.is_readable {
         return None;
     }
     let event = TrackEvent::of(seen.head.data?.1);
@@ -354,3 +289,6 @@ fn note(name: &str, span: (i64, i64), range: Range) -> Vec<u8> {
     drop(message);
     packet
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ferretto_protos::fields::trace_packet;
 use ferretto_protos::fields::{interned_data, track_descriptor, track_event};
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -53,10 +53,10 @@ impl Numbers {
 
     pub(crate) fn arrive(&mut self, walk: &Walk, seen: &Seen<'_>) {
         let Some(interned) = seen.head.interned_data else { return };
-        let parts = Fields::new(interned).map_while(Result::ok).filter(|part| part.number == self.field);
+        let parts = Fields::new(interned).whole().filter(|part| part.number == self.field);
         for part in parts {
             let Value::Bytes(entry) = part.value else { continue };
-            let fields = || Fields::new(entry).map_while(Result::ok);
+            let fields = || Fields::new(entry).whole();
             let is_it = fields().any(|part| part.number == 2 && part.value == Value::Bytes(&self.text));
             let iid = fields().find(|part| part.number == 1).and_then(|part| part.value.as_u64());
             if let Some(iid) = iid.filter(|_| is_it && self.found.len() < MAX_NUMBERS) {
@@ -81,12 +81,12 @@ impl Processes {
     pub(crate) fn arrive(&mut self, seen: &Seen<'_>) {
         match seen.head.data {
             Some((trace_packet::PROCESS_TREE, tree)) => {
-                for part in Fields::new(tree).map_while(Result::ok).filter(|part| part.number == PROCESSES) {
+                for part in Fields::new(tree).whole().filter(|part| part.number == PROCESSES) {
                     self.take(part.value, CMDLINE);
                 }
             }
             Some((trace_packet::TRACK_DESCRIPTOR, track)) => {
-                let mut parts = Fields::new(track).map_while(Result::ok);
+                let mut parts = Fields::new(track).whole();
                 if let Some(part) = parts.find(|part| part.number == track_descriptor::PROCESS) {
                     self.take(part.value, PROCESS_NAME);
                 }
@@ -97,7 +97,7 @@ impl Processes {
 
     fn take(&mut self, process: Value<'_>, name_field: u32) {
         let Value::Bytes(process) = process else { return };
-        let fields = || Fields::new(process).map_while(Result::ok);
+        let fields = || Fields::new(process).whole();
         let pid = fields().find(|part| part.number == PID).and_then(|part| part.value.as_u64());
         let name = fields().find(|part| part.number == name_field).and_then(|part| part.value.as_bytes());
         let (Some(pid), Some(name)) = (pid, name) else { return };
@@ -136,7 +136,7 @@ impl Filter {
             Kind::TrackEvent => self.keeps_event(walk, seen),
             Kind::PerfSample => {
                 let data = seen.head.data.map_or(&[][..], |(_, data)| data);
-                let pid = Fields::new(data).map_while(Result::ok).find(|part| part.number == 2);
+                let pid = Fields::new(data).whole().find(|part| part.number == 2);
                 let pid = pid.and_then(|pid| pid.value.as_u64()).map(|pid| pid as i32);
                 self.is_of_process(pid)
             }
@@ -183,7 +183,7 @@ impl Filter {
 }
 
 fn is_of_category(category: &Numbers, walk: &Walk, seen: &Seen<'_>, event: &[u8]) -> bool {
-    Fields::new(event).map_while(Result::ok).any(|part| match (part.number, part.value) {
+    Fields::new(event).whole().any(|part| match (part.number, part.value) {
         (track_event::CATEGORIES, Value::Bytes(text)) => category.is(text),
         (track_event::CATEGORY_IIDS, value) => {
             let mut is_it = false;

@@ -2,8 +2,8 @@
 
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protos::fields::tracing_service_event;
-use ferretto_protozero::read::Fields;
 use ferretto_trace_read::Head;
+use ferretto_trace_read::fields::Fields;
 
 /// What is done with a packet, by what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Kind {
 
 fn is_progress(event: &[u8]) -> bool {
     let completed = tracing_service_event::READ_TRACING_BUFFERS_COMPLETED;
-    Fields::new(event).map_while(Result::ok).any(|part| part.number == completed)
+    Fields::new(event).whole().any(|part| part.number == completed)
 }
 
 /// `UiState`, `ChromeMetadataPacket`, `TranslationTable`, `GpuInfo`, `TrackEventRangeOfInterest` (upstream: trace_packet.proto).

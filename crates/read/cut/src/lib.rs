@@ -4,19 +4,21 @@
 //! reaches into that time from before or beyond keeps its true begin and end, counters have their last value before it, and whoever is named
 //! elsewhere is named. What is outside of it is there only as far as that needs it.
 //!
-//! A file is read several times and never held: `bounds` finds when it begins, `index` what is needed from outside of the range, and
-//! [`write`] copies. Memory is bounded whatever the file says; each module says by what.
+//! A file is read and never held. One pass sees all of it: `bounds` finds when it begins, and `index` what is needed from outside of the range
+//! (which it has to know: a glance at the file's first megabytes guesses it; a guess that proves wrong costs a further pass). Then [`write`]
+//! copies, and sees only the `blocks` in which something is kept. Memory is bounded whatever the file says; each module says by what.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `walk` | what every pass does alike: sequences, flags, clocks |
+//! | `passes`, `walk` | what every pass does alike: sequences, flags, clocks |
 //! | `kind` | which packets are about a time, and which about the trace |
-//! | `bounds` | the first pass |
-//! | `index`, `tracks`, `ftrace` | the second: slices, counters, scheduling at the ends of the range |
+//! | `bounds` | when the trace begins and ends |
+//! | `index`, `tracks`, `ftrace` | the pass that looks: slices, counters, scheduling at the ends of the range |
+//! | `blocks` | which parts of the file the pass that writes has to see |
 //! | `links` | the other ends of flows |
 //! | `filter`, `around`, `sizes` | processes and categories; where a slice is; where to split |
-//! | `plan` | what is needed, as the second pass tells it to the third |
-//! | [`write`], `edit` | the third |
+//! | `plan` | what is needed, as the pass that looks tells it to the one that writes |
+//! | [`write`], `edit` | the pass that writes |
 //! | [`merge`] | several traces as one |
 //!
 //! **State.** Packets rely on earlier ones of their sequence: texts behind numbers, defaults, clocks and counters of differences. Of a packet that
@@ -26,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod around;
+mod blocks;
 mod bounds;
 mod cut;
 mod edit;
@@ -35,9 +38,11 @@ mod ftrace;
 mod index;
 mod kind;
 mod links;
+mod look;
 mod merge;
 mod names;
 mod packed;
+mod passes;
 mod plan;
 mod range;
 mod sizes;

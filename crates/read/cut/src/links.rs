@@ -98,7 +98,7 @@ impl Links {
 
     /// Takes the next packet of the file.
     pub(crate) fn take(&mut self, walk: &Walk, seen: &Seen<'_>) {
-        if Kind::of(&seen.head) != Kind::TrackEvent || !seen.is_readable {
+        if seen.kind != Kind::TrackEvent || !seen.is_readable {
             return;
         }
         let (Some((_, data)), Some(ts)) = (seen.head.data, seen.ts) else { return };
@@ -107,7 +107,8 @@ impl Links {
         let key = track_key(seen.head.machine_id, event.track_uuid.or(defaults), seen.sequence);
         let place = place(walk, seen);
         let mut flows = Flows::default();
-        let ours = event.flows.as_slice().iter().filter(|flow| self.ends.contains_key(*flow));
+        let all = event.flows();
+        let ours = all.as_slice().iter().filter(|flow| self.ends.contains_key(*flow));
         ours.for_each(|flow| flows.push(*flow));
         let has_flows = !flows.as_slice().is_empty();
         let Some((key, edge)) = edge_of(&event, key, ts, place) else {

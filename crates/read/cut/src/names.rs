@@ -8,6 +8,9 @@ const MAX_NAMES: usize = 1 << 18;
 /// The kernel's names have 15 bytes; of what is longer only so much is kept, which bounds the memory.
 const MAX_BYTES: usize = 64;
 
+/// Threads whose last name is looked at first. Ours.
+const LAST_NAMES: usize = 1 << 12;
+
 /// A name.
 pub(crate) type Name = u32;
 
@@ -16,6 +19,8 @@ pub(crate) type Name = u32;
 pub(crate) struct Names {
     numbers: HashMap<Box<[u8]>, Name, RandomState>,
     texts: Vec<Box<[u8]>>,
+    /// The last name of threads, by the end of their numbers.
+    last: Vec<Name>,
 }
 
 impl Names {
@@ -33,6 +38,25 @@ impl Names {
         name
     }
 
+    /// The same of a thread, which mostly has the name that it had.
+    #[inline]
+    pub(crate) fn intern_of(&mut self, tid: i32, text: &[u8]) -> Name {
+        let at = tid as usize % LAST_NAMES;
+        if let Some(last) = self.last.get(at).copied()
+            && last != 0
+            && self.get(last) == text
+        {
+            return last;
+        }
+        let name = self.intern(text);
+        self.last.resize(LAST_NAMES, 0);
+        if let Some(last) = self.last.get_mut(at) {
+            *last = name;
+        }
+        name
+    }
+
+    #[inline]
     pub(crate) fn get(&self, name: Name) -> &[u8] {
         let at = (name as usize).checked_sub(1);
         at.and_then(|at| self.texts.get(at)).map_or(&[], |text| text)

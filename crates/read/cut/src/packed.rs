@@ -1,7 +1,7 @@
 //! Repeated numbers, packed or one by one.
 
-use ferretto_protozero::read::Value;
 use ferretto_protozero::varint;
+use ferretto_trace_read::fields::Value;
 
 /// The numbers of a packed field.
 #[derive(Clone, Debug, Default)]

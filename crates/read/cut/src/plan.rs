@@ -98,6 +98,11 @@ impl Plan {
         self.needed.get(&ordinal).map(|needed| needed.need)
     }
 
+    /// The packets that are needed.
+    pub(crate) fn all_needed(&self) -> impl Iterator<Item = u64> {
+        self.needed.keys().copied()
+    }
+
     /// Up to which packet what is interned is needed.
     pub(crate) fn until(&self, sequence: usize, generation: u64) -> Option<u64> {
         self.until.get(&(sequence, generation)).copied()

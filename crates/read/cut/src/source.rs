@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-use ferretto_trace_read::container;
+use ferretto_trace_read::container::{self, Container};
 
 /// A trace that can be read from its begin again.
 pub trait Source {
@@ -13,6 +13,16 @@ pub trait Source {
     ///
     /// If it cannot be read.
     fn open(&self) -> io::Result<Box<dyn Read + '_>>;
+
+    /// The same from this byte on, if it can be read from anywhere.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn open_at(&self, offset: u64) -> io::Result<Option<Box<dyn Read + '_>>> {
+        let _ = offset;
+        Ok(None)
+    }
 }
 
 /// A file that can be sought in, packed as a whole or not.
@@ -32,6 +42,18 @@ impl Source for UnpackedFile {
         let mut file = &self.0;
         file.seek(SeekFrom::Start(0))?;
         container::unpacked(BufReader::with_capacity(1 << 16, file))
+    }
+
+    fn open_at(&self, offset: u64) -> io::Result<Option<Box<dyn Read + '_>>> {
+        let mut file = &self.0;
+        file.seek(SeekFrom::Start(0))?;
+        let mut first_bytes = Vec::new();
+        file.take(8).read_to_end(&mut first_bytes)?;
+        if Container::of(&first_bytes) != Container::None {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Some(Box::new(file)))
     }
 }
 

@@ -6,12 +6,14 @@
 //! Memory: [`MAX_SEQUENCES`] and the clocks.
 
 use ferretto_protos::fields::{trace_packet, trace_packet_defaults, track_descriptor, track_event_defaults};
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_model::clocks::{Clock, Clocks, Reading, Snapshot};
 use ferretto_trace_read::Head;
+use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
+
+use crate::kind::Kind;
 
 /// Sequences of one trace. Ours: upstream's service hands out 65,535 numbers; packets of further ones are left out, and counted.
 const MAX_SEQUENCES: usize = 1 << 18;
@@ -23,6 +25,8 @@ const MAX_INCREMENTAL: usize = 1 << 20;
 const MAX_TICKS: usize = 64;
 /// `CounterDescriptor.is_incremental` (upstream: counter_descriptor.proto).
 const IS_INCREMENTAL: u32 = 5;
+/// Numbers of sequences that are found without a search: those that upstream's service hands out.
+const MAX_DIRECT: u32 = 1 << 16;
 /// Clocks of a sequence's own (upstream: builtin_clock.proto).
 const SEQUENCE_CLOCKS: std::ops::RangeInclusive<u32> = 64..=127;
 
@@ -32,6 +36,8 @@ pub(crate) const NO_GENERATION: u64 = u64::MAX;
 /// A sequence of packets.
 #[derive(Debug)]
 pub(crate) struct Sequence {
+    /// Of which machine, and its number there.
+    key: (u32, u32),
     /// The packet that cleared what was interned before it; [`NO_GENERATION`] without one.
     pub(crate) generation: u64,
     /// Nothing is missing of what was interned.
@@ -47,13 +53,16 @@ pub(crate) struct Sequence {
     pub(crate) last_ts: Option<i64>,
     /// The process, by the service's word.
     pub(crate) trusted_pid: Option<i32>,
+    /// The block that its last packet is in.
+    pub(crate) block: u32,
 }
 
 /// A packet with all that is known when it comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) head: Head<'a>,
+    pub(crate) head: &'a Head<'a>,
+    pub(crate) kind: Kind,
     /// Its number in the file.
     pub(crate) ordinal: u64,
     /// The number of its sequence in [`Walk::sequences`].
@@ -66,6 +75,14 @@ pub(crate) struct Seen<'a> {
     pub(crate) is_readable: bool,
 }
 
+/// What packets of a sequence leave behind: the time of its last one (clock 0), or what one of its clocks of differences shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    sequence: u32,
+    clock: u32,
+    shows: i64,
+}
+
 /// What all passes do alike.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
@@ -73,10 +90,18 @@ pub(crate) struct Walk {
     /// All that an earlier pass has seen of the clocks, for packets that come before the first snapshot of theirs.
     all_clocks: Option<Clocks>,
     numbers: HashMap<(u32, u32), usize, RandomState>,
+    /// The same of the first machine's usual numbers: one more than the number, or 0.
+    direct: Vec<u32>,
     pub(crate) sequences: Vec<Sequence>,
     machines: HashMap<u32, u32, RandomState>,
-    last: Option<((u32, u32), usize)>,
     packets: u64,
+    /// Machines of which a time was told, but for the first.
+    has_told: HashSet<u32, RandomState>,
+    has_told_here: bool,
+    /// The last packet has changed what later ones mean, by more than what [`Left`] says: each pass has to see it.
+    pub(crate) has_changed: bool,
+    /// Packets whose time was only told by an earlier pass, or not at all.
+    pub(crate) untold: u64,
     last_pair: Option<u64>,
     /// Counters that say differences.
     pub(crate) incremental: HashSet<u64, RandomState>,
@@ -92,21 +117,20 @@ impl Walk {
 
     /// Takes the next packet of the file.
     #[inline]
-    pub(crate) fn take<'a>(&mut self, bytes: &'a [u8]) -> Option<Seen<'a>> {
+    pub(crate) fn take<'a>(&mut self, bytes: &'a [u8], head: &'a Head<'a>) -> Option<Seen<'a>> {
         let ordinal = self.packets;
         self.packets += 1;
-        let Ok(head) = Head::of(bytes) else {
-            self.left_out += 1;
-            return None;
-        };
+        self.has_changed = false;
         let Some(number) = self.number((head.machine_id, head.sequence_id)) else {
             self.left_out += 1;
             return None;
         };
         let sequence = self.sequences.get_mut(number)?;
-        sequence.arrive(&head, ordinal);
+        self.has_changed |= sequence.arrive(head, ordinal);
         let is_readable = sequence.is_valid || !head.needs_state();
-        let mut seen = Seen { bytes, head, ordinal, sequence: number, ts: None, tick: None, is_readable };
+        let kind = Kind::of(head);
+        let mut seen =
+            Seen { bytes, head, kind, ordinal, sequence: number, ts: None, tick: None, is_readable };
         match head.data {
             Some((trace_packet::CLOCK_SNAPSHOT, message)) => self.clock_snapshot(message, &seen),
             // Upstream's reader is done with these before it comes to times.
@@ -126,6 +150,49 @@ impl Walk {
         Some(seen)
     }
 
+    /// Takes a packet that cannot be read at all.
+    pub(crate) fn leave_out(&mut self) {
+        self.packets += 1;
+        self.left_out += 1;
+    }
+
+    /// How many packets were taken.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// What a sequence's packets leave behind, for a pass that does not see them.
+    pub(crate) fn left(&self, sequence: usize) -> impl Iterator<Item = Left> {
+        let number = sequence as u32;
+        let sequence = self.sequences.get(sequence);
+        let last_ts = sequence.and_then(|sequence| sequence.last_ts);
+        let ticks = sequence.into_iter().flat_map(|sequence| &sequence.ticks);
+        let time = last_ts.map(|last_ts| Left { sequence: number, clock: 0, shows: last_ts });
+        time.into_iter().chain(ticks.map(move |(clock, shows)| Left {
+            sequence: number,
+            clock: *clock,
+            shows: *shows,
+        }))
+    }
+
+    /// Goes on behind packets that this pass does not see.
+    pub(crate) fn go_on(&mut self, packets: u64, left: &[Left]) {
+        self.packets = packets;
+        for left in left {
+            let Some(sequence) = self.sequences.get_mut(left.sequence as usize) else { continue };
+            if left.clock == 0 {
+                sequence.last_ts = Some(left.shows);
+                continue;
+            }
+            let (machine, sequence_id) = sequence.key;
+            let Some((_, shows)) = sequence.ticks.iter_mut().find(|(clock, _)| *clock == left.clock) else {
+                continue;
+            };
+            let difference = left.shows.wrapping_sub(std::mem::replace(shows, left.shows));
+            self.trace_time(left.clock, sequence_id, machine, difference);
+        }
+    }
+
     /// A time of a clock that packets of this sequence name.
     #[inline]
     pub(crate) fn trace_time(
@@ -136,9 +203,13 @@ impl Walk {
         value: i64,
     ) -> Option<i64> {
         let clock = Clock::new(clock_id, sequence_id, self.machine(machine));
+        if machine != 0 || !self.has_told_here {
+            self.first_told(machine);
+        }
         if let Ok(ts) = self.clocks.to_trace_time(clock, value) {
             return Some(ts);
         }
+        (self.has_changed, self.untold) = (true, self.untold + 1);
         // Clocks of other machines are taken for the same: which machine's event it is does not change what is cut.
         let here = Clock::new(clock_id, sequence_id, MachineId(0));
         if machine != 0
@@ -149,8 +220,20 @@ impl Walk {
         self.all_clocks.as_mut()?.to_trace_time(clock, value).ok()
     }
 
+    /// After its first time a machine cannot set the trace's clock any more.
+    fn first_told(&mut self, machine: u32) {
+        let is_first = match machine {
+            0 => !std::mem::replace(&mut self.has_told_here, true),
+            // Those beyond the bound are not told apart from new ones.
+            _ if self.has_told.len() >= MAX_MACHINES as usize => !self.has_told.contains(&machine),
+            _ => self.has_told.insert(machine),
+        };
+        self.has_changed |= is_first;
+    }
+
     /// Adds what two clocks showed at once.
     pub(crate) fn add_pair(&mut self, seen: &Seen<'_>, clocks: [(u32, i64); 2]) {
+        self.has_changed = true;
         // Several cuts may be made at once.
         if self.last_pair.replace(seen.ordinal) == Some(seen.ordinal) {
             return;
@@ -184,21 +267,36 @@ impl Walk {
 
     #[inline]
     fn number(&mut self, key: (u32, u32)) -> Option<usize> {
-        if let Some((last, number)) = self.last
-            && last == key
-        {
+        let (machine, sequence_id) = key;
+        let is_direct = machine == 0 && sequence_id < MAX_DIRECT;
+        if is_direct && let Some(number @ 1..) = self.direct.get(sequence_id as usize) {
+            return Some(*number as usize - 1);
+        }
+        if !is_direct && let Some(number) = self.numbers.get(&key) {
+            return Some(*number);
+        }
+        self.new_number(key, is_direct)
+    }
+
+    #[cold]
+    fn new_number(&mut self, key: (u32, u32), is_direct: bool) -> Option<usize> {
+        let number = self.sequences.len();
+        if number >= MAX_SEQUENCES {
+            return None;
+        }
+        self.has_changed = true;
+        self.sequences.push(Sequence::new(key));
+        if !is_direct {
+            self.numbers.insert(key, number);
             return Some(number);
         }
-        let number = match self.numbers.get(&key) {
-            Some(number) => *number,
-            None if self.sequences.len() >= MAX_SEQUENCES => return None,
-            None => {
-                self.sequences.push(Sequence::new());
-                self.numbers.insert(key, self.sequences.len() - 1);
-                self.sequences.len() - 1
-            }
-        };
-        self.last = Some((key, number));
+        let at = key.1 as usize;
+        if self.direct.len() <= at {
+            self.direct.resize(at + 1, 0);
+        }
+        if let Some(slot) = self.direct.get_mut(at) {
+            *slot = number as u32 + 1;
+        }
         Some(number)
     }
 
@@ -250,11 +348,11 @@ impl Walk {
 
     fn descriptor(&mut self, message: &[u8]) {
         let (mut uuid, mut is_incremental) = (None, false);
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             match (part.number, part.value) {
                 (track_descriptor::UUID, value) => uuid = value.as_u64(),
                 (track_descriptor::COUNTER, Value::Bytes(counter)) => {
-                    let mut parts = Fields::new(counter).map_while(Result::ok);
+                    let mut parts = Fields::new(counter).whole();
                     is_incremental =
                         parts.any(|part| part.number == IS_INCREMENTAL && part.value.as_u64() != Some(0));
                 }
@@ -268,8 +366,9 @@ impl Walk {
 }
 
 impl Sequence {
-    fn new() -> Self {
+    fn new(key: (u32, u32)) -> Self {
         Self {
+            key,
             generation: NO_GENERATION,
             is_valid: false,
             clock_id: None,
@@ -278,11 +377,13 @@ impl Sequence {
             ticks: Vec::new(),
             last_ts: None,
             trusted_pid: None,
+            block: u32::MAX,
         }
     }
 
+    /// Says whether the process is another one.
     #[inline]
-    fn arrive(&mut self, head: &Head<'_>, ordinal: u64) {
+    fn arrive(&mut self, head: &Head<'_>, ordinal: u64) -> bool {
         if head.clears_state() {
             self.is_valid = true;
             self.generation = ordinal;
@@ -295,9 +396,11 @@ impl Sequence {
             self.forget_defaults();
             self.take_defaults(defaults);
         }
-        if head.trusted_pid.is_some() {
-            self.trusted_pid = head.trusted_pid;
+        if head.trusted_pid.is_none() || head.trusted_pid == self.trusted_pid {
+            return false;
         }
+        self.trusted_pid = head.trusted_pid;
+        true
     }
 
     fn forget_defaults(&mut self) {
@@ -307,13 +410,13 @@ impl Sequence {
     }
 
     fn take_defaults(&mut self, message: &[u8]) {
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             match (part.number, part.value) {
                 (trace_packet_defaults::TIMESTAMP_CLOCK_ID, value) => {
                     self.clock_id = value.as_u64().and_then(|id| u32::try_from(id).ok());
                 }
                 (trace_packet_defaults::TRACK_EVENT_DEFAULTS, Value::Bytes(event)) => {
-                    for part in Fields::new(event).map_while(Result::ok) {
+                    for part in Fields::new(event).whole() {
                         match part.number {
                             track_event_defaults::TRACK_UUID => self.track_uuid = part.value.as_u64(),
                             track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {

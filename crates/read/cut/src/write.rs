@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::edit::{self, Values};
-use crate::event::TrackEvent;
+use crate::event::{CounterValues, TrackEvent};
 use crate::filter::Filter;
 use crate::ftrace::bundle::Bundle;
 use crate::ftrace::recut::{Recut, recut};
@@ -82,7 +82,7 @@ impl<W: Write> Writer<W> {
     /// Takes the next packet of the file.
     pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> io::Result<()> {
         self.arrive(walk, seen);
-        let kind = Kind::of(&seen.head);
+        let kind = seen.kind;
         if kind == Kind::Ftrace && seen.is_readable {
             return self.ftrace(walk, seen);
         }
@@ -186,22 +186,23 @@ impl<W: Write> Writer<W> {
         let extra = defaults.map_or(&[][..], |sequence| &sequence.extra_counters);
         let own = event.track_uuid.or_else(|| defaults.and_then(|sequence| sequence.track_uuid));
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return Ok(()) };
-        for (uuid, value) in event.extra(extra).filter(|(uuid, _)| walk.incremental.contains(uuid)) {
+        let said = event.counters();
+        for (uuid, value) in said.extra(extra).filter(|(uuid, _)| walk.incremental.contains(uuid)) {
             let sum = sequence.counters.entry(uuid).or_default();
             sum.value = sum.value.wrapping_add(value);
         }
         let own = own.filter(|uuid| walk.incremental.contains(uuid));
-        if let Some(own) = own.filter(|_| event.value.is_some() || event.double_value.is_some()) {
+        if let Some(own) = own.filter(|_| said.value.is_some() || said.double_value.is_some()) {
             let sum = sequence.counters.entry(own).or_default();
-            sum.value = sum.value.wrapping_add(event.value.unwrap_or(0));
-            sum.double_value += event.double_value.unwrap_or(0.0);
+            sum.value = sum.value.wrapping_add(said.value.unwrap_or(0));
+            sum.double_value += said.double_value.unwrap_or(0.0);
         }
         match fate {
             Fate::Less | Fate::Descriptor => self.less(walk, seen),
             Fate::Counters => self.counters(walk, seen),
             Fate::Whole => {
-                let values = sequence.settle(&event, own, extra);
-                if values.is_as_was(&event) {
+                let values = sequence.settle(&said, own, extra);
+                if values.is_as_was(&said) {
                     return self.whole(seen, None);
                 }
                 let mut new = std::mem::take(&mut self.data);
@@ -230,7 +231,7 @@ impl<W: Write> Writer<W> {
         let Some((_, data)) = seen.head.data else { return Ok(()) };
         let event = TrackEvent::of(data);
         let extra = walk.sequences.get(seen.sequence).map_or(&[][..], |sequence| &sequence.extra_counters);
-        for (uuid, value) in event.extra(extra) {
+        for (uuid, value) in event.counters().extra(extra) {
             let timestamp = self.timestamp(seen);
             let Some(sequence) = self.sequences.get_mut(seen.sequence) else { continue };
             let value = match walk.incremental.contains(&uuid) {
@@ -324,20 +325,20 @@ impl Sum {
 }
 
 impl Sequence {
-    fn settle(&mut self, event: &TrackEvent<'_>, own: Option<u64>, extra: &[u64]) -> Values {
+    fn settle(&mut self, said: &CounterValues, own: Option<u64>, extra: &[u64]) -> Values {
         let mut values = Values::default();
         if let Some(sum) = own.and_then(|own| self.counters.get_mut(&own)) {
-            if event.value.is_some() {
+            if said.value.is_some() {
                 values.value = Some(sum.settle());
             }
-            if event.double_value.is_some() {
+            if said.double_value.is_some() {
                 values.double_value = Some(sum.double_value - sum.double_written);
                 sum.double_written = sum.double_value;
             }
         }
-        if !event.extra_values.as_slice().is_empty() {
-            let mut all: Vec<i64> = event.extra_values.as_slice().iter().map(|value| *value as i64).collect();
-            for (slot, (uuid, value)) in all.iter_mut().zip(event.extra(extra)) {
+        if !said.extra_values.as_slice().is_empty() {
+            let mut all: Vec<i64> = said.extra_values.as_slice().iter().map(|value| *value as i64).collect();
+            for (slot, (uuid, value)) in all.iter_mut().zip(said.extra(extra)) {
                 *slot = self.counters.get_mut(&uuid).map_or(value, Sum::settle);
             }
             values.extra = Some(all);
@@ -347,11 +348,11 @@ impl Sequence {
 }
 
 impl Values {
-    fn is_as_was(&self, event: &TrackEvent<'_>) -> bool {
+    fn is_as_was(&self, said: &CounterValues) -> bool {
         let as_was = |value: &i64, was: &u64| *value == *was as i64;
-        let was = event.extra_values.as_slice();
-        (self.value.is_none() || self.value == event.value)
-            && (self.double_value.is_none() || self.double_value == event.double_value)
+        let was = said.extra_values.as_slice();
+        (self.value.is_none() || self.value == said.value)
+            && (self.double_value.is_none() || self.double_value == said.double_value)
             && self
                 .extra
                 .as_ref()

@@ -3,7 +3,7 @@
 use ferretto_protos::fields::ftrace_event as event_field;
 use ferretto_protos::fields::ftrace_event_bundle as field;
 use ferretto_protos::fields::ftrace_event_bundle::compact_sched;
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
 
 use crate::packed::Packed;
 use crate::walk::{Seen, Walk};
@@ -42,6 +42,36 @@ pub(crate) struct Bundle<'a> {
 pub(crate) struct When {
     pub(crate) ts: i64,
     pub(crate) raw: u64,
+}
+
+/// A bundle with all that is in it.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) bundle: Bundle<'a>,
+    /// Of the compact form.
+    pub(crate) names: Vec<&'a [u8]>,
+    pub(crate) switches: Vec<CompactSwitch>,
+    pub(crate) wakings: Vec<CompactWaking>,
+    pub(crate) events: Vec<Event<'a>>,
+    /// Some of its events cannot be read.
+    pub(crate) has_unreadable: bool,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let bundle = Bundle::of(bytes)?;
+        let compact = bundle.compact.map(Compact::of).unwrap_or_default();
+        let (switches, wakings) = (compact.switches().collect(), compact.wakings().collect());
+        let (mut events, mut has_unreadable) = (Vec::new(), false);
+        for part in Fields::new(bytes).whole() {
+            let (field::EVENT, Value::Bytes(bytes)) = (part.number, part.value) else { continue };
+            match Event::of(bytes) {
+                Some(event) => events.push(event),
+                None => has_unreadable = true,
+            }
+        }
+        Some(Self { bundle, names: compact.names, switches, wakings, events, has_unreadable })
+    }
 }
 
 /// One event.
@@ -103,14 +133,6 @@ impl<'a> Bundle<'a> {
         let ts = walk.trace_time(self.clock_id, seen.head.sequence_id, seen.head.machine_id, value)?;
         Some(When { ts, raw })
     }
-
-    /// Its events, but for those of the compact form.
-    pub(crate) fn events(&self) -> impl Iterator<Item = Event<'a>> + use<'a> {
-        Fields::new(self.bytes).map_while(Result::ok).filter_map(|part| match (part.number, part.value) {
-            (field::EVENT, Value::Bytes(bytes)) => Event::of(bytes),
-            _ => None,
-        })
-    }
 }
 
 impl<'a> Event<'a> {
@@ -118,7 +140,7 @@ impl<'a> Event<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
         let mut event = Event { bytes, raw_ts: 0, pid: 0, kind: 0, payload: &[] };
         let mut has_time = false;
-        for part in Fields::new(bytes).map_while(Result::ok) {
+        for part in Fields::new(bytes).whole() {
             match (part.number, part.value) {
                 (event_field::TIMESTAMP, value) => {
                     event.raw_ts = value.as_u64()?;
@@ -140,7 +162,7 @@ impl<'a> Event<'a> {
     /// A number of its payload.
     pub(crate) fn number(&self, field: u32) -> Option<u64> {
         Fields::new(self.payload)
-            .map_while(Result::ok)
+            .whole()
             .find(|part| part.number == field)
             .and_then(|part| part.value.as_u64())
     }
@@ -178,7 +200,7 @@ pub(crate) struct CompactWaking {
 impl<'a> Compact<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         let mut compact = Self::default();
-        for part in Fields::new(bytes).map_while(Result::ok) {
+        for part in Fields::new(bytes).whole() {
             let Value::Bytes(bytes) = part.value else { continue };
             let column = match part.number {
                 compact_sched::INTERN_TABLE => {

@@ -3,12 +3,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`bundle`] | takes a bundle apart |
+//! | [`look`] | gives each event to those who follow it |
 //! | [`sched`] | who ran where, and which states are open at the ends of a range |
 //! | [`pairs`] | other events that open something, that close it, or whose last one counts |
 //! | [`recut`] | a bundle with less in it |
 //! | [`tail`] | bundles of what is needed from outside of the range |
 
 pub(crate) mod bundle;
+pub(crate) mod look;
 pub(crate) mod pairs;
 pub(crate) mod recut;
 pub(crate) mod sched;

@@ -1,0 +1,116 @@
+use ferretto_protozero::Message;
+
+use super::*;
+
+const THREADS: u64 = 3;
+
+/// Threads with clocks of differences and slices of several lengths, and two CPUs.
+fn trace() -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut packet = |fill: &dyn Fn(&mut Message<'_, Vec<u8>>)| {
+        let mut body = Vec::new();
+        fill(&mut Message::new(&mut body));
+        Message::new(&mut out).bytes(1, &body);
+    };
+    for thread in 0..THREADS {
+        packet(&|packet| {
+            packet.varint(8, 1000);
+            packet.varint(58, 6);
+            packet.varint(10, 2 + thread);
+            packet.varint(13, 1);
+            let mut defaults = packet.nested(59);
+            defaults.varint(58, 64);
+            defaults.nested(11).varint(11, 77 + thread);
+            drop(defaults);
+            let mut snapshot = packet.nested(6);
+            for (id, incremental) in [(6, 0), (64, 1)] {
+                let mut clock = snapshot.nested(1);
+                clock.varint(1, id);
+                clock.varint(2, 1000);
+                clock.varint(3, incremental);
+            }
+        });
+    }
+    for step in 0..60u64 {
+        for thread in 0..THREADS {
+            packet(&|packet| {
+                packet.varint(8, 10 + thread);
+                packet.varint(10, 2 + thread);
+                packet.varint(13, 2);
+                if step % 20 == 7 {
+                    let mut interned = packet.nested(12);
+                    let mut name = interned.nested(2);
+                    name.varint(1, step);
+                    name.string(2, "work");
+                }
+                let mut event = packet.nested(11);
+                // Every sixth slice is open for long.
+                event.varint(9, if step.is_multiple_of(2) || step % 12 == 1 { 1 } else { 2 });
+                event.varint(10, 7);
+            });
+        }
+        if step.is_multiple_of(4) {
+            packet(&|packet| bundle(packet, step / 4 % 2, 1000 + 10 * step));
+        }
+    }
+    out
+}
+
+fn bundle(packet: &mut Message<'_, Vec<u8>>, cpu: u64, now: u64) {
+    packet.varint(10, 1);
+    let mut bundle = packet.nested(1);
+    bundle.varint(1, cpu);
+    let mut compact = bundle.nested(4);
+    compact.string(5, "a");
+    compact.string(5, "b");
+    let tid = |at: u64| if at.is_multiple_of(2) { 0 } else { 10 + (now + at) % 7 };
+    compact.packed_varints(1, (0..8).map(|at| if at == 0 { now } else { 9 }));
+    compact.packed_varints(2, (0..8).map(|at| at % 3));
+    compact.packed_varints(3, (0..8).map(tid));
+    compact.packed_varints(4, (0..8).map(|_| 120));
+    compact.packed_varints(6, (0..8).map(|at| at % 2));
+    compact.packed_varints(7, (0..6).map(|at| if at == 0 { now + 3 } else { 13 }));
+    compact.packed_varints(8, (0..6).map(|at| tid(2 * at + 1)));
+    compact.packed_varints(9, (0..6).map(|_| cpu));
+    compact.packed_varints(10, (0..6).map(|_| 120));
+    compact.packed_varints(11, (0..6).map(|at| at % 2));
+}
+
+/// Without a glance there is a pass that finds when the trace begins; in one block all packets are seen by all passes.
+const PLAIN: Grain = Grain { glance_bytes: u64::MAX, block_bytes: u64::MAX };
+
+fn cut_in(grain: Grain, trace: &[u8], from: i64, to: i64) -> (Report, Vec<u8>) {
+    let options = Options {
+        from: Some(Moment::FromStart(from)),
+        to: Some(Moment::FromStart(to)),
+        ..Options::default()
+    };
+    let mut out = Vec::new();
+    let report = cut_by(trace, "t", &options, &mut out, grain).unwrap();
+    (report, out)
+}
+
+#[test]
+fn what_is_passed_over_and_what_is_guessed_changes_nothing() {
+    let trace = trace();
+    for (glance_bytes, block_bytes) in [(300, 1), (300, 100), (100, 1), (2000, 500), (u64::MAX, 1)] {
+        for from in (0..700).step_by(23) {
+            for len in [0, 1, 40, 300] {
+                let (expected, plain) = cut_in(PLAIN, &trace, from, from + len);
+                let (report, out) = cut_in(Grain { glance_bytes, block_bytes }, &trace, from, from + len);
+                assert_eq!(report, expected);
+                assert!(out == plain, "{glance_bytes} {block_bytes} {from} {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_packed_trace_is_passed_over_as_a_plain_one() {
+    let plain = trace();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&plain).unwrap();
+    let packed = packed.finish().unwrap();
+    let grain = Grain { glance_bytes: 300, block_bytes: 50 };
+    assert_eq!(cut_in(grain, &packed, 200, 300), cut_in(grain, &plain, 200, 300));
+}

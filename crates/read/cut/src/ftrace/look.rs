@@ -1,0 +1,226 @@
+//! The kernel's part of the pass that looks: each event goes to those who follow it.
+
+use ferretto_protos::fields::ftrace_event;
+use ferretto_trace_read::fields::{Fields, Value};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::bounds::Bounds;
+use crate::ftrace::bundle::{Event, Parts, When};
+use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
+use crate::ftrace::sched::{CpuKey, Prev, Run, Sched, Wake};
+use crate::ftrace::tail::Tail;
+use crate::range::Range;
+use crate::walk::{Seen, Walk};
+
+/// Threads whose first reason to be blocked after the range is kept. Ours, as for other last values.
+const MAX_BLOCKED: usize = 1 << 20;
+
+/// What one range needs of the kernel's events.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    range: Range,
+    sched: Sched,
+    pairs: Pairs,
+    blocked: HashMap<(u32, i32), Kept, RandomState>,
+    homes: HashMap<CpuKey, Home, RandomState>,
+}
+
+impl Kernel {
+    pub(crate) fn new(range: Range, bounds: &Bounds) -> Self {
+        let counts_from = bounds.sched_counts_from.unwrap_or(i64::MIN);
+        Self {
+            range,
+            sched: Sched::new(range, counts_from, &bounds.first_leaves),
+            pairs: Pairs::new(range),
+            blocked: HashMap::default(),
+            homes: HashMap::default(),
+        }
+    }
+
+    /// Takes the next bundle of the file; says whether something of it will be written.
+    pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>) -> bool {
+        let bundle = &parts.bundle;
+        if let Some(pair) = bundle.pair() {
+            walk.add_pair(seen, pair);
+        }
+        let machine = seen.head.machine_id;
+        let home = Home {
+            machine,
+            sequence_id: seen.head.sequence_id,
+            cpu: bundle.cpu,
+            ftrace_clock: bundle.ftrace_clock,
+        };
+        let is_first = self.homes.insert((machine, bundle.cpu), home).is_none();
+        let mut writes = is_first || bundle.says_more || parts.has_unreadable;
+        if bundle.compact.is_some() {
+            writes |= self.compact(walk, seen, parts);
+        }
+        for event in &parts.events {
+            match bundle.when(walk, seen, event.raw_ts) {
+                Some(when) => {
+                    writes |= self.range.has(when.ts) || is_always_kept(event.kind);
+                    self.event(event, when, home);
+                }
+                None => writes = true,
+            }
+        }
+        writes
+    }
+
+    /// Tells what must be kept from before the range and from after it; returns how often a bound was met.
+    pub(crate) fn finish(self, tail: &mut Tail) -> u64 {
+        let Self { range, sched, pairs, blocked, homes } = self;
+        let beyond = pairs.beyond + sched.beyond;
+        tail.extend(pairs.needed());
+        let blocked = blocked.into_iter().filter(|((machine, tid), _)| sched.was_there(*machine, *tid));
+        tail.extend(blocked.map(|(_, kept)| kept));
+        tail.add_sched(sched.needed(), range, &sched.names, &homes);
+        beyond
+    }
+
+    fn event(&mut self, event: &Event<'_>, when: When, home: Home) {
+        let Home { machine, cpu, .. } = home;
+        match event.kind {
+            ftrace_event::SCHED_SWITCH => self.switch(event, when, (machine, cpu)),
+            ftrace_event::SCHED_WAKING => self.waking(event, when, (machine, cpu)),
+            ftrace_event::TASK_RENAME => {
+                let ([tid], [comm]) = (numbers(event.payload, [1]), texts(event.payload, [3]));
+                let comm = self.sched.names.intern(comm);
+                self.sched.renamed((machine, cpu), tid as i32, comm);
+            }
+            ftrace_event::TASK_NEWTASK => {
+                let [tid] = numbers(event.payload, [1]);
+                self.sched.created(machine, tid as i32, when);
+            }
+            ftrace_event::SCHED_BLOCKED_REASON if when.ts >= self.range.to => {
+                let [tid] = numbers(event.payload, [1]);
+                let key = (machine, tid as i32);
+                let is_first = self.blocked.get(&key).is_none_or(|first| when < first.when);
+                if is_first && (self.blocked.len() < MAX_BLOCKED || self.blocked.contains_key(&key)) {
+                    self.blocked.insert(key, Kept { when, home, bytes: event.bytes.to_vec() });
+                }
+            }
+            _ => self.pairs.take(event, when, home),
+        }
+    }
+
+    fn switch(&mut self, event: &Event<'_>, when: When, (machine, cpu): CpuKey) {
+        let [mut prev_comm, mut next_comm] = [&b""[..]; 2];
+        let [mut prev_pid, mut prev_prio, mut state, mut next_pid, mut next_prio] = [0i64; 5];
+        for part in Fields::new(event.payload).whole() {
+            match (part.number, part.value) {
+                (1, Value::Bytes(comm)) => prev_comm = comm,
+                (5, Value::Bytes(comm)) => next_comm = comm,
+                (2, value) => set(&mut prev_pid, value),
+                (3, value) => set(&mut prev_prio, value),
+                (4, value) => set(&mut state, value),
+                (6, value) => set(&mut next_pid, value),
+                (7, value) => set(&mut next_prio, value),
+                _ => {}
+            }
+        }
+        let names = &mut self.sched.names;
+        let prev_comm = names.intern_of(prev_pid as i32, prev_comm);
+        let prev = Prev { tid: prev_pid as i32, prio: prev_prio as i32, comm: prev_comm };
+        let comm = names.intern_of(next_pid as i32, next_comm);
+        let (tid, prio) = (next_pid as i32, next_prio as i32);
+        let next = Run { tid, cpu, prio, comm, end_comm: comm, start: Some(when), end: None };
+        self.sched.switch((machine, cpu), when, Some(prev), state, next);
+    }
+
+    fn waking(&mut self, event: &Event<'_>, when: When, (machine, cpu): CpuKey) {
+        let [comm] = texts(event.payload, [1]);
+        let [tid, prio, target_cpu] = numbers(event.payload, [2, 3, 5]);
+        let flags = Fields::new(event.bytes).whole();
+        let flags = flags.filter(|part| part.number == ftrace_event::COMMON_FLAGS).last();
+        let wake = Wake {
+            when,
+            cpu,
+            waker: event.pid,
+            tid: tid as i32,
+            target_cpu: target_cpu as i32,
+            prio: prio as i32,
+            comm: self.sched.names.intern_of(tid as i32, comm),
+            common_flags: flags.and_then(|part| part.value.as_u64()),
+            is_compact: false,
+            waker_run: None,
+        };
+        self.sched.wake(machine, wake);
+    }
+
+    /// Both rows of columns, in the order of time; says whether something of it will be written.
+    fn compact(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>) -> bool {
+        let (machine, cpu) = (seen.head.machine_id, parts.bundle.cpu);
+        let names: Vec<_> = parts.names.iter().map(|name| self.sched.names.intern(name)).collect();
+        let name = |at: usize| names.get(at).copied().unwrap_or(0);
+        let range = self.range;
+        // What is empty stays as it is.
+        let mut writes = parts.switches.is_empty() && parts.wakings.is_empty();
+        let mut wakings = parts.wakings.iter().peekable();
+        let mut wake = |sched: &mut Sched, walk: &mut Walk, until: u64| {
+            let mut writes = false;
+            while let Some(waking) = wakings.next_if(|waking| waking.raw_ts < until) {
+                let when = parts.bundle.when(walk, seen, waking.raw_ts);
+                writes |= when.is_none_or(|when| range.has(when.ts));
+                let Some(when) = when else { continue };
+                let wake = Wake {
+                    when,
+                    cpu,
+                    waker: 0,
+                    tid: waking.pid,
+                    target_cpu: waking.target_cpu,
+                    prio: waking.prio,
+                    comm: name(waking.comm),
+                    common_flags: waking.common_flags,
+                    is_compact: true,
+                    waker_run: None,
+                };
+                sched.wake(machine, wake);
+            }
+            writes
+        };
+        for switch in &parts.switches {
+            writes |= wake(&mut self.sched, walk, switch.raw_ts);
+            let when = parts.bundle.when(walk, seen, switch.raw_ts);
+            writes |= when.is_none_or(|when| range.has(when.ts));
+            let Some(when) = when else { continue };
+            let (tid, prio, comm) = (switch.next_pid, switch.next_prio, name(switch.next_comm));
+            let next = Run { tid, cpu, prio, comm, end_comm: comm, start: Some(when), end: None };
+            self.sched.switch((machine, cpu), when, None, switch.prev_state, next);
+        }
+        writes | wake(&mut self.sched, walk, u64::MAX)
+    }
+}
+
+fn set(slot: &mut i64, value: Value<'_>) {
+    if let Some(number) = value.as_u64() {
+        *slot = number as i64;
+    }
+}
+
+fn texts<const N: usize>(message: &[u8], fields: [u32; N]) -> [&[u8]; N] {
+    let mut found = [&b""[..]; N];
+    for part in Fields::new(message).whole() {
+        if let (Some(at), Value::Bytes(text)) =
+            (fields.iter().position(|field| *field == part.number), part.value)
+            && let Some(slot) = found.get_mut(at)
+        {
+            *slot = text;
+        }
+    }
+    found
+}
+
+fn numbers<const N: usize>(message: &[u8], fields: [u32; N]) -> [i64; N] {
+    let mut found = [0; N];
+    for part in Fields::new(message).whole() {
+        if let (Some(at), Some(number)) =
+            (fields.iter().position(|field| *field == part.number), part.value.as_u64())
+            && let Some(slot) = found.get_mut(at)
+        {
+            *slot = number as i64;
+        }
+    }
+    found
+}

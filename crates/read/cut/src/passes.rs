@@ -1,0 +1,92 @@
+//! Passes over a file: each packet with what is known when it comes.
+
+use std::io::{self, Read};
+
+use ferretto_trace_read::{End, Head, Reader};
+
+use crate::blocks::Blocks;
+use crate::cut::Error;
+use crate::ftrace::bundle::Parts;
+use crate::kind::Kind;
+use crate::source::Source;
+use crate::walk::{Seen, Walk};
+
+/// Reads all of a trace.
+pub(crate) fn pass<S: Source + ?Sized>(
+    source: &S,
+    walk: Walk,
+    mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<()>,
+) -> Result<(Walk, End), Error> {
+    let file = source.open().map_err(Error::Read)?;
+    read(file, walk, None, |walk, seen| each(walk, seen).map(|()| false))
+}
+
+/// Reads the blocks of a trace that are wanted.
+pub(crate) fn pass_over<S: Source + ?Sized>(
+    source: &S,
+    mut walk: Walk,
+    blocks: &Blocks,
+    mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<()>,
+) -> Result<Walk, Error> {
+    let mut file = source.open().map_err(Error::Read)?;
+    let mut offset = 0;
+    for run in blocks.runs() {
+        run.go_on(&mut walk);
+        if run.from > offset {
+            match source.open_at(run.from).map_err(Error::Read)? {
+                Some(there) => file = there,
+                None => {
+                    let between = (&mut *file).take(run.from - offset);
+                    io::copy(&mut { between }, &mut io::sink()).map_err(Error::Read)?;
+                }
+            }
+        }
+        offset = run.to.unwrap_or(u64::MAX);
+        let part = (&mut *file).take(offset - run.from);
+        (walk, _) = read(part, walk, None, |walk, seen| each(walk, seen).map(|()| false))?;
+    }
+    Ok(walk)
+}
+
+/// Calls `each` with every packet; it says whether the packet's block is wanted.
+pub(crate) fn read(
+    file: impl Read,
+    mut walk: Walk,
+    mut blocks: Option<&mut Blocks>,
+    mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<bool>,
+) -> Result<(Walk, End), Error> {
+    let mut result = Ok(());
+    let end = Reader::new(file).for_each(|packet, place| {
+        if result.is_err() {
+            return;
+        }
+        if let Some(blocks) = &mut blocks {
+            blocks.begin(place, &walk);
+        }
+        let Ok(head) = Head::of(packet) else { return walk.leave_out() };
+        let Some(seen) = walk.take(packet, &head) else { return };
+        match each(&mut walk, &seen) {
+            Ok(is_wanted) => {
+                if let Some(blocks) = &mut blocks {
+                    let is_wanted = is_wanted || walk.has_changed;
+                    blocks.take(&mut walk, seen.sequence, is_wanted);
+                }
+            }
+            Err(error) => result = Err(error),
+        }
+    });
+    if let Some(blocks) = blocks {
+        blocks.close(&walk);
+    }
+    result.map_err(Error::Write)?;
+    Ok((walk, end.map_err(Error::Read)?))
+}
+
+/// A bundle of the kernel's events, if it is one that can be read.
+#[inline]
+pub(crate) fn parts_of<'a>(seen: &Seen<'a>) -> Option<Parts<'a>> {
+    if seen.kind != Kind::Ftrace || !seen.is_readable {
+        return None;
+    }
+    Parts::of(seen.head.data?.1)
+}

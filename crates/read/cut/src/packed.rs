@@ -12,10 +12,17 @@ impl Iterator for Packed<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        // One byte is the rule in the columns of scheduling.
-        if let [byte @ 0..0x80, rest @ ..] = self.0 {
-            self.0 = rest;
-            return Some(u64::from(*byte));
+        // One byte or two are the rule in the columns of scheduling.
+        match self.0 {
+            [byte @ 0..0x80, rest @ ..] => {
+                self.0 = rest;
+                return Some(u64::from(*byte));
+            }
+            [low, high @ 0..0x80, rest @ ..] => {
+                self.0 = rest;
+                return Some(u64::from(low & 0x7f) | u64::from(*high) << 7);
+            }
+            _ => {}
         }
         let (value, len) = varint::decode(self.0)?;
         self.0 = self.0.get(len..).unwrap_or_default();

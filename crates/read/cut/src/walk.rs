@@ -220,6 +220,14 @@ impl Walk {
         self.all_clocks.as_mut()?.to_trace_time(clock, value).ok()
     }
 
+    /// Whether times of a clock that packets of this sequence name are the trace's as they are.
+    pub(crate) fn is_trace_clock(&mut self, clock_id: u32, seen: &Seen<'_>) -> bool {
+        let (sequence_id, machine) = (seen.head.sequence_id, seen.head.machine_id);
+        let clock = Clock::new(clock_id, sequence_id, self.machine(machine));
+        // Told once, it stays the trace's.
+        clock == self.clocks.trace_clock() && self.trace_time(clock_id, sequence_id, machine, 0).is_some()
+    }
+
     /// After its first time a machine cannot set the trace's clock any more.
     fn first_told(&mut self, machine: u32) {
         let is_first = match machine {

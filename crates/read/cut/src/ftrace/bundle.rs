@@ -126,6 +126,11 @@ impl<'a> Bundle<'a> {
         Some([(self.clock_id, self.ftrace_timestamp?), (BOOTTIME, self.boot_timestamp?)])
     }
 
+    /// The times of its events are the trace's as they are.
+    pub(crate) fn is_on_trace_clock(&self, walk: &mut Walk, seen: &Seen<'_>) -> bool {
+        walk.is_trace_clock(self.clock_id, seen)
+    }
+
     /// The time of an event of it.
     #[inline]
     pub(crate) fn when(&self, walk: &mut Walk, seen: &Seen<'_>, raw: u64) -> Option<When> {

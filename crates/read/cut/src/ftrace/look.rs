@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::bounds::Bounds;
+use crate::ftrace::at_once::Side;
 use crate::ftrace::bundle::{Event, Parts, When};
 use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
 use crate::ftrace::sched::{CpuKey, Prev, Run, Sched, Wake};
@@ -157,6 +158,12 @@ impl Kernel {
         let range = self.range;
         // What is empty stays as it is.
         let mut writes = parts.switches.is_empty() && parts.wakings.is_empty();
+        if parts.bundle.is_on_trace_clock(walk, seen)
+            && let Some(side) =
+                self.sched.take_at_once((machine, cpu), &parts.switches, &parts.wakings, &names)
+        {
+            return side == Side::Within;
+        }
         let mut wakings = parts.wakings.iter().peekable();
         let mut wake = |sched: &mut Sched, walk: &mut Walk, until: u64| {
             let mut writes = false;

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | [`bundle`] | takes a bundle apart |
 //! | [`look`] | gives each event to those who follow it |
-//! | [`sched`] | who ran where, and which states are open at the ends of a range |
+//! | [`sched`], [`thread`] | who ran where, and which states are open at the ends of a range |
+//! | [`at_once`] | the same for a bundle in columns as a whole |
 //! | [`pairs`] | other events that open something, that close it, or whose last one counts |
 //! | [`recut`] | a bundle with less in it |
 //! | [`tail`] | bundles of what is needed from outside of the range |
 
+pub(crate) mod at_once;
 pub(crate) mod bundle;
 pub(crate) mod look;
 pub(crate) mod pairs;
 pub(crate) mod recut;
 pub(crate) mod sched;
 pub(crate) mod tail;
+pub(crate) mod thread;

@@ -13,29 +13,20 @@
 //!
 //! Events come in the order of each CPU, not in that of time: a thread's last run is the one that began last, whenever its bundle comes.
 //!
-//! Memory: some 300 bytes a thread; [`MAX_THREADS`], [`MAX_CPUS`].
-
-use std::collections::VecDeque;
+//! Memory: some 300 bytes a thread; [`MAX_CPUS`].
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::ftrace::bundle::When;
+use crate::ftrace::thread::{Threads, Upto};
 use crate::names::{Name, Names};
 use crate::range::Range;
 
-/// Threads whose states are followed. Ours: a machine's tables of processes are smaller; those of further threads may be missing at the ends
-/// of the range, which is counted.
-const MAX_THREADS: usize = 1 << 18;
 /// CPUs of all machines. Ours.
 const MAX_CPUS: usize = 1 << 14;
-/// Wakings that are kept until it is known which came first after the thread's last run. Ours: as many as bundles may be out of step.
-const MAX_WAKES: usize = 64;
 /// Threads that one has woken while it runs, of which it is remembered when it ran. Ours.
-const MAX_WOKEN: usize = 256;
-/// `TASK_RUNNING`: not blocked, so that wakings do not count.
-const RUNNABLE: i64 = 0;
-
+pub(super) const MAX_WOKEN: usize = 256;
 /// A CPU of a machine.
 pub(crate) type CpuKey = (u32, u32);
 
@@ -90,49 +81,28 @@ pub(crate) struct Anchor {
 }
 
 #[derive(Debug, Default)]
-struct Cpu {
-    current: Option<Run>,
+pub(super) struct Cpu {
+    pub(super) current: Option<Run>,
     anchor: Option<Anchor>,
-    last_before: Option<[Run; 2]>,
-    first_after: Option<[Run; 2]>,
+    pub(super) last_before: Option<[Run; 2]>,
+    pub(super) first_after: Option<[Run; 2]>,
     /// Whom its thread has woken since it runs.
-    woken: Vec<(i32, When)>,
-}
-
-#[derive(Debug)]
-struct Thread {
-    /// It was there before the end of the range.
-    was_there: bool,
-    comm: Name,
-    before: Upto,
-    /// The end, after the range, of a run that began before that.
-    close: Option<Run>,
-    after: Option<Run>,
-    wake_after: Option<Wake>,
-    /// A run whose begin was not seen, and what was before its end. That state stays open for ever (upstream's rule for lost data).
-    left: Option<Box<(Option<Run>, Upto)>>,
-    /// The run after the range that has brought its last name.
-    renamed: Option<Run>,
-}
-
-/// What opens a thread's state at a time.
-#[derive(Debug)]
-struct Upto {
-    at: i64,
-    run: Option<Run>,
-    created: Option<i64>,
-    wakes: VecDeque<Wake>,
+    pub(super) woken: Vec<(i32, When)>,
 }
 
 /// Follows the scheduling of all machines.
 #[derive(Debug)]
 pub(crate) struct Sched {
-    range: Range,
+    pub(super) range: Range,
     /// Earlier switches make no rows: some CPU's data begins only here.
     counts_from: i64,
-    cpus: HashMap<CpuKey, Cpu, RandomState>,
-    threads: HashMap<(u32, i32), Thread, RandomState>,
+    /// From here on switches have no rules of their own.
+    pub(super) orderly_from: i64,
+    pub(super) cpus: HashMap<CpuKey, Cpu, RandomState>,
+    pub(super) threads: Threads,
     pub(crate) names: Names,
+    /// Bundles that were taken at once.
+    pub(super) bundles: u64,
     /// Threads and CPUs beyond the bounds.
     pub(crate) beyond: u64,
 }
@@ -140,13 +110,24 @@ pub(crate) struct Sched {
 impl Sched {
     /// `first_leaves` are the threads that the first switch of each CPU leaves, and when.
     pub(crate) fn new(range: Range, counts_from: i64, first_leaves: &[(u32, i32, i64)]) -> Self {
-        let mut threads = HashMap::default();
+        let mut threads = Threads::default();
+        let mut orderly_from = counts_from;
         for (machine, tid, at) in first_leaves.iter().filter(|(_, _, at)| *at < range.from) {
-            let mut thread = Thread::new(range);
-            thread.left = Some(Box::new((None, Upto::new(*at))));
-            threads.insert((*machine, *tid), thread);
+            if let Some(thread) = threads.entry(*machine, *tid, range) {
+                thread.left = Some(Box::new((None, Upto::new(*at))));
+            }
+            orderly_from = orderly_from.max(at.saturating_add(1));
         }
-        Self { range, counts_from, cpus: HashMap::default(), threads, names: Names::default(), beyond: 0 }
+        Self {
+            range,
+            counts_from,
+            orderly_from,
+            cpus: HashMap::default(),
+            threads,
+            names: Names::default(),
+            bundles: 0,
+            beyond: 0,
+        }
     }
 
     /// A switch. The compact form does not say who was before.
@@ -185,29 +166,21 @@ impl Sched {
         if when.ts < self.range.from {
             cpu.last_before = Some([ended, next]);
         } else if when.ts >= self.range.to {
-            match &mut cpu.first_after {
-                None => cpu.first_after = Some([ended, next]),
-                Some([_, first]) if first.start == before.start => *first = ended,
-                Some(_) => {}
-            }
+            cpu.left_after(ended, next);
         }
         let threads = &mut self.threads;
         for (tid, when) in &woken {
-            if let Some(thread) = threads.get_mut(&(machine, *tid)) {
+            if let Some(thread) = threads.get_mut(machine, *tid) {
                 thread.waker_has_run(*when, ended);
             }
         }
         let range = self.range;
-        let new = || Thread::new(range);
-        let (Some(()), Some(())) = (
-            entry(threads, (machine, ended.tid), MAX_THREADS, new)
-                .map(|thread| thread.leave(ended, when, range)),
-            entry(threads, (machine, next.tid), MAX_THREADS, new)
-                .map(|thread| thread.enter(next, when, range)),
-        ) else {
+        let left = threads.entry(machine, ended.tid, range).map(|thread| thread.leave(ended, when, range));
+        let entered = threads.entry(machine, next.tid, range).map(|thread| thread.enter(next, when, range));
+        if left.and(entered).is_none() {
             self.beyond += 1;
             return;
-        };
+        }
         if let Some(cpu) = self.cpus.get_mut(&(machine, number)).filter(|_| !woken.is_empty()) {
             // Its memory serves the next ones.
             cpu.woken = woken;
@@ -233,7 +206,7 @@ impl Sched {
             cpu.woken.push((wake.tid, wake.when));
         }
         let (threads, range) = (&mut self.threads, self.range);
-        let Some(thread) = entry(threads, (machine, wake.tid), MAX_THREADS, || Thread::new(range)) else {
+        let Some(thread) = threads.entry(machine, wake.tid, range) else {
             self.beyond += 1;
             return;
         };
@@ -255,7 +228,7 @@ impl Sched {
     /// A thread was made.
     pub(crate) fn created(&mut self, machine: u32, tid: i32, when: When) {
         let (threads, range) = (&mut self.threads, self.range);
-        if let Some(thread) = entry(threads, (machine, tid), MAX_THREADS, || Thread::new(range)) {
+        if let Some(thread) = threads.entry(machine, tid, range) {
             thread.was_there |= when.ts < range.to;
             thread.each_upto(|upto| {
                 if when.ts < upto.at {
@@ -267,7 +240,7 @@ impl Sched {
 
     /// Whether it was there before the end of the range.
     pub(crate) fn was_there(&self, machine: u32, tid: i32) -> bool {
-        self.threads.get(&(machine, tid)).is_some_and(|thread| thread.was_there)
+        self.threads.get(machine, tid).is_some_and(|thread| thread.was_there)
     }
 
     /// What must be kept from before the range and from after it.
@@ -282,21 +255,18 @@ impl Sched {
                 needed.after.extend([(*machine, ended), (*machine, next)]);
             }
         }
-        for ((machine, tid), thread) in &self.threads {
-            if *tid == 0 {
-                continue;
-            }
+        for ((machine, _), thread) in self.threads.iter().filter(|((_, tid), _)| *tid != 0) {
             let left = thread.left.iter().filter_map(|left| left.0.map(|run| (run, &left.1)));
             for (run, upto) in left {
-                needed.before.push((*machine, run));
-                needed.add(*machine, upto);
+                needed.before.push((machine, run));
+                needed.add(machine, upto);
             }
-            needed.add(*machine, &thread.before);
+            needed.add(machine, &thread.before);
             if thread.was_there {
                 let after = thread.close.or(thread.after);
-                needed.after.extend(after.map(|run| (*machine, run)));
-                needed.after.extend(thread.renamed.map(|run| (*machine, run)));
-                needed.wakes.extend(thread.wake_after.map(|wake| (*machine, wake)));
+                needed.after.extend(after.map(|run| (machine, run)));
+                needed.after.extend(thread.renamed.map(|run| (machine, run)));
+                needed.wakes.extend(thread.wake_after.map(|wake| (machine, wake)));
             }
         }
         for (machine, wake) in &needed.wakes {
@@ -320,132 +290,6 @@ impl Needed {
     fn add(&mut self, machine: u32, upto: &Upto) {
         self.before.extend(upto.run.map(|run| (machine, run)));
         self.wakes.extend(upto.first_wake().map(|wake| (machine, wake)));
-    }
-}
-
-impl Thread {
-    fn new(range: Range) -> Self {
-        Self {
-            was_there: false,
-            comm: 0,
-            before: Upto::new(range.from),
-            close: None,
-            after: None,
-            wake_after: None,
-            left: None,
-            renamed: None,
-        }
-    }
-
-    #[inline]
-    fn each_upto(&mut self, mut each: impl FnMut(&mut Upto)) {
-        each(&mut self.before);
-        if let Some(left) = &mut self.left {
-            each(&mut left.1);
-        }
-    }
-
-    #[inline]
-    fn enter(&mut self, run: Run, when: When, range: Range) {
-        if when.ts >= range.to {
-            if self.after.is_none_or(|first| run.start < first.start) {
-                self.after = Some(run);
-            }
-            if self.comm != run.comm && self.renamed.is_none_or(|last| last.comm != run.comm) {
-                self.renamed = Some(run);
-            }
-            return;
-        }
-        self.was_there = true;
-        self.comm = run.comm;
-        self.each_upto(|upto| upto.enter(run, when));
-    }
-
-    #[inline]
-    fn leave(&mut self, run: Run, when: When, range: Range) {
-        self.was_there |= when.ts < range.to;
-        if when.ts < range.from {
-            if let Some((left, _)) = self.left.as_deref_mut().filter(|left| left.1.at == when.ts) {
-                *left = Some(run).filter(|run| run.start.is_none());
-            }
-            self.each_upto(|upto| upto.leave(run, when));
-        } else if when.ts >= range.to {
-            if run.start.is_none_or(|start| start.ts < range.to) {
-                if self.close.is_none_or(|first| run.end.map(|end| end.0) < first.end.map(|end| end.0)) {
-                    self.close = Some(run);
-                }
-                return;
-            }
-            for mine in [&mut self.after, &mut self.renamed].into_iter().flatten() {
-                if mine.start == run.start {
-                    (mine.end, mine.end_comm) = (run.end, run.end_comm);
-                }
-            }
-        }
-    }
-
-    fn waker_has_run(&mut self, when: When, run: Run) {
-        let left = self.left.iter_mut().flat_map(|left| &mut left.1.wakes);
-        let wakes = self.before.wakes.iter_mut().chain(&mut self.wake_after).chain(left);
-        for wake in wakes.filter(|wake| wake.when == when && wake.waker == run.tid && wake.cpu == run.cpu) {
-            wake.waker_run = Some(run);
-        }
-    }
-}
-
-impl Upto {
-    fn new(at: i64) -> Self {
-        Self { at, run: None, created: None, wakes: VecDeque::new() }
-    }
-
-    #[inline]
-    fn enter(&mut self, run: Run, when: When) {
-        if when.ts < self.at && self.run.is_none_or(|last| last.start < run.start) {
-            self.run = Some(run);
-            while self.wakes.front().is_some_and(|wake| wake.when <= when) {
-                self.wakes.pop_front();
-            }
-        }
-    }
-
-    #[inline]
-    fn leave(&mut self, run: Run, when: When) {
-        if when.ts >= self.at {
-            return;
-        }
-        match &mut self.run {
-            Some(last) if run.start.is_some() && last.start == run.start => {
-                (last.end, last.end_comm) = (run.end, run.end_comm);
-            }
-            Some(last) if last.start > run.start || last.start.is_some_and(|start| start > when) => {}
-            last => *last = Some(run),
-        }
-    }
-
-    fn wake(&mut self, wake: Wake) {
-        let is_past = || self.run.is_some_and(|run| run.start.is_some_and(|start| wake.when < start));
-        if wake.when.ts >= self.at || is_past() {
-            return;
-        }
-        if self.wakes.len() >= MAX_WAKES {
-            self.wakes.pop_front();
-        }
-        self.wakes.push_back(wake);
-    }
-
-    /// The waking that has opened the state.
-    fn first_wake(&self) -> Option<Wake> {
-        let blocked_at = match self.run.map(|run| run.end) {
-            None => None,
-            // It runs, or is not blocked: wakings do not count.
-            Some(None | Some((_, RUNNABLE))) => return None,
-            Some(Some((end, _))) => Some(end),
-        };
-        let is_new = |ts| {
-            self.created.is_some_and(|created| created <= ts && blocked_at.is_none_or(|at| at.ts < created))
-        };
-        let after = self.wakes.iter().filter(|wake| blocked_at.is_none_or(|at| at <= wake.when));
-        after.min_by_key(|wake| wake.when).copied().filter(|wake| !is_new(wake.when.ts))
     }
 }
 

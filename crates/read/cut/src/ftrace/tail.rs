@@ -86,6 +86,7 @@ impl Tail {
     /// Calls `each` with every packet.
     pub(crate) fn write(&mut self, mut each: impl FnMut(&[u8])) {
         let mut packet = Vec::new();
+        self.anchors.sort_by_key(|(home, anchor, _)| (*home, anchor.when));
         for (home, anchor, name) in &self.anchors {
             packet.clear();
             write_bundle(&mut packet, *home, |bundle| write_anchor(bundle, anchor, name));

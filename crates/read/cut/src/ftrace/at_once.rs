@@ -1,0 +1,280 @@
+//! A bundle of scheduling in columns, taken at once.
+//!
+//! Most bundles lie as a whole before the range, in it or after it. Then most of their rows do not matter, as others of the same bundle count
+//! in their place: before the range each thread's last run and the wakings after it, after the range its first run, its first waking and its
+//! new names, and in between only who was there. [`Sched::switch`] and [`Sched::wake`] would come to the same, row by row.
+
+use crate::ftrace::bundle::{CompactSwitch, CompactWaking, When};
+use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Run, Sched, Wake};
+use crate::names::Name;
+
+/// The rows of a bundle, in the order of time, on the trace's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'a> {
+    cpu: u32,
+    switches: &'a [CompactSwitch],
+    wakings: &'a [CompactWaking],
+    names: &'a [Name],
+    /// Who runs when the bundle begins.
+    current: Run,
+}
+
+/// Where all rows of a bundle lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Before,
+    Within,
+    After,
+}
+
+impl Sched {
+    /// Takes the rows of a bundle on the trace's clock, and says where they lie; takes nothing if they have to be taken one by one.
+    pub(super) fn take_at_once(
+        &mut self,
+        key: CpuKey,
+        switches: &[CompactSwitch],
+        wakings: &[CompactWaking],
+        names: &[Name],
+    ) -> Option<Side> {
+        let side = self.side(switches, wakings)?;
+        let current = self.cpus.get(&key)?.current?;
+        let rows = Rows { cpu: key.1, switches, wakings, names, current };
+        self.bundles += 1;
+        self.resolve_woken(key, &rows);
+        match side {
+            Side::Before => self.all_before(key, &rows),
+            Side::Within => self.all_within(key.0, &rows),
+            Side::After => self.all_after(key, &rows),
+        }
+        self.cpus.get_mut(&key)?.current = Some(rows.run(switches.len()));
+        Some(side)
+    }
+
+    fn side(&self, switches: &[CompactSwitch], wakings: &[CompactWaking]) -> Option<Side> {
+        let is_in_order = switches.is_sorted_by_key(|switch| switch.raw_ts)
+            && wakings.is_sorted_by_key(|waking| waking.raw_ts);
+        let ends = [
+            switches.first().map(|switch| switch.raw_ts),
+            switches.last().map(|switch| switch.raw_ts),
+            wakings.first().map(|waking| waking.raw_ts),
+            wakings.last().map(|waking| waking.raw_ts),
+        ];
+        let ends = || ends.iter().flatten().copied();
+        let first = i64::try_from(ends().min()?).ok()?;
+        let last = i64::try_from(ends().max()?).ok()?;
+        if !is_in_order || first < self.orderly_from {
+            return None;
+        }
+        match self.range {
+            range if last < range.from => Some(Side::Before),
+            range if first >= range.to => Some(Side::After),
+            range if range.has(first) && range.has(last) => Some(Side::Within),
+            _ => None,
+        }
+    }
+
+    /// Whom the CPU's thread has woken before learns when that ran.
+    fn resolve_woken(&mut self, key: CpuKey, rows: &Rows<'_>) {
+        if rows.switches.is_empty() {
+            return;
+        }
+        let Some(cpu) = self.cpus.get_mut(&key) else { return };
+        let ended = rows.ended(0);
+        for (tid, when) in cpu.woken.drain(..) {
+            if let Some(thread) = self.threads.get_mut(key.0, tid) {
+                thread.waker_has_run(when, ended);
+            }
+        }
+    }
+
+    fn all_before(&mut self, key: CpuKey, rows: &Rows<'_>) {
+        let (machine, count, range, bundle) = (key.0, rows.switches.len(), self.range, self.bundles);
+        let mut met = Vec::new();
+        for at in usize::from(count == 0)..=count {
+            let Some(number) = self.threads.number(machine, rows.tid(at), range) else {
+                self.beyond += 1;
+                continue;
+            };
+            if self.threads.meet(number, bundle, at).is_none() {
+                met.push(number);
+            }
+        }
+        for number in met {
+            let Some(at) = self.threads.met(number, bundle) else { continue };
+            let Some(thread) = self.threads.by_number(number) else { continue };
+            if let Some(start) = rows.start(at) {
+                thread.enter(rows.run(at), start, range);
+            }
+            if let Some(end) = rows.end(at) {
+                thread.leave(rows.ended(at), end, range);
+            }
+        }
+        for waking in rows.wakings {
+            let Some(number) = self.threads.number(machine, waking.pid, range) else {
+                self.beyond += 1;
+                continue;
+            };
+            let last = self.threads.met(number, bundle).and_then(|at| rows.start(at));
+            if last.is_some_and(|start| waking.raw_ts < start.raw) {
+                continue;
+            }
+            let wake = self.waking(key, rows, waking);
+            let Some(thread) = self.threads.by_number(number) else { continue };
+            thread.was_there = true;
+            thread.each_upto(|upto| upto.wake(wake));
+        }
+        if let (Some(cpu), Some(last)) = (self.cpus.get_mut(&key), count.checked_sub(1)) {
+            cpu.last_before = Some([rows.ended(last), rows.run(count)]);
+        }
+    }
+
+    fn all_within(&mut self, machine: u32, rows: &Rows<'_>) {
+        let (count, range) = (rows.switches.len(), self.range);
+        for at in usize::from(count == 0)..=count {
+            match self.threads.entry(machine, rows.tid(at), range) {
+                Some(thread) if at == 0 => thread.was_there = true,
+                Some(thread) => (thread.was_there, thread.comm) = (true, rows.comm(at)),
+                None => self.beyond += 1,
+            }
+        }
+        for waking in rows.wakings {
+            match self.threads.entry(machine, waking.pid, range) {
+                Some(thread) => thread.was_there = true,
+                None => self.beyond += 1,
+            }
+        }
+    }
+
+    fn all_after(&mut self, key: CpuKey, rows: &Rows<'_>) {
+        let (machine, count, range, bundle) = (key.0, rows.switches.len(), self.range, self.bundles);
+        if let Some(cpu) = self.cpus.get_mut(&key) {
+            // Only the first two switches can be the first after the range, and the end of that.
+            (0..count.min(2)).for_each(|at| cpu.left_after(rows.ended(at), rows.run(at + 1)));
+        }
+        if let Some(end) = rows.end(0)
+            && let Some(thread) = self.threads.entry(machine, rows.tid(0), range)
+        {
+            thread.leave(rows.ended(0), end, range);
+        }
+        for at in 1..=count {
+            let Some(number) = self.threads.number(machine, rows.tid(at), range) else {
+                self.beyond += 1;
+                continue;
+            };
+            let last = self.threads.meet(number, bundle, at);
+            if last.is_some_and(|last| rows.comm(last) == rows.comm(at)) {
+                continue;
+            }
+            let Some(thread) = self.threads.by_number(number) else { continue };
+            if let Some(start) = rows.start(at) {
+                thread.enter(rows.run(at), start, range);
+            }
+            if let Some(end) = rows.end(at) {
+                thread.leave(rows.ended(at), end, range);
+            }
+        }
+        for waking in rows.wakings {
+            let Some(number) = self.threads.number(machine, waking.pid, range) else {
+                self.beyond += 1;
+                continue;
+            };
+            let first = self.threads.by_number(number).and_then(|thread| thread.wake_after);
+            if first.is_some_and(|first| first.when <= when(waking.raw_ts)) {
+                continue;
+            }
+            let wake = self.waking(key, rows, waking);
+            if let Some(thread) = self.threads.by_number(number) {
+                thread.wake_after = Some(wake);
+            }
+        }
+    }
+
+    /// A waking, with the run that it happened in.
+    fn waking(&mut self, key: CpuKey, rows: &Rows<'_>, waking: &CompactWaking) -> Wake {
+        let at = rows.switches.partition_point(|switch| switch.raw_ts <= waking.raw_ts);
+        let when = when(waking.raw_ts);
+        if at == rows.switches.len()
+            && let Some(cpu) = self.cpus.get_mut(&key).filter(|cpu| cpu.woken.len() < MAX_WOKEN)
+        {
+            cpu.woken.push((waking.pid, when));
+        }
+        Wake {
+            when,
+            cpu: key.1,
+            waker: rows.tid(at),
+            tid: waking.pid,
+            target_cpu: waking.target_cpu,
+            prio: waking.prio,
+            comm: rows.name(waking.comm),
+            common_flags: waking.common_flags,
+            is_compact: true,
+            waker_run: Some(rows.ended(at)),
+        }
+    }
+}
+
+impl Cpu {
+    /// A switch after the range.
+    pub(super) fn left_after(&mut self, ended: Run, next: Run) {
+        match &mut self.first_after {
+            None => self.first_after = Some([ended, next]),
+            Some([_, first]) if first.start == ended.start => *first = ended,
+            Some(_) => {}
+        }
+    }
+}
+
+/// The runs of a CPU are numbered by the switches that begin them, from 1 on; number 0 was there before.
+impl Rows<'_> {
+    #[inline]
+    fn begin(&self, at: usize) -> Option<&CompactSwitch> {
+        self.switches.get(at.checked_sub(1)?)
+    }
+
+    #[inline]
+    fn tid(&self, at: usize) -> i32 {
+        self.begin(at).map_or(self.current.tid, |switch| switch.next_pid)
+    }
+
+    #[inline]
+    fn comm(&self, at: usize) -> Name {
+        self.begin(at).map_or(self.current.comm, |switch| self.name(switch.next_comm))
+    }
+
+    #[inline]
+    fn start(&self, at: usize) -> Option<When> {
+        self.begin(at).map(|switch| when(switch.raw_ts))
+    }
+
+    #[inline]
+    fn end(&self, at: usize) -> Option<When> {
+        self.switches.get(at).map(|switch| when(switch.raw_ts))
+    }
+
+    fn run(&self, at: usize) -> Run {
+        let Some(switch) = self.begin(at) else { return self.current };
+        let comm = self.name(switch.next_comm);
+        let (tid, prio, start) = (switch.next_pid, switch.next_prio, Some(when(switch.raw_ts)));
+        Run { tid, cpu: self.cpu, prio, comm, end_comm: comm, start, end: None }
+    }
+
+    /// A run with its end, if the bundle has that.
+    fn ended(&self, at: usize) -> Run {
+        let run = self.run(at);
+        match self.switches.get(at) {
+            Some(switch) => Run { end: Some((when(switch.raw_ts), switch.prev_state)), ..run },
+            None => run,
+        }
+    }
+
+    #[inline]
+    fn name(&self, at: usize) -> Name {
+        self.names.get(at).copied().unwrap_or(0)
+    }
+}
+
+/// On the trace's clock times are as they are written.
+#[inline]
+fn when(raw: u64) -> When {
+    When { ts: raw as i64, raw }
+}

@@ -6,9 +6,11 @@
 use std::hash::BuildHasher;
 
 use ferretto_trace_tables::tables::{ArgRow, Tables};
-use ferretto_trace_tables::{ArgSetId, Str};
+use ferretto_trace_tables::{ArgSetId, SliceId, Str};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+
+use crate::translation::Translations;
 
 /// A value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,6 +108,10 @@ pub struct ArgLists {
     sets: Vec<Option<ArgSetId>>,
     /// The key whose first value stays.
     first_stays: Option<Str>,
+    /// What becomes of values when they are written.
+    pub translations: Translations,
+    /// Slices whose arguments wait for them.
+    pub later: Vec<(SliceId, ArgList)>,
 }
 
 impl Default for ArgLists {
@@ -117,6 +123,8 @@ impl Default for ArgLists {
             hasher: RandomState::default(),
             sets: vec![None],
             first_stays: None,
+            translations: Translations::default(),
+            later: Vec::new(),
         }
     }
 }
@@ -176,6 +184,12 @@ impl ArgLists {
         self.intern(&joined)
     }
 
+    /// Whether some of a list's values are names in disguise: such a list is written when everything is known.
+    #[must_use]
+    pub fn is_to_translate(&self, list: ArgList) -> bool {
+        self.translations.concern(self.get(list))
+    }
+
     /// Writes a list into the table `args`, if it is not there; returns the set's number.
     pub fn write(&mut self, list: ArgList, tables: &mut Tables) -> Option<ArgSetId> {
         if list.is_empty() {
@@ -185,7 +199,9 @@ impl ArgLists {
             return Some(set);
         }
         let set = ArgSetId(u32::try_from(tables.args.len()).unwrap_or(u32::MAX));
-        for arg in slice_of(&self.args, &self.ends, list.0) {
+        let args = slice_of(&self.args, &self.ends, list.0);
+        let translated = self.translations.translate(args, &mut tables.strings);
+        for arg in translated.as_deref().unwrap_or(args) {
             let row = row_of(arg, set, tables);
             tables.args.push(row);
         }

@@ -13,6 +13,7 @@ use ferretto_trace_tables::{MachineId, Tables};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::chrome;
 use crate::clocks::{BOOTTIME, Clock, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
@@ -26,6 +27,7 @@ use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
 use crate::trace_files::File;
 use crate::trace_stats::Losses;
+use crate::translation::TRANSLATION_TABLE;
 use crate::wire;
 
 /// Events between two questions whether to go on: some milliseconds of work.
@@ -241,6 +243,8 @@ impl Import {
             kind::CPU_INFO => model.read_cpu_info(machine, data),
             kind::INTERRUPT_INFO => model.read_interrupt_info(machine, data),
             kind::TRACE_UUID => model.read_uuid(data),
+            chrome::kind::METADATA => model.read_chrome_metadata(machine, data),
+            TRANSLATION_TABLE => model.read_translation_table(data),
             android::ANDROID_LOG => {
                 let state = sequence.generation().clone();
                 self.android_log(arrived, &state, data);

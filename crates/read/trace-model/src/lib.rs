@@ -18,13 +18,16 @@
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
 //! | [`process_tree`], [`namespaces`] | the list of processes, and what they are called within their namespaces |
 //! | [`ftrace`] | the kernel's events |
+//! | [`generic_kernel`] | the same of kernels that are not Linux |
 //! | [`sched`], [`thread_states`], [`task_state`] | which thread ran where, and what each did all the time |
 //! | [`tracks`] | which tracks there are, and which row each is |
 //! | [`track_sets`] | tracks that one set of events is spread over |
 //! | [`counters`] | tracks by their dimensions, and values of counters |
 //! | [`machines`], [`cpus`], [`system_info`], [`cpu_info`] | which machines and processors there are, and what they are |
 //! | [`system_stats`], [`process_stats`] | samples of machines and processes |
+//! | [`power`] | batteries, and the display |
 //! | [`logs`] | lines of logs |
+//! | [`chrome`] | what Chrome says of itself |
 //! | [`metadata`], [`config`], [`trace_files`], [`bounds`] | what is known of the trace as a whole |
 //! | [`service_events`], [`triggers`], [`concurrent_sessions`], [`trace_stats`] | what the service says of its recordings |
 //! | [`track_event`] | events of programs: descriptors, slices, counters, flows |
@@ -33,6 +36,7 @@
 //! | [`states`] | states that programs say |
 //! | [`slices`] | what lies within what on a track |
 //! | [`args`] | arguments, each set once |
+//! | [`translation`] | names that a trace has as hashes, or shortened |
 //! | [`wire`] | helpers for reading messages |
 //! | [`stats`], [`import_logs`] | what is counted because it was lost or wrong, and where |
 //!
@@ -40,6 +44,7 @@
 
 pub mod args;
 pub mod bounds;
+pub mod chrome;
 pub mod clock_snapshots;
 pub mod clocks;
 pub mod concurrent_sessions;
@@ -50,6 +55,7 @@ pub mod cpus;
 pub mod event;
 pub mod flows;
 pub mod ftrace;
+pub mod generic_kernel;
 pub mod import;
 pub mod import_logs;
 pub mod logs;
@@ -58,6 +64,7 @@ pub mod metadata;
 pub mod model;
 pub mod namespaces;
 pub mod order;
+pub mod power;
 pub mod process_stats;
 pub mod process_tree;
 pub mod processes;
@@ -78,6 +85,7 @@ pub mod trace_stats;
 pub mod track_event;
 pub mod track_sets;
 pub mod tracks;
+pub mod translation;
 pub mod triggers;
 pub mod wire;
 

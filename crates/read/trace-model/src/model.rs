@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::args::ArgLists;
+use crate::chrome;
 use crate::clocks::Clocks;
 use crate::config;
 use crate::cpus::Cpus;
@@ -34,6 +35,7 @@ use crate::track_event::reflect::Pool;
 use crate::track_event::said::Scratch;
 use crate::track_sets::TrackSets;
 use crate::tracks::Tracks;
+use crate::translation::Renames;
 use crate::triggers::Named;
 
 /// The state of all rules, and the rows that came of it. Each module has its part, and the functions that work on it.
@@ -85,6 +87,8 @@ pub struct Model {
     /// What asynchronous slices of the old kind are called, by their number and their process if it is that's.
     pub(crate) old_async_names: HashMap<(Option<Upid>, i64), Option<Str>, RandomState>,
     slices: Slices,
+    /// What tracks of processes are called here that a trace calls otherwise.
+    pub(crate) process_track_renames: Renames,
     /// By machine.
     processes: Vec<Processes>,
     /// By machine.
@@ -103,6 +107,8 @@ pub struct Model {
     pub(crate) related: Vec<bool>,
     /// Which trigger the metadata name.
     pub(crate) named_trigger: Named,
+    /// How many Chromes have said what they are.
+    pub(crate) chromes: u32,
     /// The size of the file, once it is known.
     pub(crate) end_of_file: Option<i64>,
     /// The last config.
@@ -204,6 +210,7 @@ impl Model {
             kind::TRACE_CONFIG => self.apply_config(machine, data),
             kind::TRIGGER => self.apply_trigger(ts, machine, data, Named::Trigger),
             kind::CLONE_SNAPSHOT_TRIGGER => self.apply_trigger(ts, machine, data, Named::Clone),
+            chrome::kind::TRIGGER => self.apply_chrome_trigger(ts, machine, data),
             kind::JOURNALD_EVENT => self.apply_journal(ts, machine, data),
             logs::android::ANDROID_LOG => self.apply_android_log(ts, machine, data),
             kind::CONCURRENT_SESSION_EVENT => self.apply_concurrent_session(ts, machine, data),
@@ -211,8 +218,10 @@ impl Model {
             kind::TRACK_DESCRIPTOR => self.apply_track_descriptor(data, machine),
             kind::THREAD_DESCRIPTOR => self.apply_thread_descriptor(data, machine, false),
             kind::PROCESS_DESCRIPTOR => self.apply_process_descriptor(data, machine),
-            _ => {
-                self.apply_profile(ts, packet);
+            other => {
+                let _was_known = self.apply_profile(ts, packet)
+                    || self.apply_generic_kernel(ts, machine, other, data)
+                    || self.apply_power(ts, machine, other, data);
             }
         }
     }

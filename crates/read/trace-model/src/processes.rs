@@ -147,11 +147,25 @@ impl Processes {
         if let Some(upid) = self.find_process(pid) {
             return upid;
         }
+        let upid = self.process_alone(tables, pid);
+        self.thread_in(tables, pid, upid, true);
+        upid
+    }
+
+    /// The same without its main thread: not every kernel has one of the process's number.
+    pub fn process_alone(&mut self, tables: &mut Tables, pid: i64) -> Upid {
+        if let Some(upid) = self.find_process(pid) {
+            return upid;
+        }
         let row = ProcessRow { pid, machine_id: Some(self.machine), ..ProcessRow::default() };
         let upid = Upid(tables.process.push(row));
         self.pids.insert(pid, upid);
-        self.thread_in(tables, pid, upid, true);
         upid
+    }
+
+    /// The thread of this number that belongs to this process, and is not its main thread as far as is known.
+    pub fn thread_of_process(&mut self, tables: &mut Tables, tid: i64, upid: Upid) -> Utid {
+        self.thread_in(tables, tid, upid, false)
     }
 
     /// A new thread, whatever was of that number before.

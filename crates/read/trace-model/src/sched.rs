@@ -239,8 +239,9 @@ fn text(text: Option<Str>) -> ArgValue {
     text.map_or(ArgValue::NoText, ArgValue::Text)
 }
 
+/// Ends a row.
 #[inline]
-fn close(tables: &mut Tables, slice: SchedId, ts: i64, state: Option<Str>) {
+pub(crate) fn close(tables: &mut Tables, slice: SchedId, ts: i64, state: Option<Str>) {
     let begun = tables.sched.ts.get(slice.index()).copied().unwrap_or(ts);
     if let Some(dur) = tables.sched.dur.get_mut(slice.index()) {
         *dur = ts.saturating_sub(begun);

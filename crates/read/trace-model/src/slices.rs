@@ -8,6 +8,7 @@ use ferretto_trace_tables::{SliceId, Str, TrackId};
 
 use crate::args::{ArgList, ArgLists};
 use crate::stats::{Stat, Stats};
+use crate::translation::Renames;
 
 /// Slices below so many others are left out. Upstream's.
 const MAX_DEPTH: usize = 512;
@@ -19,6 +20,8 @@ const UNFINISHED: i64 = -1;
 pub struct Slices {
     /// By number of track.
     stacks: Vec<Vec<Open>>,
+    /// What slices are called here that a trace calls otherwise.
+    pub renames: Renames,
 }
 
 #[derive(Debug)]
@@ -86,6 +89,7 @@ impl Slices {
     /// Ends the topmost slice that has not ended and is called so; what is not said of `label` is not asked for. A slice without a name has
     /// any, one without a category none. The arguments are added to the slice's.
     pub fn end(&mut self, out: &mut Out<'_>, ts: i64, track: TrackId, label: Label) -> Option<SliceId> {
+        let label = self.renamed(label);
         let stack = self.stacks.get_mut(track.index())?;
         if !close(stack, out, ts, UNFINISHED) {
             return None;
@@ -122,6 +126,7 @@ impl Slices {
     /// The arguments so far of the slice that [`end`](Self::end) would end.
     #[must_use]
     pub fn args_to_end(&self, ts: i64, track: TrackId, label: Label) -> Option<ArgList> {
+        let label = self.renamed(label);
         let stack = self.stacks.get(track.index())?;
         let open = stack.iter().rev().find(|open| {
             open.dur == UNFINISHED
@@ -152,6 +157,20 @@ impl Slices {
                 pop(stack, out);
             }
         }
+        for (slice, args) in std::mem::take(&mut out.args.later) {
+            let set = out.args.write(args, out.tables);
+            out.tables.slice.arg_set_id.set(slice.index(), set);
+        }
+    }
+
+    #[inline]
+    fn renamed(&self, label: Label) -> Label {
+        match label.name {
+            Some(name) if !self.renames.is_empty() => {
+                Label { name: Some(self.renames.get(&name).copied().unwrap_or(name)), ..label }
+            }
+            _ => label,
+        }
     }
 
     fn stack(&mut self, track: TrackId) -> Option<&mut Vec<Open>> {
@@ -169,6 +188,7 @@ impl Slices {
         track: TrackId,
         label: Label,
     ) -> Option<SliceId> {
+        let label = self.renamed(label);
         let stack = self.stack(track)?;
         if !close(stack, out, ts, dur) {
             return None;
@@ -242,6 +262,10 @@ fn cut(stack: &mut Vec<Open>, out: &mut Out<'_>, at: usize, end: i64) {
 
 fn pop(stack: &mut Vec<Open>, out: &mut Out<'_>) {
     let Some(open) = stack.pop() else { return };
+    if out.args.is_to_translate(open.args) {
+        out.args.later.push((open.id, open.args));
+        return;
+    }
     if let Some(set) = out.args.write(open.args, out.tables) {
         out.tables.slice.arg_set_id.set(open.id.index(), Some(set));
     }

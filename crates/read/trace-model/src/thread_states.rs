@@ -125,6 +125,48 @@ impl ThreadStates {
         self.open_runnable(tables, ts, child, parent, Some(0));
     }
 
+    /// A thread is in this state from now on, whatever it did. Whether it came into another one at the same time.
+    pub fn push(
+        &mut self,
+        tables: &mut Tables,
+        ts: i64,
+        utid: Utid,
+        state: Option<Str>,
+        ucpu: Option<Ucpu>,
+    ) -> bool {
+        self.close(tables, ts, utid);
+        let last = self.last(utid).and_then(|last| tables.thread_state.ts.get(last.row.index()));
+        let is_twice = last == Some(&ts);
+        let kind = self.kind_of(tables, state);
+        self.open(tables, ThreadStateRow { ts, utid, state, ucpu, ..ThreadStateRow::default() }, kind);
+        is_twice
+    }
+
+    /// What a thread does now is called otherwise.
+    pub fn restate(&mut self, tables: &mut Tables, utid: Utid, state: Str) {
+        let kind = self.kind_of(tables, Some(state));
+        let Some(last) = self.threads.get_mut(utid.index()).and_then(Option::as_mut) else { return };
+        last.kind = kind;
+        if let Some(cell) = tables.thread_state.state.get_mut(last.row.index()) {
+            *cell = Some(state);
+        }
+    }
+
+    /// What a thread does now.
+    #[must_use]
+    pub fn state_of(&self, tables: &Tables, utid: Utid) -> Option<Str> {
+        tables.thread_state.state.get(self.last(utid)?.row.index()).copied().flatten()
+    }
+
+    fn kind_of(&mut self, tables: &mut Tables, state: Option<Str>) -> Kind {
+        let words = self.words(&mut tables.strings);
+        match state {
+            Some(state) if state == words.running => Kind::Running,
+            Some(state) if state == words.runnable => Kind::Runnable,
+            _ => Kind::Blocked,
+        }
+    }
+
     /// Why a thread is blocked.
     pub fn blocked_reason(&mut self, tables: &mut Tables, utid: Utid, io_wait: bool, function: Option<Str>) {
         let Some(row) = self.last(utid).and_then(|last| last.blocked) else { return };
@@ -175,7 +217,7 @@ impl ThreadStates {
     #[inline]
     fn open(&mut self, tables: &mut Tables, row: ThreadStateRow, kind: Kind) {
         let utid = row.utid;
-        if tables.thread.is_idle.get(utid.index()).copied().unwrap_or(false) {
+        if tables.thread.is_idle.get(utid.index()).copied().unwrap_or(false) && is_of_tid_0(tables, utid) {
             return;
         }
         let row = ThreadStateId(tables.thread_state.push(ThreadStateRow { dur: -1, ..row }));
@@ -198,6 +240,12 @@ impl ThreadStates {
             runnable: strings.intern("R"),
         })
     }
+}
+
+/// Kernels other than Linux may have an idle task for each processor, which have rows.
+#[cold]
+fn is_of_tid_0(tables: &Tables, utid: Utid) -> bool {
+    tables.thread.tid.get(utid.index()) == Some(&0)
 }
 
 fn irq_context(common_flags: u16) -> u32 {

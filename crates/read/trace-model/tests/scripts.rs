@@ -4,10 +4,14 @@
 //! a row stand between ` | `, nothing is `-`, and a set of arguments is written out. The rows are those of upstream's Trace Processor for the
 //! same packets; a file where ours are others says why.
 //!
+//! Packets of messages that `ferretto-protos` does without are written by numbers: see [`numbers`].
+//!
 //! A file that begins with the line `# keep_lost` is read with that option.
 //!
 //! `WRITE_TRACES=DIR cargo test -p ferretto-trace-model --test scripts` also writes each trace to `DIR/NAME.pftrace`, for Trace Processor to
 //! be asked, and `WRITE_ROWS=1` writes our rows into the files.
+
+mod numbers;
 
 use std::error::Error;
 use std::fs;
@@ -55,7 +59,8 @@ fn find_scripts(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
 /// The script with our rows in it.
 fn run(path: &Path, script: &str) -> Result<String> {
     let (trace, _) = script.split_once("\n== ").unwrap_or((script, ""));
-    let bytes = ferretto_protos::text::parse("perfetto.protos.Trace", trace)?;
+    let named = |text: &str| Ok(ferretto_protos::text::parse("perfetto.protos.Trace", text)?);
+    let bytes = numbers::parse(trace, named)?;
     if let (Some(folder), Some(name)) = (std::env::var_os("WRITE_TRACES"), path.file_stem()) {
         fs::create_dir_all(&folder)?;
         fs::write(Path::new(&folder).join(name).with_extension("pftrace"), &bytes)?;

@@ -74,6 +74,14 @@ id_types! {
     ProcessMemorySnapshotId -> "process_memory_snapshot",
     /// A row of `memory_snapshot_node`.
     MemoryNodeId -> "memory_snapshot_node",
+    /// A row of `heap_graph`.
+    HeapGraphId -> "heap_graph",
+    /// A row of `heap_graph_class`.
+    HeapGraphClassId -> "heap_graph_class",
+    /// A row of `heap_graph_object`.
+    HeapGraphObjectId -> "heap_graph_object",
+    /// A row of `heap_graph_object_data`.
+    HeapObjectDataId -> "heap_graph_object_data",
     /// A row of `machine`.
     MachineId -> "machine",
     /// A row of `trace_file`.

@@ -2,6 +2,7 @@
 //!
 //! All times and durations are nanoseconds of the trace's clock.
 
+mod heap_graph;
 mod profiles;
 
 use crate::column::Gaps;
@@ -9,6 +10,7 @@ use crate::ids::{ArgSetId, MachineId, SliceId, ThreadStateId, TraceFileId, Track
 use crate::strings::{Str, Strings};
 use crate::table::{Table, table};
 
+pub use heap_graph::*;
 pub use profiles::*;
 
 table! {
@@ -508,6 +510,13 @@ all_tables! {
     memory_snapshot_node: MemorySnapshotNodeTable,
     memory_snapshot_edge: MemorySnapshotEdgeTable,
     filedescriptor: FiledescriptorTable,
+    heap_graph: HeapGraphTable,
+    heap_graph_class: HeapGraphClassTable,
+    heap_graph_object: HeapGraphObjectTable,
+    heap_graph_object_data: HeapGraphObjectDataTable,
+    heap_graph_reference: HeapGraphReferenceTable,
+    heap_graph_primitive: HeapGraphPrimitiveTable,
+    heap_graph_thread_callsite: HeapGraphThreadCallsiteTable,
 }
 
 impl Tables {

@@ -126,7 +126,8 @@ impl Model {
                     || self.thread_slice(at, number, &payload)
                     || self.power(at, number, &payload)
                     || self.net(at, number, &payload)
-                    || self.drm(at, number, &payload);
+                    || self.drm(at, number, &payload)
+                    || self.storage(at, number, &payload, message);
             }
         }
     }

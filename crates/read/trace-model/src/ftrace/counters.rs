@@ -75,6 +75,7 @@ impl Model {
                 let zone = payload.text(field::THERMAL_ZONE);
                 self.temperature(ts, machine, &zone, payload.i32(field::TEMP).into());
             }
+            event::cros_ec_sensorhub_data::NUMBER => self.sensor_hub(ts, machine, payload),
             event::cdev_update::NUMBER => {
                 use event::cdev_update as field;
                 self.cooling(ts, machine, &payload.text(field::TYPE), payload.u64(field::TARGET) as f64);
@@ -85,7 +86,7 @@ impl Model {
     }
 
     /// How fast a processor runs.
-    pub(super) fn cpu_frequency(&mut self, ts: i64, machine: MachineId, cpu: u32, khz: f64) {
+    pub(crate) fn cpu_frequency(&mut self, ts: i64, machine: MachineId, cpu: u32, khz: f64) {
         self.shared_cpu_counter(ts, machine, ("cpu_frequency", "cpufreq"), cpu, khz);
     }
 
@@ -128,6 +129,24 @@ impl Model {
     pub(super) fn cooling(&mut self, ts: i64, machine: MachineId, device: &str, target: f64) {
         let track = self.text_track(&COOLING, machine, device, |device| format!("{device} Cooling Device"));
         self.push_counter(ts, track, target);
+    }
+
+    /// How late a sample of ChromeOS' controller is.
+    fn sensor_hub(&mut self, ts: i64, machine: MachineId, payload: &Payload<'_>) {
+        use event::cros_ec_sensorhub_data as field;
+        let sensor = payload.u32(field::EC_SENSOR_NUM);
+        let dimensions = [("ec_sensor_num", ArgValue::Int(sensor.into()))];
+        let track = TrackType::counter("cros_ec_sensorhub_data", &dimensions);
+        let name = format!("cros_ec.cros_ec_sensorhub_data.{sensor}");
+        let track = self.track(machine, track, |strings| strings.intern(&name));
+        let sampled = payload.i64(field::CURRENT_TIMESTAMP);
+        let since = |field| payload.i64(field).wrapping_sub(sampled);
+        let args = [
+            ("ec_num", ArgValue::Int(sensor.into())),
+            ("ec_delta", ArgValue::Int(since(field::FIFO_TIMESTAMP))),
+            ("sample_ts", ArgValue::Int(sampled)),
+        ];
+        self.counter_with(ts, track, since(field::CURRENT_TIME) as f64, &args);
     }
 
     /// A counter whose track is also that of values which were polled.

@@ -281,7 +281,7 @@ impl Model {
     }
 
     /// What tells a GPU from others: its number over all machines, and its own.
-    fn gpu(&mut self, machine: MachineId, gpu: u32) -> [(&'static str, ArgValue); 2] {
+    pub(crate) fn gpu(&mut self, machine: MachineId, gpu: u32) -> [(&'static str, ArgValue); 2] {
         let next = u32::try_from(self.gpus.len()).unwrap_or(u32::MAX);
         let ugpu = *self.gpus.entry((machine, gpu)).or_insert(next);
         [("ugpu", ArgValue::Int(ugpu.into())), ("gpu", ArgValue::Int(gpu.into()))]

@@ -17,7 +17,7 @@
 //! | [`tasks`] | threads and processes that begin, end and are renamed |
 //! | [`generic`] | events that have no message of their own, and those that say which track they are for |
 //! | [`on_tracks`] | slices and values of counters, for the modules below |
-//! | [`interrupts`], [`threads`], [`counters`], [`memory`], [`net`], [`power`], [`files`], [`drm`] | what other events do |
+//! | [`interrupts`], [`threads`], [`counters`], [`memory`], [`net`], [`power`], [`files`], [`storage`], [`drm`] | what other events do |
 //! | [`syscalls`] | calls into the kernel, by name |
 //! | [`atrace`] | what programs write into `trace_marker` |
 //! | [`text`] | all of these, where a text says them |
@@ -44,6 +44,7 @@ pub mod payload;
 pub mod power;
 pub mod raw;
 pub mod statistics;
+pub mod storage;
 pub mod syscalls;
 pub mod tasks;
 pub mod text;
@@ -56,6 +57,7 @@ use ferretto_trace_tables::{MachineId, Str};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
+use crate::generic_kernel::GenericKernel;
 use crate::sched::Running;
 use crate::sequence::Generation;
 
@@ -158,12 +160,15 @@ pub struct Kernel {
     /// Sequences that have said what could not be set up.
     told_errors: HashSet<u32, RandomState>,
     pub(crate) generic: generic::Generic,
+    /// Its tasks, if it is not Linux.
+    pub(crate) not_linux: GenericKernel,
     syscalls: syscalls::Syscalls,
     memory: memory::Memory,
     net: net::Net,
     power: power::Power,
     drm: drm::Drm,
     i2c_transfers: threads::I2cTransfers,
+    cma_migrations: threads::CmaMigrations,
 }
 
 /// What is kept of all bundles.

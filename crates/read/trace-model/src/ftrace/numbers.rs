@@ -136,6 +136,12 @@ events! {
         ALIGN = 1, COUNT = 2, ERR_ISO = 3, ERR_MIG = 4, ERR_TEST = 5, NAME = 6, NR_MAPPED = 7,
         NR_MIGRATED = 8, NR_RECLAIMED = 9, PFN = 10
     }
+    cma_alloc_finish = 576 { NAME = 1, PFN = 2, PAGE = 3, COUNT = 4, ALIGN = 5, ERRORNO = 6 }
+    mm_alloc_contig_migrate_range_info = 577 { START = 1, END = 2, NR_MIGRATED = 3, NR_RECLAIMED = 4, NR_MAPPED = 5, MIGRATETYPE = 6 }
+    cros_ec_sensorhub_data = 364 { CURRENT_TIME = 1, CURRENT_TIMESTAMP = 2, DELTA = 3, EC_FIFO_TIMESTAMP = 4, EC_SENSOR_NUM = 5, FIFO_TIMESTAMP = 6 }
+    ufshcd_command = 406 { DEV_NAME = 1, DOORBELL = 2, INTR = 3, LBA = 4, OPCODE = 5, STR = 6, TAG = 7, TRANSFER_LEN = 8, GROUP_ID = 9, STR_T = 10 }
+    f2fs_iostat = 419 { APP_BIO = 1, APP_BRIO = 2, APP_DIO = 3, APP_DRIO = 4, APP_MIO = 5, APP_MRIO = 6, APP_RIO = 7, APP_WIO = 8, DEV = 9, FS_CDRIO = 10, FS_CP_DIO = 11, FS_CP_MIO = 12, FS_CP_NIO = 13, FS_DIO = 14, FS_DISCARD = 15, FS_DRIO = 16, FS_GC_DIO = 17, FS_GC_NIO = 18, FS_GDRIO = 19, FS_MIO = 20, FS_MRIO = 21, FS_NIO = 22, FS_NRIO = 23 }
+    f2fs_iostat_latency = 420 { D_RD_AVG = 1, D_RD_CNT = 2, D_RD_PEAK = 3, D_WR_AS_AVG = 4, D_WR_AS_CNT = 5, D_WR_AS_PEAK = 6, D_WR_S_AVG = 7, D_WR_S_CNT = 8, D_WR_S_PEAK = 9, DEV = 10, M_RD_AVG = 11, M_RD_CNT = 12, M_RD_PEAK = 13, M_WR_AS_AVG = 14, M_WR_AS_CNT = 15, M_WR_AS_PEAK = 16, M_WR_S_AVG = 17, M_WR_S_CNT = 18, M_WR_S_PEAK = 19, N_RD_AVG = 20, N_RD_CNT = 21, N_RD_PEAK = 22, N_WR_AS_AVG = 23, N_WR_AS_CNT = 24, N_WR_AS_PEAK = 25, N_WR_S_AVG = 26, N_WR_S_CNT = 27, N_WR_S_PEAK = 28 }
     sde_tracing_mark_write = 333 { PID = 1, TRACE_NAME = 2, TRACE_TYPE = 3, VALUE = 4, TRACE_BEGIN = 5 }
     tracing_mark_write = 80 { PID = 1, TRACE_NAME = 2, TRACE_BEGIN = 3 }
     samsung_tracing_mark_write = 484 { PID = 1, TRACE_NAME = 2, TRACE_BEGIN = 3, TRACE_TYPE = 4, VALUE = 5 }

@@ -28,6 +28,17 @@ const MAX_I2C_ADAPTERS: u32 = 256;
 /// Transfers over I2C that have begun: the adapter, and how many messages it has had.
 pub(super) type I2cTransfers = HashMap<Utid, (u32, u32), RandomState>;
 
+/// What the last moves of pages for allocations in one piece were: migrated, reclaimed, mapped.
+pub(super) type CmaMigrations = HashMap<Utid, [u64; 3], RandomState>;
+
+/// Which events of such allocations a kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CmaKernel {
+    Neither,
+    Info,
+    Finish,
+}
+
 impl Model {
     /// Whether an event is of these; if so, it has its slice.
     pub(super) fn thread_slice(&mut self, at: At<'_>, number: u32, payload: &Payload<'_>) -> bool {
@@ -139,15 +150,71 @@ impl Model {
             event::mm_shrink_slab_end::NUMBER => {
                 self.end_in_thread(at, &[("freed", int(payload, event::mm_shrink_slab_end::RETVAL))]);
             }
-            event::cma_alloc_start::NUMBER => self.begin_in_thread(at, "mm_cma_alloc", &[]),
+            event::cma_alloc_start::NUMBER => self.cma_alloc_start(at),
             event::cma_alloc_info::NUMBER => self.cma_alloc_info(at, payload),
+            event::mm_alloc_contig_migrate_range_info::NUMBER => self.cma_migration(at, payload),
+            event::cma_alloc_finish::NUMBER => self.cma_alloc_finish(at, payload),
             _ => return false,
         }
         true
     }
 
+    /// Since 6.1 two events say what an older kernel's `cma_alloc_info` says; before 5.10 there is neither.
+    fn cma_kernel(&mut self, at: At<'_>) -> CmaKernel {
+        match self.kernel(at.cpu.machine).version {
+            Some(version) if version >= (6, 1) => CmaKernel::Finish,
+            Some(version) if version >= (5, 10) => CmaKernel::Info,
+            _ => CmaKernel::Neither,
+        }
+    }
+
+    fn cma_alloc_start(&mut self, at: At<'_>) {
+        match self.cma_kernel(at) {
+            CmaKernel::Neither => return,
+            CmaKernel::Info => {}
+            CmaKernel::Finish => {
+                let utid = self.kernel_thread(at.cpu.machine, at.tid);
+                self.kernel(at.cpu.machine).cma_migrations.remove(&utid);
+            }
+        }
+        self.begin_in_thread(at, "mm_cma_alloc", &[]);
+    }
+
+    fn cma_migration(&mut self, at: At<'_>, payload: &Payload<'_>) {
+        use event::mm_alloc_contig_migrate_range_info as field;
+        if self.cma_kernel(at) != CmaKernel::Finish {
+            return;
+        }
+        let utid = self.kernel_thread(at.cpu.machine, at.tid);
+        let moved = [field::NR_MIGRATED, field::NR_RECLAIMED, field::NR_MAPPED].map(|its| payload.u64(its));
+        self.kernel(at.cpu.machine).cma_migrations.insert(utid, moved);
+    }
+
+    fn cma_alloc_finish(&mut self, at: At<'_>, payload: &Payload<'_>) {
+        use event::cma_alloc_finish as field;
+        if self.cma_kernel(at) != CmaKernel::Finish {
+            return;
+        }
+        let utid = self.kernel_thread(at.cpu.machine, at.tid);
+        let moved = self.kernel(at.cpu.machine).cma_migrations.get(&utid).copied();
+        let [migrated, reclaimed, mapped] = moved.unwrap_or_default().map(ArgValue::Uint);
+        let name = payload.name(field::NAME, &mut self.tables.strings);
+        let args = [
+            ("cma_name", ArgValue::of_text(name)),
+            ("cma_pfn", uint(payload, field::PFN)),
+            ("cma_req_pages", uint(payload, field::COUNT)),
+            ("cma_nr_migrated", migrated),
+            ("cma_nr_reclaimed", reclaimed),
+            ("cma_nr_mapped", mapped),
+        ];
+        self.end_in_thread(at, &args);
+    }
+
     fn cma_alloc_info(&mut self, at: At<'_>, payload: &Payload<'_>) {
         use event::cma_alloc_info as field;
+        if self.cma_kernel(at) != CmaKernel::Info {
+            return;
+        }
         let name = payload.name(field::NAME, &mut self.tables.strings);
         let args = [
             ("cma_name", name.map_or(ArgValue::NoText, ArgValue::Text)),

@@ -47,6 +47,30 @@ impl Names {
     }
 }
 
+impl Names {
+    /// The package of an app.
+    pub(super) fn package_of(&self, appid: Option<i64>) -> Option<Str> {
+        self.packages.get(&appid?).copied()
+    }
+}
+
+/// The package that a file belongs to.
+pub(super) fn package(path: &str, stats: &mut Stats) -> Option<String> {
+    match package_of(path) {
+        Package::Named(package) => Some(package.to_owned()),
+        Package::Unreadable => {
+            stats.count(Stat::DeobfuscateLocationParseError);
+            None
+        }
+        Package::None => None,
+    }
+}
+
+/// A member's name with its class, which it may have in it.
+pub(super) fn with_class(class: &str, member: &str) -> String {
+    if member.contains('.') { member.to_owned() } else { format!("{class}.{member}") }
+}
+
 /// A method, as one mapping says it.
 #[derive(Clone, Copy, Debug)]
 struct Method {
@@ -80,6 +104,7 @@ impl Model {
         }
         for packet in packets {
             deobfuscate_frames(&mut self.tables, &frames, &packet);
+            self.profiles.heap_graphs.deobfuscate(&mut self.tables, &packet);
         }
     }
 }
@@ -172,9 +197,7 @@ fn read_methods(tables: &mut Tables, packet: &[u8]) -> Vec<(Str, Vec<Method>)> {
             let text = |field| String::from_utf8_lossy(wire::bytes(member, field).unwrap_or_default());
             let line = |field| wire::number(member, field).map(|line| line as u32);
             let short = format!("{short_class}.{}", text(obfuscated_member::OBFUSCATED_NAME));
-            let name = text(obfuscated_member::DEOBFUSCATED_NAME);
-            // A name with a dot has its class in it.
-            let name = if name.contains('.') { name.into_owned() } else { format!("{class_name}.{name}") };
+            let name = with_class(&class_name, &text(obfuscated_member::DEOBFUSCATED_NAME));
             let method = Method {
                 name: tables.strings.intern(&name),
                 first_line: line(obfuscated_member::OBFUSCATED_LINE_START),

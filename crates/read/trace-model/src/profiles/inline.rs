@@ -61,6 +61,12 @@ impl Model {
         self.profiles.resolver(state, &mut kept.found, &mut self.tables, &mut self.stats).callstack(upid, iid)
     }
 
+    /// The row of an interned mapping of no process.
+    pub fn interned_mapping(&mut self, state: &Generation, iid: u64) -> Option<MappingId> {
+        let mut kept = state.profiles.borrow_mut();
+        self.profiles.resolver(state, &mut kept.found, &mut self.tables, &mut self.stats).mapping(None, iid)
+    }
+
     fn inline_callsite(&mut self, message: &[u8], bringer: Bringer) -> Option<CallsiteId> {
         let Self { tables, profiles, .. } = self;
         let stacks = &mut profiles.stacks;

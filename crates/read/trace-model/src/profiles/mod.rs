@@ -13,6 +13,7 @@
 //! | [`streaming`] | samples of Chrome's own profiler |
 //! | [`heap`] | dumps of heaps |
 //! | [`heap_sequence`] | what a sequence of such dumps has said before |
+//! | [`heap_graph`] | the objects of Java heaps |
 //! | [`smaps`] | where the memory of a process lies |
 //! | [`symbols`] | names and lines that were found after recording |
 //! | [`deobfuscation`] | names of Java before they were shortened |
@@ -21,6 +22,7 @@
 
 pub mod deobfuscation;
 pub mod heap;
+pub mod heap_graph;
 pub mod heap_sequence;
 pub mod inline;
 pub mod memory_graph;
@@ -60,6 +62,7 @@ pub struct Profiles {
     perf: perf::Sessions,
     stack_samples: stack_sample::Sessions,
     heap_dumps: heap::Dumps,
+    heap_graphs: heap_graph::HeapGraphs,
     snapshots: memory_snapshot::Snapshots,
     deobfuscation: deobfuscation::Names,
 }
@@ -93,10 +96,14 @@ impl Model {
             kind::PROFILE_PACKET => self.apply_heap_packet(ts, packet),
             kind::SMAPS_PACKET => self.apply_smaps(ts, packet),
             kind::MODULE_SYMBOLS => self.apply_module_symbols(&packet.data),
-            kind::DEOBFUSCATION_MAPPING => self.profiles.deobfuscation.add(&packet.data),
+            kind::DEOBFUSCATION_MAPPING => {
+                self.args.translations.add_classes(&mut self.tables.strings, &packet.data);
+                self.profiles.deobfuscation.add(&packet.data);
+            }
             PACKAGES_LIST => {
                 self.profiles.deobfuscation.add_packages(&packet.data, &mut self.tables.strings);
             }
+            heap_graph::HEAP_GRAPH => self.apply_heap_graph(ts, packet),
             MEMORY_TRACKER_SNAPSHOT => self.apply_memory_snapshot(ts, packet),
             _ => return false,
         }
@@ -106,6 +113,7 @@ impl Model {
     /// Nothing more comes.
     pub fn finish_profiles(&mut self) {
         self.finish_memory_snapshots();
+        self.finish_heap_graphs();
         self.deobfuscate();
         self.count_what_cannot_be_symbolized();
     }

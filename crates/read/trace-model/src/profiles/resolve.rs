@@ -120,7 +120,8 @@ impl Resolver<'_> {
         }
     }
 
-    fn mapping(&mut self, upid: Option<Upid>, iid: u64) -> Option<MappingId> {
+    /// The mapping behind a number.
+    pub fn mapping(&mut self, upid: Option<Upid>, iid: u64) -> Option<MappingId> {
         if let Some(known) = self.found.mappings.get(&(upid, iid)) {
             return Some(*known);
         }

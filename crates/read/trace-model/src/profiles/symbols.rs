@@ -26,7 +26,7 @@ impl Model {
     }
 
     fn apply_address_symbols(&mut self, message: &[u8], mappings: &[MappingId]) {
-        let Self { tables, profiles, stats, .. } = self;
+        let Self { tables, profiles, stats, args, .. } = self;
         let symbol_set_id = stacks::next_symbol_set(tables);
         for symbol in wire::all_bytes(message, address_symbols::LINES) {
             let name = wire::bytes(symbol, line::FUNCTION_NAME);
@@ -46,8 +46,12 @@ impl Model {
             return;
         }
         let address = wire::number(message, address_symbols::ADDRESS).unwrap_or(0);
+        let last = tables.symbol.name.last().copied().flatten();
         let mut is_found = false;
         for mapping in mappings {
+            if let Some(name) = last {
+                args.translations.add_symbol(&mut tables.strings, mapping.0.into(), address, name);
+            }
             for frame in profiles.stacks.frames_at(tables, *mapping, address).to_vec() {
                 tables.frame.symbol_set_id.set(frame.index(), Some(symbol_set_id));
                 is_found = true;

@@ -18,11 +18,13 @@
 //! | [`annotation`] | arguments out of debug annotations |
 //! | `json` | arguments out of JSON |
 //! | [`reflect`] | arguments out of any message that a descriptor is known of |
+//! | `chrome` | the messages of Chrome |
 //! | `people` | descriptors of threads and processes in their turn: names |
 
 pub mod annotation;
 pub mod apply;
 pub mod arrive;
+mod chrome;
 pub mod descriptor;
 mod fields;
 mod json;
@@ -34,6 +36,8 @@ pub mod resolve;
 pub mod running;
 pub(crate) mod said;
 mod whole;
+
+pub(crate) use said::base64;
 
 use std::rc::Rc;
 

@@ -1,6 +1,7 @@
 //! Arguments out of any message that a descriptor is known of (upstream: proto_to_args_parser.cc, descriptors.cc).
 //!
-//! The descriptors are those of this system's own messages, which are read when one is first asked for, and those that a trace brings itself.
+//! The descriptors are those of this system's own messages and of Chrome's, which are read when one is first asked for, and those that a trace
+//! brings itself.
 //!
 //! Memory: some 100 bytes for each field that a trace describes.
 
@@ -19,24 +20,24 @@ use crate::wire;
 const DEBUG_ANNOTATION: &str = "perfetto.protos.DebugAnnotation";
 
 /// `FieldDescriptorProto.Type`.
-mod field_type {
-    pub(super) const DOUBLE: u64 = 1;
-    pub(super) const FLOAT: u64 = 2;
-    pub(super) const INT64: u64 = 3;
-    pub(super) const UINT64: u64 = 4;
-    pub(super) const INT32: u64 = 5;
-    pub(super) const FIXED64: u64 = 6;
-    pub(super) const FIXED32: u64 = 7;
-    pub(super) const BOOL: u64 = 8;
-    pub(super) const STRING: u64 = 9;
-    pub(super) const MESSAGE: u64 = 11;
-    pub(super) const BYTES: u64 = 12;
-    pub(super) const UINT32: u64 = 13;
-    pub(super) const ENUM: u64 = 14;
-    pub(super) const SFIXED32: u64 = 15;
-    pub(super) const SFIXED64: u64 = 16;
-    pub(super) const SINT32: u64 = 17;
-    pub(super) const SINT64: u64 = 18;
+pub(super) mod field_type {
+    pub(in super::super) const DOUBLE: u64 = 1;
+    pub(in super::super) const FLOAT: u64 = 2;
+    pub(in super::super) const INT64: u64 = 3;
+    pub(in super::super) const UINT64: u64 = 4;
+    pub(in super::super) const INT32: u64 = 5;
+    pub(in super::super) const FIXED64: u64 = 6;
+    pub(in super::super) const FIXED32: u64 = 7;
+    pub(in super::super) const BOOL: u64 = 8;
+    pub(in super::super) const STRING: u64 = 9;
+    pub(in super::super) const MESSAGE: u64 = 11;
+    pub(in super::super) const BYTES: u64 = 12;
+    pub(in super::super) const UINT32: u64 = 13;
+    pub(in super::super) const ENUM: u64 = 14;
+    pub(in super::super) const SFIXED32: u64 = 15;
+    pub(in super::super) const SFIXED64: u64 = 16;
+    pub(in super::super) const SINT32: u64 = 17;
+    pub(in super::super) const SINT64: u64 = 18;
 }
 
 /// All descriptors that are known.
@@ -56,11 +57,11 @@ pub(super) struct MessageType {
 /// A field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldType {
-    number: u32,
-    name: String,
-    kind: u64,
-    is_repeated: bool,
-    type_name: String,
+    pub number: u32,
+    pub name: String,
+    pub kind: u64,
+    pub is_repeated: bool,
+    pub type_name: String,
 }
 
 impl MessageType {
@@ -85,7 +86,31 @@ impl Pool {
     fn add_own(&mut self) {
         if !std::mem::replace(&mut self.has_own, true) {
             self.add_files(ferretto_protos::DESCRIPTORS);
+            self.add_chrome();
         }
+    }
+
+    pub(super) fn has_enum(&self, name: &str) -> bool {
+        self.enums.contains_key(name)
+    }
+
+    /// A message without fields so far.
+    pub(super) fn add_empty(&mut self, name: &str) {
+        if !self.has_enum(name) {
+            self.messages.entry(name.to_owned()).or_default();
+        }
+    }
+
+    /// A value of an enum; what is known stays as it is.
+    pub(super) fn add_value(&mut self, of: &str, number: i32, name: &str) {
+        let values = self.enums.entry(of.to_owned()).or_default();
+        Rc::make_mut(values).entry(number).or_insert_with(|| name.to_owned());
+    }
+
+    /// A field of a message; what is known stays as it is.
+    pub(super) fn add_field(&mut self, of: &str, field: FieldType) {
+        let message = self.messages.entry(of.to_owned()).or_default();
+        Rc::make_mut(message).fields.entry(field.number).or_insert(field);
     }
 
     fn add_files(&mut self, set: &[u8]) {
@@ -244,6 +269,7 @@ impl Reader<'_> {
         }
         self.enter_field(field, repeated);
         let result = match field.kind {
+            _ if field.name.ends_with("_iid") && self.read_place(&field.name, value) => Ok(()),
             field_type::MESSAGE => {
                 self.read_message(value.as_bytes().unwrap_or_default(), &field.type_name, depth + 1)
             }

@@ -311,6 +311,12 @@ impl Model {
             true => descriptor.name,
             false => descriptor.name.or(asker.name),
         };
+        let name = match scope.whose {
+            Whose::Process(_) => {
+                name.map(|name| self.process_track_renames.get(&name).copied().unwrap_or(name))
+            }
+            _ => name,
+        };
         let is_alone =
             descriptor.counter.is_some() || descriptor.is_state || descriptor.merge == Merge::Never;
         if !is_alone && !scope.is_root {

@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use super::reflect::Pool;
 use crate::args::{Arg, ArgValue};
 use crate::sequence::Generation;
+use crate::translation::{METHOD_ADDRESS, METHOD_MAPPING};
 use crate::wire::{bytes as bytes_of, number as number_of};
 
 /// Memory that is used again for each event.
@@ -47,6 +48,19 @@ pub(super) struct Reader<'a> {
     has_arrays: bool,
     /// What its `log_message` said.
     pub log: Option<Log>,
+    /// The place of a method in the program.
+    pub native: Option<Native>,
+}
+
+/// A place in a program, whose mapping is known in its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Native {
+    /// Which argument is the mapping's number; the next is the address.
+    pub at: usize,
+    /// The place's number.
+    pub iid: u64,
+    /// The mapping's.
+    pub mapping_iid: u64,
 }
 
 /// What is known of an event in its turn only.
@@ -74,6 +88,14 @@ pub(super) struct KeyMark(usize, usize);
 const fn is_read_otherwise(number: u32) -> bool {
     matches!(number, 1..=6 | 8..=12 | 16 | 17 | 20..=23 | 30 | 31 | 36 | 42 | 44..=48 | 52..=57)
 }
+
+/// Numbers of interned places of the source within Chrome's messages: the place stands for them.
+const LOCATIONS: [&str; 4] = [
+    "begin_impl_frame_args.current_args.source_location_iid",
+    "begin_impl_frame_args.last_args.source_location_iid",
+    "begin_frame_observer_state.last_begin_frame_args.source_location_iid",
+    "chrome_memory_pressure_notification.creation_location_iid",
+];
 
 /// Fields of Chrome's that become arguments by their own rules, too.
 const SCREENSHOT: u32 = 50;
@@ -105,6 +127,7 @@ impl<'a> Reader<'a> {
             needs_turn: false,
             has_arrays: false,
             log: None,
+            native: None,
         }
     }
 
@@ -238,6 +261,38 @@ impl<'a> Reader<'a> {
         self.add_as(&format!("{prefix}.function_name"), ArgValue::Text(function));
         self.add_as(&format!("{prefix}.line_number"), ArgValue::Uint(location.line().into()));
         Ok(())
+    }
+
+    /// Reads a number of a message of Chrome's behind which a place of its source is, or of its program. False if there is none: then the number
+    /// is the argument.
+    pub(super) fn read_place(&mut self, name: &str, value: Value<'_>) -> bool {
+        /// `InternedData.unsymbolized_source_locations`, and of `UnsymbolizedSourceLocation`.
+        const PLACES: u32 = 28;
+        const MAPPING_ID: u32 = 2;
+        const REL_PC: u32 = 3;
+        let key = self.scratch.key.clone();
+        let iid = value.as_u64().unwrap_or(0);
+        if key == "chrome_mojo_event_info.mojo_interface_method_iid" {
+            let Some(place) = self.state.message(PLACES, iid) else { return false };
+            let number = |field| number_of(&place, field).unwrap_or(0);
+            self.native = Some(Native { at: self.scratch.args.len(), iid, mapping_iid: number(MAPPING_ID) });
+            self.add_as(METHOD_MAPPING, ArgValue::Uint(0));
+            self.add_as(METHOD_ADDRESS, ArgValue::Uint(number(REL_PC)));
+            return true;
+        }
+        let within = key.strip_suffix(name).and_then(|key| key.strip_suffix('.'));
+        let Some(within) = within.filter(|_| LOCATIONS.contains(&key.as_str())) else { return false };
+        let Some(location) = self.state.message(interned_data::SOURCE_LOCATIONS, iid).map(Location) else {
+            return false;
+        };
+        let file = String::from_utf8_lossy(location.file()).replace('\\', "/");
+        let (file, function) = (self.strings.intern(&file), self.strings.intern_bytes(location.function()));
+        self.add_as(&format!("{within}.file_name"), ArgValue::Text(file));
+        self.add_as(&format!("{within}.function_name"), ArgValue::Text(function));
+        if number_of(&location.0, source_location::LINE_NUMBER).is_some() {
+            self.add_as(&format!("{within}.line_number"), ArgValue::Int(location.line().into()));
+        }
+        true
     }
 
     fn location(&mut self, iid: u64) -> Result<Location, Unreadable> {
@@ -454,7 +509,7 @@ impl<'a> Special<'a> {
 }
 
 /// Bytes as text.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

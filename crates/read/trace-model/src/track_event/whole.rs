@@ -9,11 +9,12 @@ use super::descriptor::{DEFAULT_UUID, TrackRef};
 use super::fields::{EventFields, LegacyFields, event_type, extra_uuids, numbers};
 use super::names::{self, Found};
 use super::resolve::{Asker, Use, Whose, is_synthetic_tid, synthetic_tid};
-use super::said::{Log, Reader, Turn};
+use super::said::{Log, Native, Reader, Turn};
 use super::{TrackEvent, WholeEvent, WriterId};
 use crate::args::{Arg, ArgList, ArgValue};
 use crate::model::Model;
 use crate::profiles::inline::{Bringer, Callstack};
+use crate::sequence::Generation;
 use crate::slices::{Label, Out};
 use crate::stats::Stat;
 use crate::tracks::TrackType;
@@ -327,6 +328,9 @@ impl Model {
 
     /// The event's arguments, where a slice has `before` already.
     fn said_in_turn(&mut self, it: &mut InTurn<'_>, before: ArgList, phase: Option<char>) -> ArgList {
+        if it.fields.has_typed {
+            self.args.translations.know_keys(&mut self.tables.strings);
+        }
         let strings = &mut self.tables.strings;
         let mut reader = Reader::new(strings, &it.whole.state, &mut self.said, &mut self.pool);
         reader.go_on_from(self.args.get(before));
@@ -337,7 +341,11 @@ impl Model {
         }
         let (failures, unknown, missing, log) =
             (reader.failures, reader.unknown_fields, reader.missing, reader.log);
+        let native = reader.native;
         let mut args = reader.args().to_vec();
+        if let Some(native) = native {
+            self.find_mapping(&it.whole.state, native, &mut args);
+        }
         if it.whole.state.is_doubtful {
             let key = self.tables.strings.intern("ferretto.after_loss");
             args.push(Arg { flat_key: key, key, value: ArgValue::Bool(true) });
@@ -362,6 +370,20 @@ impl Model {
             self.add_log(it, log);
         }
         self.args.intern(&args)
+    }
+
+    /// The row of the mapping that a method lies in; without one its number stands for it.
+    fn find_mapping(&mut self, state: &Generation, native: Native, args: &mut Vec<Arg>) {
+        let mapping = self.interned_mapping(state, native.mapping_iid);
+        let Some(arg) = args.get_mut(native.at) else { return };
+        match mapping {
+            Some(mapping) => arg.value = ArgValue::Uint(mapping.0.into()),
+            None => {
+                let key = self.tables.strings.intern("chrome_mojo_event_info.mojo_interface_method_iid");
+                *arg = Arg { flat_key: key, key, value: ArgValue::Uint(native.iid) };
+                args.remove(native.at + 1);
+            }
+        }
     }
 
     /// The event's call stack.

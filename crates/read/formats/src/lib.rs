@@ -12,6 +12,7 @@
 //! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
 //! | [`perf_text`] | what `perf script` prints | `__intrinsic_profiler_sample` |
 //! | [`ftrace_text`] | the kernel's events as text | what its events fill |
+//! | [`strace`] | what `strace -f -ttt` prints | slices |
 //! | [`lines`] | lines of bounded length | |
 //!
 //! A file is hostile: no reader panics, and what it holds in memory is in proportion to the file.
@@ -36,6 +37,7 @@ pub mod lines;
 pub mod perf_text;
 pub mod pprof;
 pub mod recognize;
+pub mod strace;
 
 use std::fmt;
 use std::io::{self, BufRead};
@@ -98,7 +100,12 @@ impl From<io::Error> for Error {
 pub const fn has_reader(format: Format) -> bool {
     matches!(
         format,
-        Format::CollapsedStack | Format::Pprof | Format::PerfText | Format::Json | Format::Systrace
+        Format::CollapsedStack
+            | Format::Pprof
+            | Format::PerfText
+            | Format::Json
+            | Format::Systrace
+            | Format::Strace
     )
 }
 
@@ -114,6 +121,7 @@ pub fn read(format: Format, file: impl BufRead, model: &mut Model) -> Result<(),
         Format::PerfText => perf_text::read(file, model),
         Format::Json => chrome_json::read(file, model),
         Format::Systrace => ftrace_text::read(file, model),
+        Format::Strace => strace::read(file, model),
         other => Err(Error::NoReader(other)),
     }
 }

@@ -7,7 +7,7 @@
 
 use ferretto_protozero::read::Fields;
 
-use crate::{collapsed, perf_text, pprof};
+use crate::{collapsed, perf_text, pprof, strace};
 
 /// Bytes of a file that are looked at; fewer do if it has no more.
 pub const HEAD_BYTES: usize = 64 << 10;
@@ -83,6 +83,8 @@ formats! {
     CollapsedStack, "collapsed_stack", collapsed::is_collapsed;
     /// What `perf script` prints.
     PerfText, "perf_text", perf_text::is_perf_text;
+    /// What `strace` prints.
+    Strace, "strace", strace::is_strace;
     /// The kernel's events as text.
     Systrace, "systrace", is_systrace;
     /// Symbols alone, to be put behind a trace.
@@ -168,6 +170,7 @@ mod tests {
             (b"# comment\n\nmain;work 3\n", Some(Format::CollapsedStack)),
             (b"main;work x\n", None),
             (b"prog 31 303.417513: 1 cycles:\n", Some(Format::PerfText)),
+            (b"12 1700000000.5 read(3) = 0\n", Some(Format::Strace)),
             (b"# tracer: nop\n", Some(Format::Systrace)),
             (b"  prog-31 [000] 3.4: sched_switch: \n", Some(Format::Systrace)),
             (b"\x0a\x05\xea\x03\x02\x0a\x00", Some(Format::Symbols)),

@@ -440,6 +440,12 @@ stats! {
     SliceSpillOverlappingCompleteEvent = 307, "slice_spill_overlapping_complete_event", Single, Error, Analysis, OfMachine;
     /// Samples in the text of `perf script` that have no stack.
     PerfTextImporterSampleNoFrames = 308, "perf_text_importer_sample_no_frames", Single, Error, Trace, OfMachine;
+    /// Lines of `strace` that are no calls.
+    StraceParseFailure = 309, "strace_parse_failure", Single, Info, Trace, OfMachine;
+    /// Lines of `strace` with a time that has no day: it must be started with `-ttt`.
+    StraceUnsupportedTimestampFormat = 310, "strace_unsupported_timestamp_format", Single, Error, Trace, OfMachine;
+    /// Calls in `strace`'s text without a thread's number: it must be started with `-f`.
+    StraceMissingPid = 311, "strace_missing_pid", Single, Error, Trace, OfMachine;
     /// Slices of negative length; left out.
     SliceNegativeDuration = 313, "slice_negative_duration", Single, Error, Analysis, OfMachine;
     /// Slices below so many others that they were left out.

@@ -75,8 +75,15 @@ impl Service {
                 .refuse_clone(clone, "a clone of a session that writes into a file needs a file descriptor");
         }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        if session.state != State::Started {
-            return self.finish_cloning(session_id, clone, true, now);
+        match session.state {
+            State::Started => {}
+            // Ours: upstream's clone lacks what programs hold that have crashed or are about to stop.
+            State::Stopping { .. } => {
+                return self.flush_without_asking(session_id, AfterFlush::Clone(clone), now);
+            }
+            State::Configured | State::Disabled | State::ClonedReadOnly => {
+                return self.finish_cloning(session_id, clone, true, now);
+            }
         }
         // A waiting clone keeps nothing of the source; it starts with what comes from here on.
         let cleared: Vec<usize> = (0..)

@@ -133,6 +133,17 @@ impl Service {
         self.tell_to_flush(session_id, request_id, flags, by, now);
     }
 
+    /// The same of a session that is stopping: nobody is asked, for data sources flush when they stop, but what producers hold is taken.
+    pub(crate) fn flush_without_asking(&mut self, session_id: SessionId, after: AfterFlush, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return self.conclude(session_id, after, false, now);
+        };
+        session.counters.flushes_requested += 1;
+        let waits_for = BTreeSet::new();
+        let flush = PendingFlush { deadline: now.after_ms(0), waits_for, flags: 0, after };
+        self.scrape_for_flushes(session_id, vec![EndedFlush { flush, success: true }], now);
+    }
+
     /// A producer has flushed all up to this request.
     pub(crate) fn flush_acknowledged(&mut self, producer: ProducerId, up_to: u64, now: &Now) {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();

@@ -164,6 +164,32 @@ fn a_producer_that_vanishes_is_scraped_before_its_memory_goes() {
 }
 
 #[test]
+fn the_clone_of_a_session_that_stops_has_what_a_producer_holds_that_crashed() {
+    let (mut world, producer, consumer) = tracing("");
+    let _chunks = hold(&mut world, producer);
+    let slow = world.producer("slow");
+    let descriptor = protos::DataSourceDescriptor {
+        name: Some("data".to_owned()),
+        will_notify_on_stop: Some(true),
+        ..Default::default()
+    };
+    world.register_as(slow, descriptor);
+    steps(&mut world);
+    world.disable(consumer);
+    world.disconnect(producer);
+    let cloner = world.consumer(1000);
+    let selector = Some(protos::clone_session_request::Selector::SessionId(1));
+    let request = protos::CloneSessionRequest { selector, ..Default::default() };
+    world.ask(cloner, ConsumerCall::CloneSession(request));
+    assert!(world.service.has_work());
+    steps(&mut world);
+    assert_eq!(world.query(cloner).tracing_sessions[0].state(), "STOP_WAIT");
+    let response: protos::CloneSessionResponse = world.answer(cloner, "CloneSession");
+    assert!(response.success(), "{response:?}");
+    assert_eq!(world.read_payloads(cloner), expected());
+}
+
+#[test]
 fn sources_that_go_take_no_later_ones_along() {
     let (mut world, producer, consumer) = tracing("data_sources { config { name: 'data' } }");
     let request = protos::UnregisterDataSourceRequest { data_source_name: Some("data".to_owned()) };

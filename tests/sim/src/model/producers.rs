@@ -52,7 +52,8 @@ impl Model {
                     let trigger = session.plan.as_ref().and_then(|plan| plan.trigger.as_ref());
                     let is_it =
                         trigger.is_some_and(|it| request.trigger_names.iter().any(|name| name == it.name));
-                    session.was_triggered |= is_it;
+                    // The service may have done with one that is over but for its file.
+                    session.was_triggered |= is_it && session.state != State::Freed;
                 }
             }
             ProducerCall::NotifyDataSourceStopped(request) => {

@@ -6,10 +6,9 @@
 //! Memory: [`MAX_SEQUENCES`] and the clocks.
 
 use ferretto_protos::fields::{trace_packet, trace_packet_defaults, track_descriptor, track_event_defaults};
-use ferretto_trace_model::clocks::{Clock, Clocks, Reading, Snapshot};
 use ferretto_trace_read::Head;
+use ferretto_trace_read::clocks::{Clock, Clocks, Machine, Reading, Snapshot};
 use ferretto_trace_read::fields::{Fields, Value};
-use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -211,7 +210,7 @@ impl Walk {
         }
         (self.has_changed, self.untold) = (true, self.untold + 1);
         // Clocks of other machines are taken for the same: which machine's event it is does not change what is cut.
-        let here = Clock::new(clock_id, sequence_id, MachineId(0));
+        let here = Clock::new(clock_id, sequence_id, Machine(0));
         if machine != 0
             && let Ok(ts) = self.clocks.to_trace_time(here, value)
         {
@@ -258,16 +257,16 @@ impl Walk {
 
     /// Machines by their turn; those beyond the bound are taken for the first.
     #[inline]
-    fn machine(&mut self, raw: u32) -> MachineId {
+    fn machine(&mut self, raw: u32) -> Machine {
         if raw == 0 {
-            return MachineId(0);
+            return Machine(0);
         }
         let next = self.machines.len() as u32 + 1;
         if next > MAX_MACHINES && !self.machines.contains_key(&raw) {
-            return MachineId(0);
+            return Machine(0);
         }
-        let machine = MachineId(*self.machines.entry(raw).or_insert(next));
-        if machine == MachineId(next) {
+        let machine = Machine(*self.machines.entry(raw).or_insert(next));
+        if machine == Machine(next) {
             self.clocks.add_machine(machine);
         }
         machine
@@ -314,7 +313,7 @@ impl Walk {
         let timestamp = i64::try_from(timestamp).unwrap_or(i64::MAX);
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
         let own = seen.head.clock_id.or(sequence.clock_id).filter(|id| *id != 0);
-        let machine = MachineId(0);
+        let machine = Machine(0);
         let Some(id) = own.or_else(|| self.clocks.default_of(machine)) else {
             seen.ts = Some(timestamp);
             sequence.last_ts = seen.ts;

@@ -11,7 +11,7 @@ use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::profiles::resolve::MAX_FRAMES;
 use ferretto_trace_model::profiles::stacks::{Mapping, Source, build_id, next_symbol_set};
-use ferretto_trace_model::wire;
+use ferretto_trace_read::wire;
 use ferretto_trace_tables::tables::{AggregateProfileRow, AggregateSampleRow, SymbolRow};
 use ferretto_trace_tables::{AggregateProfileId, FrameId, MappingId, Str};
 use foldhash::fast::RandomState;

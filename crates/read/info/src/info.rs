@@ -5,7 +5,7 @@ use ferretto_protos::fields::{
     trace_packet, tracing_service_event,
 };
 use ferretto_protozero::varint;
-use ferretto_trace_model::clocks::BOOTTIME;
+use ferretto_trace_read::clocks::BOOTTIME;
 use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_read::{End, Head, Place};
 use foldhash::fast::RandomState;

@@ -3,7 +3,7 @@
 //! [`Info`] takes the packets one by one and gives a [`Report`]: when and where it was recorded, what fills it, who was busy, what took
 //! long, and, with [`Tally`], what says that something is missing. It is quick as it decodes what it needs and keeps no events; what needs
 //! all of them, in the order of time, is `trace-model`. The rules that both have are one code: what a packet relies on
-//! ([`ferretto_trace_read::Continuity`]), and clocks ([`ferretto_trace_model::clocks`]).
+//! ([`ferretto_trace_read::Continuity`]), and clocks ([`ferretto_trace_read::clocks`]).
 //!
 //! | module | what it does |
 //! |---|---|

@@ -7,9 +7,8 @@
 
 use ferretto_protos::fields::{trace_packet, trace_packet_defaults};
 use ferretto_protozero::read::Fields;
-use ferretto_trace_model::clocks::{BOOTTIME, Clock, Clocks, REALTIME, Snapshot};
+use ferretto_trace_read::clocks::{BOOTTIME, Clock, Clocks, Machine, REALTIME, Snapshot};
 use ferretto_trace_read::{Change, Continuity, Head};
-use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -129,7 +128,7 @@ impl Readable {
             // It counts as the trace's clock until something else is said.
             BOOTTIME if head.machine_id == 0 && self.readings == 0 => Some(value),
             id => {
-                let clock = Clock::new(id, head.sequence_id, MachineId(head.machine_id));
+                let clock = Clock::new(id, head.sequence_id, Machine(head.machine_id));
                 let time = self.clocks.to_trace_time(clock, value).ok();
                 // Of another machine nothing but its own clocks may be known.
                 time.or_else(|| (id == BOOTTIME).then_some(value))
@@ -161,7 +160,7 @@ impl Readable {
     }
 
     fn snapshot(&mut self, head: &Head<'_>, message: &[u8]) {
-        let machine = MachineId(head.machine_id);
+        let machine = Machine(head.machine_id);
         let snapshot = Snapshot::read(message, head.sequence_id, machine);
         let of =
             |id| snapshot.readings.iter().find(|reading| reading.clock.id == id).map(|reading| reading.value);

@@ -8,7 +8,7 @@ use ferretto_trace_tables::MachineId;
 use ferretto_trace_tables::tables::ClockSnapshotRow;
 
 use crate::args::ArgValue;
-use crate::clocks::{BOOTTIME, Clock, REALTIME, Reading, Snapshot, TRACE_FILE, Unknown};
+use crate::clocks::{BOOTTIME, Clock, Machine, REALTIME, Reading, Snapshot, TRACE_FILE, Unknown};
 use crate::import_logs::Where;
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
@@ -17,7 +17,7 @@ use crate::stats::Stat;
 impl Model {
     /// Reads `TracePacket.clock_snapshot`, when it arrives.
     pub fn read_clock_snapshot(&mut self, machine: MachineId, sequence_id: u32, message: &[u8]) {
-        let Snapshot { readings, trace_clock } = Snapshot::read(message, sequence_id, machine);
+        let Snapshot { readings, trace_clock } = Snapshot::read(message, sequence_id, Machine(machine.0));
         if readings.iter().any(|reading| reading.clock.lacks_sequence()) {
             return self.stats.count(Stat::InvalidClockSnapshots);
         }
@@ -46,7 +46,7 @@ impl Model {
                 clock_name,
                 clock_value: reading.value.wrapping_mul(reading.unit_multiplier_ns),
                 snapshot_id,
-                machine_id: Some(reading.clock.machine),
+                machine_id: Some(MachineId(reading.clock.machine.0)),
             });
         }
     }
@@ -58,8 +58,8 @@ impl Model {
     /// If nothing leads from that clock to the trace's.
     #[inline]
     pub fn to_trace_time(&mut self, clock: Clock, value: i64) -> Result<i64, Unknown> {
-        if clock.machine != MachineId(0) {
-            self.relate(clock.machine);
+        if clock.machine != Machine(0) {
+            self.relate(MachineId(clock.machine.0));
         }
         self.clocks.to_trace_time(clock, value)
     }
@@ -94,6 +94,7 @@ impl Model {
             *is_related = true;
         }
         let trace_clock = self.clocks.trace_clock();
+        let machine = Machine(machine.0);
         let boot = Clock::of_machine(BOOTTIME, machine);
         if self.clocks.convert(boot, 0, trace_clock).is_ok() {
             return;

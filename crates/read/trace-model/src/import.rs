@@ -14,7 +14,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::chrome;
-use crate::clocks::{BOOTTIME, Clock, REALTIME, Unknown};
+use crate::clocks::{BOOTTIME, Clock, Machine, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
 use crate::ftrace::bundle::Arrival;
@@ -184,7 +184,8 @@ impl Import {
             Some((kind::SERVICE_EVENT, data)) => {
                 let value = head.timestamp.unwrap_or(0) as i64;
                 let clock = head.clock_id.filter(|id| *id != 0).unwrap_or(BOOTTIME);
-                let ts = model.to_trace_time(Clock::of_machine(clock, *machine), value).unwrap_or(value);
+                let ts =
+                    model.to_trace_time(Clock::of_machine(clock, Machine(machine.0)), value).unwrap_or(value);
                 model.read_service_event(ts, *machine, data);
                 self.kernel(arrived).service_event(data, ts);
                 self.take_turns(data);
@@ -280,7 +281,7 @@ impl Import {
         let machine = arrived.machine;
         for line in wire::all_bytes(message, android::EVENTS) {
             let value = wire::int(line, android::TIMESTAMP).unwrap_or(0);
-            let clock = Clock::of_machine(REALTIME, machine);
+            let clock = Clock::of_machine(REALTIME, Machine(machine.0));
             match self.model.to_trace_time(clock, value) {
                 Ok(ts) => {
                     let packet = arrived.whole(android::ANDROID_LOG, line, state.clone());
@@ -340,8 +341,10 @@ impl Model {
         let value = timestamp as i64;
         let said = head.clock_id.filter(|id| *id != 0);
         let said = said.or(sequence.generation().defaults().clock_id.filter(|id| *id != 0));
-        let Some(id) = said.or_else(|| self.clocks.default_of(*machine)) else { return Some(Some(value)) };
-        let clock = Clock::new(id, head.sequence_id, *machine);
+        let Some(id) = said.or_else(|| self.clocks.default_of(Machine(machine.0))) else {
+            return Some(Some(value));
+        };
+        let clock = Clock::new(id, head.sequence_id, Machine(machine.0));
         match self.to_trace_time(clock, value) {
             Ok(ts) => Some(Some(ts)),
             Err(unknown) => {
@@ -380,7 +383,7 @@ impl Model {
         self.processes(machine);
         match machine {
             MachineId(0) => self.begin_file(),
-            _ => self.clocks.add_machine(machine),
+            _ => self.clocks.add_machine(Machine(machine.0)),
         }
     }
 }

@@ -7,13 +7,13 @@
 //! Each packet goes through two halves:
 //!
 //! 1. It *arrives*, in the order of the file ([`import`]): what its sequence has said before is applied to it ([`sequence`]: names behind
-//!    numbers, defaults, what is missing), and its time becomes the trace's ([`clocks`]). What comes out is an [`event::Event`].
+//!    numbers, defaults, what is missing), and its time becomes the trace's ([`ferretto_trace_read::clocks`]). What comes out is an [`event::Event`].
 //! 2. All events, in the order of their times ([`order`]), are *applied* to the [`model::Model`]: the state machines below, which write rows.
 //!
 //! | module | which rule |
 //! |---|---|
 //! | [`sequence`] | interned data, defaults, generations, packets that are missing |
-//! | [`clocks`], [`clock_snapshots`], [`remote_clocks`] | every clock's time to the trace's; what packets say of them |
+//! | [`clock_snapshots`], [`remote_clocks`] | what packets say of clocks |
 //! | [`order`] | events by time; which of two at the same time is first |
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
 //! | [`process_tree`], [`namespaces`] | the list of processes, and what they are called within their namespaces |
@@ -37,7 +37,6 @@
 //! | [`slices`] | what lies within what on a track |
 //! | [`args`] | arguments, each set once |
 //! | [`translation`] | names that a trace has as hashes, or shortened |
-//! | [`wire`] | helpers for reading messages |
 //! | [`stats`], [`import_logs`] | what is counted because it was lost or wrong, and where |
 //!
 //! The names and the order of rows are those of upstream's Trace Processor, as are its rules, odd ones too; where a rule is odd, it says so.
@@ -46,7 +45,6 @@ pub mod args;
 pub mod bounds;
 pub mod chrome;
 pub mod clock_snapshots;
-pub mod clocks;
 pub mod concurrent_sessions;
 pub mod config;
 pub mod counters;
@@ -87,6 +85,6 @@ pub mod track_sets;
 pub mod tracks;
 pub mod translation;
 pub mod triggers;
-pub mod wire;
 
+use ferretto_trace_read::{clocks, wire};
 pub use import::Import;

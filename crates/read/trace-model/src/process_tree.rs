@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 use crate::args::ArgValue;
-use crate::clocks::{BOOTTIME, Clock};
+use crate::clocks::{BOOTTIME, Clock, Machine};
 use crate::model::Model;
 use crate::processes::{ProcessName, ThreadName};
 use crate::stats::Stat;
@@ -96,7 +96,7 @@ impl Model {
 
     fn since_boot(&mut self, ts: u64, machine: MachineId) -> Option<i64> {
         let ts = i64::try_from(ts).ok()?;
-        self.to_trace_time(Clock::new(BOOTTIME, 0, machine), ts).ok()
+        self.to_trace_time(Clock::new(BOOTTIME, 0, Machine(machine.0)), ts).ok()
     }
 
     fn listed_thread(&mut self, message: &[u8], machine: MachineId, kthreads: &HashSet<i64, RandomState>) {

@@ -16,7 +16,7 @@ use ferretto_protos::fields::clock_snapshot;
 use ferretto_protos::fields::remote_clock_sync as field;
 use ferretto_trace_tables::MachineId;
 
-use crate::clocks::{BOOTTIME, Clock, Reading};
+use crate::clocks::{BOOTTIME, Clock, Machine, Reading};
 use crate::model::Model;
 use crate::wire;
 
@@ -29,6 +29,7 @@ type Pair = BTreeMap<u32, (u64, u64)>;
 impl Model {
     /// Reads `TracePacket.remote_clock_sync`, when it arrives, of the machine that it is about.
     pub fn read_remote_clock_sync(&mut self, machine: MachineId, message: &[u8]) {
+        let machine = Machine(machine.0);
         let mut pairs = Vec::new();
         for synced in wire::all_bytes(message, field::SYNCED_CLOCKS) {
             let clocks = |number| {

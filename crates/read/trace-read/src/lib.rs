@@ -1,7 +1,8 @@
 //! Bytes to packets: where each packet of a trace begins and ends, what is compressed in it, and what its head says.
 //!
 //! A trace is `repeated TracePacket packet = 1` (upstream: trace.proto): the byte 0x0a, a length, and so many bytes, again and again. The
-//! whole may be compressed (gzip, zstd), and so may packets together, within one packet. Nothing here knows what a packet is about.
+//! whole may be compressed (gzip, zstd), and so may packets together, within one packet. Nothing here knows what a
+//! packet is about, but for snapshots of clocks: without them no head's time means anything.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -10,18 +11,22 @@
 //! | [`container`] | what a file is by its first bytes, and its bytes without gzip or zstd around them |
 //! | [`reader`] | all of it together: a file, packet by packet, each with its [`Place`] |
 //! | [`fields`] | the fields of a message, quickly |
+//! | [`wire`] | the same for rare messages, in fewer words |
 //! | [`head`] | the fields that every packet may have: time, sequence, flags, and which data it carries |
+//! | [`clocks`] | every clock's time to the trace's |
 //!
 //! A trace is hostile. Memory is bounded whatever it says: one packet ([`stream::MAX_BUFFERED_PACKET_BYTES`]) and the window of what
 //! decompresses it. What is whole is read; what is not is an error, or a count, with its place.
 
 pub mod batch;
+pub mod clocks;
 pub mod container;
 pub mod fields;
 pub mod head;
 pub mod place;
 pub mod reader;
 pub mod stream;
+pub mod wire;
 
 pub use batch::Batch;
 pub use head::{Change, Continuity, Head};

@@ -13,7 +13,7 @@ use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::MachineId;
 
 use super::{Bundle, Cpu, KernelEvent, MAX_CPUS, QueueKind};
-use crate::clocks::{BOOTTIME, Clock, Reading};
+use crate::clocks::{BOOTTIME, Clock, Machine, Reading};
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
 use crate::order::{Order, QueueId};
@@ -150,7 +150,7 @@ impl Arrival<'_> {
 
     /// The clock of a bundle's events; nothing if it is none that is known.
     fn clock_of(&mut self, head: &Head<'_>) -> Option<Clock> {
-        let of = |id| Clock::new(id, self.sequence_id, self.machine);
+        let of = |id| Clock::new(id, self.sequence_id, Machine(self.machine.0));
         let Some(number) = head.clock else { return Some(of(BOOTTIME)) };
         let clock = match number {
             ftrace_clock::UNSPECIFIED => of(BOOTTIME),

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 use super::heap_sequence::Allocation;
-use crate::clocks::Clock;
+use crate::clocks::{Clock, Machine};
 use crate::event::WholePacket;
 use crate::model::Model;
 use crate::stats::Stat;
@@ -69,7 +69,7 @@ impl Model {
 
     fn apply_heap_dump(&mut self, ts: i64, message: &[u8], packet: &WholePacket) {
         let dump = Dump::read(message);
-        let clock = Clock::new(MONOTONIC_COARSE, packet.origin.sequence_id, packet.origin.machine);
+        let clock = Clock::new(MONOTONIC_COARSE, packet.origin.sequence_id, Machine(packet.origin.machine.0));
         let end = match self.to_trace_time(clock, dump.timestamp) {
             Ok(end) => end,
             Err(unknown) => return self.log_unknown(unknown, clock, dump.timestamp, None),

@@ -10,7 +10,7 @@ use super::names::{self, Found, LabelId};
 use super::running::Thread;
 use super::said::Reader;
 use super::{Kind, Said, TrackEvent, WholeEvent, Writer, WriterId};
-use crate::clocks::Clock;
+use crate::clocks::{Clock, Machine};
 use crate::model::Model;
 use crate::sequence::{Generation, Sequence};
 use crate::stats::Stat;
@@ -39,7 +39,7 @@ impl Model {
         let fields = EventFields::read(message);
         let (ts, is_monotonic) = self.check(event_time(&fields, ts, sequence))?;
         let ts = match is_monotonic {
-            true => self.to_trace_time(Clock::of_machine(MONOTONIC, machine), ts).unwrap_or(ts),
+            true => self.to_trace_time(Clock::of_machine(MONOTONIC, Machine(machine.0)), ts).unwrap_or(ts),
             false => ts,
         };
         let thread_ts = match fields.thread_time {

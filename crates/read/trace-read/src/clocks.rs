@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 
 use ferretto_protos::fields::clock_snapshot as field;
-use ferretto_trace_tables::MachineId;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -34,8 +33,12 @@ const MAX_CLOCKS: usize = 1 << 20;
 /// Clocks of one snapshot: it has an edge for each two of them. Ours: writers say a handful.
 const MAX_CLOCKS_OF_SNAPSHOT: usize = 32;
 
+/// A machine, by a number that whoever reads the trace gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Machine(pub u32);
+
 /// The machine that the service ran on.
-const HOST: MachineId = MachineId(0);
+const HOST: Machine = Machine(0);
 
 /// Which clock of which machine, and of which sequence if it is one of a sequence's own. Their order is that in which ways are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,20 +47,20 @@ pub struct Clock {
     pub id: u32,
     sequence_id: u32,
     /// Whose it is.
-    pub machine: MachineId,
+    pub machine: Machine,
 }
 
 impl Clock {
     /// The clock that a packet of this sequence and machine calls `id`.
     #[must_use]
-    pub fn new(id: u32, sequence_id: u32, machine: MachineId) -> Self {
+    pub fn new(id: u32, sequence_id: u32, machine: Machine) -> Self {
         let sequence_id = if SEQUENCE_CLOCKS.contains(&id) { sequence_id } else { 0 };
         Self { id, sequence_id, machine }
     }
 
     /// A machine's clock.
     #[must_use]
-    pub const fn of_machine(id: u32, machine: MachineId) -> Self {
+    pub const fn of_machine(id: u32, machine: Machine) -> Self {
         Self { id, sequence_id: 0, machine }
     }
 
@@ -96,7 +99,7 @@ impl Reading {
 
     /// Reads `ClockSnapshot.Clock`.
     #[must_use]
-    pub fn read(message: &[u8], sequence_id: u32, machine: MachineId) -> Self {
+    pub fn read(message: &[u8], sequence_id: u32, machine: Machine) -> Self {
         use field::clock as part_of;
         let (mut id, mut value, mut unit_multiplier_ns, mut is_incremental) = (0, 0, 0, false);
         for part in wire::fields(message) {
@@ -126,7 +129,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Out of a packet of this sequence and machine.
     #[must_use]
-    pub fn read(message: &[u8], sequence_id: u32, machine: MachineId) -> Self {
+    pub fn read(message: &[u8], sequence_id: u32, machine: Machine) -> Self {
         let clocks = wire::all_bytes(message, field::CLOCKS);
         let readings: Vec<Reading> = clocks.map(|clock| Reading::read(clock, sequence_id, machine)).collect();
         let primary = wire::number(message, field::PRIMARY_TRACE_CLOCK).unwrap_or(0) as u32;
@@ -167,7 +170,7 @@ pub struct Clocks {
     /// Of each machine: what a time without a clock is on, and whether one was converted.
     host: OfMachine,
     /// The numbers of others may be any, where nobody has counted them.
-    guests: HashMap<MachineId, OfMachine, RandomState>,
+    guests: HashMap<Machine, OfMachine, RandomState>,
     numbers: HashMap<Clock, usize, RandomState>,
     states: Vec<State>,
     edges: BTreeSet<Edge>,
@@ -214,7 +217,7 @@ struct Conversion {
 impl Default for Clocks {
     fn default() -> Self {
         Self {
-            trace_clock: Clock::of_machine(BOOTTIME, MachineId(0)),
+            trace_clock: Clock::of_machine(BOOTTIME, Machine(0)),
             host: OfMachine::default(),
             guests: HashMap::default(),
             numbers: HashMap::default(),
@@ -251,7 +254,7 @@ impl Clocks {
 
     /// The clock of a machine's times that name none. Without one, such a time is the trace's already.
     #[must_use]
-    pub fn default_of(&self, machine: MachineId) -> Option<u32> {
+    pub fn default_of(&self, machine: Machine) -> Option<u32> {
         match machine {
             HOST => self.host.default,
             guest => self.guests.get(&guest).and_then(|machine| machine.default),
@@ -259,8 +262,8 @@ impl Clocks {
     }
 
     /// A new machine, whose times are on the same clock as the first one's.
-    pub fn add_machine(&mut self, machine: MachineId) {
-        let default = self.default_of(MachineId(0));
+    pub fn add_machine(&mut self, machine: Machine) {
+        let default = self.default_of(Machine(0));
         self.of_machine(machine).default = default;
     }
 
@@ -351,7 +354,7 @@ impl Clocks {
     }
 
     #[inline]
-    fn of_machine(&mut self, machine: MachineId) -> &mut OfMachine {
+    fn of_machine(&mut self, machine: Machine) -> &mut OfMachine {
         match machine {
             HOST => &mut self.host,
             guest => self.guests.entry(guest).or_default(),
@@ -417,7 +420,7 @@ impl Clocks {
     }
 
     fn edges_from(&self, clock: Clock) -> impl Iterator<Item = &Edge> {
-        let first = Clock::of_machine(0, MachineId(0));
+        let first = Clock::of_machine(0, Machine(0));
         self.edges.range((clock, first, 0)..).take_while(move |(from, _, _)| *from == clock)
     }
 
@@ -506,7 +509,7 @@ fn set_of(readings: &[Reading]) -> Set {
 mod tests {
     use super::*;
 
-    const HERE: MachineId = MachineId(0);
+    const HERE: Machine = Machine(0);
 
     fn reading(id: u32, value: i64) -> Reading {
         Reading::new(Clock::new(id, 7, HERE), value)
@@ -599,7 +602,7 @@ mod tests {
     #[test]
     fn the_number_of_a_machine_may_be_any() {
         let mut clocks = Clocks::default();
-        let there = Clock::new(MONOTONIC, 0, MachineId(u32::MAX));
+        let there = Clock::new(MONOTONIC, 0, Machine(u32::MAX));
         assert_eq!(clocks.to_trace_time(there, 5), Err(Unknown::Clock));
         assert!(clocks.guests.len() <= 1, "nothing is as large as the number");
     }

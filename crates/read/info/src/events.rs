@@ -7,7 +7,7 @@ use ferretto_protos::fields::{
     event_category, interned_data, process_descriptor, thread_descriptor, trace_packet_defaults,
     track_descriptor, track_event, track_event_defaults,
 };
-use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::fields::{Field, Fields, Value};
 use ferretto_trace_read::{Change, Head};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -38,6 +38,11 @@ mod kind {
     pub(super) const SLICE_END: u64 = 2;
     pub(super) const COUNTER: u64 = 4;
 }
+
+const TYPE_TAG: u8 = (track_event::TYPE << 3) as u8;
+const NAME_IID_TAG: u8 = (track_event::NAME_IID << 3) as u8;
+const CATEGORY_IID_TAG: u8 = (track_event::CATEGORY_IIDS << 3) as u8;
+const ARGUMENT_TAG: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;
 
 /// All that was counted.
 #[derive(Debug, Default)]
@@ -105,8 +110,8 @@ struct Writer {
 /// Names by the numbers that a sequence gives them.
 #[derive(Debug, Default)]
 struct Interned {
-    /// By number; 0 is none, others are one more than the name's.
-    dense: Vec<u32>,
+    /// By number.
+    dense: Vec<Name>,
     sparse: HashMap<u64, Name, RandomState>,
 }
 
@@ -123,17 +128,23 @@ struct Track {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     kind: u64,
-    track: Option<u64>,
-    name: Option<Name>,
+    track: u64,
+    name: Name,
     category: Name,
 }
 
 impl Interned {
-    fn get(&self, number: u64) -> Option<Name> {
+    #[inline]
+    fn get(&self, number: u64) -> Name {
         match number < MAX_DENSE {
-            true => self.dense.get(number as usize).and_then(|name| name.checked_sub(1)).map(Name),
-            false => self.sparse.get(&number).copied(),
+            true => self.dense.get(number as usize).copied().unwrap_or(Name::NONE),
+            false => self.get_sparse(number),
         }
+    }
+
+    #[inline(never)]
+    fn get_sparse(&self, number: u64) -> Name {
+        self.sparse.get(&number).copied().unwrap_or(Name::NONE)
     }
 
     fn len(&self) -> usize {
@@ -148,10 +159,10 @@ impl Interned {
         }
         let number = number as usize;
         if self.dense.len() <= number {
-            self.dense.resize(number + 1, 0);
+            self.dense.resize(number + 1, Name::NONE);
         }
-        if let Some(place @ 0) = self.dense.get_mut(number) {
-            *place = name.0 + 1;
+        if let Some(place @ &mut Name::NONE) = self.dense.get_mut(number) {
+            *place = name;
         }
     }
 }
@@ -192,16 +203,24 @@ impl Events {
         }
     }
 
-    /// Takes an event that is so large, with its packet.
+    /// Takes an event that is so large, with its packet; of a sequence that can be read, if it is known.
     #[inline]
-    pub fn event(&mut self, head: &Head<'_>, arrival: &Arrival, message: &[u8], bytes: usize) {
-        let number = arrival.sequence.filter(|_| arrival.is_readable).unwrap_or(usize::MAX);
+    pub fn event(
+        &mut self,
+        sequence: Option<usize>,
+        machine: u32,
+        time_ns: Option<i64>,
+        message: &[u8],
+        bytes: usize,
+    ) {
+        let number = sequence.unwrap_or(usize::MAX);
         let writer = self.writers.get_mut(number).unwrap_or(&mut self.nobody);
         let event = read(message, writer, &mut self.names, &mut self.joined);
-        let own_track = event.track.is_none_or(|track| track == writer.track);
-        let track = event.track.unwrap_or(writer.track);
-        let mut label = (event.name.unwrap_or(Name::NONE), event.category);
-        match (event.kind, arrival.time_ns) {
+        let track = event.track;
+        let own_track = track == writer.track;
+        let mut label = (event.name, event.category);
+        let mut spent_ns = None;
+        match (event.kind, time_ns) {
             (kind::SLICE_BEGIN, Some(time_ns)) => {
                 let open = Open { time_ns, name: label.0, category: label.1 };
                 match own_track {
@@ -218,19 +237,27 @@ impl Events {
                     Some(open) => {
                         label = (open.name, open.category);
                         let ns = time_ns.saturating_sub(open.time_ns).max(0);
-                        self.ended(ns, open, track, head.machine_id);
+                        spent_ns = Some(ns.unsigned_abs());
+                        if ns > self.floor_ns || self.longest.is_empty() {
+                            let Open { time_ns, name, category } = open;
+                            self.keep(Long { ns, time_ns, name, category, track, machine });
+                        }
                     }
                     None => self.slices.stray_ends += 1,
                 }
             }
-            (kind::COUNTER, _) => {
-                let name = || self.tracks.get(&track).map(|track| track.name);
-                label.0 = event.name.or_else(name).unwrap_or(Name::NONE);
+            (kind::COUNTER, _) if event.name == Name::NONE => {
+                label.0 = self.tracks.get(&track).map_or(Name::NONE, |track| track.name);
             }
             _ => {}
         }
         if let Some(named) = self.by_name.get_mut(label.0.index(), BOUND) {
             named.weight.add(bytes);
+            if let Some(ns) = spent_ns {
+                named.slices += 1;
+                named.total_ns = named.total_ns.saturating_add(ns);
+                named.longest_ns = named.longest_ns.max(ns);
+            }
         }
         if let Some(weight) = self.by_category.get_mut(label.1.index(), BOUND) {
             weight.add(bytes);
@@ -301,21 +328,8 @@ impl Events {
         (None, None, name)
     }
 
-    #[inline]
-    fn ended(&mut self, ns: i64, open: Open, track: u64, machine: u32) {
-        if let Some(named) = self.by_name.get_mut(open.name.index(), BOUND) {
-            let ns = u64::try_from(ns).unwrap_or(0);
-            named.slices += 1;
-            named.total_ns = named.total_ns.saturating_add(ns);
-            named.longest_ns = named.longest_ns.max(ns);
-        }
-        if ns > self.floor_ns || self.longest.is_empty() {
-            let Open { time_ns, name, category } = open;
-            self.keep(Long { ns, time_ns, name, category, track, machine });
-        }
-    }
-
     /// Keeps twice as many as are wanted, then throws the shorter half away: seldom.
+    #[cold]
     fn keep(&mut self, slice: Long) {
         self.longest.push(slice);
         if self.longest.len() >= 2 * MAX_LONGEST {
@@ -325,40 +339,49 @@ impl Events {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn read(message: &[u8], writer: &Writer, names: &mut Names, joined: &mut Vec<u8>) -> Event {
-    let mut event = Event { kind: 0, track: None, name: None, category: Name::NONE };
-    let mut categories = 0;
-    for part in Fields::new(message).whole() {
-        let category = match (part.number, part.value) {
-            (track_event::TYPE, Value::Varint(kind)) => {
-                event.kind = kind;
-                continue;
+    let mut event = Event { kind: 0, track: writer.track, name: Name::NONE, category: Name::NONE };
+    let mut fields = Fields::new(message);
+    while let Some(tag) = fields.first_byte() {
+        let usual = match tag {
+            TYPE_TAG => fields.take_number().map(|kind| event.kind = kind),
+            NAME_IID_TAG => fields.take_number().map(|number| event.name = writer.names.get(number)),
+            ARGUMENT_TAG => fields.take_message().map(|_| ()),
+            CATEGORY_IID_TAG if event.category == Name::NONE => {
+                fields.take_number().map(|number| event.category = writer.categories.get(number))
             }
-            (track_event::NAME_IID, Value::Varint(number)) => {
-                event.name = writer.names.get(number);
-                continue;
-            }
-            (track_event::TRACK_UUID, value) => {
-                event.track = value.as_u64();
-                continue;
-            }
-            (track_event::NAME, Value::Bytes(name)) => {
-                event.name = Some(names.number(name));
-                continue;
-            }
-            (track_event::CATEGORY_IIDS, Value::Varint(number)) => writer.categories.get(number),
-            (track_event::CATEGORIES, Value::Bytes(name)) => Some(names.number(name)),
-            _ => continue,
+            _ => None,
         };
-        let Some(category) = category else { continue };
-        categories += 1;
-        event.category = match categories {
-            1 => category,
-            _ => join(event.category, category, names, joined),
-        };
+        if usual.is_none() {
+            let Some(Ok(part)) = fields.next() else { break };
+            event.take(part, writer, names, joined);
+        }
     }
     event
+}
+
+impl Event {
+    fn take(&mut self, part: Field<'_>, writer: &Writer, names: &mut Names, joined: &mut Vec<u8>) {
+        match (part.number, part.value) {
+            (track_event::TYPE, Value::Varint(kind)) => self.kind = kind,
+            (track_event::NAME_IID, Value::Varint(number)) => self.name = writer.names.get(number),
+            (track_event::NAME, Value::Bytes(name)) => self.name = names.number(name),
+            (track_event::TRACK_UUID, value) => self.track = value.as_u64().unwrap_or(writer.track),
+            (track_event::CATEGORY_IIDS, Value::Varint(number)) => {
+                self.is_of(writer.categories.get(number), names, joined);
+            }
+            (track_event::CATEGORIES, Value::Bytes(name)) => self.is_of(names.number(name), names, joined),
+            _ => {}
+        }
+    }
+
+    fn is_of(&mut self, category: Name, names: &mut Names, joined: &mut Vec<u8>) {
+        self.category = match (self.category, category) {
+            (category, Name::NONE) | (Name::NONE, category) => category,
+            (first, second) => join(first, second, names, joined),
+        };
+    }
 }
 
 /// Several categories are one that is called after all of them, as in Trace Processor.

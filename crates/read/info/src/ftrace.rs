@@ -1,36 +1,46 @@
 //! A bundle of kernel events, part by part (upstream: ftrace_event_bundle.proto, ftrace_event.proto).
 
 use ferretto_protos::fields::{ftrace_event, ftrace_event_bundle};
-use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::fields::{Field, Fields, Value};
 
 /// `FtraceEvent.sched_switch`.
 pub const SCHED_SWITCH: u32 = ftrace_event::SCHED_SWITCH;
 /// `FtraceEvent.sched_waking`.
 pub const SCHED_WAKING: u32 = ftrace_event::SCHED_WAKING;
 
-/// What is in a bundle.
-#[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
-    /// Comes first: whose events follow, and on which clock.
-    Clock {
-        /// The CPU.
-        cpu: u32,
-        /// The clock's number, if it has one: 0 is the boot clock.
-        clock: u64,
-        /// What that clock and the boot clock showed at one time.
-        pair: Option<(i64, i64)>,
-    },
+const EVENT_TAG: u8 = (ftrace_event_bundle::EVENT << 3 | 2) as u8;
+const TIMESTAMP_TAG: u8 = (ftrace_event::TIMESTAMP << 3) as u8;
+const PID_TAG: u8 = (ftrace_event::PID << 3) as u8;
+
+/// Takes what is in a bundle.
+pub trait Parts<'a> {
+    /// Comes first: whose events follow, and on which clock. 0 is the boot clock; of another it is said what both showed at one time.
+    fn begin(&mut self, cpu: u32, clock: u64, pair: Option<(i64, i64)>);
     /// An event with a message of its own.
-    Event(Event<'a>),
+    fn event(&mut self, event: Event<'a>);
     /// Scheduling switches in columns.
-    Switches(Switches<'a>),
+    fn switches(&mut self, switches: Switches<'a>);
     /// Wake-ups in columns.
-    Wakings {
-        /// The times: the first is whole, the others are differences.
-        timestamps: &'a [u8],
-        /// How large all of the columns are.
-        bytes: usize,
-    },
+    fn wakings(&mut self, wakings: Wakings<'a>);
+}
+
+/// Takes note of nothing.
+impl Parts<'_> for () {
+    fn begin(&mut self, _: u32, _: u64, _: Option<(i64, i64)>) {}
+    fn event(&mut self, _: Event<'_>) {}
+    fn switches(&mut self, _: Switches<'_>) {}
+    fn wakings(&mut self, _: Wakings<'_>) {}
+}
+
+/// Columns of wake-ups.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wakings<'a> {
+    /// The times: the first is whole, the others are differences.
+    pub timestamps: &'a [u8],
+    /// How many they are.
+    pub count: u64,
+    /// How large all of the columns are.
+    pub bytes: usize,
 }
 
 /// One event.
@@ -53,6 +63,8 @@ pub struct Event<'a> {
 pub struct Switches<'a> {
     /// The first is whole, the others are differences.
     pub timestamps: &'a [u8],
+    /// How many they are.
+    pub count: u64,
     /// The thread that runs from now on.
     pub next_pids: &'a [u8],
     /// Its name's number in the table.
@@ -72,14 +84,19 @@ pub struct Bundle {
     pub has_lost_events: bool,
 }
 
-/// Calls `each` with every part, in the order of the bytes.
-pub fn walk<'a>(bundle: &'a [u8], each: &mut impl FnMut(Part<'a>)) -> Bundle {
+/// Gives `parts` every part, in the order of the bytes.
+#[inline]
+pub fn walk<'a>(bundle: &'a [u8], parts: &mut impl Parts<'a>) -> Bundle {
     let mut about = Bundle::default();
     let (mut clock, mut here, mut boot) = (0, None, None);
     // Most events are their own fields; what is said of all of them may stand behind them.
-    for field in Fields::new(bundle).whole() {
+    let mut fields = Fields::new(bundle);
+    while let Some(tag) = fields.first_byte() {
+        if tag == EVENT_TAG && fields.take_message().is_some() {
+            continue;
+        }
+        let Some(Ok(field)) = fields.next() else { break };
         match (field.number, field.value) {
-            (ftrace_event_bundle::EVENT, _) => {}
             (ftrace_event_bundle::CPU, Value::Varint(number)) => about.cpu = number as u32,
             (ftrace_event_bundle::LOST_EVENTS, Value::Varint(flag)) => about.has_lost_events = flag != 0,
             (ftrace_event_bundle::FTRACE_CLOCK, Value::Varint(number)) => clock = number,
@@ -88,26 +105,41 @@ pub fn walk<'a>(bundle: &'a [u8], each: &mut impl FnMut(Part<'a>)) -> Bundle {
             _ => {}
         }
     }
-    each(Part::Clock { cpu: about.cpu, clock, pair: here.zip(boot) });
+    parts.begin(about.cpu, clock, here.zip(boot));
     let mut fields = Fields::new(bundle);
     let mut begin = 0;
-    while let Some(Ok(field)) = fields.next() {
+    while let Some(tag) = fields.first_byte() {
+        let usual = if tag == EVENT_TAG { fields.take_message() } else { None };
+        let (number, value) = match usual {
+            Some(event) => (ftrace_event_bundle::EVENT, Value::Bytes(event)),
+            None => {
+                let Some(Ok(Field { number, value })) = fields.next() else { break };
+                (number, value)
+            }
+        };
         let bytes = fields.offset() - begin;
         begin += bytes;
-        match (field.number, field.value) {
+        match (number, value) {
             (ftrace_event_bundle::EVENT, Value::Bytes(event)) => {
-                each(Part::Event(Event { bytes, ..read(event) }));
+                parts.event(Event { bytes, ..read(event) });
             }
-            (ftrace_event_bundle::COMPACT_SCHED, Value::Bytes(compact)) => columns(compact, each),
+            (ftrace_event_bundle::COMPACT_SCHED, Value::Bytes(compact)) => columns(compact, parts),
             _ => {}
         }
     }
     about
 }
 
+#[inline(always)]
 fn read(event: &[u8]) -> Event<'_> {
     let mut read = Event::default();
-    for field in Fields::new(event).whole() {
+    // Nearly all begin with these.
+    let mut fields = Fields::new(event);
+    read.timestamp = fields.number_of(TIMESTAMP_TAG);
+    if let Some(pid) = fields.number_of(PID_TAG) {
+        read.pid = pid as i32;
+    }
+    for field in fields.whole() {
         match (field.number, field.value) {
             (ftrace_event::TIMESTAMP, Value::Varint(time)) => read.timestamp = Some(time),
             (ftrace_event::PID, Value::Varint(pid)) => read.pid = pid as i32,
@@ -118,7 +150,7 @@ fn read(event: &[u8]) -> Event<'_> {
     read
 }
 
-fn columns<'a>(compact: &'a [u8], each: &mut impl FnMut(Part<'a>)) {
+fn columns<'a>(compact: &'a [u8], parts: &mut impl Parts<'a>) {
     use ftrace_event_bundle::compact_sched as field;
     let mut switches = Switches { message: compact, ..Switches::default() };
     let (mut wakings, mut waking_bytes) = (None, 0);
@@ -145,8 +177,16 @@ fn columns<'a>(compact: &'a [u8], each: &mut impl FnMut(Part<'a>)) {
             _ => switches.bytes += bytes,
         }
     }
-    each(Part::Switches(switches));
+    switches.count = packed_len(switches.timestamps);
+    parts.switches(switches);
     if let Some(timestamps) = wakings {
-        each(Part::Wakings { timestamps, bytes: waking_bytes });
+        parts.wakings(Wakings { timestamps, count: packed_len(timestamps), bytes: waking_bytes });
     }
+}
+
+/// How many varints a packed field holds: each ends with the one byte that has no continuation bit.
+fn packed_len(packed: &[u8]) -> u64 {
+    // Sums of single bytes are what the compiler makes of it many at a time.
+    let go_on = packed.chunks(u8::MAX.into()).map(|chunk| chunk.iter().map(|byte| byte >> 7).sum::<u8>());
+    packed.len() as u64 - go_on.map(u64::from).sum::<u64>()
 }

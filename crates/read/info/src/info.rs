@@ -7,19 +7,20 @@ use ferretto_protos::fields::{
 use ferretto_protozero::varint;
 use ferretto_trace_read::clocks::BOOTTIME;
 use ferretto_trace_read::fields::{Fields, Value};
-use ferretto_trace_read::{End, Head, Place};
+use ferretto_trace_read::{End, Head, Heads, Place};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::events::{Events, bytes_of, number_of};
-use crate::ftrace::{Event, Part};
+use crate::ftrace::{Event, Parts, Switches, Wakings};
 use crate::machine::Machines;
 use crate::names::{ByNumber, Weight};
-use crate::people::{People, Trust};
+use crate::people::{Comm, People, Trust};
 use crate::readable::{Arrival, Readable};
 use crate::report::Report;
+use crate::run::Run;
 use crate::sched::{Cpu, Span, Times};
-use crate::tally::{Tally, bounded, packed_len};
+use crate::tally::{Tally, bounded};
 
 /// Field numbers of `TracePacket` and `FtraceEvent` that are told apart; both schemas end far below.
 const MAX_NUMBERS: usize = 1 << 12;
@@ -31,6 +32,8 @@ const CLONE_THREAD: u64 = 0x1_0000;
 /// What has been seen so far.
 #[derive(Debug, Default)]
 pub struct Info {
+    pub(crate) heads: Heads,
+    pub(crate) run: Option<Run>,
     pub(crate) tally: Tally,
     pub(crate) kinds: ByNumber<Weight>,
     /// Names and stacks beside the data.
@@ -58,7 +61,7 @@ struct Bundle<'a> {
     machine: u32,
     kernel: &'a mut ByNumber<Weight>,
     people: &'a mut People,
-    span: &'a mut Span,
+    span: Span,
     cpus: &'a mut HashMap<(u32, u32), Cpu, RandomState>,
     started_ns: i64,
     cpu: u32,
@@ -75,18 +78,23 @@ impl Info {
         if place.in_batch.is_some() {
             self.packed.add(bytes);
         }
-        match Head::of(packet) {
+        if self.go_on(packet, bytes) {
+            return;
+        }
+        self.end_run();
+        match self.heads.of(packet) {
             Ok(head) => self.head(&head, bytes),
             Err(_) => {
                 self.tally.undecodable();
-                self.weigh(0, bytes);
+                self.weigh(0, Weight::of(bytes));
             }
         }
     }
 
     /// Gives what there is to say: nothing more comes.
     #[must_use]
-    pub fn finish(self, end: End) -> Report {
+    pub fn finish(mut self, end: End) -> Report {
+        self.end_run();
         Report::of(self, end)
     }
 
@@ -94,22 +102,24 @@ impl Info {
     fn head(&mut self, head: &Head<'_>, bytes: usize) {
         let arrival = match head.data {
             Some((trace_packet::FTRACE_EVENTS, _)) => self.bundle(head),
-            _ => self.tally.head(head, &mut |_| {}),
+            _ => self.tally.head(head, &mut ()),
         };
         self.is_signed |= head.sequence_id != 0 || head.trusted_uid.is_some();
-        self.people.wrote(head.machine_id, head.trusted_pid, bytes);
+        self.people.wrote(head.machine_id, head.trusted_pid, Weight::of(bytes));
         self.events.arrive(head, &arrival);
         let interned = head.interned_data.map_or(0, <[u8]>::len);
         if interned > 0 {
             self.interned.add(interned);
         }
         let own = bytes - interned.min(bytes);
-        let Some((number, body)) = head.data else { return self.weigh(0, own) };
-        self.weigh(number as usize, own);
+        let Some((number, body)) = head.data else { return self.weigh(0, Weight::of(own)) };
+        self.weigh(number as usize, Weight::of(own));
         match number {
             trace_packet::TRACK_EVENT => {
-                self.events.event(head, &arrival, body, own);
+                let writer = arrival.sequence.filter(|_| arrival.is_readable);
+                self.events.event(writer, head.machine_id, arrival.time_ns, body, own);
                 self.happened(&arrival);
+                self.begin_run(head, &arrival);
             }
             trace_packet::FTRACE_EVENTS => {}
             _ => self.rare(head, &arrival, number, body),
@@ -117,9 +127,9 @@ impl Info {
     }
 
     #[inline]
-    fn weigh(&mut self, kind: usize, bytes: usize) {
+    pub(crate) fn weigh(&mut self, kind: usize, more: Weight) {
         if let Some(weight) = self.kinds.get_mut(kind, MAX_NUMBERS) {
-            weight.add(bytes);
+            weight.add_all(more);
         }
     }
 
@@ -202,15 +212,15 @@ impl Info {
             machine: head.machine_id,
             kernel,
             people,
-            span,
+            span: *span,
             cpus,
             started_ns: started_ns.unwrap_or(i64::MIN),
             cpu: 0,
             current: Cpu::default(),
             times: Times { offset_ns, from_ns: 0 },
         };
-        let arrival = tally.head(head, &mut |part| bundle.part(part));
-        bundle.end();
+        let arrival = tally.head(head, &mut bundle);
+        *span = bundle.end();
         arrival
     }
 }
@@ -235,22 +245,7 @@ fn program(entry: &[u8]) -> &[u8] {
     }
 }
 
-impl Bundle<'_> {
-    #[inline]
-    fn part(&mut self, part: Part<'_>) {
-        match part {
-            Part::Clock { cpu, clock, pair } => self.begin(cpu, clock, pair),
-            Part::Event(event) => self.event(&event),
-            Part::Switches(switches) => {
-                self.weigh(ftrace_event::SCHED_SWITCH, packed_len(switches.timestamps), switches.bytes);
-                self.current.columns(self.people, self.machine, self.times, &switches, self.span);
-            }
-            Part::Wakings { timestamps, bytes } => {
-                self.weigh(ftrace_event::SCHED_WAKING, packed_len(timestamps), bytes);
-            }
-        }
-    }
-
+impl<'a> Parts<'a> for Bundle<'_> {
     fn begin(&mut self, cpu: u32, clock: u64, pair: Option<(i64, i64)>) {
         self.cpu = cpu;
         if let (1.., Some((here, boot))) = (clock, pair) {
@@ -260,11 +255,32 @@ impl Bundle<'_> {
         self.current = self.cpus.get(&(self.machine, cpu)).copied().unwrap_or_default();
     }
 
-    fn end(self) {
+    #[inline(always)]
+    fn event(&mut self, event: Event<'a>) {
+        self.weigh(event.number, 1, event.bytes);
+        if let Some(time_ns) = event.timestamp.and_then(|time| self.times.of(time)) {
+            self.span.add(time_ns);
+            self.happened(&event, time_ns);
+        }
+    }
+
+    fn switches(&mut self, switches: Switches<'a>) {
+        self.weigh(ftrace_event::SCHED_SWITCH, switches.count, switches.bytes);
+        self.current.columns(self.people, self.machine, self.times, &switches, &mut self.span);
+    }
+
+    fn wakings(&mut self, wakings: Wakings<'a>) {
+        self.weigh(ftrace_event::SCHED_WAKING, wakings.count, wakings.bytes);
+    }
+}
+
+impl Bundle<'_> {
+    fn end(self) -> Span {
         let key = (self.machine, self.cpu);
         if self.cpus.len() < MAX_CPUS || self.cpus.contains_key(&key) {
             self.cpus.insert(key, self.current);
         }
+        self.span
     }
 
     #[inline]
@@ -276,10 +292,7 @@ impl Bundle<'_> {
     }
 
     #[inline]
-    fn event(&mut self, event: &Event<'_>) {
-        self.weigh(event.number, 1, event.bytes);
-        let Some(time_ns) = event.timestamp.and_then(|time| self.times.of(time)) else { return };
-        self.span.add(time_ns);
+    fn happened(&mut self, event: &Event<'_>, time_ns: i64) {
         match event.number {
             ftrace_event::SCHED_SWITCH => {
                 self.current.switch(self.people, self.machine, time_ns, event.body);
@@ -292,7 +305,7 @@ impl Bundle<'_> {
                     return;
                 };
                 let row = self.people.thread(self.machine, tid);
-                self.people.comm(row, name);
+                self.people.comm(row, Comm::of(name));
             }
             _ => {}
         }
@@ -318,7 +331,7 @@ impl Bundle<'_> {
                 }
             }
         }
-        self.people.comm(row, comm);
+        self.people.comm(row, Comm::of(comm));
     }
 }
 

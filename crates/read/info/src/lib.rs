@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`info`] | the pass: what is done with a packet |
+//! | `run` | the same for events that one writer has written one after the other, which are most |
 //! | [`tally`] | counts packets by what they are, and all that says that something was lost |
 //! | [`readable`] | which packets a reader can make use of, and when they were |
 //! | [`events`] | events of programs by name and category; [`slices`]: those that are open |
@@ -40,6 +41,7 @@ pub mod names;
 pub mod people;
 pub mod readable;
 pub mod report;
+mod run;
 pub mod sched;
 pub mod slices;
 pub mod tally;

@@ -94,6 +94,20 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// One, so large.
+    #[inline]
+    #[must_use]
+    pub const fn of(bytes: usize) -> Self {
+        Self { count: 1, bytes: bytes as u64 }
+    }
+
+    /// What else was counted.
+    #[inline]
+    pub fn add_all(&mut self, more: Self) {
+        self.count += more.count;
+        self.bytes += more.bytes;
+    }
+
     /// One more.
     #[inline]
     pub fn add(&mut self, bytes: usize) {
@@ -112,9 +126,14 @@ impl<T: Default + Clone> ByNumber<T> {
     pub fn get_mut(&mut self, number: usize, bound: usize) -> Option<&mut T> {
         let number = if number < bound { number } else { 0 };
         if self.0.len() <= number {
-            self.0.resize(number + 1, T::default());
+            self.grow(number);
         }
         self.0.get_mut(number)
+    }
+
+    #[cold]
+    fn grow(&mut self, number: usize) {
+        self.0.resize(number + 1, T::default());
     }
 
     /// All of them, by number.

@@ -13,7 +13,46 @@ const MAX_ROWS: usize = 1 << 16;
 /// The row of all that came when there was no room.
 pub const OTHERS: usize = 0;
 /// The kernel's names of threads, with the 0 behind them.
-const COMM_BYTES: usize = 16;
+const COMM_BYTES: usize = size_of::<u128>();
+
+/// Threads whose rows are found without a search: a power of two, of which each thread has the place that its number ends with.
+const RECENT: usize = 1 << 8;
+
+/// What the kernel calls a thread; behind it there are zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Comm([u8; COMM_BYTES]);
+
+impl Comm {
+    /// Nothing if the name is empty, and says nothing.
+    #[inline]
+    #[must_use]
+    pub fn of(name: &[u8]) -> Option<Self> {
+        (!name.is_empty()).then(|| Self(padded(name).to_le_bytes()))
+    }
+}
+
+/// The first bytes of a name, and zeros. Most are 8 to 15: two words that overlap.
+#[inline]
+fn padded(name: &[u8]) -> u128 {
+    if let Some(first) = name.first_chunk() {
+        return u128::from_le_bytes(*first);
+    }
+    match (name.first_chunk(), name.last_chunk()) {
+        (Some(first), Some(last)) => {
+            let last = u128::from(u64::from_le_bytes(*last));
+            u128::from(u64::from_le_bytes(*first)) | last << (8 * (name.len() - size_of::<u64>()))
+        }
+        _ => name.iter().rfold(0, |word, byte| word << 8 | u128::from(*byte)),
+    }
+}
+
+/// A thread of a machine, and its row.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    machine: u32,
+    tid: i32,
+    row: u32,
+}
 
 /// How far the source of a name is to be trusted: a new name wins if it is not below the present one's (upstream: process_tracker.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +97,7 @@ pub struct Thread {
     pub pid: Option<i32>,
     /// What it is called, if it is no kernel's name.
     name: Name,
-    comm: [u8; COMM_BYTES],
+    comm: Comm,
     trust: Trust,
     /// How long it ran.
     pub ran_ns: u64,
@@ -72,6 +111,7 @@ pub struct People {
     tids: HashMap<(u32, i32), usize, RandomState>,
     processes: Vec<Process>,
     threads: Vec<Thread>,
+    recent: Box<[Option<Recent>; RECENT]>,
     /// Who wrote the last packet: it often wrote the next one, too.
     last_writer: Option<((u32, i32), usize)>,
     /// What packets were written by nobody that is known.
@@ -86,6 +126,7 @@ impl Default for People {
             tids: HashMap::default(),
             processes: vec![Process::default()],
             threads: vec![Thread::default()],
+            recent: Box::new([None; RECENT]),
             last_writer: None,
             unknown_writers: Weight::default(),
         }
@@ -93,10 +134,10 @@ impl Default for People {
 }
 
 impl People {
-    /// A packet was written by this process.
+    /// Packets were written by this process.
     #[inline]
-    pub fn wrote(&mut self, machine: u32, pid: Option<i32>, bytes: usize) {
-        let Some(pid) = pid else { return self.unknown_writers.add(bytes) };
+    pub fn wrote(&mut self, machine: u32, pid: Option<i32>, weight: Weight) {
+        let Some(pid) = pid else { return self.unknown_writers.add_all(weight) };
         let row = match self.last_writer {
             Some((last, row)) if last == (machine, pid) => row,
             _ => {
@@ -106,7 +147,7 @@ impl People {
             }
         };
         if let Some(process) = self.processes.get_mut(row) {
-            process.wrote.add(bytes);
+            process.wrote.add_all(weight);
         }
     }
 
@@ -127,6 +168,22 @@ impl People {
     /// The row of a thread.
     #[inline]
     pub fn thread(&mut self, machine: u32, tid: i32) -> usize {
+        let place = tid as usize % RECENT;
+        if let Some(Some(recent)) = self.recent.get(place)
+            && (recent.machine, recent.tid) == (machine, tid)
+        {
+            return recent.row as usize;
+        }
+        let row = self.search_thread(machine, tid);
+        if let Some(recent) = self.recent.get_mut(place) {
+            // The bound of rows keeps it below 2^32.
+            *recent = Some(Recent { machine, tid, row: row as u32 });
+        }
+        row
+    }
+
+    #[inline(never)]
+    fn search_thread(&mut self, machine: u32, tid: i32) -> usize {
         if let Some(row) = self.tids.get(&(machine, tid)) {
             return *row;
         }
@@ -171,14 +228,11 @@ impl People {
 
     /// The kernel calls a thread so: it says it at every turn.
     #[inline]
-    pub fn comm(&mut self, thread: usize, name: &[u8]) {
-        let Some(thread) = self.threads.get_mut(thread) else { return };
-        if thread.trust > Trust::Kernel || name.is_empty() {
-            return;
+    pub fn comm(&mut self, thread: usize, name: Option<Comm>) {
+        let (Some(thread), Some(comm)) = (self.threads.get_mut(thread), name) else { return };
+        if thread.trust <= Trust::Kernel {
+            (thread.comm, thread.trust) = (comm, Trust::Kernel);
         }
-        let mut comm = [0; COMM_BYTES];
-        comm.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
-        (thread.comm, thread.trust) = (comm, Trust::Kernel);
     }
 
     /// A thread belongs to a process. If it belonged to another, this is another thread of the same number.
@@ -228,7 +282,7 @@ impl People {
                 OTHERS => OTHERS,
                 _ => self.process(thread.machine, thread.pid.unwrap_or(thread.tid)),
             };
-            if thread.pid.unwrap_or(thread.tid) == thread.tid && thread.comm.first() != Some(&0) {
+            if thread.pid.unwrap_or(thread.tid) == thread.tid && thread.comm.0.first() != Some(&0) {
                 let name = self.thread_name(row);
                 self.name_process(process, &name, Trust::Nobody);
             }
@@ -253,7 +307,7 @@ impl People {
         let Some(thread) = self.threads.get(thread) else { return Vec::new() };
         match thread.trust {
             Trust::Nobody | Trust::Kernel => {
-                thread.comm.iter().copied().take_while(|byte| *byte != 0).collect()
+                thread.comm.0.iter().copied().take_while(|byte| *byte != 0).collect()
             }
             _ => self.names.get(thread.name).to_vec(),
         }
@@ -275,10 +329,10 @@ mod tests {
         let mut people = People::default();
         let thread = people.thread(0, 7);
         people.belongs(thread, 5);
-        people.comm(thread, b"one");
+        people.comm(thread, Comm::of(b"one"));
         people.ran(thread, 10);
         people.belongs(thread, 7);
-        people.comm(thread, b"two");
+        people.comm(thread, Comm::of(b"two"));
         people.ran(thread, 3);
         let ran: Vec<_> = people.processes().iter().map(|process| (process.pid, process.ran_ns)).collect();
         assert_eq!(ran, [(0, 0), (5, 10), (7, 3)]);
@@ -289,10 +343,10 @@ mod tests {
     fn a_name_gives_way_to_a_better_one_only() {
         let mut people = People::default();
         let thread = people.thread(0, 7);
-        people.comm(thread, b"a name of the kernel's");
+        people.comm(thread, Comm::of(b"a name of the kernel's"));
         assert_eq!(people.thread_name(thread), b"a name of the ke");
         people.name_thread(thread, b"listed", Trust::List);
-        people.comm(thread, b"comm");
+        people.comm(thread, Comm::of(b"comm"));
         assert_eq!(people.thread_name(thread), b"listed");
         people.name_thread(thread, b"said", Trust::ProgramsThread);
         people.name_thread(thread, b"listed again", Trust::List);
@@ -300,10 +354,21 @@ mod tests {
     }
 
     #[test]
+    fn names_of_any_length_are_padded() {
+        let name = b"abcdefghijklmnopqrst";
+        for len in 1..=name.len() {
+            let mut expected = [0; COMM_BYTES];
+            expected.iter_mut().zip(&name[..len]).for_each(|(to, from)| *to = *from);
+            assert_eq!(Comm::of(&name[..len]), Some(Comm(expected)), "{len}");
+        }
+        assert_eq!(Comm::of(b""), None);
+    }
+
+    #[test]
     fn there_are_not_more_rows_than_the_bound() {
         let mut people = People::default();
         for number in 0..2 * MAX_ROWS as i32 {
-            people.wrote(0, Some(number), 1);
+            people.wrote(0, Some(number), Weight::of(1));
             let thread = people.thread(0, number);
             people.ran(thread, 1);
         }

@@ -7,7 +7,7 @@
 
 use ferretto_protos::fields::{trace_packet, trace_packet_defaults};
 use ferretto_protozero::read::Fields;
-use ferretto_trace_read::clocks::{BOOTTIME, Clock, Clocks, Machine, REALTIME, Snapshot};
+use ferretto_trace_read::clocks::{BOOTTIME, Clock, Clocks, Machine, REALTIME, Snapshot, Steady};
 use ferretto_trace_read::{Change, Continuity, Head};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -104,6 +104,21 @@ impl Readable {
             is_readable,
             time_ns,
         }
+    }
+
+    /// Further times of a sequence's packets that name no clock, after one that has been told.
+    #[must_use]
+    pub fn steady(&self, sequence: usize, head: &Head<'_>) -> Option<Steady> {
+        match self.sequences.get(sequence)?.default_clock {
+            0 => Some(Steady::trace()),
+            BOOTTIME if head.machine_id == 0 && self.readings == 0 => Some(Steady::trace()),
+            id => self.clocks.steady(Clock::new(id, head.sequence_id, Machine(head.machine_id))),
+        }
+    }
+
+    /// What came of them.
+    pub fn put_back(&mut self, times: Steady) {
+        self.clocks.put_back(times);
     }
 
     /// How many sequences there are.

@@ -5,16 +5,23 @@
 //! count.
 
 use ferretto_protos::fields::sched_switch_ftrace_event as field;
-use ferretto_protozero::read::PackedVarints;
-use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Packed, Value};
 
 use crate::ftrace::Switches;
-use crate::people::People;
+use crate::people::{Comm, People};
 
 /// The names in the table of a bundle that are looked at. Bundles name each thread once.
 const MAX_COMMS: usize = 1 << 16;
 /// `CompactSched.intern_table`.
 const INTERN_TABLE: u32 = ferretto_protos::fields::ftrace_event_bundle::compact_sched::INTERN_TABLE;
+
+const PREV_COMM_TAG: u8 = (field::PREV_COMM << 3 | 2) as u8;
+const PREV_PID_TAG: u8 = (field::PREV_PID << 3) as u8;
+const PREV_PRIO_TAG: u8 = (field::PREV_PRIO << 3) as u8;
+const PREV_STATE_TAG: u8 = (field::PREV_STATE << 3) as u8;
+const NEXT_COMM_TAG: u8 = (field::NEXT_COMM << 3 | 2) as u8;
+const NEXT_PID_TAG: u8 = (field::NEXT_PID << 3) as u8;
+const NEXT_PRIO_TAG: u8 = (field::NEXT_PRIO << 3) as u8;
 
 /// A CPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,7 +85,21 @@ impl Cpu {
     /// A `sched_switch`.
     pub fn switch(&mut self, people: &mut People, machine: u32, time_ns: i64, event: &[u8]) {
         let (mut prev, mut next, mut comm) = (0, 0, &b""[..]);
-        for part in Fields::new(event).whole() {
+        // Nearly all have these fields, in this order.
+        let mut fields = Fields::new(event);
+        let _ = fields.message_of(PREV_COMM_TAG);
+        if let Some(pid) = fields.number_of(PREV_PID_TAG) {
+            prev = pid as i32;
+        }
+        let _ = (fields.number_of(PREV_PRIO_TAG), fields.number_of(PREV_STATE_TAG));
+        if let Some(name) = fields.message_of(NEXT_COMM_TAG) {
+            comm = name;
+        }
+        if let Some(pid) = fields.number_of(NEXT_PID_TAG) {
+            next = pid as i32;
+        }
+        let _ = fields.number_of(NEXT_PRIO_TAG);
+        for part in fields.whole() {
             match (part.number, part.value) {
                 (field::PREV_PID, Value::Varint(pid)) => prev = pid as i32,
                 (field::NEXT_PID, Value::Varint(pid)) => next = pid as i32,
@@ -91,7 +112,7 @@ impl Cpu {
         }
         self.begin(people, machine, time_ns, next);
         if let Some(running) = self.running {
-            people.comm(running.thread, comm);
+            people.comm(running.thread, Comm::of(comm));
         }
         self.has_switched = true;
     }
@@ -107,26 +128,32 @@ impl Cpu {
     ) {
         let table = Fields::new(switches.message).whole();
         let table = table.filter(|part| part.number == INTERN_TABLE).filter_map(|part| part.value.as_bytes());
-        let comms: Vec<&[u8]> = table.take(MAX_COMMS).collect();
-        let mut pids = PackedVarints::new(switches.next_pids).map_while(|pid| pid);
-        let mut names = PackedVarints::new(switches.next_comms).map_while(|index| index);
+        let comms: Vec<Option<Comm>> = table.take(MAX_COMMS).map(Comm::of).collect();
+        let mut pids = Packed::new(switches.next_pids);
+        let mut names = Packed::new(switches.next_comms);
         let mut timestamp = 0u64;
-        for difference in PackedVarints::new(switches.timestamps).map_while(|time| time) {
+        let Self { mut running, mut has_switched } = *self;
+        for difference in Packed::new(switches.timestamps) {
             timestamp = timestamp.wrapping_add(difference);
-            let (Some(next), comm) = (pids.next(), names.next()) else { return };
+            let (Some(next), comm) = (pids.next(), names.next()) else { break };
             let Some(time_ns) = times.of(timestamp) else { continue };
             span.add(time_ns);
-            if !self.has_switched {
-                self.has_switched = true;
+            if !has_switched {
+                has_switched = true;
                 continue;
             }
-            self.end(people, time_ns);
-            self.begin(people, machine, time_ns, next as i32);
+            if let Some(Running { thread, since_ns, .. }) = running {
+                people.ran(thread, u64::try_from(time_ns.saturating_sub(since_ns)).unwrap_or(0));
+            }
+            let tid = next as i32;
+            let thread = people.thread(machine, tid);
+            running = Some(Running { tid, thread, since_ns: time_ns });
             let comm = comm.and_then(|index| usize::try_from(index).ok()).and_then(|index| comms.get(index));
-            if let (Some(running), Some(comm)) = (self.running, comm) {
-                people.comm(running.thread, comm);
+            if let Some(comm) = comm {
+                people.comm(thread, *comm);
             }
         }
+        *self = Self { running, has_switched };
     }
 
     #[inline]
@@ -177,6 +204,7 @@ mod tests {
         let (mut people, mut cpu) = (People::default(), Cpu::default());
         let switches = Switches {
             timestamps: &[10, 20, 40, 5],
+            count: 4,
             next_pids: &[2, 3, 2, 1],
             next_comms: &[0, 1, 0, 9],
             message: b"\x2a\x03two\x2a\x05three",

@@ -45,8 +45,9 @@ pub struct Open {
 
 impl Open {
     /// What one of the two does not say is not asked for.
-    fn is_called(&self, name: Option<Name>) -> bool {
-        name.is_none_or(|name| name == self.name || self.name == Name::NONE)
+    #[inline]
+    fn is_called(&self, name: Name) -> bool {
+        name == Name::NONE || name == self.name || self.name == Name::NONE
     }
 }
 
@@ -86,7 +87,7 @@ impl Slices {
 
     /// Ends the uppermost one of a sequence's own track; with a name, that of this name.
     #[inline]
-    pub fn end(&mut self, top: &mut Top, name: Option<Name>) -> Option<Open> {
+    pub fn end(&mut self, top: &mut Top, name: Name) -> Option<Open> {
         let slot = *self.slots.get(top.0 as usize)?;
         if !slot.open.is_called(name) {
             return self.end_below(top.0, name);
@@ -106,7 +107,7 @@ impl Slices {
     }
 
     /// Ends one of any track.
-    pub fn end_on(&mut self, track: u64, name: Option<Name>) -> Option<Open> {
+    pub fn end_on(&mut self, track: u64, name: Name) -> Option<Open> {
         let mut top = Top(*self.tops.get(&track)?);
         let ended = self.end(&mut top, name);
         match top.0 {
@@ -117,7 +118,7 @@ impl Slices {
     }
 
     /// One that is not the uppermost: the others stay.
-    fn end_below(&mut self, top: u32, name: Option<Name>) -> Option<Open> {
+    fn end_below(&mut self, top: u32, name: Name) -> Option<Open> {
         let mut above = top;
         for _ in 0..MAX_DEPTH {
             let below = self.slots.get(above as usize)?.below;
@@ -172,14 +173,14 @@ mod tests {
         slices.begin(&mut top, open(1, 5));
         slices.begin(&mut top, open(2, 6));
         slices.begin_on(9, open(3, 7));
-        assert_eq!(slices.end(&mut top, None), Some(open(2, 6)));
+        assert_eq!(slices.end(&mut top, Name::NONE), Some(open(2, 6)));
         slices.begin(&mut top, open(4, 8));
-        assert_eq!(slices.end(&mut top, Some(Name(5))), Some(open(1, 5)));
-        assert_eq!(slices.end(&mut top, Some(Name(5))), None);
-        assert_eq!(slices.end(&mut top, None), Some(open(4, 8)));
-        assert_eq!(slices.end(&mut top, None), None);
-        assert_eq!((slices.end_on(8, None), slices.end_on(9, None)), (None, Some(open(3, 7))));
-        assert_eq!((slices.end_on(9, None), slices.open()), (None, 0));
+        assert_eq!(slices.end(&mut top, Name(5)), Some(open(1, 5)));
+        assert_eq!(slices.end(&mut top, Name(5)), None);
+        assert_eq!(slices.end(&mut top, Name::NONE), Some(open(4, 8)));
+        assert_eq!(slices.end(&mut top, Name::NONE), None);
+        assert_eq!((slices.end_on(8, Name::NONE), slices.end_on(9, Name::NONE)), (None, Some(open(3, 7))));
+        assert_eq!((slices.end_on(9, Name::NONE), slices.open()), (None, 0));
     }
 
     #[test]
@@ -189,8 +190,8 @@ mod tests {
             slices.begin_on(track, open(0, 5));
         }
         assert_eq!((slices.open(), slices.left_out), (MAX_OPEN as u64, MAX_OPEN as u64));
-        assert_eq!(slices.end_on(3, None), Some(open(0, 5)));
+        assert_eq!(slices.end_on(3, Name::NONE), Some(open(0, 5)));
         slices.begin_on(1 << 40, open(1, 5));
-        assert_eq!(slices.end_on(1 << 40, None), Some(open(1, 5)));
+        assert_eq!(slices.end_on(1 << 40, Name::NONE), Some(open(1, 5)));
     }
 }

@@ -16,7 +16,7 @@ use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_read::{Batch, Head};
 use prost::Message;
 
-use crate::ftrace::{self, Part};
+use crate::ftrace::{self, Event, Parts, Switches, Wakings};
 use crate::readable::{Arrival, Readable};
 
 /// Distinct pids, tids and sequences that are told apart; beyond it they are no longer counted. Linux has at most
@@ -181,7 +181,7 @@ impl Tally {
     fn plain_packet(&mut self, bytes: &[u8]) {
         match Head::of(bytes) {
             Ok(head) => {
-                self.head(&head, &mut |_| {});
+                self.head(&head, &mut ());
             }
             Err(_) => self.undecodable(),
         }
@@ -193,15 +193,15 @@ impl Tally {
         self.undecodable += 1;
     }
 
-    /// Counts a packet that is no batch, and calls `part` with the parts of a bundle of kernel events.
+    /// Counts a packet that is no batch, and gives `parts` those of a bundle of kernel events.
     #[inline]
-    pub fn head<'a>(&mut self, head: &Head<'a>, part: &mut impl FnMut(Part<'a>)) -> Arrival {
+    pub fn head<'a>(&mut self, head: &Head<'a>, parts: &mut impl Parts<'a>) -> Arrival {
         self.packets += 1;
         let arrival = self.readable.packet(head);
         let is_app = matches!(head.data, Some((trace_packet::TRACK_EVENT, _)));
         match head.data {
             Some((trace_packet::TRACK_EVENT, _)) => self.track_events += 1,
-            Some((trace_packet::FTRACE_EVENTS, body)) => self.ftrace.bundle(body, part),
+            Some((trace_packet::FTRACE_EVENTS, body)) => self.ftrace.bundle(body, parts),
             Some((number, body)) => self.payload(number, body, head),
             None => {}
         }
@@ -333,30 +333,16 @@ fn is_bookkeeping(number: u32) -> bool {
 }
 
 impl Ftrace {
-    fn bundle<'a>(&mut self, body: &'a [u8], each: &mut impl FnMut(Part<'a>)) {
-        let bundle = ftrace::walk(body, &mut |part| {
-            match part {
-                Part::Clock { .. } => {}
-                Part::Event(event) => {
-                    self.first_event_ns = earlier(self.first_event_ns, event.timestamp);
-                    match event.number {
-                        ftrace::SCHED_SWITCH => self.switches += 1,
-                        ftrace::SCHED_WAKING => self.wakings += 1,
-                        _ => self.others += 1,
-                    }
-                }
-                // The first timestamp is whole, those after it are differences.
-                Part::Switches(switches) => {
-                    self.first_event_ns = earlier(self.first_event_ns, first_packed(switches.timestamps));
-                    self.switches += packed_len(switches.timestamps);
-                }
-                Part::Wakings { timestamps, .. } => {
-                    self.first_event_ns = earlier(self.first_event_ns, first_packed(timestamps));
-                    self.wakings += packed_len(timestamps);
-                }
-            }
-            each(part);
-        });
+    #[inline]
+    fn bundle<'a>(&mut self, body: &'a [u8], parts: &mut impl Parts<'a>) {
+        let mut counted = Counted { events: 0, switches: 0, wakings: 0, first_ns: u64::MAX, parts };
+        let bundle = ftrace::walk(body, &mut counted);
+        let Counted { events, switches, wakings, first_ns, .. } = counted;
+        self.switches += switches;
+        self.wakings += wakings;
+        self.others += events - switches - wakings;
+        let first_ns = (first_ns < u64::MAX).then_some(first_ns);
+        self.first_event_ns = earlier(self.first_event_ns, first_ns);
         if bundle.has_lost_events {
             self.lossy_bundles += 1;
             if self.lossy_cpus.len() < MAX_CPUS {
@@ -416,6 +402,50 @@ impl Ftrace {
     }
 }
 
+/// Counts the events of a bundle, and hands them on.
+struct Counted<'p, P> {
+    events: u64,
+    switches: u64,
+    wakings: u64,
+    first_ns: u64,
+    parts: &'p mut P,
+}
+
+impl<P> Counted<'_, P> {
+    /// The first timestamp of a column is whole, those after it are differences.
+    fn column(&mut self, timestamps: &[u8], count: u64) {
+        self.first_ns = self.first_ns.min(first_packed(timestamps).unwrap_or(u64::MAX));
+        self.events += count;
+    }
+}
+
+impl<'a, P: Parts<'a>> Parts<'a> for Counted<'_, P> {
+    fn begin(&mut self, cpu: u32, clock: u64, pair: Option<(i64, i64)>) {
+        self.parts.begin(cpu, clock, pair);
+    }
+
+    #[inline(always)]
+    fn event(&mut self, event: Event<'a>) {
+        self.events += 1;
+        self.switches += u64::from(event.number == ftrace::SCHED_SWITCH);
+        self.wakings += u64::from(event.number == ftrace::SCHED_WAKING);
+        self.first_ns = self.first_ns.min(event.timestamp.unwrap_or(u64::MAX));
+        self.parts.event(event);
+    }
+
+    fn switches(&mut self, switches: Switches<'a>) {
+        self.switches += switches.count;
+        self.column(switches.timestamps, switches.count);
+        self.parts.switches(switches);
+    }
+
+    fn wakings(&mut self, wakings: Wakings<'a>) {
+        self.wakings += wakings.count;
+        self.column(wakings.timestamps, wakings.count);
+        self.parts.wakings(wakings);
+    }
+}
+
 /// A message with not more at its top level than may be decoded.
 #[must_use]
 pub fn bounded(message: &[u8]) -> Cow<'_, [u8]> {
@@ -460,17 +490,16 @@ fn varint_field(body: &[u8], number: u32) -> Option<u64> {
     })
 }
 
+#[inline]
 fn earlier(known: Option<u64>, other: Option<u64>) -> Option<u64> {
-    known.into_iter().chain(other).min()
+    match (known, other) {
+        (Some(known), Some(other)) => Some(known.min(other)),
+        (known, other) => known.or(other),
+    }
 }
 
 fn first_packed(packed: &[u8]) -> Option<u64> {
     ferretto_protozero::varint::decode(packed).map(|(value, _)| value)
-}
-
-/// How many varints a packed field holds: each ends with the one byte that has no continuation bit.
-pub(crate) fn packed_len(packed: &[u8]) -> u64 {
-    packed.iter().filter(|&&byte| byte & 0x80 == 0).count() as u64
 }
 
 #[cfg(test)]

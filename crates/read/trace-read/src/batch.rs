@@ -32,6 +32,10 @@ impl<'a> Batch<'a> {
     #[inline]
     #[must_use]
     pub fn of(packet: &'a [u8]) -> Option<Self> {
+        // Their tags have two bytes, those of what most packets begin with one.
+        if packet.first().is_none_or(|byte| *byte < 0x80) {
+            return None;
+        }
         let first = Fields::new(packet).next()?.ok()?;
         match (first.number, first.value) {
             (COMPRESSED_PACKETS, Value::Bytes(bytes)) => Some(Self::Deflate(bytes)),

@@ -214,6 +214,39 @@ struct Conversion {
     offset_ns: i64,
 }
 
+/// A clock's times one after the other, as long as no snapshot comes: what [`Clocks::to_trace_time`] would say, without looking for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Steady {
+    /// Whose state goes back; none if the times are the trace's.
+    number: Option<usize>,
+    unit_multiplier_ns: i64,
+    is_incremental: bool,
+    last_ns: i64,
+    conversion: Conversion,
+}
+
+impl Steady {
+    /// Of times that are the trace's already.
+    #[must_use]
+    pub const fn trace() -> Self {
+        let conversion = Conversion { from_ns: i64::MIN, before_ns: i64::MAX, offset_ns: 0 };
+        Self { number: None, unit_multiplier_ns: 1, is_incremental: false, last_ns: 0, conversion }
+    }
+
+    /// The trace's time; nothing if another snapshot may count for it.
+    #[inline]
+    pub fn time(&mut self, value: i64) -> Option<i64> {
+        let Conversion { from_ns, before_ns, offset_ns } = self.conversion;
+        let ns = value.wrapping_mul(self.unit_multiplier_ns);
+        let ns = if self.is_incremental { self.last_ns.wrapping_add(ns) } else { ns };
+        if ns < from_ns || ns >= before_ns {
+            return None;
+        }
+        self.last_ns = ns;
+        Some(ns.saturating_add(offset_ns))
+    }
+}
+
 impl Default for Clocks {
     fn default() -> Self {
         Self {
@@ -304,7 +337,37 @@ impl Clocks {
         if clock == self.trace_clock {
             return Ok(value);
         }
-        self.convert(clock, value, self.trace_clock)
+        match self.as_last(clock, value) {
+            Some(ns) => Ok(ns),
+            None => self.convert(clock, value, self.trace_clock),
+        }
+    }
+
+    /// The clock of the time that was converted last, for further ones; nothing if it was another, or cannot be told.
+    #[must_use]
+    pub fn steady(&self, clock: Clock) -> Option<Steady> {
+        if clock == self.trace_clock {
+            return Some(Steady::trace());
+        }
+        let (_, number) = self.last.filter(|(last, _)| *last == clock)?;
+        let state = self.states.get(number)?;
+        let (_, conversion) = state.cached.filter(|(then, _)| *then == self.snapshots)?;
+        let &State { unit_multiplier_ns, is_incremental, last_ns, .. } = state;
+        Some(Steady { number: Some(number), unit_multiplier_ns, is_incremental, last_ns, conversion })
+    }
+
+    /// The clock shows now what it has come to meanwhile.
+    pub fn put_back(&mut self, steady: Steady) {
+        if let Some(state) = steady.number.and_then(|number| self.states.get_mut(number)) {
+            state.last_ns = steady.last_ns;
+        }
+    }
+
+    /// The same, if it is known from the last time of the same clock: where a packet's loop stands.
+    #[inline]
+    fn as_last(&mut self, clock: Clock, value: i64) -> Option<i64> {
+        let (_, number) = self.last.filter(|(last, _)| *last == clock)?;
+        self.states.get_mut(number)?.as_before(value, self.snapshots)
     }
 
     /// The time that a clock showed when another one showed `value`.
@@ -324,15 +387,8 @@ impl Clocks {
         let snapshots = self.snapshots;
         let is_to_trace = to == self.trace_clock;
         let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
-        if is_to_trace
-            && let Some((then, cached)) = state.cached
-            && then == snapshots
-        {
-            let ns = state.peek_ns(value);
-            if (cached.from_ns..cached.before_ns).contains(&ns) {
-                state.last_ns = ns;
-                return Ok(ns.saturating_add(cached.offset_ns));
-            }
+        if is_to_trace && let Some(ns) = state.as_before(value, snapshots) {
+            return Ok(ns);
         }
         let way = match &state.way {
             Some((then, way)) if is_to_trace && *then == snapshots => way.clone(),
@@ -479,7 +535,20 @@ impl Clocks {
 }
 
 impl State {
+    /// The trace's time of a clock's, if the last answer holds for it.
+    #[inline]
+    fn as_before(&mut self, value: i64, snapshots: u32) -> Option<i64> {
+        let (_, cached) = self.cached.filter(|(then, _)| *then == snapshots)?;
+        let ns = self.peek_ns(value);
+        if !(cached.from_ns..cached.before_ns).contains(&ns) {
+            return None;
+        }
+        self.last_ns = ns;
+        Some(ns.saturating_add(cached.offset_ns))
+    }
+
     /// A time in nanoseconds. For a clock that says differences it is the sum, which has to be kept if the time is converted.
+    #[inline]
     fn peek_ns(&self, value: i64) -> i64 {
         let ns = value.wrapping_mul(self.unit_multiplier_ns);
         if self.is_incremental { self.last_ns.wrapping_add(ns) } else { ns }
@@ -554,6 +623,26 @@ mod tests {
         assert_eq!(convert(&mut clocks, 64, 1), Ok(51_000));
         assert_eq!(convert(&mut clocks, 64, 2), Ok(53_000));
         assert_eq!(clocks.to_trace_time(Clock::new(64, 8, HERE), 2), Err(Unknown::Clock));
+        Ok(())
+    }
+
+    #[test]
+    fn one_after_the_other_times_are_what_each_is() -> Result<(), Invalid> {
+        let own = Reading { unit_multiplier_ns: 1000, is_incremental: true, ..reading(64, 3) };
+        let [mut one_by_one, mut clocks] = [Clocks::default(), Clocks::default()];
+        for clocks in [&mut one_by_one, &mut clocks] {
+            clocks.add_snapshot(&[reading(BOOTTIME, 50_000), own])?;
+            assert!(clocks.steady(own.clock).is_none(), "nothing was converted");
+            assert_eq!(convert(clocks, 64, 1), Ok(51_000));
+        }
+        let mut steady = clocks.steady(own.clock).expect("it was converted");
+        for value in [2, 0, 7] {
+            assert_eq!(steady.time(value), convert(&mut one_by_one, 64, value).ok());
+        }
+        clocks.put_back(steady);
+        assert_eq!(convert(&mut clocks, 64, 1), convert(&mut one_by_one, 64, 1));
+        clocks.add_snapshot(&[reading(BOOTTIME, 90_000)])?;
+        assert!(clocks.steady(own.clock).is_none());
         Ok(())
     }
 

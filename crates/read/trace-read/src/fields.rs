@@ -69,7 +69,12 @@ impl<'a> Fields<'a> {
     /// Takes the next field, whose tag is one byte and says that it is a number. Nothing is taken if it is malformed.
     #[inline(always)]
     pub fn take_number(&mut self) -> Option<u64> {
-        let (value, rest) = varint(self.rest.get(1..)?)?;
+        let (value, rest) = match self.rest {
+            [_, one @ 0..0x80, rest @ ..] => (u64::from(*one), rest),
+            [_, one, two @ 0..0x80, rest @ ..] => (u64::from(*one & 0x7f) | u64::from(*two) << 7, rest),
+            [_, rest @ ..] => longer(rest)?,
+            [] => return None,
+        };
         self.rest = rest;
         Some(value)
     }
@@ -77,10 +82,26 @@ impl<'a> Fields<'a> {
     /// Takes the next field, whose tag is one byte and says that it is a message. Nothing is taken if it is malformed or long.
     #[inline(always)]
     pub fn take_message(&mut self) -> Option<&'a [u8]> {
-        let (length, rest) = short(self.rest.get(1..)?)?;
+        let (length, rest) = match self.rest {
+            [_, one @ 0..0x80, rest @ ..] => (u32::from(*one), rest),
+            [_, rest @ ..] => short(rest)?,
+            [] => return None,
+        };
         let (value, rest) = rest.split_at_checked(length as usize)?;
         self.rest = rest;
         Some(value)
+    }
+
+    /// Takes the next field if its tag is this byte, which says that it is a number.
+    #[inline(always)]
+    pub fn number_of(&mut self, tag: u8) -> Option<u64> {
+        if self.first_byte()? == tag { self.take_number() } else { None }
+    }
+
+    /// Takes the next field if its tag is this byte, which says that it is a message, and not a long one.
+    #[inline(always)]
+    pub fn message_of(&mut self, tag: u8) -> Option<&'a [u8]> {
+        if self.first_byte()? == tag { self.take_message() } else { None }
     }
 
     /// The fields that are whole: up to the first that is malformed.
@@ -88,6 +109,31 @@ impl<'a> Fields<'a> {
     #[must_use]
     pub const fn whole(self) -> Whole<'a> {
         Whole(self)
+    }
+}
+
+/// Iterates over numbers that are packed into one value, up to the first that has no end, as [`read::PackedVarints`] does: for columns of
+/// thousands.
+#[derive(Clone, Debug)]
+pub struct Packed<'a>(&'a [u8]);
+
+impl<'a> Packed<'a> {
+    /// Starts at the first number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(value: &'a [u8]) -> Self {
+        Self(value)
+    }
+}
+
+impl Iterator for Packed<'_> {
+    type Item = u64;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u64> {
+        let (number, rest) = varint(self.0)?;
+        self.0 = rest;
+        Some(number)
     }
 }
 
@@ -189,9 +235,15 @@ fn short(bytes: &[u8]) -> Option<(u32, &[u8])> {
 
 #[inline(always)]
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    if let [byte @ 0..0x80, rest @ ..] = bytes {
-        return Some((u64::from(*byte), rest));
+    if let Some((value, rest)) = short(bytes) {
+        return Some((u64::from(value), rest));
     }
+    longer(bytes)
+}
+
+/// The same of more than two bytes.
+#[inline(always)]
+fn longer(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (value, len) = long(bytes);
     match len {
         0 => None,

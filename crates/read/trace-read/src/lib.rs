@@ -29,7 +29,7 @@ pub mod stream;
 pub mod wire;
 
 pub use batch::Batch;
-pub use head::{Change, Continuity, Head};
+pub use head::{Change, Continuity, Head, Heads, Written};
 pub use place::Place;
 pub use reader::{End, Reader};
 pub use stream::PacketStream;

@@ -6,8 +6,8 @@ use crate::batch::Batch;
 use crate::place::Place;
 use crate::stream::PacketStream;
 
-/// Read at once.
-const PIECE_BYTES: usize = 1 << 20;
+/// Read at once: what is read stays in the processor's own cache until it was looked at.
+const PIECE_BYTES: usize = 1 << 18;
 
 /// Reads a trace from its first byte to its last, whole packets only.
 ///

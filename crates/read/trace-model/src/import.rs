@@ -14,7 +14,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::chrome;
-use crate::clocks::{BOOTTIME, Clock, Machine, REALTIME, Unknown};
+use crate::clocks::{BOOTTIME, Clock, MONOTONIC, Machine, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
 use crate::ftrace::bundle::Arrival;
@@ -23,12 +23,16 @@ use crate::import_logs::Where;
 use crate::logs::android;
 use crate::model::Model;
 use crate::order::{Order, QueueId};
+use crate::profiles::streaming;
 use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
 use crate::trace_files::File;
 use crate::trace_stats::Losses;
 use crate::translation::TRANSLATION_TABLE;
 use crate::wire;
+
+/// `TracePacket.track_event_range_of_interest`, which the messages here do without.
+const RANGE_OF_INTEREST: u32 = 90;
 
 /// Events between two questions whether to go on: some milliseconds of work.
 const EVENTS_PER_QUESTION: usize = 16 << 10;
@@ -208,8 +212,8 @@ impl Import {
     }
 
     /// Gives a packet its time, and puts it where it waits for its turn.
-    fn wait(&mut self, arrived: &Arrived<'_>, number: usize) {
-        let Some(sequence) = self.sequences.all.get_mut(number) else { return };
+    fn wait(&mut self, arrived: &Arrived<'_>, sequence_number: usize) {
+        let Some(sequence) = self.sequences.all.get_mut(sequence_number) else { return };
         let Some(ts) = self.model.time_of(arrived, sequence, &mut self.order, &mut self.deferred) else {
             return;
         };
@@ -245,6 +249,8 @@ impl Import {
             kind::INTERRUPT_INFO => model.read_interrupt_info(machine, data),
             kind::TRACE_UUID => model.read_uuid(data),
             chrome::kind::METADATA => model.read_chrome_metadata(machine, data),
+            kind::STREAMING_PROFILE_PACKET => self.streaming_samples(arrived, sequence_number, data),
+            RANGE_OF_INTEREST => model.read_range_of_interest(machine, data),
             TRANSLATION_TABLE => model.read_translation_table(data),
             android::ANDROID_LOG => {
                 let state = sequence.generation().clone();
@@ -268,6 +274,24 @@ impl Import {
             let model = &mut self.model;
             let late = self.order.buffers_read(|ts, event| model.apply(ts, event));
             model.stats.add(Stat::SorterPushEventOutOfOrder, None, late);
+        }
+    }
+
+    /// Samples of Chrome's own profiler have times that count on from those of their sequence's events.
+    fn streaming_samples(&mut self, arrived: &Arrived<'_>, number: usize, data: &[u8]) {
+        let Some(sequence) = self.sequences.all.get_mut(number) else { return };
+        let (model, machine) = (&mut self.model, arrived.machine);
+        let (samples, end) = streaming::read(data, |delta| sequence.running.ts_after(delta));
+        let state = sequence.generation().clone();
+        if let Err(stat) = end {
+            model.stats.count(stat);
+        }
+        let Some((begin, samples)) = samples else { return };
+        let clock = Clock::of_machine(MONOTONIC, Machine(machine.0));
+        let begin = model.to_trace_time(clock, begin).unwrap_or(begin);
+        for (since, sample) in samples {
+            let event = arrived.whole(kind::STREAMING_PROFILE_PACKET, &sample, state.clone());
+            self.push_event(QueueId::packets(machine), begin.saturating_add(since), event);
         }
     }
 

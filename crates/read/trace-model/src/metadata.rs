@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::model::Model;
+use crate::stats::Stat;
 use crate::trace_files::HEAD_BYTES;
 use crate::wire;
 
@@ -156,6 +157,16 @@ impl Model {
                 },
             };
             self.set_dynamic_metadata(&["trace_attribute.", &key].concat(), machine, value);
+        }
+    }
+
+    /// Reads `TracePacket.track_event_range_of_interest`: when what the trace was recorded for begins. Events before it stay.
+    pub fn read_range_of_interest(&mut self, machine: MachineId, message: &[u8]) {
+        /// `TrackEventRangeOfInterest.start_us`.
+        const START_US: u32 = 1;
+        match wire::int(message, START_US) {
+            Some(start) => self.set_metadata(Key::RangeOfInterestStartUs, machine, Metadatum::Int(start)),
+            None => self.stats.count(Stat::TrackEventRangeOfInterestMissingStartUs),
         }
     }
 

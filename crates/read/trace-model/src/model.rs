@@ -216,8 +216,8 @@ impl Model {
             kind::CONCURRENT_SESSION_EVENT => self.apply_concurrent_session(ts, machine, data),
             kind::PROCESS_TREE => self.process_tree(data, machine),
             kind::TRACK_DESCRIPTOR => self.apply_track_descriptor(data, machine),
-            kind::THREAD_DESCRIPTOR => self.apply_thread_descriptor(data, machine, false),
-            kind::PROCESS_DESCRIPTOR => self.apply_process_descriptor(data, machine),
+            kind::THREAD_DESCRIPTOR => _ = self.apply_thread_descriptor(data, machine, false),
+            kind::PROCESS_DESCRIPTOR => _ = self.apply_process_descriptor(data, machine),
             other => {
                 let _was_known = self.apply_profile(ts, packet)
                     || self.apply_generic_kernel(ts, machine, other, data)

@@ -103,6 +103,7 @@ impl Model {
             PACKAGES_LIST => {
                 self.profiles.deobfuscation.add_packages(&packet.data, &mut self.tables.strings);
             }
+            kind::STREAMING_PROFILE_PACKET => self.apply_streaming_sample(ts, packet),
             heap_graph::HEAP_GRAPH => self.apply_heap_graph(ts, packet),
             MEMORY_TRACKER_SNAPSHOT => self.apply_memory_snapshot(ts, packet),
             _ => return false,

@@ -18,13 +18,14 @@
 //! | [`annotation`] | arguments out of debug annotations |
 //! | `json` | arguments out of JSON |
 //! | [`reflect`] | arguments out of any message that a descriptor is known of |
-//! | `chrome` | the messages of Chrome |
+//! | `chrome`, `chrome_people` | the messages of Chrome; its kinds of processes and threads |
 //! | `people` | descriptors of threads and processes in their turn: names |
 
 pub mod annotation;
 pub mod apply;
 pub mod arrive;
 mod chrome;
+mod chrome_people;
 pub mod descriptor;
 mod fields;
 mod json;

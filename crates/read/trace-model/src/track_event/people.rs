@@ -2,7 +2,7 @@
 
 use ferretto_protos::fields::{process_descriptor, thread_descriptor};
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_tables::MachineId;
+use ferretto_trace_tables::{MachineId, Upid, Utid};
 
 use super::descriptor::Message;
 use super::resolve::synthetic_tid;
@@ -21,14 +21,25 @@ impl Model {
             return self.stats.count(Stat::TrackEventParserErrors);
         }
         if let Some(thread) = message.thread {
-            self.apply_thread_descriptor(thread, machine, message.is_sandboxed_tid());
+            let utid = self.apply_thread_descriptor(thread, machine, message.is_sandboxed_tid());
+            if let Some(chrome) = message.chrome_thread {
+                self.apply_chrome_thread(machine, utid, chrome);
+            }
         } else if let Some(process) = message.process {
-            self.apply_process_descriptor(process, machine);
+            let upid = self.apply_process_descriptor(process, machine);
+            if let Some(chrome) = message.chrome_process {
+                self.apply_chrome_process(machine, upid, chrome);
+            }
         }
     }
 
     /// Applies a `ThreadDescriptor`, of a track or on its own.
-    pub fn apply_thread_descriptor(&mut self, message: &[u8], machine: MachineId, is_sandboxed: bool) {
+    pub fn apply_thread_descriptor(
+        &mut self,
+        message: &[u8],
+        machine: MachineId,
+        is_sandboxed: bool,
+    ) -> Utid {
         let pid = i64::from(number_of(message, thread_descriptor::PID).unwrap_or(0) as i32);
         let tid = number_of(message, thread_descriptor::TID).unwrap_or(0) as i64;
         let tid = if is_sandboxed { synthetic_tid(tid, pid) } else { tid };
@@ -39,10 +50,11 @@ impl Model {
             let name = tables.strings.intern_bytes(name);
             processes.name_thread(tables, utid, name, ThreadName::TrackDescriptor);
         }
+        utid
     }
 
     /// Applies a `ProcessDescriptor`, of a track or on its own.
-    pub fn apply_process_descriptor(&mut self, message: &[u8], machine: MachineId) {
+    pub fn apply_process_descriptor(&mut self, message: &[u8], machine: MachineId) -> Upid {
         let pid = i64::from(number_of(message, process_descriptor::PID).unwrap_or(0) as u32);
         let (tables, processes) = self.processes(machine);
         let upid = processes.process(tables, pid);
@@ -58,6 +70,10 @@ impl Model {
         {
             tables.process.start_ts.set(upid.index(), Some(start));
         }
+        if let Some(kind) = number_of(message, process_descriptor::CHROME_PROCESS_TYPE) {
+            self.name_chrome_process(machine, upid, kind);
+        }
+        let (tables, processes) = self.processes(machine);
         let labels = Fields::new(message).map_while(Result::ok).filter_map(|part| match part.value {
             Value::Bytes(label) if part.number == process_descriptor::PROCESS_LABELS => Some(label),
             _ => None,
@@ -66,5 +82,6 @@ impl Model {
             let label = crate::args::ArgValue::Text(tables.strings.intern_bytes(label));
             processes.add_process_arg(tables, upid, &format!("chrome.process_label[{index}]"), label);
         }
+        upid
     }
 }

@@ -48,7 +48,7 @@ impl Running {
     }
 
     /// The time, so much later than the last one.
-    pub(super) fn ts_after(&mut self, delta: i64) -> Option<i64> {
+    pub(crate) fn ts_after(&mut self, delta: i64) -> Option<i64> {
         self.ts = self.ts.saturating_add(delta);
         self.is_valid.then_some(self.ts)
     }

@@ -230,8 +230,12 @@ fn time(raw: &RawValue) -> Option<i64> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(whole.saturating_mul(1000));
     }
-    // Saturates.
-    text.parse::<f64>().ok().filter(|value| value.is_finite()).map(|value| (value * 1000.0).round() as i64)
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite())?;
+    // A number of nanoseconds may be none of a floating-point number's, where that of microseconds is one. Saturates.
+    Some(match value == value.trunc() {
+        true => (value as i64).saturating_mul(1000),
+        false => (value * 1000.0).round() as i64,
+    })
 }
 
 /// What is out of 32 bits is 0.
@@ -323,5 +327,24 @@ impl Args<'_> {
         };
         let (flat_key, key) = (self.strings.intern(&self.flat), self.strings.intern(&self.key));
         self.args.push(Arg { flat_key, key, value: leaf });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_microseconds_lose_nothing() {
+        for (text, ns) in [
+            ("1850244461563845", 1_850_244_461_563_845_000),
+            ("1.850244461563845e+15", 1_850_244_461_563_845_000),
+            ("\"1850244461563845.0\"", 1_850_244_461_563_845_000),
+            ("0.0015", 2),
+            ("1e300", i64::MAX),
+        ] {
+            let raw = RawValue::from_string(text.to_owned()).unwrap();
+            assert_eq!(time(&raw), Some(ns), "{text}");
+        }
     }
 }

@@ -56,6 +56,14 @@ impl Bounds {
         }
     }
 
+    /// Takes a slice's begin or end.
+    #[inline]
+    pub(crate) fn take_usual(&mut self, ts: i64, is_begin: bool) {
+        if is_begin || self.span.is_some() {
+            self.widen(Some(ts));
+        }
+    }
+
     #[inline]
     fn widen(&mut self, ts: Option<i64>) {
         let Some(ts) = ts else { return };

@@ -99,7 +99,7 @@ impl<'a> TrackEvent<'a> {
     pub(crate) fn name(&self) -> u64 {
         match (self.name_text, self.name_iid) {
             (Some(text), _) => hash(text) | 1,
-            (None, Some(iid)) => iid.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            (None, Some(iid)) => name_of_iid(iid),
             (None, None) => 0,
         }
     }
@@ -154,6 +154,12 @@ impl CounterValues {
         let uuids = if own.is_empty() { defaults } else { own };
         uuids.iter().copied().zip(self.extra_values.as_slice().iter().map(|value| *value as i64))
     }
+}
+
+/// What [`TrackEvent::name`] is of a name behind a number.
+#[inline]
+pub(crate) const fn name_of_iid(iid: u64) -> u64 {
+    iid.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
 /// `fixed64` in the newer fields, varints in the older ones; both may be packed.

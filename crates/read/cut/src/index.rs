@@ -14,6 +14,7 @@ use crate::links::Touched;
 use crate::plan::{Need, Place, Plan};
 use crate::range::Range;
 use crate::tracks::{Edge, TrackKey, Tracks, needs};
+use crate::usual::{SliceEvent, Told};
 use crate::walk::{Seen, Walk};
 
 /// Counters, and what else has a last value. Ours: some for each thread and process; those of further ones are not followed, which is counted.
@@ -216,22 +217,8 @@ impl Index {
         if event.has_flows && ts < self.range.to {
             self.touched.take(&event.flows(), seen.ordinal, self.range.has(ts));
         }
-        if let Some(edge) = edge_of(&event, key, ts, place) {
-            let (key, edge) = edge;
-            let range = self.range;
-            let (plan, touched) = (&mut self.plan, &mut self.touched);
-            self.tracks.take(key, edge, |begin, end| {
-                let [needs_begin, needs_end] = needs(range, begin, Some(end));
-                if touched.has_open() {
-                    touched.ended(begin.place.ordinal, needs_begin);
-                }
-                if needs_begin {
-                    plan.need_of(key, begin.place);
-                }
-                if needs_end {
-                    plan.need_of(key, end.place);
-                }
-            });
+        if let Some((key, edge)) = edge_of(&event, key, ts, place) {
+            self.edge(key, edge);
         }
         self.other_kinds(&event, key, ts, place);
         if event.has_extra && ts < self.range.from {
@@ -240,6 +227,38 @@ impl Index {
                 self.last_value(LastKey::Counter((machine, uuid)), ts, place, Need::Counters);
             }
         }
+    }
+
+    /// Takes a slice's begin or end; says whether the pass that writes has to see it even if nothing needs it.
+    #[inline]
+    pub(crate) fn take_usual(&mut self, event: &SliceEvent, told: &Told) -> bool {
+        let Told { ts, ordinal, sequence, generation, track_uuid } = *told;
+        let place = Place { ordinal, sequence, generation };
+        let is_in_range = self.range.has(ts);
+        if is_in_range {
+            self.keep(place);
+        }
+        let key = track_key(0, event.track_uuid.or(track_uuid), sequence);
+        self.edge(key, Edge { ts, place, name: event.name, is_begin: event.is_begin });
+        is_in_range
+    }
+
+    #[inline]
+    fn edge(&mut self, key: TrackKey, edge: Edge) {
+        let range = self.range;
+        let (plan, touched) = (&mut self.plan, &mut self.touched);
+        self.tracks.take(key, edge, |begin, end| {
+            let [needs_begin, needs_end] = needs(range, begin, Some(end));
+            if touched.has_open() {
+                touched.ended(begin.place.ordinal, needs_begin);
+            }
+            if needs_begin {
+                plan.need_of(key, begin.place);
+            }
+            if needs_end {
+                plan.need_of(key, end.place);
+            }
+        });
     }
 
     fn other_kinds(&mut self, event: &TrackEvent<'_>, key: TrackKey, ts: i64, place: Place) {

@@ -1,5 +1,6 @@
 //! The passes that look: when a trace begins, and what a range needs from outside of it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Read;
 
@@ -10,13 +11,13 @@ use crate::blocks::Blocks;
 use crate::bounds::Bounds;
 use crate::cut::{Around, Error, Options};
 use crate::filter::Processes;
-use crate::ftrace::bundle::Parts;
 use crate::index::Index;
 use crate::passes::{parts_of, pass, read};
 use crate::range::{Moment, Range};
 use crate::sizes::Sizes;
 use crate::source::Source;
-use crate::walk::{Seen, Walk};
+use crate::usual::SliceEvent;
+use crate::walk::Walk;
 
 /// How a file is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,7 @@ pub(crate) struct Grain {
 
 /// Some rounds of what services collect; and blocks that are read in a moment, and yet are few.
 pub(crate) const GRAIN: Grain = Grain { glance_bytes: 16 << 20, block_bytes: 1 << 19 };
+
 /// What the first pass has found.
 #[derive(Debug)]
 pub(crate) struct First {
@@ -54,19 +56,26 @@ impl Look {
         Self { indexes, blocks: Blocks::of(grain.block_bytes) }
     }
 
-    fn pass<S: Source + ?Sized>(
-        &mut self,
-        source: &S,
-        walk: Walk,
-        mut also: impl FnMut(&mut Walk, &Seen<'_>, Option<&Parts<'_>>),
-    ) -> Result<(Walk, End), Error> {
+    fn pass(&mut self, file: impl Read, walk: Walk, bounds: &mut Bounds) -> Result<(Walk, End), Error> {
         let Self { indexes, blocks } = self;
-        let file = source.open().map_err(Error::Read)?;
-        read(file, walk, Some(blocks), |walk, seen| {
-            let parts = parts_of(seen);
-            also(walk, seen, parts.as_ref());
+        let both = RefCell::new((indexes, bounds));
+        let usual = |walk: &mut Walk, packet: &[u8]| {
+            let event = SliceEvent::of(packet)?;
+            let told = walk.take_usual(&event)?;
+            let (indexes, bounds) = &mut *both.borrow_mut();
+            bounds.take_usual(told.ts, event.is_begin);
             let mut is_wanted = false;
-            for index in &mut *indexes {
+            for index in indexes.iter_mut() {
+                is_wanted |= index.take_usual(&event, &told);
+            }
+            Some((told.sequence, is_wanted))
+        };
+        read(file, walk, Some(blocks), usual, |walk, seen| {
+            let (indexes, bounds) = &mut *both.borrow_mut();
+            let parts = parts_of(seen);
+            bounds.take(walk, seen, parts.as_ref());
+            let mut is_wanted = false;
+            for index in indexes.iter_mut() {
                 is_wanted |= index.take(walk, seen, parts.as_ref());
             }
             Ok(is_wanted)
@@ -86,22 +95,18 @@ impl First {
         }
         let mut guessed = Bounds::default();
         let file = source.open().map_err(Error::Read)?.take(grain.glance_bytes);
-        let (walk, end) = read(file, Walk::default(), None, |walk, seen| {
-            guessed.take(walk, seen, parts_of(seen).as_ref());
-            Ok(false)
-        })?;
+        let (walk, end) = Look::new(&[], &guessed, grain).pass(file, Walk::default(), &mut guessed)?;
         let is_whole = end.bytes < grain.glance_bytes;
         let glance = Self::new(walk, end, guessed);
         if is_whole {
             return Ok((glance?, None));
         }
         let Ok(glance) = glance else { return Ok((Self::of(source, options, false)?, None)) };
-        let range = glance.range(options)?;
+        let Ok(range) = glance.range(options) else { return Ok((Self::of(source, options, false)?, None)) };
         let mut look = Look::new(&[range], &glance.bounds, grain);
         let mut bounds = Bounds::default();
-        let (walk, end) = look.pass(source, Walk::default(), |walk, seen, parts| {
-            bounds.take(walk, seen, parts);
-        })?;
+        let file = source.open().map_err(Error::Read)?;
+        let (walk, end) = look.pass(file, Walk::default(), &mut bounds)?;
         let first = Self::new(walk, end, bounds)?;
         let is_right = first.range(options).is_ok_and(|is| is == range)
             && first.bounds.agrees(&glance.bounds)
@@ -174,7 +179,8 @@ impl First {
     ) -> Result<Look, Error> {
         let mut look = Look::new(ranges, &self.bounds, grain);
         let walk = std::mem::take(&mut self.walk).again();
-        (self.walk, _) = look.pass(source, walk, |_, _, _| {})?;
+        let file = source.open().map_err(Error::Read)?;
+        (self.walk, _) = look.pass(file, walk, &mut Bounds::default())?;
         Ok(look)
     }
 }

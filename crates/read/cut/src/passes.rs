@@ -18,7 +18,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
     mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<()>,
 ) -> Result<(Walk, End), Error> {
     let file = source.open().map_err(Error::Read)?;
-    read(file, walk, None, |walk, seen| each(walk, seen).map(|()| false))
+    read(file, walk, None, |_, _| None, |walk, seen| each(walk, seen).map(|()| false))
 }
 
 /// Reads the blocks of a trace that are wanted.
@@ -43,16 +43,18 @@ pub(crate) fn pass_over<S: Source + ?Sized>(
         }
         offset = run.to.unwrap_or(u64::MAX);
         let part = (&mut *file).take(offset - run.from);
-        (walk, _) = read(part, walk, None, |walk, seen| each(walk, seen).map(|()| false))?;
+        (walk, _) = read(part, walk, None, |_, _| None, |walk, seen| each(walk, seen).map(|()| false))?;
     }
     Ok(walk)
 }
 
-/// Calls `each` with every packet; it says whether the packet's block is wanted.
+/// Calls `usual` with every packet, which may take it and says of which sequence it was; and `each` with all others. Both say whether the
+/// packet's block is wanted.
 pub(crate) fn read(
     file: impl Read,
     mut walk: Walk,
     mut blocks: Option<&mut Blocks>,
+    mut usual: impl FnMut(&mut Walk, &[u8]) -> Option<(usize, bool)>,
     mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<bool>,
 ) -> Result<(Walk, End), Error> {
     let mut result = Ok(());
@@ -63,15 +65,17 @@ pub(crate) fn read(
         if let Some(blocks) = &mut blocks {
             blocks.begin(place, &walk);
         }
-        let Ok(head) = Head::of(packet) else { return walk.leave_out() };
-        let Some(seen) = walk.take(packet, &head) else { return };
-        match each(&mut walk, &seen) {
-            Ok(is_wanted) => {
+        let taken = match usual(&mut walk, packet) {
+            None => other(&mut walk, packet, &mut each),
+            taken => Ok(taken),
+        };
+        match taken {
+            Ok(Some((sequence, is_wanted))) => {
                 if let Some(blocks) = &mut blocks {
-                    let is_wanted = is_wanted || walk.has_changed;
-                    blocks.take(&mut walk, seen.sequence, is_wanted);
+                    blocks.take(&mut walk, sequence, is_wanted);
                 }
             }
+            Ok(None) => {}
             Err(error) => result = Err(error),
         }
     });
@@ -80,6 +84,22 @@ pub(crate) fn read(
     }
     result.map_err(Error::Write)?;
     Ok((walk, end.map_err(Error::Read)?))
+}
+
+/// Out of the way of the usual ones.
+#[inline(never)]
+fn other(
+    walk: &mut Walk,
+    packet: &[u8],
+    each: &mut impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<bool>,
+) -> io::Result<Option<(usize, bool)>> {
+    let Ok(head) = Head::of(packet) else {
+        walk.leave_out();
+        return Ok(None);
+    };
+    let Some(seen) = walk.take(packet, &head) else { return Ok(None) };
+    let is_wanted = each(walk, &seen)?;
+    Ok(Some((seen.sequence, is_wanted || walk.has_changed)))
 }
 
 /// A bundle of the kernel's events, if it is one that can be read.

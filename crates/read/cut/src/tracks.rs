@@ -20,6 +20,10 @@ const MAX_OPEN: usize = 1 << 20;
 /// Events of disordered tracks that are put in order at once; with more there are several passes. 48 bytes each.
 pub(crate) const MAX_RECORDS: u64 = 1 << 20;
 
+/// Tracks that are found without a search, a power of two. Ours: programs write to some at a time.
+const RECENT: usize = 256;
+const RECENT_SHIFT: u32 = u64::BITS - RECENT.ilog2();
+
 /// A track: of which machine, and its uuid or what stands for it.
 pub(crate) type TrackKey = (u32, u64);
 
@@ -33,8 +37,9 @@ pub(crate) struct Edge {
     pub(crate) is_begin: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Track {
+    key: TrackKey,
     stack: Vec<Edge>,
     last_ts: i64,
     events: u32,
@@ -45,7 +50,10 @@ struct Track {
 #[derive(Debug)]
 pub(crate) struct Tracks {
     range: Range,
-    tracks: HashMap<TrackKey, Track, RandomState>,
+    tracks: Vec<Track>,
+    numbers: HashMap<TrackKey, usize, RandomState>,
+    /// The numbers of tracks that were met lately, by the end of their hash.
+    recent: [usize; RECENT],
     open: usize,
     /// Slices and tracks beyond the bounds.
     pub(crate) beyond: u64,
@@ -53,16 +61,21 @@ pub(crate) struct Tracks {
 
 impl Tracks {
     pub(crate) fn new(range: Range) -> Self {
-        Self { range, tracks: HashMap::default(), open: 0, beyond: 0 }
+        Self {
+            range,
+            tracks: Vec::new(),
+            numbers: HashMap::default(),
+            recent: [0; RECENT],
+            open: 0,
+            beyond: 0,
+        }
     }
 
     /// Takes the next edge of the file; calls `pair` with each begin and its end, once that is known.
     #[inline]
     pub(crate) fn take(&mut self, key: TrackKey, edge: Edge, pair: impl FnOnce(&Edge, &Edge)) {
-        if self.tracks.len() >= MAX_TRACKS && !self.tracks.contains_key(&key) {
-            self.forget_idle();
-        }
-        let track = self.tracks.entry(key).or_default();
+        let number = self.number(key);
+        let Some(track) = self.tracks.get_mut(number) else { return };
         if edge.ts < track.last_ts && track.events > 0 {
             track.is_disordered = true;
         }
@@ -81,27 +94,56 @@ impl Tracks {
         }
     }
 
+    #[inline]
+    fn number(&mut self, key: TrackKey) -> usize {
+        let at = (key.1 ^ u64::from(key.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> RECENT_SHIFT;
+        let recent = self.recent.get(at as usize).copied().unwrap_or(0);
+        if self.tracks.get(recent).is_some_and(|track| track.key == key) {
+            return recent;
+        }
+        let number = self.find(key);
+        if let Some(recent) = self.recent.get_mut(at as usize) {
+            *recent = number;
+        }
+        number
+    }
+
+    fn find(&mut self, key: TrackKey) -> usize {
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        if self.tracks.len() >= MAX_TRACKS {
+            self.forget_idle();
+        }
+        let number = self.tracks.len();
+        self.tracks.push(Track { key, stack: Vec::new(), last_ts: 0, events: 0, is_disordered: false });
+        self.numbers.insert(key, number);
+        number
+    }
+
     /// The slices that were never ended.
     pub(crate) fn open(&self) -> impl Iterator<Item = (TrackKey, &Edge)> {
-        self.tracks.iter().flat_map(|(key, track)| track.stack.iter().map(|edge| (*key, edge)))
+        self.tracks.iter().flat_map(|track| track.stack.iter().map(|edge| (track.key, edge)))
     }
 
     /// The tracks on which events came late, and how many events those have.
     pub(crate) fn disordered(&self) -> (Vec<TrackKey>, u64) {
-        let disordered = self.tracks.iter().filter(|(_, track)| track.is_disordered);
-        let events = disordered.clone().map(|(_, track)| u64::from(track.events)).sum();
-        (disordered.map(|(key, _)| *key).collect(), events)
+        let disordered = self.tracks.iter().filter(|track| track.is_disordered);
+        let events = disordered.clone().map(|track| u64::from(track.events)).sum();
+        (disordered.map(|track| track.key).collect(), events)
     }
 
     fn forget_idle(&mut self) {
         let before = self.tracks.len();
-        self.tracks.retain(|_, track| !track.stack.is_empty() || track.is_disordered);
+        self.tracks.retain(|track| !track.stack.is_empty() || track.is_disordered);
         if self.tracks.len() == before {
             // All are in use: start anew with none.
             self.beyond += before as u64;
             self.tracks.clear();
             self.open = 0;
         }
+        let tracks = self.tracks.iter().enumerate();
+        self.numbers = tracks.map(|(number, track)| (track.key, number)).collect();
     }
 
     pub(crate) fn range(&self) -> Range {
@@ -115,7 +157,10 @@ fn end_of(stack: &mut Vec<Edge>, end: &Edge) -> Option<Edge> {
         0 => stack.len().checked_sub(1)?,
         name => stack.iter().rposition(|begin| begin.name == name)?,
     };
-    Some(stack.remove(at))
+    match at + 1 == stack.len() {
+        true => stack.pop(),
+        false => Some(stack.remove(at)),
+    }
 }
 
 /// Which outside packets a slice needs: its begin, its end.

@@ -7,12 +7,13 @@
 
 use ferretto_protos::fields::{trace_packet, trace_packet_defaults, track_descriptor, track_event_defaults};
 use ferretto_trace_read::Head;
-use ferretto_trace_read::clocks::{Clock, Clocks, Machine, Reading, Snapshot};
+use ferretto_trace_read::clocks::{Clock, ClockNumber, Clocks, Machine, Reading, Snapshot};
 use ferretto_trace_read::fields::{Fields, Value};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::kind::Kind;
+use crate::usual::{SliceEvent, Told};
 
 /// Sequences of one trace. Ours: upstream's service hands out 65,535 numbers; packets of further ones are left out, and counted.
 const MAX_SEQUENCES: usize = 1 << 18;
@@ -42,6 +43,8 @@ pub(crate) struct Sequence {
     /// Nothing is missing of what was interned.
     is_valid: bool,
     clock_id: Option<u32>,
+    /// The same, once a time of it was told: the clock, and where it is in `ticks`.
+    steady: Option<(ClockNumber, Option<usize>)>,
     /// The track of events that name none.
     pub(crate) track_uuid: Option<u64>,
     /// The further counters of events that name none.
@@ -147,6 +150,29 @@ impl Walk {
             _ => {}
         }
         Some(seen)
+    }
+
+    /// Takes the next packet of the file, if it is a slice's and of its sequence nothing new.
+    #[inline]
+    pub(crate) fn take_usual(&mut self, event: &SliceEvent) -> Option<Told> {
+        let number = *self.direct.get(event.sequence_id as usize)?;
+        let number = (number as usize).checked_sub(1)?;
+        let sequence = self.sequences.get_mut(number)?;
+        let is_its = event.trusted_pid.is_none() || event.trusted_pid == sequence.trusted_pid;
+        if !is_its || !sequence.is_valid {
+            return None;
+        }
+        let (clock, tick) = sequence.steady?;
+        let ts = self.clocks.to_trace_time_of(clock, event.timestamp)?;
+        if let Some((_, shows)) = tick.and_then(|tick| sequence.ticks.get_mut(tick)) {
+            *shows = shows.saturating_add(event.timestamp);
+        }
+        sequence.last_ts = Some(ts);
+        let ordinal = self.packets;
+        self.packets += 1;
+        self.has_changed = false;
+        let Sequence { generation, track_uuid, .. } = *sequence;
+        Some(Told { ts, ordinal, sequence: number, generation, track_uuid })
     }
 
     /// Takes a packet that cannot be read at all.
@@ -326,8 +352,13 @@ impl Walk {
             seen.tick = Some((id, *shows));
         }
         seen.ts = self.trace_time(id, seen.head.sequence_id, seen.head.machine_id, timestamp);
-        if let Some(sequence) = self.sequences.get_mut(seen.sequence) {
-            sequence.last_ts = seen.ts.or(sequence.last_ts);
+        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
+        sequence.last_ts = seen.ts.or(sequence.last_ts);
+        if sequence.steady.is_none() && sequence.clock_id == Some(id) && seen.head.machine_id == 0 {
+            let number = self.clocks.number_of(Clock::new(id, seen.head.sequence_id, Machine(0)));
+            let tick = sequence.ticks.iter().position(|(clock, _)| *clock == id);
+            let tick = tick.filter(|_| SEQUENCE_CLOCKS.contains(&id));
+            sequence.steady = number.map(|number| (number, tick));
         }
     }
 
@@ -340,6 +371,7 @@ impl Walk {
         // One that contradicts others counts for nothing, here and for those who read the cut.
         let _ = self.clocks.add_snapshot(&readings);
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
+        sequence.steady = None;
         for reading in readings.iter().filter(|reading| SEQUENCE_CLOCKS.contains(&reading.clock.id)) {
             let id = reading.clock.id;
             let has_room = sequence.ticks.len() < MAX_TICKS;
@@ -379,6 +411,7 @@ impl Sequence {
             generation: NO_GENERATION,
             is_valid: false,
             clock_id: None,
+            steady: None,
             track_uuid: None,
             extra_counters: Vec::new(),
             ticks: Vec::new(),
@@ -411,6 +444,7 @@ impl Sequence {
     }
 
     fn forget_defaults(&mut self) {
+        self.steady = None;
         self.clock_id = None;
         self.track_uuid = None;
         self.extra_counters.clear();

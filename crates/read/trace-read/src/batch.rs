@@ -15,6 +15,8 @@ use crate::stream::PacketStream;
 /// What is unpacked of one batch, at most. Services end a batch with the packet that makes it a megabyte; it bounds our time on a hostile
 /// trace. (The memory has its bounds in the formats: a window of 32 KiB, or of the 128 MiB that zstd's decoder allows.)
 const MAX_BATCH_BYTES: u64 = 64 << 20;
+/// Their tags have more than one byte.
+const _: () = assert!(COMPRESSED_PACKETS > 15 && ZSTD_COMPRESSED_PACKETS > 15);
 /// Unpacked at once.
 const PIECE_BYTES: usize = 64 << 10;
 

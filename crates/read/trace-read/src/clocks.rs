@@ -77,6 +77,10 @@ impl Clock {
     }
 }
 
+/// A clock that was shown, by its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockNumber(usize);
+
 /// What a clock showed, out of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
@@ -370,6 +374,19 @@ impl Clocks {
         self.states.get_mut(number)?.as_before(value, self.snapshots)
     }
 
+    /// A clock's number, for [`to_trace_time_of`](Self::to_trace_time_of).
+    #[must_use]
+    pub fn number_of(&self, clock: Clock) -> Option<ClockNumber> {
+        self.numbers.get(&clock).map(|number| ClockNumber(*number))
+    }
+
+    /// The same as [`to_trace_time`](Self::to_trace_time), quicker, for times near the last one that was told of this clock; nothing for
+    /// others, which leaves all as it was.
+    #[inline]
+    pub fn to_trace_time_of(&mut self, ClockNumber(number): ClockNumber, value: i64) -> Option<i64> {
+        self.states.get_mut(number)?.as_before(value, self.snapshots)
+    }
+
     /// The time that a clock showed when another one showed `value`.
     ///
     /// # Errors
@@ -643,6 +660,23 @@ mod tests {
         assert_eq!(convert(&mut clocks, 64, 1), convert(&mut one_by_one, 64, 1));
         clocks.add_snapshot(&[reading(BOOTTIME, 90_000)])?;
         assert!(clocks.steady(own.clock).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn a_time_by_a_clock_s_number_is_the_same_or_not_told() -> Result<(), Invalid> {
+        let mut clocks = Clocks::default();
+        let own = Reading { is_incremental: true, ..reading(64, 3) };
+        assert_eq!(clocks.number_of(own.clock), None);
+        clocks.add_snapshot(&[reading(BOOTTIME, 5000), own])?;
+        let number = clocks.number_of(own.clock).expect("it was shown");
+        assert_eq!(clocks.to_trace_time_of(number, 1), None, "none was told before");
+        assert_eq!(convert(&mut clocks, 64, 1), Ok(5001));
+        assert_eq!(clocks.to_trace_time_of(number, 2), Some(5003));
+        assert_eq!(convert(&mut clocks, 64, 1), Ok(5004));
+        clocks.add_snapshot(&[reading(BOOTTIME, 9000), own])?;
+        assert_eq!(clocks.to_trace_time_of(number, 1), None, "a snapshot has come in between");
+        assert_eq!(convert(&mut clocks, 64, 1), Ok(9001));
         Ok(())
     }
 

@@ -94,8 +94,8 @@ fn cut_in(grain: Grain, trace: &[u8], from: i64, to: i64) -> (Report, Vec<u8>) {
 fn what_is_passed_over_and_what_is_guessed_changes_nothing() {
     let trace = trace();
     for (glance_bytes, block_bytes) in [(300, 1), (300, 100), (100, 1), (2000, 500), (u64::MAX, 1)] {
-        for from in (0..700).step_by(23) {
-            for len in [0, 1, 40, 300] {
+        for from in (0..700).step_by(53) {
+            for len in [0, 40, 300] {
                 let (expected, plain) = cut_in(PLAIN, &trace, from, from + len);
                 let (report, out) = cut_in(Grain { glance_bytes, block_bytes }, &trace, from, from + len);
                 assert_eq!(report, expected);

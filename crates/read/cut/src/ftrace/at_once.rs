@@ -37,7 +37,7 @@ impl Sched {
         names: &[Name],
     ) -> Option<Side> {
         let side = self.side(switches, wakings)?;
-        let current = self.cpus.get(&key)?.current?;
+        let current = self.cpus.get_mut(&key)?.current?;
         let rows = Rows { cpu: key.1, switches, wakings, names, current };
         self.bundles += 1;
         self.resolve_woken(key, &rows);

@@ -59,17 +59,13 @@ pub(crate) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
-        let bundle = Bundle::of(bytes)?;
+        let (mut events, mut has_unreadable) = (Vec::new(), false);
+        let bundle = Bundle::read(bytes, |event| match Event::of(event) {
+            Some(event) => events.push(event),
+            None => has_unreadable = true,
+        })?;
         let compact = bundle.compact.map(Compact::of).unwrap_or_default();
         let (switches, wakings) = (compact.switches().collect(), compact.wakings().collect());
-        let (mut events, mut has_unreadable) = (Vec::new(), false);
-        for part in Fields::new(bytes).whole() {
-            let (field::EVENT, Value::Bytes(bytes)) = (part.number, part.value) else { continue };
-            match Event::of(bytes) {
-                Some(event) => events.push(event),
-                None => has_unreadable = true,
-            }
-        }
         Some(Self { bundle, names: compact.names, switches, wakings, events, has_unreadable })
     }
 }
@@ -88,11 +84,16 @@ pub(crate) struct Event<'a> {
 impl<'a> Bundle<'a> {
     /// Reads all but the events. Without a CPU, or with a clock that nobody knows, it counts nowhere.
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        Self::read(bytes, |_| {})
+    }
+
+    fn read(bytes: &'a [u8], mut each_event: impl FnMut(&'a [u8])) -> Option<Self> {
         let mut bundle = Self { bytes, clock_id: BOOTTIME, ..Self::default() };
         let mut cpu = None;
         for part in Fields::new(bytes) {
             let part = part.ok()?;
             match (part.number, part.value) {
+                (field::EVENT, Value::Bytes(event)) => each_event(event),
                 (field::EVENT, _) => {}
                 (field::CPU, value) => cpu = value.as_u64(),
                 (field::COMPACT_SCHED, Value::Bytes(compact)) => bundle.compact = Some(compact),

@@ -131,8 +131,16 @@ impl Kernel {
     }
 
     fn waking(&mut self, event: &Event<'_>, when: When, (machine, cpu): CpuKey) {
-        let [comm] = texts(event.payload, [1]);
-        let [tid, prio, target_cpu] = numbers(event.payload, [2, 3, 5]);
+        let (mut comm, [mut tid, mut prio, mut target_cpu]) = (&b""[..], [0i64; 3]);
+        for part in Fields::new(event.payload).whole() {
+            match (part.number, part.value) {
+                (1, Value::Bytes(text)) => comm = text,
+                (2, value) => set(&mut tid, value),
+                (3, value) => set(&mut prio, value),
+                (5, value) => set(&mut target_cpu, value),
+                _ => {}
+            }
+        }
         let flags = Fields::new(event.bytes).whole();
         let flags = flags.filter(|part| part.number == ftrace_event::COMMON_FLAGS).last();
         let wake = Wake {

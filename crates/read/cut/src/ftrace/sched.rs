@@ -90,6 +90,43 @@ pub(super) struct Cpu {
     pub(super) woken: Vec<(i32, When)>,
 }
 
+/// All CPUs: mostly the same is asked for as before.
+#[derive(Debug, Default)]
+pub(super) struct Cpus {
+    all: Vec<(CpuKey, Cpu)>,
+    numbers: HashMap<CpuKey, usize, RandomState>,
+    last: usize,
+}
+
+impl Cpus {
+    /// The CPU, if there is one or may be one more.
+    pub(super) fn entry(&mut self, key: CpuKey) -> Option<&mut Cpu> {
+        if self.number(key).is_none() && self.all.len() < MAX_CPUS {
+            self.numbers.insert(key, self.all.len());
+            self.all.push((key, Cpu::default()));
+        }
+        self.get_mut(&key)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: &CpuKey) -> Option<&mut Cpu> {
+        self.last = self.number(*key)?;
+        self.all.get_mut(self.last).map(|(_, cpu)| cpu)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(CpuKey, Cpu)> {
+        self.all.iter()
+    }
+
+    #[inline]
+    fn number(&self, key: CpuKey) -> Option<usize> {
+        if self.all.get(self.last).is_some_and(|(last, _)| *last == key) {
+            return Some(self.last);
+        }
+        self.numbers.get(&key).copied()
+    }
+}
+
 /// Follows the scheduling of all machines.
 #[derive(Debug)]
 pub(crate) struct Sched {
@@ -98,7 +135,7 @@ pub(crate) struct Sched {
     counts_from: i64,
     /// From here on switches have no rules of their own.
     pub(super) orderly_from: i64,
-    pub(super) cpus: HashMap<CpuKey, Cpu, RandomState>,
+    pub(super) cpus: Cpus,
     pub(super) threads: Threads,
     pub(crate) names: Names,
     /// Bundles that were taken at once.
@@ -122,7 +159,7 @@ impl Sched {
             range,
             counts_from,
             orderly_from,
-            cpus: HashMap::default(),
+            cpus: Cpus::default(),
             threads,
             names: Names::default(),
             bundles: 0,
@@ -140,7 +177,7 @@ impl Sched {
         state: i64,
         next: Run,
     ) {
-        let Some(cpu) = entry(&mut self.cpus, (machine, number), MAX_CPUS, Cpu::default) else {
+        let Some(cpu) = self.cpus.entry((machine, number)) else {
             self.beyond += 1;
             return;
         };
@@ -246,7 +283,7 @@ impl Sched {
     /// What must be kept from before the range and from after it.
     pub(crate) fn needed(&self) -> Needed {
         let mut needed = Needed::default();
-        for ((machine, number), cpu) in &self.cpus {
+        for ((machine, number), cpu) in self.cpus.iter() {
             match cpu.last_before {
                 Some(runs) => needed.before.extend(runs.map(|run| (*machine, run))),
                 None => needed.anchors.extend(cpu.anchor.map(|anchor| ((*machine, *number), anchor))),
@@ -291,17 +328,4 @@ impl Needed {
         self.before.extend(upto.run.map(|run| (machine, run)));
         self.wakes.extend(upto.first_wake().map(|wake| (machine, wake)));
     }
-}
-
-/// The entry of `key`, if there is one or may be one more.
-fn entry<K: std::hash::Hash + Eq, V>(
-    map: &mut HashMap<K, V, RandomState>,
-    key: K,
-    most: usize,
-    new: impl FnOnce() -> V,
-) -> Option<&mut V> {
-    if map.len() >= most && !map.contains_key(&key) {
-        return None;
-    }
-    Some(map.entry(key).or_insert_with(new))
 }

@@ -185,9 +185,10 @@ impl ArgLists {
     }
 
     /// Whether some of a list's values are names in disguise: such a list is written when everything is known.
+    #[inline]
     #[must_use]
     pub fn is_to_translate(&self, list: ArgList) -> bool {
-        self.translations.concern(self.get(list))
+        self.translations.may_concern() && self.translations.concern(self.get(list))
     }
 
     /// Writes a list into the table `args`, if it is not there; returns the set's number.

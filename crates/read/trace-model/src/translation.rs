@@ -118,6 +118,13 @@ impl Translations {
         }
     }
 
+    /// Whether anything may be to be translated: in most traces nothing is.
+    #[inline]
+    #[must_use]
+    pub fn may_concern(&self) -> bool {
+        self.keys.is_some()
+    }
+
     /// Whether some of these are to be translated.
     #[must_use]
     pub fn concern(&self, args: &[Arg]) -> bool {

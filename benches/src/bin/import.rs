@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use ferretto_benches::median;
 use ferretto_import::{Options, import};
-use ferretto_trace_tables::Tables;
+use ferretto_trace_tables::{Blocks, Tables};
 
 /// The argument by which this program starts itself to import one trace.
 const IMPORT: &str = "--import";
@@ -228,9 +228,9 @@ fn summary(tables: &Tables) -> String {
         &tables.thread_state.ts,
         &tables.ftrace_event.ts,
     ];
-    let part = |times: &Vec<i64>| {
-        let first = times.iter().copied().min().unwrap_or(0);
-        let sum: i128 = times.iter().map(|ts| i128::from(*ts) - i128::from(first)).sum();
+    let part = |times: &Blocks<i64>| {
+        let first = times.iter().min().unwrap_or(0);
+        let sum: i128 = times.iter().map(|ts| i128::from(ts) - i128::from(first)).sum();
         format!("{} {sum}", times.len())
     };
     times.map(part).join(" ")

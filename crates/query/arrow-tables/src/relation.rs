@@ -5,7 +5,7 @@
 
 use ferretto_trace_tables::column::ColumnData;
 use ferretto_trace_tables::tables::ArgTable;
-use ferretto_trace_tables::{Kind, Str, Strings, Table, Value};
+use ferretto_trace_tables::{Cell, Kind, Str, Strings, Table, Value};
 
 /// Rows and columns under a name.
 #[derive(Clone)]
@@ -203,14 +203,13 @@ impl Source<'_> {
             Self::Through(there, data) => number(there, row).map_or(Value::Null, |row| data.get(row)),
             Self::Argument { set, key, args } => {
                 let (Some(first), Some(_)) = (number(set, row), key) else { return Value::Null };
-                let is_of_set = |row: &usize| {
-                    args.arg_set_id.as_slice().get(*row).is_some_and(|set| set.index() == first)
-                };
+                let is_of_set =
+                    |row: &usize| args.arg_set_id.get(*row).is_some_and(|set| set.index() == first);
                 // A set's number is that of its first row.
                 (first..)
                     .take_while(is_of_set)
-                    .find(|row| args.key.as_slice().get(*row) == Some(&key))
-                    .map_or(Value::Null, |row| args.string_value.get(row))
+                    .find(|row| args.key.get(*row) == Some(key))
+                    .map_or(Value::Null, |row| args.string_value.at(row).value())
             }
         }
     }

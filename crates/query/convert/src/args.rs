@@ -1,7 +1,7 @@
 //! Arguments as JSON: `debug.list[3].x` is what is called `x` in the fourth of a list.
 
 use ferretto_trace_tables::tables::Tables;
-use ferretto_trace_tables::{ArgSetId, Str};
+use ferretto_trace_tables::{ArgSetId, Blocks, Str};
 use serde_json::{Map, Value};
 
 /// Names within names. Ours: it bounds the depth of what is made, and of our own calls; Trace Processor's keys go a few deep.
@@ -31,11 +31,9 @@ pub(crate) enum ArgValue<'a> {
 /// The arguments of a set, in their order.
 pub(crate) fn args_of(tables: &Tables, set: ArgSetId) -> impl Iterator<Item = Arg<'_>> {
     let args = &tables.args;
-    let rows = (set.index()..args.len()).take_while(move |row| args.arg_set_id.get(*row) == Some(&set));
+    let rows = (set.index()..args.len()).take_while(move |row| args.arg_set_id.get(*row) == Some(set));
     rows.map(move |row| {
-        let text = |column: &[Option<Str>]| {
-            column.get(row).copied().flatten().map_or("", |it| tables.strings.get(it))
-        };
+        let text = |column: &Blocks<Option<Str>>| column.at(row).map_or("", |it| tables.strings.get(it));
         let int = args.int_value.get(row).unwrap_or(0);
         let value = match text(&args.value_type) {
             "int" => ArgValue::Int(int),

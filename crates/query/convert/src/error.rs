@@ -17,6 +17,9 @@ pub enum Error {
     /// There is no table or view of this name.
     #[error("there is no table {0}")]
     NoTable(String),
+    /// Some of the tables, which memory had no room for, could not be read back.
+    #[error("the temporary file, which has what memory has no room for, could not be read")]
+    Spilled,
     /// A table is more than the format can hold.
     #[error("{0}")]
     TooLarge(String),

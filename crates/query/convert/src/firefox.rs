@@ -85,7 +85,7 @@ impl StaticSchemaMarker for SliceMarker {
 
 impl<'a> Builder<'a> {
     fn new(tables: &'a Tables) -> Self {
-        let starts = tables.slice.ts.iter().copied().chain(samples(tables).map(|sample| sample.ts));
+        let starts = tables.slice.ts.iter().chain(samples(tables).map(|sample| sample.ts));
         let start_ns = starts.min().unwrap_or(0);
         let wall_ms = WallClock::of(tables).at(start_ns) as f64 / 1e6;
         let mut profile = Profile::new(
@@ -189,17 +189,17 @@ impl<'a> Builder<'a> {
     fn slices(&mut self) {
         let slices = &self.tables.slice;
         for row in 0..slices.len() {
-            let owner = Owner::of(self.tables, slices.track_id[row]);
+            let owner = Owner::of(self.tables, slices.track_id.at(row));
             let thread = self.thread(owner);
-            let name = slices.name[row].map_or("(no name)", |name| self.tables.strings.get(name));
+            let name = slices.name.at(row).map_or("(no name)", |name| self.tables.strings.get(name));
             let name = self.profile.intern_string(name);
             let details = self.details(row);
             let details = self.profile.intern_string(&details);
-            let start = self.time(slices.ts[row]);
-            let timing = match slices.dur[row] {
+            let start = self.time(slices.ts.at(row));
+            let timing = match slices.dur.at(row) {
                 0 => MarkerTiming::Instant(start),
                 ..0 => MarkerTiming::IntervalStart(start),
-                dur => MarkerTiming::Interval(start, self.time(slices.ts[row].saturating_add(dur))),
+                dur => MarkerTiming::Interval(start, self.time(slices.ts.at(row).saturating_add(dur))),
             };
             let marker = SliceMarker { name, category: self.category, details };
             self.profile.add_marker(thread, timing, marker);
@@ -209,7 +209,7 @@ impl<'a> Builder<'a> {
     /// Its categories and arguments.
     fn details(&self, row: usize) -> String {
         let slices = &self.tables.slice;
-        let category = slices.category[row].map(|category| self.tables.strings.get(category).to_owned());
+        let category = slices.category.at(row).map(|category| self.tables.strings.get(category).to_owned());
         let set = slices.arg_set_id.get(row);
         let args = set.into_iter().flat_map(|set| args::args_of(self.tables, set));
         let args = args.map(|arg| {

@@ -69,7 +69,7 @@ impl Chains {
     fn of(tables: &Tables) -> Self {
         let mut chains = Self::default();
         for row in 0..tables.flow.len() {
-            let (from, to) = (tables.flow.slice_out[row], tables.flow.slice_in[row]);
+            let (from, to) = (tables.flow.slice_out.at(row), tables.flow.slice_in.at(row));
             let leaves_already = chains.of_slices.get(&from).is_some_and(|link| link.leaves);
             if from == to || leaves_already || chains.of_slices.contains_key(&to) {
                 chains.rest.push(row);
@@ -142,7 +142,7 @@ impl Events<'_, '_> {
     fn slices(&mut self) -> Result<(), Error> {
         let slices = &self.tables.slice;
         for row in 0..slices.len() {
-            let (ts, dur, track) = (slices.ts[row], slices.dur[row], slices.track_id[row]);
+            let (ts, dur, track) = (slices.ts.at(row), slices.dur.at(row), slices.track_id.at(row));
             let owner = Owner::of(self.tables, track);
             let is_own = matches!(owner, Owner::Thread(_)) && self.is_own(track);
             let mut more = self.label(row);
@@ -208,8 +208,8 @@ impl Events<'_, '_> {
                 label.insert(key.to_owned(), self.tables.strings.get(text).into());
             }
         };
-        insert("name", slices.name[row]);
-        insert("cat", slices.category[row]);
+        insert("name", slices.name.at(row));
+        insert("cat", slices.category.at(row));
         if let Some(link) = self.chains.of_slices.get(&SliceId(row as u32)) {
             label.insert("bind_id".to_owned(), format!("{:#x}", link.chain).into());
             if link.arrives {
@@ -228,7 +228,7 @@ impl Events<'_, '_> {
     fn counters(&mut self) -> Result<(), Error> {
         let counters = &self.tables.counter;
         for row in 0..counters.len() {
-            let track = counters.track_id[row];
+            let track = counters.track_id.at(row);
             let name = self.tables.track.name.get(track.index()).copied().flatten();
             let name = name.map_or("counter", |name| self.tables.strings.get(name));
             let mut more = Map::new();
@@ -238,8 +238,8 @@ impl Events<'_, '_> {
                 _ => name.to_owned(),
             };
             more.insert("name".to_owned(), name.into());
-            more.insert("args".to_owned(), json!({ "value": counters.value[row] }));
-            self.event("C", owner, Some(counters.ts[row]), &more)?;
+            more.insert("args".to_owned(), json!({ "value": counters.value.at(row) }));
+            self.event("C", owner, Some(counters.ts.at(row)), &more)?;
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ impl Events<'_, '_> {
     fn flows(&mut self) -> Result<(), Error> {
         let flows = &self.tables.flow;
         for row in std::mem::take(&mut self.chains.rest) {
-            for (phase, slice) in [("s", flows.slice_out[row]), ("f", flows.slice_in[row])] {
+            for (phase, slice) in [("s", flows.slice_out.at(row)), ("f", flows.slice_in.at(row))] {
                 let Some((ts, track)) = self.place_of(slice) else { continue };
                 let mut more = Map::new();
                 more.insert("name".to_owned(), "flow".into());
@@ -263,7 +263,7 @@ impl Events<'_, '_> {
 
     fn place_of(&self, slice: SliceId) -> Option<(i64, TrackId)> {
         let slices = &self.tables.slice;
-        Some((*slices.ts.get(slice.index())?, *slices.track_id.get(slice.index())?))
+        Some((slices.ts.get(slice.index())?, slices.track_id.get(slice.index())?))
     }
 }
 

@@ -66,7 +66,7 @@ fn write(source: &Source<'_>, _: &Options, folder: &mut dyn Folder) -> Result<()
     let (mut spans, mut logs) = (Groups::new(), Groups::new());
     for row in 0..source.tables.slice.len() {
         let resource = writer.resource_of(row);
-        match source.tables.slice.dur[row] {
+        match source.tables.slice.dur.at(row) {
             0 => logs.entry(resource).or_default().push(writer.record(row)),
             _ => spans.entry(resource).or_default().push(writer.span(row)),
         }
@@ -110,9 +110,9 @@ impl<'a> Writer<'a> {
         }
         let mut links: BTreeMap<SliceId, Vec<SliceId>> = BTreeMap::new();
         for row in 0..tables.flow.len() {
-            links.entry(tables.flow.slice_in[row]).or_default().push(tables.flow.slice_out[row]);
+            links.entry(tables.flow.slice_in.at(row)).or_default().push(tables.flow.slice_out.at(row));
         }
-        let ends = (0..slices.len()).map(|row| slices.ts[row].saturating_add(slices.dur[row].max(0)));
+        let ends = (0..slices.len()).map(|row| slices.ts.at(row).saturating_add(slices.dur.at(row).max(0)));
         Self {
             tables,
             clock: WallClock::of(tables),
@@ -124,7 +124,7 @@ impl<'a> Writer<'a> {
     }
 
     fn resource_of(&self, slice: usize) -> Option<Upid> {
-        match Owner::of(self.tables, self.tables.slice.track_id[slice]) {
+        match Owner::of(self.tables, self.tables.slice.track_id.at(slice)) {
             Owner::Thread(utid) => self.tables.thread.upid.get(utid.index()),
             Owner::Process(upid) => Some(upid),
             Owner::Cpu(_) | Owner::Trace => None,
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
 
     fn span(&self, row: usize) -> Vec<u8> {
         let slices = &self.tables.slice;
-        let (ts, dur) = (slices.ts[row], slices.dur[row]);
+        let (ts, dur) = (slices.ts.at(row), slices.dur.at(row));
         // What had no end in the trace is taken to have lasted to the trace's.
         let end = if dur < 0 { self.end_ns.max(ts) } else { ts.saturating_add(dur) };
         let mut bytes = Vec::new();
@@ -186,7 +186,7 @@ impl<'a> Writer<'a> {
 
     fn record(&self, row: usize) -> Vec<u8> {
         let slices = &self.tables.slice;
-        let time = self.clock.at(slices.ts[row]).cast_unsigned();
+        let time = self.clock.at(slices.ts.at(row)).cast_unsigned();
         let mut bytes = Vec::new();
         let mut message = Message::new(&mut bytes);
         message.fixed64(record::TIME_UNIX_NANO, time);
@@ -205,14 +205,14 @@ impl<'a> Writer<'a> {
     }
 
     fn name(&self, row: usize) -> &'a str {
-        self.tables.slice.name[row].map_or("(no name)", |name| self.tables.strings.get(name))
+        self.tables.slice.name.at(row).map_or("(no name)", |name| self.tables.strings.get(name))
     }
 
     /// Thread, categories and arguments.
     fn attributes(&self, row: usize) -> Vec<Vec<u8>> {
         let slices = &self.tables.slice;
         let mut all = Vec::new();
-        let track = slices.track_id[row];
+        let track = slices.track_id.at(row);
         if let Owner::Thread(utid) = Owner::of(self.tables, track) {
             all.push(attribute("thread.id", ArgValue::Int(owners::tid(self.tables, utid))));
             all.push(attribute("thread.name", ArgValue::Text(&thread_name(self.tables, utid))));
@@ -220,7 +220,7 @@ impl<'a> Writer<'a> {
         if let Some(name) = self.tables.track.name.get(track.index()).copied().flatten() {
             all.push(attribute("perfetto.track", ArgValue::Text(self.tables.strings.get(name))));
         }
-        if let Some(category) = slices.category[row] {
+        if let Some(category) = slices.category.at(row) {
             all.push(attribute("perfetto.category", ArgValue::Text(self.tables.strings.get(category))));
         }
         if let Some(set) = slices.arg_set_id.get(row) {

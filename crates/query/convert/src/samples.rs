@@ -17,6 +17,6 @@ pub(crate) fn samples(tables: &Tables) -> impl Iterator<Item = Sample> {
     (0..samples.len()).filter_map(|row| {
         let context = samples.task_context_id.get(row)?;
         let utid = tables.profiler_task_context.utid.get(context.index())?;
-        Some(Sample { ts: samples.ts[row], utid, callsite: samples.callsite_id.get(row) })
+        Some(Sample { ts: samples.ts.at(row), utid, callsite: samples.callsite_id.get(row) })
     })
 }

@@ -157,9 +157,9 @@ impl Stacks {
         let mut known = HashMap::new();
         let heap = &tables.heap_profile_allocation;
         for row in 0..heap.len() {
-            let root = Some(self.of_process(tables, heap.upid[row]));
-            let node = self.callsite(tables, root, heap.callsite_id[row], &mut known);
-            self.add(node, heap.size[row]);
+            let root = Some(self.of_process(tables, heap.upid.at(row)));
+            let node = self.callsite(tables, root, heap.callsite_id.at(row), &mut known);
+            self.add(node, heap.size.at(row));
         }
     }
 
@@ -208,7 +208,7 @@ impl Stacks {
         let slices = &tables.slice;
         let mut nodes = vec![None; slices.len()];
         for row in 0..slices.len() {
-            let name = slices.name[row].map_or("(no name)", |name| tables.strings.get(name));
+            let name = slices.name.at(row).map_or("(no name)", |name| tables.strings.get(name));
             let parent = slices.parent_id.get(row).map(|parent| parent.index());
             let above = match parent.and_then(|parent| nodes.get(parent).copied().flatten()) {
                 Some(above) => Some(above),
@@ -218,10 +218,10 @@ impl Stacks {
             if let Some(mine) = nodes.get_mut(row) {
                 *mine = Some(node);
             }
-            let dur = slices.dur[row].max(0);
+            let dur = slices.dur.at(row).max(0);
             self.add(Some(node), dur);
             if let Some(parent) = parent
-                && slices.dur.get(parent).is_some_and(|dur| *dur >= 0)
+                && slices.dur.get(parent).is_some_and(|dur| dur >= 0)
             {
                 self.add(above, -dur);
             }
@@ -229,7 +229,7 @@ impl Stacks {
     }
 
     fn root_of_track(&mut self, tables: &Tables, slice: usize) -> Option<usize> {
-        let track = tables.slice.track_id[slice];
+        let track = tables.slice.track_id.at(slice);
         let name =
             tables.track.name.get(track.index()).copied().flatten().map(|name| tables.strings.get(name));
         match Owner::of(tables, track) {

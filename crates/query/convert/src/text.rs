@@ -38,15 +38,15 @@ pub(crate) fn write_events(tables: &Tables, out: &mut dyn Write) -> io::Result<(
     out.write_all(HEAD.as_bytes())?;
     let events = &tables.ftrace_event;
     for row in 0..events.len() {
-        let Some(name) = events.name[row] else { continue };
+        let Some(name) = events.name.at(row) else { continue };
         write_task(tables, events.utid.get(row), out)?;
-        let ts = events.ts[row];
+        let ts = events.ts.at(row);
         // The kernel rounds down to microseconds.
         write!(
             out,
             " [{:03}] {} {:5}.{:06}: ",
-            events.ucpu[row].0 % CPUS_OF_A_MACHINE,
-            flags(events.common_flags[row]),
+            events.ucpu.at(row).0 % CPUS_OF_A_MACHINE,
+            flags(events.common_flags.at(row)),
             ts / 1_000_000_000,
             ts % 1_000_000_000 / 1000
         )?;

@@ -17,10 +17,10 @@ impl WallClock {
         let snapshots = &tables.clock_snapshot;
         let mut readings: Vec<(i64, i64)> = (0..snapshots.len())
             .filter(|row| {
-                snapshots.clock_id[*row] == REALTIME
+                snapshots.clock_id.at(*row) == REALTIME
                     && snapshots.machine_id.get(*row).is_none_or(|id| id.0 == 0)
             })
-            .map(|row| (snapshots.ts[row], snapshots.clock_value[row]))
+            .map(|row| (snapshots.ts.at(row), snapshots.clock_value.at(row)))
             .collect();
         readings.sort_unstable();
         Self { readings }

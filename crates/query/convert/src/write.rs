@@ -32,11 +32,15 @@ pub fn into_folder(
 ) -> Result<(), Error> {
     let write = match format.form {
         Form::Table(write) => write,
-        Form::Files(write) => return write(source, options, to),
+        Form::Files(write) => {
+            write(source, options, to)?;
+            return check(source);
+        }
         Form::Trace(write) => {
             let mut out = to.create(&format!("trace.{}", format.extension))?;
             write(source, options, &mut *out)?;
-            return Ok(out.flush()?);
+            out.flush()?;
+            return check(source);
         }
     };
     let mut written = Vec::new();
@@ -48,6 +52,7 @@ pub fn into_folder(
         out.flush()?;
         written.push(Written { table: relation.name(), file, rows: relation.len(), bytes: out.bytes });
     }
+    check(source)?;
     let mut out = to.create(manifest::FILE_NAME)?;
     manifest::write(format, source, &written, &mut *out)?;
     Ok(out.flush()?)
@@ -76,7 +81,13 @@ pub fn into_file(
             write(source, options, &mut single)?;
         }
     }
+    check(source)?;
     Ok(out.flush()?)
+}
+
+/// Whether all that was written could be had.
+fn check(source: &Source<'_>) -> Result<(), Error> {
+    if source.tables.are_whole() { Ok(()) } else { Err(Error::Spilled) }
 }
 
 fn relation<'a>(source: &Source<'a>, name: &str) -> Result<Relation<'a>, Error> {

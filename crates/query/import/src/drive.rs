@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Memory: beside the tables and what waits to become rows, `PARCELS` parcels of at most `PARCEL_BYTES` and one packet. The bound is looked at
-//! for each parcel, and while events become rows.
+//! for each parcel, and while events become rows. When half of it is used, what waits and most of the rows go into a temporary file. What
+//! stays are the last rows of each table, the different texts, and the different lists of arguments.
 
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
@@ -13,13 +14,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ferretto_trace_model::Import;
 use ferretto_trace_model::config::Printer;
+use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
 use ferretto_trace_read::container::unpacked;
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::Tables;
 
 use crate::Error;
-use crate::memory::resident_bytes;
+use crate::memory::{Bound, resident_bytes};
 use crate::others;
 use crate::seems;
 use crate::source::{Shared, SourceFile, Tap};
@@ -99,8 +101,13 @@ pub fn import(
     }
     let file = others::whole(head, file);
     let shared = Shared::default();
-    let mut fold =
-        Fold { import: options.rules(), limit_bytes: options.memory_bytes, watch, wrong: None, since: 0 };
+    let mut fold = Fold {
+        import: options.rules(),
+        bound: Bound::new(options.memory_bytes),
+        watch,
+        wrong: None,
+        since: 0,
+    };
     let imported = match options.threads {
         0 | 1 => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
         _ => on_two_threads(file, &shared, &mut fold),
@@ -181,7 +188,7 @@ fn hand_over(parcel: &mut Parcel, to: &SyncSender<Parcel>, empty: &Receiver<Parc
 /// The rules, their bound, and who watches.
 struct Fold<'a> {
     import: Import,
-    limit_bytes: u64,
+    bound: Bound,
     watch: &'a mut dyn FnMut(Progress) -> bool,
     /// Why it does not go on.
     wrong: Option<Error>,
@@ -200,7 +207,14 @@ impl Fold<'_> {
         if self.since >= PARCEL_BYTES {
             self.since = 0;
             let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
-            self.wrong = look(self.limit_bytes, self.watch, progress).err();
+            match self.bound.look() {
+                Ok(None) => {}
+                Ok(Some(store)) => self.import.move_to(store),
+                Err(error) => self.wrong = Some(error),
+            }
+            if self.wrong.is_none() && !(self.watch)(progress) {
+                self.wrong = Some(Error::Stopped);
+            }
             if self.wrong.is_some() {
                 self.import = Import::default();
                 shared.is_stopped.store(true, Ordering::Relaxed);
@@ -209,13 +223,23 @@ impl Fold<'_> {
     }
 
     fn finish(self) -> Result<Tables, Error> {
-        let Self { import, limit_bytes, watch, .. } = self;
+        let Self { import, mut bound, watch, .. } = self;
         let mut wrong = None;
         let tables = import.finish_while(|done, all| {
-            wrong = look(limit_bytes, watch, Progress::Rows { done, all }).err();
-            wrong.is_none()
+            if !watch(Progress::Rows { done, all }) {
+                return Next::Stop;
+            }
+            match bound.look() {
+                Ok(None) => Next::GoOn,
+                Ok(Some(store)) => Next::GoOnIn(store.clone()),
+                Err(error) => {
+                    wrong = Some(error);
+                    Next::Stop
+                }
+            }
         });
-        tables.ok_or_else(|| wrong.unwrap_or(Error::Stopped))
+        let tables = tables.ok_or_else(|| wrong.unwrap_or(Error::Stopped))?;
+        if tables.are_whole() { Ok(tables) } else { Err(Error::Spilled) }
     }
 }
 
@@ -291,6 +315,26 @@ mod tests {
             assert!(matches!(error, Error::Memory { limit_bytes: 1_000_000 }), "{error}");
             assert!(error.to_string().contains("more memory than the 1 MB"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_goes_into_a_file_and_rows_are_the_same() {
+        let file = trace(150_000);
+        let (in_memory, _) = import(file.as_slice(), &options(1), &mut |_| true).unwrap();
+        assert!(!in_memory.are_elsewhere());
+        // Of twice as much as is used, half is used from the beginning.
+        let used = vec![1u8; 200 << 20];
+        for threads in [1, 2] {
+            let memory_bytes = resident_bytes().unwrap() * 2 - (50 << 20);
+            let options = Options { memory_bytes, threads, ..Options::default() };
+            let (spilled, _) = import(file.as_slice(), &options, &mut |_| true).unwrap();
+            assert!(spilled.are_elsewhere() && spilled.are_whole());
+            assert!(spilled.memory_bytes() < in_memory.memory_bytes());
+            for (one, other) in in_memory.slice.columns().iter().zip(spilled.slice.columns()) {
+                assert!((0..150_000).all(|row| one.data.get(row) == other.data.get(row)), "{}", one.name);
+            }
+        }
+        drop(used);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum Error {
         #[source]
         error: ferretto_trace_formats::Error,
     },
-    /// Its tables, and what was needed to make them, became more than the bound.
+    /// What cannot lie in a file became more than the bound, or there was no room for the file.
     #[error(
         "its tables need more memory than the {} MB that they may have: it was not read to its end",
         .limit_bytes / 1_000_000
@@ -29,6 +29,9 @@ pub enum Error {
         /// The bound.
         limit_bytes: u64,
     },
+    /// What had no room in memory could not be read from the temporary file.
+    #[error("the temporary file, which had what memory has no room for, could not be read")]
+    Spilled,
     /// Whoever watched wanted no more.
     #[error("it was not read to its end")]
     Stopped,

@@ -3,7 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`drive`] | reads a file through to its end: one thread reads and unpacks, the caller's makes tables |
-//! | [`memory`] | how much memory there is, and is used |
+//! | [`memory`] | how much memory there is, and is used; the bound on it |
+//! | `spill` | a file for what it has no room for |
 //! | [`seems`] | what a file that is no trace seems to be |
 //!
 //! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread. This is the only
@@ -25,6 +26,7 @@ pub mod memory;
 mod others;
 pub mod seems;
 mod source;
+mod spill;
 
 pub use crate::drive::{Imported, Options, Progress, import};
 pub use crate::error::Error;

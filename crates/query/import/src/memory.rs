@@ -4,9 +4,53 @@
 //! what the next rule forgets to count; and it is by this number that a process is killed.
 
 use std::fs;
+use std::sync::Arc;
+
+use ferretto_trace_tables::Store;
+
+use crate::Error;
+use crate::spill::Spill;
 
 /// Of a machine that does not say: what one of 4 GiB may use.
 const DEFAULT_BYTES: u64 = 1 << 30;
+
+/// Of the bound: beyond it memory is short. What is read further needs room, and what was freed is not all given back.
+const SHORT_PARTS: (u64, u64) = (1, 2);
+
+/// The bound on memory, and where what is beyond it lies.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    limit_bytes: u64,
+    store: Option<Arc<dyn Store>>,
+    /// There is no place for a file.
+    is_without: bool,
+}
+
+impl Bound {
+    pub(crate) fn new(limit_bytes: u64) -> Self {
+        Self { limit_bytes, store: None, is_without: false }
+    }
+
+    /// Looks how much memory is used. Says where things are to lie if it is short.
+    pub(crate) fn look(&mut self) -> Result<Option<&Arc<dyn Store>>, Error> {
+        let resident = resident_bytes().unwrap_or(0);
+        if resident > self.limit_bytes {
+            return Err(Error::Memory { limit_bytes: self.limit_bytes });
+        }
+        let (part, parts) = SHORT_PARTS;
+        if resident <= self.limit_bytes / parts * part {
+            return Ok(None);
+        }
+        if self.store.is_none() && !self.is_without {
+            match Spill::new() {
+                Ok(spill) => self.store = Some(Arc::new(spill)),
+                // Perhaps memory is enough.
+                Err(_) => self.is_without = true,
+            }
+        }
+        Ok(self.store.as_ref())
+    }
+}
 
 /// Bytes of memory that an import may have if nobody says: a quarter of the machine's, or of what the control group may have.
 #[must_use]

@@ -285,7 +285,7 @@ mod tests {
             said.contains(&"AT_FDCWD, \"/nope\", O_RDONLY") && said.contains(&"-1 ENOENT (No such file)")
         );
         let count = |name: &str| {
-            let row = tables.stats.name.iter().position(|its| text(its) == name).unwrap();
+            let row = tables.stats.name.iter().position(|its| text(*its) == name).unwrap();
             tables.stats.value[row]
         };
         assert_eq!(

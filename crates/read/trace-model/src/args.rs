@@ -2,9 +2,12 @@
 //!
 //! A list is made when its event arrives, and shared by all events that have the same one. Written into the table `args` it is a *set*,
 //! whose number is that of its first row (upstream: args_tracker.cc, global_args_tracker.h).
+//!
+//! Memory: the different lists, some ten bytes each and five an argument.
 
 use std::hash::BuildHasher;
 
+use ferretto_protozero::varint;
 use ferretto_trace_tables::tables::{ArgRow, Tables};
 use ferretto_trace_tables::{ArgSetId, SliceId, Str};
 use foldhash::fast::RandomState;
@@ -97,15 +100,17 @@ impl ArgList {
 }
 
 /// All lists of arguments, each once.
-#[derive(Debug)]
+///
+/// A list is packed: a few bytes an argument, behind the number of its set and how many bytes it is.
+#[derive(Debug, Default)]
 pub struct ArgLists {
-    args: Vec<Arg>,
-    /// Where each list ends in `args`.
-    ends: Vec<usize>,
+    /// One list after the other. Each begins at a multiple of [`ALIGNMENT`], behind one that nobody has.
+    bytes: Vec<u8>,
+    /// Where each begins.
     table: HashTable<u32>,
     hasher: RandomState,
-    /// The set in the table, of lists that were written.
-    sets: Vec<Option<ArgSetId>>,
+    /// The list that is looked for.
+    wanted: Vec<u8>,
     /// The key whose first value stays.
     first_stays: Option<Str>,
     /// What becomes of values when they are written.
@@ -114,20 +119,10 @@ pub struct ArgLists {
     pub later: Vec<(SliceId, ArgList)>,
 }
 
-impl Default for ArgLists {
-    fn default() -> Self {
-        Self {
-            args: Vec::new(),
-            ends: vec![0],
-            table: HashTable::new(),
-            hasher: RandomState::default(),
-            sets: vec![None],
-            first_stays: None,
-            translations: Translations::default(),
-            later: Vec::new(),
-        }
-    }
-}
+/// A list is named by where it begins, in units of so many bytes: 16 GiB of lists have names.
+const ALIGNMENT: usize = 4;
+/// Bytes before a list: the number of its set plus 1, and how many it has.
+const HEAD_BYTES: usize = 8;
 
 impl ArgLists {
     /// The list of these arguments. Of a key that comes twice the last one counts, at the place of the first.
@@ -142,17 +137,13 @@ impl ArgLists {
         } else {
             args
         };
-        let hash = hash(&self.hasher, args);
-        if let Some(found) = self.table.find(hash, |list| same(self.at(*list), args)) {
-            return ArgList(*found);
+        self.wanted.clear();
+        args.iter().for_each(|arg| arg.pack(&mut self.wanted));
+        let hash = self.hasher.hash_one(self.wanted.as_slice());
+        match self.table.find(hash, |list| packed(&self.bytes, *list) == self.wanted) {
+            Some(list) => ArgList(*list),
+            None => self.add(hash),
         }
-        let Ok(list) = u32::try_from(self.ends.len()) else { return ArgList::EMPTY };
-        self.args.extend_from_slice(args);
-        self.ends.push(self.args.len());
-        self.sets.push(None);
-        let rehash = |list: &u32| hash_of(&self.hasher, &self.args, &self.ends, *list);
-        self.table.insert_unique(hash, list, rehash);
-        ArgList(list)
     }
 
     /// Of this key the first value counts (upstream: `kSkipIfExists`, for the thread that wrote the begin of a slice).
@@ -162,8 +153,8 @@ impl ArgLists {
 
     /// The arguments of a list.
     #[must_use]
-    pub fn get(&self, list: ArgList) -> &[Arg] {
-        self.at(list.0)
+    pub fn get(&self, list: ArgList) -> Vec<Arg> {
+        args_of(packed(&self.bytes, list.0)).collect()
     }
 
     /// One list after another, as one.
@@ -180,7 +171,8 @@ impl ArgLists {
 
     /// A list and one more.
     pub fn with(&mut self, list: ArgList, arg: Arg) -> ArgList {
-        let joined = [self.get(list), &[arg]].concat();
+        let mut joined = self.get(list);
+        joined.push(arg);
         self.intern(&joined)
     }
 
@@ -188,7 +180,7 @@ impl ArgLists {
     #[inline]
     #[must_use]
     pub fn is_to_translate(&self, list: ArgList) -> bool {
-        self.translations.may_concern() && self.translations.concern(self.get(list))
+        self.translations.may_concern() && self.translations.concern(&self.get(list))
     }
 
     /// Writes a list into the table `args`, if it is not there; returns the set's number.
@@ -196,25 +188,99 @@ impl ArgLists {
         if list.is_empty() {
             return None;
         }
-        if let Some(set) = self.sets.get(list.0 as usize).copied().flatten() {
-            return Some(set);
+        let place = list.0 as usize * ALIGNMENT;
+        let written = u32::from_le_bytes(*self.bytes.get(place..)?.first_chunk()?);
+        if let Some(set) = written.checked_sub(1) {
+            return Some(ArgSetId(set));
         }
-        let set = ArgSetId(u32::try_from(tables.args.len()).unwrap_or(u32::MAX));
-        let args = slice_of(&self.args, &self.ends, list.0);
-        let translated = self.translations.translate(args, &mut tables.strings);
-        for arg in translated.as_deref().unwrap_or(args) {
-            let row = row_of(arg, set, tables);
+        let set = u32::try_from(tables.args.len()).unwrap_or(u32::MAX - 1);
+        let args = self.get(list);
+        let translated = self.translations.translate(&args, &mut tables.strings);
+        for arg in translated.as_deref().unwrap_or(&args) {
+            let row = row_of(arg, ArgSetId(set), tables);
             tables.args.push(row);
         }
-        if let Some(written) = self.sets.get_mut(list.0 as usize) {
-            *written = Some(set);
-        }
-        Some(set)
+        *self.bytes.get_mut(place..)?.first_chunk_mut()? = set.saturating_add(1).to_le_bytes();
+        Some(ArgSetId(set))
     }
 
-    fn at(&self, list: u32) -> &[Arg] {
-        slice_of(&self.args, &self.ends, list)
+    /// Adds the list that is looked for.
+    fn add(&mut self, hash: u64) -> ArgList {
+        if self.bytes.is_empty() {
+            self.bytes.resize(ALIGNMENT, 0);
+        }
+        let Ok(list) = u32::try_from(self.bytes.len() / ALIGNMENT) else { return ArgList::EMPTY };
+        let Ok(len) = u32::try_from(self.wanted.len()) else { return ArgList::EMPTY };
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        self.bytes.extend_from_slice(&self.wanted);
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+        let rehash = |list: &u32| self.hasher.hash_one(packed(&self.bytes, *list));
+        self.table.insert_unique(hash, list, rehash);
+        ArgList(list)
     }
+}
+
+/// The bytes of a list.
+fn packed(bytes: &[u8], list: u32) -> &[u8] {
+    let list = bytes.get(list as usize * ALIGNMENT..).unwrap_or_default();
+    let len = list.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
+    let args = list.get(HEAD_BYTES..).unwrap_or_default();
+    args.get(..len as usize).unwrap_or_default()
+}
+
+impl Arg {
+    /// Its kind and whether it has a flat key of its own, its keys, its value.
+    fn pack(&self, to: &mut Vec<u8>) {
+        let (kind, bits) = self.value.key();
+        let has_flat_key = self.flat_key != self.key;
+        to.push(kind << 1 | u8::from(has_flat_key));
+        varint::encode(self.key.index() as u64, to);
+        if has_flat_key {
+            varint::encode(self.flat_key.index() as u64, to);
+        }
+        match self.value {
+            ArgValue::Int(value) => varint::encode(varint::zigzag(value), to),
+            ArgValue::Real(_) => to.extend_from_slice(&bits.to_le_bytes()),
+            ArgValue::Null | ArgValue::NoText => {}
+            _ => varint::encode(bits, to),
+        }
+    }
+
+    /// Takes one off the bytes.
+    fn unpack(bytes: &mut &[u8]) -> Option<Self> {
+        let (about, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let text = |bytes: &mut &[u8]| Str::from_index(usize::try_from(take_varint(bytes)?).ok()?);
+        let key = text(bytes)?;
+        let flat_key = if about & 1 != 0 { text(bytes)? } else { key };
+        let value = match about >> 1 {
+            0 => ArgValue::Int(varint::unzigzag(take_varint(bytes)?)),
+            1 => ArgValue::Uint(take_varint(bytes)?),
+            2 => ArgValue::Bool(take_varint(bytes)? != 0),
+            3 => {
+                let (bits, rest) = bytes.split_first_chunk()?;
+                *bytes = rest;
+                ArgValue::Real(f64::from_bits(u64::from_le_bytes(*bits)))
+            }
+            4 => ArgValue::Pointer(take_varint(bytes)?),
+            5 => ArgValue::Text(text(bytes)?),
+            6 => ArgValue::Json(text(bytes)?),
+            7 => ArgValue::Null,
+            _ => ArgValue::NoText,
+        };
+        Some(Self { flat_key, key, value })
+    }
+}
+
+fn args_of(mut bytes: &[u8]) -> impl Iterator<Item = Arg> {
+    std::iter::from_fn(move || Arg::unpack(&mut bytes))
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let (value, len) = varint::decode(bytes)?;
+    *bytes = bytes.get(len..)?;
+    Some(value)
 }
 
 fn row_of(arg: &Arg, set: ArgSetId, tables: &mut Tables) -> ArgRow {
@@ -263,34 +329,6 @@ fn without_duplicates(args: &[Arg], first_stays: Option<Str>) -> Vec<Arg> {
         }
     }
     out
-}
-
-fn slice_of<'a>(args: &'a [Arg], ends: &[usize], list: u32) -> &'a [Arg] {
-    let list = list as usize;
-    let start = list.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
-    ends.get(list).and_then(|end| args.get(start..*end)).unwrap_or_default()
-}
-
-fn hash(hasher: &RandomState, args: &[Arg]) -> u64 {
-    use std::hash::Hasher;
-    let mut state = hasher.build_hasher();
-    for arg in args {
-        let (kind, bits) = arg.value.key();
-        state.write_u64(arg.key.index() as u64 ^ u64::from(kind) << 56);
-        state.write_u64(bits);
-    }
-    state.finish()
-}
-
-fn hash_of(hasher: &RandomState, args: &[Arg], ends: &[usize], list: u32) -> u64 {
-    hash(hasher, slice_of(args, ends, list))
-}
-
-fn same(a: &[Arg], b: &[Arg]) -> bool {
-    a.len() == b.len()
-        && a.iter()
-            .zip(b)
-            .all(|(a, b)| a.key == b.key && a.flat_key == b.flat_key && a.value.key() == b.value.key())
 }
 
 #[cfg(test)]

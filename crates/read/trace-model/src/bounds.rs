@@ -12,18 +12,18 @@ pub fn trace_bounds(tables: &Tables) -> (i64, i64) {
         &tables.counter.ts,
         &tables.logs.ts,
         &tables.heap_profile_allocation.ts,
-        &tables.profiler_smaps.ts,
         &tables.profiler_sample.ts,
     ] {
-        times.iter().for_each(|ts| bounds.take(*ts, 0));
+        times.iter().for_each(|ts| bounds.take(ts, 0));
     }
+    tables.profiler_smaps.ts.iter().for_each(|ts| bounds.take(*ts, 0));
     for (times, durations) in [
         (&tables.slice.ts, &tables.slice.dur),
         (&tables.sched.ts, &tables.sched.dur),
         (&tables.thread_state.ts, &tables.thread_state.dur),
         (&tables.state.ts, &tables.state.dur),
     ] {
-        times.iter().zip(durations).for_each(|(ts, dur)| bounds.take(*ts, *dur));
+        times.iter().zip(durations.iter()).for_each(|(ts, dur)| bounds.take(ts, dur));
     }
     match bounds {
         Bounds { start: i64::MAX, .. } => (0, 0),

@@ -6,6 +6,7 @@ use ferretto_trace_read::Place;
 use ferretto_trace_tables::MachineId;
 
 use crate::ftrace::{Cpu, KernelEvent, Switch, Waking};
+use crate::order::Waits;
 use crate::sequence::Generation;
 use crate::track_event::TrackEvent;
 
@@ -23,6 +24,9 @@ pub enum Event {
     /// A wake-up in its compact form.
     Waking(Cpu, Waking),
 }
+
+// Most are as large as what they hold elsewhere.
+impl Waits for Event {}
 
 /// A packet whose data is read in the order of time.
 #[derive(Debug)]

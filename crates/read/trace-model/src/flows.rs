@@ -99,7 +99,7 @@ impl Flows {
 
     /// An arrow between two slices, from the earlier one.
     fn join(&self, out: &mut Out<'_>, flow: FlowId, last: SliceId, new: SliceId) {
-        let ts = |slice: SliceId| out.tables.slice.ts.get(slice.index()).copied();
+        let ts = |slice: SliceId| out.tables.slice.ts.get(slice.index());
         let (from, to) = if ts(last) > ts(new) { (new, last) } else { (last, new) };
         self.write(out, flow, from, to);
     }
@@ -151,7 +151,7 @@ mod tests {
         flows.on_begin(&mut out, TrackId(3), SliceId(1));
         flows.on_begin(&mut out, TrackId(4), SliceId(2));
         let rows: Vec<_> =
-            tables.flow.slice_out.iter().zip(&tables.flow.slice_in).map(|(a, b)| (a.0, b.0)).collect();
+            tables.flow.slice_out.iter().zip(tables.flow.slice_in.iter()).map(|(a, b)| (a.0, b.0)).collect();
         assert_eq!(rows, [(0, 1), (2, 1), (0, 2)]);
         let counted = [Stat::FlowStepWithoutStart, Stat::FlowDuplicateId, Stat::FlowEndWithoutStart];
         assert_eq!(counted.map(|stat| stats.get(stat, None)), [1, 1, 1]);

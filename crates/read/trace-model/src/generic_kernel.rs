@@ -12,7 +12,7 @@
 //! Memory: a few tens of bytes for each processor and each thread that was displaced.
 
 use ferretto_trace_tables::tables::SchedRow;
-use ferretto_trace_tables::{MachineId, SchedId, Str, Ucpu, Utid};
+use ferretto_trace_tables::{Blocks, MachineId, SchedId, Str, Ucpu, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -281,7 +281,7 @@ impl Model {
 
     fn sched_end(&self, row: SchedId) -> i64 {
         let sched = &self.tables.sched;
-        let cell = |column: &Vec<i64>| column.get(row.index()).copied().unwrap_or(-1);
+        let cell = |column: &Blocks<i64>| column.get(row.index()).unwrap_or(-1);
         match cell(&sched.dur) {
             dur if dur < 0 => -1,
             dur => cell(&sched.ts).saturating_add(dur),

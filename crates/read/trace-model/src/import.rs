@@ -6,10 +6,12 @@
 //! a time has that of the latest so far. One whose clock no snapshot has shown is put off to the end of the file.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ferretto_protos::fields::{trace_packet as kind, tracing_service_event};
+use ferretto_trace_read::recent::Recent;
 use ferretto_trace_read::{Head, Place};
-use ferretto_trace_tables::{MachineId, Tables};
+use ferretto_trace_tables::{MachineId, Store, Tables};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -49,12 +51,23 @@ pub struct Import {
     deferred: Vec<(Box<[u8]>, Place)>,
 }
 
-/// Sequences by machine and number. A packet mostly belongs to the same one as that before it.
+/// Sequences by machine and number.
 #[derive(Debug, Default)]
 struct Sequences {
     all: Vec<Sequence>,
     numbers: HashMap<(MachineId, u32), usize, RandomState>,
-    last: Option<((MachineId, u32), usize)>,
+    recent: Recent<(MachineId, u32), usize>,
+}
+
+/// How it goes on.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// As before.
+    GoOn,
+    /// Memory is short: see [`Import::move_to`].
+    GoOnIn(Arc<dyn Store>),
+    /// Not at all.
+    Stop,
 }
 
 /// A packet that has arrived.
@@ -105,34 +118,44 @@ impl Import {
         self.take(packet, place, false);
     }
 
+    /// Memory is short: what waits, and most of the rows, lie in the store from now on. Called again, also what has come since.
+    pub fn move_to(&mut self, store: &Arc<dyn Store>) {
+        self.order.move_to(store);
+        self.model.move_to(store);
+    }
+
     /// Gives the tables: nothing more comes.
     #[must_use]
     pub fn finish(self) -> Tables {
-        self.finish_while(|_, _| true).unwrap_or_default()
+        self.finish_while(|_, _| Next::GoOn).unwrap_or_default()
     }
 
-    /// As [`finish`](Self::finish), but asks `go_on` now and then, with how many events of how many have become rows, whether to go on. If
+    /// As [`finish`](Self::finish), but asks `next` now and then, with how many events of how many have become rows, whether to go on. If
     /// not, there are no tables.
     #[must_use]
-    pub fn finish_while(self, go_on: impl FnMut(usize, usize) -> bool) -> Option<Tables> {
-        self.apply_all(go_on).map(Model::finish)
+    pub fn finish_while(self, next: impl FnMut(usize, usize) -> Next) -> Option<Tables> {
+        self.apply_all(next).map(Model::finish)
     }
 
     /// Gives the tables, and what makes arguments of the rows of `ftrace_event` if [`RowArgs::Kept`] was said.
     #[must_use]
     pub fn finish_with_args(self) -> (Tables, KeptArgs) {
-        self.apply_all(|_, _| true).map(Model::finish_with_args).unwrap_or_default()
+        self.apply_all(|_, _| Next::GoOn).map(Model::finish_with_args).unwrap_or_default()
     }
 
-    fn apply_all(mut self, mut go_on: impl FnMut(usize, usize) -> bool) -> Option<Model> {
+    fn apply_all(mut self, mut next: impl FnMut(usize, usize) -> Next) -> Option<Model> {
         for (packet, place) in std::mem::take(&mut self.deferred) {
             self.take(&packet, place, true);
         }
         let Self { mut model, mut order, .. } = self;
         let (mut done, all, mut is_going_on) = (0, order.len(), true);
         let late = order.drain(|ts, event| {
-            if done % EVENTS_PER_QUESTION == 0 {
-                is_going_on &= go_on(done, all);
+            if done % EVENTS_PER_QUESTION == 0 && is_going_on {
+                match next(done, all) {
+                    Next::GoOn => {}
+                    Next::GoOnIn(store) => model.move_to(&store),
+                    Next::Stop => is_going_on = false,
+                }
             }
             done += 1;
             if is_going_on {
@@ -416,15 +439,15 @@ impl Sequences {
     #[inline]
     fn number(&mut self, machine: MachineId, sequence_id: u32) -> usize {
         let key = (machine, sequence_id);
-        match self.last {
-            Some((last, number)) if last == key => number,
-            _ => {
+        match self.recent.get(u64::from(sequence_id), key) {
+            Some(number) => number,
+            None => {
                 let next = self.all.len();
                 let number = *self.numbers.entry(key).or_insert(next);
                 if number == next {
                     self.all.push(Sequence::default());
                 }
-                self.last = Some((key, number));
+                self.recent.put(u64::from(sequence_id), key, number);
                 number
             }
         }

@@ -1,7 +1,9 @@
 //! Everything that is known of a trace, as far as it was read.
 
+use std::sync::Arc;
+
 use ferretto_protos::fields::trace_packet as kind;
-use ferretto_trace_tables::{MachineId, Str, Tables, TrackId, Upid};
+use ferretto_trace_tables::{MachineId, Store, Str, Tables, TrackId, Upid};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -13,7 +15,7 @@ use crate::cpus::Cpus;
 use crate::event::{Event, WholePacket};
 use crate::flows::Flows;
 use crate::ftrace::comms::Comms;
-use crate::ftrace::kept::KeptArgs;
+use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::ftrace::memory::Pending;
 use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
@@ -128,6 +130,15 @@ impl Model {
             Event::Kernel(cpu, event) => self.apply_kernel_event(ts, cpu, event),
             Event::Switch(cpu, event) => self.compact_switch(ts, cpu, &event),
             Event::Waking(cpu, event) => self.compact_waking(ts, cpu, &event),
+        }
+    }
+
+    /// Memory is short: rows and bundles lie in the store from now on. Called again, also the bundles that have come since.
+    pub fn move_to(&mut self, store: &Arc<dyn Store>) {
+        self.tables.move_to(store);
+        // What arguments are made of later is wanted at any time.
+        if self.raw.row_args != RowArgs::Kept {
+            self.bundles.move_to(store);
         }
     }
 

@@ -18,13 +18,17 @@
 //! buffers were read: nothing that comes later should be earlier. Should it be, it is left out, and counted. So of such a trace only as much
 //! waits as comes between three flushes; of a ring, which is read once, all of it.
 //!
-//! Memory: the events that wait. Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in no order.
+//! Memory: the events that wait, packed ([`queue`]). Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in
+//! no order.
+
+pub(crate) mod queue;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::sync::Arc;
 
-use ferretto_trace_tables::MachineId;
+use ferretto_trace_tables::{MachineId, Store};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -32,6 +36,8 @@ use crate::cpus::MAX_CPUS;
 use crate::event::Event;
 use crate::ftrace::{Cpu, KernelEvent, Switch, Waking};
 use crate::track_event::TrackEvent;
+use queue::{InOrder, Waiting};
+pub(crate) use queue::{Waits, waits};
 
 /// Which queue an event waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,14 +120,6 @@ enum Queue {
     Wakings(Cpu, Waiting<Waking>),
 }
 
-#[derive(Debug)]
-struct Waiting<T> {
-    events: Vec<(i64, T)>,
-    is_disordered: bool,
-    /// So many of them came before the last reading of the buffers.
-    settled: usize,
-}
-
 impl Order {
     /// Adds an event of the time `ts`.
     #[inline]
@@ -171,6 +169,11 @@ impl Order {
             empty @ Queue::Empty => *empty = Queue::Wakings(cpu, Waiting::of(ts, event)),
             _ => {}
         }
+    }
+
+    /// Blocks of events lie in the store from now on. Those of queues that come up later do when this is called again.
+    pub fn move_to(&mut self, store: &Arc<dyn Store>) {
+        self.queues.iter_mut().for_each(|queue| queue.move_to(store));
     }
 
     /// A queue has its number from now on: it comes before those that come up later.
@@ -284,44 +287,26 @@ impl Order {
     }
 }
 
-impl<T> Waiting<T> {
-    fn of(ts: i64, event: T) -> Self {
-        Self { events: vec![(ts, event)], is_disordered: false, settled: 0 }
-    }
-
-    #[inline]
-    fn push(&mut self, ts: i64, event: T) {
-        self.is_disordered |= self.events.last().is_some_and(|(last, _)| *last > ts);
-        self.events.push((ts, event));
-    }
-
-    fn settle(&mut self) {
-        self.settled = self.events.len();
-    }
-
-    fn sorted(mut self) -> InOrder<T> {
-        let rest = match self.settled >= self.events.len() {
-            true => Vec::new(),
-            false => self.events.split_off(self.settled),
-        };
-        if self.is_disordered {
-            // Stable: what arrived first stays first.
-            self.events.sort_by_key(|(ts, _)| *ts);
-        }
-        let first_of_rest = rest.iter().map(|(ts, _)| *ts).min();
-        InOrder { settled: self.events.into_iter(), rest, first_of_rest }
-    }
-}
-
 impl Queue {
     fn len(&self) -> usize {
         match self {
             Self::Empty => 0,
-            Self::Any(waiting) => waiting.events.len(),
-            Self::Tracks(waiting) => waiting.events.len(),
-            Self::Kernel(_, waiting) => waiting.events.len(),
-            Self::Switches(_, waiting) => waiting.events.len(),
-            Self::Wakings(_, waiting) => waiting.events.len(),
+            Self::Any(waiting) => waiting.len(),
+            Self::Tracks(waiting) => waiting.len(),
+            Self::Kernel(_, waiting) => waiting.len(),
+            Self::Switches(_, waiting) => waiting.len(),
+            Self::Wakings(_, waiting) => waiting.len(),
+        }
+    }
+
+    fn move_to(&mut self, store: &Arc<dyn Store>) {
+        match self {
+            Self::Empty => {}
+            Self::Any(waiting) => waiting.move_to(store),
+            Self::Tracks(waiting) => waiting.move_to(store),
+            Self::Kernel(_, waiting) => waiting.move_to(store),
+            Self::Switches(_, waiting) => waiting.move_to(store),
+            Self::Wakings(_, waiting) => waiting.move_to(store),
         }
     }
 
@@ -355,47 +340,6 @@ enum Sorted {
     Kernel(Cpu, InOrder<KernelEvent>),
     Switches(Cpu, InOrder<Switch>),
     Wakings(Cpu, InOrder<Waking>),
-}
-
-/// The events of a queue while turns are taken.
-struct InOrder<T> {
-    /// By time.
-    settled: std::vec::IntoIter<(i64, T)>,
-    /// What came later, and its earliest time.
-    rest: Vec<(i64, T)>,
-    first_of_rest: Option<i64>,
-}
-
-impl<T> InOrder<T> {
-    #[inline]
-    fn next_ts(&self) -> Option<i64> {
-        let settled = self.settled.as_slice().first().map(|(ts, _)| *ts);
-        settled.into_iter().chain(self.first_of_rest).min()
-    }
-
-    /// Takes those up to this time, unless one that came later is before them; says whether there were any.
-    #[inline]
-    fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) -> bool {
-        let until = until.min(self.first_of_rest.unwrap_or(i64::MAX));
-        let mut are_any = false;
-        while self.settled.as_slice().first().is_some_and(|(ts, _)| *ts <= until) {
-            if let Some((ts, event)) = self.settled.next() {
-                are_any = true;
-                each(ts, event);
-            }
-        }
-        are_any
-    }
-
-    fn into_waiting(self) -> Waiting<T> {
-        let Self { settled, rest, .. } = self;
-        let events = match settled.len() {
-            0 => rest,
-            _ => settled.chain(rest).collect(),
-        };
-        let is_disordered = !events.is_sorted_by_key(|(ts, _)| *ts);
-        Waiting { events, is_disordered, settled: 0 }
-    }
 }
 
 impl Sorted {

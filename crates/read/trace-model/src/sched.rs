@@ -194,9 +194,7 @@ impl Model {
     fn waking_row(&mut self, ts: i64, cpu: Cpu, waker: Utid, event: &Waking) {
         let name = self.raw.waking(&mut self.tables.strings);
         let id = self.raw_row_of(ts, cpu, waker, Some(name));
-        if let Some(flags) = self.tables.ftrace_event.common_flags.get_mut(id as usize) {
-            *flags = u32::from(event.common_flags);
-        }
+        self.tables.ftrace_event.common_flags.set(id as usize, u32::from(event.common_flags));
         match self.raw.row_args {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_waking(*event),
@@ -242,11 +240,7 @@ fn text(text: Option<Str>) -> ArgValue {
 /// Ends a row.
 #[inline]
 pub(crate) fn close(tables: &mut Tables, slice: SchedId, ts: i64, state: Option<Str>) {
-    let begun = tables.sched.ts.get(slice.index()).copied().unwrap_or(ts);
-    if let Some(dur) = tables.sched.dur.get_mut(slice.index()) {
-        *dur = ts.saturating_sub(begun);
-    }
-    if let Some(cell) = tables.sched.end_state.get_mut(slice.index()) {
-        *cell = state;
-    }
+    let begun = tables.sched.ts.get(slice.index()).unwrap_or(ts);
+    tables.sched.dur.set(slice.index(), ts.saturating_sub(begun));
+    tables.sched.end_state.set(slice.index(), state);
 }

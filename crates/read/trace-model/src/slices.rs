@@ -101,9 +101,7 @@ impl Slices {
         })?;
         let open = stack.get_mut(at)?;
         open.dur = ts.saturating_sub(open.ts);
-        if let Some(dur) = out.tables.slice.dur.get_mut(open.id.index()) {
-            *dur = open.dur;
-        }
+        out.tables.slice.dur.set(open.id.index(), open.dur);
         open.args = out.args.join(open.args, label.args);
         let id = open.id;
         if at + 1 == stack.len() {
@@ -250,10 +248,8 @@ fn close(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) -> boo
 fn cut(stack: &mut Vec<Open>, out: &mut Out<'_>, at: usize, end: i64) {
     out.stats.count(Stat::MisplacedEndEvent);
     while stack.len() > at + 1 {
-        if let Some(inner) = stack.last()
-            && let Some(dur) = out.tables.slice.dur.get_mut(inner.id.index())
-        {
-            *dur = end.saturating_sub(inner.ts);
+        if let Some(inner) = stack.last() {
+            out.tables.slice.dur.set(inner.id.index(), end.saturating_sub(inner.ts));
         }
         pop(stack, out);
     }

@@ -57,10 +57,8 @@ impl States {
             }
             let active = *active;
             self.active.remove(&track);
-            let began = out.tables.state.ts.get(active.row).copied().unwrap_or(ts);
-            if let Some(dur) = out.tables.state.dur.get_mut(active.row) {
-                *dur = ts.saturating_sub(began);
-            }
+            let began = out.tables.state.ts.get(active.row).unwrap_or(ts);
+            out.tables.state.dur.set(active.row, ts.saturating_sub(began));
             write_args(out, active);
         }
         let Some(value) = value else { return };

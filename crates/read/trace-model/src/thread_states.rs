@@ -136,7 +136,7 @@ impl ThreadStates {
     ) -> bool {
         self.close(tables, ts, utid);
         let last = self.last(utid).and_then(|last| tables.thread_state.ts.get(last.row.index()));
-        let is_twice = last == Some(&ts);
+        let is_twice = last == Some(ts);
         let kind = self.kind_of(tables, state);
         self.open(tables, ThreadStateRow { ts, utid, state, ucpu, ..ThreadStateRow::default() }, kind);
         is_twice
@@ -147,15 +147,13 @@ impl ThreadStates {
         let kind = self.kind_of(tables, Some(state));
         let Some(last) = self.threads.get_mut(utid.index()).and_then(Option::as_mut) else { return };
         last.kind = kind;
-        if let Some(cell) = tables.thread_state.state.get_mut(last.row.index()) {
-            *cell = Some(state);
-        }
+        tables.thread_state.state.set(last.row.index(), Some(state));
     }
 
     /// What a thread does now.
     #[must_use]
     pub fn state_of(&self, tables: &Tables, utid: Utid) -> Option<Str> {
-        tables.thread_state.state.get(self.last(utid)?.row.index()).copied().flatten()
+        tables.thread_state.state.get(self.last(utid)?.row.index()).flatten()
     }
 
     fn kind_of(&mut self, tables: &mut Tables, state: Option<Str>) -> Kind {
@@ -171,10 +169,8 @@ impl ThreadStates {
     pub fn blocked_reason(&mut self, tables: &mut Tables, utid: Utid, io_wait: bool, function: Option<Str>) {
         let Some(row) = self.last(utid).and_then(|last| last.blocked) else { return };
         tables.thread_state.io_wait.set(row.index(), Some(u32::from(io_wait)));
-        if function.is_some()
-            && let Some(cell) = tables.thread_state.blocked_function.get_mut(row.index())
-        {
-            *cell = function;
+        if function.is_some() {
+            tables.thread_state.blocked_function.set(row.index(), function);
         }
     }
 
@@ -208,10 +204,8 @@ impl ThreadStates {
     #[inline]
     fn close(&mut self, tables: &mut Tables, ts: i64, utid: Utid) {
         let Some(last) = self.last(utid) else { return };
-        let begun = tables.thread_state.ts.get(last.row.index()).copied().unwrap_or(ts);
-        if let Some(dur) = tables.thread_state.dur.get_mut(last.row.index()) {
-            *dur = ts.saturating_sub(begun);
-        }
+        let begun = tables.thread_state.ts.get(last.row.index()).unwrap_or(ts);
+        tables.thread_state.dur.set(last.row.index(), ts.saturating_sub(begun));
     }
 
     #[inline]

@@ -69,13 +69,13 @@ fn text(arg: &Arg, strings: &Strings) -> (String, String) {
 }
 
 fn of_set(tables: &Tables, set: ArgSetId) -> Texts {
-    let rows = (0..tables.args.len()).filter(|row| tables.args.arg_set_id[*row] == set);
+    let rows = (0..tables.args.len()).filter(|row| tables.args.arg_set_id.at(*row) == set);
     let text = |row: usize| {
         let of = |text: Option<_>| text.map(|text| tables.strings.get(text).to_owned());
         let value = tables.args.int_value.get(row).map(|value| value.to_string());
         (
-            of(tables.args.key[row]).unwrap_or_default(),
-            value.or(of(tables.args.string_value[row])).unwrap_or_default(),
+            of(tables.args.key.at(row)).unwrap_or_default(),
+            value.or(of(tables.args.string_value.at(row))).unwrap_or_default(),
         )
     };
     rows.map(text).collect()

@@ -1,5 +1,9 @@
-//! How columns are kept.
+//! How columns are kept: short ones as vectors, those that may be long in [`Blocks`], those that are mostly empty in [`Gaps`].
 
+use std::sync::Arc;
+
+use crate::blocks::Blocks;
+use crate::store::Store;
 use crate::strings::Str;
 
 /// What a column holds.
@@ -40,10 +44,14 @@ pub trait Cell: Copy {
     const REFERS_TO: Option<&'static str> = None;
     /// It as a value.
     fn value(&self) -> Value;
+    /// It as a number, or nothing; floating-point numbers by their bits.
+    fn bits(&self) -> Option<u64>;
+    /// The cell of these bits. Of bits that are none of its type, and of nothing where there must be something, any.
+    fn from_bits(bits: Option<u64>) -> Self;
 }
 
 macro_rules! cells {
-    ($($type:ty => $kind:ident, $value:expr;)*) => { $(
+    ($($type:ty => $kind:ident, $value:expr, $bits:expr, $from_bits:expr;)*) => { $(
         impl Cell for $type {
             const KIND: Kind = Kind::$kind;
 
@@ -52,98 +60,136 @@ macro_rules! cells {
                 let read: fn($type) -> Value = $value;
                 read(*self)
             }
+
+            #[inline]
+            fn bits(&self) -> Option<u64> {
+                let bits: fn($type) -> u64 = $bits;
+                Some(bits(*self))
+            }
+
+            #[inline]
+            fn from_bits(bits: Option<u64>) -> Self {
+                let cell: fn(u64) -> $type = $from_bits;
+                cell(bits.unwrap_or(0))
+            }
         }
     )* };
 }
 
 cells! {
-    i64 => Int, Value::Int;
-    i32 => Int, |it| Value::Int(i64::from(it));
-    u32 => Int, |it| Value::Int(i64::from(it));
-    u16 => Int, |it| Value::Int(i64::from(it));
-    f64 => Real, Value::Real;
-    bool => Bool, Value::Bool;
+    i64 => Int, Value::Int, |it| it as u64, |bits| bits as i64;
+    i32 => Int, |it| Value::Int(i64::from(it)), |it| it as u64, |bits| bits as i32;
+    u32 => Int, |it| Value::Int(i64::from(it)), u64::from, |bits| bits as u32;
+    u16 => Int, |it| Value::Int(i64::from(it)), u64::from, |bits| bits as u16;
+    f64 => Real, Value::Real, f64::to_bits, f64::from_bits;
+    bool => Bool, Value::Bool, u64::from, |bits| bits != 0;
 }
 
-impl Cell for Option<Str> {
+impl Cell for Str {
     const KIND: Kind = Kind::Text;
-    const MAY_BE_NULL: bool = true;
 
     #[inline]
     fn value(&self) -> Value {
-        self.map_or(Value::Null, Value::Str)
+        Value::Str(*self)
+    }
+
+    #[inline]
+    fn bits(&self) -> Option<u64> {
+        Some(self.index() as u64)
+    }
+
+    #[inline]
+    fn from_bits(bits: Option<u64>) -> Self {
+        let index = bits.and_then(|bits| usize::try_from(bits).ok());
+        index.and_then(Self::from_index).unwrap_or(Self::FIRST)
+    }
+}
+
+impl<T: Cell> Cell for Option<T> {
+    const KIND: Kind = T::KIND;
+    const MAY_BE_NULL: bool = true;
+    const REFERS_TO: Option<&'static str> = T::REFERS_TO;
+
+    #[inline]
+    fn value(&self) -> Value {
+        self.as_ref().map_or(Value::Null, Cell::value)
+    }
+
+    #[inline]
+    fn bits(&self) -> Option<u64> {
+        self.as_ref().and_then(Cell::bits)
+    }
+
+    #[inline]
+    fn from_bits(bits: Option<u64>) -> Self {
+        bits.map(|bits| T::from_bits(Some(bits)))
     }
 }
 
 /// A column most of whose cells may be empty: nothing is kept before the first that is not.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Gaps<T> {
-    len: usize,
-    /// As long as the column once something stands in it; what is in gaps means nothing.
-    values: Vec<T>,
-    /// A bit a row: something stands there.
-    is_set: Vec<u64>,
+    /// Rows before the first in which something stands, if there is none yet.
+    empty: usize,
+    cells: Blocks<Option<T>>,
 }
 
-impl<T: Copy + Default> Gaps<T> {
+impl<T> Default for Gaps<T> {
+    fn default() -> Self {
+        Self { empty: 0, cells: Blocks::default() }
+    }
+}
+
+impl<T: Cell> Gaps<T> {
     /// Adds a cell.
     #[inline]
     pub fn push(&mut self, value: Option<T>) {
-        let row = self.len;
-        self.len += 1;
-        if self.values.is_empty() {
+        if self.cells.is_empty() {
             if value.is_none() {
+                self.empty += 1;
                 return;
             }
-            self.values.resize(row, T::default());
-            self.is_set.resize(row.div_ceil(64), 0);
+            self.begin();
         }
-        self.values.push(value.unwrap_or_default());
-        if row.is_multiple_of(64) {
-            self.is_set.push(0);
-        }
-        if let Some(word) = self.is_set.last_mut() {
-            *word |= u64::from(value.is_some()) << (row % 64);
-        }
+        self.cells.push(value);
     }
 
     /// Writes over a cell. A row that is not there is not written.
+    #[inline]
     pub fn set(&mut self, row: usize, value: Option<T>) {
-        if row >= self.len || (value.is_none() && self.values.is_empty()) {
-            return;
+        if self.cells.is_empty() && self.empty > row {
+            if value.is_none() {
+                return;
+            }
+            self.begin();
         }
-        self.values.resize(self.len, T::default());
-        self.is_set.resize(self.len.div_ceil(64), 0);
-        self.write(row, value);
+        self.cells.set(row, value);
     }
 
     /// What stands in a row.
     #[inline]
     #[must_use]
     pub fn get(&self, row: usize) -> Option<T> {
-        let is_set = self.is_set.get(row / 64)? >> (row % 64) & 1 != 0;
-        self.values.get(row).copied().filter(|_| is_set)
+        self.cells.get(row).flatten()
     }
 
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.empty + self.cells.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    fn write(&mut self, row: usize, value: Option<T>) {
-        if let Some(word) = self.is_set.get_mut(row / 64) {
-            *word = *word & !(1 << (row % 64)) | u64::from(value.is_some()) << (row % 64);
-        }
-        if let (Some(cell), Some(value)) = (self.values.get_mut(row), value) {
-            *cell = value;
-        }
+    /// Something stands in the next row, or in one of those before.
+    #[cold]
+    fn begin(&mut self) {
+        self.cells.fill(None, self.empty);
+        self.empty = 0;
     }
 }
 
@@ -190,7 +236,34 @@ impl<T: Cell> ColumnData for Vec<T> {
     }
 }
 
-impl<T: Cell + Default> ColumnData for Gaps<T> {
+impl<T: Cell> ColumnData for Blocks<T> {
+    fn kind(&self) -> Kind {
+        T::KIND
+    }
+
+    fn may_be_null(&self) -> bool {
+        T::MAY_BE_NULL
+    }
+
+    fn refers_to(&self) -> Option<&'static str> {
+        T::REFERS_TO
+    }
+
+    fn cells(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> Value {
+        Self::get(self, row).map_or(Value::Null, |cell| cell.value())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        Self::memory_bytes(self)
+    }
+}
+
+impl<T: Cell> ColumnData for Gaps<T> {
     fn kind(&self) -> Kind {
         T::KIND
     }
@@ -204,7 +277,7 @@ impl<T: Cell + Default> ColumnData for Gaps<T> {
     }
 
     fn cells(&self) -> usize {
-        self.len
+        self.len()
     }
 
     #[inline]
@@ -213,7 +286,7 @@ impl<T: Cell + Default> ColumnData for Gaps<T> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.values.capacity() * size_of::<T>() + self.is_set.capacity() * size_of::<u64>()
+        self.cells.memory_bytes()
     }
 }
 
@@ -223,6 +296,8 @@ pub trait Grow {
     type Cell;
     /// Adds a cell.
     fn grow(&mut self, cell: Self::Cell);
+    /// Blocks, if it has some, lie in the store from now on.
+    fn move_to(&mut self, _: &Arc<dyn Store>) {}
 }
 
 impl<T> Grow for Vec<T> {
@@ -234,12 +309,29 @@ impl<T> Grow for Vec<T> {
     }
 }
 
-impl<T: Copy + Default> Grow for Gaps<T> {
+impl<T: Cell> Grow for Blocks<T> {
+    type Cell = T;
+
+    #[inline]
+    fn grow(&mut self, cell: T) {
+        self.push(cell);
+    }
+
+    fn move_to(&mut self, store: &Arc<dyn Store>) {
+        Self::move_to(self, store);
+    }
+}
+
+impl<T: Cell> Grow for Gaps<T> {
     type Cell = Option<T>;
 
     #[inline]
     fn grow(&mut self, cell: Option<T>) {
         self.push(cell);
+    }
+
+    fn move_to(&mut self, store: &Arc<dyn Store>) {
+        self.cells.move_to(store);
     }
 }
 

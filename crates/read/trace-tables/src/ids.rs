@@ -25,6 +25,16 @@ macro_rules! id_types {
             fn value(&self) -> Value {
                 Value::Int(i64::from(self.0))
             }
+
+            #[inline]
+            fn bits(&self) -> Option<u64> {
+                Some(u64::from(self.0))
+            }
+
+            #[inline]
+            fn from_bits(bits: Option<u64>) -> Self {
+                Self(u32::from_bits(bits))
+            }
         }
     )* };
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`strings`] | every text once; columns hold [`Str`], its number |
 //! | [`mod@column`] | how a column is kept: whole, or with gaps that cost nothing where there is nothing |
+//! | [`blocks`], [`packed`] | long columns: all but their last rows in as few bits as they need |
+//! | [`store`] | where blocks lie that memory has no room for |
 //! | [`table`] | what a table says of itself: names, types, documentation, and a cell by its row |
 //! | [`ids`] | the numbers of rows, a type for each table that others point to |
 //! | [`consistency`] | whether they hang together |
@@ -24,15 +26,20 @@
 //! assert_eq!(name.data.get(0), Value::Str(tables.strings.intern("frame")));
 //! ```
 
+pub mod blocks;
 pub mod column;
 pub mod consistency;
 pub mod ids;
+pub mod packed;
+pub mod store;
 pub mod strings;
 pub mod table;
 pub mod tables;
 
+pub use blocks::Blocks;
 pub use column::{Cell, Gaps, Kind, Value};
 pub use ids::*;
+pub use store::Store;
 pub use strings::{Str, Strings};
 pub use table::{Column, Table};
 pub use tables::Tables;

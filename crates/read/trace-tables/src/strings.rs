@@ -11,6 +11,9 @@ use hashbrown::HashTable;
 pub struct Str(NonZeroU32);
 
 impl Str {
+    /// That of every pool: [`TOO_MANY`].
+    pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
+
     /// Its number among the pool's texts, from 0.
     #[must_use]
     pub const fn index(self) -> usize {

@@ -51,7 +51,8 @@ impl std::fmt::Debug for Column<'_> {
 
 /// Defines a table: its type, that of its rows, and what it says of itself.
 ///
-/// A column is `name: Vec<T>` if every row has a value, or `name: Gaps<T>` if not. (`Vec<Option<Str>>` costs no more than `Vec<Str>`.)
+/// A column is `name: Blocks<T>` if every row has a value, or `name: Gaps<T>` if not; of a table that never is long also `name: Vec<T>`.
+/// (A text that may be missing costs no more than one that may not.)
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
@@ -80,6 +81,11 @@ macro_rules! table {
                 $( $crate::column::Grow::grow(&mut self.$column, row.$column); )*
                 // Four billion rows are more than any trace has that fits in memory.
                 u32::try_from(number).unwrap_or(u32::MAX)
+            }
+
+            /// Blocks of its columns lie in the store from now on.
+            pub fn move_to(&mut self, store: &std::sync::Arc<dyn $crate::store::Store>) {
+                $( $crate::column::Grow::move_to(&mut self.$column, store); )*
             }
 
             /// How many rows it has.

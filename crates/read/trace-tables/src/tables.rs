@@ -5,8 +5,12 @@
 mod heap_graph;
 mod profiles;
 
+use std::sync::Arc;
+
+use crate::blocks::Blocks;
 use crate::column::Gaps;
 use crate::ids::{ArgSetId, MachineId, SliceId, ThreadStateId, TraceFileId, TrackId, Ucpu, Upid, Utid};
+use crate::store::Store;
 use crate::strings::{Str, Strings};
 use crate::table::{Table, table};
 
@@ -17,17 +21,17 @@ table! {
     /// What happened for a while, or at once, on a track.
     SliceTable, SliceRow, "slice";
     /// When it began.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// How long it took; 0 is an instant, -1 had no end in the trace.
-    dur: Vec<i64>,
+    dur: Blocks<i64>,
     /// Its row of `track`.
-    track_id: Vec<TrackId>,
+    track_id: Blocks<TrackId>,
     /// The categories of an event, joined by commas.
-    category: Vec<Option<Str>>,
+    category: Blocks<Option<Str>>,
     /// Its name; nothing if it was lost.
-    name: Vec<Option<Str>>,
+    name: Blocks<Option<Str>>,
     /// How many slices of its track it lies within.
-    depth: Vec<u32>,
+    depth: Blocks<u32>,
     /// The slice that it lies within, a row of `slice`.
     parent_id: Gaps<SliceId>,
     /// Its arguments, rows of `args`.
@@ -125,34 +129,34 @@ table! {
     /// Which thread ran on which processor.
     SchedTable, SchedRow, "sched";
     /// When it was switched in.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// How long it ran; -1 to the end of the trace.
-    dur: Vec<i64>,
+    dur: Blocks<i64>,
     /// The thread, a row of `thread`.
-    utid: Vec<Utid>,
+    utid: Blocks<Utid>,
     /// What it did when it was switched out: R, R+, S, D, …
-    end_state: Vec<Option<Str>>,
+    end_state: Blocks<Option<Str>>,
     /// The kernel's priority.
-    priority: Vec<i32>,
+    priority: Blocks<i32>,
     /// The processor, a row of `cpu`.
-    ucpu: Vec<Ucpu>,
+    ucpu: Blocks<Ucpu>,
 }
 
 table! {
     /// What each thread did all the time.
     ThreadStateTable, ThreadStateRow, "thread_state";
     /// When this began.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// How long it lasted; -1 to the end of the trace.
-    dur: Vec<i64>,
+    dur: Blocks<i64>,
     /// The thread, a row of `thread`.
-    utid: Vec<Utid>,
+    utid: Blocks<Utid>,
     /// `Running`, `R`, `R+`, `S`, `D`, …
-    state: Vec<Option<Str>>,
+    state: Blocks<Option<Str>>,
     /// Whether it waited for I/O.
     io_wait: Gaps<u32>,
     /// The kernel's function that it waited in.
-    blocked_function: Vec<Option<Str>>,
+    blocked_function: Blocks<Option<Str>>,
     /// The thread that woke it, a row of `thread`.
     waker_utid: Gaps<Utid>,
     /// What that thread did then, a row of `thread_state`.
@@ -167,26 +171,26 @@ table! {
     /// Wake-ups of threads that did not sleep.
     SpuriousSchedWakeupTable, SpuriousSchedWakeupRow, "spurious_sched_wakeup";
     /// When.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// What the thread did then, a row of `thread_state`.
-    thread_state_id: Vec<ThreadStateId>,
+    thread_state_id: Blocks<ThreadStateId>,
     /// Whether it was woken from an interrupt.
     irq_context: Gaps<u32>,
     /// The thread, a row of `thread`.
-    utid: Vec<Utid>,
+    utid: Blocks<Utid>,
     /// The thread that woke it, a row of `thread`.
-    waker_utid: Vec<Utid>,
+    waker_utid: Blocks<Utid>,
 }
 
 table! {
     /// The values of counters.
     CounterTable, CounterRow, "counter";
     /// When it had the value.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// The counter, a row of `track`.
-    track_id: Vec<TrackId>,
+    track_id: Blocks<TrackId>,
     /// The value.
-    value: Vec<f64>,
+    value: Blocks<f64>,
     /// More about it, rows of `args`.
     arg_set_id: Gaps<ArgSetId>,
 }
@@ -195,15 +199,15 @@ table! {
     /// What states were in, while they were.
     StateTable, StateRow, "state";
     /// When it began.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// How long it lasted; -1 to the end of the trace.
-    dur: Vec<i64>,
+    dur: Blocks<i64>,
     /// Its row of `track`.
-    track_id: Vec<TrackId>,
+    track_id: Blocks<TrackId>,
     /// The categories of the event, joined by commas.
-    category: Vec<Option<Str>>,
+    category: Blocks<Option<Str>>,
     /// The state.
-    value: Vec<Option<Str>>,
+    value: Blocks<Option<Str>>,
     /// More about it, rows of `args`.
     arg_set_id: Gaps<ArgSetId>,
 }
@@ -212,9 +216,9 @@ table! {
     /// What led from one slice to another.
     FlowTable, FlowRow, "flow";
     /// Where it came from, a row of `slice`.
-    slice_out: Vec<SliceId>,
+    slice_out: Blocks<SliceId>,
     /// Where it went to, a row of `slice`.
-    slice_in: Vec<SliceId>,
+    slice_in: Blocks<SliceId>,
     /// The number that the program gave it.
     trace_id: Gaps<i64>,
     /// More about it, rows of `args`.
@@ -225,36 +229,36 @@ table! {
     /// Arguments: what is said of a row of another table, in rows that share their `arg_set_id`.
     ArgTable, ArgRow, "args";
     /// The number of the set, that of its first row.
-    arg_set_id: Vec<ArgSetId>,
+    arg_set_id: Blocks<ArgSetId>,
     /// The key without the numbers in arrays.
-    flat_key: Vec<Option<Str>>,
+    flat_key: Blocks<Option<Str>>,
     /// The key, such as `debug.list[3].x`.
-    key: Vec<Option<Str>>,
+    key: Blocks<Option<Str>>,
     /// A number, or yes (1) or no (0), or an address.
     int_value: Gaps<i64>,
     /// A text, or JSON.
-    string_value: Vec<Option<Str>>,
+    string_value: Blocks<Option<Str>>,
     /// A floating-point number.
     real_value: Gaps<f64>,
     /// `int`, `uint`, `string`, `real`, `pointer`, `bool`, `json` or `null`.
-    value_type: Vec<Option<Str>>,
+    value_type: Blocks<Option<Str>>,
 }
 
 table! {
     /// The kernel's events, as they were. What each says stands in its arguments.
     FtraceEventTable, FtraceEventRow, "ftrace_event";
     /// When.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// Which event.
-    name: Vec<Option<Str>>,
+    name: Blocks<Option<Str>>,
     /// The thread that it happened in, a row of `thread`.
     utid: Gaps<Utid>,
     /// What it says, rows of `args`.
     arg_set_id: Gaps<ArgSetId>,
     /// The kernel's flags: interrupts, preemption.
-    common_flags: Vec<u32>,
+    common_flags: Blocks<u32>,
     /// The processor, a row of `cpu`.
-    ucpu: Vec<Ucpu>,
+    ucpu: Blocks<Ucpu>,
 }
 
 table! {
@@ -289,17 +293,17 @@ table! {
     /// Lines of logs.
     LogTable, LogRow, "logs";
     /// When.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// The thread that wrote it, a row of `thread`.
     utid: Gaps<Utid>,
     /// How important it is, by the scale of its source.
-    prio: Vec<i32>,
+    prio: Blocks<i32>,
     /// `android_logcat` or `systemd_journald`.
-    log_source: Vec<Option<Str>>,
+    log_source: Blocks<Option<Str>>,
     /// Who says it.
-    tag: Vec<Option<Str>>,
+    tag: Blocks<Option<Str>>,
     /// What it says.
-    msg: Vec<Option<Str>>,
+    msg: Blocks<Option<Str>>,
     /// More about it, rows of `args`.
     arg_set_id: Gaps<ArgSetId>,
 }
@@ -348,15 +352,15 @@ table! {
     /// What several clocks showed at one time.
     ClockSnapshotTable, ClockSnapshotRow, "clock_snapshot";
     /// When, on the trace's clock.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// Which clock.
-    clock_id: Vec<i64>,
+    clock_id: Blocks<i64>,
     /// Its name, of those that have one.
-    clock_name: Vec<Option<Str>>,
+    clock_name: Blocks<Option<Str>>,
     /// What it showed, in its own unit.
-    clock_value: Vec<i64>,
+    clock_value: Blocks<i64>,
     /// The number of the snapshot.
-    snapshot_id: Vec<u32>,
+    snapshot_id: Blocks<u32>,
     /// The machine, a row of `machine`.
     machine_id: Gaps<MachineId>,
 }
@@ -411,7 +415,7 @@ table! {
     /// Where in the file it was, if it was found in the order of the file.
     byte_offset: Gaps<i64>,
     /// The counter of such things, `key` of `stats`.
-    stat_key: Vec<u32>,
+    stat_key: Blocks<u32>,
     /// More about it, rows of `args`.
     arg_set_id: Gaps<ArgSetId>,
 }
@@ -431,15 +435,15 @@ table! {
     /// Files that processes had open.
     FiledescriptorTable, FiledescriptorRow, "filedescriptor";
     /// The number over all processes.
-    ufd: Vec<i64>,
+    ufd: Blocks<i64>,
     /// The number in its process.
-    fd: Vec<i64>,
+    fd: Blocks<i64>,
     /// When it was first seen.
     ts: Gaps<i64>,
     /// The process, a row of `process`.
     upid: Gaps<Upid>,
     /// What it is open on.
-    path: Vec<Option<Str>>,
+    path: Blocks<Option<Str>>,
 }
 
 macro_rules! all_tables {
@@ -449,6 +453,7 @@ macro_rules! all_tables {
         pub struct Tables {
             /// The texts of all columns.
             pub strings: Strings,
+            store: Option<Arc<dyn Store>>,
             $(
                 #[doc = concat!("See [`", stringify!($table), "`].")]
                 pub $field: $table,
@@ -460,6 +465,24 @@ macro_rules! all_tables {
             #[must_use]
             pub fn all(&self) -> Vec<&dyn Table> {
                 vec![$(&self.$field),*]
+            }
+
+            /// Blocks of their columns lie in the store from now on.
+            pub fn move_to(&mut self, store: &Arc<dyn Store>) {
+                $( self.$field.move_to(store); )*
+                self.store = Some(store.clone());
+            }
+
+            /// Whether most of them do.
+            #[must_use]
+            pub fn are_elsewhere(&self) -> bool {
+                self.store.is_some()
+            }
+
+            /// Whether all cells that were asked for could be had. It is asked when all was read: see [`Store::has_failed`].
+            #[must_use]
+            pub fn are_whole(&self) -> bool {
+                self.store.as_ref().is_none_or(|store| !store.has_failed())
             }
         }
     };

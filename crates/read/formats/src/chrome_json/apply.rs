@@ -1,6 +1,6 @@
 //! An event in its turn (upstream: json_trace_parser.cc).
 
-use ferretto_trace_model::args::{Arg, ArgValue};
+use ferretto_trace_model::args::ArgValue;
 use ferretto_trace_model::import_logs::Where;
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::processes::{ProcessName, ThreadName};
@@ -28,9 +28,7 @@ impl Counters {
     pub(super) fn finish(self, model: &mut Model) {
         for (id, utid, name) in self.values {
             let track = counter_track(model, utid, name);
-            if let Some(cell) = model.tables.counter.track_id.get_mut(id.index()) {
-                *cell = track;
-            }
+            model.tables.counter.track_id.set(id.index(), track);
         }
     }
 }
@@ -230,7 +228,7 @@ impl Turn<'_> {
         if event.args.is_empty() {
             return self.fail(Stat::JsonParserFailure);
         }
-        let args: Vec<Arg> = self.model.args.get(event.args).to_vec();
+        let args = self.model.args.get(event.args);
         for arg in args {
             let strings = &self.model.tables.strings;
             let value = match arg.value {
@@ -337,7 +335,7 @@ impl Turn<'_> {
             return;
         };
         let pid = event.pid.unwrap_or_default().value;
-        for arg in self.model.args.get(event.args).to_vec() {
+        for arg in self.model.args.get(event.args) {
             let key = self.model.tables.strings.get(arg.key).to_owned();
             match (what.as_str(), key.as_str(), arg.value) {
                 ("thread_name", "args.name", ArgValue::Text(name)) => {

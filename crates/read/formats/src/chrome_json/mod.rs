@@ -172,10 +172,12 @@ mod tests {
     fn slices(tables: &Tables) -> Vec<(String, i64, i64, u32)> {
         let rows = 0..tables.slice.len();
         let name = |row: usize| {
-            tables.slice.name[row].map_or(String::new(), |name| tables.strings.get(name).to_owned())
+            tables.slice.name.at(row).map_or(String::new(), |name| tables.strings.get(name).to_owned())
         };
-        rows.map(|row| (name(row), tables.slice.ts[row], tables.slice.dur[row], tables.slice.depth[row]))
-            .collect()
+        rows.map(|row| {
+            (name(row), tables.slice.ts.at(row), tables.slice.dur.at(row), tables.slice.depth.at(row))
+        })
+        .collect()
     }
 
     #[test]
@@ -197,9 +199,10 @@ mod tests {
         let expected: Vec<_> =
             expected.map(|(name, ts, dur, depth)| (name.to_owned(), ts, dur, depth)).into();
         assert_eq!(slices(&tables), expected);
-        assert_eq!((tables.counter.value.clone(), tables.flow.len()), (vec![5.0, 7.5], 2));
+        assert_eq!(tables.counter.value, [5.0, 7.5]);
+        assert_eq!(tables.flow.len(), 2);
         assert_eq!((tables.thread_state.len(), tables.sched.len()), (1, 1));
-        let args: Vec<_> = tables.args.key.iter().flatten().map(|key| tables.strings.get(*key)).collect();
+        let args: Vec<_> = tables.args.key.iter().flatten().map(|key| tables.strings.get(key)).collect();
         assert!(args.starts_with(&["source"]) || args.contains(&"args.list[1].x"), "{args:?}");
     }
 

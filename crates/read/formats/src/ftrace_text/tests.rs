@@ -31,10 +31,10 @@ fn switches_and_wakings_become_what_threads_do() {
     let found: Vec<_> = (0..sched.len())
         .map(|row| {
             (
-                sched.ts[row],
-                sched.dur[row],
-                tid(&tables, sched.utid[row]),
-                text(&tables, sched.end_state[row]),
+                sched.ts.at(row),
+                sched.dur.at(row),
+                tid(&tables, sched.utid.at(row)),
+                text(&tables, sched.end_state.at(row)),
             )
         })
         .collect();
@@ -49,8 +49,8 @@ fn switches_and_wakings_become_what_threads_do() {
     let found: Vec<_> = (0..states.len())
         .map(|row| {
             let (state, function) =
-                (text(&tables, states.state[row]), text(&tables, states.blocked_function[row]));
-            (states.ts[row], states.dur[row], tid(&tables, states.utid[row]), state, function)
+                (text(&tables, states.state.at(row)), text(&tables, states.blocked_function.at(row)));
+            (states.ts.at(row), states.dur.at(row), tid(&tables, states.utid.at(row)), state, function)
         })
         .collect();
     let expected = [
@@ -72,7 +72,7 @@ fn markers_counters_and_work_become_slices_and_values() {
     let (tables, _) = tables_of(TEXT.as_bytes());
     let slices = &tables.slice;
     let found: Vec<_> = (0..slices.len())
-        .map(|row| (slices.ts[row], slices.dur[row], text(&tables, slices.name[row])))
+        .map(|row| (slices.ts.at(row), slices.dur.at(row), text(&tables, slices.name.at(row))))
         .collect();
     let expected = [
         (1_000_100_000, 599_999, "outer"),
@@ -81,9 +81,9 @@ fn markers_counters_and_work_become_slices_and_values() {
     ];
     assert_eq!(found, expected);
     let counters = &tables.counter;
-    let track = |row: usize| text(&tables, tables.track.name[counters.track_id[row].index()]);
+    let track = |row: usize| text(&tables, tables.track.name[counters.track_id.at(row).index()]);
     let found: Vec<_> =
-        (0..counters.len()).map(|row| (counters.ts[row], counters.value[row], track(row))).collect();
+        (0..counters.len()).map(|row| (counters.ts.at(row), counters.value.at(row), track(row))).collect();
     let expected = [
         (1_000_150_000, 4_294_967_295.0, "cpuidle"),
         (1_000_310_000, 7.0, "queue"),

@@ -1,6 +1,7 @@
 //! Which event does what, in its turn (upstream: ftrace_parser.cc, ParseFtraceEvent).
 
 use super::generic;
+use super::kept::RowArgs;
 use super::numbers as event;
 use super::payload::Payload;
 use super::windows::Window;
@@ -28,9 +29,10 @@ impl Model {
     pub fn apply_kernel_event(&mut self, ts: i64, cpu: Cpu, event: KernelEvent) {
         self.stats.set_machine(cpu.machine);
         let window = self.window(cpu, ts);
+        let bundle = self.bundles.take_turn(event.bundle, self.raw.row_args == RowArgs::Kept);
         // No event of the kernel's own is without a thread.
         let (Some(tid), false) = (event.tid, window == Window::Before) else { return };
-        let Some(bundle) = self.bundles.get(event.bundle).cloned() else { return };
+        let Some(bundle) = bundle else { return };
         let message = bundle.payload(&event);
         let at = At { ts, cpu, tid, state: &bundle.state };
         if event.field == event::sched_switch::NUMBER {

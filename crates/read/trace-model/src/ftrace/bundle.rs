@@ -182,7 +182,8 @@ impl Arrival<'_> {
         if events.is_empty() {
             return;
         }
-        let number = u32::try_from(self.model.bundles.all.len()).unwrap_or(u32::MAX);
+        let number = self.model.bundles.next();
+        let mut waiting = 0;
         self.open(cpu, QueueKind::Events);
         for (at, event) in events {
             match usual(event) {
@@ -190,11 +191,12 @@ impl Arrival<'_> {
                     let Some(ts) = self.trace_time(clock, timestamp) else { continue };
                     let at = u32::try_from(*at).unwrap_or(u32::MAX).saturating_add(found.at);
                     self.order.push_kernel(cpu, ts, KernelEvent { bundle: number, at, ..found });
+                    waiting += 1;
                 }
-                None => self.event(cpu, clock, event, *at, number),
+                None => waiting += self.event(cpu, clock, event, *at, number),
             }
         }
-        self.model.bundles.all.push(Rc::new(Bundle { bytes: message.into(), state: state.clone() }));
+        self.model.bundles.push(Bundle { bytes: message.into(), state: state.clone() }, waiting);
     }
 
     /// A processor's queue is made with those of lower numbers: the order of queues decides which of two events is first.
@@ -212,8 +214,8 @@ impl Arrival<'_> {
         }
     }
 
-    /// An event whose fields come in no usual order.
-    fn event(&mut self, cpu: Cpu, clock: Clock, event: &[u8], at: usize, bundle: u32) {
+    /// An event whose fields come in no usual order; as how many it waits.
+    fn event(&mut self, cpu: Cpu, clock: Clock, event: &[u8], at: usize, bundle: u32) -> usize {
         let (mut timestamp, mut tid) = (None, None);
         let mut found: Option<KernelEvent> = None;
         let mut others: Vec<KernelEvent> = Vec::new();
@@ -242,16 +244,19 @@ impl Arrival<'_> {
             }
         }
         let Some(timestamp) = timestamp else {
-            return self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
+            self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
+            return 0;
         };
         let Some(found) = found else {
-            return self.model.stats.count(Stat::FtraceMissingEventId);
+            self.model.stats.count(Stat::FtraceMissingEventId);
+            return 0;
         };
-        let Some(ts) = self.trace_time(clock, timestamp) else { return };
-        self.order.push_kernel(cpu, ts, KernelEvent { tid, ..found });
-        for other in others {
-            self.order.push_kernel(cpu, ts, KernelEvent { tid, ..other });
+        let Some(ts) = self.trace_time(clock, timestamp) else { return 0 };
+        let all = others.len() + 1;
+        for event in [found].into_iter().chain(others) {
+            self.order.push_kernel(cpu, ts, KernelEvent { tid, ..event });
         }
+        all
     }
 
     fn descriptors(&mut self, message: &[u8]) {

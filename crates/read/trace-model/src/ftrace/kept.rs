@@ -91,7 +91,7 @@ impl KeptArgs {
             + kept.events.capacity() * size_of::<(Cpu, KernelEvent)>()
             + kept.switches.capacity() * size_of::<FullSwitch>()
             + kept.wakings.capacity() * size_of::<Waking>()
-            + self.bundles.all.iter().map(|bundle| bundle.bytes.len()).sum::<usize>()
+            + self.bundles.memory_bytes()
     }
 
     /// Appends the arguments of a row to `list`. `strings` are those of the tables that the row is of.

@@ -101,9 +101,7 @@ impl Model {
                     track
                 }
             };
-            if let Some(cell) = self.tables.counter.track_id.get_mut(id.index()) {
-                *cell = track;
-            }
+            self.tables.counter.track_id.set(id.index(), track);
         }
     }
 

@@ -23,7 +23,7 @@
 //! | [`text`] | all of these, where a text says them |
 //! | [`statistics`] | what the kernel and the recorder counted |
 //!
-//! Memory: the bytes of the bundles, 32 bytes an event that waits, and its rows. Nothing is allocated for an event alone.
+//! Memory: the bytes of the bundles, some ten bytes an event that waits, and its rows. Nothing is allocated for an event alone.
 
 pub mod apply;
 pub mod atrace;
@@ -52,12 +52,15 @@ pub mod threads;
 pub mod windows;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use ferretto_trace_tables::store::{Place, Store};
 use ferretto_trace_tables::{MachineId, Str};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 use crate::generic_kernel::GenericKernel;
+use crate::order::waits;
 use crate::sched::Running;
 use crate::sequence::Generation;
 
@@ -96,6 +99,16 @@ pub struct KernelEvent {
     pub tid: Option<u32>,
 }
 
+waits! {
+    KernelEvent {
+        bundle: u32 = |it| it.bundle,
+        at: u32 = |it| it.at,
+        len: u32 = |it| it.len,
+        field: u32 = |it| it.field,
+        tid: Option<u32> = |it| it.tid,
+    } => |bundle, at, len, field, tid| Self { bundle, at, len, field, tid }
+}
+
 /// A switch in its compact form, which leaves out what the last one of the processor said.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Switch {
@@ -107,6 +120,15 @@ pub struct Switch {
     pub next_prio: i32,
     /// Its name.
     pub next_comm: Option<Str>,
+}
+
+waits! {
+    Switch {
+        prev_state: i64 = |it| it.prev_state,
+        next_pid: i32 = |it| it.next_pid,
+        next_prio: i32 = |it| it.next_prio,
+        next_comm: Option<Str> = |it| it.next_comm,
+    } => |prev_state, next_pid, next_prio, next_comm| Self { prev_state, next_pid, next_prio, next_comm }
 }
 
 /// A wake-up in its compact form.
@@ -122,6 +144,16 @@ pub struct Waking {
     pub common_flags: u16,
     /// Its name.
     pub comm: Option<Str>,
+}
+
+waits! {
+    Waking {
+        pid: i32 = |it| it.pid,
+        target_cpu: u16 = |it| it.target_cpu,
+        prio: u16 = |it| it.prio,
+        common_flags: u16 = |it| it.common_flags,
+        comm: Option<Str> = |it| it.comm,
+    } => |pid, target_cpu, prio, common_flags, comm| Self { pid, target_cpu, prio, common_flags, comm }
 }
 
 /// The bytes of a bundle, and what its sequence had interned.
@@ -174,13 +206,105 @@ pub struct Kernel {
 /// What is kept of all bundles.
 #[derive(Debug, Default)]
 pub struct Bundles {
-    all: Vec<Rc<Bundle>>,
+    all: Vec<Waiting>,
+    /// Those before this one lie in the store if they can.
+    moved: usize,
+    store: Option<Arc<dyn Store>>,
+}
+
+/// A bundle, while events of it wait.
+#[derive(Debug)]
+struct Waiting {
+    bundle: Where,
+    /// So many.
+    events: u32,
+}
+
+#[derive(Debug)]
+enum Where {
+    /// No event of it waits.
+    Gone,
+    Here(Rc<Bundle>),
+    /// In the store: so many bytes.
+    There(Place, usize, Rc<Generation>),
 }
 
 impl Bundles {
     /// The bundle of a number.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<&Rc<Bundle>> {
-        self.all.get(number as usize)
+        match &self.all.get(number as usize)?.bundle {
+            Where::Here(bundle) => Some(bundle),
+            Where::Gone | Where::There(..) => None,
+        }
     }
+
+    /// All that waits lies in the store. Called again, also what has come since.
+    pub(crate) fn move_to(&mut self, store: &Arc<dyn Store>) {
+        for waiting in self.all.iter_mut().skip(self.moved) {
+            let Where::Here(bundle) = &waiting.bundle else { continue };
+            let words: Vec<u64> = bundle.bytes.chunks(WORD_BYTES).map(word).collect();
+            if let Some(place) = store.put(&words) {
+                waiting.bundle = Where::There(place, bundle.bytes.len(), bundle.state.clone());
+            }
+        }
+        self.moved = self.all.len();
+        self.store = Some(store.clone());
+    }
+
+    /// The number that the next bundle has.
+    fn next(&self) -> u32 {
+        u32::try_from(self.all.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Keeps a bundle of which so many events wait.
+    fn push(&mut self, bundle: Bundle, events: usize) {
+        let events = u32::try_from(events).unwrap_or(u32::MAX);
+        let bundle = if events > 0 { Where::Here(Rc::new(bundle)) } else { Where::Gone };
+        self.all.push(Waiting { bundle, events });
+    }
+
+    /// The bundle of an event whose turn it is. With the last of them it goes, unless it is to be `kept`.
+    #[inline]
+    fn take_turn(&mut self, number: u32, kept: bool) -> Option<Rc<Bundle>> {
+        let waiting = self.all.get_mut(number as usize)?;
+        waiting.events = waiting.events.saturating_sub(1);
+        if let Where::There(place, len, state) = &waiting.bundle {
+            let bundle = from_store(self.store.as_ref()?, *place, *len, state.clone());
+            waiting.bundle = Where::Here(Rc::new(bundle));
+        }
+        match (&waiting.bundle, waiting.events == 0 && !kept) {
+            (Where::Here(_), true) => match std::mem::replace(&mut waiting.bundle, Where::Gone) {
+                Where::Here(bundle) => Some(bundle),
+                _ => None,
+            },
+            (Where::Here(bundle), false) => Some(bundle.clone()),
+            _ => None,
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    fn memory_bytes(&self) -> usize {
+        let bytes = |waiting: &Waiting| match &waiting.bundle {
+            Where::Here(bundle) => bundle.bytes.len(),
+            Where::Gone | Where::There(..) => 0,
+        };
+        self.all.iter().map(bytes).sum::<usize>() + self.all.capacity() * size_of::<Waiting>()
+    }
+}
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Up to eight bytes as a word.
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; WORD_BYTES];
+    word.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+    u64::from_le_bytes(word)
+}
+
+#[cold]
+fn from_store(store: &Arc<dyn Store>, place: Place, len: usize, state: Rc<Generation>) -> Bundle {
+    let words = store.get(place);
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes()).take(len);
+    Bundle { bytes: bytes.collect(), state }
 }

@@ -148,7 +148,7 @@ fn guess_packages(
     frames: &mut Frames,
 ) {
     let heap = &tables.heap_profile_allocation;
-    let of_heaps = heap.upid.iter().copied().zip(heap.callsite_id.iter().copied());
+    let of_heaps = heap.upid.iter().zip(heap.callsite_id.iter());
     let of_samples = (0..tables.profiler_sample.len()).filter_map(|row| {
         let task = tables.profiler_sample.task_context_id.get(row)?;
         let upid = tables.profiler_task_context.upid.get(task.index())?;

@@ -233,7 +233,7 @@ mod tests {
             };
             let from = tables.heap_profile_allocation.len();
             let is_well = heap.write(&mut tables, &said, CallsiteId(0));
-            (is_well, tables.heap_profile_allocation.size.iter().skip(from).copied().collect::<Vec<_>>())
+            (is_well, tables.heap_profile_allocation.size.iter().skip(from).collect::<Vec<_>>())
         };
         assert_eq!(write(1, 10, 0), (true, vec![10]));
         assert_eq!(write(1, 15, 15), (true, vec![5, -15]));

@@ -9,6 +9,7 @@ use ferretto_protos::fields::{
     counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
 };
 use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::recent::Recent;
 use ferretto_trace_tables::{MachineId, Str, Strings, Tables, TrackId, Upid, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -90,8 +91,7 @@ pub struct TrackRef(pub u32);
 #[derive(Debug, Default)]
 pub struct Descriptors {
     by_uuid: HashMap<(MachineId, u64), TrackRef, RandomState>,
-    /// The one that was asked for last: events of a thread come one after the other.
-    last: Option<((MachineId, u64), TrackRef)>,
+    recent: Recent<(MachineId, u64), TrackRef>,
     pub(super) slots: Vec<Slot>,
     /// The track that a thread or a process was met by: by another one it is another thread.
     pub(super) by_utid: HashMap<Utid, u64, RandomState>,
@@ -118,9 +118,9 @@ impl Descriptors {
     /// The place of a uuid.
     #[inline]
     pub fn slot(&mut self, machine: MachineId, uuid: u64) -> TrackRef {
-        match self.last {
-            Some((last, track)) if last == (machine, uuid) => track,
-            _ => self.find_or_add(machine, uuid),
+        match self.recent.get(uuid, (machine, uuid)) {
+            Some(track) => track,
+            None => self.find_or_add(machine, uuid),
         }
     }
 
@@ -137,7 +137,7 @@ impl Descriptors {
             });
             TrackRef(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
         });
-        self.last = Some(((machine, uuid), track));
+        self.recent.put(uuid, (machine, uuid), track);
         track
     }
 

@@ -45,6 +45,7 @@ use std::rc::Rc;
 use ferretto_trace_tables::MachineId;
 
 use crate::args::ArgList;
+use crate::order::waits;
 use crate::sequence::Generation;
 use descriptor::TrackRef;
 use names::LabelId;
@@ -119,6 +120,21 @@ impl TrackEvent {
     #[inline]
     fn writer(&self) -> WriterId {
         WriterId(self.writer_and_kind & WriterId::MAX)
+    }
+}
+
+waits! {
+    TrackEvent {
+        track: u32 = |it| it.track.0,
+        // What is the same of neighbours stands above what is not.
+        writer_and_kind: u32 = |it| it.writer_and_kind.rotate_left(u32::BITS - KIND_SHIFT),
+        first: u32 = |it| it.data[0],
+        // Most have no arguments, those that have come with numbers that are near.
+        second: Option<u32> = |it| Some(it.data[1]).filter(|number| *number != 0),
+    } => |track, writer_and_kind, first, second| Self {
+        track: TrackRef(track),
+        writer_and_kind: writer_and_kind.rotate_right(u32::BITS - KIND_SHIFT),
+        data: [first, second.unwrap_or(0)],
     }
 }
 

@@ -333,7 +333,7 @@ impl Model {
         }
         let strings = &mut self.tables.strings;
         let mut reader = Reader::new(strings, &it.whole.state, &mut self.said, &mut self.pool);
-        reader.go_on_from(self.args.get(before));
+        reader.go_on_from(&self.args.get(before));
         let turn = Turn { has_thread: it.utid.is_some(), source_id: it.source_id };
         reader.read_event(&it.whole.message, Some(turn));
         if let Some(utid) = it.passthrough {

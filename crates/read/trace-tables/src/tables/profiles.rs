@@ -3,6 +3,7 @@
 //! Upstream keeps the samples of all profilers in one table, and its names of old (`perf_sample`, `cpu_profile_stack_sample`) are views of
 //! it, as is `stack_sample`: those samples that have a stack. The names of old are left to SQL here, too.
 
+use crate::blocks::Blocks;
 use crate::column::Gaps;
 use crate::ids::{
     AggregateProfileId, ArgSetId, AsyncContextId, CallsiteId, CounterId, ExecutionContextId, FrameId,
@@ -78,9 +79,9 @@ table! {
     /// Samples of all profilers, by time.
     ProfilerSampleTable, ProfilerSampleRow, "__intrinsic_profiler_sample";
     /// When.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// The profiler: `linux.perf`, `chrome`, `perf_text`, or a name that the producer gave.
-    source: Vec<Option<Str>>,
+    source: Blocks<Option<Str>>,
     /// What ran, a row of `__intrinsic_profiler_task_context`.
     task_context_id: Gaps<TaskContextId>,
     /// Where and how it ran, a row of `__intrinsic_profiler_execution_context`.
@@ -88,7 +89,7 @@ table! {
     /// The stack, a row of `stack_profile_callsite`; none if only counters were read.
     callsite_id: Gaps<CallsiteId>,
     /// Why the stack is not whole.
-    unwind_error: Vec<Option<Str>>,
+    unwind_error: Blocks<Option<Str>>,
     /// The recording that it belongs to, a row of `__intrinsic_profiler_session`.
     session_id: Gaps<SessionId>,
     /// The counters that were read with it, rows of `__intrinsic_profiler_counter_set`.
@@ -141,27 +142,27 @@ table! {
     /// The counters that were read with samples: the one that is sampled by first, then its followers.
     ProfilerCounterSetTable, ProfilerCounterSetRow, "__intrinsic_profiler_counter_set";
     /// The number of the set, that of its first row.
-    counter_set_id: Vec<u32>,
+    counter_set_id: Blocks<u32>,
     /// The value, a row of `counter`.
-    counter_id: Vec<CounterId>,
+    counter_id: Blocks<CounterId>,
 }
 
 table! {
     /// What Chrome says of its samples: a row for each that has a priority.
     ChromeStackSampleExtrasTable, ChromeStackSampleExtrasRow, "__intrinsic_chrome_stack_sample_extras";
     /// The sample, a row of `__intrinsic_profiler_sample`.
-    profiler_sample_id: Vec<SampleId>,
+    profiler_sample_id: Blocks<SampleId>,
     /// The process's priority.
-    process_priority: Vec<i32>,
+    process_priority: Blocks<i32>,
 }
 
 table! {
     /// Stacks of events of programs.
     TrackEventCallstacksTable, TrackEventCallstacksRow, "__intrinsic_track_event_callstacks";
     /// The event, a row of `slice`.
-    slice_id: Vec<SliceId>,
+    slice_id: Blocks<SliceId>,
     /// Its track, a row of `track`.
-    track_id: Vec<TrackId>,
+    track_id: Blocks<TrackId>,
     /// The stack when it began, a row of `stack_profile_callsite`.
     callsite_id: Gaps<CallsiteId>,
     /// The stack when it ended.
@@ -213,17 +214,17 @@ table! {
     /// Memory that was allocated, and given back (negative), since the last dump, by call stack.
     HeapProfileAllocationTable, HeapProfileAllocationRow, "heap_profile_allocation";
     /// When this was dumped.
-    ts: Vec<i64>,
+    ts: Blocks<i64>,
     /// The process, a row of `process`.
-    upid: Vec<Upid>,
+    upid: Blocks<Upid>,
     /// The allocator.
-    heap_name: Vec<Option<Str>>,
+    heap_name: Blocks<Option<Str>>,
     /// The stack, a row of `stack_profile_callsite`.
-    callsite_id: Vec<CallsiteId>,
+    callsite_id: Blocks<CallsiteId>,
     /// How many allocations.
-    count: Vec<i64>,
+    count: Blocks<i64>,
     /// How many bytes.
-    size: Vec<i64>,
+    size: Blocks<i64>,
 }
 
 table! {

@@ -1,0 +1,459 @@
+//! A queue of events that wait for their turn.
+//!
+//! What arrived lately stands as it is; when it is a block's worth it is sorted and packed, as columns are. Blocks overlap in time no more than
+//! what arrived is out of order, so that while events have their turns few blocks are unpacked at once:
+//!
+//! ```text
+//! block 0   ├──────────┤
+//! block 1           ├────────────┤         at this time ▲ blocks 1 and 2 are unpacked,
+//! block 2                    ├─────────┤                  0 is gone and 3 is still packed
+//! block 3                       ▲        ├──────────┤
+//! ```
+//!
+//! Memory: some eight bytes an event, and the blocks that are unpacked. Worst, where every block reaches over all of the trace, that is all of
+//! them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::sync::Arc;
+
+use ferretto_trace_tables::Cell;
+use ferretto_trace_tables::packed::Packed;
+use ferretto_trace_tables::store::{Kept, Store};
+
+/// Events of a block: as many as can be sorted in a processor's cache.
+const BLOCK_EVENTS: usize = 1 << BLOCK_BITS;
+const BLOCK_BITS: u32 = 13;
+/// Fewer are not worth packing.
+const MIN_PACKED: usize = 256;
+
+/// What may wait.
+pub(crate) trait Waits: Sized {
+    /// Its columns; nothing if it is not packed.
+    fn pack(_: &[(i64, Self)]) -> Option<Vec<Packed>> {
+        None
+    }
+
+    /// As many events as there are times, out of such columns.
+    fn unpack(_: &[i64], _: &[Packed]) -> Vec<(i64, Self)> {
+        Vec::new()
+    }
+}
+
+/// Says how a small event is packed: by its fields, which are cells.
+macro_rules! waits {
+    ($event:ident { $($field:ident: $cell:ty = $get:expr),* $(,)? } => $new:expr) => {
+        impl $crate::order::queue::Waits for $event {
+            fn pack(events: &[(i64, Self)]) -> Option<Vec<ferretto_trace_tables::packed::Packed>> {
+                Some(vec![$({
+                    let get: fn(&Self) -> $cell = $get;
+                    $crate::order::queue::column(events, |(_, event)| get(event))
+                }),*])
+            }
+
+            fn unpack(times: &[i64], columns: &[ferretto_trace_tables::packed::Packed]) -> Vec<(i64, Self)> {
+                let mut columns = columns.iter();
+                $( let mut $field = $crate::order::queue::cells::<$cell>(columns.next(), times.len()).into_iter(); )*
+                let new: fn($($cell),*) -> Self = $new;
+                let mut events = Vec::with_capacity(times.len());
+                events.extend(times.iter().map_while(|ts| Some((*ts, new($($field.next()?),*)))));
+                events
+            }
+        }
+    };
+}
+pub(crate) use waits;
+
+/// A column of events.
+pub(crate) fn column<T, C: Cell>(events: &[T], get: impl Fn(&T) -> C) -> Packed {
+    Packed::of(&events.iter().map(get).collect::<Vec<C>>())
+}
+
+/// The first rows of a column.
+pub(crate) fn cells<C: Cell>(column: Option<&Packed>, rows: usize) -> Vec<C> {
+    let mut cells = Vec::with_capacity(rows);
+    if let Some(column) = column {
+        column.unpack(rows, &mut cells);
+    }
+    cells
+}
+
+/// Events that wait.
+#[derive(Debug)]
+pub(crate) struct Waiting<T> {
+    /// In the order in which they arrived.
+    blocks: Vec<Block<T>>,
+    /// What arrived last.
+    open: Vec<(i64, T)>,
+    is_disordered: bool,
+    /// The number of the next block.
+    next: usize,
+    /// Blocks of lower numbers came before the last reading of the buffers.
+    settled: usize,
+    store: Option<Arc<dyn Store>>,
+}
+
+#[derive(Debug)]
+struct Block<T> {
+    number: usize,
+    first_ts: i64,
+    events: Events<T>,
+}
+
+#[derive(Debug)]
+enum Events<T> {
+    Plain(std::vec::IntoIter<(i64, T)>),
+    /// So many, as columns: their times, and what they are.
+    Packed(usize, Vec<Kept>),
+}
+
+impl<T: Waits> Waiting<T> {
+    pub(crate) fn of(ts: i64, event: T) -> Self {
+        Self {
+            blocks: Vec::new(),
+            open: vec![(ts, event)],
+            is_disordered: false,
+            next: 0,
+            settled: 0,
+            store: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, ts: i64, event: T) {
+        if self.open.len() >= BLOCK_EVENTS {
+            self.seal();
+        }
+        self.is_disordered |= self.open.last().is_some_and(|(last, _)| *last > ts);
+        self.open.push((ts, event));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len() + self.blocks.iter().map(|block| block.events.len()).sum::<usize>()
+    }
+
+    /// All that has arrived came before this reading of the buffers.
+    pub(crate) fn settle(&mut self) {
+        self.seal();
+        self.settled = self.next;
+    }
+
+    /// Blocks lie in the store from now on.
+    pub(crate) fn move_to(&mut self, store: &Arc<dyn Store>) {
+        if self.store.is_some() {
+            return;
+        }
+        for block in &mut self.blocks {
+            if let Events::Packed(_, columns) = &mut block.events {
+                columns.iter_mut().for_each(|column| column.move_to(store));
+            }
+        }
+        self.store = Some(store.clone());
+    }
+
+    pub(crate) fn sorted(mut self) -> InOrder<T> {
+        self.seal();
+        let (settled, rest): (Vec<_>, Vec<_>) =
+            self.blocks.into_iter().partition(|block| block.number < self.settled);
+        let first_of_rest = rest.iter().map(|block| block.first_ts).min();
+        let packed = settled.into_iter().map(Turn::of).collect();
+        let (next, store) = (self.next, self.store);
+        InOrder { packed, opened: BinaryHeap::new(), current: None, rest, first_of_rest, next, store }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn seal(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        if self.is_disordered {
+            sort(&mut self.open);
+            self.is_disordered = false;
+        }
+        let first_ts = self.open.first().map_or(i64::MIN, |(ts, _)| *ts);
+        let columns = if self.open.len() < MIN_PACKED { None } else { T::pack(&self.open) };
+        let events = match columns {
+            Some(columns) => {
+                let times = column(&self.open, |(ts, _)| *ts);
+                let columns = [times].into_iter().chain(columns);
+                let kept = columns.map(|column| Kept::new(column, self.store.as_ref())).collect();
+                let count = self.open.len();
+                self.open.clear();
+                Events::Packed(count, kept)
+            }
+            None => Events::Plain(std::mem::take(&mut self.open).into_iter()),
+        };
+        self.blocks.push(Block { number: self.next, first_ts, events });
+        self.next += 1;
+    }
+}
+
+/// By time; what arrived first stays first.
+fn sort<T>(events: &mut Vec<(i64, T)>) {
+    let times = || events.iter().map(|(ts, _)| *ts);
+    let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    if last.wrapping_sub(first) as u64 >= 1 << (u64::BITS - BLOCK_BITS) {
+        return events.sort_by_key(|(ts, _)| *ts);
+    }
+    // Numbers are sorted several times as fast as events.
+    let key = |(at, ts): (usize, i64)| (ts.wrapping_sub(first) as u64) << BLOCK_BITS | at as u64;
+    let mut keys: Vec<u64> = times().enumerate().map(key).collect();
+    keys.sort_unstable();
+    let mut unsorted: Vec<Option<(i64, T)>> = events.drain(..).map(Some).collect();
+    let place = |key: u64| (key & (BLOCK_EVENTS as u64 - 1)) as usize;
+    events.extend(keys.into_iter().filter_map(|key| unsorted.get_mut(place(key))?.take()));
+}
+
+impl<T: Waits> Events<T> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(events) => events.len(),
+            Self::Packed(count, _) => *count,
+        }
+    }
+
+    fn unpacked(self, store: Option<&Arc<dyn Store>>) -> std::vec::IntoIter<(i64, T)> {
+        match self {
+            Self::Plain(events) => events,
+            Self::Packed(count, kept) => {
+                let columns: Vec<Packed> =
+                    kept.into_iter().map(|column| column.read(store).into_owned()).collect();
+                let times = cells(columns.first(), count);
+                T::unpack(&times, columns.get(1..).unwrap_or_default()).into_iter()
+            }
+        }
+    }
+}
+
+/// A block, by when and by which it is its turn.
+#[derive(Debug)]
+struct Turn<B> {
+    turn: Reverse<(i64, usize)>,
+    events: B,
+}
+
+impl<T> Turn<Events<T>> {
+    fn of(block: Block<T>) -> Self {
+        Self { turn: Reverse((block.first_ts, block.number)), events: block.events }
+    }
+}
+
+impl<B> PartialEq for Turn<B> {
+    fn eq(&self, other: &Self) -> bool {
+        self.turn == other.turn
+    }
+}
+
+impl<B> Eq for Turn<B> {}
+
+impl<B> PartialOrd for Turn<B> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<B> Ord for Turn<B> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.turn.cmp(&other.turn)
+    }
+}
+
+/// The events of a queue while turns are taken.
+pub(crate) struct InOrder<T> {
+    /// Blocks whose first event has not had its turn.
+    packed: BinaryHeap<Turn<Events<T>>>,
+    /// Others that are not over.
+    opened: BinaryHeap<Opened<T>>,
+    /// The one whose turn it is, or was last.
+    current: Option<Opened<T>>,
+    /// What came later, and its earliest time.
+    rest: Vec<Block<T>>,
+    first_of_rest: Option<i64>,
+    next: usize,
+    store: Option<Arc<dyn Store>>,
+}
+
+type Opened<T> = Turn<std::vec::IntoIter<(i64, T)>>;
+
+impl<T: Waits> InOrder<T> {
+    #[inline]
+    pub(crate) fn next_ts(&self) -> Option<i64> {
+        let current = self.current.as_ref().map(|block| block.turn.0.0);
+        let other = self.other().map(|(ts, _)| ts);
+        current.into_iter().chain(other).chain(self.first_of_rest).min()
+    }
+
+    /// Takes those up to this time, unless one that came later is before them; says whether there were any.
+    #[inline]
+    pub(crate) fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) -> bool {
+        let until = until.min(self.first_of_rest.unwrap_or(i64::MAX));
+        let mut are_any = false;
+        loop {
+            let other = self.other().unwrap_or((i64::MAX, usize::MAX));
+            if self.current.as_ref().is_none_or(|block| block.turn.0 > other) {
+                self.switch();
+                if self.current.is_none() {
+                    return are_any;
+                }
+                continue;
+            }
+            let Some(block) = &mut self.current else { return are_any };
+            let Reverse((mut ts, number)) = block.turn;
+            while ts <= until && (ts, number) < other {
+                let Some((_, event)) = block.events.next() else { break };
+                are_any = true;
+                each(ts, event);
+                match block.events.as_slice().first() {
+                    Some((next, _)) => ts = *next,
+                    None => {
+                        self.current = None;
+                        break;
+                    }
+                }
+            }
+            if let Some(block) = &mut self.current {
+                block.turn = Reverse((ts, number));
+                // Another block may have something before that.
+                if ts > until && (ts, number) < other {
+                    return are_any;
+                }
+            }
+        }
+    }
+
+    /// Whose turn it is of the blocks but the current one.
+    #[inline]
+    fn other(&self) -> Option<(i64, usize)> {
+        let opened = self.opened.peek().map(|block| block.turn.0);
+        let packed = self.packed.peek().map(|block| block.turn.0);
+        opened.into_iter().chain(packed).min()
+    }
+
+    /// It is another block's turn.
+    #[cold]
+    fn switch(&mut self) {
+        self.opened.extend(self.current.take());
+        while let Some(first) = self.packed.peek_mut() {
+            // The heaps have the earliest at their top, as the greatest.
+            if self.opened.peek().is_some_and(|opened| opened.turn > first.turn) {
+                break;
+            }
+            let block = PeekMut::pop(first);
+            let events = block.events.unpacked(self.store.as_ref());
+            if !events.as_slice().is_empty() {
+                self.opened.push(Turn { turn: block.turn, events });
+            }
+        }
+        self.current = self.opened.pop();
+    }
+
+    pub(crate) fn into_waiting(self) -> Waiting<T> {
+        let packed = self.packed.into_iter().map(|block| (block.turn, block.events));
+        let opened = self.opened.into_iter().chain(self.current);
+        let opened = opened.map(|block| (block.turn, Events::Plain(block.events)));
+        let block = |(Reverse((first_ts, number)), events)| Block { number, first_ts, events };
+        let mut blocks: Vec<Block<T>> = packed.chain(opened).map(block).chain(self.rest).collect();
+        blocks.sort_by_key(|block| block.number);
+        Waiting {
+            blocks,
+            open: Vec::new(),
+            is_disordered: false,
+            next: self.next,
+            settled: 0,
+            store: self.store,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ftrace::Switch;
+
+    /// Events that arrived at such times, each with its number; those before the last `rest` are settled.
+    fn queue(times: &[i64], rest: usize) -> Waiting<Switch> {
+        let mut queue: Option<Waiting<Switch>> = None;
+        for (number, ts) in times.iter().enumerate() {
+            if number + rest == times.len()
+                && let Some(queue) = &mut queue
+            {
+                queue.settle();
+            }
+            let event = Switch { prev_state: number as i64, ..Switch::default() };
+            match &mut queue {
+                Some(queue) => queue.push(*ts, event),
+                None => queue = Some(Waiting::of(*ts, event)),
+            }
+        }
+        let mut queue = queue.unwrap();
+        if rest == 0 {
+            queue.settle();
+        }
+        queue
+    }
+
+    /// Takes all, a step of time after the other.
+    fn drained(queue: Waiting<Switch>, step: i64) -> (Vec<(i64, i64)>, Waiting<Switch>) {
+        let (mut queue, mut seen) = (queue.sorted(), Vec::new());
+        while let Some(ts) = queue.next_ts() {
+            let before = seen.len();
+            let until = ts.saturating_add(step);
+            if !queue.drain_until(until, |ts, event| seen.push((ts, event.prev_state))) {
+                break;
+            }
+            assert_eq!(seen[before].0, ts);
+            assert!(seen[before..].iter().all(|(ts, _)| *ts <= until));
+        }
+        (seen, queue.into_waiting())
+    }
+
+    fn sorted(times: &[i64]) -> Vec<(i64, i64)> {
+        let mut all: Vec<(i64, i64)> = times.iter().zip(0..).map(|(ts, number)| (*ts, number)).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn blocks_that_overlap_come_out_by_time_and_as_they_arrived() {
+        let events = 5 * BLOCK_EVENTS as i64 + 100;
+        let orders: [fn(i64) -> i64; 5] = [
+            |n| n,
+            |n| -n,
+            |n| n / 3 * 3 % 1000,
+            // One program's events after another's.
+            |n| n % (BLOCK_EVENTS as i64 * 2 + 77) * 10,
+            |n| (n % 2) << 60,
+        ];
+        for order in orders {
+            let times: Vec<i64> = (0..events).map(order).collect();
+            for step in [0, 1, 500, i64::MAX] {
+                let (seen, rest) = drained(queue(&times, 0), step);
+                assert_eq!((seen == sorted(&times), rest.len()), (true, 0));
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+        #[test]
+        fn what_came_later_holds_back_what_is_later_than_it(
+            seed in any::<u64>(), rest in 1usize..BLOCK_EVENTS, step in 0i64..5000,
+        ) {
+            let time = |n: i64| (n as u64).wrapping_mul(seed | 1).wrapping_add(seed) as i64 >> 50;
+            let times: Vec<i64> = (0..3 * BLOCK_EVENTS as i64).map(|n| n / 4 + time(n)).collect();
+            let (settled, later) = times.split_at(times.len() - rest);
+            let first = *later.iter().min().unwrap();
+            let (mut seen, mut rest) = drained(queue(&times, rest), step);
+            let expected: Vec<_> = sorted(settled).into_iter().filter(|(ts, _)| *ts <= first).collect();
+            prop_assert!(seen == expected);
+            rest.settle();
+            seen.extend(drained(rest, step).0);
+            seen.sort();
+            prop_assert!(seen == sorted(&times));
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Cells in as few bits as they need.
+//!
+//! A column's rows are packed in blocks of [`BLOCK_ROWS`]. A block is a row of words, so that it lies in memory as it lies in a file:
+//!
+//! ```text
+//! flags │ a pair of words a frame of 256 rows: its lowest number │ where its bits begin, and how many a row has │ … │ bits
+//! ```
+//!
+//! A row of a frame is the difference to its lowest number, in as many bits as the largest of them needs: none if all are the same. Where
+//! there is nothing stands 0, and what is there is 1 more. So a cell is found without reading those before it. Times, durations and numbers of
+//! rows, which differ little from their neighbours, take one to three bytes; what is the same everywhere takes half a bit.
+
+use crate::column::{Cell, Kind};
+
+/// Rows of a block: few enough that what is not yet packed stays in a processor's cache, enough that its head is nothing.
+pub const BLOCK_ROWS: usize = 16 << 10;
+/// Rows that share a lowest number.
+const FRAME_ROWS: usize = 256;
+/// Words before the frames.
+const HEAD: usize = 1;
+/// Of a block's flags: what is packed are floating-point numbers, all of them whole, as numbers.
+const WHOLE_REALS: u64 = 1;
+/// Of a frame's second word.
+const HAS_NULLS: u64 = 1 << 7;
+const WIDTH: u64 = HAS_NULLS - 1;
+const PLACE_SHIFT: u32 = 8;
+/// A wider difference has no room for 1 more: nothing is said by a bit a row then, behind the bits of the numbers.
+const MAX_WIDTH_BESIDE_NULLS: u32 = 62;
+/// Whole numbers up to this are the same as floating-point numbers.
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+/// A block of cells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    words: Box<[u64]>,
+}
+
+impl Packed {
+    /// Packs cells.
+    #[must_use]
+    pub fn of<T: Cell>(cells: &[T]) -> Self {
+        let as_whole = T::KIND == Kind::Real && cells.iter().all(|cell| is_whole(cell.bits()));
+        let frames = cells.len().div_ceil(FRAME_ROWS);
+        let mut words = Vec::with_capacity(HEAD + 2 * frames + cells.len() / 8);
+        words.push(if as_whole { WHOLE_REALS } else { 0 });
+        words.resize(HEAD + 2 * frames, 0);
+        let mut numbers = [0u64; FRAME_ROWS];
+        for (frame, cells) in cells.chunks(FRAME_ROWS).enumerate() {
+            let numbers = numbers.get_mut(..cells.len()).unwrap_or_default();
+            let head = pack_frame(cells, as_whole, numbers, &mut words);
+            if let Some(there) = words.get_mut(HEAD + 2 * frame..).and_then(|rest| rest.first_chunk_mut()) {
+                *there = head;
+            }
+        }
+        Self { words: words.into() }
+    }
+
+    /// A block out of its words. Whatever they are, cells come out.
+    #[must_use]
+    pub fn from_words(words: Box<[u64]>) -> Self {
+        Self { words }
+    }
+
+    /// Its words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// A cell.
+    #[inline]
+    #[must_use]
+    pub fn get<T: Cell>(&self, row: usize) -> T {
+        let at = row % FRAME_ROWS;
+        let frame = self.frame(row / FRAME_ROWS);
+        T::from_bits(frame.get(&self.words, at).map(|bits| self.as_packed::<T>(bits)))
+    }
+
+    /// Appends the first `rows` cells.
+    pub fn unpack<T: Cell>(&self, rows: usize, to: &mut Vec<T>) {
+        to.reserve(rows);
+        for first in (0..rows).step_by(FRAME_ROWS) {
+            let frame = self.frame(first / FRAME_ROWS);
+            let count = FRAME_ROWS.min(rows - first);
+            let cell = |bits: Option<u64>| T::from_bits(bits.map(|bits| self.as_packed::<T>(bits)));
+            match frame.about & (HAS_NULLS | WIDTH) {
+                0 => to.extend(std::iter::repeat_n(cell(Some(frame.base)), count)),
+                HAS_NULLS => to.extend(std::iter::repeat_n(cell(None), count)),
+                width @ 1..=WIDE => {
+                    let place = (frame.about >> PLACE_SHIFT) as usize;
+                    let words = self.words.get(place..).unwrap_or_default();
+                    let differences = Differences::new(words, width as u32).take(count);
+                    to.extend(differences.map(|it| cell(Some(frame.base.wrapping_add(it)))));
+                }
+                _ => to.extend((0..count).map(|at| cell(frame.get(&self.words, at)))),
+            }
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    #[inline]
+    fn frame(&self, frame: usize) -> Frame {
+        let head = self.words.get(HEAD + 2 * frame..).and_then(|rest| rest.first_chunk());
+        let [base, about] = *head.unwrap_or(&[0, 0]);
+        Frame { base, about }
+    }
+
+    #[inline]
+    fn as_packed<T: Cell>(&self, bits: u64) -> u64 {
+        if T::KIND == Kind::Real && self.words.first().is_some_and(|flags| flags & WHOLE_REALS != 0) {
+            return (bits as i64 as f64).to_bits();
+        }
+        bits
+    }
+}
+
+/// As many bits as a difference may have.
+const WIDE: u64 = 64;
+
+/// The differences of a frame, one after the other.
+struct Differences<'a> {
+    words: std::slice::Iter<'a, u64>,
+    /// What was not taken of the last word, and how many bits that is.
+    rest: u64,
+    bits: u32,
+    width: u32,
+}
+
+impl<'a> Differences<'a> {
+    fn new(words: &'a [u64], width: u32) -> Self {
+        Self { words: words.iter(), rest: 0, bits: 0, width }
+    }
+}
+
+impl Iterator for Differences<'_> {
+    type Item = u64;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u64> {
+        let mask = u64::MAX >> (u64::BITS - self.width);
+        if let Some(bits) = self.bits.checked_sub(self.width) {
+            let difference = self.rest & mask;
+            self.bits = bits;
+            self.rest = self.rest.checked_shr(self.width).unwrap_or(0);
+            return Some(difference);
+        }
+        let word = self.words.next().copied().unwrap_or(0);
+        let difference = (self.rest | word << self.bits) & mask;
+        let taken = self.width - self.bits;
+        self.rest = word.checked_shr(taken).unwrap_or(0);
+        self.bits = u64::BITS - taken;
+        Some(difference)
+    }
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy)]
+struct Frame {
+    base: u64,
+    about: u64,
+}
+
+impl Frame {
+    #[inline]
+    fn get(self, words: &[u64], at: usize) -> Option<u64> {
+        let width = (self.about & WIDTH).min(64) as usize;
+        let has_nulls = self.about & HAS_NULLS != 0;
+        let place = (self.about >> PLACE_SHIFT) as usize;
+        if width == 0 {
+            return (!has_nulls).then_some(self.base);
+        }
+        let difference = bits(words, place, at, width);
+        match (has_nulls, width) {
+            (false, _) => Some(self.base.wrapping_add(difference)),
+            (true, 64) => {
+                let is_there = bits(words, place + FRAME_ROWS, at, 1) != 0;
+                is_there.then(|| self.base.wrapping_add(difference))
+            }
+            (true, _) => difference.checked_sub(1).map(|difference| self.base.wrapping_add(difference)),
+        }
+    }
+}
+
+/// `width` bits, of those that begin at the word `place` and have this width the one at `at`.
+#[inline]
+fn bits(words: &[u64], place: usize, at: usize, width: usize) -> u64 {
+    let first = at * width;
+    let (word, shift) = (place + first / 64, first % 64);
+    let low = words.get(word).copied().unwrap_or(0) >> shift;
+    let high = match shift + width > 64 {
+        true => words.get(word + 1).copied().unwrap_or(0) << (64 - shift),
+        false => 0,
+    };
+    (low | high) & (u64::MAX >> (64 - width))
+}
+
+/// Appends the bits of a frame; returns its head. `numbers` has room for each cell.
+fn pack_frame<T: Cell>(cells: &[T], as_whole: bool, numbers: &mut [u64], words: &mut Vec<u64>) -> [u64; 2] {
+    let (mut low, mut high, mut nulls) = (i64::MAX, i64::MIN, 0usize);
+    for (cell, number) in cells.iter().zip(numbers.iter_mut()) {
+        let Some(bits) = cell.bits() else {
+            nulls += 1;
+            continue;
+        };
+        *number = if as_whole { f64::from_bits(bits) as i64 as u64 } else { bits };
+        low = low.min(*number as i64);
+        high = high.max(*number as i64);
+    }
+    let has_nulls = if nulls > 0 { HAS_NULLS } else { 0 };
+    if nulls == cells.len() {
+        return [0, has_nulls];
+    }
+    let (base, range) = (low as u64, high.wrapping_sub(low) as u64);
+    let place = (words.len() as u64) << PLACE_SHIFT;
+    let width = u64::BITS - range.leading_zeros();
+    if nulls == 0 {
+        append(numbers.iter().map(|number| number.wrapping_sub(base)), width, words);
+        return [base, place | u64::from(width)];
+    }
+    if width > MAX_WIDTH_BESIDE_NULLS {
+        append(numbers.iter().map(|number| number.wrapping_sub(base)), 64, words);
+        words.resize((place >> PLACE_SHIFT) as usize + FRAME_ROWS, 0);
+        append(cells.iter().map(|cell| u64::from(cell.bits().is_some())), 1, words);
+        return [base, place | has_nulls | 64];
+    }
+    let width = u64::BITS - (range + 1).leading_zeros();
+    let differences = cells.iter().zip(numbers.iter()).map(|(cell, number)| match cell.bits() {
+        Some(_) => number.wrapping_sub(base).wrapping_add(1),
+        None => 0,
+    });
+    append(differences, width, words);
+    [base, place | has_nulls | u64::from(width)]
+}
+
+fn append(numbers: impl Iterator<Item = u64>, width: u32, words: &mut Vec<u64>) {
+    if width == 0 {
+        return;
+    }
+    let (mut word, mut used) = (0u64, 0u32);
+    for number in numbers {
+        word |= number << used;
+        used += width;
+        if used >= u64::BITS {
+            words.push(word);
+            used -= u64::BITS;
+            // What of the number had no room.
+            word = if used == 0 { 0 } else { number >> (width - used) };
+        }
+    }
+    if used > 0 {
+        words.push(word);
+    }
+}
+
+#[inline]
+fn is_whole(bits: Option<u64>) -> bool {
+    let Some(bits) = bits else { return true };
+    let value = f64::from_bits(bits);
+    value.abs() < MAX_WHOLE && (value as i64 as f64).to_bits() == bits
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn there_and_back<T: Cell + PartialEq + std::fmt::Debug>(cells: &[T]) -> usize {
+        let packed = Packed::of(cells);
+        let mut unpacked: Vec<T> = Vec::new();
+        packed.unpack(cells.len(), &mut unpacked);
+        assert_eq!(unpacked, cells);
+        let one_by_one: Vec<T> = (0..cells.len()).map(|row| packed.get(row)).collect();
+        assert_eq!(one_by_one, cells);
+        packed.memory_bytes()
+    }
+
+    #[test]
+    fn what_differs_little_takes_little() {
+        let rows = BLOCK_ROWS as i64;
+        // 17 bytes a frame, and a byte a row.
+        let near: Vec<i64> = (0..rows).map(|n| (1 << 40) + n / 256 * 1000 + n % 200).collect();
+        assert!(there_and_back(&near) <= BLOCK_ROWS + BLOCK_ROWS / 256 * 16 + 8);
+        let same = vec![7i64; BLOCK_ROWS];
+        assert!(there_and_back(&same) <= BLOCK_ROWS / 256 * 16 + 8);
+        let nothing = vec![None::<i64>; BLOCK_ROWS];
+        assert!(there_and_back(&nothing) <= BLOCK_ROWS / 256 * 16 + 8);
+        let whole: Vec<f64> = (0..rows).map(|n| (n % 256) as f64).collect();
+        assert!(there_and_back(&whole) <= BLOCK_ROWS + BLOCK_ROWS / 256 * 16 + 8);
+    }
+
+    #[test]
+    fn the_widest_numbers_come_back_with_and_without_nothing_beside_them() {
+        for n in [1usize, 2, 255, 256, 257, 600] {
+            let wide: Vec<i64> = (0..n).map(|n| if n % 2 == 0 { i64::MIN } else { i64::MAX }).collect();
+            there_and_back(&wide);
+            for gap in [2, 3, 7] {
+                let gaps = |(n, value): (usize, &i64)| (n % gap != 0).then_some(*value);
+                there_and_back(&wide.iter().enumerate().map(gaps).collect::<Vec<_>>());
+                let half = |(n, value): (usize, &i64)| (n % gap != 0).then_some(*value >> 2);
+                there_and_back(&wide.iter().enumerate().map(half).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn words_that_nobody_packed_give_cells_too() {
+        for words in [vec![], vec![u64::MAX; 3], vec![0; 2]] {
+            let block = Packed::from_words(words.into());
+            let _ = (block.get::<i64>(5000), block.get::<Option<f64>>(1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_back(
+            cells in proptest::collection::vec(proptest::option::weighted(0.8, any::<i64>()), 0..700),
+            shift in 0u32..64,
+        ) {
+            there_and_back(&cells.iter().map(|cell| cell.map(|value| value >> shift)).collect::<Vec<_>>());
+            there_and_back(&cells.iter().map(|cell| cell.unwrap_or(0) >> shift).collect::<Vec<_>>());
+            there_and_back(&cells.iter().map(|cell| cell.is_some()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn floating_point_numbers_keep_their_bits(
+            cells in proptest::collection::vec(prop_oneof![
+                any::<f64>(), Just(-0.0), Just(f64::NAN), (-1000i32..1000).prop_map(f64::from),
+            ], 0..300),
+        ) {
+            let packed = Packed::of(&cells);
+            for (row, cell) in cells.iter().enumerate() {
+                prop_assert_eq!(packed.get::<f64>(row).to_bits(), cell.to_bits());
+            }
+        }
+    }
+}

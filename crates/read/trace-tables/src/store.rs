@@ -1,0 +1,117 @@
+//! Where blocks lie that memory has no room for.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::packed::Packed;
+
+/// A place of blocks. It lives as long as the columns and queues whose blocks it has.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// Takes a block; nothing if it cannot, and the block stays where it is.
+    fn put(&self, words: &[u64]) -> Option<Place>;
+
+    /// The words of a block; none if they cannot be had, which the store remembers.
+    fn get(&self, place: Place) -> Box<[u64]>;
+
+    /// Whether words of some block could not be had: whoever has asked for cells has some that are none.
+    fn has_failed(&self) -> bool;
+}
+
+/// Where in a store a block lies: a store that gives it is the one to be asked with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Words before it.
+    pub at: u64,
+    /// Its words.
+    pub words: u32,
+}
+
+/// A block, wherever it lies.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// In memory.
+    Here(Packed),
+    /// In the store of whoever has this.
+    There(Place),
+}
+
+impl Kept {
+    /// Keeps a block: in the store if there is one that takes it.
+    #[must_use]
+    pub fn new(packed: Packed, store: Option<&Arc<dyn Store>>) -> Self {
+        match store.and_then(|store| store.put(packed.words())) {
+            Some(place) => Self::There(place),
+            None => Self::Here(packed),
+        }
+    }
+
+    /// From now on it lies in the store, if that takes it.
+    pub fn move_to(&mut self, store: &Arc<dyn Store>) {
+        if let Self::Here(packed) = self
+            && let Some(place) = store.put(packed.words())
+        {
+            *self = Self::There(place);
+        }
+    }
+
+    /// The block, out of the store that it was given.
+    #[must_use]
+    pub fn read(&self, store: Option<&Arc<dyn Store>>) -> Cow<'_, Packed> {
+        match self {
+            Self::Here(packed) => Cow::Borrowed(packed),
+            Self::There(place) => {
+                let words = store.map(|store| store.get(*place)).unwrap_or_default();
+                Cow::Owned(Packed::from_words(words))
+            }
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Here(packed) => packed.memory_bytes(),
+            Self::There(_) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// One in memory.
+    #[derive(Debug, Default)]
+    pub(crate) struct InMemory {
+        words: Mutex<Vec<u64>>,
+        is_full: bool,
+    }
+
+    impl InMemory {
+        /// One that takes nothing.
+        pub(crate) fn full() -> Self {
+            Self { is_full: true, ..Self::default() }
+        }
+    }
+
+    impl Store for InMemory {
+        fn put(&self, words: &[u64]) -> Option<Place> {
+            let mut all = self.words.lock().unwrap();
+            let place = Place { at: all.len() as u64, words: words.len() as u32 };
+            all.extend_from_slice(words);
+            (!self.is_full).then_some(place)
+        }
+
+        fn get(&self, place: Place) -> Box<[u64]> {
+            let at = place.at as usize;
+            self.words.lock().unwrap()[at..at + place.words as usize].into()
+        }
+
+        fn has_failed(&self) -> bool {
+            false
+        }
+    }
+}

@@ -4,12 +4,13 @@
 //!
 //! ```sh
 //! eval "$(.ci/peers)"
-//! cargo run --release -p ferretto-benches --bin import -- [--mb 48] [--rounds 3] [TRACE…]
+//! cargo run --release -p ferretto-benches --bin import -- [--mb 48] [--rounds 3] [--memory MB] [TRACE…]
 //! ```
 //!
 //! Without traces it writes four, of so many MB each: switches of a kernel, spans of a program with arguments, counters of a program, and all
 //! of these together. Each import is a process of its own. What such a process takes for a trace of nearly nothing is taken off its time
 //! and memory; for the peer that is node, and the engine that has to be compiled. First the rows are compared, then the time is taken.
+//! With `--memory` ours has so many MB, and what has no room in them lies in a file.
 
 #[path = "import/traces.rs"]
 mod traces;
@@ -33,19 +34,25 @@ const COMPARED: [&str; 5] = ["slice", "counter", "sched", "thread_state", "ftrac
 struct Args {
     mb: usize,
     rounds: usize,
+    /// What our imports may have.
+    memory_mb: Option<u64>,
     traces: Vec<PathBuf>,
 }
 
 fn main() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
-    let mut wanted = Args { mb: 48, rounds: 3, traces: Vec::new() };
+    let mut wanted = Args { mb: 48, rounds: 3, memory_mb: None, traces: Vec::new() };
     while let Some(arg) = args.next() {
         let mut number =
             || args.next().and_then(|value| value.parse().ok()).ok_or(format!("{arg} needs a number"));
         match arg.as_str() {
-            IMPORT => return import_one(Path::new(&args.next().ok_or("no trace")?)),
+            IMPORT => {
+                let trace = args.next().ok_or("no trace")?;
+                return import_one(Path::new(&trace), args.next().and_then(|mb| mb.parse().ok()));
+            }
             "--mb" => wanted.mb = number()?,
             "--rounds" => wanted.rounds = number()?.max(1),
+            "--memory" => wanted.memory_mb = Some(number()? as u64),
             _ => wanted.traces.push(arg.into()),
         }
     }
@@ -72,7 +79,8 @@ fn compare(folder: &Path, wanted: Args) -> Result<(), String> {
     if peer.is_none() {
         println!("Trace Processor is skipped: FERRETTO_TRACE_QUERY does not name it (.ci/peers)");
     }
-    let makers: Vec<Maker> = [Some(Maker::Ours), peer.map(Maker::Peer)].into_iter().flatten().collect();
+    let makers: Vec<Maker> =
+        [Some(Maker::Ours(wanted.memory_mb)), peer.map(Maker::Peer)].into_iter().flatten().collect();
     println!(
         "{:<14}{:>6}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}",
         "trace", "MB", "rows", "MB/s", "theirs", "ratio", "memory", "theirs"
@@ -130,7 +138,8 @@ fn name(trace: &Path) -> String {
 
 /// Who imports.
 enum Maker {
-    Ours,
+    /// Ours, in so many MB.
+    Ours(Option<u64>),
     /// The command that takes a trace and queries.
     Peer(String),
 }
@@ -159,9 +168,9 @@ impl Figures {
 impl Maker {
     fn run(&self, trace: &Path) -> Result<Run, String> {
         let mut command = match self {
-            Self::Ours => {
+            Self::Ours(memory_mb) => {
                 let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-                command.arg(IMPORT).arg(trace);
+                command.arg(IMPORT).arg(trace).args(memory_mb.map(|mb| mb.to_string()));
                 command
             }
             Self::Peer(words) => {
@@ -210,9 +219,10 @@ fn query() -> String {
 }
 
 /// In the process of its own: imports, and says which rows came of it.
-fn import_one(trace: &Path) -> Result<(), String> {
+fn import_one(trace: &Path, memory_mb: Option<u64>) -> Result<(), String> {
     let file = File::open(trace).map_err(|error| format!("{}: {error}", trace.display()))?;
-    let options = Options { threads: 1, memory_bytes: u64::MAX, ..Options::default() };
+    let memory_bytes = memory_mb.map_or(u64::MAX, |mb| mb << 20);
+    let options = Options { threads: 1, memory_bytes, ..Options::default() };
     let (tables, _) = import(file, &options, &mut |_| true).map_err(|error| error.to_string())?;
     println!("{}", summary(&tables));
     // The memory goes with the process.

@@ -266,9 +266,9 @@ mod tests {
         let mut model = Model::default();
         read(TEXT.as_bytes(), &mut model).unwrap();
         let tables = model.finish();
-        let text = |text: &Option<Str>| text.map(|text| tables.strings.get(text)).unwrap_or_default();
+        let text = |text: Option<Str>| text.map(|text| tables.strings.get(text)).unwrap_or_default();
         let rows: Vec<(i64, i64, &str)> = (0..tables.slice.len())
-            .map(|row| (tables.slice.ts[row], tables.slice.dur[row], text(&tables.slice.name[row])))
+            .map(|row| (tables.slice.ts.at(row), tables.slice.dur.at(row), text(tables.slice.name.at(row))))
             .collect();
         assert_eq!(
             rows,

@@ -12,7 +12,6 @@ use ferretto_protos::fields::clock_snapshot as field;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::recent::Recent;
 use crate::wire;
 
 /// `REALTIME` of builtin_clock.proto.
@@ -181,8 +180,8 @@ pub struct Clocks {
     edges: BTreeSet<Edge>,
     shown: HashMap<(usize, Set), Shown, RandomState>,
     snapshots: u32,
-    /// Clocks that were converted lately: most times come from a few.
-    recent: Recent<Clock, usize>,
+    /// The last clock that was converted: most times come from one.
+    last: Option<(Clock, usize)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -263,7 +262,7 @@ impl Default for Clocks {
             edges: BTreeSet::new(),
             shown: HashMap::default(),
             snapshots: 0,
-            recent: Recent::default(),
+            last: None,
         }
     }
 }
@@ -397,10 +396,11 @@ impl Clocks {
         if clock == to {
             return Ok(value);
         }
-        let number = match self.recent.get(u64::from(clock.sequence_id), clock) {
-            Some(number) => number,
-            None => self.find(clock)?,
+        let number = match self.last {
+            Some((last, number)) if last == clock => number,
+            _ => *self.numbers.get(&clock).ok_or(Unknown::Clock)?,
         };
+        self.last = Some((clock, number));
         let snapshots = self.snapshots;
         let is_to_trace = to == self.trace_clock;
         let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
@@ -424,13 +424,6 @@ impl Clocks {
             state.cached = Some((snapshots, conversion));
         }
         Ok(ns.saturating_add(conversion.offset_ns))
-    }
-
-    #[cold]
-    fn find(&mut self, clock: Clock) -> Result<usize, Unknown> {
-        let number = *self.numbers.get(&clock).ok_or(Unknown::Clock)?;
-        self.recent.put(u64::from(clock.sequence_id), clock, number);
-        Ok(number)
     }
 
     #[inline]

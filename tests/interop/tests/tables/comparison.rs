@@ -272,10 +272,10 @@ fn our_stats(tables: &Tables) -> Vec<Vec<String>> {
 fn our_counters(tables: &Tables) -> Vec<(String, i64, f64)> {
     let columns = &tables.counter;
     let name = |row: usize| {
-        let track = columns.track_id[row].index();
+        let track = columns.track_id.at(row).index();
         tables.track.name[track].map_or(String::new(), |name| tables.strings.get(name).to_owned())
     };
-    let rows = (0..columns.len()).map(|row| (name(row), columns.ts[row], columns.value[row]));
+    let rows = (0..columns.len()).map(|row| (name(row), columns.ts.at(row), columns.value.at(row)));
     let mut rows: Vec<_> = rows.filter(|(name, ..)| !name.starts_with("mem.")).collect();
     rows.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)).then(a.2.total_cmp(&b.2)));
     rows

@@ -1,8 +1,8 @@
 // Runs SQL on a trace with Trace Processor's WebAssembly build, under node.
 //
-//   node trace_query.cjs ENGINE_DIR TRACE SQL...
+//   node trace_query.cjs ENGINE_DIR TRACE [--then TRACE]... SQL...
 //
-// Prints a table for each query: a line of column names, then a line for each row; cells are separated by tabs, NULL is \N, and
+// Starting the engine takes longer than reading a small trace: several can be asked one after the other. Prints a table for each query: a line of column names, then a line for each row; cells are separated by tabs, NULL is \N, and
 // tabs, newlines and backslashes in cells are escaped with a backslash. An empty line ends a table. A query that fails ends the
 // program with status 1, a trace that cannot be read with status 2.
 //
@@ -17,7 +17,7 @@ const vm = require('vm');
 const {Worker, MessageChannel, isMainThread, parentPort, workerData} = require('worker_threads');
 
 // TraceProcessorMethod
-const APPEND_TRACE_DATA = 1, FINALIZE_TRACE_DATA = 2, QUERY_STREAMING = 3;
+const APPEND_TRACE_DATA = 1, FINALIZE_TRACE_DATA = 2, QUERY_STREAMING = 3, RESET_TRACE_PROCESSOR = 11;
 // TraceProcessorRpc
 const REQUEST = 2, FATAL_ERROR = 5, DATA = 101, QUERY_ARGS = 103, APPEND_RESULT = 201, QUERY_RESULT = 203;
 // CellsBatch.CellType
@@ -31,13 +31,21 @@ function fail(status, message) {
 }
 
 async function main([engineDir, trace, ...queries]) {
-  if (!queries.length) fail(2, 'usage: trace_query.cjs ENGINE_DIR TRACE SQL...');
+  const traces = [trace];
+  while (queries[0] === '--then') traces.push(queries.splice(0, 2)[1]);
+  if (!queries.length) fail(2, 'usage: trace_query.cjs ENGINE_DIR TRACE [--then TRACE]... SQL...');
   const engine = new Engine(engineDir);
-  await engine.load(fs.readFileSync(trace));
-  let text = '';
-  for (const sql of queries) text += table(await engine.query(sql)) + '\n';
-  fs.writeSync(1, text);
+  for (const [at, path] of traces.entries()) {
+    if (at) await engine.reset();
+    await engine.load(fs.readFileSync(path)).catch((error) => fail(2, `${path}: ${error.message}`));
+    for (const sql of queries) print(table(await engine.query(sql)) + '\n');
+  }
   process.exit(0);
+}
+
+// A pipe takes a part of a large text at once.
+function print(text) {
+  for (let bytes = Buffer.from(text); bytes.length; ) bytes = bytes.subarray(fs.writeSync(1, bytes));
 }
 
 function table({columns, rows, error}) {
@@ -68,6 +76,10 @@ class Engine {
       if (error && error.length) throw new Error(`the trace cannot be read: ${error}`);
     }
     await this.call(FINALIZE_TRACE_DATA, Buffer.alloc(0));
+  }
+
+  reset() {
+    return this.call(RESET_TRACE_PROCESSOR, Buffer.alloc(0));
   }
 
   // Results come in batches; the last says so.

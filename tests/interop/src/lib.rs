@@ -1,13 +1,14 @@
 //! Tests against real peers: what they share.
 //!
-//! A test asks for what it needs ([`upstream`], [`ferretto()`], [`tracefs`], [`trace_query`], [`browser()`]) and is skipped, saying so,
-//! if that is not there: `.ci/peers` installs upstream's programs, Trace Processor and a browser, `cargo build --release` makes ours.
+//! A test asks for what it needs ([`upstream`], [`ferretto()`], [`tracefs`], [`trace_query`], [`readers`], [`browser()`]) and is skipped, saying so,
+//! if that is not there: `.ci/peers` installs upstream's programs, Trace Processor, readers of our files and a browser, `cargo build --release` makes ours.
 //! A [`World`] is a folder with two sockets and the daemons on them, which die with it; any program in it may be
 //! [`Maker::Upstream`]'s or [`Maker::Ferretto`]'s.
 
 #![forbid(unsafe_code)]
 
 mod clients;
+mod machines;
 mod sql;
 mod world;
 
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use clients::{end_into_file, serve, wait_for_end};
+pub use machines::{AHEAD_S, Mix, TwoMachines};
 pub use sql::{Table, TraceQuery, trace_query};
 pub use world::{Daemon, Finished, World};
 
@@ -22,6 +24,8 @@ pub use world::{Daemon, Finished, World};
 const UI_ENV: &str = "FERRETTO_UI";
 /// A command that runs a headless Chromium.
 const BROWSER_ENV: &str = "FERRETTO_BROWSER";
+/// A command that runs Python with the libraries that read what we write.
+const READERS_ENV: &str = "FERRETTO_READERS";
 /// A folder with upstream's programs and the libraries and loader to run them with, as `.ci/peers` makes it.
 const PEERS_DIR_ENV: &str = "FERRETTO_PEERS_DIR";
 /// The `ferretto` binary, if it is not in the release folder of the target directory.
@@ -126,6 +130,17 @@ pub fn upstream_client() -> Result<Command, Reason> {
         format!("{UPSTREAM_CLIENT_ENV} is not set; build tests/upstream-client and name its program there")
     })?;
     Ok(Command::new(path))
+}
+
+/// A command that runs readers.py.
+pub fn readers() -> Result<Command, Reason> {
+    let words = std::env::var(READERS_ENV).map_err(|_| {
+        format!("{READERS_ENV} is not set; run eval \"$(.ci/peers)\" for libraries that read our files")
+    })?;
+    let mut words = words.split_whitespace();
+    let mut command = Command::new(words.next().ok_or_else(|| format!("{READERS_ENV} is empty"))?);
+    command.args(words).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("readers.py"));
+    Ok(command)
 }
 
 /// A browser and the UI, if there are both.

@@ -38,18 +38,30 @@ impl TraceQuery {
     ///
     /// If the trace cannot be read or a query is wrong.
     pub fn query(&self, trace: &Path, queries: &[&str]) -> Vec<Table> {
+        self.query_each(&[trace], queries).remove(0)
+    }
+
+    /// The same of several traces, which takes less time than one by one.
+    ///
+    /// # Panics
+    ///
+    /// As [`query`](Self::query).
+    pub fn query_each(&self, traces: &[&Path], queries: &[&str]) -> Vec<Vec<Table>> {
         let (program, args) = self.words.split_first().expect("a command");
-        let output = Command::new(program)
-            .args(args)
-            .arg(trace)
-            .args(queries)
-            .output()
-            .expect("the query command runs");
+        let mut command = Command::new(program);
+        command.args(args);
+        for (at, trace) in traces.iter().enumerate() {
+            if at > 0 {
+                command.arg("--then");
+            }
+            command.arg(trace);
+        }
+        let output = command.args(queries).output().expect("the query command runs");
         assert!(output.status.success(), "{queries:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
         let tables: Vec<Table> = text.split_terminator("\n\n").map(parse_table).collect();
-        assert_eq!(tables.len(), queries.len(), "{text}");
-        tables
+        assert_eq!(tables.len(), traces.len() * queries.len(), "{text}");
+        tables.chunks(queries.len()).map(<[Table]>::to_vec).collect()
     }
 
     /// The one number that each query gives.

@@ -111,6 +111,8 @@ pub(crate) fn whole<R: Read>(head: Vec<u8>, rest: R) -> io::Chain<Cursor<Vec<u8>
 mod tests {
     use std::io::Write;
 
+    use ferretto_trace_tables::{Table, Value};
+
     use super::*;
     use crate::import;
 
@@ -123,6 +125,10 @@ mod tests {
         for file in [&json[..], &gzip] {
             let (tables, imported) = import(file, &Options::default(), &mut |_| true).unwrap();
             assert_eq!((tables.slice.len(), imported.source.bytes), (1, file.len() as u64));
+            let facts = &tables.metadata;
+            let is_type = |row: &usize| facts.name[*row] == tables.strings.find("trace_type");
+            let row = (0..facts.len()).find(is_type).unwrap();
+            assert_eq!(facts.cell("str_value", row), Value::Str(tables.strings.find("json").unwrap()));
         }
         let (tables, _) = import(&b"main;work 3\n"[..], &Options::default(), &mut |_| true).unwrap();
         assert_eq!(tables.aggregate_sample.len(), 1);

@@ -1,6 +1,6 @@
 //! The first pass: when a trace begins and ends, and since when the kernel's data are complete.
 
-use ferretto_protos::fields::ftrace_event;
+use ferretto_protos::fields::{ftrace_event, trace_packet};
 
 use crate::event::{self, TrackEvent};
 use crate::ftrace::bundle::Parts;
@@ -14,7 +14,9 @@ use hashbrown::{HashMap, HashSet};
 #[derive(Debug, Default)]
 pub(crate) struct Bounds {
     /// The first event and the last.
-    pub(crate) span: Option<(i64, i64)>,
+    span: Option<(i64, i64)>,
+    /// The first dump of a heap and the last: all of a trace are kept, but a trace may have nothing else.
+    dumps: Option<(i64, i64)>,
     cpus: HashSet<(u32, u32), RandomState>,
     /// Scheduling counts since then: the last of the times at which CPUs' data begin (upstream: ftrace_parser.cc, the soft drop).
     pub(crate) sched_counts_from: Option<i64>,
@@ -38,6 +40,12 @@ impl Bounds {
         parts: Option<&Parts<'_>>,
     ) -> Option<i64> {
         match seen.kind {
+            Kind::Whole
+                if seen.head.data.is_some_and(|(number, _)| number == trace_packet::PROFILE_PACKET) =>
+            {
+                widen(&mut self.dumps, seen.ts);
+                None
+            }
             Kind::Whole | Kind::Descriptor | Kind::Progress | Kind::State => None,
             Kind::Ftrace => self.ftrace(walk, seen, parts?),
             Kind::TrackEvent => {
@@ -64,11 +72,14 @@ impl Bounds {
         }
     }
 
+    /// The first event and the last; if there is none, of a trace of heaps the first dump and the last.
+    pub(crate) fn span(&self) -> Option<(i64, i64)> {
+        self.span.or(self.dumps)
+    }
+
     #[inline]
     fn widen(&mut self, ts: Option<i64>) {
-        let Some(ts) = ts else { return };
-        let (first, last) = self.span.get_or_insert((ts, ts));
-        (*first, *last) = (ts.min(*first), ts.max(*last));
+        widen(&mut self.span, ts);
     }
 
     fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>) -> Option<i64> {
@@ -138,4 +149,11 @@ impl Bounds {
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         self.sched_counts_from == other.sched_counts_from && self.first_leaves == other.first_leaves
     }
+}
+
+#[inline]
+fn widen(span: &mut Option<(i64, i64)>, ts: Option<i64>) {
+    let Some(ts) = ts else { return };
+    let (first, last) = span.get_or_insert((ts, ts));
+    (*first, *last) = (ts.min(*first), ts.max(*last));
 }

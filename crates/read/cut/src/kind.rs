@@ -1,7 +1,7 @@
 //! Which packets are about a time, and which about the trace.
 
 use ferretto_protos::fields::trace_packet as field;
-use ferretto_protos::fields::tracing_service_event;
+use ferretto_protos::fields::{perf_sample, tracing_service_event};
 use ferretto_trace_read::Head;
 use ferretto_trace_read::fields::Fields;
 
@@ -40,7 +40,8 @@ impl Kind {
             field::FTRACE_EVENTS => Self::Ftrace,
             field::SYS_STATS => Self::SysStats,
             field::PROCESS_STATS => Self::ProcessStats,
-            field::PERF_SAMPLE => Self::PerfSample,
+            field::PERF_SAMPLE if !says_loss(data) => Self::PerfSample,
+            field::PERF_SAMPLE => Self::Whole,
             field::SERVICE_EVENT if is_progress(data) => Self::Progress,
             _ if is_whole(number) || head.timestamp.is_none() => Self::Whole,
             _ => Self::Timed,
@@ -51,6 +52,13 @@ impl Kind {
 fn is_progress(event: &[u8]) -> bool {
     let completed = tracing_service_event::READ_TRACING_BUFFERS_COMPLETED;
     Fields::new(event).whole().any(|part| part.number == completed)
+}
+
+/// Samples that were not taken or lost, and what the sampler says of itself: readers count them.
+fn says_loss(sample: &[u8]) -> bool {
+    let says =
+        [perf_sample::KERNEL_RECORDS_LOST, perf_sample::SAMPLE_SKIPPED_REASON, perf_sample::PRODUCER_EVENT];
+    Fields::new(sample).map_while(Result::ok).any(|part| says.contains(&part.number))
 }
 
 /// `UiState`, `ChromeMetadataPacket`, `TranslationTable`, `GpuInfo`, `TrackEventRangeOfInterest` (upstream: trace_packet.proto).

@@ -118,7 +118,7 @@ impl First {
         if read.packets == 0 && (read.broken_at.is_some() || read.torn_at.is_some()) {
             return Err(Error::NotATrace { offset: read.broken_at.or(read.torn_at).unwrap_or(0) });
         }
-        let span = bounds.span.ok_or(Error::NoTimes)?;
+        let span = bounds.span().ok_or(Error::NoTimes)?;
         Ok(Self { walk, read, bounds, span, sizes: Sizes::new(), search: None, pids: None })
     }
 

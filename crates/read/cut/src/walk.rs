@@ -9,6 +9,7 @@ use ferretto_protos::fields::{trace_packet, trace_packet_defaults, track_descrip
 use ferretto_trace_read::Head;
 use ferretto_trace_read::clocks::{Clock, ClockNumber, Clocks, Machine, Reading, Snapshot};
 use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::remote_clocks;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -135,13 +136,11 @@ impl Walk {
             Seen { bytes, head, kind, ordinal, sequence: number, ts: None, tick: None, is_readable };
         match head.data {
             Some((trace_packet::CLOCK_SNAPSHOT, message)) => self.clock_snapshot(message, &seen),
+            Some((trace_packet::REMOTE_CLOCK_SYNC, message)) => {
+                self.remote_clocks(message, head.machine_id);
+            }
             // Upstream's reader is done with these before it comes to times.
-            Some((
-                trace_packet::SERVICE_EVENT
-                | trace_packet::REMOTE_CLOCK_SYNC
-                | trace_packet::EXTENSION_DESCRIPTOR,
-                _,
-            )) => {}
+            Some((trace_packet::SERVICE_EVENT | trace_packet::EXTENSION_DESCRIPTOR, _)) => {}
             Some((trace_packet::TRACK_DESCRIPTOR, message)) if is_readable => {
                 self.descriptor(message);
                 self.tell_time(&mut seen);
@@ -274,6 +273,16 @@ impl Walk {
         let (sequence_id, machine) = (seen.head.sequence_id, self.machine(seen.head.machine_id));
         let readings = clocks.map(|(id, value)| Reading::new(Clock::new(id, sequence_id, machine), value));
         let _ = self.clocks.add_snapshot(&readings);
+    }
+
+    /// Adds how the clocks of another machine stand to those of the trace's.
+    fn remote_clocks(&mut self, message: &[u8], machine: u32) {
+        self.has_changed = true;
+        let machine = self.machine(machine);
+        for snapshot in remote_clocks::snapshots(message, machine, self.clocks.trace_clock().machine) {
+            // One that contradicts others counts for nothing.
+            let _ = self.clocks.add_snapshot(&snapshot);
+        }
     }
 
     /// What its sequence's clock of differences shows.

@@ -8,7 +8,7 @@ use crate::model::Model;
 
 /// How many bytes of a file make its uuid, if it has none. Upstream's.
 pub const HEAD_BYTES: usize = 4096;
-/// The one format that is read here.
+/// The format of packets.
 const TRACE_TYPE: &str = "proto";
 
 /// What is known of a file beside its packets.
@@ -46,6 +46,7 @@ impl Model {
         if let Some(cell) = self.tables.trace_file.trace_type.last_mut() {
             *cell = Some(format);
         }
+        self.set_metadata(Key::TraceType, MachineId(0), Metadatum::Text(format));
         self.end_file(file);
     }
 

@@ -171,6 +171,8 @@ type Edge = (Clock, Clock, Set);
 #[derive(Debug)]
 pub struct Clocks {
     trace_clock: Clock,
+    /// The machine that has said which is the trace's.
+    said_by: Option<Machine>,
     /// Of each machine: what a time without a clock is on, and whether one was converted.
     host: OfMachine,
     /// The numbers of others may be any, where nobody has counted them.
@@ -255,6 +257,7 @@ impl Default for Clocks {
     fn default() -> Self {
         Self {
             trace_clock: Clock::of_machine(BOOTTIME, Machine(0)),
+            said_by: None,
             host: OfMachine::default(),
             guests: HashMap::default(),
             numbers: HashMap::default(),
@@ -275,11 +278,15 @@ impl Clocks {
     }
 
     /// A machine says which is the trace's clock, and the one that its own times are on if nothing is said. It changes the trace's until a
-    /// time of that machine was converted; returns whether it did.
+    /// time of that machine was converted; returns whether it did. What another machine has said before stands, or times that were converted
+    /// would be on another clock than later ones (upstream, which asks for the file only, lets it change).
     pub fn set_trace_clock(&mut self, clock: Clock) -> bool {
         let machine = self.of_machine(clock.machine);
         machine.default = Some(clock.id);
-        let may_change = !machine.has_converted;
+        let may_change = !machine.has_converted && self.said_by.is_none_or(|by| by == clock.machine);
+        if may_change {
+            self.said_by = Some(clock.machine);
+        }
         if may_change && self.trace_clock != clock {
             self.trace_clock = clock;
             for state in &mut self.states {
@@ -720,6 +727,17 @@ mod tests {
         assert_eq!(convert(&mut clocks, MONOTONIC, 5), Ok(5));
         assert!(!clocks.set_trace_clock(Clock::new(BOOTTIME, 0, HERE)));
         assert_eq!(clocks.trace_clock().id, MONOTONIC);
+    }
+
+    #[test]
+    fn the_trace_clock_stays_that_of_the_machine_that_has_said_it() {
+        let mut clocks = Clocks::default();
+        let there = Clock::new(BOOTTIME, 0, Machine(1));
+        assert!(clocks.set_trace_clock(Clock::new(BOOTTIME, 0, HERE)));
+        assert!(!clocks.set_trace_clock(there));
+        assert_eq!(clocks.trace_clock().machine, HERE);
+        assert!(clocks.set_trace_clock(Clock::new(MONOTONIC, 0, HERE)));
+        assert_eq!(clocks.default_of(there.machine), Some(BOOTTIME));
     }
 
     #[test]

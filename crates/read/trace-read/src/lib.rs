@@ -13,8 +13,8 @@
 //! | [`fields`] | the fields of a message, quickly |
 //! | [`wire`] | the same for rare messages, in fewer words |
 //! | [`head`] | the fields that every packet may have: time, sequence, flags, and which data it carries |
-//! | [`clocks`] | every clock's time to the trace's |
 //! | [`recent`] | what was looked up just before |
+//! | [`clocks`], [`remote_clocks`] | every clock's time to the trace's; what pings say of another machine's |
 //!
 //! A trace is hostile. Memory is bounded whatever it says: one packet ([`stream::MAX_BUFFERED_PACKET_BYTES`]) and the window of what
 //! decompresses it. What is whole is read; what is not is an error, or a count, with its place.
@@ -27,6 +27,7 @@ pub mod head;
 pub mod place;
 pub mod reader;
 pub mod recent;
+pub mod remote_clocks;
 pub mod stream;
 pub mod wire;
 

@@ -88,7 +88,7 @@ impl Kernel {
             ftrace_event::TASK_RENAME => {
                 let ([tid], [comm]) = (numbers(event.payload, [1]), texts(event.payload, [3]));
                 let comm = self.sched.names.intern(comm);
-                self.sched.renamed((machine, cpu), tid as i32, comm);
+                self.sched.renamed((machine, cpu), tid as i32, when, comm);
             }
             ftrace_event::TASK_NEWTASK => {
                 let [tid] = numbers(event.payload, [1]);

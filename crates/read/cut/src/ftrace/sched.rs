@@ -19,7 +19,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::ftrace::bundle::When;
-use crate::ftrace::thread::{Threads, Upto};
+use crate::ftrace::thread::{Thread, Threads, Upto};
 use crate::names::{Name, Names};
 use crate::range::Range;
 
@@ -254,11 +254,17 @@ impl Sched {
         }
     }
 
-    /// A thread has a new name. Most give it to themselves.
-    pub(crate) fn renamed(&mut self, cpu: CpuKey, tid: i32, comm: Name) {
+    /// A thread has a new name. Most give it to themselves. Switches in the compact form are known before the events of their bundle, so that the
+    /// run may be over.
+    pub(crate) fn renamed(&mut self, cpu: CpuKey, tid: i32, when: When, comm: Name) {
         let current = self.cpus.get_mut(&cpu).and_then(|cpu| cpu.current.as_mut());
-        if let Some(current) = current.filter(|current| current.tid == tid) {
-            current.end_comm = comm;
+        let thread = self.threads.get_mut(cpu.0, tid);
+        for run in thread.into_iter().flat_map(Thread::runs).chain(current) {
+            let is_in =
+                run.start.is_none_or(|start| start <= when) && run.end.is_none_or(|(end, _)| when <= end);
+            if run.tid == tid && is_in {
+                run.end_comm = comm;
+            }
         }
     }
 

@@ -131,7 +131,8 @@ fn chains(runs: Vec<(u32, Run)>, side: Range) -> HashMap<CpuKey, Chain, RandomSt
 }
 
 fn chain(mut points: Vec<(When, bool, Run)>) -> Chain {
-    points.sort_by_key(|(when, is_start, run)| (*when, *is_start, run.tid));
+    // Of several that are the same run, the one that knows its last name.
+    points.sort_by_key(|(when, is_start, run)| (*when, *is_start, run.tid, run.end_comm == run.comm));
     points.dedup_by(|one, other| (one.0, one.1, one.2.tid) == (other.0, other.1, other.2.tid));
     let mut chain: Chain = Vec::new();
     for (when, is_start, run) in points {

@@ -163,6 +163,13 @@ impl Thread {
         }
     }
 
+    /// All that may have to be kept.
+    pub(crate) fn runs(&mut self) -> impl Iterator<Item = &mut Run> {
+        let left = self.left.as_deref_mut().into_iter().flat_map(|(run, upto)| [run, &mut upto.run]);
+        let own = [&mut self.before.run, &mut self.close, &mut self.after, &mut self.renamed];
+        own.into_iter().chain(left).flatten()
+    }
+
     #[inline]
     pub(crate) fn each_upto(&mut self, mut each: impl FnMut(&mut Upto)) {
         each(&mut self.before);

@@ -13,13 +13,13 @@ use crate::event::TrackEvent;
 use crate::filter::Filter;
 use crate::index::{edge_of, place, track_key};
 use crate::kind::Kind;
-use crate::links::Links;
+use crate::links::{Links, Touched};
 use crate::look::{First, GRAIN, Grain, Look};
 use crate::passes::{pass, pass_over};
 use crate::plan::{Need, Plan};
 use crate::range::{Moment, Range};
 use crate::source::Source;
-use crate::tracks::{Disordered, MAX_RECORDS, TrackKey, Tracks, needs};
+use crate::tracks::{Disordered, Edge, MAX_RECORDS, TrackKey, Tracks, needs};
 use crate::walk::{Seen, Walk};
 use crate::write::Writer;
 
@@ -182,10 +182,11 @@ impl First {
         let left_out = walk.left_out;
         let mut writers = Vec::new();
         for (index, out) in indexes.into_iter().zip(outs) {
-            let (mut plan, tracks, touched) = index.finish();
-            walk = put_in_order(source, walk, &mut plan, &tracks)?;
+            let (mut plan, tracks, mut touched) = index.finish();
+            walk = put_in_order(source, walk, &mut plan, &tracks, &mut touched)?;
+            let links = Links::new(plan.range, touched, &tracks);
             drop(tracks);
-            if let Some(mut links) = Links::new(plan.range, touched) {
+            if let Some(mut links) = links {
                 (walk, _) = pass(source, walk.again(), |walk, seen| {
                     links.take(walk, seen);
                     Ok(())
@@ -228,6 +229,7 @@ fn put_in_order<S: Source + ?Sized>(
     mut walk: Walk,
     plan: &mut Plan,
     tracks: &Tracks,
+    touched: &mut Touched,
 ) -> Result<Walk, Error> {
     let (mut keys, events) = tracks.disordered();
     keys.sort_unstable();
@@ -238,7 +240,10 @@ fn put_in_order<S: Source + ?Sized>(
         let keys: HashSet<TrackKey, RandomState> = keys.iter().copied().collect();
         let mut disordered = Disordered::default();
         (walk, _) = pass(source, walk.again(), |walk, seen| {
-            if let Some((key, edge)) = edge(walk, seen).filter(|(key, _)| keys.contains(key)) {
+            if let Some((event, key, edge)) = edge(walk, seen).filter(|(_, key, _)| keys.contains(key)) {
+                if edge.is_begin && event.has_flows {
+                    touched.take(&event.flows(), edge.place.ordinal, false);
+                }
                 disordered.take(key, edge);
             }
             Ok(())
@@ -246,6 +251,7 @@ fn put_in_order<S: Source + ?Sized>(
         plan.beyond += disordered.beyond;
         disordered.finish(|begin, end| {
             let [needs_begin, needs_end] = needs(range, begin, end);
+            touched.ended(begin.place.ordinal, needs_begin || needs_end);
             if needs_begin {
                 plan.need(begin.place, Need::Whole);
             }
@@ -257,7 +263,7 @@ fn put_in_order<S: Source + ?Sized>(
     Ok(walk)
 }
 
-fn edge(walk: &Walk, seen: &Seen<'_>) -> Option<(TrackKey, crate::tracks::Edge)> {
+fn edge<'a>(walk: &Walk, seen: &Seen<'a>) -> Option<(TrackEvent<'a>, TrackKey, Edge)> {
     if seen.kind != Kind::TrackEvent || !seen.is_readable {
         return None;
     }
@@ -265,7 +271,8 @@ fn edge(walk: &Walk, seen: &Seen<'_>) -> Option<(TrackKey, crate::tracks::Edge)>
     let defaults = walk.sequences.get(seen.sequence)?;
     let uuid = event.track_uuid.or(defaults.track_uuid);
     let key = track_key(seen.head.machine_id, uuid, seen.sequence);
-    edge_of(&event, key, seen.ts?, place(walk, seen))
+    let (key, edge) = edge_of(&event, key, seen.ts?, place(walk, seen))?;
+    Some((event, key, edge))
 }
 
 /// Says what was cut from what.

@@ -13,7 +13,7 @@ use crate::index::{edge_of, place, track_key};
 use crate::kind::Kind;
 use crate::plan::{Need, Place, Plan};
 use crate::range::Range;
-use crate::tracks::Tracks;
+use crate::tracks::{Disordered, TrackKey, Tracks};
 use crate::walk::{Seen, Walk};
 
 /// Flows that touch one range. Ours: of further ones the other ends may be missing, which is counted.
@@ -84,16 +84,29 @@ pub(crate) struct Links {
     ends: HashMap<u64, [Vec<End>; 2], RandomState>,
     tracks: Tracks,
     open: HashMap<u64, (Flows, End), RandomState>,
+    /// Tracks whose slices are known only when all of their events are there, and these.
+    disordered: HashSet<TrackKey, RandomState>,
+    edges: Disordered,
+    /// The flows of these tracks' events, by their packets.
+    late: HashMap<u64, Flows, RandomState>,
 }
 
 impl Links {
     /// For the flows of this range; nothing, if there are none.
-    pub(crate) fn new(range: Range, touched: Touched) -> Option<Self> {
+    pub(crate) fn new(range: Range, touched: Touched, disordered: &Tracks) -> Option<Self> {
         if touched.flows.is_empty() {
             return None;
         }
         let ends = touched.flows.into_iter().map(|flow| (flow, Default::default())).collect();
-        Some(Self { range, ends, tracks: Tracks::new(range), open: HashMap::default() })
+        Some(Self {
+            range,
+            ends,
+            tracks: Tracks::new(range),
+            open: HashMap::default(),
+            disordered: disordered.disordered().0.into_iter().collect(),
+            edges: Disordered::default(),
+            late: HashMap::default(),
+        })
     }
 
     /// Takes the next packet of the file.
@@ -117,6 +130,12 @@ impl Links {
             }
             return;
         };
+        if self.disordered.contains(&key) {
+            if has_flows && self.late.len() < MAX_FLOWS {
+                self.late.insert(place.ordinal, flows);
+            }
+            return self.edges.take(key, edge);
+        }
         if edge.is_begin && has_flows && self.open.len() < MAX_FLOWS {
             self.open.insert(place.ordinal, (flows, End { ts, begin: place, end: None }));
         }
@@ -131,6 +150,8 @@ impl Links {
 
     /// Tells the plan what is needed.
     pub(crate) fn finish(mut self, plan: &mut Plan) {
+        plan.beyond += self.edges.beyond;
+        self.offer_late();
         for (flows, end) in std::mem::take(&mut self.open).into_values() {
             self.offer(&flows, end);
         }
@@ -140,6 +161,22 @@ impl Links {
                 plan.need(end, Need::Whole);
             }
         }
+    }
+
+    /// Those of tracks whose events are in order only now.
+    fn offer_late(&mut self) {
+        let late = std::mem::take(&mut self.late);
+        std::mem::take(&mut self.edges).finish(|begin, end| {
+            let slice = End { ts: begin.ts, begin: begin.place, end: end.map(|end| end.place) };
+            if let Some(flows) = late.get(&begin.place.ordinal) {
+                self.offer(flows, slice);
+            }
+            if let Some(end) = end
+                && let Some(flows) = late.get(&end.place.ordinal)
+            {
+                self.offer(flows, End { ts: end.ts, ..slice });
+            }
+        });
     }
 
     fn offer(&mut self, flows: &Flows, end: End) {

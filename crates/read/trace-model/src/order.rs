@@ -18,7 +18,7 @@
 //! buffers were read: nothing that comes later should be earlier. Should it be, it is left out, and counted. So of such a trace only as much
 //! waits as comes between three flushes; of a ring, which is read once, all of it.
 //!
-//! Memory: the events that wait, packed ([`queue`]). Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in
+//! Memory: the events that wait, packed (`queue`). Taking them out is `n log q` for `q` queues, and `n log n` for a queue whose events came in
 //! no order.
 
 pub(crate) mod queue;

@@ -6,7 +6,7 @@
 /// Ours: writers that take turns are mostly fewer, and so many places are a few cache lines.
 const PLACES: usize = 64;
 
-/// Values by keys, of each number modulo [`PLACES`] the last that was met.
+/// Values by keys, of each number modulo `PLACES` the last that was met.
 #[derive(Debug)]
 pub struct Recent<K, V>([Option<(K, V)>; PLACES]);
 

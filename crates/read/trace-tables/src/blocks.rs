@@ -9,7 +9,7 @@
 //!
 //! Blocks may lie in a [`Store`] in the place of memory. One that is asked for is kept until another is.
 //!
-//! Memory: the blocks, two blocks of cells as they are, and at most [`CHANGES`] rows a block that were changed late.
+//! Memory: the blocks, two blocks of cells as they are, and at most `CHANGES` rows a block that were changed late.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
 use ferretto_protozero::Message;
+use ferretto_trace_read::fields::{Fields, Value};
 
 use super::*;
 
@@ -113,4 +114,82 @@ fn a_packed_trace_is_passed_over_as_a_plain_one() {
     let packed = packed.finish().unwrap();
     let grain = Grain { glance_bytes: 300, block_bytes: 50 };
     assert_eq!(cut_in(grain, &packed, 200, 300), cut_in(grain, &plain, 200, 300));
+}
+
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+const INSTANT: u64 = 3;
+const TRACK: u64 = 9;
+const FLOW: u64 = 5;
+
+/// An event of a thread, at a time of the trace's clock.
+fn event_of(out: &mut Vec<u8>, thread: u64, ts: u64, kind: u64, track: Option<u64>, has_flow: bool) {
+    let mut body = Vec::new();
+    let mut packet = Message::new(&mut body);
+    packet.varint(8, ts);
+    packet.varint(58, 6);
+    packet.varint(10, thread);
+    packet.varint(13, 1);
+    let mut event = packet.nested(11);
+    event.varint(9, kind);
+    if let Some(track) = track {
+        event.varint(11, track);
+    }
+    if has_flow {
+        event.fixed64(47, FLOW);
+    }
+    drop(event);
+    drop(packet);
+    Message::new(out).bytes(1, &body);
+}
+
+/// The events of [`TRACK`], by time: when, and their kind.
+fn events_on_track(trace: &[u8]) -> Vec<(u64, u64)> {
+    let mut events = Vec::new();
+    ferretto_trace_read::Reader::new(trace)
+        .for_each(|packet, _| {
+            let mut ts = 0;
+            for part in Fields::new(packet).whole() {
+                match (part.number, part.value) {
+                    (8, value) => ts = value.as_u64().unwrap(),
+                    (11, Value::Bytes(bytes)) if TrackEvent::of(bytes).track_uuid == Some(TRACK) => {
+                        events.push((ts, TrackEvent::of(bytes).kind));
+                    }
+                    _ => {}
+                }
+            }
+        })
+        .unwrap();
+    events.sort_unstable();
+    events
+}
+
+/// A task begins on one thread and ends on another, whose events come first in the file.
+#[test]
+fn what_a_flow_comes_from_is_whole_though_its_end_stands_before_its_begin() {
+    let mut trace = Vec::new();
+    for ts in [200, 400] {
+        event_of(&mut trace, 2, ts, END, Some(TRACK), false);
+    }
+    event_of(&mut trace, 2, 1000, INSTANT, None, true);
+    for ts in [100, 300] {
+        event_of(&mut trace, 3, ts, BEGIN, Some(TRACK), true);
+    }
+    let (_, part) = cut_in(GRAIN, &trace, 800, 1000);
+    assert_eq!(events_on_track(&part), [(100, BEGIN), (200, END), (300, BEGIN), (400, END)]);
+}
+
+/// The flow is that of a slice which reaches into the range, as the order of time shows only.
+#[test]
+fn a_flow_of_a_slice_that_is_known_late_leads_to_its_other_end() {
+    let mut trace = Vec::new();
+    for ts in [50, 900] {
+        event_of(&mut trace, 2, ts, END, Some(TRACK), false);
+    }
+    event_of(&mut trace, 2, 1500, INSTANT, Some(TRACK), true);
+    for ts in [20, 100] {
+        event_of(&mut trace, 3, ts, BEGIN, Some(TRACK), ts == 100);
+    }
+    let (_, part) = cut_in(GRAIN, &trace, 400, 500);
+    assert_eq!(events_on_track(&part), [(100, BEGIN), (900, END), (1500, INSTANT)]);
 }

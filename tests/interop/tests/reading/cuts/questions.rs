@@ -18,9 +18,11 @@ const COUNTERS: &str = "select t.dimension_arg_set_id, c.arg_set_id, c.ts, c.val
      from counter c join track t on t.id = c.track_id order by c.ts, c.id";
 const SCHED: &str = "select s.ts, s.dur, th.tid, th.name, p.pid, s.end_state, s.priority, c.cpu, th.machine_id \
      from sched s left join cpu c on c.id = s.ucpu join thread th using (utid) left join process p using (upid)";
+/// But for threads that were woken and never ran again: a cut may lack that (docs/cutting.md).
 const STATES: &str = "select s.ts, s.dur, th.tid, th.name, s.state, s.io_wait, s.blocked_function, w.tid, s.irq_context, c.cpu, \
      th.machine_id from thread_state s join thread th using (utid) \
-     left join thread w on w.utid = s.waker_utid left join cpu c on c.id = s.ucpu";
+     left join thread w on w.utid = s.waker_utid left join cpu c on c.id = s.ucpu \
+     where not (s.state = 'R' and s.dur = -1)";
 const FLOWS: &str = "select slice_out, slice_in from flow";
 /// Of processors, of programs' own, and of heaps: a heap's dumps count by their differences, so that all of them are in a cut.
 const SAMPLES: &str = "select s.callsite_id, s.ts, 'perf', th.tid, s.cpu, s.cpu_mode, s.unwind_error \

@@ -11,7 +11,7 @@ use hashbrown::HashSet;
 
 use crate::event::TrackEvent;
 use crate::filter::Filter;
-use crate::index::{edge_of, place, track_key};
+use crate::index::{edge_of, event_of, place};
 use crate::kind::Kind;
 use crate::links::{Links, Touched};
 use crate::look::{First, GRAIN, Grain, Look};
@@ -267,10 +267,7 @@ fn edge<'a>(walk: &Walk, seen: &Seen<'a>) -> Option<(TrackEvent<'a>, TrackKey, E
     if seen.kind != Kind::TrackEvent || !seen.is_readable {
         return None;
     }
-    let event = TrackEvent::of(seen.head.data?.1);
-    let defaults = walk.sequences.get(seen.sequence)?;
-    let uuid = event.track_uuid.or(defaults.track_uuid);
-    let key = track_key(seen.head.machine_id, uuid, seen.sequence);
+    let (event, key) = event_of(walk, seen)?;
     let (key, edge) = edge_of(&event, key, seen.ts?, place(walk, seen))?;
     Some((event, key, edge))
 }

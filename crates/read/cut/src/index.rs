@@ -203,17 +203,12 @@ impl Index {
     #[inline]
     fn track_event(&mut self, walk: &mut Walk, seen: &Seen<'_>, place: Place) {
         let Some(ts) = seen.ts else { return self.keep(place) };
-        let Some((_, data)) = seen.head.data else { return };
+        let Some((event, key)) = event_of(walk, seen) else { return };
         if self.range.has(ts) {
             self.keep(place);
         }
-        let event = TrackEvent::of(data);
         // The writer adds up what counters of differences say.
         walk.has_changed |= (event.has_value || event.has_extra) && !walk.incremental.is_empty();
-        let defaults = walk.sequences.get(seen.sequence);
-        let machine = seen.head.machine_id;
-        let uuid = event.track_uuid.or_else(|| defaults.and_then(|sequence| sequence.track_uuid));
-        let key = track_key(machine, uuid, seen.sequence);
         if event.has_flows && ts < self.range.to {
             self.touched.take(&event.flows(), seen.ordinal, self.range.has(ts));
         }
@@ -222,9 +217,10 @@ impl Index {
         }
         self.other_kinds(&event, key, ts, place);
         if event.has_extra && ts < self.range.from {
-            let extra = defaults.map_or(&[][..], |sequence| &sequence.extra_counters);
+            let sequence = walk.sequences.get(seen.sequence);
+            let extra = sequence.map_or(&[][..], |sequence| &sequence.extra_counters);
             for (uuid, _) in event.counters().extra(extra) {
-                self.last_value(LastKey::Counter((machine, uuid)), ts, place, Need::Counters);
+                self.last_value(LastKey::Counter((seen.head.machine_id, uuid)), ts, place, Need::Counters);
             }
         }
     }
@@ -302,6 +298,15 @@ pub(crate) fn track_key(machine: u32, uuid: Option<u64>, sequence: usize) -> Tra
         Some(uuid) if uuid != 0 => (machine, uuid),
         _ => (machine, OWN_TRACK | sequence as u64),
     }
+}
+
+/// A program's event, and the track that it is on.
+#[inline]
+pub(crate) fn event_of<'a>(walk: &Walk, seen: &Seen<'a>) -> Option<(TrackEvent<'a>, TrackKey)> {
+    let event = TrackEvent::of(seen.head.data?.1);
+    let default = || walk.sequences.get(seen.sequence).and_then(|sequence| sequence.track_uuid);
+    let key = track_key(seen.head.machine_id, event.track_uuid.or_else(default), seen.sequence);
+    Some((event, key))
 }
 
 /// The begin or the end that an event is, and of which track.

@@ -8,8 +8,8 @@
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
-use crate::event::{Few, MAX_FLOWS as MAX_FLOWS_OF_EVENT, TrackEvent};
-use crate::index::{edge_of, place, track_key};
+use crate::event::{Few, MAX_FLOWS as MAX_FLOWS_OF_EVENT};
+use crate::index::{edge_of, event_of, place};
 use crate::kind::Kind;
 use crate::plan::{Need, Place, Plan};
 use crate::range::Range;
@@ -114,10 +114,7 @@ impl Links {
         if seen.kind != Kind::TrackEvent || !seen.is_readable {
             return;
         }
-        let (Some((_, data)), Some(ts)) = (seen.head.data, seen.ts) else { return };
-        let event = TrackEvent::of(data);
-        let defaults = walk.sequences.get(seen.sequence).and_then(|sequence| sequence.track_uuid);
-        let key = track_key(seen.head.machine_id, event.track_uuid.or(defaults), seen.sequence);
+        let (Some((event, key)), Some(ts)) = (event_of(walk, seen), seen.ts) else { return };
         let place = place(walk, seen);
         let mut flows = Flows::default();
         let all = event.flows();

@@ -3,6 +3,7 @@
 //! Told apart by their numbers. A number that comes again is the same row here, with the last name, but that what ran before under it
 //! belongs to the process of that time (`trace-model` tells all lifetimes apart).
 
+use ferretto_trace_read::recent::Recent;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -44,14 +45,6 @@ fn padded(name: &[u8]) -> u128 {
         }
         _ => name.iter().rfold(0, |word, byte| word << 8 | u128::from(*byte)),
     }
-}
-
-/// A thread of a machine, and its row.
-#[derive(Clone, Copy, Debug)]
-struct Recent {
-    machine: u32,
-    tid: i32,
-    row: u32,
 }
 
 /// How far the source of a name is to be trusted: a new name wins if it is not below the present one's (upstream: process_tracker.h).
@@ -111,7 +104,8 @@ pub struct People {
     tids: HashMap<(u32, i32), usize, RandomState>,
     processes: Vec<Process>,
     threads: Vec<Thread>,
-    recent: Box<[Option<Recent>; RECENT]>,
+    /// The rows of threads of machines: the bound of rows keeps them below 2^32.
+    recent: Box<Recent<(u32, i32), u32, RECENT>>,
     /// Who wrote the last packet: it often wrote the next one, too.
     last_writer: Option<((u32, i32), usize)>,
     /// What packets were written by nobody that is known.
@@ -126,7 +120,7 @@ impl Default for People {
             tids: HashMap::default(),
             processes: vec![Process::default()],
             threads: vec![Thread::default()],
-            recent: Box::new([None; RECENT]),
+            recent: Box::default(),
             last_writer: None,
             unknown_writers: Weight::default(),
         }
@@ -168,17 +162,12 @@ impl People {
     /// The row of a thread.
     #[inline]
     pub fn thread(&mut self, machine: u32, tid: i32) -> usize {
-        let place = tid as usize % RECENT;
-        if let Some(Some(recent)) = self.recent.get(place)
-            && (recent.machine, recent.tid) == (machine, tid)
-        {
-            return recent.row as usize;
+        let (number, key) = (tid as u64, (machine, tid));
+        if let Some(row) = self.recent.get(number, key) {
+            return row as usize;
         }
         let row = self.search_thread(machine, tid);
-        if let Some(recent) = self.recent.get_mut(place) {
-            // The bound of rows keeps it below 2^32.
-            *recent = Some(Recent { machine, tid, row: row as u32 });
-        }
+        self.recent.put(number, key, row as u32);
         row
     }
 

@@ -194,16 +194,22 @@ struct OfMachine {
 
 #[derive(Debug)]
 struct State {
-    unit_multiplier_ns: i64,
-    is_incremental: bool,
+    hand: Hand,
     /// A snapshot showed an earlier time than one before: it cannot be converted from.
     goes_back: bool,
-    /// The last time of a clock that says differences, in nanoseconds.
-    last_ns: i64,
     /// The last answer, and how many snapshots there were then.
     cached: Option<(u32, Conversion)>,
     /// The last way, or that there was none, and how many snapshots there were then.
     way: Option<(u32, Option<Vec<Edge>>)>,
+}
+
+/// How a clock's values are read, and where it stands.
+#[derive(Clone, Copy, Debug)]
+struct Hand {
+    unit_multiplier_ns: i64,
+    is_incremental: bool,
+    /// The last time of a clock that says differences, in nanoseconds.
+    last_ns: i64,
 }
 
 #[derive(Debug, Default)]
@@ -225,9 +231,7 @@ struct Conversion {
 pub struct Steady {
     /// Whose state goes back; none if the times are the trace's.
     number: Option<usize>,
-    unit_multiplier_ns: i64,
-    is_incremental: bool,
-    last_ns: i64,
+    hand: Hand,
     conversion: Conversion,
 }
 
@@ -236,20 +240,14 @@ impl Steady {
     #[must_use]
     pub const fn trace() -> Self {
         let conversion = Conversion { from_ns: i64::MIN, before_ns: i64::MAX, offset_ns: 0 };
-        Self { number: None, unit_multiplier_ns: 1, is_incremental: false, last_ns: 0, conversion }
+        let hand = Hand { unit_multiplier_ns: 1, is_incremental: false, last_ns: 0 };
+        Self { number: None, hand, conversion }
     }
 
     /// The trace's time; nothing if another snapshot may count for it.
     #[inline]
     pub fn time(&mut self, value: i64) -> Option<i64> {
-        let Conversion { from_ns, before_ns, offset_ns } = self.conversion;
-        let ns = value.wrapping_mul(self.unit_multiplier_ns);
-        let ns = if self.is_incremental { self.last_ns.wrapping_add(ns) } else { ns };
-        if ns < from_ns || ns >= before_ns {
-            return None;
-        }
-        self.last_ns = ns;
-        Some(ns.saturating_add(offset_ns))
+        self.hand.trace_time(value, self.conversion)
     }
 }
 
@@ -363,14 +361,13 @@ impl Clocks {
         let (_, number) = self.last.filter(|(last, _)| *last == clock)?;
         let state = self.states.get(number)?;
         let (_, conversion) = state.cached.filter(|(then, _)| *then == self.snapshots)?;
-        let &State { unit_multiplier_ns, is_incremental, last_ns, .. } = state;
-        Some(Steady { number: Some(number), unit_multiplier_ns, is_incremental, last_ns, conversion })
+        Some(Steady { number: Some(number), hand: state.hand, conversion })
     }
 
     /// The clock shows now what it has come to meanwhile.
     pub fn put_back(&mut self, steady: Steady) {
         if let Some(state) = steady.number.and_then(|number| self.states.get_mut(number)) {
-            state.last_ns = steady.last_ns;
+            state.hand = steady.hand;
         }
     }
 
@@ -378,7 +375,7 @@ impl Clocks {
     #[inline]
     fn as_last(&mut self, clock: Clock, value: i64) -> Option<i64> {
         let (_, number) = self.last.filter(|(last, _)| *last == clock)?;
-        self.states.get_mut(number)?.as_before(value, self.snapshots)
+        self.to_trace_time_of(ClockNumber(number), value)
     }
 
     /// A clock's number, for [`to_trace_time_of`](Self::to_trace_time_of).
@@ -424,8 +421,8 @@ impl Clocks {
             state.way = Some((snapshots, way.clone()));
         }
         let way = way.ok_or(if is_known { Unknown::Way } else { Unknown::TraceClock })?;
-        let ns = state.peek_ns(value);
-        state.last_ns = ns;
+        let ns = state.hand.peek_ns(value);
+        state.hand.last_ns = ns;
         let conversion = self.along(&way, ns).ok_or(Unknown::Way)?;
         if is_to_trace && let Some(state) = self.states.get_mut(number) {
             state.cached = Some((snapshots, conversion));
@@ -445,14 +442,14 @@ impl Clocks {
         let number = self.number(reading)?;
         let is_trace_clock = reading.clock == self.trace_clock;
         let state = self.states.get_mut(number).ok_or(Invalid)?;
-        if state.unit_multiplier_ns != reading.unit_multiplier_ns
-            || state.is_incremental != reading.is_incremental
-            || (is_trace_clock && state.unit_multiplier_ns != 1)
+        if state.hand.unit_multiplier_ns != reading.unit_multiplier_ns
+            || state.hand.is_incremental != reading.is_incremental
+            || (is_trace_clock && state.hand.unit_multiplier_ns != 1)
         {
             return Err(Invalid);
         }
-        let ns = reading.value.wrapping_mul(state.unit_multiplier_ns);
-        state.last_ns = ns;
+        let ns = reading.value.wrapping_mul(state.hand.unit_multiplier_ns);
+        state.hand.last_ns = ns;
         let shown = self.shown.entry((number, set)).or_default();
         if shown.snapshots.last() == Some(&snapshot) {
             return Err(Invalid);
@@ -481,14 +478,9 @@ impl Clocks {
             return Err(Invalid);
         }
         self.numbers.insert(reading.clock, number);
-        self.states.push(State {
-            unit_multiplier_ns: reading.unit_multiplier_ns,
-            is_incremental: reading.is_incremental,
-            goes_back: false,
-            last_ns: 0,
-            cached: None,
-            way: None,
-        });
+        let &Reading { unit_multiplier_ns, is_incremental, .. } = reading;
+        let hand = Hand { unit_multiplier_ns, is_incremental, last_ns: 0 };
+        self.states.push(State { hand, goes_back: false, cached: None, way: None });
         Ok(number)
     }
 
@@ -562,13 +554,22 @@ impl State {
     /// The trace's time of a clock's, if the last answer holds for it.
     #[inline]
     fn as_before(&mut self, value: i64, snapshots: u32) -> Option<i64> {
-        let (_, cached) = self.cached.filter(|(then, _)| *then == snapshots)?;
+        let (_, conversion) = self.cached.filter(|(then, _)| *then == snapshots)?;
+        self.hand.trace_time(value, conversion)
+    }
+}
+
+impl Hand {
+    /// The trace's time; nothing if the conversion does not hold for it.
+    #[inline]
+    fn trace_time(&mut self, value: i64, conversion: Conversion) -> Option<i64> {
+        let Conversion { from_ns, before_ns, offset_ns } = conversion;
         let ns = self.peek_ns(value);
-        if !(cached.from_ns..cached.before_ns).contains(&ns) {
+        if !(from_ns..before_ns).contains(&ns) {
             return None;
         }
         self.last_ns = ns;
-        Some(ns.saturating_add(cached.offset_ns))
+        Some(ns.saturating_add(offset_ns))
     }
 
     /// A time in nanoseconds. For a clock that says differences it is the sum, which has to be kept if the time is converted.

@@ -88,32 +88,20 @@ impl Sched {
     }
 
     fn all_before(&mut self, key: CpuKey, rows: &Rows<'_>) {
-        let (machine, count, range, bundle) = (key.0, rows.switches.len(), self.range, self.bundles);
+        let (machine, count, bundle) = (key.0, rows.switches.len(), self.bundles);
         let mut met = Vec::new();
         for at in usize::from(count == 0)..=count {
-            let Some(number) = self.threads.number(machine, rows.tid(at), range) else {
-                self.beyond += 1;
-                continue;
-            };
+            let Some(number) = self.number_of(machine, rows.tid(at)) else { continue };
             if self.threads.meet(number, bundle, at).is_none() {
                 met.push(number);
             }
         }
         for number in met {
             let Some(at) = self.threads.met(number, bundle) else { continue };
-            let Some(thread) = self.threads.by_number(number) else { continue };
-            if let Some(start) = rows.start(at) {
-                thread.enter(rows.run(at), start, range);
-            }
-            if let Some(end) = rows.end(at) {
-                thread.leave(rows.ended(at), end, range);
-            }
+            self.take_run(number, rows, at);
         }
         for waking in rows.wakings {
-            let Some(number) = self.threads.number(machine, waking.pid, range) else {
-                self.beyond += 1;
-                continue;
-            };
+            let Some(number) = self.number_of(machine, waking.pid) else { continue };
             let last = self.threads.met(number, bundle).and_then(|at| rows.start(at));
             if last.is_some_and(|start| waking.raw_ts < start.raw) {
                 continue;
@@ -157,27 +145,15 @@ impl Sched {
             thread.leave(rows.ended(0), end, range);
         }
         for at in 1..=count {
-            let Some(number) = self.threads.number(machine, rows.tid(at), range) else {
-                self.beyond += 1;
-                continue;
-            };
+            let Some(number) = self.number_of(machine, rows.tid(at)) else { continue };
             let last = self.threads.meet(number, bundle, at);
             if last.is_some_and(|last| rows.comm(last) == rows.comm(at)) {
                 continue;
             }
-            let Some(thread) = self.threads.by_number(number) else { continue };
-            if let Some(start) = rows.start(at) {
-                thread.enter(rows.run(at), start, range);
-            }
-            if let Some(end) = rows.end(at) {
-                thread.leave(rows.ended(at), end, range);
-            }
+            self.take_run(number, rows, at);
         }
         for waking in rows.wakings {
-            let Some(number) = self.threads.number(machine, waking.pid, range) else {
-                self.beyond += 1;
-                continue;
-            };
+            let Some(number) = self.number_of(machine, waking.pid) else { continue };
             let first = self.threads.by_number(number).and_then(|thread| thread.wake_after);
             if first.is_some_and(|first| first.when <= when(waking.raw_ts)) {
                 continue;
@@ -186,6 +162,24 @@ impl Sched {
             if let Some(thread) = self.threads.by_number(number) {
                 thread.wake_after = Some(wake);
             }
+        }
+    }
+
+    /// A thread's number; one that there is no room for is counted.
+    fn number_of(&mut self, machine: u32, tid: i32) -> Option<usize> {
+        let number = self.threads.number(machine, tid, self.range);
+        self.beyond += u64::from(number.is_none());
+        number
+    }
+
+    /// A run begins and ends, as far as the bundle says so.
+    fn take_run(&mut self, number: usize, rows: &Rows<'_>, at: usize) {
+        let Some(thread) = self.threads.by_number(number) else { return };
+        if let Some(start) = rows.start(at) {
+            thread.enter(rows.run(at), start, self.range);
+        }
+        if let Some(end) = rows.end(at) {
+            thread.leave(rows.ended(at), end, self.range);
         }
     }
 

@@ -101,12 +101,12 @@ pub struct KernelEvent {
 
 waits! {
     KernelEvent {
-        bundle: u32 = |it| it.bundle,
-        at: u32 = |it| it.at,
-        len: u32 = |it| it.len,
-        field: u32 = |it| it.field,
-        tid: Option<u32> = |it| it.tid,
-    } => |bundle, at, len, field, tid| Self { bundle, at, len, field, tid }
+        bundle: u32,
+        at: u32,
+        len: u32,
+        field: u32,
+        tid: Option<u32>,
+    }
 }
 
 /// A switch in its compact form, which leaves out what the last one of the processor said.
@@ -124,11 +124,11 @@ pub struct Switch {
 
 waits! {
     Switch {
-        prev_state: i64 = |it| it.prev_state,
-        next_pid: i32 = |it| it.next_pid,
-        next_prio: i32 = |it| it.next_prio,
-        next_comm: Option<Str> = |it| it.next_comm,
-    } => |prev_state, next_pid, next_prio, next_comm| Self { prev_state, next_pid, next_prio, next_comm }
+        prev_state: i64,
+        next_pid: i32,
+        next_prio: i32,
+        next_comm: Option<Str>,
+    }
 }
 
 /// A wake-up in its compact form.
@@ -148,12 +148,12 @@ pub struct Waking {
 
 waits! {
     Waking {
-        pid: i32 = |it| it.pid,
-        target_cpu: u16 = |it| it.target_cpu,
-        prio: u16 = |it| it.prio,
-        common_flags: u16 = |it| it.common_flags,
-        comm: Option<Str> = |it| it.comm,
-    } => |pid, target_cpu, prio, common_flags, comm| Self { pid, target_cpu, prio, common_flags, comm }
+        pid: i32,
+        target_cpu: u16,
+        prio: u16,
+        common_flags: u16,
+        comm: Option<Str>,
+    }
 }
 
 /// The bytes of a bundle, and what its sequence had interned.

@@ -41,8 +41,13 @@ pub(crate) trait Waits: Sized {
     }
 }
 
-/// Says how a small event is packed: by its fields, which are cells.
+/// Says how a small event is packed: by its fields, where they are cells, or by what is made of them.
 macro_rules! waits {
+    ($event:ident { $($field:ident: $cell:ty),* $(,)? }) => {
+        $crate::order::queue::waits! {
+            $event { $($field: $cell = |it| it.$field),* } => |$($field),*| Self { $($field),* }
+        }
+    };
     ($event:ident { $($field:ident: $cell:ty = $get:expr),* $(,)? } => $new:expr) => {
         impl $crate::order::queue::Waits for $event {
             fn pack(events: &[(i64, Self)]) -> Option<Vec<ferretto_trace_tables::packed::Packed>> {

@@ -39,6 +39,7 @@ pub mod otlp;
 mod owners;
 pub mod parquet;
 pub mod pprof;
+mod print_formats;
 mod samples;
 pub mod stacks;
 pub mod svg;

@@ -1,16 +1,16 @@
 //! The kernel's events as its own text (`trace` of tracefs, as `trace-cmd report` and systrace have it).
 //!
-//! A line an event: `COMM-PID ( TGID) [CPU] FLAGS SECONDS.MICROS: EVENT: ARGS`. Scheduling has the words of its print formats, other events their
-//! arguments as `name=value`.
+//! A line an event: `COMM-PID ( TGID) [CPU] FLAGS SECONDS.MICROS: EVENT: ARGS`. The usual events have the kernel's own words
+//! (`print_formats`), others their arguments as `name=value`.
 
 use std::io::{self, Write};
 
 use ferretto_trace_tables::tables::Tables;
 use ferretto_trace_tables::{ArgSetId, Utid};
 
-use crate::args::{Arg, ArgValue, args_of};
+use crate::args::{Arg, args_of};
 use crate::owners::{pid, tid};
-use crate::{Error, Form, Format, Options, Out, Source};
+use crate::{Error, Form, Format, Options, Out, Source, print_formats};
 
 /// The kernel's own text.
 pub const FORMAT: Format = Format {
@@ -90,56 +90,17 @@ fn flags(flags: u32) -> String {
 
 fn write_event(tables: &Tables, name: &str, set: Option<ArgSetId>, out: &mut dyn Write) -> io::Result<()> {
     let args: Vec<Arg<'_>> = set.map(|set| args_of(tables, set).collect()).unwrap_or_default();
-    let get = |key: &str| args.iter().find(|arg| arg.key == key).map(|arg| arg.value);
-    let text = |key: &str| get(key).map(ArgValue::to_text).map(|text| one_line(&text)).unwrap_or_default();
-    match name {
-        "sched_switch" => write!(
-            out,
-            "sched_switch: prev_comm={} prev_pid={} prev_prio={} prev_state={} ==> next_comm={} next_pid={} next_prio={}",
-            text("prev_comm"),
-            text("prev_pid"),
-            text("prev_prio"),
-            state(get("prev_state")),
-            text("next_comm"),
-            text("next_pid"),
-            text("next_prio"),
-        ),
-        "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
-            let target: i64 = text("target_cpu").parse().unwrap_or(0);
-            write!(
-                out,
-                "{name}: comm={} pid={} prio={} target_cpu={target:03}",
-                text("comm"),
-                text("pid"),
-                text("prio")
-            )
-        }
-        "print" => write!(out, "tracing_mark_write: {}", text("buf").trim_end()),
-        _ => {
-            write!(out, "{name}:")?;
-            args.iter().try_for_each(|arg| write!(out, " {}={}", arg.key, one_line(&arg.value.to_text())))
-        }
+    if name == "print" {
+        let text =
+            args.iter().find(|arg| arg.key == "buf").map(|arg| arg.value.to_text()).unwrap_or_default();
+        return write!(out, "tracing_mark_write: {}", one_line(&text).trim_end());
     }
-}
-
-/// The kernel's letters; those of bits that newer kernels have moved are left out.
-fn state(value: Option<ArgValue<'_>>) -> String {
-    let bits = match value {
-        Some(ArgValue::Int(bits)) => bits,
-        Some(other) => return other.to_text(),
-        None => return "?".to_owned(),
-    };
-    let letters: Vec<&str> =
-        [(1, "S"), (2, "D"), (4, "T"), (8, "t"), (16, "X"), (32, "Z"), (64, "P"), (128, "I")]
-            .into_iter()
-            .filter(|(bit, _)| bits & bit != 0)
-            .map(|(_, letter)| letter)
-            .collect();
-    match (letters.is_empty(), bits) {
-        (true, 0) => "R".to_owned(),
-        (true, _) => "R+".to_owned(),
-        _ => letters.join("|"),
+    let mut words = String::new();
+    if print_formats::print(name, &args, &mut words) {
+        return write!(out, "{name}: {}", one_line(&words));
     }
+    write!(out, "{name}:")?;
+    args.iter().try_for_each(|arg| write!(out, " {}={}", arg.key, one_line(&arg.value.to_text())))
 }
 
 /// What would begin another line is a blank.

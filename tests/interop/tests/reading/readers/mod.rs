@@ -161,7 +161,7 @@ fn protobuf_reads_pprof() {
     assert_eq!(said.get("samples"), Some(&(samples as f64)), "{said:?}");
 }
 
-/// Chrome's events of a trace have its slices, counters and threads, by Trace Processor.
+/// Chrome's events of a trace have its slices, counters, threads and flows, by Trace Processor.
 #[test]
 fn trace_processor_reads_chromes_events() {
     let sql = need!(trace_query());
@@ -171,6 +171,7 @@ fn trace_processor_reads_chromes_events() {
         "select count(*), sum(max(dur, 0)), count(distinct name) from slice",
         "select count(*), sum(value) from counter",
         "select count(distinct tid) from thread join thread_track using (utid) join slice on slice.track_id = thread_track.id",
+        "select o.name, o.ts, i.name, i.ts from flow join slice o on slice_out = o.id join slice i on slice_in = i.id order by o.ts, i.ts",
     ];
     let [whole, written] = &sql.query_each(&[&trace, &file], &queries)[..] else { panic!("two answers") };
     assert_eq!(written, whole);

@@ -203,11 +203,11 @@ fn files_that_are_no_traces_are_called_what_they_seem_to_be() {
     for (bytes, what) in [
         (&b""[..], "t.pftrace is empty"),
         (b"buffers { size_kb: 4 }", "it seems to be a trace config"),
-        (b"{\"traceEvents\": []}", "it seems to be JSON"),
+        (b"{\"traceEvents\": []}", "it seems to be a trace in Chrome's JSON format"),
         (b"PK\x03\x04zip", "it seems to be a zip archive"),
-        (b"\x0a\x04\x08\x01\x10\x02\x12\x00", "a profile (pprof)"),
+        (b"\x0a\x04\x08\x01\x10\x02\x12\x00", "a profile of pprof"),
         (b"\x01\x02\x03\x04", "nor anything else that is known here"),
-        (b"\x1f\x8bgzip?", "compressed with gzip, and damaged"),
+        (b"\x1f\x8bgzip?", "packed by gzip, and damaged"),
     ] {
         let error = refused(bytes);
         assert!(error.contains(what), "{error}");

@@ -23,11 +23,12 @@ use ferretto_trace_tables::Tables;
 use crate::Error;
 use crate::memory::{Bound, resident_bytes};
 use crate::others;
-use crate::seems;
 use crate::source::{Shared, SourceFile, Tap};
 
 /// Bytes of packets that go from thread to thread at once: a fraction of a millisecond's work.
 const PARCEL_BYTES: usize = 256 << 10;
+/// Bytes of a trace that are looked at, to say whether it is one. Few: what is packed may break behind them.
+const HEAD_BYTES: usize = 1024;
 /// Parcels that may wait.
 const PARCELS: usize = 8;
 
@@ -127,10 +128,8 @@ fn read(file: impl Read, shared: &Shared, each: &mut dyn FnMut(&[u8], Place)) ->
     let mut tap = Tap::new(file, shared);
     let mut trace = unpacked(&mut tap)?;
     let mut head = Vec::new();
-    trace.by_ref().take(seems::HEAD_BYTES as u64).read_to_end(&mut head)?;
-    if let Some(words) = seems::of(&head) {
-        return Err(Error::NotATrace(words));
-    }
+    trace.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    others::must_be_own(&head)?;
     let end = Reader::new(io::Cursor::new(head).chain(trace)).for_each(each)?;
     if end.packets == 0 && end.torn_at != Some(0) {
         return Err(Error::NotATrace("it has no packet"));

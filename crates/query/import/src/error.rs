@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ferretto_trace_formats::recognize::Format;
+
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -11,11 +13,14 @@ pub enum Error {
     /// It is no trace, but what the words say.
     #[error("it is no Perfetto trace: {0}")]
     NotATrace(&'static str),
-    /// It is of another format that is known, and cannot be read.
-    #[error("it seems to be a file of the format {format}, and cannot be read: {error}")]
+    /// It is of a format that is known, and not read.
+    #[error("it is no trace that can be read: it seems to be {}{}", .0.words(), advice(*.0))]
+    Refused(Format),
+    /// It is of another format that is read, and cannot be.
+    #[error("it seems to be {}, and cannot be read: {error}", .format.words())]
     Unreadable {
         /// The format.
-        format: &'static str,
+        format: Format,
         /// Why.
         #[source]
         error: ferretto_trace_formats::Error,
@@ -35,4 +40,8 @@ pub enum Error {
     /// Whoever watched wanted no more.
     #[error("it was not read to its end")]
     Stopped,
+}
+
+fn advice(format: Format) -> String {
+    format.advice().map(|advice| format!("; {advice}")).unwrap_or_default()
 }

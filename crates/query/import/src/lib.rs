@@ -5,7 +5,6 @@
 //! | [`drive`] | reads a file through to its end: one thread reads and unpacks, the caller's makes tables |
 //! | [`memory`] | how much memory there is, and is used; the bound on it |
 //! | `spill` | a file for what it has no room for |
-//! | [`seems`] | what a file that is no trace seems to be |
 //!
 //! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread. This is the only
 //! room of the wing that starts threads.
@@ -24,7 +23,6 @@ pub mod drive;
 mod error;
 pub mod memory;
 mod others;
-pub mod seems;
 mod source;
 mod spill;
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Cursor, Read};
 use std::sync::atomic::Ordering;
 
-use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, recognize};
+use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, Use, recognize};
 use ferretto_trace_formats::{self as formats};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::trace_files::File;
@@ -31,6 +31,16 @@ pub(crate) fn format_of(head: &[u8]) -> Option<Format> {
     // A head may end within what is packed: what came out of it is enough.
     _ = unpacked(head).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut inner));
     recognize(&inner).filter(|format| formats::has_reader(*format))
+}
+
+/// Refuses what is no trace of Perfetto's, by what it seems to be.
+pub(crate) fn must_be_own(head: &[u8]) -> Result<(), Error> {
+    match recognize(head) {
+        Some(format) if format.use_() == Use::Own => Ok(()),
+        Some(format) => Err(Error::Refused(format)),
+        None if head.is_empty() => Err(Error::NotATrace("it is empty")),
+        None => Err(Error::NotATrace("it is of no format that is known here")),
+    }
 }
 
 /// Reads a file of such a format through to its end.
@@ -63,7 +73,7 @@ pub(crate) fn import(
         Ok(()) => None,
         Err(formats::Error::Io(error)) => return Err(error.into()),
         Err(formats::Error::Broken { offset, .. }) if has_rows(&model.tables) => Some(offset),
-        Err(error) => return Err(Error::Unreadable { format: format.name(), error }),
+        Err(error) => return Err(Error::Unreadable { format, error }),
     };
     let source = tap.finish()?;
     model.end_file_of(format.name(), File { name: None, bytes: source.bytes, head: &source.head });
@@ -140,6 +150,6 @@ mod tests {
         let (tables, imported) = import(&json[..], &Options::default(), &mut |_| true).unwrap();
         assert_eq!((tables.slice.len(), imported.end.broken_at.is_some()), (1, true));
         let error = import(&b"[{\"ph\" nonsense"[..], &Options::default(), &mut |_| true).unwrap_err();
-        assert!(error.to_string().contains("json"), "{error}");
+        assert!(error.to_string().contains("JSON"), "{error}");
     }
 }

@@ -72,23 +72,3 @@ fn push(model: &mut Model, (profile, mapping): Profile, stack: &[u8], count: i64
         tables.aggregate_sample.push(row);
     }
 }
-
-/// Whether the first lines of a file are such lines; at least one.
-#[must_use]
-pub fn is_collapsed(head: &[u8]) -> bool {
-    /// So many are looked at.
-    const LINES: usize = 3;
-    let mut lines = head
-        .split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii)
-        .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
-        .take(LINES)
-        .peekable();
-    lines.peek().is_some() && lines.all(is_stack_line)
-}
-
-fn is_stack_line(line: &[u8]) -> bool {
-    let Some(blank) = line.iter().rposition(|byte| *byte == b' ').filter(|at| *at > 0) else { return false };
-    let (stack, count) = line.split_at(blank);
-    stack.contains(&b';') && count.iter().skip(1).all(u8::is_ascii_digit)
-}

@@ -6,7 +6,6 @@
 //!
 //! | module | what it reads | what it fills |
 //! |---|---|---|
-//! | [`recognize`] | the first bytes of any file | |
 //! | [`chrome_json`] | Chrome's trace events | slices, counters, flows, states of threads |
 //! | [`collapsed`] | stacks a line, as `flamegraph.pl` takes them | `__intrinsic_aggregate_sample` |
 //! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
@@ -36,7 +35,6 @@ pub mod ftrace_text;
 pub mod lines;
 pub mod perf_text;
 pub mod pprof;
-pub mod recognize;
 pub mod strace;
 
 use std::fmt;
@@ -44,7 +42,9 @@ use std::io::{self, BufRead};
 
 use ferretto_trace_model::model::Model;
 
-use recognize::Format;
+pub use ferretto_trace_read::recognize;
+
+use recognize::{Format, Use};
 
 /// Why a file cannot be read on. What was read before is in the model.
 #[derive(Debug)]
@@ -98,15 +98,7 @@ impl From<io::Error> for Error {
 /// Whether [`read`] reads files of a format.
 #[must_use]
 pub const fn has_reader(format: Format) -> bool {
-    matches!(
-        format,
-        Format::CollapsedStack
-            | Format::Pprof
-            | Format::PerfText
-            | Format::Json
-            | Format::Systrace
-            | Format::Strace
-    )
+    matches!(format.use_(), Use::Imported)
 }
 
 /// Reads a file of a format that was recognized.

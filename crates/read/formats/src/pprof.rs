@@ -7,7 +7,6 @@
 
 use std::io::{BufRead, Read as _};
 
-use ferretto_protozero::read::{Fields, Value};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::profiles::resolve::MAX_FRAMES;
 use ferretto_trace_model::profiles::stacks::{Mapping, Source, build_id, next_symbol_set};
@@ -32,14 +31,6 @@ mod profile {
     pub(super) const LOCATION: u32 = 4;
     pub(super) const FUNCTION: u32 = 5;
     pub(super) const STRING_TABLE: u32 = 6;
-    pub(super) const DROP_FRAMES: u32 = 7;
-    pub(super) const KEEP_FRAMES: u32 = 8;
-    pub(super) const TIME_NANOS: u32 = 9;
-    pub(super) const DURATION_NANOS: u32 = 10;
-    pub(super) const PERIOD_TYPE: u32 = 11;
-    pub(super) const PERIOD: u32 = 12;
-    pub(super) const COMMENT: u32 = 13;
-    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
 mod value_type {
@@ -273,36 +264,4 @@ impl<'a> Reader<'a> {
             tables.aggregate_sample.push(row);
         }
     }
-}
-
-/// Whether bytes are the beginning of a profile: only its fields, one of which a profile is made of.
-#[must_use]
-pub fn is_pprof(head: &[u8]) -> bool {
-    /// Shorter ones say too little. Upstream's.
-    const MIN_BYTES: usize = 10;
-    let mut is_made_of = false;
-    for field in Fields::new(head).map_while(Result::ok) {
-        let is_message = matches!(field.value, Value::Bytes(_));
-        let is_number = matches!(field.value, Value::Varint(_));
-        let (fits, counts) = match field.number {
-            profile::SAMPLE
-            | profile::MAPPING
-            | profile::LOCATION
-            | profile::FUNCTION
-            | profile::STRING_TABLE => (is_message, true),
-            profile::SAMPLE_TYPE | profile::PERIOD_TYPE => (is_message, false),
-            profile::COMMENT => (is_message || is_number, false),
-            profile::DROP_FRAMES | profile::KEEP_FRAMES => (is_number, true),
-            profile::TIME_NANOS
-            | profile::DURATION_NANOS
-            | profile::PERIOD
-            | profile::DEFAULT_SAMPLE_TYPE => (is_number, false),
-            _ => (false, false),
-        };
-        if !fits {
-            return false;
-        }
-        is_made_of |= counts;
-    }
-    is_made_of && head.len() >= MIN_BYTES
 }

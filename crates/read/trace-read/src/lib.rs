@@ -9,6 +9,7 @@
 //! | [`stream`] | cuts a file that comes in pieces, and may still grow, into packets |
 //! | [`batch`] | unpacks packets that were compressed together |
 //! | [`container`] | what a file is by its first bytes, and its bytes without gzip or zstd around them |
+//! | [`recognize`] | which format a file is, of all that are known |
 //! | [`reader`] | all of it together: a file, packet by packet, each with its [`Place`] |
 //! | [`fields`] | the fields of a message, quickly |
 //! | [`wire`] | the same for rare messages, in fewer words |
@@ -27,6 +28,7 @@ pub mod head;
 pub mod place;
 pub mod reader;
 pub mod recent;
+pub mod recognize;
 pub mod remote_clocks;
 pub mod stream;
 pub mod wire;

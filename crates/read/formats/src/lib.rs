@@ -11,6 +11,7 @@
 //! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
 //! | [`perf_text`] | what `perf script` prints | `__intrinsic_profiler_sample` |
 //! | [`ftrace_text`] | the kernel's events as text | what its events fill |
+//! | [`firefox`] | profiles of Firefox and samply, raw or processed | `__intrinsic_profiler_sample`, slices |
 //! | [`otlp`] | spans of OpenTelemetry, as protobuf or JSON | slices, flows |
 //! | [`strace`] | what `strace -f -ttt` prints | slices |
 //! | [`lines`] | lines of bounded length | |
@@ -32,6 +33,7 @@
 
 pub mod chrome_json;
 pub mod collapsed;
+pub mod firefox;
 pub mod ftrace_text;
 mod json;
 mod lanes;
@@ -118,6 +120,7 @@ pub fn read(format: Format, file: impl BufRead, model: &mut Model) -> Result<(),
         Format::Json => chrome_json::read(file, model),
         Format::Systrace => ftrace_text::read(file, model),
         Format::Strace => strace::read(file, model),
+        Format::Gecko => firefox::read(file, model),
         Format::Otlp => otlp::read(file, model),
         Format::OtlpJson => otlp::read_json(file, model),
         other => Err(Error::NoReader(other)),

@@ -1,28 +1,33 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
-//! own](has_rights_of_its_own), and, with the feature `scheduling`, how a thread is scheduled.
+//! own](has_rights_of_its_own), and, with the feature `daemon`, how a thread is [scheduled](Scheduling) and [code](Code) that is no
+//! longer needed.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 
 mod clock;
+#[cfg(feature = "daemon")]
+mod code;
 mod credentials;
 mod exit;
 mod file;
 mod fork;
 mod rights;
-#[cfg(feature = "scheduling")]
+#[cfg(feature = "daemon")]
 mod scheduling;
 mod vsock;
 
 pub use clock::{KernelClock, clock_ns};
+#[cfg(feature = "daemon")]
+pub use code::Code;
 pub use credentials::{PeerCredentials, peer_credentials};
 pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
 pub use rights::{has_rights_of_its_own, overflow_user};
-#[cfg(feature = "scheduling")]
+#[cfg(feature = "daemon")]
 pub use scheduling::Scheduling;
 pub use vsock::VsockAddr;
 

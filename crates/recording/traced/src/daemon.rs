@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::{Listener, Permissions, group_id};
+use ferretto_sys::Code;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background::{self, Role};
@@ -184,8 +185,11 @@ pub fn run(options: DaemonOptions, mut at_stage: impl FnMut(Stage) -> io::Result
         background::detach().map_err(system("go to the background"))?;
     }
     notify::ready();
+    // Found before rights are given up, forgotten after all that comes but once.
+    let code = Code::mapped();
     at_stage(Stage::Ready).map_err(system("give up rights"))?;
     tracing::info!("{} is ready", crate::VERSION);
+    code.forget();
     loop {
         let readable = server.turn().map_err(system("wait for events"))?;
         if readable.contains(&stop_key) {

@@ -135,7 +135,7 @@ formats! {
     Xml, Refused, "xml", "XML", |head| begins(head, &[b"<?xml"]);
     OtherJson, Refused, "json_other", "JSON, but no trace", |head| is_text(head) && opens(head, &["{", "["]);
     Config, Refused, "trace_config", "a trace config, not a trace", |head| is_text(head) && is_config(head);
-    ProtoText, Refused, "proto_text", "a trace in protobuf's text format", |head| is_text(head) && opens(head, &["packet{", "packet:{"]);
+    ProtoText, Refused, "proto_text", "a trace in protobuf's text format", |head| is_text(head) && is_packets(head);
     Text, Refused, "text", "a text", is_text;
     Symbols, Own, "symbols", "symbols, to be put behind a trace", messages::is_symbols;
     Otlp, Imported, "otlp", "traces of OpenTelemetry (OTLP, protobuf)", messages::is_otlp;
@@ -154,6 +154,7 @@ impl Format {
             Self::ForeignPerf => "run `perf script` on it there, and give its text",
             Self::TraceDat => "run `trace-cmd report` on it, and give its text",
             Self::Config => "record with it: ferretto record -c FILE",
+            Self::ProtoText => "make a trace of it: ferretto convert --to pftrace FILE -o TRACE",
             _ => return None,
         })
     }
@@ -234,6 +235,19 @@ fn is_config(head: &[u8]) -> bool {
     first.is_some_and(|line| FIELDS.iter().any(|field| line.starts_with(field)))
 }
 
+/// Whether packets come as text, behind blanks and comments.
+fn is_packets(head: &[u8]) -> bool {
+    let mut rest = head.trim_ascii_start();
+    while rest.first() == Some(&b'#') {
+        let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        rest = rest.get(end..).unwrap_or_default().trim_ascii_start();
+    }
+    let Some(behind) = rest.strip_prefix(b"packet") else { return false };
+    let behind = behind.trim_ascii_start();
+    let brace = behind.strip_prefix(b":").unwrap_or(behind).trim_ascii_start();
+    matches!(brace.first(), Some(b'{' | b'<'))
+}
+
 /// Whether the bytes are nothing but text. That of a packet's length or first tag is hardly ever a letter.
 fn is_text(head: &[u8]) -> bool {
     /// So many are looked at.
@@ -282,6 +296,8 @@ mod tests {
             (b"  prog-31 [000] 3.4: sched_switch: \n", Some(Format::Systrace)),
             (b"# for a phone\nbuffers: {\n size_kb: 1", Some(Format::Config)),
             (b"packet {\n", Some(Format::ProtoText)),
+            (b"# made by hand\n\n packet: < timestamp", Some(Format::ProtoText)),
+            (b"packets {", Some(Format::Text)),
             ("Grüße".as_bytes(), Some(Format::Text)),
             (b"\nbegins with the tag of a packet\n", Some(Format::Text)),
             (b"\x7fELF\x02\x01", Some(Format::Elf)),

@@ -11,6 +11,9 @@ pub enum Error {
     /// The bytes could not be put where they belong.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Read(io::Error),
     /// The trace lacks what the format is about.
     #[error("{0}")]
     Nothing(String),

@@ -18,6 +18,10 @@
 //! | [`firefox`] | a profile for profiler.firefox.com |
 //! | [`pprof`], [`collapsed`], [`svg`] | call stacks and their cost: a profile, lines, a flame graph ([`stacks`]) |
 //! | [`text`] | the kernel's events as its own text |
+//! | [`packets`] | formats of packets, out of a file of packets or out of tables |
+//! | [`pftrace`] | a trace of Perfetto |
+//! | [`trace`] | the packets that tables are made into |
+//! | [`txt`] | packets as protobuf's text, and back |
 //!
 //! ```
 //! use ferretto_convert::{Form, find};
@@ -37,7 +41,9 @@ pub mod jsonl;
 pub mod manifest;
 pub mod otlp;
 mod owners;
+pub mod packets;
 pub mod parquet;
+pub mod pftrace;
 pub mod pprof;
 mod print_formats;
 mod samples;
@@ -46,6 +52,8 @@ pub mod svg;
 #[cfg(test)]
 mod testing;
 pub mod text;
+pub mod trace;
+pub mod txt;
 mod wall_clock;
 pub mod write;
 
@@ -71,6 +79,8 @@ pub const FORMATS: &[Format] = &[
     collapsed::FORMAT,
     svg::FORMAT,
     text::FORMAT,
+    pftrace::FORMAT,
+    txt::FORMAT,
 ];
 
 /// Of what is written for other programs: names, types and meanings of tables and columns. A change that a reader must know of is another
@@ -101,7 +111,12 @@ pub enum Form {
     Trace(fn(&Source<'_>, &Options, &mut Out<'_>) -> Result<(), Error>),
     /// Some files, whose names depend on what is in the trace: a folder of them, or, if it is one, that one to a file or to stdout.
     Files(fn(&Source<'_>, &Options, &mut dyn Folder) -> Result<(), Error>),
+    /// One file, packet by packet: of a file that has packets [`packets::copy`] needs no tables.
+    Packets(MakeSink),
 }
+
+/// Makes what takes packets, and writes them.
+pub type MakeSink = for<'a> fn(&'a mut Out<'_>, &Options) -> Box<dyn packets::Sink + 'a>;
 
 /// Where bytes go. Buffered, and flushed by whoever made it.
 pub type Out<'a> = dyn Write + Send + 'a;
@@ -140,6 +155,8 @@ impl<'a> Source<'a> {
 pub struct Options {
     /// What stacks are made of, for formats of stacks: otherwise of the first of samples, memory and slices that the trace has.
     pub stacks_of: Option<stacks::Of>,
+    /// Packets are compressed together.
+    pub compress: bool,
 }
 
 /// The format of this name.

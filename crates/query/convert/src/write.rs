@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use ferretto_arrow_tables::Relation;
 
-use crate::{Error, Folder, Form, Format, Options, Out, Source, manifest};
+use crate::{Error, Folder, Form, Format, Options, Out, Source, manifest, trace};
 
 /// A table that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ pub fn into_folder(
         Form::Table(write) => write,
         Form::Files(write) => {
             write(source, options, to)?;
+            return check(source);
+        }
+        Form::Packets(sink) => {
+            let mut out = to.create(&format!("trace.{}", format.extension))?;
+            trace::write(source.tables, &mut *sink(&mut *out, options))?;
             return check(source);
         }
         Form::Trace(write) => {
@@ -72,6 +77,7 @@ pub fn into_file(
 ) -> Result<(), Error> {
     match (format.form, table) {
         (Form::Trace(write), _) => write(source, options, out)?,
+        (Form::Packets(sink), _) => trace::write(source.tables, &mut *sink(out, options))?,
         (Form::Table(write), Some(table)) => write(&relation(source, table)?, options, out)?,
         (Form::Table(_), None) => {
             return Err(Error::Nothing(format!("{} has a file for each table", format.name)));

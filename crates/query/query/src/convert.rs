@@ -6,8 +6,12 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-use ferretto_convert::{Error, FORMATS, Form, Format, Options, Out, Source, into_file, into_folder, stacks};
+use ferretto_convert::packets::{self, Copied, Opened};
+use ferretto_convert::{
+    Error, FORMATS, Form, Format, MakeSink, Options, Out, Source, into_file, into_folder, stacks,
+};
 use ferretto_import::{self as import, Imported, Progress as Step};
+use ferretto_trace_read::End;
 use ferretto_trace_tables::Tables;
 
 use crate::progress::{Progress, megabytes, percent};
@@ -16,7 +20,8 @@ use crate::stage::{NewFile, NewFolder, stdout};
 
 /// Writes a trace in another format.
 ///
-/// Formats of tables (parquet, arrow, csv, jsonl) become a folder with a file for each table, and a manifest.json that says what it was made
+/// It may be of any format that is read: a trace of Perfetto, or its packets as text, Chrome's JSON, ftrace's text, what perf script and strace
+/// print, pprof, collapsed stacks. Formats of tables (parquet, arrow, csv, jsonl) become a folder with a file for each table, and a manifest.json that says what it was made
 /// of; with --table they become one file. Outputs have their names only when they are whole.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -39,6 +44,9 @@ pub(crate) struct ConvertArgs {
     /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
+    /// Compresses the packets of a pftrace, some together, as the tracing service can.
+    #[arg(long)]
+    compress: bool,
     /// Replaces a folder that was written before.
     #[arg(long)]
     force: bool,
@@ -52,7 +60,9 @@ Examples:
   ferretto convert --to parquet trace.pftrace -o trace    a folder for DuckDB, pandas, Spark:
                                                           select name, sum(dur) from 'trace/slice.parquet' group by name
   ferretto convert --to csv --table sched trace.pftrace -o sched.csv
-  ferretto convert --to jsonl --table slice trace.pftrace -o - | jq .name";
+  ferretto convert --to jsonl --table slice trace.pftrace -o - | jq .name
+  ferretto convert --to pftrace trace.json -o trace.pftrace
+  ferretto convert --to txt trace.pftrace -o - | less     every packet; --to pftrace makes a trace of it again";
 
 /// Stacks by the words of the command line.
 const STACKS: [(&str, stacks::Of); 4] = [
@@ -95,24 +105,93 @@ fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     let format = format(args)?;
     let to = Target::of(args, format)?;
+    if args.compress && format.name != "pftrace" {
+        return Err(Failure::new(format!("{} has no packets to compress", format.name))
+            .help("--compress is for --to pftrace"));
+    }
     let mut progress = Progress::start(args.quiet);
-    let (tables, imported) = read(args, &mut progress)?;
+    let (file, size) = open(args)?;
+    let opened = packets::open(file).map_err(|error| Failure::of("read", &args.input, error))?;
+    let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
+    let options = Options { stacks_of, compress: args.compress };
+    let (end, bytes, written) = match (format.form, opened) {
+        (Form::Packets(sink), Opened::Packets(file)) => {
+            copy(args, format, to, sink, (file, size), &options, &mut progress)?
+        }
+        (_, Opened::Packets(file) | Opened::Other(file)) => {
+            through_tables(args, format, to, (file, size), &options, &mut progress)?
+        }
+    };
+    drop(progress);
+    if !args.quiet {
+        notes(args, &end);
+        if let Some(written) = written {
+            let (of, output) = (megabytes(bytes), args.output.display());
+            eprintln!("{output}: {} of a trace of {of}", megabytes(written));
+        }
+    }
+    Ok(())
+}
+
+/// A trace, and its size if that is known.
+type Input = (Box<dyn Read + Send>, u64);
+/// How a trace ended, its size, and that of what was written.
+type Done = (End, u64, Option<u64>);
+
+/// Reads the trace into tables, and writes them.
+fn through_tables(
+    args: &ConvertArgs,
+    format: &Format,
+    to: Target,
+    input: Input,
+    options: &Options,
+    progress: &mut Progress,
+) -> Result<Done, Failure> {
+    let (tables, imported) = read(args, input, progress)?;
     let name = args.input.file_name().unwrap_or_default().to_string_lossy();
     let source = Source { name: &name, tables: &tables, imported: &imported };
     if let Some(table) = args.table.as_deref().filter(|table| source.catalog().find(table).is_none()) {
         return Err(no_table(&source, table));
     }
-    let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
-    let written = write(args, format, to, &source, &Options { stacks_of }, &mut progress)?;
-    drop(progress);
-    if !args.quiet {
-        notes(args, &imported);
-        if let Some(bytes) = written {
-            let (of, output) = (megabytes(imported.source.bytes), args.output.display());
-            eprintln!("{output}: {} of a trace of {of}", megabytes(bytes));
+    let written = write(args, format, to, &source, options, progress)?;
+    Ok((imported.end, imported.source.bytes, written))
+}
+
+/// Packet by packet, whatever the size.
+fn copy(
+    args: &ConvertArgs,
+    format: &Format,
+    to: Target,
+    sink: MakeSink,
+    (mut file, size): Input,
+    options: &Options,
+    progress: &mut Progress,
+) -> Result<Done, Failure> {
+    let mut watch = |bytes| {
+        progress.show(|| format!("copying{} · {}", percent(bytes, size), megabytes(bytes)));
+    };
+    let mut copy = |out: &mut Out<'_>| {
+        let copied = packets::copy(&mut file, sink, options, out, &mut watch);
+        copied.map_err(|error| fail(args, error))
+    };
+    let (Copied { end, bytes, .. }, written) = match to {
+        Target::Stdout => (copy(&mut stdout(format.is_binary)?)?, None),
+        Target::File | Target::Folder => {
+            let mut file = NewFile::create(&args.output)?;
+            let copied = copy(&mut file)?;
+            (copied, Some(file.finish().map_err(|error| fail(args, error.into()))?))
         }
+    };
+    Ok((end, bytes, written))
+}
+
+/// What went wrong, on either side.
+fn fail(args: &ConvertArgs, error: Error) -> Failure {
+    match error {
+        Error::Read(error) => Failure::of("read", &args.input, error),
+        error if error.is_broken_pipe() => Failure::NobodyListens,
+        error => Failure::of("write", &args.output, error),
     }
-    Ok(())
 }
 
 /// The format that was asked for, or that the output's name ends with.
@@ -151,7 +230,7 @@ impl Target {
                 Err(Failure::new(message).help("--table NAME takes one, such as --table slice"))
             }
             (Form::Table(_), None) => Ok(Self::Folder),
-            (Form::Trace(_) | Form::Files(_), Some(_)) => Err(Failure::new(format!(
+            (Form::Trace(_) | Form::Files(_) | Form::Packets(_), Some(_)) => Err(Failure::new(format!(
                 "{} is of the whole trace: --table is for csv and its like",
                 format.name
             ))),
@@ -162,24 +241,29 @@ impl Target {
     }
 }
 
-fn read(args: &ConvertArgs, progress: &mut Progress) -> Result<(Tables, Imported), Failure> {
+fn open(args: &ConvertArgs) -> Result<Input, Failure> {
     let fail = |error: std::io::Error| Failure::of("read", &args.input, error);
-    let (file, size): (Box<dyn Read + Send>, u64) = match args.input == Path::new("-") {
-        true if std::io::stdin().is_terminal() => {
+    if args.input == Path::new("-") {
+        if std::io::stdin().is_terminal() {
             return Err(
                 Failure::new("stdin is a terminal, and a trace is binary").help("name the trace's file")
             );
         }
-        true => (Box::new(std::io::stdin()), 0),
-        false => {
-            let file = File::open(&args.input).map_err(fail)?;
-            let meta = file.metadata().map_err(fail)?;
-            if meta.is_dir() {
-                return Err(Failure::new(format!("{} is a folder", args.input.display())));
-            }
-            (Box::new(file), if meta.is_file() { meta.len() } else { 0 })
-        }
-    };
+        return Ok((Box::new(std::io::stdin()), 0));
+    }
+    let file = File::open(&args.input).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    if meta.is_dir() {
+        return Err(Failure::new(format!("{} is a folder", args.input.display())));
+    }
+    Ok((Box::new(file), if meta.is_file() { meta.len() } else { 0 }))
+}
+
+fn read(
+    args: &ConvertArgs,
+    (file, size): Input,
+    progress: &mut Progress,
+) -> Result<(Tables, Imported), Failure> {
     let mut options = import::Options::default();
     options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
     options.config_printer = Some(print_config);
@@ -212,10 +296,7 @@ fn write(
     progress: &mut Progress,
 ) -> Result<Option<u64>, Failure> {
     let table = args.table.as_deref();
-    let fail = |error: Error| match error.is_broken_pipe() {
-        true => Failure::NobodyListens,
-        false => Failure::of("write", &args.output, error),
-    };
+    let fail = |error: Error| fail(args, error);
     let finished = |bytes: std::io::Result<u64>| bytes.map(Some).map_err(|error| fail(error.into()));
     match to {
         Target::Stdout => {
@@ -245,8 +326,8 @@ fn no_table(source: &Source<'_>, table: &str) -> Failure {
 }
 
 /// What was met at the end of the trace.
-fn notes(args: &ConvertArgs, imported: &Imported) {
-    let (input, end) = (args.input.display(), &imported.end);
+fn notes(args: &ConvertArgs, end: &End) {
+    let input = args.input.display();
     if let Some(at) = end.torn_at {
         eprintln!("note: {input}: its last packet is not whole (offset {at})");
     }

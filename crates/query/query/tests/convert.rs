@@ -143,7 +143,12 @@ fn a_torn_end_is_said_and_what_is_whole_is_written() {
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
     let dir = place(20_000);
-    for to in ["--to csv t.pftrace -o out", "--to jsonl --table slice t.pftrace -o out"] {
+    for to in [
+        "--to csv t.pftrace -o out",
+        "--to jsonl --table slice t.pftrace -o out",
+        "--to txt t.pftrace -o out",
+        "--to pftrace --compress t.pftrace -o out",
+    ] {
         // As soon as something is there it ends, wherever it is then.
         let mut child = start(dir.path(), to);
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -161,6 +166,99 @@ fn ctrl_c_leaves_nothing_behind() {
             let _ = fs::remove_dir_all(&out).or_else(|_| fs::remove_file(&out));
         }
     }
+}
+
+#[test]
+fn packets_are_copied_without_those_that_say_nothing() {
+    let dir = place(0);
+    let mut with_empty = trace(100);
+    with_empty.extend(b"\x0a\x00\x0a\x04\x18\x05\x50\x01");
+    fs::write(dir.path().join("t.pftrace"), &with_empty).unwrap();
+    for (words, file) in [("", "plain"), ("--compress ", "compressed")] {
+        let output = convert(dir.path(), &format!("--to pftrace {words}t.pftrace -o {file}"));
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let read = |file| fs::read(dir.path().join(file)).unwrap();
+    assert_eq!(read("plain"), trace(100));
+    assert!(read("compressed").len() < read("plain").len() / 4);
+    assert!(convert(dir.path(), "--to pftrace compressed -o again").status.success());
+    assert_eq!(read("again"), read("plain"));
+    let output = convert(dir.path(), "--to csv --compress t.pftrace -o out");
+    assert!(stderr(&output).contains("--compress is for --to pftrace"), "{}", stderr(&output));
+}
+
+#[test]
+fn packets_as_text_become_the_same_packets_and_any_other_format() {
+    let dir = place(100);
+    let read = |file| fs::read(dir.path().join(file)).unwrap();
+    for words in [
+        "--to txt t.pftrace -o t.pbtxt",
+        "--to pftrace t.pbtxt -o back.pftrace",
+        "--to csv --table slice t.pftrace -o a.csv",
+        "--to csv --table slice t.pbtxt -o b.csv",
+    ] {
+        let output = convert(dir.path(), words);
+        assert!(output.status.success(), "{words}: {}", stderr(&output));
+    }
+    let text = String::from_utf8(read("t.pbtxt")).unwrap();
+    assert!(
+        text.contains("\n  track_event {\n    type: TYPE_INSTANT\n    track_uuid: 7\n    name: \"name\"\n"),
+        "{text}"
+    );
+    assert_eq!((read("back.pftrace"), read("b.csv")), (trace(100), read("a.csv")));
+    let output = convert(dir.path(), "--to txt t.pftrace -o -");
+    assert_eq!(output.stdout, text.as_bytes());
+}
+
+#[test]
+fn a_trace_of_another_format_becomes_packets() {
+    let dir = place(0);
+    let json = r#"[{"ph":"X","pid":1,"tid":2,"ts":1,"dur":5,"name":"work"}]"#;
+    fs::write(dir.path().join("t.json"), json).unwrap();
+    for words in [
+        "t.json -o j.pftrace",
+        "--to csv --table slice t.json -o a.csv",
+        "--to csv --table slice j.pftrace -o b.csv",
+    ] {
+        let output = convert(dir.path(), words);
+        assert!(output.status.success(), "{words}: {}", stderr(&output));
+    }
+    let output = convert(dir.path(), "--to txt t.json -o -");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("type: TYPE_SLICE_BEGIN"),
+        "{}",
+        stderr(&output)
+    );
+    for file in ["a.csv", "b.csv"] {
+        let slices = fs::read_to_string(dir.path().join(file)).unwrap();
+        let [_, slice] = slices.lines().collect::<Vec<_>>()[..] else { panic!("{slices}") };
+        assert!(slice.starts_with("0,0,1000,5000,") && slice.contains(",,work,0,"), "{slice}");
+    }
+}
+
+#[test]
+fn packets_that_cannot_be_read_or_written_to_their_end_leave_nothing() {
+    let dir = place(20_000);
+    fs::write(dir.path().join("bad.pbtxt"), "packet {\n  timestamp: 1\n}\npacket {\n  timestmp: 2\n}\n")
+        .unwrap();
+    fs::write(dir.path().join("out"), "old").unwrap();
+    let before = names(dir.path());
+    for (words, expected) in [
+        (
+            "--to pftrace bad.pbtxt -o out",
+            "bad.pbtxt: 5:3: unknown field `timestmp` in TracePacket; did you mean `timestamp`?",
+        ),
+        ("--to csv bad.pbtxt -o tables", "5:3: unknown field"),
+        ("--to txt t.pftrace -o no/such/out", "cannot write no/such/out"),
+        ("--to txt t.pftrace -o /dev/full", "cannot write /dev/full"),
+        ("--to pftrace --compress t.pftrace -o /dev/full", "cannot write /dev/full"),
+    ] {
+        let output = convert(dir.path(), words);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(stderr(&output).contains(expected), "{words}: {}", stderr(&output));
+        assert_eq!(names(dir.path()), before, "{words}");
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("out")).unwrap(), "old");
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! The packets that tables are made into: what other formats say, as a recorder of Perfetto would have written it.
+//!
+//! A sequence of packets for each kind of data, with what it names interned (`sequence`). Reading them gives the same rows of slices,
+//! counters, scheduling, states of threads, flows and samples, but for what packets have no words for:
+//!
+//! * arguments are those of annotations, whoever said them: `args.x` of Chrome's JSON is `debug.x`;
+//! * states of threads that no switch explains are left out;
+//! * tracks are those of descriptors, with their names and owners; a thread with slices, whose process is not known, is one of its own;
+//! * the processor's time of a thread is in microseconds;
+//! * profiles that sum up (pprof, collapsed stacks) become samples, each with its value as weight, one nanosecond after the other.
+//!
+//! | module | what it writes |
+//! |---|---|
+//! | `sequence` | packets of one writer, and what they have interned |
+//! | `clocks` | what clocks showed |
+//! | `tracks` | processes, threads and tracks, as descriptors |
+//! | `slices` | slices, instants and flows |
+//! | `annotations` | arguments |
+//! | `counters` | values of counters |
+//! | `sched` | scheduling, states of threads and frequencies, as the kernel's events |
+//! | `samples`, `stacks` | call stacks |
+//! | `logs` | lines of logs |
+//!
+//! Memory: beside the tables a number for each different text, and some 50 bytes for each event of the kernel, which are brought into order.
+
+mod annotations;
+mod clocks;
+mod counters;
+mod logs;
+mod samples;
+mod sched;
+mod sequence;
+mod slices;
+mod stacks;
+mod tracks;
+
+use ferretto_trace_tables::Tables;
+
+use crate::Error;
+use crate::packets::Sink;
+
+/// Numbers of sequences.
+mod number {
+    pub(super) const EVENTS: u32 = 1;
+    pub(super) const COUNTERS: u32 = 2;
+    pub(super) const KERNEL: u32 = 3;
+    pub(super) const LOGS: u32 = 4;
+    pub(super) const CLOCKS: u32 = 5;
+    pub(super) const DESCRIPTORS: u32 = 6;
+    /// One for each recording of samples from here on.
+    pub(super) const FIRST_OF_SAMPLES: u32 = 16;
+}
+
+/// Writes all packets.
+///
+/// # Errors
+///
+/// If the sink cannot take them.
+pub fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
+    clocks::write(tables, sink)?;
+    tracks::write(tables, sink)?;
+    sched::write(tables, sink)?;
+    slices::write(tables, sink)?;
+    counters::write(tables, sink)?;
+    samples::write(tables, sink)?;
+    logs::write(tables, sink)?;
+    sink.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Processes, threads and tracks, as descriptors.
+//!
+//! Numbers (`uuid`) are made of rows. What a thread does has the thread's own number, which is its main track. All others are apart from
+//! tracks of the same name (`SIBLING_MERGE_BEHAVIOR_NONE`): whether two are one was decided when they were read.
+
+use ferretto_protos::fields::trace_packet::TRACK_DESCRIPTOR;
+use ferretto_protos::fields::{
+    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
+};
+use ferretto_protozero::Message;
+use ferretto_trace_tables::{Str, Tables, TrackId, Upid, Utid};
+
+use super::number;
+use super::sequence::Sequence;
+use crate::Error;
+use crate::owners::{Owner, pid, tid};
+use crate::packets::Sink;
+
+/// `SIBLING_MERGE_BEHAVIOR_NONE`.
+const NEVER_MERGED: u64 = 2;
+
+/// The main track of a thread, by type.
+const OF_THREAD: &str = "thread_execution";
+
+fn uuid_of_process(upid: Upid) -> u64 {
+    u64::from(upid.0) * 4 + 1
+}
+
+fn uuid_of_thread(utid: Utid) -> u64 {
+    u64::from(utid.0) * 4 + 2
+}
+
+/// The number of the track that events of a row are on.
+pub(super) fn uuid(tables: &Tables, track: TrackId) -> u64 {
+    match own_thread(tables, track) {
+        Some(utid) => uuid_of_thread(utid),
+        None => u64::from(track.0) * 4 + 3,
+    }
+}
+
+/// The thread whose main track it is.
+fn own_thread(tables: &Tables, track: TrackId) -> Option<Utid> {
+    let type_ = tables.track.type_.get(track.index()).copied().flatten()?;
+    let utid = tables.track.utid.get(track.index())?;
+    (tables.strings.get(type_) == OF_THREAD).then_some(utid)
+}
+
+/// Who is there, then where things happen.
+pub(super) fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
+    let mut writer =
+        Descriptors { tables, sequence: Sequence::new(number::DESCRIPTORS), sink, bytes: Vec::new() };
+    writer.processes()?;
+    writer.threads()?;
+    writer.tracks()
+}
+
+struct Descriptors<'a> {
+    tables: &'a Tables,
+    sequence: Sequence,
+    sink: &'a mut dyn Sink,
+    bytes: Vec<u8>,
+}
+
+impl Descriptors<'_> {
+    fn put(&mut self, write: impl FnOnce(&Tables, &mut Message<'_, Vec<u8>>)) -> Result<(), Error> {
+        self.bytes.clear();
+        write(self.tables, &mut Message::new(&mut self.bytes));
+        self.sequence.put(None, TRACK_DESCRIPTOR, &self.bytes, self.sink)
+    }
+
+    fn processes(&mut self) -> Result<(), Error> {
+        for row in 0..self.tables.process.len() {
+            let upid = Upid(row as u32);
+            // The idle task's is there anyway.
+            if pid(self.tables, upid) == 0 && upid.0 == 0 && !self.has_tracks(upid) {
+                continue;
+            }
+            self.put(|tables, descriptor| {
+                descriptor.varint(field::UUID, uuid_of_process(upid));
+                let mut process = descriptor.nested(field::PROCESS);
+                process.varint(process_descriptor::PID, pid(tables, upid).cast_unsigned());
+                let text = |text: Option<Str>| text.map(|text| tables.strings.get(text));
+                if let Some(name) = text(tables.process.name.get(row).copied().flatten()) {
+                    process.string(process_descriptor::PROCESS_NAME, name);
+                }
+                if let Some(ts) = tables.process.start_ts.get(row) {
+                    process.int(process_descriptor::START_TIMESTAMP_NS, ts);
+                }
+                if let Some(line) = text(tables.process.cmdline.get(row).copied().flatten()) {
+                    line.split(' ').for_each(|word| process.string(process_descriptor::CMDLINE, word));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn has_tracks(&self, upid: Upid) -> bool {
+        (0..self.tables.track.len()).any(|row| self.tables.track.upid.get(row) == Some(upid))
+    }
+
+    fn threads(&mut self) -> Result<(), Error> {
+        let mut has_tracks = vec![false; self.tables.thread.len()];
+        for row in 0..self.tables.track.len() {
+            if let Some(utid) = self.tables.track.utid.get(row)
+                && let Some(has) = has_tracks.get_mut(utid.index())
+            {
+                *has = true;
+            }
+        }
+        for (row, has_tracks) in has_tracks.into_iter().enumerate() {
+            let utid = Utid(row as u32);
+            let upid = self.tables.thread.upid.get(row);
+            let is_idle = self.tables.thread.is_idle.get(row).copied().unwrap_or(false);
+            if !has_tracks && (is_idle || upid.is_none()) {
+                continue;
+            }
+            self.put(|tables, descriptor| {
+                let tid = tid(tables, utid);
+                // A descriptor wants a process.
+                let pid = upid.map_or(tid, |upid| pid(tables, upid));
+                descriptor.varint(field::UUID, uuid_of_thread(utid));
+                if let Some(upid) = upid {
+                    descriptor.varint(field::PARENT_UUID, uuid_of_process(upid));
+                }
+                let mut thread = descriptor.nested(field::THREAD);
+                thread.varint(thread_descriptor::PID, pid.cast_unsigned());
+                thread.varint(thread_descriptor::TID, tid.cast_unsigned());
+                if let Some(name) = tables.thread.name.get(row).copied().flatten() {
+                    thread.string(thread_descriptor::THREAD_NAME, tables.strings.get(name));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn tracks(&mut self) -> Result<(), Error> {
+        for row in 0..self.tables.track.len() {
+            let track = TrackId(row as u32);
+            if own_thread(self.tables, track).is_some() {
+                continue;
+            }
+            self.put(|tables, descriptor| {
+                let text = |texts: &Vec<Option<Str>>| {
+                    texts.get(row).copied().flatten().map(|text| tables.strings.get(text))
+                };
+                let owner = Owner::of(tables, track);
+                descriptor.varint(field::UUID, uuid(tables, track));
+                if let Some(parent) = parent(tables, track, owner) {
+                    descriptor.varint(field::PARENT_UUID, parent);
+                }
+                // Without a name it would get that of its first event.
+                let type_ = || text(&tables.track.type_).unwrap_or_default().replace('_', " ");
+                let name = text(&tables.track.name).map_or_else(type_, str::to_owned);
+                match owner {
+                    Owner::Cpu(cpu) => descriptor.string(field::NAME, &format!("{name} (CPU {cpu})")),
+                    _ => descriptor.string(field::NAME, &name),
+                }
+                descriptor.varint(field::SIBLING_MERGE_BEHAVIOR, NEVER_MERGED);
+                match text(&tables.track.event_type) {
+                    Some("counter") => {
+                        let mut counter = descriptor.nested(field::COUNTER);
+                        if let Some(unit) = text(&tables.track.counter_unit) {
+                            counter.string(counter_descriptor::UNIT_NAME, unit);
+                        }
+                    }
+                    Some("state") => descriptor.nested(field::STATE).finish(),
+                    _ => {}
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn parent(tables: &Tables, track: TrackId, owner: Owner) -> Option<u64> {
+    if let Some(parent) = tables.track.parent_id.get(track.index()) {
+        return Some(uuid(tables, parent));
+    }
+    match owner {
+        Owner::Thread(utid) => Some(uuid_of_thread(utid)),
+        Owner::Process(upid) => Some(uuid_of_process(upid)),
+        Owner::Cpu(_) | Owner::Trace => None,
+    }
+}

@@ -1,0 +1,273 @@
+//! Splits a text that comes in pieces into tokens, each with its place.
+//!
+//! Memory: the token that is read.
+
+use std::io::BufRead;
+
+use ferretto_protos::text::TextError;
+
+use super::parse::Error;
+
+/// Bytes of a token. Ours: no packet is longer that anybody reads.
+const MAX_TOKEN_BYTES: usize = 64 << 20;
+
+/// Where a token stands, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    /// In characters.
+    pub(super) column: usize,
+}
+
+impl Place {
+    pub(super) fn error(self, message: impl Into<String>) -> Error {
+        Error::Text(TextError { line: self.line, column: self.column, message: message.into() })
+    }
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A name or a number. A sign is a [`Kind::Punct`].
+    Word(String),
+    /// A quoted string, its escapes undone.
+    Text(Vec<u8>),
+    /// One of `: { } < > [ ] , ; - / .`
+    Punct(u8),
+    /// The end of the text.
+    End,
+}
+
+/// A token.
+#[derive(Clone, Debug)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) place: Place,
+}
+
+impl Token {
+    pub(super) fn is(&self, punct: u8) -> bool {
+        self.kind == Kind::Punct(punct)
+    }
+
+    /// As an error names it.
+    pub(super) fn describe(&self) -> String {
+        /// Characters of a string that are shown.
+        const SHOWN: usize = 40;
+        match &self.kind {
+            Kind::Word(word) => format!("`{word}`"),
+            Kind::Text(text) => {
+                let text = String::from_utf8_lossy(text.get(..SHOWN).unwrap_or(text)).into_owned();
+                format!("the string \"{}\"", text.escape_debug())
+            }
+            Kind::Punct(punct) => format!("`{}`", char::from(*punct)),
+            Kind::End => "the end of the text".to_owned(),
+        }
+    }
+}
+
+/// Reads tokens one by one.
+pub(super) struct Tokens<R> {
+    text: R,
+    place: Place,
+    peeked: Option<Token>,
+}
+
+impl<R: BufRead> Tokens<R> {
+    pub(super) fn new(text: R) -> Self {
+        Self { text, place: Place { line: 1, column: 1 }, peeked: None }
+    }
+
+    pub(super) fn peek(&mut self) -> Result<&Token, Error> {
+        let token = match self.peeked.take() {
+            Some(token) => token,
+            None => self.read()?,
+        };
+        Ok(self.peeked.insert(token))
+    }
+
+    pub(super) fn take(&mut self) -> Result<Token, Error> {
+        match self.peeked.take() {
+            Some(token) => Ok(token),
+            None => self.read(),
+        }
+    }
+
+    pub(super) fn take_if(&mut self, punct: u8) -> Result<bool, Error> {
+        let is_it = self.peek()?.is(punct);
+        if is_it {
+            self.peeked = None;
+        }
+        Ok(is_it)
+    }
+
+    fn byte(&mut self) -> Result<Option<u8>, Error> {
+        loop {
+            match self.text.fill_buf() {
+                Ok(bytes) => return Ok(bytes.first().copied()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::Io(error)),
+            }
+        }
+    }
+
+    /// Passes over the byte that [`Self::byte`] has shown.
+    fn pass(&mut self, byte: u8) {
+        self.text.consume(1);
+        match byte {
+            b'\n' => self.place = Place { line: self.place.line + 1, column: 1 },
+            // Another byte of the same character.
+            0x80..=0xbf => {}
+            _ => self.place.column += 1,
+        }
+    }
+
+    fn next_byte(&mut self) -> Result<Option<u8>, Error> {
+        let byte = self.byte()?;
+        if let Some(byte) = byte {
+            self.pass(byte);
+        }
+        Ok(byte)
+    }
+
+    fn read(&mut self) -> Result<Token, Error> {
+        self.pass_blanks()?;
+        let place = self.place;
+        let kind = match self.byte()? {
+            None => Kind::End,
+            Some(quote @ (b'"' | b'\'')) => Kind::Text(self.quoted(quote)?),
+            Some(b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z') => Kind::Word(self.word(String::new())?),
+            Some(punct) if b":{}<>[],;-/.".contains(&punct) => {
+                self.pass(punct);
+                // `.5` is a number; any other dot is punctuation.
+                match self.byte()? {
+                    Some(b'0'..=b'9') if punct == b'.' => Kind::Word(self.word("0.".to_owned())?),
+                    _ => Kind::Punct(punct),
+                }
+            }
+            Some(byte) => {
+                let shown = char::from(byte);
+                return Err(place.error(format!("unexpected character `{}`", shown.escape_debug())));
+            }
+        };
+        Ok(Token { kind, place })
+    }
+
+    /// Blanks, and comments up to the ends of their lines.
+    fn pass_blanks(&mut self) -> Result<(), Error> {
+        let mut is_comment = false;
+        while let Some(byte) = self.byte()? {
+            is_comment = (is_comment || byte == b'#') && byte != b'\n';
+            if !is_comment && !byte.is_ascii_whitespace() {
+                break;
+            }
+            self.pass(byte);
+        }
+        Ok(())
+    }
+
+    /// A name, or a number with its fraction and exponent.
+    fn word(&mut self, mut word: String) -> Result<String, Error> {
+        let start = self.place;
+        while let Some(byte) = self.byte()? {
+            let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+            let is_sign = is_number
+                && matches!(byte, b'+' | b'-')
+                && word.ends_with(['e', 'E'])
+                && !word.starts_with("0x");
+            let is_part =
+                byte == b'_' || byte.is_ascii_alphanumeric() || (is_number && byte == b'.') || is_sign;
+            if !is_part {
+                break;
+            }
+            self.bound(word.len(), start)?;
+            word.push(char::from(byte));
+            self.pass(byte);
+        }
+        Ok(word)
+    }
+
+    fn bound(&self, bytes: usize, start: Place) -> Result<(), Error> {
+        match bytes < MAX_TOKEN_BYTES {
+            true => Ok(()),
+            false => Err(start.error(format!("more than {MAX_TOKEN_BYTES} bytes without an end"))),
+        }
+    }
+
+    fn quoted(&mut self, quote: u8) -> Result<Vec<u8>, Error> {
+        let start = self.place;
+        self.pass(quote);
+        let mut bytes = Vec::new();
+        loop {
+            self.bound(bytes.len(), start)?;
+            match self.byte()? {
+                None | Some(b'\n') => {
+                    let quote = char::from(quote);
+                    return Err(start.error(format!("this string has no closing {quote} on its line")));
+                }
+                Some(b'\\') => self.escape(&mut bytes)?,
+                Some(byte) => {
+                    self.pass(byte);
+                    if byte == quote {
+                        return Ok(bytes);
+                    }
+                    bytes.push(byte);
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        let place = self.place;
+        self.pass(b'\\');
+        let Some(byte) = self.next_byte()? else {
+            return Err(place.error("an escape at the end of the text"));
+        };
+        match byte {
+            b'n' => bytes.push(b'\n'),
+            b'r' => bytes.push(b'\r'),
+            b't' => bytes.push(b'\t'),
+            b'a' => bytes.push(7),
+            b'b' => bytes.push(8),
+            b'f' => bytes.push(12),
+            b'v' => bytes.push(11),
+            b'\\' | b'\'' | b'"' | b'?' => bytes.push(byte),
+            b'x' | b'X' => bytes.push(self.escaped_byte(String::new(), 16, 2, place)?),
+            b'0'..=b'7' => bytes.push(self.escaped_byte(char::from(byte).to_string(), 8, 3, place)?),
+            b'u' => self.escaped_char(4, bytes, place)?,
+            b'U' => self.escaped_char(8, bytes, place)?,
+            _ => return Err(place.error(format!("unknown escape `\\{}`", char::from(byte).escape_debug()))),
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self, mut digits: String, radix: u32, most: usize) -> Result<String, Error> {
+        while let Some(byte) = self.byte()?.filter(|byte| char::from(*byte).is_digit(radix)) {
+            if digits.len() >= most {
+                break;
+            }
+            digits.push(char::from(byte));
+            self.pass(byte);
+        }
+        Ok(digits)
+    }
+
+    fn escaped_byte(&mut self, first: String, radix: u32, most: usize, place: Place) -> Result<u8, Error> {
+        let digits = self.digits(first, radix, most)?;
+        u8::from_str_radix(&digits, radix)
+            .map_err(|_| place.error("an escape that is no byte; expected \\xHH or \\OOO up to \\377"))
+    }
+
+    fn escaped_char(&mut self, length: usize, bytes: &mut Vec<u8>, place: Place) -> Result<(), Error> {
+        let digits = self.digits(String::new(), 16, length)?;
+        let c = Some(digits)
+            .filter(|digits| digits.len() == length)
+            .and_then(|digits| u32::from_str_radix(&digits, 16).ok())
+            .and_then(char::from_u32)
+            .ok_or_else(|| {
+                place.error(format!("an escape that is no character; expected {length} hex digits"))
+            })?;
+        bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        Ok(())
+    }
+}

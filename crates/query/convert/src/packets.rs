@@ -8,9 +8,9 @@ use std::io::{self, BufReader, Read};
 
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, recognize};
 use ferretto_trace_read::container::{Container, unpacked};
 use ferretto_trace_read::head::INCREMENTAL_STATE_CLEARED;
+use ferretto_trace_read::recognize::{Format, HEAD_BYTES, Use, recognize};
 use ferretto_trace_read::{End, Reader};
 use flate2::read::MultiGzDecoder;
 
@@ -68,11 +68,11 @@ pub fn open<'a>(mut file: impl Read + Send + 'a) -> io::Result<Opened<'a>> {
     let is_packed = Container::of(&head) != Container::None;
     let file = io::Cursor::new(head).chain(file);
     Ok(match recognize(&inner) {
-        Some(Format::Proto | Format::Symbols) => Opened::Packets(Box::new(file)),
-        Some(Format::PacketText) if !is_packed => {
+        Some(format) if format.use_() == Use::Own => Opened::Packets(Box::new(file)),
+        Some(Format::ProtoText) if !is_packed => {
             Opened::Packets(Box::new(TraceOfText::new(BufReader::with_capacity(PIECE_BYTES, file))))
         }
-        Some(Format::PacketText) => {
+        Some(Format::ProtoText) => {
             let text = BufReader::with_capacity(PIECE_BYTES, MultiGzDecoder::new(file));
             Opened::Packets(Box::new(TraceOfText::new(text)))
         }

@@ -16,11 +16,12 @@ use ferretto_trace_model::Import;
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
-use ferretto_trace_read::container::unpacked;
+use ferretto_trace_read::container::{Container, unpacked};
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::Tables;
 
 use crate::Error;
+use crate::archive::{self, Member};
 use crate::memory::{Bound, resident_bytes};
 use crate::others;
 use crate::source::{Shared, SourceFile, Tap};
@@ -83,6 +84,8 @@ pub struct Imported {
     pub source: SourceFile,
     /// How its packets ended.
     pub end: End,
+    /// If it is an archive: the files in it.
+    pub members: Vec<Member>,
 }
 
 /// Reads a trace through to its end. `watch` hears how far it is, and says whether to go on.
@@ -97,18 +100,15 @@ pub fn import(
 ) -> Result<(Tables, Imported), Error> {
     let mut file = file;
     let head = others::peek(&mut file)?;
+    if Container::of(&head) == Container::Zip {
+        return archive::import(others::whole(head, file), options, watch);
+    }
     if let Some(format) = others::format_of(&head) {
         return others::import(format, others::whole(head, file), options, watch);
     }
     let file = others::whole(head, file);
     let shared = Shared::default();
-    let mut fold = Fold {
-        import: options.rules(),
-        bound: Bound::new(options.memory_bytes),
-        watch,
-        wrong: None,
-        since: 0,
-    };
+    let mut fold = Fold::new(options, watch);
     let imported = match options.threads {
         0 | 1 => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
         _ => on_two_threads(file, &shared, &mut fold),
@@ -134,7 +134,7 @@ fn read(file: impl Read, shared: &Shared, each: &mut dyn FnMut(&[u8], Place)) ->
     if end.packets == 0 && end.torn_at != Some(0) {
         return Err(Error::NotATrace("it has no packet"));
     }
-    Ok(Imported { source: tap.finish()?, end })
+    Ok(Imported { source: tap.finish()?, end, members: Vec::new() })
 }
 
 /// Packets on their way.
@@ -185,18 +185,28 @@ fn hand_over(parcel: &mut Parcel, to: &SyncSender<Parcel>, empty: &Receiver<Parc
 }
 
 /// The rules, their bound, and who watches.
-struct Fold<'a> {
-    import: Import,
-    bound: Bound,
-    watch: &'a mut dyn FnMut(Progress) -> bool,
+pub(crate) struct Fold<'a> {
+    pub(crate) import: Import,
+    pub(crate) bound: Bound,
+    pub(crate) watch: &'a mut dyn FnMut(Progress) -> bool,
     /// Why it does not go on.
     wrong: Option<Error>,
     /// Bytes of packets since the last look.
     since: usize,
 }
 
-impl Fold<'_> {
-    fn take(&mut self, packet: &[u8], place: Place, shared: &Shared) {
+impl<'a> Fold<'a> {
+    pub(crate) fn new(options: &Options, watch: &'a mut dyn FnMut(Progress) -> bool) -> Self {
+        Self {
+            import: options.rules(),
+            bound: Bound::new(options.memory_bytes),
+            watch,
+            wrong: None,
+            since: 0,
+        }
+    }
+
+    pub(crate) fn take(&mut self, packet: &[u8], place: Place, shared: &Shared) {
         if self.wrong.is_some() {
             return;
         }
@@ -221,10 +231,14 @@ impl Fold<'_> {
         }
     }
 
-    fn finish(self) -> Result<Tables, Error> {
-        let Self { import, mut bound, watch, .. } = self;
+    /// What waits becomes rows.
+    pub(crate) fn settle(&mut self) -> Result<(), Error> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
+        let Self { import, bound, watch, .. } = self;
         let mut wrong = None;
-        let tables = import.finish_while(|done, all| {
+        let is_settled = import.settle(|done, all| {
             if !watch(Progress::Rows { done, all }) {
                 return Next::Stop;
             }
@@ -237,7 +251,12 @@ impl Fold<'_> {
                 }
             }
         });
-        let tables = tables.ok_or_else(|| wrong.unwrap_or(Error::Stopped))?;
+        if is_settled { Ok(()) } else { Err(wrong.unwrap_or(Error::Stopped)) }
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Tables, Error> {
+        self.settle()?;
+        let tables = self.import.finish();
         if tables.are_whole() { Ok(tables) } else { Err(Error::Spilled) }
     }
 }
@@ -370,7 +389,7 @@ mod tests {
     fn what_is_no_trace_is_refused() {
         for (bytes, words) in [
             (&b""[..], "empty"),
-            (b"{\"meta\":{}}", "Firefox"),
+            (b"{\"nodes\":[]}", "cpuprofile"),
             (b"\x0a\x01", ""),
             (b"\x0b\x01\x02", "no format"),
         ] {

@@ -25,6 +25,14 @@ pub enum Error {
         #[source]
         error: ferretto_trace_formats::Error,
     },
+    /// It is an archive, and no file in it could be read.
+    #[error("nothing in this zip archive can be read; {member}: {trouble}")]
+    Archive {
+        /// The first of them.
+        member: String,
+        /// Why.
+        trouble: String,
+    },
     /// What cannot lie in a file became more than the bound, or there was no room for the file.
     #[error(
         "its tables need more memory than the {} MB that they may have: it was not read to its end",

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`drive`] | reads a file through to its end: one thread reads and unpacks, the caller's makes tables |
+//! | [`archive`] | a zip of traces, each one more file of the same trace |
 //! | [`memory`] | how much memory there is, and is used; the bound on it |
 //! | `spill` | a file for what it has no room for |
 //!
@@ -19,6 +20,7 @@
 //! # Ok::<_, ferretto_import::Error>(())
 //! ```
 
+pub mod archive;
 pub mod drive;
 mod error;
 pub mod memory;

@@ -31,6 +31,11 @@ impl Bound {
         Self { limit_bytes, store: None, is_without: false }
     }
 
+    /// Bytes that the process may have.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
     /// Looks how much memory is used. Says where things are to lie if it is short.
     pub(crate) fn look(&mut self) -> Result<Option<&Arc<dyn Store>>, Error> {
         let resident = resident_bytes().unwrap_or(0);

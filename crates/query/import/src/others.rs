@@ -16,7 +16,7 @@ use crate::drive::{Imported, Options, Progress, look};
 use crate::source::{Shared, Tap};
 
 /// Read at once. The bound on memory is looked at so often.
-const PIECE_BYTES: usize = 1 << 20;
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
 /// The first bytes of a file, as they are on the disk.
 pub(crate) fn peek(file: &mut impl Read) -> io::Result<Vec<u8>> {
@@ -53,40 +53,54 @@ pub(crate) fn import(
     let shared = Shared::default();
     let mut tap = Tap::new(file, &shared);
     let mut model = Model::default();
-    let mut wrong = None;
-    let end = {
-        let mut watched = Watched {
-            file: unpacked(&mut tap)?,
-            since: 0,
-            look: &mut || {
-                let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
-                look(options.memory_bytes, watch, progress)
-            },
-            wrong: &mut wrong,
-        };
-        formats::read(format, BufReader::with_capacity(PIECE_BYTES, &mut watched), &mut model)
-    };
-    if let Some(wrong) = wrong {
-        return Err(wrong);
-    }
+    let end = read(format, unpacked(&mut tap)?, &mut model, options.memory_bytes, watch, &shared)?;
     let broken_at = match end {
         Ok(()) => None,
         Err(formats::Error::Io(error)) => return Err(error.into()),
-        Err(formats::Error::Broken { offset, .. }) if has_rows(&model.tables) => Some(offset),
+        Err(formats::Error::Broken { offset, .. }) if rows(&model.tables) > 0 => Some(offset),
         Err(error) => return Err(Error::Unreadable { format, error }),
     };
     let source = tap.finish()?;
     model.end_file_of(format.name(), File { name: None, bytes: source.bytes, head: &source.head });
-    Ok((model.finish(), Imported { end: End { bytes: source.bytes, broken_at, ..End::default() }, source }))
+    let end = End { bytes: source.bytes, broken_at, ..End::default() };
+    Ok((model.finish(), Imported { source, end, members: Vec::new() }))
 }
 
-/// Whether what was read before a file broke is worth to be had.
-fn has_rows(tables: &Tables) -> bool {
-    !tables.slice.is_empty()
-        || !tables.sched.is_empty()
-        || !tables.counter.is_empty()
-        || !tables.profiler_sample.is_empty()
-        || !tables.aggregate_sample.is_empty()
+/// Reads a file, unpacked, into a model. The outer error is that reading was stopped.
+pub(crate) fn read(
+    format: Format,
+    file: Box<dyn Read + '_>,
+    model: &mut Model,
+    limit_bytes: u64,
+    watch: &mut dyn FnMut(Progress) -> bool,
+    shared: &Shared,
+) -> Result<Result<(), formats::Error>, Error> {
+    let mut wrong = None;
+    let mut watched = Watched {
+        file,
+        since: 0,
+        look: &mut || {
+            let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
+            look(limit_bytes, watch, progress)
+        },
+        wrong: &mut wrong,
+    };
+    let end = formats::read(format, BufReader::with_capacity(PIECE_BYTES, &mut watched), model);
+    drop(watched);
+    wrong.map_or(Ok(end), Err)
+}
+
+/// How much of what was read before a file broke is worth to be had.
+pub(crate) fn rows(tables: &Tables) -> usize {
+    [
+        tables.slice.len(),
+        tables.sched.len(),
+        tables.counter.len(),
+        tables.profiler_sample.len(),
+        tables.aggregate_sample.len(),
+    ]
+    .iter()
+    .sum()
 }
 
 /// A file that somebody watches.

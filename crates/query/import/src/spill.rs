@@ -70,7 +70,7 @@ impl Store for Spill {
 }
 
 /// `TMPDIR`, if it is set; otherwise where large files may lie: `/tmp` is often memory.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     const LARGE: &str = "/var/tmp";
     match env::var_os("TMPDIR") {
         None if PathBuf::from(LARGE).is_dir() => LARGE.into(),

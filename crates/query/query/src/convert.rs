@@ -334,6 +334,15 @@ fn notes(args: &ConvertArgs, end: &End) {
     if let Some(at) = end.broken_at {
         eprintln!("note: {input}: it was not read on where bytes begin that are no trace (offset {at})");
     }
+    const SHOWN: usize = 5;
+    let troubled = imported.members.iter().filter_map(|member| Some((member, member.trouble.as_ref()?)));
+    for (at, (member, trouble)) in troubled.enumerate() {
+        match at {
+            0..SHOWN => eprintln!("note: {input}: {}: {trouble}", member.name),
+            SHOWN => eprintln!("note: {input}: and others were not read, or not to their end"),
+            _ => break,
+        }
+    }
     if let Some(place) = end.first_broken_batch {
         let count = end.broken_batches;
         eprintln!(

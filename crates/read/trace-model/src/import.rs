@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ferretto_protos::fields::{trace_packet as kind, tracing_service_event};
 use ferretto_trace_read::recent::Recent;
 use ferretto_trace_read::{Head, Place};
-use ferretto_trace_tables::{MachineId, Store, Tables};
+use ferretto_trace_tables::{MachineId, Store, Tables, TraceFileId};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -49,6 +49,8 @@ pub struct Import {
     latest: Vec<i64>,
     /// Packets on clocks that no snapshot had shown when they came.
     deferred: Vec<(Box<[u8]>, Place)>,
+    /// Of an archive: how many files came before. Their sequences may have the same numbers, which mean others.
+    files_before: u32,
 }
 
 /// Sequences by machine and number.
@@ -113,6 +115,40 @@ impl Import {
         self
     }
 
+    /// What is known so far, for files of other formats in one archive with packets.
+    pub fn model(&mut self) -> &mut Model {
+        &mut self.model
+    }
+
+    /// Packets that come are of another file of the same archive.
+    pub fn next_file(&mut self, file: TraceFileId) {
+        self.take_deferred();
+        self.model.file = file;
+        self.files_before += 1;
+    }
+
+    /// What waits becomes rows, but for what comes later. Asks `next` as [`finish_while`](Self::finish_while) does; false if it said no.
+    pub fn settle(&mut self, mut next: impl FnMut(usize, usize) -> Next) -> bool {
+        self.take_deferred();
+        let Self { model, order, .. } = self;
+        let (mut done, all, mut is_going_on) = (0, order.len(), true);
+        let late = order.drain(|ts, event| {
+            if done % EVENTS_PER_QUESTION == 0 && is_going_on {
+                match next(done, all) {
+                    Next::GoOn => {}
+                    Next::GoOnIn(store) => model.move_to(&store),
+                    Next::Stop => is_going_on = false,
+                }
+            }
+            done += 1;
+            if is_going_on {
+                model.apply(ts, event);
+            }
+        });
+        model.stats.add(Stat::SorterPushEventOutOfOrder, None, late);
+        is_going_on
+    }
+
     /// Takes the next packet of the file.
     pub fn push(&mut self, packet: &[u8], place: Place) {
         self.take(packet, place, false);
@@ -143,34 +179,22 @@ impl Import {
         self.apply_all(|_, _| Next::GoOn).map(Model::finish_with_args).unwrap_or_default()
     }
 
-    fn apply_all(mut self, mut next: impl FnMut(usize, usize) -> Next) -> Option<Model> {
+    fn apply_all(mut self, next: impl FnMut(usize, usize) -> Next) -> Option<Model> {
+        self.settle(next).then_some(self.model)
+    }
+
+    fn take_deferred(&mut self) {
         for (packet, place) in std::mem::take(&mut self.deferred) {
             self.take(&packet, place, true);
         }
-        let Self { mut model, mut order, .. } = self;
-        let (mut done, all, mut is_going_on) = (0, order.len(), true);
-        let late = order.drain(|ts, event| {
-            if done % EVENTS_PER_QUESTION == 0 && is_going_on {
-                match next(done, all) {
-                    Next::GoOn => {}
-                    Next::GoOnIn(store) => model.move_to(&store),
-                    Next::Stop => is_going_on = false,
-                }
-            }
-            done += 1;
-            if is_going_on {
-                model.apply(ts, event);
-            }
-        });
-        model.stats.add(Stat::SorterPushEventOutOfOrder, None, late);
-        is_going_on.then_some(model)
     }
 
     fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {
         let model = &mut self.model;
-        let Ok(head) = Head::of(packet) else {
+        let Ok(mut head) = Head::of(packet) else {
             return model.log(Stat::TokenizerSkippedPackets, Some(Where::At(place)), &[]);
         };
+        head.sequence_id = sequence_of_file(head.sequence_id, self.files_before);
         let is_marker = matches!(head.data, Some((kind::SYNCHRONIZATION_MARKER, _)));
         let machine = model.machine_of_packet(head.machine_id, is_marker, &mut self.order);
         model.stats.set_machine(machine);
@@ -202,7 +226,10 @@ impl Import {
             }
             Some((kind::TRACE_STATS, data)) => {
                 let sequences = &self.sequences;
-                model.read_trace_stats(data, |sequence| sequences.losses(*machine, sequence));
+                let files_before = self.files_before;
+                model.read_trace_stats(data, |sequence| {
+                    sequences.losses(*machine, sequence_of_file(sequence, files_before))
+                });
             }
             Some((kind::REMOTE_CLOCK_SYNC, data)) => {
                 model.read_remote_clock_sync(*machine, data);
@@ -456,6 +483,14 @@ impl Sequences {
     fn losses(&self, machine: MachineId, sequence_id: u32) -> Option<Losses> {
         let number = self.numbers.get(&(machine, sequence_id))?;
         self.all.get(*number).map(|sequence| sequence.losses)
+    }
+}
+
+/// A number of its own for each sequence of each file of an archive, as far as numbers go: they are scattered. 0 is none.
+fn sequence_of_file(sequence_id: u32, files_before: u32) -> u32 {
+    match (sequence_id, files_before) {
+        (0, _) | (_, 0) => sequence_id,
+        _ => sequence_id.wrapping_add(files_before.wrapping_mul(0x9e37_79b1)).max(1),
     }
 }
 

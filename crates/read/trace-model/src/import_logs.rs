@@ -1,7 +1,6 @@
 //! What went wrong, with the place where it did: the table `trace_import_logs` (upstream: import_logs_tracker.cc).
 
 use ferretto_trace_read::Place;
-use ferretto_trace_tables::TraceFileId;
 use ferretto_trace_tables::tables::TraceImportLogRow;
 
 use crate::args::{Arg, ArgValue};
@@ -36,7 +35,7 @@ impl Model {
             None => (None, None),
         };
         let row = TraceImportLogRow {
-            trace_id: Some(TraceFileId(0)),
+            trace_id: Some(self.file),
             ts,
             byte_offset,
             stat_key: stat as u32,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ferretto_protos::fields::trace_packet as kind;
-use ferretto_trace_tables::{MachineId, Store, Str, Tables, TrackId, Upid};
+use ferretto_trace_tables::{MachineId, Store, Str, Tables, TraceFileId, TrackId, Upid};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -111,6 +111,8 @@ pub struct Model {
     pub(crate) named_trigger: Named,
     /// How many Chromes have said what they are.
     pub(crate) chromes: u32,
+    /// The file that is read.
+    pub(crate) file: TraceFileId,
     /// The size of the file, once it is known.
     pub(crate) end_of_file: Option<i64>,
     /// The last config.
@@ -172,9 +174,7 @@ impl Model {
     /// Whatever was read has at least one machine and one file.
     fn complete_files_and_machines(&mut self) {
         self.machines.of_packet(0, true, &mut self.tables);
-        if self.tables.trace_file.is_empty() {
-            self.begin_file();
-        }
+        self.begin_file();
         if let Some(bytes) = self.end_of_file {
             self.set_metadata(Key::TraceSizeBytes, MachineId(0), Metadatum::Int(bytes));
         }

@@ -1,0 +1,676 @@
+//! A zip of traces: each member is recognized, and read as one more file of the same trace.
+//!
+//! What is read in which order is upstream's (archive_entry.cc): Perfetto's own traces, what holds other files, files of other formats, and
+//! symbols last; among these by name. What holds others is read where it stands, so a zip in a zip is, and a packed trace. But all of Perfetto's
+//! own packets, wherever they lie, become rows together, in the order of time; the rows of another format follow, file by file. (Upstream has all
+//! rows in the order of time.) Members that cannot be read are told of and cost no other.
+//!
+//! The archive's directory is at its end, so the archive is kept: in memory if it is small, else in a temporary file.
+//!
+//! An archive is hostile. There are bounds on how many files there are in all, how deep they lie, and how much comes out of them.
+
+use std::cell::Cell;
+use std::io::{self, BufRead as _, BufReader, Read, Seek, SeekFrom};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, Use, recognize};
+use ferretto_trace_model::trace_files::{File, Listed};
+use ferretto_trace_read::container::unpacked;
+use ferretto_trace_read::zip::Archive;
+use ferretto_trace_read::{End, Place, Reader};
+use ferretto_trace_tables::{Tables, TraceFileId};
+use tempfile::SpooledTempFile;
+
+use crate::Error;
+use crate::drive::{Fold, Imported, Options, Progress};
+use crate::others::{self, PIECE_BYTES};
+use crate::source::{Shared, Tap};
+use crate::spill;
+
+/// Archives up to this size are kept in memory. Ours: most are.
+const IN_MEMORY_BYTES: usize = 32 << 20;
+/// Files in all, those of archives within the archive too. Ours.
+const MAX_FILES: usize = 20_000;
+/// Archives within archives. Ours: a zip of zips of packed traces has three.
+const MAX_DEPTH: u32 = 4;
+/// What comes out of an archive may be so many times its size: traces pack to a tenth or so. Ours.
+const MAX_RATIO: u64 = 200;
+/// Whatever its ratio, so many bytes may come out of an archive. Ours: for small ones of nothing but one text, again and again.
+const FREE_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+
+/// A file of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its path, with those of the archives that it is in before it.
+    pub name: String,
+    /// What it seemed to be.
+    pub format: Option<Format>,
+    /// Why it was not read, or not to its end.
+    pub trouble: Option<String>,
+}
+
+/// Reads an archive through to its end.
+pub(crate) fn import(
+    file: impl Read,
+    options: &Options,
+    watch: &mut dyn FnMut(Progress) -> bool,
+) -> Result<(Tables, Imported), Error> {
+    let shared = Shared::default();
+    let mut tap = Tap::new(file, &shared);
+    let mut keep = || {
+        let bytes = shared.bytes.load(Ordering::Relaxed);
+        if watch(Progress::Reading { bytes }) { Ok(()) } else { Err(Error::Stopped) }
+    };
+    let whole = keep_all(&mut tap, IN_MEMORY_BYTES, &mut keep)?;
+    let source = tap.finish()?;
+    let mut fold = Fold::new(options, watch);
+    fold.import.model().begin_archive(Format::Zip.name());
+    let mut contents = Contents {
+        left: Rc::new(Cell::new(source.bytes.saturating_mul(MAX_RATIO).max(FREE_BYTES))),
+        ..Contents::default()
+    };
+    contents.open(whole, None, "", MAX_DEPTH)?;
+    contents.list(&mut fold);
+    let end = contents.read(&mut fold, &shared)?;
+    let members = contents.members();
+    if contents.read == 0 {
+        return Err(nothing_in(&members));
+    }
+    fold.import.end_file(File { name: None, bytes: source.bytes, head: &source.head });
+    Ok((fold.finish()?, Imported { source, end, members }))
+}
+
+/// Why an archive is no trace.
+fn nothing_in(members: &[Member]) -> Error {
+    let trouble = members.iter().find_map(|member| Some((member, member.trouble.as_ref()?)));
+    match trouble {
+        Some((member, trouble)) => Error::Archive { member: member.name.clone(), trouble: trouble.clone() },
+        None => Error::NotATrace("there is no trace in this zip archive"),
+    }
+}
+
+/// All bytes of a file, so that any of them can be asked for.
+fn keep_all(
+    file: &mut dyn Read,
+    in_memory: usize,
+    keep_on: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<SpooledTempFile, Error> {
+    let mut kept = SpooledTempFile::new_in(in_memory, spill::folder());
+    loop {
+        let len = io::copy(&mut file.take(PIECE_BYTES as u64), &mut kept)?;
+        if len == 0 {
+            break;
+        }
+        keep_on()?;
+    }
+    kept.seek(SeekFrom::Start(0))?;
+    Ok(kept)
+}
+
+/// A file that was met.
+#[derive(Debug)]
+struct Met {
+    name: String,
+    /// The archive or the packed file that it is in, by its turn here; the whole if it is nothing.
+    parent: Option<usize>,
+    /// As the table has it.
+    short_name: String,
+    bytes: u64,
+    format: Option<Format>,
+    order: Option<i64>,
+    /// Its archive and its turn there.
+    place: (usize, usize),
+    /// Where its row is.
+    row: TraceFileId,
+    trouble: Option<String>,
+}
+
+/// All files of an archive.
+#[derive(Debug, Default)]
+struct Contents {
+    archives: Vec<Archive<SpooledTempFile>>,
+    files: Vec<Met>,
+    /// Those to be read, in their order.
+    leaves: Vec<usize>,
+    /// How many were given a place in the order.
+    ordered: i64,
+    /// Bytes that may still come out.
+    left: Rc<Cell<u64>>,
+    /// How many gave something.
+    read: usize,
+    /// Bytes of archives within the archive that are kept in memory, at most.
+    in_memory: usize,
+}
+
+impl Contents {
+    /// Looks at the members of an archive, and at those of archives in it.
+    fn open(
+        &mut self,
+        file: SpooledTempFile,
+        parent: Option<usize>,
+        path: &str,
+        depth: u32,
+    ) -> Result<(), Error> {
+        let archive = Archive::open(file)?;
+        let number = self.archives.len();
+        let members: Vec<_> = archive.members().to_vec();
+        self.archives.push(archive);
+        let first = self.files.len();
+        for (at, member) in members.iter().enumerate() {
+            if member.is_hidden() {
+                continue;
+            }
+            if self.files.len() >= MAX_FILES {
+                return Err(io::Error::other("there are more files in this zip archive than are read").into());
+            }
+            let met = Met {
+                name: [path, &member.name].concat(),
+                parent,
+                short_name: member.name.clone(),
+                bytes: member.packed_bytes,
+                format: None,
+                order: None,
+                place: (number, at),
+                row: TraceFileId(0),
+                trouble: None,
+            };
+            self.files.push(met);
+            if !member.is_none_of_a_trace() && member.bytes != Some(0) {
+                let file = self.files.len() - 1;
+                self.recognize(file);
+            }
+        }
+        let mut order: Vec<usize> = (first..self.files.len()).filter(|file| self.is_of_use(*file)).collect();
+        order.sort_by(|one, other| self.turn(*one).cmp(&self.turn(*other)));
+        for file in order {
+            self.visit(file, depth);
+        }
+        Ok(())
+    }
+
+    fn recognize(&mut self, file: usize) {
+        let head = self.head(file, TakenOff::Nothing);
+        let Some(met) = self.files.get_mut(file) else { return };
+        match head {
+            Ok(head) => met.format = recognize(&head),
+            Err(error) => met.trouble = Some(error.to_string()),
+        }
+        if met.trouble.is_none() {
+            met.trouble = match met.format {
+                None => Some("it is of no format that is known here".to_owned()),
+                Some(format) if format.use_() == Use::Refused => {
+                    Some(format!("it seems to be {}", format.words()))
+                }
+                Some(_) => None,
+            };
+        }
+    }
+
+    /// The first bytes of a file. What is damaged behind them is found when it is read.
+    fn head(&mut self, file: usize, taken_off: TakenOff) -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        let end = self.bytes_of(file, taken_off)?.take(HEAD_BYTES as u64).read_to_end(&mut head);
+        match end {
+            Err(error) if head.is_empty() => Err(error),
+            _ => Ok(head),
+        }
+    }
+
+    /// The bytes of a member, of which no more come than may.
+    fn bytes_of(&mut self, file: usize, taken_off: TakenOff) -> io::Result<Bounded<'_>> {
+        let (archive, member) = self.files.get(file).map_or((0, 0), |met| met.place);
+        let left = Rc::clone(&self.left);
+        let archive = self.archives.get_mut(archive).ok_or(io::ErrorKind::NotFound)?;
+        let bytes = archive.read(member)?;
+        let file = match taken_off {
+            TakenOff::Nothing => bytes,
+            TakenOff::Packing => unpacked(bytes)?,
+            TakenOff::PackingOfZip => unpacked_zip(bytes)?,
+        };
+        Ok(Bounded { file, left })
+    }
+
+    fn is_of_use(&self, file: usize) -> bool {
+        self.files.get(file).is_some_and(|met| met.format.is_some() && met.trouble.is_none())
+    }
+
+    fn turn(&self, file: usize) -> Option<(u8, &str, usize)> {
+        let met = self.files.get(file)?;
+        let class = match (met.format?, met.format?.use_()) {
+            (Format::Symbols, _) => 3,
+            (_, Use::Own) => 0,
+            (_, Use::Container) => 1,
+            _ => 2,
+        };
+        Some((class, &met.short_name, file))
+    }
+
+    /// A file has its turn.
+    fn visit(&mut self, file: usize, depth: u32) {
+        self.ordered += 1;
+        let order = self.ordered;
+        let Some(met) = self.files.get_mut(file) else { return };
+        met.order = Some(order);
+        let path = format!("{}/", met.name);
+        match met.format {
+            Some(Format::Zip) => {
+                let opened = match depth.checked_sub(1) {
+                    Some(depth) => self.open_inner(file, &path, depth),
+                    None => Err("it lies in too many archives".to_owned()),
+                };
+                self.note(file, opened);
+            }
+            Some(Format::Gzip | Format::Zstd) => self.visit_packed(file, depth),
+            _ => self.leaves.push(file),
+        }
+    }
+
+    /// What is packed by itself is a file of its own, without a name.
+    fn visit_packed(&mut self, file: usize, depth: u32) {
+        let head = self.head(file, TakenOff::Packing);
+        let Some(packed) = self.files.get(file) else { return };
+        let inner = Met {
+            name: packed.name.clone(),
+            parent: Some(file),
+            short_name: String::new(),
+            bytes: 0,
+            format: head.as_ref().ok().and_then(|head| recognize(head)),
+            order: None,
+            place: packed.place,
+            row: TraceFileId(0),
+            trouble: None,
+        };
+        if let Err(error) = head {
+            return self.note(file, Err(error.to_string()));
+        }
+        let number = self.files.len();
+        let use_ = inner.format.map(Format::use_);
+        let is_packed_again = matches!(inner.format, Some(Format::Gzip | Format::Zstd));
+        let words = inner.format.map_or("of no format that is known here", Format::words);
+        let trouble = format!("what is packed in it seems to be {words}");
+        self.files.push(inner);
+        match use_ {
+            Some(Use::Refused) | None => self.note(number, Err(trouble)),
+            Some(Use::Container) if is_packed_again => self.note(number, Err(trouble)),
+            _ => self.visit(number, depth),
+        }
+    }
+
+    fn open_inner(&mut self, file: usize, path: &str, depth: u32) -> Result<(), String> {
+        let in_memory = IN_MEMORY_BYTES.saturating_sub(self.in_memory);
+        let before = self.left.get();
+        let kept = self
+            .bytes_of(file, TakenOff::PackingOfZip)
+            .map_err(Error::from)
+            .and_then(|mut bytes| keep_all(&mut bytes, in_memory, &mut || Ok(())));
+        let bytes_out = before.saturating_sub(self.left.get());
+        if let Ok(kept) = &kept
+            && !kept.is_rolled()
+        {
+            self.in_memory = self.in_memory.saturating_add(usize::try_from(bytes_out).unwrap_or(usize::MAX));
+        }
+        kept.and_then(|kept| self.open(kept, Some(file), path, depth)).map_err(|error| error.to_string())
+    }
+
+    fn note(&mut self, file: usize, end: Result<(), String>) {
+        if let (Some(met), Err(error)) = (self.files.get_mut(file), end) {
+            met.trouble.get_or_insert(error);
+        }
+    }
+
+    /// The rows of `trace_file`.
+    fn list(&mut self, fold: &mut Fold<'_>) {
+        for file in 0..self.files.len() {
+            let parent = self.files.get(file).and_then(|met| met.parent);
+            let parent =
+                parent.and_then(|parent| self.files.get(parent)).map_or(TraceFileId(0), |met| met.row);
+            let Some(met) = self.files.get_mut(file) else { continue };
+            met.row = fold.import.model().list_file(Listed {
+                parent: Some(parent),
+                name: Some(&met.short_name),
+                bytes: met.bytes,
+                format: met.format.map_or("unknown", Format::name),
+                processing_order: met.order,
+                is_container: met.format.is_some_and(|format| format.use_() == Use::Container),
+            });
+        }
+    }
+
+    /// Reads all that are to be read. What they say is in `fold`, and why that goes on no further.
+    fn read(&mut self, fold: &mut Fold<'_>, shared: &Shared) -> Result<End, Error> {
+        let mut end = End::default();
+        let leaves = std::mem::take(&mut self.leaves);
+        let formats = leaves.iter().map(|file| self.files.get(*file).and_then(|met| met.format));
+        let leaves: Vec<(usize, Format)> =
+            leaves.iter().zip(formats).filter_map(|(file, format)| Some((*file, format?))).collect();
+        let own = |format: Format, is_symbols| {
+            format.use_() == Use::Own && (format == Format::Symbols) == is_symbols
+        };
+        for (file, _) in leaves.iter().filter(|(_, format)| own(*format, false)) {
+            self.read_own(*file, fold, shared, &mut end);
+        }
+        fold.settle()?;
+        for (file, format) in leaves.iter().filter(|(_, format)| format.use_() == Use::Imported) {
+            self.read_other(*file, *format, fold, shared)?;
+        }
+        for (file, _) in leaves.iter().filter(|(_, format)| own(*format, true)) {
+            self.read_own(*file, fold, shared, &mut end);
+        }
+        fold.settle()?;
+        Ok(end)
+    }
+
+    /// Whether a file gave something, and why not all.
+    fn note_read(&mut self, file: usize, gave: bool, told: Result<(), String>) {
+        self.read += usize::from(gave);
+        self.note(file, told);
+    }
+
+    /// What comes out of a packed file is as large as it turned out.
+    fn note_size(&self, file: usize, bytes: u64, fold: &mut Fold<'_>) {
+        let Some(met) = self.files.get(file).filter(|met| met.short_name.is_empty()) else { return };
+        let sizes = &mut fold.import.model().tables.trace_file.size;
+        if let Some(size) = sizes.get_mut(met.row.index()) {
+            *size = i64::try_from(bytes).unwrap_or(i64::MAX);
+        }
+    }
+
+    fn row_of(&self, file: usize) -> TraceFileId {
+        self.files.get(file).map_or(TraceFileId(0), |met| met.row)
+    }
+
+    fn read_own(&mut self, file: usize, fold: &mut Fold<'_>, shared: &Shared, end: &mut End) {
+        fold.import.next_file(self.row_of(file));
+        let (mut packets, mut bytes) = (0, 0);
+        let told = self.read_packets(file, &mut |packet, place| {
+            packets += 1;
+            fold.take(packet, place, shared);
+        });
+        let told = told.and_then(|told| {
+            bytes = told.bytes;
+            end.huge_packets += told.huge_packets;
+            match (told.broken_at, told.torn_at) {
+                (Some(at), _) => Err(format!("at offset {at}: what begins here is no trace")),
+                (None, Some(at)) => Err(format!("at offset {at}: the last packet is not whole")),
+                (None, None) if packets == 0 => Err("it has no packet".to_owned()),
+                (None, None) => Ok(()),
+            }
+        });
+        end.packets += packets;
+        end.bytes += bytes;
+        self.note_size(file, bytes, fold);
+        self.note_read(file, packets > 0, told);
+    }
+
+    fn read_packets(&mut self, file: usize, each: &mut dyn FnMut(&[u8], Place)) -> Result<End, String> {
+        let bytes = self.bytes_of(file, TakenOff::Packing).map_err(|error| error.to_string())?;
+        Reader::new(bytes).for_each(each).map_err(|error| error.to_string())
+    }
+
+    /// What is wrong with the file is noted; what is wrong with the reading of all files is an error.
+    fn read_other(
+        &mut self,
+        file: usize,
+        format: Format,
+        fold: &mut Fold<'_>,
+        shared: &Shared,
+    ) -> Result<(), Error> {
+        let row = self.row_of(file);
+        let before = (others::rows(&fold.import.model().tables), self.left.get());
+        fold.import.model().begin_file_of_archive(row);
+        let told = self.read_rows(file, format, fold, shared)?;
+        let gave = told.is_ok() || others::rows(&fold.import.model().tables) > before.0;
+        self.note_size(file, before.1.saturating_sub(self.left.get()), fold);
+        self.note_read(file, gave, told);
+        Ok(())
+    }
+
+    fn read_rows(
+        &mut self,
+        file: usize,
+        format: Format,
+        fold: &mut Fold<'_>,
+        shared: &Shared,
+    ) -> Result<Result<(), String>, Error> {
+        let bytes = match self.bytes_of(file, TakenOff::Packing) {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let Fold { import, watch, bound, .. } = fold;
+        let told =
+            others::read(format, Box::new(bytes), import.model(), bound.limit_bytes(), *watch, shared)?;
+        Ok(told.map_err(|error| error.to_string()))
+    }
+
+    /// What is told of the files.
+    fn members(&self) -> Vec<Member> {
+        let file =
+            |met: &Met| Member { name: met.name.clone(), format: met.format, trouble: met.trouble.clone() };
+        self.files.iter().filter(|met| met.format.is_some() || met.trouble.is_some()).map(file).collect()
+    }
+}
+
+/// What is taken off a member before it is read.
+#[derive(Clone, Copy, Debug)]
+enum TakenOff {
+    Nothing,
+    /// gzip or zstd.
+    Packing,
+    /// The same, if there is a zip in it.
+    PackingOfZip,
+}
+
+fn unpacked_zip<'a>(file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+    let mut file = BufReader::with_capacity(PIECE_BYTES, file);
+    match recognize(file.fill_buf()?) {
+        Some(Format::Gzip | Format::Zstd) => unpacked(file),
+        _ => Ok(Box::new(file)),
+    }
+}
+
+/// Bytes that come out of an archive, of which there may be so many in all.
+struct Bounded<'a> {
+    file: Box<dyn Read + 'a>,
+    left: Rc<Cell<u64>>,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read(to)?;
+        let left = self.left.get().checked_sub(len as u64);
+        self.left.set(left.unwrap_or(0));
+        match left {
+            Some(_) => Ok(len),
+            None => Err(io::Error::other(
+                "far more comes out of this zip archive than is in it: it is not read on",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use ferretto_trace_tables::{Value, consistency};
+
+    use super::*;
+    use crate::import;
+
+    const JSON: &[u8] =
+        b"[{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":5,\"dur\":3,\"name\":\"x\"},{\"ph\":\"B\"}]";
+    const STACKS: &[u8] = b"main;work 3\n";
+
+    /// An instant of a program, in one packet.
+    fn packets(ts: u8, name: u8) -> Vec<u8> {
+        vec![0x0a, 0x0c, 0x40, ts, 0x50, 1, 0x5a, 6, 0x48, 3, 0xba, 1, 1, name]
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    /// An archive of members that are stored.
+    fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let (mut file, mut directory) = (Vec::new(), Vec::new());
+        for (name, bytes) in members {
+            let mut crc = flate2::Crc::new();
+            crc.update(bytes);
+            let mut common = Vec::new();
+            common.extend([20, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            for number in [crc.sum(), bytes.len() as u32, bytes.len() as u32, name.len() as u32] {
+                common.extend(number.to_le_bytes());
+            }
+            directory.extend(b"PK\x01\x02\x14\x00");
+            directory.extend(&common);
+            directory.extend([0; 10]);
+            directory.extend((file.len() as u32).to_le_bytes());
+            directory.extend(name.bytes());
+            file.extend(b"PK\x03\x04");
+            file.extend(&common);
+            file.extend(name.bytes());
+            file.extend(*bytes);
+        }
+        let at = file.len() as u32;
+        file.extend(&directory);
+        file.extend(b"PK\x05\x06\0\0\0\0");
+        file.extend((members.len() as u16).to_le_bytes().repeat(2));
+        file.extend((directory.len() as u32).to_le_bytes());
+        file.extend(at.to_le_bytes());
+        file.extend([0, 0]);
+        file
+    }
+
+    fn read(file: &[u8]) -> Result<(Tables, Imported), Error> {
+        let read = import(file, &Options::default(), &mut |_| true);
+        if let Ok((tables, _)) = &read {
+            consistency::check(tables).unwrap();
+        }
+        read
+    }
+
+    fn rows(tables: &Tables, table: &str, columns: &[&str]) -> Vec<String> {
+        let table = tables.find(table).unwrap();
+        let cell = |column: &&str, row| match table.cell(column, row) {
+            Value::Int(value) => value.to_string(),
+            Value::Bool(value) => value.to_string(),
+            Value::Str(text) => tables.strings.get(text).to_owned(),
+            _ => "-".to_owned(),
+        };
+        let row = |row| columns.iter().map(|column| cell(column, row)).collect::<Vec<_>>().join(" ");
+        (0..table.len()).map(row).collect()
+    }
+
+    #[test]
+    fn members_are_files_of_one_trace_in_upstreams_order() {
+        let inner = zip(&[("s.txt", STACKS), ("p.pftrace", &packets(9, b'p'))]);
+        let file = zip(&[
+            ("a.json.gz", &gzip(JSON)),
+            ("sub/", b""),
+            ("sub/e.json", JSON),
+            ("d.pftrace", &packets(7, b'd')),
+            (".DS_Store", b"x"),
+            ("notes.txt", b"what I did"),
+            ("inner.zip", &inner),
+            ("c.pftrace", &packets(8, b'c')),
+        ]);
+        let (tables, imported) = read(&file).unwrap();
+        let files = rows(
+            &tables,
+            "trace_file",
+            &["parent_id", "name", "trace_type", "processing_order", "is_container"],
+        );
+        assert_eq!(
+            files,
+            [
+                "- - zip 0 true",
+                "0 a.json.gz gzip 3 true",
+                "0 sub/ unknown - false",
+                "0 sub/e.json json 8 false",
+                "0 d.pftrace proto 2 false",
+                "0 notes.txt text - false",
+                "0 inner.zip zip 5 true",
+                "0 c.pftrace proto 1 false",
+                "1  json 4 false",
+                "6 s.txt collapsed_stack 7 false",
+                "6 p.pftrace proto 6 false",
+            ]
+        );
+        assert_eq!(rows(&tables, "trace_file", &["size"])[8], JSON.len().to_string());
+        // Of one thread each file has a track of its own.
+        let slices = rows(&tables, "slice", &["ts", "dur", "track_id", "name"]);
+        assert_eq!(slices, ["7 0 0 d", "8 0 0 c", "9 0 0 p", "5000 3000 1 x", "5000 3000 2 x"]);
+        assert_eq!((tables.aggregate_sample.len(), imported.end.packets), (1, 3));
+        assert_eq!(rows(&tables, "trace_import_logs", &["trace_id"]), ["8", "3"]);
+        let trouble: Vec<_> = imported
+            .members
+            .iter()
+            .filter_map(|it| Some((it.name.as_str(), it.trouble.as_deref()?)))
+            .collect();
+        assert_eq!(trouble, [("notes.txt", "it seems to be a text")]);
+        assert_eq!(imported.source.bytes, file.len() as u64);
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_read_costs_no_other() {
+        let mut damaged = gzip(JSON);
+        damaged.truncate(20);
+        let torn = &packets(7, b't')[..9];
+        let file = zip(&[
+            ("a.json", JSON),
+            ("b.json", b"[{\"ph\" nonsense"),
+            ("c.gz", &damaged),
+            ("d.pftrace", torn),
+        ]);
+        let (tables, imported) = read(&file).unwrap();
+        assert_eq!(tables.slice.len(), 1);
+        let trouble = |name: &str| {
+            let member = imported.members.iter().find(|it| it.name == name && it.trouble.is_some());
+            member.and_then(|it| it.trouble.clone()).unwrap_or_default()
+        };
+        assert!(trouble("b.json").contains("offset 1"), "{}", trouble("b.json"));
+        assert!(trouble("d.pftrace").contains("offset 0"), "{}", trouble("d.pftrace"));
+        assert!(!trouble("c.gz").is_empty());
+    }
+
+    #[test]
+    fn an_archive_without_a_trace_is_refused_by_what_is_in_it() {
+        let error = |file: &[u8]| read(file).unwrap_err().to_string();
+        assert!(error(&zip(&[("a.txt", b"hello there")])).contains("a.txt: it seems to be a text"));
+        assert!(error(&zip(&[("sub/", b"")])).contains("no trace in this zip"));
+        assert!(error(b"PK\x03\x04").contains("cut off"));
+    }
+
+    #[test]
+    fn an_archive_that_is_cut_off_anywhere_gives_what_is_whole() {
+        let file = zip(&[("a.json", JSON), ("b.pftrace", &packets(7, b'b')), ("c.txt", STACKS)]);
+        let mut most = 0;
+        for end in 0..file.len() {
+            let found = read(&file[..end])
+                .map_or(0, |(tables, _)| tables.slice.len() + tables.aggregate_sample.len());
+            assert!(found >= most, "{end}");
+            most = found;
+        }
+        assert_eq!(most, 3);
+    }
+
+    #[test]
+    fn bombs_and_archives_within_archives_end() {
+        let mut file = zip(&[("a.json", JSON)]);
+        for _ in 0..10 {
+            file = zip(&[("z.zip", &file)]);
+        }
+        assert!(read(&file).unwrap_err().to_string().contains("too many archives"));
+        // Lines of nothing, far more than the archive has.
+        let bomb = gzip(&[b"main;work 3\n".as_slice(), &vec![b'\n'; 4 << 20]].concat());
+        let file = zip(&[("bomb.gz", &bomb), ("a.json", JSON)]);
+        let (tables, imported) = read(&file).unwrap();
+        assert!(
+            imported.members.iter().any(|it| it.trouble.as_ref().is_some_and(|it| it.contains("far more")))
+        );
+        assert_eq!(tables.aggregate_sample.len(), 1);
+    }
+}

@@ -5,6 +5,8 @@
     python3 readers.py pprof FILE         protobuf's own reader, by the field numbers of profile.proto: samples and their sums
     python3 readers.py firefox FILE       the processed profile: columns as long as their tables say, numbers of rows that there are
 
+    python3 readers.py txt FOLDER         `trace`, `text` and `descriptors`: protobuf reads the same messages out of both
+
 Prints lines `NAME<tab>NUMBER`; who finds a file broken ends with status 1.
 """
 
@@ -133,6 +135,23 @@ def firefox(path):
     print(f"markers\t{markers}")
 
 
+def txt(folder):
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+    read = lambda name: (pathlib.Path(folder) / name).read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(read("descriptors")).file:
+        pool.Add(file)
+    trace_type = message_factory.GetMessageClass(pool.FindMessageTypeByName("perfetto.protos.Trace"))
+    trace = trace_type.FromString(read("trace"))
+    text = read("text").decode()
+    if text_format.Parse(text, trace_type()) != trace:
+        fail("the text says something else than the trace")
+    lines = text_format.MessageToString(trace).count("\n")
+    same("lines", text.count("\n"), lines)
+    print(f"packets\t{len(trace.packet)}")
+
+
 def within(rows, length):
     for row in rows:
         if row is not None and not 0 <= row < length:
@@ -149,4 +168,4 @@ def fail(why):
 
 
 if __name__ == "__main__":
-    {"parquet": parquet, "otlp": otlp, "pprof": pprof, "firefox": firefox}[sys.argv[1]](sys.argv[2])
+    {"parquet": parquet, "otlp": otlp, "pprof": pprof, "firefox": firefox, "txt": txt}[sys.argv[1]](sys.argv[2])

@@ -83,7 +83,7 @@ enum Command {
     },
     Bridge(bridge::BridgeArgs),
     Protovm(protovm::ProtovmArgs),
-    /// Writes a trace in another format: Parquet, CSV, JSON, pprof, …; see `ferretto convert --help`.
+    /// Writes a trace in another format: Parquet, CSV, JSON, pprof, a Perfetto trace, …; see `ferretto convert --help`.
     #[command(disable_help_flag = true)]
     Convert {
         /// As of `ferretto-query convert`, which it runs.

@@ -124,7 +124,7 @@ pub fn copy(
     }
     let end = end.map_err(Error::Read)?;
     if end.packets == 0 && end.torn_at != Some(0) {
-        return Err(Error::Nothing("there is no packet in it".to_owned()));
+        return Err(Error::Read(io::Error::new(io::ErrorKind::InvalidData, "it has no packet")));
     }
     sink.finish()?;
     Ok(Copied { end, bytes: bytes.get(), left_out })

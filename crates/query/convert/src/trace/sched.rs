@@ -25,8 +25,8 @@ use crate::packets::Sink;
 
 /// A machine's processors have so many numbers.
 const CPUS_OF_A_MACHINE: u32 = 4096;
-/// Events of one processor that go together.
-const EVENTS_OF_A_PACKET: usize = 256;
+/// Events, of all processors, after which others go into packets of their own.
+const EVENTS_AT_ONCE: usize = 4096;
 /// What the kernel gives threads that nobody has asked otherwise for.
 const USUAL_PRIORITY: i32 = 120;
 /// An event whose row is not known is after those of its time.
@@ -78,20 +78,21 @@ pub(super) fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
     add_counters(tables, &mut events);
     events.sort_by_key(|event: &Event| (event.ts, event.order));
     let mut sequence = Sequence::new(number::KERNEL);
-    let mut rest = events.as_slice();
     let mut bytes = Vec::new();
-    while let Some(first) = rest.first() {
-        let of_same = rest.iter().take(EVENTS_OF_A_PACKET).take_while(|event| event.cpu == first.cpu);
-        let (now, later) = rest.split_at(of_same.count());
-        bytes.clear();
-        let mut message = Message::new(&mut bytes);
-        message.varint(bundle::CPU, first.cpu.into());
-        for event in now {
-            event.write(tables, &mut sequence, &mut message.nested(bundle::EVENT));
+    for together in events.chunks_mut(EVENTS_AT_ONCE) {
+        // Stable: those of a processor stay in order.
+        together.sort_by_key(|event| event.cpu);
+        for of_cpu in together.chunk_by(|one, other| one.cpu == other.cpu) {
+            let Some(first) = of_cpu.first() else { continue };
+            bytes.clear();
+            let mut message = Message::new(&mut bytes);
+            message.varint(bundle::CPU, first.cpu.into());
+            for event in of_cpu {
+                event.write(tables, &mut sequence, &mut message.nested(bundle::EVENT));
+            }
+            drop(message);
+            sequence.put(Some(first.ts), FTRACE_EVENTS, &bytes, sink)?;
         }
-        drop(message);
-        sequence.put(Some(first.ts), FTRACE_EVENTS, &bytes, sink)?;
-        rest = later;
     }
     Ok(())
 }

@@ -155,36 +155,57 @@ impl<R: BufRead> Tokens<R> {
 
     /// Blanks, and comments up to the ends of their lines.
     fn pass_blanks(&mut self) -> Result<(), Error> {
-        let mut is_comment = false;
-        while let Some(byte) = self.byte()? {
-            is_comment = (is_comment || byte == b'#') && byte != b'\n';
-            if !is_comment && !byte.is_ascii_whitespace() {
-                break;
+        let mut blanks = Vec::new();
+        loop {
+            blanks.clear();
+            match self.byte()? {
+                Some(b'#') => self.run(|byte| byte != b'\n', &mut blanks)?,
+                Some(b' ' | b'\t') => self.run(|byte| matches!(byte, b' ' | b'\t'), &mut blanks)?,
+                Some(byte) if byte.is_ascii_whitespace() => self.pass(byte),
+                _ => return Ok(()),
             }
-            self.pass(byte);
         }
-        Ok(())
     }
 
     /// A name, or a number with its fraction and exponent.
     fn word(&mut self, mut word: String) -> Result<String, Error> {
         let start = self.place;
-        while let Some(byte) = self.byte()? {
+        loop {
+            let mut run = Vec::new();
+            self.run(|byte| byte == b'_' || byte.is_ascii_alphanumeric(), &mut run)?;
+            word.push_str(&String::from_utf8_lossy(&run));
+            self.bound(word.len(), start)?;
             let is_number = word.starts_with(|c: char| c.is_ascii_digit());
-            let is_sign = is_number
-                && matches!(byte, b'+' | b'-')
-                && word.ends_with(['e', 'E'])
-                && !word.starts_with("0x");
-            let is_part =
-                byte == b'_' || byte.is_ascii_alphanumeric() || (is_number && byte == b'.') || is_sign;
-            if !is_part {
+            let may_be_signed = word.ends_with(['e', 'E']) && !word.starts_with("0x");
+            match self.byte()? {
+                Some(byte @ b'.') if is_number => {
+                    word.push('.');
+                    self.pass(byte);
+                }
+                Some(byte @ (b'+' | b'-')) if is_number && may_be_signed => {
+                    word.push(char::from(byte));
+                    self.pass(byte);
+                }
+                _ => return Ok(word),
+            }
+        }
+    }
+
+    /// Takes bytes for as long as they are parts of something; none of them ends a line.
+    fn run(&mut self, is_part: impl Fn(u8) -> bool, into: &mut Vec<u8>) -> Result<(), Error> {
+        while self.byte()?.is_some() {
+            let bytes = self.text.fill_buf().map_err(Error::Io)?;
+            let len = bytes.iter().position(|byte| !is_part(*byte)).unwrap_or(bytes.len());
+            let run = bytes.get(..len).unwrap_or_default();
+            into.extend_from_slice(run);
+            self.place.column += run.iter().filter(|byte| !matches!(byte, 0x80..=0xbf)).count();
+            let is_over = len < bytes.len();
+            self.text.consume(len);
+            if is_over || into.len() >= MAX_TOKEN_BYTES {
                 break;
             }
-            self.bound(word.len(), start)?;
-            word.push(char::from(byte));
-            self.pass(byte);
         }
-        Ok(word)
+        Ok(())
     }
 
     fn bound(&self, bytes: usize, start: Place) -> Result<(), Error> {
@@ -206,13 +227,11 @@ impl<R: BufRead> Tokens<R> {
                     return Err(start.error(format!("this string has no closing {quote} on its line")));
                 }
                 Some(b'\\') => self.escape(&mut bytes)?,
-                Some(byte) => {
+                Some(byte) if byte == quote => {
                     self.pass(byte);
-                    if byte == quote {
-                        return Ok(bytes);
-                    }
-                    bytes.push(byte);
+                    return Ok(bytes);
                 }
+                Some(_) => self.run(|byte| byte != quote && !matches!(byte, b'\n' | b'\\'), &mut bytes)?,
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ferretto_convert::{Error, Folder, Out, Source, find, into_file, into_folder};
+use ferretto_convert::txt::TraceOfText;
+use ferretto_convert::{Error, Folder, Form, Out, Source, find, into_file, into_folder, packets};
 use ferretto_import::{Imported, Options, import};
 use ferretto_interop::{need, readers, trace_query};
 use ferretto_trace_tables::{Tables, Value};
@@ -174,5 +175,47 @@ fn trace_processor_reads_chromes_events() {
         "select o.name, o.ts, i.name, i.ts from flow join slice o on slice_out = o.id join slice i on slice_in = i.id order by o.ts, i.ts",
     ];
     let [whole, written] = &sql.query_each(&[&trace, &file], &queries)[..] else { panic!("two answers") };
+    assert_eq!(written, whole);
+}
+
+/// What a program wrote, as text: by protobuf's own reader it says the same, and so do the packets that are made of it again.
+#[test]
+fn protobuf_reads_packets_as_text() {
+    let (sql, mut command) = (need!(trace_query()), need!(readers()));
+    let trace = need!(Kind::Tasks.trace());
+    let dir = folder().join("Tasks.txt");
+    fs::create_dir_all(&dir).expect("a folder");
+    fs::copy(&trace, dir.join("trace")).expect("a copy");
+    fs::write(dir.join("descriptors"), ferretto_protos::DESCRIPTORS).expect("the descriptors");
+    let Form::Packets(sink) = find("txt").expect("a format").form else { panic!("it is of packets") };
+    let mut text = File::create(dir.join("text")).expect("a file");
+    let mut file = File::open(&trace).expect("the trace");
+    let copied = packets::copy(&mut file, sink, &Default::default(), &mut text, &mut |_| {});
+    let packets = copied.expect("it is written").end.packets;
+    let output = command.arg("txt").arg(&dir).output().expect("the reader runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("packets\t{packets}\n"));
+    let again = dir.join("again.pftrace");
+    let text = BufReader::new(File::open(dir.join("text")).expect("the text"));
+    std::io::copy(&mut TraceOfText::new(text), &mut File::create(&again).expect("a file")).expect("packets");
+    let query = ["select ts, dur, name, category, depth from slice", "select slice_out, slice_in from flow"];
+    let [before, after] = &sql.query_each(&[&trace, &again], &query)[..] else { panic!("two answers") };
+    assert_eq!(after, before);
+}
+
+/// Chrome's events as packets have their slices, counters, threads and flows, by Trace Processor.
+#[test]
+fn trace_processor_reads_packets_made_of_chromes_events() {
+    let sql = need!(trace_query());
+    let json = Read::of(Kind::Tasks, &need!(Kind::Tasks.trace())).as_file("json");
+    let file = Read::of(Kind::Tasks, &json).as_file("pftrace");
+    let queries = [
+        "select ts, dur, name, category, depth from slice order by ts, dur, name",
+        "select count(*), sum(value) from counter",
+        "select s.ts, tid from thread join thread_track using (utid) join slice s on s.track_id = thread_track.id order by 1, 2",
+        "select o.name, o.ts, i.name, i.ts from flow join slice o on slice_out = o.id join slice i on slice_in = i.id order by o.ts, i.ts",
+        "select name, value from stats where value > 0 and severity in ('error', 'data_loss')",
+    ];
+    let [whole, written] = &sql.query_each(&[&json, &file], &queries)[..] else { panic!("two answers") };
     assert_eq!(written, whole);
 }

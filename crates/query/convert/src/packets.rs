@@ -41,6 +41,8 @@ pub trait Sink {
 pub enum Opened<'a> {
     /// A trace that is made of packets, without what it was packed into.
     Packets(Box<dyn Read + Send + 'a>),
+    /// An archive, which may hold several traces: its bytes as they are.
+    Archive(Box<dyn Read + Send + 'a>),
     /// Something else: its bytes as they are.
     Other(Box<dyn Read + Send + 'a>),
 }
@@ -49,6 +51,7 @@ impl std::fmt::Debug for Opened<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Packets(_) => "Packets",
+            Self::Archive(_) => "Archive",
             Self::Other(_) => "Other",
         })
     }
@@ -65,11 +68,14 @@ pub fn open<'a>(mut file: impl Read + Send + 'a) -> io::Result<Opened<'a>> {
     let mut inner = Vec::new();
     // A head may end within what is packed: what came out of it is enough.
     _ = unpacked(head.as_slice()).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut inner));
-    let is_packed = Container::of(&head) != Container::None;
+    let container = Container::of(&head);
     let file = io::Cursor::new(head).chain(file);
+    if container == Container::Zip {
+        return Ok(Opened::Archive(Box::new(file)));
+    }
     Ok(match recognize(&inner) {
         Some(format) if format.use_() == Use::Own => Opened::Packets(Box::new(file)),
-        Some(Format::ProtoText) if !is_packed => {
+        Some(Format::ProtoText) if container == Container::None => {
             Opened::Packets(Box::new(TraceOfText::new(BufReader::with_capacity(PIECE_BYTES, file))))
         }
         Some(Format::ProtoText) => {

@@ -4,11 +4,13 @@
 //! difference of two, and `{args*}` are all of `args[0]` and so on. Where the kernel's words have changed over time, they are those of
 //! recent kernels for whose fields the trace has arguments. An event that lacks one of them is printed by its arguments, as one without words.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use crate::args::{Arg, ArgValue};
 
-/// Events and their words, in the order of their names.
+/// Events and their words.
 const FORMATS: &[(&str, &str)] = &[
     ("block_bio_backmerge", "{dev:dev} {rwbs} {sector} + {nr_sector} [{comm}]"),
     ("block_bio_bounce", "{dev:dev} {rwbs} {sector} + {nr_sector} [{comm}]"),
@@ -271,7 +273,8 @@ const TIMER_IDX_SHIFT: u32 = 22;
 
 /// Writes an event's arguments in the kernel's words behind `out`. Whether it has any, and all that they want.
 pub(crate) fn print(event: &str, args: &[Arg<'_>], out: &mut String) -> bool {
-    let Some((_, words)) = FORMATS.iter().find(|(name, _)| *name == event) else { return false };
+    static BY_NAME: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| FORMATS.iter().copied().collect());
+    let Some(words) = BY_NAME.get(event) else { return false };
     let start = out.len();
     let is_whole = write(words, args, out).is_some();
     if !is_whole {

@@ -10,8 +10,7 @@ use ferretto_convert::packets::{self, Copied, Opened};
 use ferretto_convert::{
     Error, FORMATS, Form, Format, MakeSink, Options, Out, Source, into_file, into_folder, stacks,
 };
-use ferretto_import::{self as import, Imported, Progress as Step};
-use ferretto_trace_read::End;
+use ferretto_import::{self as import, Imported, Progress as Step, SourceFile};
 use ferretto_trace_tables::Tables;
 
 use crate::progress::{Progress, megabytes, percent};
@@ -114,19 +113,24 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     let opened = packets::open(file).map_err(|error| Failure::of("read", &args.input, error))?;
     let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
     let options = Options { stacks_of, compress: args.compress };
-    let (end, bytes, written) = match (format.form, opened) {
+    let (imported, written) = match (format.form, opened) {
         (Form::Packets(sink), Opened::Packets(file)) => {
             copy(args, format, to, sink, (file, size), &options, &mut progress)?
         }
-        (_, Opened::Packets(file) | Opened::Other(file)) => {
+        // Tables have not all that packets have.
+        (Form::Packets(_), Opened::Archive(_)) => {
+            let message = format!("{} is an archive, which may hold several traces", args.input.display());
+            return Err(Failure::new(message).help("unpack it; ferretto merge makes one trace of several"));
+        }
+        (_, Opened::Packets(file) | Opened::Archive(file) | Opened::Other(file)) => {
             through_tables(args, format, to, (file, size), &options, &mut progress)?
         }
     };
     drop(progress);
     if !args.quiet {
-        notes(args, &end);
+        notes(args, &imported);
         if let Some(written) = written {
-            let (of, output) = (megabytes(bytes), args.output.display());
+            let (of, output) = (megabytes(imported.source.bytes), args.output.display());
             eprintln!("{output}: {} of a trace of {of}", megabytes(written));
         }
     }
@@ -135,8 +139,8 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
 
 /// A trace, and its size if that is known.
 type Input = (Box<dyn Read + Send>, u64);
-/// How a trace ended, its size, and that of what was written.
-type Done = (End, u64, Option<u64>);
+/// What reading a trace has shown of it, and the size of what was written.
+type Done = (Imported, Option<u64>);
 
 /// Reads the trace into tables, and writes them.
 fn through_tables(
@@ -154,7 +158,7 @@ fn through_tables(
         return Err(no_table(&source, table));
     }
     let written = write(args, format, to, &source, options, progress)?;
-    Ok((imported.end, imported.source.bytes, written))
+    Ok((imported, written))
 }
 
 /// Packet by packet, whatever the size.
@@ -182,7 +186,8 @@ fn copy(
             (copied, Some(file.finish().map_err(|error| fail(args, error.into()))?))
         }
     };
-    Ok((end, bytes, written))
+    let source = SourceFile { bytes, ..SourceFile::default() };
+    Ok((Imported { end, source, ..Imported::default() }, written))
 }
 
 /// What went wrong, on either side.
@@ -326,8 +331,8 @@ fn no_table(source: &Source<'_>, table: &str) -> Failure {
 }
 
 /// What was met at the end of the trace.
-fn notes(args: &ConvertArgs, end: &End) {
-    let input = args.input.display();
+fn notes(args: &ConvertArgs, imported: &Imported) {
+    let (input, end) = (args.input.display(), &imported.end);
     if let Some(at) = end.torn_at {
         eprintln!("note: {input}: its last packet is not whole (offset {at})");
     }

@@ -241,6 +241,7 @@ fn packets_that_cannot_be_read_or_written_to_their_end_leave_nothing() {
     let dir = place(20_000);
     fs::write(dir.path().join("bad.pbtxt"), "packet {\n  timestamp: 1\n}\npacket {\n  timestmp: 2\n}\n")
         .unwrap();
+    fs::write(dir.path().join("t.zip"), "PK\x03\x04").unwrap();
     fs::write(dir.path().join("out"), "old").unwrap();
     let before = names(dir.path());
     for (words, expected) in [
@@ -249,6 +250,7 @@ fn packets_that_cannot_be_read_or_written_to_their_end_leave_nothing() {
             "bad.pbtxt: 5:3: unknown field `timestmp` in TracePacket; did you mean `timestamp`?",
         ),
         ("--to csv bad.pbtxt -o tables", "5:3: unknown field"),
+        ("--to pftrace t.zip -o out", "ferretto merge makes one trace of several"),
         ("--to txt t.pftrace -o no/such/out", "cannot write no/such/out"),
         ("--to txt t.pftrace -o /dev/full", "cannot write /dev/full"),
         ("--to pftrace --compress t.pftrace -o /dev/full", "cannot write /dev/full"),

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) fn activate(name: &str, triggers: Vec<String>) -> Result<()> {
     let addresses = default_producer()?;
     let address = addresses.first().context("no producer socket is configured")?;
-    let stream = Stream::connect(address)
+    let stream = Stream::connect_within(address, TIMEOUT)
         .with_context(|| format!("cannot connect to the tracing service at {address}"))?;
     let mut link = ClientLink::new(stream, "ProducerPort");
     let deadline = Instant::now() + TIMEOUT;

@@ -16,14 +16,15 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recvmsg, sendmsg, socket_with, socketpair,
+    listen, recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
 
 use crate::address::Address;
 use crate::{remote, trust};
 
-/// Connections that wait to be accepted; upstream's value.
-pub(crate) const BACKLOG: i32 = 128;
+/// Connections that wait to be accepted: as many as the kernel allows (`net.core.somaxconn`) if that is its default. Upstream's is 128, which
+/// one thread fills that connects and hangs up; then nobody else gets in.
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// As many as can be sent at once (Linux: `SCM_MAX_FD`). One is meaningful; but those for that there is no room the kernel closes while
 /// it receives, and to close one may take long.
@@ -55,12 +56,20 @@ impl Stream {
     /// Connects; for a Unix socket this succeeds or fails at once, over TCP and vsock it waits up to ten seconds (see
     /// [`Connecting`](crate::remote::Connecting) for a way not to).
     ///
+    /// [`io::ErrorKind::WouldBlock`] says that somebody listens on the Unix socket, and that too many wait there already.
+    ///
     /// Where anybody may make files, as in `/tmp`, and at abstract names anybody may pretend to be the service: there only root's and the
     /// caller's own are taken for it, and others are an error ([`io::ErrorKind::PermissionDenied`]).
     pub fn connect(address: &Address) -> io::Result<Self> {
+        Self::connect_within(address, Duration::ZERO)
+    }
+
+    /// The same; where too many wait at a Unix socket, one waits with them for so long at most. After that it is
+    /// [`io::ErrorKind::TimedOut`].
+    pub fn connect_within(address: &Address, patience: Duration) -> io::Result<Self> {
         match address {
             Address::Path(_) | Address::Abstract(_) => {
-                let stream = connect_unix(address)?;
+                let stream = connect_unix(address, patience)?;
                 trust::check(address, ferretto_sys::peer_credentials(&stream.fd)?.uid)?;
                 Ok(stream)
             }
@@ -68,9 +77,9 @@ impl Stream {
         }
     }
 
-    /// Connects to what this user, and nobody else, listens on.
-    pub fn connect_to_user(address: &Address, uid: u32) -> io::Result<Self> {
-        let stream = connect_unix(address)?;
+    /// Connects to what this user, and nobody else, listens on, and waits for so long at most where too many do.
+    pub fn connect_to_user(address: &Address, uid: u32, patience: Duration) -> io::Result<Self> {
+        let stream = connect_unix(address, patience)?;
         let listener = ferretto_sys::peer_credentials(&stream.fd)?.uid;
         if listener != uid {
             let message = format!("user {listener} listens on {address}, not user {uid}");
@@ -323,9 +332,22 @@ fn unix_address(address: &Address) -> io::Result<SocketAddrUnix> {
     }
 }
 
-fn connect_unix(address: &Address) -> io::Result<Stream> {
-    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, nonblocking_cloexec(), None)?;
-    rustix::io::retry_on_intr(|| connect(&fd, &unix_address(address).map_err(to_errno)?))?;
+/// Those who wait get their turns in order, as the kernel has it; whoever merely tried again and again would come after all of them.
+fn connect_unix(address: &Address, patience: Duration) -> io::Result<Stream> {
+    let waits = !patience.is_zero();
+    let flags = if waits { SocketFlags::CLOEXEC } else { nonblocking_cloexec() };
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    if waits {
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(patience))?;
+    }
+    let connected = rustix::io::retry_on_intr(|| connect(&fd, &unix_address(address).map_err(to_errno)?));
+    if waits && connected == Err(Errno::AGAIN) {
+        let message =
+            format!("too many wait to be taken by the service, which did not come to this in {patience:?}");
+        return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+    }
+    connected?;
+    rustix::io::ioctl_fionbio(&fd, true)?;
     Ok(Stream::unix(fd))
 }
 
@@ -379,7 +401,7 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return in_use("a file that is no socket is in the way; remove it or choose another name");
     }
-    match connect_unix(&Address::Path(path.to_owned())) {
+    match connect_unix(&Address::Path(path.to_owned()), Duration::ZERO) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => in_use("another service answers there; stop it or choose another name"),

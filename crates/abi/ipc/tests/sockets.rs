@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::Duration;
 
 use ferretto_ipc::address::Address;
 use ferretto_ipc::remote::{Connected, Connecting};
@@ -203,6 +204,35 @@ fn a_living_services_socket_and_other_files_are_left_alone() {
     std::fs::write(&path, "precious").unwrap();
     assert_eq!(Listener::bind(&path_address(&path)).unwrap_err().kind(), ErrorKind::AddrInUse);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+/// Whoever connects and hangs up is in the way until he is accepted, and needs no descriptor meanwhile.
+fn crowded_listener(path: &Path) -> UnixListener {
+    let listener = UnixListener::bind(path).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = path_address(path);
+    while Stream::connect(&address).is_ok() {}
+    listener
+}
+
+#[test]
+fn where_too_many_wait_one_waits_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = path_address(&dir.path().join("s"));
+    let listener = crowded_listener(&dir.path().join("s"));
+    assert_eq!(Stream::connect(&address).unwrap_err().kind(), ErrorKind::WouldBlock, "at once");
+    let found = Stream::connect_within(&address, Duration::from_millis(20));
+    assert_eq!(found.unwrap_err().kind(), ErrorKind::TimedOut);
+    let newcomer = std::thread::scope(|scope| {
+        let newcomer = scope.spawn(|| Stream::connect_within(&address, Duration::from_secs(30)));
+        while !newcomer.is_finished() {
+            let _ = listener.accept();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        newcomer.join().unwrap().unwrap()
+    });
+    assert_eq!(newcomer.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it does not block later");
 }
 
 #[test]

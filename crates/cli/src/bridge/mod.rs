@@ -41,6 +41,8 @@ const MAX_CONNECTIONS: usize = 64;
 const MAX_REFUSED: usize = 16;
 /// How long nobody is accepted after the system refused a descriptor or a thread.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How long a service may be too busy to take the connection.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lets the Perfetto UI in a browser record this machine through its tracing service, as upstream's `websocket_bridge`.
 #[derive(clap::Parser, Debug)]
@@ -241,7 +243,7 @@ impl<'a> Bridge<'a> {
             Endpoint::Traced => &self.traced,
             Endpoint::Adb => &self.adb,
         };
-        Stream::connect(address).map_err(|error| {
+        Stream::connect_within(address, PATIENCE).map_err(|error| {
             tracing::warn!("cannot connect to {address}: {error}");
             Refusal::no_endpoint(address, &error)
         })

@@ -39,6 +39,8 @@ const MIN_KEEP_KB: u64 = 16 << 10;
 const MAX_KEEP_KB: u64 = 2 << 20;
 /// What is older than the first clear in a ring may be unreadable.
 const LONGEST_CLEAR_PERIOD_MS: u32 = 5_000;
+/// How long a service may be too busy to take the connection.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes the last moments of a running flight recorder (`ferretto record --flight`) into a trace. The recording goes on.
 #[derive(clap::Args, Debug, Clone)]
@@ -72,7 +74,7 @@ pub(crate) fn main(args: &SnapshotArgs) -> Result<ExitCode> {
 /// Connects to the service that has the recorder.
 fn find(name: &str) -> Result<Consumer> {
     for (path, uid) in socket::where_to_look(name) {
-        let stream = Stream::connect_to_user(&Address::Path(path), uid);
+        let stream = Stream::connect_to_user(&Address::Path(path), uid, PATIENCE);
         if let Some(consumer) = stream.ok().and_then(|stream| Consumer::over(stream).ok()) {
             return Ok(consumer);
         }

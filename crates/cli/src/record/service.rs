@@ -163,7 +163,8 @@ fn look_around() -> Result<Option<Other>> {
                 let process = stream.peer_credentials().ok().flatten().map(|peer| named_process(peer.pid));
                 return Ok(Some(Other { address, process, programs: None }));
             }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            // Not for us, or too busy.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::WouldBlock) => {
                 return Ok(Some(Other { address, process: None, programs: None }));
             }
             Err(_) => {}

@@ -202,7 +202,7 @@ impl Consumer {
 
     /// Connects and waits until calls can be made.
     pub fn connect(address: &Address) -> Result<Self, ConnectError> {
-        let stream = Stream::connect(address)
+        let stream = Stream::connect_within(address, REPLY_TIMEOUT)
             .map_err(|source| ConnectError::NoService { address: address.clone(), source })?;
         Self::over(stream)
     }

@@ -17,6 +17,9 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// The longest pause: a machine without a service pays two system calls for each.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
+/// The longest pause if there is a service which is busy: that passes.
+const MAX_DELAY_IF_BUSY: Duration = Duration::from_secs(1);
+
 /// The pauses between attempts.
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -33,6 +36,11 @@ impl Backoff {
         let delay = self.next;
         self.next = delay.saturating_mul(2).min(MAX_DELAY);
         delay
+    }
+
+    /// There is a service, which has too much to do to take another connection.
+    pub(crate) fn note_busy(&mut self) {
+        self.next = self.next.min(MAX_DELAY_IF_BUSY);
     }
 
     /// Something changed: short pauses again.
@@ -99,6 +107,14 @@ mod tests {
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
         backoff.reset();
         assert_eq!(backoff.next_delay(), FIRST_DELAY);
+    }
+
+    #[test]
+    fn a_service_that_is_busy_is_not_left_for_long() {
+        let mut backoff = Backoff::new();
+        (0..11).for_each(|_| _ = backoff.next_delay());
+        backoff.note_busy();
+        assert_eq!(backoff.next_delay(), MAX_DELAY_IF_BUSY);
     }
 
     #[test]

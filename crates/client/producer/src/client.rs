@@ -396,6 +396,10 @@ impl ProducerClient {
                 }
             }
             Attempt::Failed(watch) => self.waiting(watch),
+            Attempt::Busy => {
+                self.backoff.note_busy();
+                self.waiting(None)
+            }
             Attempt::Nowhere => State::Waiting { retry_at: None, watch: None },
         };
     }

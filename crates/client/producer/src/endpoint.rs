@@ -1,5 +1,7 @@
 //! Where to connect, again and again.
 
+use std::io::ErrorKind;
+
 use ferretto_ipc::address::{self, Address, AddressError};
 use ferretto_ipc::log;
 use ferretto_ipc::socket::Stream;
@@ -13,6 +15,8 @@ pub(crate) enum Attempt {
     Connected(Stream),
     /// Nobody there. The watch, if there can be one, tells when another attempt is worthwhile.
     Failed(Option<SocketWatch>),
+    /// Somebody is there, and has too many waiting already.
+    Busy,
     /// The only connection that there was has been used.
     Nowhere,
 }
@@ -48,6 +52,7 @@ impl Endpoint {
         let watch = address.path().and_then(SocketWatch::new);
         match Stream::connect(&address) {
             Ok(stream) => Attempt::Connected(stream),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Busy,
             Err(error) => {
                 log::debug(format_args!("no tracing service at {address}: {error}"));
                 Attempt::Failed(watch)

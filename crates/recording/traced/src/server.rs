@@ -40,6 +40,9 @@ const TURN: Duration = Duration::from_millis(2);
 /// Writes to files before others have their turn, at most.
 const MAX_FILE_WRITES_PER_TURN: usize = 16;
 
+/// Connections that are accepted before others have their turn, at each socket. One a turn is slower than a thread that connects and hangs up.
+const MAX_ACCEPTS_PER_TURN: usize = 16;
+
 /// How long nobody is accepted after the system refused a descriptor.
 const ACCEPT_PAUSE_NS: u64 = 200_000_000;
 
@@ -210,12 +213,21 @@ impl Server {
     }
 
     fn handle_own_event(&mut self, key: u64, now: &Now) {
-        if let Some((door, listener)) = self.listeners.get(&key) {
-            let (door, accepted) = (*door, listener.accept());
-            return self.handle_accepted(door, accepted, now);
+        if self.listeners.contains_key(&key) {
+            return self.accept_some(key, now);
         }
         if key == FILE_REPORTS_KEY {
             self.hear_of_files(now);
+        }
+    }
+
+    fn accept_some(&mut self, key: u64, now: &Now) {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
+            let Some((door, listener)) = self.listeners.get(&key) else { return };
+            let (door, accepted) = (*door, listener.accept());
+            if !self.handle_accepted(door, accepted, now) {
+                return;
+            }
         }
     }
 
@@ -244,19 +256,21 @@ impl Server {
         }
     }
 
-    fn handle_accepted(&mut self, door: Door, accepted: io::Result<Stream>, now: &Now) {
+    /// Says whether there may be another one.
+    fn handle_accepted(&mut self, door: Door, accepted: io::Result<Stream>, now: &Now) -> bool {
         let result = match accepted {
             Ok(stream) => self.add_client(door, stream),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = result {
+        if let Err(error) = &result {
             // Most likely there are no descriptors left. The listener stays readable, so it must be left alone for a while.
             tracing::error!("cannot accept a client: {error}");
             self.set_accepting(false);
             self.accepts_again_at = Some(now.clocks.monotonic.saturating_add(ACCEPT_PAUSE_NS));
         }
+        result.is_ok()
     }
 
     fn resume_accepting(&mut self, now: &Now) {

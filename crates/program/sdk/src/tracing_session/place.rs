@@ -1,11 +1,16 @@
 //! Where the service of a session is.
 
+use std::time::Duration;
+
 use ferretto_consumer::{ConnectError, Consumer};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Stream;
 
 use super::error::SessionError;
 use crate::backends::Backends;
+
+/// How long a service may be too busy to take the connection.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The service to connect to, once for a session and once for each copy of it.
 #[derive(Debug, Clone)]
@@ -51,7 +56,7 @@ impl Place {
             Self::System => {
                 let addresses = ferretto_ipc::address::default_producer().map_err(ConnectError::Address)?;
                 let Some(address) = addresses.into_iter().next() else { return Ok(None) };
-                let stream = Stream::connect(&address);
+                let stream = Stream::connect_within(&address, PATIENCE);
                 Ok(Some(stream.map_err(|source| ConnectError::NoService { address, source })?))
             }
             Self::Address(_) => Ok(None),

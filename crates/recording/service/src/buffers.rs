@@ -29,6 +29,34 @@ struct Marks {
     states_lost_when_cleared: u64,
 }
 
+/// What may be done at once with the buffers of a session that a clone takes along or clears, all together: there may be many, and nobody
+/// else is served meanwhile.
+#[derive(Debug)]
+pub(crate) struct AtOnce {
+    bytes: usize,
+    pub(crate) packets: usize,
+    pub(crate) vm_steps: u64,
+}
+
+impl Default for AtOnce {
+    fn default() -> Self {
+        Self {
+            bytes: limits::FOLD_AT_ONCE_BYTES,
+            packets: limits::FOLD_AT_ONCE_PACKETS,
+            vm_steps: limits::PROTOVM_STEPS_AT_ONCE,
+        }
+    }
+}
+
+impl AtOnce {
+    /// Takes so many bytes, if they are left.
+    fn take_bytes(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(self.bytes);
+        left.is_some()
+    }
+}
+
 /// What stands in the place of a buffer that is taken away. With it at hand, taking cannot fail.
 #[derive(Debug)]
 pub(crate) struct Replacement {
@@ -142,18 +170,16 @@ impl Buffer {
         Self { trace, vms, marks: Marks::default(), account: SequenceAccount::default() }
     }
 
-    /// All that [`replace`](Self::replace) needs memory for. What a large buffer has is neither folded nor given to VMs: all of it would be
-    /// at once.
-    pub(crate) fn replacement(&self) -> Result<Replacement, CreateError> {
-        let mut empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?
+    /// All that [`replace`](Self::replace) needs memory for. What is more than may be done at once is neither folded nor given to VMs.
+    pub(crate) fn replacement(&self, at_once: &mut AtOnce) -> Result<Replacement, CreateError> {
+        let empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?
             .with_histograms(self.trace.max_histograms());
-        let is_small = self.trace.used_size() <= limits::FOLD_AT_ONCE_BYTES;
-        let copy_if = |wanted: bool| (wanted && is_small).then(|| self.trace.clone_read_only()).transpose();
+        let mut copy_if = |wanted: bool| {
+            let copies = wanted && at_once.take_bytes(self.trace.used_size());
+            copies.then(|| self.trace.clone_read_only()).transpose()
+        };
         let unread = copy_if(!self.vms.is_empty())?;
         let to_fold = copy_if(self.trace.folds_overwritten())?;
-        if self.trace.folds_overwritten() && to_fold.is_none() {
-            empty = empty.fold_overwritten();
-        }
         Ok(Replacement { empty, unread, to_fold })
     }
 
@@ -163,18 +189,21 @@ impl Buffer {
     /// is committed (as upstream's does). One that folds knows where the old one ends, and takes of such a chunk what is new.
     ///
     /// For the VMs that stay here, what goes is overwritten: their producers write on from there. (Upstream's
-    /// new buffer has no VMs.) Without it they have missed something, and in a ring that folds the names from before are lost: producers are
-    /// asked to repeat them.
-    pub(crate) fn replace(&mut self, with: Replacement) -> Self {
+    /// new buffer has no VMs.) Where that is too much to be done at once they have missed something, and in a ring that folds the names from
+    /// before are lost: producers are asked to repeat them.
+    pub(crate) fn replace(&mut self, with: Replacement, at_once: &mut AtOnce) -> Self {
         let vms = self.vms.clone_read_only();
         let mut empty = with.empty;
         match with.unread {
-            Some(mut unread) => self.vms.take_all(&mut unread),
+            Some(mut unread) => self.vms.take_all(&mut unread, at_once),
             None => self.vms.miss_some(),
         }
-        match with.to_fold {
-            Some(unread) => empty.fold_all_of(unread),
-            None => empty.go_on_without(&self.trace),
+        let is_folded = with.to_fold.is_some_and(|unread| empty.fold_all_of(unread, &mut at_once.packets));
+        if !is_folded {
+            if self.trace.folds_overwritten() {
+                empty = empty.fold_overwritten();
+            }
+            empty.go_on_without(&self.trace);
         }
         let trace = std::mem::replace(&mut self.trace, empty);
         self.account.set(self.trace.sequence_count());
@@ -206,17 +235,58 @@ mod tests {
         });
     }
 
+    fn folding_ring(used_bytes: usize) -> Buffer {
+        let trace = TraceBuffer::new(64 << 20, FillPolicy::Ring).unwrap().fold_overwritten();
+        let mut buffer = Buffer::new(trace);
+        (0..used_bytes.div_ceil(CHUNK_BYTES) as u32).for_each(|id| store(&mut buffer, id));
+        buffer
+    }
+
+    #[test]
+    fn rings_of_a_session_are_folded_at_once_as_far_as_they_are_small_together() {
+        let mut at_once = AtOnce::default();
+        let folded: Vec<bool> = [5, 5, 7, 5]
+            .map(|mib| folding_ring(mib << 20))
+            .iter_mut()
+            .map(|buffer| {
+                let replacement = buffer.replacement(&mut at_once).unwrap();
+                let is_folded = replacement.to_fold.is_some();
+                buffer.replace(replacement, &mut at_once);
+                store(buffer, 1000);
+                assert_eq!(buffer.has_lost_states(), !is_folded);
+                is_folded
+            })
+            .collect();
+        assert_eq!(folded, [true, true, false, true]);
+    }
+
+    #[test]
+    fn rings_of_a_session_are_folded_at_once_as_far_as_they_have_few_packets_together() {
+        let mut at_once = AtOnce { packets: 50, ..AtOnce::default() };
+        let lost: Vec<bool> = [20, 40, 20]
+            .map(|chunks: usize| folding_ring(chunks * CHUNK_BYTES))
+            .iter_mut()
+            .map(|buffer| {
+                let replacement = buffer.replacement(&mut at_once).unwrap();
+                buffer.replace(replacement, &mut at_once);
+                assert!(buffer.trace.folds_overwritten());
+                store(buffer, 1000);
+                buffer.has_lost_states()
+            })
+            .collect();
+        assert_eq!(lost, [false, true, true], "what was looked at in vain counts, too");
+    }
+
     /// Of a large one it would take long: its producers repeat what they said.
     #[test]
     fn a_ring_that_folds_is_folded_at_once_only_if_it_is_small() {
         for (used_bytes, is_folded) in [(1 << 20, true), (limits::FOLD_AT_ONCE_BYTES + CHUNK_BYTES, false)] {
-            let trace = TraceBuffer::new(64 << 20, FillPolicy::Ring).unwrap().fold_overwritten();
-            let mut buffer = Buffer::new(trace);
+            let mut buffer = folding_ring(used_bytes);
             let chunks = used_bytes.div_ceil(CHUNK_BYTES) as u32;
-            (0..chunks).for_each(|id| store(&mut buffer, id));
-            let replacement = buffer.replacement().unwrap();
+            let mut at_once = AtOnce::default();
+            let replacement = buffer.replacement(&mut at_once).unwrap();
             assert_eq!(replacement.to_fold.is_some(), is_folded);
-            let taken = buffer.replace(replacement);
+            let taken = buffer.replace(replacement, &mut at_once);
             assert_eq!(taken.trace.stats().chunks_written, u64::from(chunks));
             assert!(buffer.trace.folds_overwritten());
             store(&mut buffer, chunks);

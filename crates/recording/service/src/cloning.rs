@@ -4,7 +4,7 @@ use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
 
-use crate::buffers::Replacement;
+use crate::buffers::{AtOnce, Replacement};
 use crate::clone_steps::{Asked, BufferCopy, Cloning, Copying};
 use crate::file_output::FileOutput;
 use crate::flush::{AfterFlush, FLUSH_FOR_BUGREPORT, FlushReason};
@@ -91,7 +91,8 @@ impl Service {
             .filter(|(_, spec)| spec.clear_before_clone)
             .map(|(i, _)| i)
             .collect();
-        if !cleared.into_iter().all(|index| self.empty_buffer(session_id, index)) {
+        let mut at_once = AtOnce::default();
+        if !cleared.into_iter().all(|index| self.empty_buffer(session_id, index, &mut at_once)) {
             return self.refuse_clone(clone, "no memory for an empty buffer");
         }
         let for_bugreport = request.for_bugreport() || request.selector == Some(BUGREPORT_SELECTOR);
@@ -288,12 +289,13 @@ impl Service {
     fn copy_buffers(&mut self, source: SessionId) -> Result<(Vec<BufferId>, Vec<BufferCopy>), String> {
         let session = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         let ids = self.free_buffer_ids(session.buffers.len()).ok_or("no buffer is left")?;
+        let mut at_once = AtOnce::default();
         let (mut taken, mut copies): (Vec<(BufferId, BufferId, Replacement)>, Vec<BufferCopy>) =
             Default::default();
         for (index, (from, to)) in session.buffers.iter().copied().zip(ids.iter().copied()).enumerate() {
             let Some(buffer) = self.buffers.get_mut(&from) else { continue };
             let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
-            if let Some(Ok(replacement)) = transfers.then(|| buffer.replacement()) {
+            if let Some(Ok(replacement)) = transfers.then(|| buffer.replacement(&mut at_once)) {
                 taken.push((from, to, replacement));
                 continue;
             }
@@ -311,8 +313,9 @@ impl Service {
             }
         }
         for (from, to, replacement) in taken {
-            if let Some(buffer) = self.buffers.get_mut(&from).map(|buffer| buffer.replace(replacement)) {
-                self.buffers.insert(to, buffer);
+            if let Some(buffer) = self.buffers.get_mut(&from) {
+                let taken = buffer.replace(replacement, &mut at_once);
+                self.buffers.insert(to, taken);
             }
         }
         self.last_buffer = ids.last().map_or(self.last_buffer, |id| id.0);
@@ -322,10 +325,15 @@ impl Service {
     }
 
     /// Says whether there was memory for it.
-    fn empty_buffer(&mut self, session_id: SessionId, index: usize) -> bool {
+    fn empty_buffer(&mut self, session_id: SessionId, index: usize, at_once: &mut AtOnce) -> bool {
         let id = self.sessions.get(&session_id).and_then(|session| session.buffers.get(index));
         let Some(buffer) = id.and_then(|id| self.buffers.get_mut(id)) else { return false };
-        buffer.replacement().map(|replacement| buffer.replace(replacement)).is_ok()
+        let Ok(replacement) = buffer.replacement(at_once) else { return false };
+        let emptied = buffer.replace(replacement, at_once);
+        if emptied.trace.used_size() > limits::LARGE_BYTES {
+            self.environment.dispose(Box::new(emptied));
+        }
+        true
     }
 
     /// Ids that no buffer has, and that no clone waits for.

@@ -222,10 +222,16 @@ pub const PROTOVM_STEPS_PER_PACKET: u64 = 512;
 pub const PROTOVM_STEPS_PER_BYTE: u64 = 16;
 /// Steps that the ProtoVMs of a session have at first besides, and may save up. Ours: some milliseconds, which a single packet may cost.
 pub const PROTOVM_STEPS_SAVED: u64 = 1 << 18;
-/// Steps of the ProtoVMs of a buffer that a clone takes along or clears. Ours: all of it is theirs at once; what is left they have missed.
+/// Steps of all ProtoVMs of a session for the buffers that a clone takes along or clears. Ours: all of them are theirs at once; what is left
+/// they have missed.
 pub const PROTOVM_STEPS_AT_ONCE: u64 = 1 << 21;
-/// What is in use of such a buffer, at most, for ProtoVMs to take it, or a ring that folds to fold it. Ours: a millisecond or two a MiB.
+/// What is in use of all such buffers of a session, at most, for ProtoVMs to take it, or rings that fold to fold it. Ours: to copy it takes
+/// some milliseconds.
 pub const FOLD_AT_ONCE_BYTES: usize = 16 * 1024 * 1024;
+/// Packets in them, and chunks. Ours: each takes some 100 to 200 nanoseconds.
+pub const FOLD_AT_ONCE_PACKETS: usize = 100_000;
+/// A larger packet ProtoVMs do not get, and have missed. Ours: it is copied at once, and gone through, for what a program takes of it.
+pub const MAX_PROTOVM_PACKET_BYTES: usize = 2_000_000;
 /// Memory that is kept from one fragmented packet for the next. Ours.
 pub const KEEP_PACKET_BYTES: usize = 64 * 1024;
 

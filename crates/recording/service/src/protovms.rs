@@ -15,6 +15,7 @@ use ferretto_protos::trace_packet::proto_vms;
 use ferretto_protovm::{ApplyError, Program, ProgramError, Vm};
 use ferretto_trace_buffer::{OverwriteSink, Packet, ProducerId, TraceBuffer, validator};
 
+use crate::buffers::AtOnce;
 use crate::limits;
 
 /// An encoded `VmProgram`. It may have 100 KB, and a session may want it thousands of times: those that differ are told apart by the hash.
@@ -172,17 +173,32 @@ impl ProtoVms {
     }
 
     /// Takes what can be read from a buffer that goes, as far as it does not take too long.
-    pub(crate) fn take_all(&mut self, buffer: &mut TraceBuffer) {
-        let end = self.steps_taken.saturating_add(limits::PROTOVM_STEPS_AT_ONCE);
+    pub(crate) fn take_all(&mut self, buffer: &mut TraceBuffer, at_once: &mut AtOnce) {
+        let start = self.steps_taken;
+        let is_whole = self.take_some(buffer, at_once);
+        at_once.vm_steps = at_once.vm_steps.saturating_sub(self.steps_taken - start);
+        if !is_whole {
+            self.miss_some();
+        }
+    }
+
+    /// Says whether that was all.
+    fn take_some(&mut self, buffer: &mut TraceBuffer, at_once: &mut AtOnce) -> bool {
+        let end = self.steps_taken.saturating_add(at_once.vm_steps);
         buffer.begin_read();
+        buffer.look_at_most(at_once.packets);
         while let Some(packet) = buffer.read_next() {
-            if self.steps_taken > end {
-                return self.miss_some();
+            let Some(packets_left) = at_once.packets.checked_sub(1) else { return false };
+            at_once.packets = packets_left;
+            if self.steps_taken >= end {
+                return false;
             }
             if self.wants(packet.producer) {
                 self.take(&packet);
             }
         }
+        at_once.packets = at_once.packets.min(buffer.looks_left());
+        !buffer.is_reading()
     }
 
     /// Something goes that they should have taken.
@@ -205,8 +221,11 @@ impl OverwriteSink for ProtoVms {
         self.vms.iter().any(|vm| vm.serves(producer) && vm.vm.may_concern(packets))
     }
 
-    /// The first VM of the producer whose program succeeds has taken the packet.
+    /// The first VM of the producer whose program succeeds has taken the packet. One that is too large to go into a trace they all miss.
     fn take(&mut self, packet: &Packet<'_>) {
+        if packet.in_one_piece().is_none() && packet.len() > limits::MAX_PROTOVM_PACKET_BYTES {
+            return self.vms.iter_mut().filter(|vm| vm.serves(packet.producer)).for_each(ProtoVm::miss);
+        }
         let bytes = match packet.in_one_piece() {
             Some(bytes) => bytes,
             None => {

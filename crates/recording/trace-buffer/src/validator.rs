@@ -78,7 +78,7 @@ pub(crate) const MAX_FIELD_BYTES: u64 = 0x0fff_ffff;
 const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
 
 /// Fields at the top level of a packet. Those of producers have ten or twenty, and whoever has more is out to make the service count.
-const MAX_FIELDS: usize = 1_000_000;
+pub(crate) const MAX_FIELDS: usize = 1_000_000;
 
 /// A 64-bit varint has at most ten bytes.
 const MAX_VARINT_BYTES: u32 = 10;

@@ -133,6 +133,7 @@ impl TraceBuffer {
             self.stats.trace_writer_packet_loss += 1;
             self.sequences.get_mut(slot).add_loss(WRITER_ABORT);
         }
+        self.earn_folding(accepted.fragments.len());
         self.store(slot, &accepted, sink);
         self.bring_back_unfinished(sink);
     }

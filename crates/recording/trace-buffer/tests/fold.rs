@@ -13,6 +13,10 @@ use proptest::prelude::*;
 const NAMES: u64 = 10;
 const UNIT_NS: u64 = 10;
 const CHUNK_BYTES: usize = 4080;
+/// Of a packet that is larger.
+const PIECE_BYTES: usize = 16_000;
+/// A field that means nothing here.
+const SMALL_FIELD: [u8; 2] = [0x10, 1];
 
 /// Writes packets into chunks, one fragment a packet.
 #[derive(Default)]
@@ -150,6 +154,24 @@ impl Writer {
         if self.continues {
             self.fragment(&rest);
         }
+    }
+
+    /// A packet of small fields in so many chunks.
+    fn large(&mut self, buffer: &mut TraceBuffer, pieces: usize) {
+        let piece = SMALL_FIELD.repeat(PIECE_BYTES / SMALL_FIELD.len());
+        self.fragment(&piece);
+        for pieces_left in (0..pieces).rev() {
+            self.rest = if pieces_left > 0 { piece.clone() } else { Vec::new() };
+            self.commit(buffer);
+        }
+    }
+
+    /// Its first few bytes, in a chunk of their own.
+    fn begin_large(&mut self, buffer: &mut TraceBuffer) {
+        self.fragment(&SMALL_FIELD);
+        self.rest = SMALL_FIELD.to_vec();
+        self.commit(buffer);
+        (self.payload, self.num_fragments) = (Vec::new(), 0);
     }
 
     /// Fills the buffer this often.
@@ -402,7 +424,8 @@ fn who_goes_on_after_another_buffer_has_what_is_new_and_all_names() {
         writer.scrape(&mut buffer);
         expected = expected.end..writer.events - 1;
         let mut next = ring(64 * 1024);
-        next.fold_all_of(buffer.clone_read_only().unwrap());
+        let mut looks_left = usize::MAX;
+        assert!(next.fold_all_of(buffer.clone_read_only().unwrap(), &mut looks_left));
         let mut of_clone = Reader::default();
         of_clone.read_all(&mut buffer.clone_read_only().unwrap());
         assert_eq!(of_clone.skipped, 0);
@@ -415,6 +438,61 @@ fn who_goes_on_after_another_buffer_has_what_is_new_and_all_names() {
     reader.read_all(&mut buffer);
     assert_eq!((reader.skipped, reader.losses), (0, 0));
     assert_eq!(reader.events[&1], (expected.end + 1..=writer.events).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_more_than_may_be_looked_at_is_not_folded() {
+    let mut buffer = ring(1 << 20);
+    let mut writers = writers(20);
+    for writer in &mut writers {
+        (0..100).for_each(|delta| writer.event(delta));
+        writer.commit(&mut buffer);
+    }
+    let fold_all = |mut looks_left: usize| {
+        let mut next = TraceBuffer::new(1 << 20, FillPolicy::Ring).unwrap();
+        let is_whole = next.fold_all_of(buffer.clone_read_only().unwrap(), &mut looks_left);
+        assert_eq!(next.folds_overwritten(), is_whole);
+        is_whole.then_some(looks_left)
+    };
+    let taken = 10_000 - fold_all(10_000).unwrap();
+    assert!(taken > 20 * 100);
+    assert_eq!(fold_all(taken), Some(0));
+    assert_eq!((fold_all(taken - 1), fold_all(0)), (None, None));
+}
+
+/// It would be put together at once, and gone through.
+#[test]
+fn what_a_packet_of_megabytes_says_is_lost_and_counted() {
+    for (pieces, is_lost) in [(2_000_000 / PIECE_BYTES, false), (2_000_000 / PIECE_BYTES + 1, true)] {
+        let mut buffer = ring(4 << 20);
+        let mut writer = writers(1).remove(0);
+        writer.commit(&mut buffer);
+        writer.large(&mut buffer, pieces);
+        writer.go_round(&mut buffer, 1.5);
+        assert_eq!(buffer.stats().sequence_states_lost, u64::from(is_lost), "{pieces} pieces");
+        let mut reader = Reader::default();
+        reader.read_all(&mut buffer);
+        assert_eq!(reader.skipped > 0, is_lost, "events that rely on it say so");
+    }
+}
+
+#[test]
+fn of_large_packets_that_begin_in_one_place_the_first_is_folded() {
+    let mut buffer = ring(16 << 20);
+    let mut all = writers(7);
+    for writer in &mut all {
+        writer.commit(&mut buffer);
+        writer.begin_large(&mut buffer);
+    }
+    all.iter_mut().for_each(|writer| writer.large(&mut buffer, 1_900_000 / PIECE_BYTES));
+    let mut other = Writer { id: 3000, ..Writer::default() };
+    other.begin();
+    other.go_round(&mut buffer, 0.3);
+    for writer in &mut all {
+        writer.event(1);
+        writer.commit(&mut buffer);
+    }
+    assert_eq!(buffer.stats().sequence_states_lost, 6);
 }
 
 #[test]

@@ -30,6 +30,7 @@ use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE, READ_GAP};
 use crate::ring::{Header, INCOMPLETE};
 use crate::sequence::Consumed;
 use crate::sequences::{SequenceKey, Sequences};
+use crate::validator;
 use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
 
 /// All states together take at most this part of the buffer's size.
@@ -40,6 +41,13 @@ const MAX_MIN_LIMIT_DIVISOR: usize = 8;
 
 /// Between packets in pieces, so much memory is kept for putting them together.
 const KEEP_BYTES: usize = 64 * 1024;
+
+/// A packet in pieces that is larger is not put together: what it says is lost. It is copied and gone through while nobody else is served,
+/// and may be most of a ring. One of this size has no more fields than the [validator] lets into a trace, for each takes two bytes.
+const MAX_WHOLE_BYTES: usize = 2 * validator::MAX_FIELDS;
+/// Because of what is stored so many times as much is put together of what is overwritten, and once in a while [`MAX_WHOLE_BYTES`]: many
+/// large packets may begin in one place.
+const WHOLE_BYTES_PER_STORED: usize = 16;
 
 /// A sequence's state, and what is to be done with it.
 #[derive(Debug, Clone)]
@@ -64,6 +72,12 @@ impl Folded {
         }
     }
 
+    /// It lacks what a packet says that has been there.
+    fn miss(&mut self) {
+        self.state.lose();
+        self.was_emptied = true;
+    }
+
     fn empty(&mut self) {
         let state = std::mem::take(&mut self.state);
         self.was_emptied |= !state.is_empty();
@@ -82,6 +96,8 @@ pub(crate) struct Fold {
     takes_until_forgetting: usize,
     /// A packet in pieces, put together.
     whole: Vec<u8>,
+    /// How much may be put together because of what was stored.
+    whole_left: usize,
     unfinished: AllUnfinished,
     telling: Telling,
     /// How far the read pass has come; here, where the shorter ways of reading do not find it.
@@ -116,6 +132,7 @@ impl Fold {
             limit,
             takes_until_forgetting: 0,
             whole: Vec::new(),
+            whole_left: MAX_WHOLE_BYTES,
             unfinished: AllUnfinished::default(),
             telling: Telling::default(),
             pass: None,
@@ -158,20 +175,40 @@ impl Fold {
     /// Folds the sequence's next packet, before which there was this loss. True if the state may have grown.
     #[inline]
     fn take(&mut self, at: usize, packet: &Packet<'_>) -> bool {
+        match packet.in_one_piece() {
+            Some(bytes) => self.take_bytes(at, bytes),
+            None => self.take_pieces(at, packet),
+        }
+    }
+
+    #[inline]
+    fn take_bytes(&mut self, at: usize, bytes: &[u8]) -> bool {
         let folded = &mut self.states[at];
-        let bytes = match packet.in_one_piece() {
-            Some(bytes) => bytes,
-            None => {
-                self.whole.clear();
-                self.whole.shrink_to(KEEP_BYTES);
-                packet.slices().for_each(|slice| self.whole.extend_from_slice(slice));
-                &self.whole
-            }
-        };
         scan(bytes).is_some_and(|packet| {
             folded.was_emptied &= !packet.clears_state();
             folded.state.take(&packet)
         })
+    }
+
+    fn take_pieces(&mut self, at: usize, packet: &Packet<'_>) -> bool {
+        let Some(left) = self.whole_left.checked_sub(packet.len()) else {
+            self.states[at].miss();
+            return false;
+        };
+        self.whole_left = left;
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.shrink_to(KEEP_BYTES);
+        packet.slices().for_each(|slice| whole.extend_from_slice(slice));
+        let has_grown = self.take_bytes(at, &whole);
+        self.whole = whole;
+        has_grown
+    }
+
+    /// The same of a packet that is read, one of many that readers wait for.
+    fn take_read(&mut self, at: usize, packet: &Packet<'_>) -> bool {
+        self.whole_left = MAX_WHOLE_BYTES;
+        self.take(at, packet)
     }
 
     fn lose(&mut self, at: usize, loss: u32) {
@@ -241,6 +278,10 @@ impl Fold {
     }
 }
 
+fn is_too_large(packet: &Packet<'_>) -> bool {
+    packet.in_one_piece().is_none() && packet.len() > MAX_WHOLE_BYTES
+}
+
 /// Does the chunk's first packet say that all is said again?
 fn first_clears_state(payload: &[u8], flags: u8) -> bool {
     match fragment_at(payload, 0, flags) {
@@ -286,16 +327,26 @@ impl TraceBuffer {
     }
 
     /// Goes on from the end of `before`, a clone of which nothing has been read: what is in it counts as read by somebody else.
-    pub fn fold_all_of(&mut self, mut before: Self) {
-        let Some(mut fold) = before.fold.take() else { return };
+    ///
+    /// `looks_left` is how many of its packets and chunks may be looked at, and becomes how many are left. False if there are more: then
+    /// this buffer is as it was, and does not fold.
+    pub fn fold_all_of(&mut self, mut before: Self, looks_left: &mut usize) -> bool {
+        let Some(mut fold) = before.fold.take() else { return false };
         // Read without saying states, as one that gives nothing away.
         before.begin_read();
+        before.look_at_most(*looks_left);
         while let Some((slot, loss)) = before.read_on() {
+            let Some(left) = looks_left.checked_sub(1) else { return false };
+            *looks_left = left;
             let sequence = before.sequences.get(slot);
             let at = fold.index_of(sequence.key);
             fold.lose(at, loss);
             let packet = Packet::new(sequence, loss, before.ring.bytes(), &before.packet_parts);
-            fold.take(at, &packet);
+            fold.take_read(at, &packet);
+        }
+        *looks_left = before.looks_left().min(*looks_left);
+        if before.is_reading() {
+            return false;
         }
         for slot in before.sequences.slots() {
             self.follow_on(&before, slot, &mut fold);
@@ -310,6 +361,7 @@ impl TraceBuffer {
             }
         }
         self.fold = Some(fold);
+        true
     }
 
     /// Goes on where all that could be read of a sequence ends. A chunk that was scraped will come again: only what is new in it counts.
@@ -343,6 +395,15 @@ impl TraceBuffer {
         };
         if is_missed && !first_clears_state(payload, flags) {
             self.stats.sequence_states_lost += 1;
+        }
+    }
+
+    /// So much is stored: for that something may be put together of what is overwritten.
+    #[inline]
+    pub(crate) fn earn_folding(&mut self, stored_bytes: usize) {
+        if let Some(fold) = &mut self.fold {
+            let earned = WHOLE_BYTES_PER_STORED.saturating_mul(stored_bytes);
+            fold.whole_left = fold.whole_left.saturating_add(earned).min(MAX_WHOLE_BYTES);
         }
     }
 
@@ -469,7 +530,10 @@ impl TraceBuffer {
         let untold = std::mem::take(&mut folded.untold);
         let is_new = std::mem::take(&mut folded.is_new_to_reader);
         let packet = Packet::new(sequence, untold, self.ring.bytes(), &self.packet_parts);
-        let says_state = (untold & OVERWRITE != 0 || is_new) && !folded.state.is_empty();
+        let has_to_say = (untold & OVERWRITE != 0 || is_new) && !folded.state.is_empty();
+        let says_state = has_to_say && !is_too_large(&packet);
+        // Otherwise before the next one.
+        folded.is_new_to_reader = has_to_say && !says_state;
         if says_state {
             let telling = &mut fold.telling;
             folded.state.say(&mut telling.said);
@@ -480,8 +544,12 @@ impl TraceBuffer {
             telling.loss = untold;
         }
         // Nothing of a clone is overwritten, so nothing more has to be said of it.
-        if !self.read_only && fold.take(at, &packet) {
-            self.stats.track_descriptors_dropped += fold.settle(at, &mut self.sequences);
+        if !self.read_only {
+            if fold.take_read(at, &packet) {
+                self.stats.track_descriptors_dropped += fold.settle(at, &mut self.sequences);
+            }
+        } else if has_to_say && !says_state {
+            fold.states[at].state.lose();
         }
         if says_state { fold.telling.next().map(Found::Said) } else { Some(Found::InRing(slot, untold)) }
     }

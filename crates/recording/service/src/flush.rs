@@ -1,7 +1,5 @@
 //! Flushes: asking producers for what they hold, and taking what they do not give (upstream: tracing_service_impl.cc, `Flush`).
 
-use std::collections::BTreeSet;
-
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{FlushRequest, FlushResponse};
 
@@ -10,6 +8,7 @@ use crate::limits;
 use crate::losses;
 use crate::now::{Deadline, Now};
 use crate::output::Reply;
+use crate::producer_set::ProducerSet;
 use crate::service::Service;
 use crate::service_events::slow_sources;
 use crate::session::{FinalFlush, State};
@@ -71,7 +70,7 @@ pub(crate) struct EndedFlush {
 #[derive(Debug)]
 pub(crate) struct PendingFlush {
     pub(crate) deadline: Deadline,
-    pub(crate) waits_for: BTreeSet<ProducerId>,
+    pub(crate) waits_for: ProducerSet,
     pub(crate) flags: u64,
     pub(crate) after: AfterFlush,
 }
@@ -112,14 +111,12 @@ impl Service {
         session.record_event(EventType::FlushStarted(true), now);
         let producers = session.instances.producers();
         let flushing = producers.filter(|id| session.instances.of_producer(*id).any(flushes));
-        let mut waits_for: BTreeSet<ProducerId> = flushing.collect();
-        for (id, producer) in &self.producers {
-            // A producer that scrapes its own memory needs to be told even if no data source flushes.
-            let takes_part = || session.instances.has_producer(*id);
-            if producer.peer.emulated && producer.scraping && takes_part() {
-                waits_for.insert(*id);
-            }
-        }
+        // A producer that scrapes its own memory needs to be told even if no data source flushes.
+        let scraping = self.producers.iter().filter_map(|(id, producer)| {
+            let scrapes = producer.peer.emulated && producer.scraping;
+            (scrapes && session.instances.has_producer(*id)).then_some(*id)
+        });
+        let waits_for: ProducerSet = flushing.chain(scraping).collect();
         self.last_flush += 1;
         let request_id = self.last_flush;
         let timeout_ms = timeout_ms.unwrap_or(session.config.flush_timeout_ms);
@@ -139,7 +136,7 @@ impl Service {
             return self.conclude(session_id, after, false, now);
         };
         session.counters.flushes_requested += 1;
-        let waits_for = BTreeSet::new();
+        let waits_for = ProducerSet::default();
         let flush = PendingFlush { deadline: now.after_ms(0), waits_for, flags: 0, after };
         self.scrape_for_flushes(session_id, vec![EndedFlush { flush, success: true }], now);
     }
@@ -161,7 +158,7 @@ impl Service {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         let mut done = Vec::new();
         for (id, flush) in session.flushes.range_mut(..=up_to) {
-            if flush.waits_for.remove(&producer) && flush.waits_for.is_empty() {
+            if flush.waits_for.remove(producer) && flush.waits_for.is_empty() {
                 done.push(*id);
             }
         }
@@ -201,7 +198,7 @@ impl Service {
         // A producer is waited for because of its sources that flush.
         let slow = || {
             let producers = ended.flush.waits_for.iter();
-            let instances = producers.flat_map(|producer| session.instances.of_producer(*producer));
+            let instances = producers.flat_map(|producer| session.instances.of_producer(producer));
             instances.filter(|instance| !instance.no_flush)
         };
         let (names, slow) = (losses::names(slow()), slow_sources(slow()));

@@ -56,6 +56,7 @@ mod observe;
 mod output;
 mod pace;
 mod prefix;
+mod producer_set;
 mod producers;
 mod protovms;
 mod query;

@@ -2,8 +2,6 @@
 //!
 //! There may be thousands, and each message is a call of the system that wakes a process up: so they are told in steps.
 
-use std::ops::Bound;
-
 use ferretto_protos::get_async_command_response::{self as command, Cmd};
 
 use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
@@ -121,9 +119,7 @@ impl Service {
         match telling.what {
             // Not those who are gone meanwhile, nor anybody if it is over.
             Told::Flush { request_id, .. } => {
-                let after = telling.last.map_or(Bound::Unbounded, Bound::Excluded);
-                let waits_for = &session.flushes.get(&request_id)?.waits_for;
-                waits_for.range((after, Bound::Unbounded)).next().copied()
+                session.flushes.get(&request_id)?.waits_for.next_after(telling.last)
             }
             Told::ClearIncrementalState => {
                 let after = telling.last.map(|last| (last, InstanceId(u64::MAX)));

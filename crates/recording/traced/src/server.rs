@@ -583,3 +583,24 @@ fn take_memory(connection: &mut Connection) -> Option<Arc<SharedMemory>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ferretto_ipc::address::Address;
+
+    use super::*;
+
+    #[test]
+    fn several_are_accepted_in_a_turn_and_not_all() {
+        let address = Address::Abstract(format!("ferretto-accepts-{}", std::process::id()).into_bytes());
+        let mut server = Server::new().unwrap();
+        server.listen(Door::CONSUMERS, Listener::bind(&address).unwrap()).unwrap();
+        let crowd: Vec<Stream> =
+            (0..MAX_ACCEPTS_PER_TURN + 4).map(|_| Stream::connect(&address).unwrap()).collect();
+        let mut accepted = || {
+            server.turn().unwrap();
+            server.connections.len()
+        };
+        assert_eq!([accepted(), accepted()], [MAX_ACCEPTS_PER_TURN, crowd.len()]);
+    }
+}

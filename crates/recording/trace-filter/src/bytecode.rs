@@ -24,8 +24,11 @@ pub const MAX_BYTECODE_BYTES: usize = 128 * 1024;
 /// The greatest semantic type of a field. Upstream cuts off what is above and takes 65,534 and 65,535 for opcodes 4 and 1.
 pub const MAX_SEMANTIC_TYPE: u32 = 0xfffd;
 
-/// Fields below this are looked up directly, others by searching (upstream: `kDirectlyIndexLimit`).
+/// Fields below this may be looked up directly, others by searching (upstream: `kDirectlyIndexLimit`).
 const DIRECT_LIMIT: u32 = 128;
+/// They are if the table has no more places than this for each run of fields with the same verdict. Where runs are fewer, the search is
+/// short; and three bytes of a program would have a table of hundreds.
+const PLACES_PER_RUN: usize = 8;
 
 pub(crate) const OPCODE_BITS: u32 = 3;
 
@@ -39,9 +42,15 @@ pub(crate) mod opcode {
 }
 
 /// A program that was checked: every message it names exists.
+///
+/// It takes at most thirty times its bytes, whatever it is ([`memory_bytes`](Self::memory_bytes)).
 #[derive(Debug, Clone, Default)]
 pub struct Bytecode {
     messages: Vec<Message>,
+    /// The tables of messages, one after the other.
+    places: Vec<Packed>,
+    /// The ranges of messages, one after the other.
+    ranges: Vec<Range>,
 }
 
 /// What becomes of a field.
@@ -56,12 +65,48 @@ pub(crate) enum Verdict {
     Message(u32),
 }
 
-#[derive(Debug, Clone, Default)]
+/// A verdict in four bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Packed(u32);
+
+impl Packed {
+    const DROP: Self = Self(0);
+    const KEEP: u32 = 1;
+    const STRING: u32 = 2;
+    const MESSAGE: u32 = 3;
+    const KIND_BITS: u32 = 2;
+
+    /// Both numbers have bits to spare: a program has no more messages than bytes.
+    const fn new(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Drop => Self::DROP,
+            Verdict::Keep => Self(Self::KEEP),
+            Verdict::String { semantic_type } => Self(semantic_type << Self::KIND_BITS | Self::STRING),
+            Verdict::Message(index) => Self(index << Self::KIND_BITS | Self::MESSAGE),
+        }
+    }
+
+    #[inline]
+    const fn verdict(self) -> Verdict {
+        let number = self.0 >> Self::KIND_BITS;
+        match self.0 & ((1 << Self::KIND_BITS) - 1) {
+            Self::KEEP => Verdict::Keep,
+            Self::STRING => Verdict::String { semantic_type: number },
+            Self::MESSAGE => Verdict::Message(number),
+            _ => Verdict::Drop,
+        }
+    }
+}
+
+/// Where its fields are among those of the program.
+#[derive(Debug, Clone, Copy)]
 struct Message {
-    /// By field number, up to the greatest below [`DIRECT_LIMIT`].
-    direct: Vec<Verdict>,
-    /// In ascending order, without overlaps.
-    ranges: Vec<Range>,
+    /// The table, by field number from 0 on. It is empty, or has all fields below [`DIRECT_LIMIT`].
+    places_start: u32,
+    places_len: u32,
+    /// All other fields, in ascending order and without overlaps.
+    ranges_start: u32,
+    ranges_len: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +114,7 @@ struct Range {
     start: u32,
     /// Exclusive.
     end: u32,
-    verdict: Verdict,
+    verdict: Packed,
 }
 
 /// Which of the two rows of words is wrong.
@@ -139,40 +184,70 @@ impl Bytecode {
             [] => Vec::new(),
             overlay => read_overlay(&read_words(overlay, Part::Overlay)?)?,
         };
-        Parser { words: &words, at: 0, overlay: &overlay, messages: Vec::new(), current: Message::default() }
-            .parse()
+        let built = Self::default();
+        let mut parser =
+            Parser { words: &words, at: 0, overlay: &overlay, built, current: Building::default() };
+        parser.parse()?;
+        let mut program = parser.built;
+        program.messages.shrink_to_fit();
+        program.places.shrink_to_fit();
+        program.ranges.shrink_to_fit();
+        Ok(program)
+    }
+
+    /// The bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.messages) + size_of_val(&*self.places) + size_of_val(&*self.ranges)
     }
 
     /// What becomes of a field of a message.
     #[inline]
     pub(crate) fn verdict(&self, message: u32, field: u32) -> Verdict {
         let Some(message) = self.messages.get(message as usize) else { return Verdict::Drop };
-        match message.direct.get(field as usize) {
-            Some(verdict) => *verdict,
-            None => message.find(field),
+        if field < message.places_len {
+            let place = self.places.get((message.places_start + field) as usize);
+            return place.map_or(Verdict::Drop, |packed| packed.verdict());
+        }
+        self.find(message, field)
+    }
+
+    fn find(&self, message: &Message, field: u32) -> Verdict {
+        let start = message.ranges_start as usize;
+        let ranges = self.ranges.get(start..start + message.ranges_len as usize).unwrap_or_default();
+        let at = ranges.partition_point(|range| range.end <= field);
+        match ranges.get(at) {
+            Some(range) if range.start <= field => range.verdict.verdict(),
+            _ => Verdict::Drop,
         }
     }
 }
 
-impl Message {
-    fn find(&self, field: u32) -> Verdict {
-        let at = self.ranges.partition_point(|range| range.end <= field);
-        match self.ranges.get(at) {
-            Some(range) if range.start <= field => range.verdict,
-            _ => Verdict::Drop,
-        }
-    }
+/// A message whose end has not come yet.
+#[derive(Debug)]
+struct Building {
+    /// The verdicts of fields below [`DIRECT_LIMIT`], which come in any order, the last one counts; those that are set in `present`.
+    low: [Packed; DIRECT_LIMIT as usize],
+    present: u128,
+    /// Of the others, as they came.
+    high: Vec<Range>,
+}
 
+impl Default for Building {
+    fn default() -> Self {
+        Self { low: [Packed::DROP; DIRECT_LIMIT as usize], present: 0, high: Vec::new() }
+    }
+}
+
+impl Building {
     fn add(&mut self, field: u32, verdict: Verdict) {
-        if field >= DIRECT_LIMIT {
-            return self.ranges.push(Range { start: field, end: field + 1, verdict });
-        }
-        let index = field as usize;
-        if self.direct.len() <= index {
-            self.direct.resize(index + 1, Verdict::Drop);
-        }
-        if let Some(slot) = self.direct.get_mut(index) {
-            *slot = verdict;
+        let verdict = Packed::new(verdict);
+        match self.low.get_mut(field as usize) {
+            Some(place) => {
+                *place = verdict;
+                self.present |= 1 << field;
+            }
+            None => self.high.push(Range { start: field, end: field + 1, verdict }),
         }
     }
 
@@ -182,8 +257,52 @@ impl Message {
         }
         let start = start.max(DIRECT_LIMIT);
         if start < end {
-            self.ranges.push(Range { start, end, verdict: Verdict::Keep });
+            self.high.push(Range { start, end, verdict: Packed::new(Verdict::Keep) });
         }
+    }
+
+    /// Adds the message, the one with this index, to a program, and begins with the next.
+    fn end(&mut self, index: usize, program: &mut Bytecode) -> Result<(), BytecodeError> {
+        self.check(index)?;
+        let (places_start, ranges_start) = (program.places.len(), program.ranges.len());
+        self.put_low(program);
+        program.ranges.append(&mut self.high);
+        self.present = 0;
+        program.messages.push(Message {
+            places_start: places_start as u32,
+            places_len: (program.places.len() - places_start) as u32,
+            ranges_start: ranges_start as u32,
+            ranges_len: (program.ranges.len() - ranges_start) as u32,
+        });
+        Ok(())
+    }
+
+    /// As a table or as ranges, whichever is small.
+    fn put_low(&self, program: &mut Bytecode) {
+        let places = (u128::BITS - self.present.leading_zeros()) as usize;
+        if places <= PLACES_PER_RUN * self.runs().count() {
+            let place = |(field, verdict): (u32, &Packed)| match self.present >> field & 1 {
+                0 => Packed::DROP,
+                _ => *verdict,
+            };
+            program.places.extend((0..).zip(&self.low).take(places).map(place));
+        } else {
+            program.ranges.extend(self.runs());
+        }
+    }
+
+    /// Fields below [`DIRECT_LIMIT`] that follow each other and have the same verdict.
+    fn runs(&self) -> impl Iterator<Item = Range> {
+        let mut left = self.present;
+        std::iter::from_fn(move || {
+            let start = left.trailing_zeros();
+            let verdict = *self.low.get(start as usize)?;
+            let is_more =
+                |field: &u32| left >> field & 1 == 1 && self.low.get(*field as usize) == Some(&verdict);
+            let end = start + (start..DIRECT_LIMIT).take_while(is_more).count() as u32;
+            left = left.checked_shr(end).unwrap_or(0).checked_shl(end).unwrap_or(0);
+            Some(Range { start, end, verdict })
+        })
     }
 
     fn check(&self, index: usize) -> Result<(), BytecodeError> {
@@ -191,7 +310,7 @@ impl Message {
             [before, after] if after.start < before.end => Some((after.start, before.end)),
             _ => None,
         };
-        match self.ranges.windows(2).find_map(overlaps) {
+        match self.high.windows(2).find_map(overlaps) {
             Some((start, end)) => Err(BytecodeError::Overlap { message: index, start, end }),
             None => Ok(()),
         }
@@ -271,12 +390,12 @@ struct Parser<'a> {
     at: usize,
     /// What is left of it.
     overlay: &'a [Change],
-    messages: Vec<Message>,
-    current: Message,
+    built: Bytecode,
+    current: Building,
 }
 
 impl Parser<'_> {
-    fn parse(mut self) -> Result<Bytecode, BytecodeError> {
+    fn parse(&mut self) -> Result<(), BytecodeError> {
         let mut has_ended = true;
         let mut greatest_named = None;
         while let Some(&word) = self.words.get(self.at) {
@@ -314,13 +433,13 @@ impl Parser<'_> {
         if !has_ended {
             return Err(BytecodeError::NoEnd);
         }
-        let count = self.messages.len();
+        let count = self.built.messages.len();
         if let Some(change) = self.overlay.first() {
             return Err(BytecodeError::OverlayMessage { message: change.message, count });
         }
         match greatest_named {
             Some(index) if index as usize >= count => Err(BytecodeError::NoSuchMessage { index, count }),
-            _ => Ok(Bytecode { messages: self.messages }),
+            _ => Ok(()),
         }
     }
 
@@ -334,15 +453,13 @@ impl Parser<'_> {
     fn end_message(&mut self) -> Result<(), BytecodeError> {
         // No word's field number is that great: all that is left for this message is added.
         self.overlay_up_to(u32::MAX);
-        self.current.check(self.messages.len())?;
-        self.messages.push(std::mem::take(&mut self.current));
-        Ok(())
+        self.current.end(self.built.messages.len(), &mut self.built)
     }
 
     /// Adds the overlay's fields below this one; says if it changes this one. Ranges do not ask, as upstream's do not: what an overlay has
     /// for fields before a range or in it is added later, and must then be in order with the rest.
     fn overlay_up_to(&mut self, field: u32) -> Option<Verdict> {
-        let index = self.messages.len();
+        let index = self.built.messages.len();
         while let Some((change, rest)) = self.overlay.split_first()
             && (change.message as usize) == index
             && change.field <= field
@@ -407,6 +524,56 @@ mod tests {
         assert_eq!(program.verdict(1, 2), Verdict::Drop);
         assert_eq!(program.verdict(2, 1), Verdict::Drop);
         assert_eq!(program.verdict(u32::MAX, u32::MAX), Verdict::Drop);
+    }
+
+    /// Fields, and what becomes of them.
+    type Kept<'a> = &'a [(u32, Verdict)];
+
+    /// What is a table and what is searched is nobody's concern but the speed's.
+    #[test]
+    fn fields_in_any_order_have_their_last_verdict() {
+        let cases: [(&[u32], Kept<'_>); 5] = [
+            (&[word(127, 1), 0], &[(127, Verdict::Keep)]),
+            (&[word(127, 4), word(3, 3), 0, 0], &[(3, Verdict::Message(0)), (127, STRING)]),
+            (
+                &[word(3, 1), word(1, 1), word(2, 4), word(3, 4), 0],
+                &[(1, Verdict::Keep), (2, STRING), (3, STRING)],
+            ),
+            (
+                &[word(126, 2), 4, word(127, 4), 0],
+                &[(126, Verdict::Keep), (127, STRING), (128, Verdict::Keep), (129, Verdict::Keep)],
+            ),
+            (&[word(100, 1), word(300, 1), 0], &[(100, Verdict::Keep), (300, Verdict::Keep)]),
+        ];
+        for (words, expected) in cases {
+            let program = parse(words, &[]).unwrap();
+            let kept: Vec<(u32, Verdict)> = (0..400)
+                .map(|field| (field, program.verdict(0, field)))
+                .filter(|(_, verdict)| *verdict != Verdict::Drop)
+                .collect();
+            assert_eq!(kept, expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_takes_memory_as_its_size_justifies() {
+        let far_apart: Vec<u32> = (1..16).map(|field| word(8 * field, 1)).collect();
+        let all_but_every_eighth: Vec<u32> =
+            [word(1, 2), 127].into_iter().chain((1..16).map(|field| word(8 * field, 4))).collect();
+        let messages: [&[u32]; 6] = [
+            &[],
+            &[word(127, 1)],
+            &[word(1, 2), 127],
+            &[word(1, 1), word(15, 1)],
+            &far_apart,
+            &all_but_every_eighth,
+        ];
+        for message in messages {
+            let words = [message, &[0]].concat().repeat(1000);
+            let bytes = assemble(&words).len();
+            let taken = parse(&words, &[]).unwrap().memory_bytes();
+            assert!(taken <= 30 * bytes, "{message:?}: {bytes} bytes take {taken}");
+        }
     }
 
     #[test]

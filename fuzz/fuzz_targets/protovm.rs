@@ -74,7 +74,7 @@ enum Value {
 fuzz_target!(|script: Script| {
     let Ok(program) = Program::parse(&script.program.encoded()) else { return };
     let limit = usize::from(script.memory_limit);
-    let program_size = program.as_bytes().len();
+    let program_size = program.memory_bytes();
     let mut vm = match &script.initial_state {
         Some(state) => Vm::with_state(program, limit, &state.encoded()),
         None => Vm::new(program, limit),

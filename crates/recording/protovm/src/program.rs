@@ -17,7 +17,10 @@ pub const MAX_DEPTH: usize = 256;
 /// instruction without a known operation aborts the program once it is reached.
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub(crate) instructions: Vec<Instruction>,
+    /// Each before those within it, so that they take no more than their own size: two bytes of a program may be an instruction.
+    instructions: Box<[Instruction]>,
+    /// The paths of all selects.
+    components: Box<[Component]>,
     bytes: Box<[u8]>,
     /// With a packet that has none of these fields the program fails before it does anything. `None` if there are no such fields.
     first_fields: Option<Box<[u32]>>,
@@ -38,14 +41,15 @@ pub enum ProgramError {
     TooDeep,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Instruction {
     pub(crate) operation: Operation,
     pub(crate) on_error: OnError,
-    pub(crate) nested: Vec<Self>,
+    /// How many of the instructions after it are within it.
+    inner: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     Select(Select),
     RegLoad { cursor: Cursor, register: u8 },
@@ -63,11 +67,13 @@ pub(crate) enum OnError {
     Abort,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Select {
     pub(crate) cursor: Cursor,
-    pub(crate) path: Vec<Component>,
     pub(crate) create: bool,
+    /// Its path among the program's components. It is no longer than [`MAX_DEPTH`].
+    path_start: u32,
+    path_len: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,15 +102,32 @@ impl Program {
     ///
     /// If the program exceeds a bound.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProgramError> {
-        let mut parser = Parser { left: MAX_PROGRAM_SIZE };
-        let mut instructions = Vec::new();
+        let mut parser = Parser::default();
         for (id, value) in Fields::new(bytes) {
             if id == 2 {
-                instructions.push(parser.instruction(bytes_of(value), 1)?);
+                parser.instruction(bytes_of(value), 1)?;
             }
         }
-        let first_fields = first_fields(&instructions);
-        Ok(Self { instructions, bytes: bytes.into(), first_fields })
+        let (instructions, components) = (parser.instructions.into(), parser.components.into());
+        let mut program = Self { instructions, components, bytes: bytes.into(), first_fields: None };
+        program.first_fields = first_fields(&program);
+        Ok(program)
+    }
+
+    /// The outermost instructions, with all that is within them.
+    pub(crate) fn instructions(&self) -> Block<'_> {
+        Block(&self.instructions)
+    }
+
+    pub(crate) fn path(&self, select: &Select) -> &[Component] {
+        let start = select.path_start as usize;
+        self.components.get(start..start + usize::from(select.path_len)).unwrap_or_default()
+    }
+
+    /// The bytes of memory that it takes: in most programs some ten for each of the encoded ones.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.instructions) + size_of_val(&*self.components) + self.bytes.len()
     }
 
     /// False if the program would certainly fail, and change nothing.
@@ -131,12 +154,13 @@ impl Program {
 const MAX_FIRST_FIELDS: usize = 8;
 
 /// What a program looks for in a packet before all else, if it does nothing without: as compilers make them, programs begin with selects.
-fn first_fields(instructions: &[Instruction]) -> Option<Box<[u32]>> {
-    let ends_program = |instruction: &Instruction| instruction.on_error == OnError::BreakOuter;
-    if instructions.len() > MAX_FIRST_FIELDS || !instructions.iter().any(ends_program) {
+fn first_fields(program: &Program) -> Option<Box<[u32]>> {
+    let outermost = || program.instructions().map(|(instruction, _)| instruction);
+    let has_too_many = outermost().nth(MAX_FIRST_FIELDS).is_some();
+    if has_too_many || !outermost().any(|instruction| instruction.on_error == OnError::BreakOuter) {
         return None;
     }
-    instructions.iter().map(Instruction::first_field).collect()
+    outermost().map(|instruction| instruction.first_field(program)).collect()
 }
 
 /// Whether the first two bytes of a field's tag are anywhere in the bytes. It looks at sixteen bytes at a time, where a walk looks at a
@@ -163,12 +187,30 @@ fn may_have(bytes: &[u8], field: u32) -> bool {
     })
 }
 
+/// Instructions, one after the other, each with those within it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block<'a>(&'a [Instruction]);
+
+impl<'a> Iterator for Block<'a> {
+    type Item = (&'a Instruction, Self);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (first, rest) = self.0.split_first()?;
+        let (inner, after) = rest.split_at_checked(first.inner as usize)?;
+        self.0 = after;
+        Some((first, Self(inner)))
+    }
+}
+
 impl Instruction {
     /// The field of the packet without which the instruction fails, and does nothing but that.
-    fn first_field(&self) -> Option<u32> {
-        let Operation::Select(Select { cursor: Cursor::Src, path, create: false }) = &self.operation else {
+    fn first_field(&self, program: &Program) -> Option<u32> {
+        let Operation::Select(select @ Select { cursor: Cursor::Src, create: false, .. }) = &self.operation
+        else {
             return None;
         };
+        let path = program.path(select);
         let (first, rest) = path.split_first()?;
         let by_key = rest.first().is_some_and(|next| next.map_key_field_id.is_some());
         let fails = !first.is_repeated && !by_key && self.on_error != OnError::Abort;
@@ -177,20 +219,26 @@ impl Instruction {
 }
 
 /// Counts what it parses. The last one of a field's values counts, as everywhere in protobuf.
+#[derive(Default)]
 struct Parser {
-    left: usize,
+    instructions: Vec<Instruction>,
+    components: Vec<Component>,
 }
 
 impl Parser {
-    fn count(&mut self, depth: usize) -> Result<(), ProgramError> {
-        self.left = self.left.checked_sub(1).ok_or(ProgramError::TooLong)?;
+    /// There is to be one more, at this depth.
+    fn check(&self, depth: usize) -> Result<(), ProgramError> {
+        if self.instructions.len() + self.components.len() >= MAX_PROGRAM_SIZE {
+            return Err(ProgramError::TooLong);
+        }
         if depth > MAX_DEPTH { Err(ProgramError::TooDeep) } else { Ok(()) }
     }
 
-    fn instruction(&mut self, message: &[u8], depth: usize) -> Result<Instruction, ProgramError> {
-        self.count(depth)?;
+    fn instruction(&mut self, message: &[u8], depth: usize) -> Result<(), ProgramError> {
+        self.check(depth)?;
         let mut operations: [Option<&[u8]>; 5] = [None; 5];
         let mut on_error = OnError::BreakOuter;
+        let mut has_inner = false;
         for (id, value) in Fields::new(message) {
             match id {
                 1..=5 => {
@@ -199,18 +247,30 @@ impl Parser {
                     }
                 }
                 6 => on_error = on_error_of(number_of(value)),
+                7 => has_inner = true,
                 _ => {}
             }
         }
+        let at = self.instructions.len();
+        self.instructions.push(Instruction { operation: Operation::Unknown, on_error, inner: 0 });
         let operation = self.operation(operations, depth)?;
-        let depth = depth + operation.depth();
-        let mut nested = Vec::new();
+        if has_inner {
+            self.inner_instructions(message, depth + operation.depth() + 1)?;
+        }
+        let inner = (self.instructions.len() - at - 1) as u32;
+        if let Some(instruction) = self.instructions.get_mut(at) {
+            (instruction.operation, instruction.inner) = (operation, inner);
+        }
+        Ok(())
+    }
+
+    fn inner_instructions(&mut self, message: &[u8], depth: usize) -> Result<(), ProgramError> {
         for (id, value) in Fields::new(message) {
             if id == 7 {
-                nested.push(self.instruction(bytes_of(value), depth + 1)?);
+                self.instruction(bytes_of(value), depth)?;
             }
         }
-        Ok(Instruction { operation, on_error, nested })
+        Ok(())
     }
 
     /// If a message has several operations, this is the order in which upstream looks for them (parser.cc,
@@ -227,19 +287,21 @@ impl Parser {
     }
 
     fn select(&mut self, message: &[u8], depth: usize) -> Result<Select, ProgramError> {
-        let mut select = Select { cursor: Cursor::Src, path: Vec::new(), create: false };
+        let start = self.components.len();
+        let (mut cursor, mut create) = (Cursor::Src, false);
         for (id, value) in Fields::new(message) {
             match id {
-                1 => select.cursor = cursor_of(number_of(value)),
+                1 => cursor = cursor_of(number_of(value)),
                 2 => {
-                    self.count(depth + select.path.len() + 1)?;
-                    select.path.push(parse_component(bytes_of(value)));
+                    self.check(depth + self.components.len() - start + 1)?;
+                    self.components.push(parse_component(bytes_of(value)));
                 }
-                3 => select.create = number_of(value) != 0,
+                3 => create = number_of(value) != 0,
                 _ => {}
             }
         }
-        Ok(select)
+        let path_len = (self.components.len() - start) as u16;
+        Ok(Select { cursor, create, path_start: start as u32, path_len })
     }
 }
 
@@ -247,7 +309,7 @@ impl Operation {
     /// How many levels it adds.
     fn depth(&self) -> usize {
         match self {
-            Self::Select(select) => select.path.len(),
+            Self::Select(select) => usize::from(select.path_len),
             _ => 0,
         }
     }

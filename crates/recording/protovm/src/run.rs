@@ -2,7 +2,7 @@
 
 use crate::abort::{AbortReason, ApplyError, Step, Stop};
 use crate::destination::{Destination, MergeFlags};
-use crate::program::{Component, Cursor, Instruction, OnError, Operation, Select};
+use crate::program::{Block, Component, Cursor, Instruction, OnError, Operation, Program, Select};
 use crate::tree::{NodeId, Tree};
 use crate::wire::{Fields, Value};
 
@@ -31,16 +31,16 @@ impl Registers {
 
 /// Runs `program` on `packet`.
 pub(crate) fn run(
-    program: &[Instruction],
+    program: &Program,
     registers: &mut Registers,
     tree: &mut Tree,
     packet: &[u8],
     max_steps: u64,
 ) -> Result<(), ApplyError> {
     tree.steps = 0;
-    let mut runner = Runner { registers, tree, max_steps, path: Vec::new() };
+    let mut runner = Runner { program, registers, tree, max_steps, path: Vec::new() };
     let mut cursors = Cursors { src: Value::Bytes(packet), dst: Destination::ROOT, outer_node: None };
-    match runner.instructions(program, &mut cursors) {
+    match runner.instructions(program.instructions(), &mut cursors) {
         Ok(()) => Ok(()),
         Err(Stop::Failed) => Err(ApplyError::Failed),
         Err(Stop::Abort(reason)) => {
@@ -61,6 +61,7 @@ struct Cursors<'p> {
 }
 
 struct Runner<'a> {
+    program: &'a Program,
     registers: &'a mut Registers,
     tree: &'a mut Tree,
     max_steps: u64,
@@ -74,9 +75,9 @@ impl<'p> Runner<'_> {
         if self.tree.steps > self.max_steps { Err(AbortReason::TooManySteps.into()) } else { Ok(()) }
     }
 
-    fn instructions(&mut self, instructions: &[Instruction], cursors: &mut Cursors<'p>) -> Step {
-        for (index, instruction) in instructions.iter().enumerate() {
-            if let Err(stop) = self.instruction(instruction, cursors) {
+    fn instructions(&mut self, instructions: Block<'_>, cursors: &mut Cursors<'p>) -> Step {
+        for (index, (instruction, nested)) in instructions.enumerate() {
+            if let Err(stop) = self.instruction(instruction, nested, cursors) {
                 self.stopped(stop, instruction.on_error, index)?;
             }
         }
@@ -96,10 +97,15 @@ impl<'p> Runner<'_> {
         Err(stop)
     }
 
-    fn instruction(&mut self, instruction: &Instruction, cursors: &mut Cursors<'p>) -> Step {
+    fn instruction(
+        &mut self,
+        instruction: &Instruction,
+        nested: Block<'_>,
+        cursors: &mut Cursors<'p>,
+    ) -> Step {
         self.step()?;
         match &instruction.operation {
-            Operation::Select(select) => return self.select(select, &instruction.nested, *cursors),
+            Operation::Select(select) => return self.select(select, nested, *cursors),
             Operation::RegLoad { cursor, register } => self.load(*cursor, *register, cursors)?,
             Operation::Merge { skip_submessages, del_if_src_empty } => {
                 let flags =
@@ -110,7 +116,7 @@ impl<'p> Runner<'_> {
             Operation::Del => self.delete(cursors)?,
             Operation::Unknown => return Err(AbortReason::UnknownOperation.into()),
         }
-        self.instructions(&instruction.nested, cursors)
+        self.instructions(nested, cursors)
     }
 
     fn load(&mut self, cursor: Cursor, register: u8, cursors: &Cursors<'p>) -> Step {
@@ -133,19 +139,19 @@ impl<'p> Runner<'_> {
     }
 
     /// The cursors are a copy: when the select ends they are where they were.
-    fn select(&mut self, select: &Select, nested: &[Instruction], mut cursors: Cursors<'p>) -> Step {
+    fn select(&mut self, select: &Select, nested: Block<'_>, mut cursors: Cursors<'p>) -> Step {
         if select.cursor == Cursor::Src && select.create {
             return Err(AbortReason::CreateInSource.into());
         }
         cursors.outer_node = cursors.dst.node_here();
-        self.descend(select, &select.path, nested, &mut cursors)
+        self.descend(select, self.program.path(select), nested, &mut cursors)
     }
 
     fn descend(
         &mut self,
         select: &Select,
         mut path: &[Component],
-        nested: &[Instruction],
+        nested: Block<'_>,
         cursors: &mut Cursors<'p>,
     ) -> Step {
         while let Some((component, rest)) = path.split_first() {
@@ -181,7 +187,7 @@ impl<'p> Runner<'_> {
         component: &Component,
         field: u32,
         rest: &[Component],
-        nested: &[Instruction],
+        nested: Block<'_>,
         cursors: &mut Cursors<'p>,
     ) -> Step {
         match select.cursor {

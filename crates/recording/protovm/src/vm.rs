@@ -1,5 +1,7 @@
 //! The public type.
 
+use std::sync::Arc;
+
 use crate::abort::ApplyError;
 use crate::destination::Destination;
 use crate::program::Program;
@@ -11,7 +13,7 @@ use crate::wire::Value;
 /// A program and the state that it folds packets into.
 #[derive(Debug)]
 pub struct Vm {
-    program: Program,
+    program: Arc<Program>,
     state: State,
 }
 
@@ -22,18 +24,18 @@ enum State {
 }
 
 impl Vm {
-    /// A VM with an empty state that may take up to `memory_limit_bytes`.
+    /// A VM with an empty state that may take up to `memory_limit_bytes`. Several may share a program.
     #[must_use]
-    pub fn new(program: Program, memory_limit_bytes: usize) -> Self {
+    pub fn new(program: impl Into<Arc<Program>>, memory_limit_bytes: usize) -> Self {
         Self {
-            program,
+            program: program.into(),
             state: State::Live { registers: Box::default(), tree: Tree::new(memory_limit_bytes) },
         }
     }
 
     /// A VM that begins with an encoded message as its state. If that exceeds the limit the state is empty.
     #[must_use]
-    pub fn with_state(program: Program, memory_limit_bytes: usize, state: &[u8]) -> Self {
+    pub fn with_state(program: impl Into<Arc<Program>>, memory_limit_bytes: usize, state: &[u8]) -> Self {
         let mut vm = Self::new(program, memory_limit_bytes);
         if let State::Live { tree, .. } = &mut vm.state {
             // Fails for want of memory only, and upstream goes on, too.
@@ -60,9 +62,7 @@ impl Vm {
     /// As those of [`apply`](Self::apply).
     pub fn apply_within(&mut self, packet: &[u8], max_steps: u64) -> Result<(), ApplyError> {
         match &mut self.state {
-            State::Live { registers, tree } => {
-                run::run(&self.program.instructions, registers, tree, packet, max_steps)
-            }
+            State::Live { registers, tree } => run::run(&self.program, registers, tree, packet, max_steps),
             State::ReadOnly(_) => Err(ApplyError::ReadOnly),
         }
     }
@@ -101,18 +101,18 @@ impl Vm {
 
     /// The program.
     #[must_use]
-    pub const fn program(&self) -> &Program {
+    pub const fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// The bytes that program and state take, the latter as they count for the limit.
+    /// The bytes that program and state take, the latter as they count for the limit. Others may share the program.
     #[must_use]
     pub fn memory_usage_bytes(&self) -> usize {
         let state = match &self.state {
             State::Live { tree, .. } => tree.used(),
             State::ReadOnly(state) => state.len(),
         };
-        self.program.as_bytes().len() + state
+        self.program.memory_bytes() + state
     }
 
     /// A VM with the same state that packets cannot be applied to.

@@ -2,6 +2,8 @@
 
 mod notation;
 
+use std::sync::Arc;
+
 use ferretto_protovm::{AbortReason, ApplyError, Vm};
 use notation::{message, program};
 
@@ -411,7 +413,8 @@ fn a_clone_has_the_state_and_takes_no_packets() {
     assert_eq!(state(&clone), message("1:1"));
     assert_eq!(state(&clone.clone_read_only()), message("1:1"));
     assert_eq!(clone.program().as_bytes(), vm.program().as_bytes());
-    assert_eq!(clone.memory_usage_bytes(), vm.program().as_bytes().len() + 2);
+    assert_eq!(clone.memory_usage_bytes(), vm.program().memory_bytes() + 2);
+    assert!(Arc::ptr_eq(clone.program(), vm.program()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use notation::{message, program, program_bytes};
 use proptest::prelude::*;
 
 fn used(vm: &Vm) -> usize {
-    vm.memory_usage_bytes() - vm.program().as_bytes().len()
+    vm.memory_usage_bytes() - vm.program().memory_bytes()
 }
 
 fn abort_reason(result: Result<(), ApplyError>) -> AbortReason {
@@ -124,6 +124,17 @@ fn programs_are_bounded_in_size() {
     let instructions = |count| message("2:{}").repeat(count);
     assert!(Program::parse(&instructions(MAX_PROGRAM_SIZE)).is_ok());
     assert_eq!(Program::parse(&instructions(MAX_PROGRAM_SIZE + 1)).map(drop), Err(ProgramError::TooLong));
+}
+
+#[test]
+fn programs_take_memory_as_their_sizes_justify() {
+    // The shortest of each: an instruction, one within another, a component of a path.
+    let path = "1:{".to_owned() + &"2:{} ".repeat(200) + "}";
+    for shortest in ["2:{}", "2:{7:{}}", &format!("2:{{{path}}}")] {
+        let bytes = message(shortest).repeat(100);
+        let taken = Program::parse(&bytes).unwrap().memory_bytes();
+        assert!(taken <= 17 * bytes.len(), "{shortest:.10}: {} bytes take {taken}", bytes.len());
+    }
 }
 
 #[test]

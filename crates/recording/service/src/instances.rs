@@ -1,7 +1,6 @@
 //! Data source instances: where configured data sources meet registered ones.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::ids::{BufferId, InstanceId, ProducerId, SessionId};
 use crate::instance_set::{Instance, InstanceKey, InstanceState};
 use crate::limits;
 use crate::now::Now;
-use crate::protovms::{ProtoVms, Wanted};
+use crate::protovms::{NoVm, ProtoVms, Taken, Wanted};
 use crate::registry::{DataSource, Producer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
@@ -52,6 +51,8 @@ pub(crate) struct Join {
 /// What it costs to look at a data source, to tell a producer something and to copy so many bytes, in [`Budget`]'s units.
 const INSTANCE_COST: usize = 2;
 const BYTES_PER_COST: usize = 2048;
+/// Bytes of a ProtoVM's program that are parsed for one unit, if all its instructions are as short as can be.
+const PARSED_BYTES_PER_COST: usize = 64;
 
 /// After the last data source of a producer.
 const LAST_SERIAL: SourceSerial = SourceSerial(u64::MAX);
@@ -264,7 +265,7 @@ impl Service {
         let buffer = *session.buffers.get(session.config.data_sources.get(index)?.buffer)?;
         let config = session.instance_configs.get(index)?.clone();
         budget.spend(config.len() / BYTES_PER_COST);
-        self.set_up_protovm(session_id, index, id, source);
+        self.set_up_protovm(session_id, index, id, source, budget);
         self.take_up_machine(session_id, id);
         self.ensure_memory(session_id, id);
         self.producers.get_mut(&id)?.allowed_buffers.insert(session_id, buffer);
@@ -292,51 +293,57 @@ impl Service {
     }
 
     /// Runs the data source's program on what the buffer overwrites, if the session wants that.
-    fn set_up_protovm(&mut self, session_id: SessionId, index: usize, id: ProducerId, source: &DataSource) {
+    fn set_up_protovm(
+        &mut self,
+        session_id: SessionId,
+        index: usize,
+        id: ProducerId,
+        source: &DataSource,
+        budget: &mut Budget,
+    ) {
         let Some(session) = self.sessions.get(&session_id) else { return };
         let Some(spec) = session.config.data_sources.get(index) else { return };
-        let Some(buffer_id) = session.buffers.get(spec.buffer) else { return };
-        let (program, memory_limit_kb) = match (&source.program, spec.protovm_memory_kb) {
-            (Some(program), Some(memory_limit_kb)) => (program, memory_limit_kb),
-            (None, Some(_)) => {
-                return self.leave_protovm_out(*buffer_id, id, source, &"the producer brings no program");
-            }
-            (_, None) => return,
+        let Some(buffer_id) = session.buffers.get(spec.buffer).copied() else { return };
+        let Some(memory_limit_kb) = spec.protovm_memory_kb else { return };
+        let Some(program) = &source.program else {
+            return self.leave_protovm_out(buffer_id, id, source, NoVm::NoProgram);
         };
         let wanted = Wanted { source_name: &source.name, program, memory_limit_kb };
         let producer = ferretto_trace_buffer::ProducerId(id.0);
-        if self.buffers.get_mut(buffer_id).is_some_and(|buffer| buffer.vms.join(&wanted, producer)) {
+        budget.spend(program.len() / BYTES_PER_COST);
+        if self.buffers.get_mut(&buffer_id).is_some_and(|buffer| buffer.vms.join(&wanted, producer)) {
             return;
         }
-        let vms = session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.vms);
-        let account = vms.clone().find(|vms| !vms.is_empty()).map(ProtoVms::account);
-        let (count, memory_kb) =
-            vms.fold((0, 0), |(count, kb), vms| (count + vms.len(), kb + vms.memory_limit_kb()));
-        if count >= limits::MAX_PROTOVMS_PER_SESSION
-            || memory_kb + u64::from(memory_limit_kb) > limits::MAX_PROTOVM_MEMORY_KB.into()
-        {
-            return self.leave_protovm_out(
-                *buffer_id,
-                id,
-                source,
-                &"there are too many, or they are too large",
-            );
-        }
-        let buffer_id = *buffer_id;
-        let Some(buffer) = self.buffers.get_mut(&buffer_id) else { return };
-        if let Err(error) = buffer.vms.add(&wanted, producer, account) {
-            self.leave_protovm_out(buffer_id, id, source, &error);
+        if let Err(why) = self.make_protovm(session_id, buffer_id, &wanted, producer, budget) {
+            self.leave_protovm_out(buffer_id, id, source, why);
         }
     }
 
-    /// Says so once for a buffer: there may be thousands.
-    fn leave_protovm_out(
+    fn make_protovm(
         &mut self,
-        buffer: BufferId,
-        id: ProducerId,
-        source: &DataSource,
-        why: &dyn Display,
-    ) {
+        session_id: SessionId,
+        buffer_id: BufferId,
+        wanted: &Wanted<'_>,
+        producer: ferretto_trace_buffer::ProducerId,
+        budget: &mut Budget,
+    ) -> Result<(), NoVm> {
+        let Some(session) = self.sessions.get(&session_id) else { return Ok(()) };
+        let vms = session.buffers.iter().filter_map(|id| self.buffers.get(id)).map(|buffer| &buffer.vms);
+        let account = vms.clone().find(|vms| !vms.is_empty()).map(ProtoVms::account);
+        let taken = vms.map(ProtoVms::taken).fold(Taken::default(), Taken::and);
+        // One that was too large before is not parsed anew for each that wants it.
+        taken.has_room_for(wanted, wanted.program.known_memory_bytes().unwrap_or(0))?;
+        budget.spend(wanted.program.bytes_to_parse() / PARSED_BYTES_PER_COST);
+        let program = wanted.program.parse()?;
+        taken.has_room_for(wanted, wanted.program.known_memory_bytes().unwrap_or(0))?;
+        if let Some(buffer) = self.buffers.get_mut(&buffer_id) {
+            buffer.vms.add(wanted, program, producer, account);
+        }
+        Ok(())
+    }
+
+    /// Says so once for a buffer: there may be thousands.
+    fn leave_protovm_out(&mut self, buffer: BufferId, id: ProducerId, source: &DataSource, why: NoVm) {
         if self.buffers.get_mut(&buffer).is_some_and(|buffer| buffer.vms.note_left_out()) {
             tracing::warn!(producer = %id, data_source = %source.name, %buffer, "protovm_config has no effect: {why}; others of this buffer are not named");
         }

@@ -210,8 +210,11 @@ pub const MAX_WRITER_ID: u16 = 32_767;
 /// Patches in one entry of a CommitData request.
 pub const MAX_PATCHES: usize = 1024;
 
-/// ProtoVMs of one session. Ours: each may cost some MiB for its program, which a producer chose, besides its state.
+/// ProtoVMs of one session. Ours: each has its state, and is asked whether it wants what is overwritten.
 pub const MAX_PROTOVMS_PER_SESSION: usize = 32;
+/// What the programs of a session's ProtoVMs may take together, parsed and as they came. Ours: a producer chooses them. It is enough for
+/// 32 of 20 KB, where real ones have 5, and a program's least instructions take eight times their bytes.
+pub const MAX_PROTOVM_PROGRAM_BYTES: usize = 4 * 1024 * 1024;
 /// What the states of a session's ProtoVMs may take together. Ours: they come out, and are cloned, at once, which takes a millisecond or two
 /// a MiB.
 pub const MAX_PROTOVM_MEMORY_KB: u32 = 16 * 1024;

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use ferretto_protos::trace_packet::proto_vms;
@@ -18,18 +18,68 @@ use ferretto_trace_buffer::{OverwriteSink, Packet, ProducerId, TraceBuffer, vali
 use crate::buffers::AtOnce;
 use crate::limits;
 
-/// An encoded `VmProgram`. It may have 100 KB, and a session may want it thousands of times: those that differ are told apart by the hash.
+/// An encoded `VmProgram`, shared by all that name it. It may have 100 KB, and a session may want it thousands of times: those that differ
+/// are told apart by the hash.
 #[derive(Debug, Clone)]
 pub(crate) struct VmProgram {
     bytes: Bytes,
     hash: u64,
+    parsed: Arc<Mutex<Parsed>>,
+}
+
+/// What came of parsing a program: it takes a millisecond or two, and memory for as long as there are VMs.
+#[derive(Debug, Default)]
+struct Parsed {
+    program: Weak<Program>,
+    /// What the program takes, or why there is none. Not known before it was parsed for the first time.
+    known: Option<Result<usize, ProgramError>>,
 }
 
 impl VmProgram {
     pub(crate) fn new(bytes: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
-        Self { bytes: Bytes::copy_from_slice(bytes), hash: hasher.finish() }
+        Self { bytes: Bytes::copy_from_slice(bytes), hash: hasher.finish(), parsed: Arc::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many bytes [`parse`](Self::parse) would have to read.
+    pub(crate) fn bytes_to_parse(&self) -> usize {
+        let parsed = self.parsed();
+        let is_known = matches!(parsed.known, Some(Err(_))) || parsed.program.strong_count() > 0;
+        if is_known { 0 } else { self.len() }
+    }
+
+    /// What the program takes with what is kept beside it, if it was parsed before.
+    pub(crate) fn known_memory_bytes(&self) -> Option<usize> {
+        self.parsed().known?.ok()
+    }
+
+    /// The program, the same one for as long as somebody uses it.
+    pub(crate) fn parse(&self) -> Result<Arc<Program>, ProgramError> {
+        let mut parsed = self.parsed();
+        if let Some(Err(error)) = parsed.known {
+            return Err(error);
+        }
+        if let Some(program) = parsed.program.upgrade() {
+            return Ok(program);
+        }
+        let result = Program::parse(&self.bytes).map(Arc::new);
+        parsed.known =
+            Some(result.as_ref().map(|program| self.memory_bytes(program)).map_err(|error| *error));
+        parsed.program = result.as_ref().map(Arc::downgrade).unwrap_or_default();
+        result
+    }
+
+    fn memory_bytes(&self, program: &Program) -> usize {
+        self.len() + program.memory_bytes()
+    }
+
+    fn parsed(&self) -> MutexGuard<'_, Parsed> {
+        self.parsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -46,6 +96,43 @@ pub(crate) struct Wanted<'a> {
     pub(crate) source_name: &'a str,
     pub(crate) program: &'a VmProgram,
     pub(crate) memory_limit_kb: u32,
+}
+
+/// Why a data source has no VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoVm {
+    #[error("the producer brings no program")]
+    NoProgram,
+    #[error("there are too many, or they are too large")]
+    NoRoom,
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+/// What VMs take of what a session may have.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Taken {
+    vms: usize,
+    state_kb: u64,
+    program_bytes: usize,
+}
+
+impl Taken {
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            vms: self.vms + other.vms,
+            state_kb: self.state_kb + other.state_kb,
+            program_bytes: self.program_bytes + other.program_bytes,
+        }
+    }
+
+    /// Whether there may be one more, with a program that takes so much.
+    pub(crate) fn has_room_for(self, wanted: &Wanted<'_>, program_bytes: usize) -> Result<(), NoVm> {
+        let has_room = self.vms < limits::MAX_PROTOVMS_PER_SESSION
+            && self.state_kb + u64::from(wanted.memory_limit_kb) <= limits::MAX_PROTOVM_MEMORY_KB.into()
+            && self.program_bytes + program_bytes <= limits::MAX_PROTOVM_PROGRAM_BYTES;
+        if has_room { Ok(()) } else { Err(NoVm::NoRoom) }
+    }
 }
 
 /// The steps that the VMs of a session have saved up, all together: for each alone they would be as many times more.
@@ -101,13 +188,14 @@ impl ProtoVms {
         self.vms.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.vms.len()
-    }
-
-    /// What their states may take together.
-    pub(crate) fn memory_limit_kb(&self) -> u64 {
-        self.vms.iter().map(|vm| u64::from(vm.memory_limit_kb)).sum()
+    /// What they take of what the session may have. Each counts its program, though others may share it.
+    pub(crate) fn taken(&self) -> Taken {
+        let taken = |vm: &ProtoVm| Taken {
+            vms: 1,
+            state_kb: vm.memory_limit_kb.into(),
+            program_bytes: vm.program.memory_bytes(vm.vm.program()),
+        };
+        self.vms.iter().map(taken).fold(Taken::default(), Taken::and)
     }
 
     /// Lets a producer take part in the VM that runs the same program for the same data source. False if there is none.
@@ -125,18 +213,18 @@ impl ProtoVms {
 
     /// What programs and states take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.vms.iter().map(|vm| vm.vm.memory_usage_bytes()).sum()
+        self.vms.iter().map(|vm| vm.program.len() + vm.vm.memory_usage_bytes()).sum()
     }
 
     /// Makes a VM with an empty state. If the session has others, it shares their account.
     pub(crate) fn add(
         &mut self,
         wanted: &Wanted<'_>,
+        program: Arc<Program>,
         producer: ProducerId,
         account: Option<Account>,
-    ) -> Result<(), ProgramError> {
+    ) {
         let limit_bytes = usize::try_from(u64::from(wanted.memory_limit_kb) * 1024).unwrap_or(usize::MAX);
-        let program = Program::parse(&wanted.program.bytes)?;
         self.account = account.unwrap_or_else(|| self.account.clone());
         self.vms.push(ProtoVm {
             source_name: wanted.source_name.to_owned(),
@@ -147,7 +235,6 @@ impl ProtoVms {
             is_off: false,
             aborts: 0,
         });
-        Ok(())
     }
 
     pub(crate) fn clone_read_only(&self) -> Self {
@@ -328,7 +415,7 @@ impl ProtoVm {
             return None;
         }
         Some(proto_vms::Instance {
-            program: Some(Bytes::copy_from_slice(self.vm.program().as_bytes())),
+            program: Some(self.program.bytes.clone()),
             state: Some(state.into()),
             memory_limit_kb: Some(self.memory_limit_kb),
             producer_id: self.producers.iter().map(|producer| i32::from(producer.0)).collect(),
@@ -373,7 +460,7 @@ mod tests {
             let program = busy(version);
             let wanted = Wanted { source_name: "data", program: &program, memory_limit_kb: 16 };
             assert!(!vms.join(&wanted, ProducerId(1)));
-            vms.add(&wanted, ProducerId(1), None).unwrap();
+            vms.add(&wanted, program.parse().unwrap(), ProducerId(1), None);
             assert!(vms.join(&Wanted { program: &busy(version), ..wanted }, ProducerId(1)));
         }
         vms
@@ -420,5 +507,39 @@ mod tests {
         (chunk_id..chunk_id + 100).for_each(|id| store(&mut buffer, &mut vms, id));
         assert!(vms.steps_taken <= limits::PROTOVM_STEPS_SAVED + earned(101), "{}", vms.steps_taken);
         assert_eq!(vms.switched_off(), u64::from(VMS));
+    }
+
+    #[test]
+    fn a_program_is_parsed_once_and_shared_by_all_that_use_it() {
+        let program = busy(1);
+        assert_eq!((program.bytes_to_parse(), program.known_memory_bytes()), (program.len(), None));
+        let (first, second) = (program.parse().unwrap(), program.clone().parse().unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(program.bytes_to_parse(), 0);
+        let wanted = Wanted { source_name: "data", program: &program, memory_limit_kb: 16 };
+        let mut vms = ProtoVms::default();
+        vms.add(&wanted, first, ProducerId(1), None);
+        let clone = vms.clone_read_only();
+        assert!(Arc::ptr_eq(clone.vms[0].vm.program(), &second));
+        assert_eq!(vms.taken().program_bytes, program.len() + second.memory_bytes());
+
+        drop((vms, clone, second));
+        assert_eq!(program.bytes_to_parse(), program.len(), "nobody uses it, and it is kept");
+        assert!(program.known_memory_bytes().is_some());
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_used_is_parsed_once() {
+        let deep = (0..300).fold(Vec::new(), |inner, _| {
+            let mut outer = Vec::new();
+            prost::encoding::bytes::encode(7, &inner, &mut outer);
+            outer
+        });
+        let mut bytes = Vec::new();
+        prost::encoding::bytes::encode(2, &deep, &mut bytes);
+        let program = VmProgram::new(&bytes);
+        assert_eq!(program.clone().parse().map(drop), Err(ProgramError::TooDeep));
+        assert_eq!(program.bytes_to_parse(), 0);
+        assert_eq!(program.parse().map(drop), Err(ProgramError::TooDeep));
     }
 }

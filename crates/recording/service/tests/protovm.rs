@@ -416,6 +416,26 @@ mod hostile {
     }
 
     #[test]
+    fn memory_for_programs_is_bounded() {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        for version in 0..limits::MAX_PROTOVMS_PER_SESSION as u8 {
+            // Many times the shortest instruction, with one within it.
+            let program = [vec![0x08, version], [0x12, 0x02, 0x3a, 0x00].repeat(25_000)].concat();
+            world.register_as(producer, descriptor("data", program));
+        }
+        let consumer = world.consumer(1000);
+        world.enable(consumer, &config(&with_vm("data")));
+        assert!(world.service.has_work(), "all of them were parsed at once");
+        world.advance_ms(0);
+        let count = instances(&world.read(consumer)).len();
+        assert!((2..10).contains(&count), "{count} programs of a hundred thousand bytes");
+        let stats = world.stats(consumer);
+        let off = limits::MAX_PROTOVMS_PER_SESSION - count;
+        assert_eq!(stats.losses.unwrap().buffers[0].protovms_off(), off as u64);
+    }
+
+    #[test]
     fn numbers_of_programs_are_bounded() {
         let mut world = World::default();
         let producer = world.producer("p");

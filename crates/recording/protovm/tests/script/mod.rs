@@ -82,7 +82,7 @@ impl Driven for Vm {
     }
 
     fn memory_usage_bytes(&self) -> usize {
-        self.memory_usage_bytes() - self.program().as_bytes().len()
+        self.memory_usage_bytes() - self.program().memory_bytes()
     }
 }
 

@@ -1,11 +1,14 @@
 //! CommitData: chunks to move, chunks to patch, flushes done, in this order. All of it is hostile until shown otherwise.
 //!
-//! One request may name thousands of chunks: what takes long is done in steps, and answered after the last.
+//! One request may name thousands of chunks: what takes long is done in steps, and answered after the last. What is left for the next step
+//! is kept encoded, for a chunk of two bytes takes dozens of them in memory.
 
+use bytes::{Buf as _, Bytes};
 use ferretto_protos::CommitDataRequest;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_shm::ChunkHeader;
 use ferretto_trace_buffer::{Chunk, ClientIdentity, Patch};
+use prost::Message as _;
 
 use crate::buffers::Buffer;
 use crate::ids::{BufferId, ProducerConn, ProducerId, Token};
@@ -20,15 +23,37 @@ const BYTES_PER_COST: usize = 2048;
 /// reads all that it takes out.
 const FOLDING_FACTOR: usize = 32;
 
-/// A CommitData request, and how far that is. A few chunks are moved at once.
+/// What is left of a CommitData request.
 #[derive(Debug)]
 pub(crate) struct Commit {
     token: Token,
-    request: CommitDataRequest,
-    /// The next chunk to move.
-    next: usize,
+    /// Encoded, which has the chunks to move first.
+    rest: Bytes,
+    /// What it takes until the end.
+    held_bytes: usize,
     /// Of the chunks that were moved.
     bytes: usize,
+}
+
+impl Commit {
+    fn new(token: Token, rest: &CommitDataRequest, bytes: usize) -> Self {
+        let rest = Bytes::from(rest.encode_to_vec());
+        Self { token, held_bytes: rest.len(), rest, bytes }
+    }
+
+    fn has_chunks(&self) -> bool {
+        const CHUNKS_TO_MOVE: u8 = 1 << 3 | 2;
+        self.rest.first() == Some(&CHUNKS_TO_MOVE)
+    }
+
+    /// The next chunk to move. `None` when all are moved.
+    fn next_chunk(&mut self) -> Option<ChunksToMove> {
+        if !self.has_chunks() {
+            return None;
+        }
+        self.rest.advance(1);
+        ChunksToMove::decode_length_delimited(&mut self.rest).ok()
+    }
 }
 
 /// What came of a chunk.
@@ -49,10 +74,26 @@ impl Service {
         from: ProducerConn,
         id: ProducerId,
         token: Token,
-        request: CommitDataRequest,
+        mut request: CommitDataRequest,
         now: &Now,
     ) {
-        self.go_on_with(from, id, Commit { token, request, next: 0, bytes: 0 }, now);
+        let mut budget = self.budget();
+        let (mut moved, mut bytes) = (0, 0usize);
+        for chunk in &request.chunks_to_move {
+            if budget.is_spent() {
+                break;
+            }
+            moved += 1;
+            bytes = bytes.saturating_add(self.take_chunk(id, chunk, &mut budget));
+        }
+        if moved == request.chunks_to_move.len() {
+            self.finish_commit(id, &request, bytes, now);
+            return self.answer_producer(from, token, &ferretto_protos::CommitDataResponse::default());
+        }
+        request.chunks_to_move.drain(..moved);
+        if let Some(producer) = self.producers.get_mut(&id) {
+            producer.commit = Some(Commit::new(token, &request, bytes));
+        }
     }
 
     /// Whether what a producer has committed is not all taken yet. A driver does not hand in its next call before
@@ -60,6 +101,12 @@ impl Service {
     pub fn is_committing(&self, conn: ProducerConn) -> bool {
         let producer = self.links.get(&conn).and_then(|link| self.producers.get(&link.producer?));
         producer.is_some_and(|producer| producer.commit.is_some())
+    }
+
+    /// What the service keeps of that, in bytes: the driver has it in its books.
+    pub fn committing_bytes(&self, conn: ProducerConn) -> usize {
+        let producer = self.links.get(&conn).and_then(|link| self.producers.get(&link.producer?));
+        producer.and_then(|producer| producer.commit.as_ref()).map_or(0, |commit| commit.held_bytes)
     }
 
     /// Takes the next part of what a producer has committed.
@@ -90,27 +137,38 @@ impl Service {
         budget: &mut Budget,
         now: &Now,
     ) -> bool {
-        while let Some(chunk) = commit.request.chunks_to_move.get(commit.next) {
+        while commit.has_chunks() {
             if budget.is_spent() {
                 return false;
             }
-            let moved = match &chunk.data {
-                Some(data) => self.move_inline_chunk(id, chunk, data),
-                None => self.move_chunk(id, chunk),
-            };
-            commit.next += 1;
-            commit.bytes = commit.bytes.saturating_add(moved.bytes);
-            budget.spend(1 + moved.cost / BYTES_PER_COST);
+            let Some(chunk) = commit.next_chunk() else { break };
+            commit.bytes = commit.bytes.saturating_add(self.take_chunk(id, &chunk, budget));
         }
-        self.note_commit(id, commit.bytes);
-        for chunk in &commit.request.chunks_to_patch {
+        let request = CommitDataRequest::decode(std::mem::take(&mut commit.rest)).unwrap_or_default();
+        self.finish_commit(id, &request, commit.bytes, now);
+        true
+    }
+
+    /// What follows when all chunks are moved.
+    fn finish_commit(&mut self, id: ProducerId, request: &CommitDataRequest, bytes: usize, now: &Now) {
+        self.note_commit(id, bytes);
+        for chunk in &request.chunks_to_patch {
             self.patch_chunk(id, chunk);
         }
-        if commit.request.flush_request_id() != 0 {
-            self.flush_acknowledged(id, commit.request.flush_request_id(), now);
+        if request.flush_request_id() != 0 {
+            self.flush_acknowledged(id, request.flush_request_id(), now);
         }
         self.tend_rings(now);
-        true
+    }
+
+    /// Gives its bytes.
+    fn take_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove, budget: &mut Budget) -> usize {
+        let moved = match &chunk.data {
+            Some(data) => self.move_inline_chunk(id, chunk, data),
+            None => self.move_chunk(id, chunk),
+        };
+        budget.spend(1 + moved.cost / BYTES_PER_COST);
+        moved.bytes
     }
 
     fn move_chunk(&mut self, id: ProducerId, chunk: &ChunksToMove) -> Moved {
@@ -216,5 +274,26 @@ impl Service {
 
     fn discard_patches(&mut self, count: usize) {
         self.totals.patches_discarded = self.totals.patches_discarded.saturating_add(count as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_gives_chunk_by_chunk_and_then_the_rest() {
+        let chunk =
+            |page| ChunksToMove { page: Some(page), data: Some(vec![7; 3].into()), ..Default::default() };
+        let request = CommitDataRequest {
+            chunks_to_move: vec![chunk(1), ChunksToMove::default(), chunk(2)],
+            chunks_to_patch: vec![ChunkToPatch { writer_id: Some(3), ..Default::default() }],
+            flush_request_id: Some(4),
+        };
+        let mut commit = Commit::new(Token(1), &request, 0);
+        let chunks: Vec<ChunksToMove> = std::iter::from_fn(|| commit.next_chunk()).collect();
+        assert_eq!(chunks, request.chunks_to_move);
+        let rest = CommitDataRequest::decode(commit.rest).unwrap();
+        assert_eq!(rest, CommitDataRequest { chunks_to_move: Vec::new(), ..request });
     }
 }

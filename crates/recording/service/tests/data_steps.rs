@@ -5,6 +5,7 @@ mod world;
 use std::num::NonZeroUsize;
 
 use ferretto_protos as protos;
+use ferretto_protos::commit_data_request::ChunksToMove;
 use ferretto_service::{ConsumerCall, ConsumerConn, ProducerCall, ProducerConn};
 use ferretto_shm::ChunkWriter;
 use prost::Message;
@@ -230,6 +231,22 @@ fn a_large_commit_is_answered_when_all_of_it_is_taken() {
     assert!(is_answered(&world) && parts == 10, "{parts}");
     let expected: Vec<String> = (0..10).map(|id| id.to_string()).collect();
     assert_eq!(world.read_payloads(consumer), expected);
+}
+
+#[test]
+fn what_is_left_of_a_large_commit_is_kept_as_small_as_it_came() {
+    const CHUNKS: usize = 60_000;
+    let (mut world, producer, _consumer) = tracing("");
+    let chunks_to_move = vec![ChunksToMove::default(); CHUNKS];
+    world.commits_wait = true;
+    world.commit(producer, protos::CommitDataRequest { chunks_to_move, ..Default::default() });
+    assert!(world.service.is_committing(producer));
+    let bytes = world.service.committing_bytes(producer);
+    assert!((CHUNKS..=2 * CHUNKS).contains(&bytes), "{bytes} bytes");
+    while world.service.is_committing(producer) {
+        world.service.continue_commit(producer, &world.now);
+    }
+    assert_eq!(world.service.committing_bytes(producer), 0);
 }
 
 #[test]

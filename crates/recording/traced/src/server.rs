@@ -491,7 +491,12 @@ impl Server {
         for key in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
-            let held = std::mem::replace(&mut connection.held_bytes, connection.host.held_bytes());
+            let committing = match connection.side {
+                Side::Producer => self.service.committing_bytes(ProducerConn(key)),
+                Side::Consumer => 0,
+            };
+            let holds = connection.host.held_bytes() + committing;
+            let held = std::mem::replace(&mut connection.held_bytes, holds);
             let books = self.holdings.hold(connection.user, held, connection.held_bytes);
             let wanted = connection.wanted_interest();
             let updated = if wanted == connection.interest {

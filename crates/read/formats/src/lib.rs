@@ -9,6 +9,7 @@
 //! | [`chrome_json`] | Chrome's trace events | slices, counters, flows, states of threads |
 //! | [`collapsed`] | stacks a line, as `flamegraph.pl` takes them | `__intrinsic_aggregate_sample` |
 //! | [`pprof`] | `profile.proto`, of Go and of many profilers | `__intrinsic_aggregate_sample` |
+//! | [`perf_data`] | recordings of `perf record`, from a file or a pipe | samples, counters, threads |
 //! | [`perf_text`] | what `perf script` prints | `__intrinsic_profiler_sample` |
 //! | [`ftrace_text`] | the kernel's events as text | what its events fill |
 //! | [`firefox`] | profiles of Firefox and samply, raw or processed | `__intrinsic_profiler_sample`, slices |
@@ -39,6 +40,7 @@ mod json;
 mod lanes;
 pub mod lines;
 pub mod otlp;
+pub mod perf_data;
 pub mod perf_text;
 pub mod pprof;
 pub mod strace;
@@ -116,6 +118,7 @@ pub fn read(format: Format, file: impl BufRead, model: &mut Model) -> Result<(),
     match format {
         Format::CollapsedStack => collapsed::read(file, model),
         Format::Pprof => pprof::read(file, model),
+        Format::Perf => perf_data::read(file, model),
         Format::PerfText => perf_text::read(file, model),
         Format::Json => chrome_json::read(file, model),
         Format::Systrace => ftrace_text::read(file, model),

@@ -181,7 +181,7 @@ fn what_is_no_such_file_is_said_with_its_place() {
     assert!(matches!(end, Err(Error::Broken { offset: 28, .. })), "{end:?}");
     assert_eq!(tables.profiler_sample.len(), 1);
     assert!(matches!(import(Format::Pprof, b"").1, Err(Error::Broken { .. })));
-    assert!(matches!(import(Format::Perf, b"").1, Err(Error::NoReader(Format::Perf))));
+    assert!(matches!(import(Format::Ninja, b"").1, Err(Error::NoReader(Format::Ninja))));
 }
 
 #[test]

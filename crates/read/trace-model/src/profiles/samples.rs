@@ -4,8 +4,8 @@ use ferretto_trace_tables::tables::{
     ProfilerCounterSetRow, ProfilerExecutionContextRow, ProfilerSampleRow, ProfilerTaskContextRow, Tables,
 };
 use ferretto_trace_tables::{
-    AsyncContextId, CallsiteId, CounterId, ExecutionContextId, MachineId, Str, TaskContextId, Ucpu, Upid,
-    Utid,
+    AsyncContextId, CallsiteId, CounterId, ExecutionContextId, MachineId, SessionId, Str, TaskContextId,
+    Ucpu, Upid, Utid,
 };
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -68,7 +68,47 @@ pub struct ThreadSample {
     pub callsite: CallsiteId,
 }
 
+/// A sample of Linux's perf, out of its own file.
+#[derive(Clone, Copy, Debug)]
+pub struct PerfSample {
+    /// When.
+    pub ts: i64,
+    /// The thread.
+    pub utid: Utid,
+    /// Its process.
+    pub upid: Upid,
+    /// The processor, if it is known.
+    pub cpu: Option<u32>,
+    /// `user`, `kernel`, …
+    pub mode: &'static str,
+    /// The stack, if there is one.
+    pub callsite_id: Option<CallsiteId>,
+    /// The recording.
+    pub session_id: SessionId,
+    /// The counters that were read with it, if any were.
+    pub counter_set_id: Option<u32>,
+}
+
 impl Model {
+    /// Adds a sample of perf. To be called in the order of time.
+    pub fn push_perf_sample(&mut self, machine: MachineId, sample: PerfSample) {
+        let Self { tables, profiles, cpus, .. } = self;
+        let mode = Some(tables.strings.intern(sample.mode));
+        let ucpu = sample.cpu.map(|cpu| cpus.get(machine, cpu));
+        let contexts = &mut profiles.contexts;
+        let row = ProfilerSampleRow {
+            ts: sample.ts,
+            source: Some(tables.strings.intern("linux.perf")),
+            task_context_id: Some(contexts.task(tables, Some(sample.upid), Some(sample.utid), None)),
+            execution_context_id: Some(contexts.execution(tables, ucpu, mode)),
+            callsite_id: sample.callsite_id,
+            unwind_error: None,
+            session_id: Some(sample.session_id),
+            counter_set_id: sample.counter_set_id,
+        };
+        tables.profiler_sample.push(row);
+    }
+
     /// Adds a sample. To be called in the order of time.
     pub fn push_thread_sample(&mut self, machine: MachineId, sample: ThreadSample) {
         let (tables, processes) = self.processes(machine);

@@ -1,8 +1,9 @@
 //! The words that the kernel prints its events in: what stands behind `print fmt:` in an event's `format` file.
 //!
 //! They are data: an event and its words, in which `{FIELD}` is an argument, and `{FIELD:HOW}` one in another form ([`How`]). `{A-B}` is the
-//! difference of two, and `{args*}` are all of `args[0]` and so on. Where the kernel's words have changed over time, they are those of
-//! recent kernels for whose fields the trace has arguments. An event that lacks one of them is printed by its arguments, as one without words.
+//! difference of two, and `{args*}` are all of `args[0]` and so on. Where the kernel's words have changed over time, there are several:
+//! the first count for which the trace has all arguments. An event that lacks one for all of them is printed by its arguments, as one without
+//! words.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -24,6 +25,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("block_io_start", "{dev:dev} {rwbs} {bytes} ({cmd}) {sector} + {nr_sector} [{comm}]"),
     ("block_plug", "[{comm}]"),
     ("block_rq_complete", "{dev:dev} {rwbs} ({cmd}) {sector} + {nr_sector} [{error}]"),
+    ("block_rq_complete", "{dev:dev} {rwbs} ({cmd}) {sector} + {nr_sector} [{errors}]"),
     ("block_rq_insert", "{dev:dev} {rwbs} {bytes} ({cmd}) {sector} + {nr_sector} [{comm}]"),
     ("block_rq_issue", "{dev:dev} {rwbs} {bytes} ({cmd}) {sector} + {nr_sector} [{comm}]"),
     ("block_rq_remap", "{dev:dev} {rwbs} {sector} + {nr_sector} <- ({old_dev:dev}) {old_sector} {nr_bios}"),
@@ -59,12 +61,15 @@ const FORMATS: &[(&str, &str)] = &[
     ("dma_fence_wait_end", "driver={driver} timeline={timeline} context={context} seqno={seqno}"),
     ("dma_fence_wait_start", "driver={driver} timeline={timeline} context={context} seqno={seqno}"),
     ("ext4_alloc_da_blocks", "dev {dev:dev} ino {ino} data_blocks {data_blocks} meta_blocks {meta_blocks}"),
+    ("ext4_alloc_da_blocks", "dev {dev:dev} ino {ino} reserved_data_blocks {data_blocks}"),
     ("ext4_allocate_inode", "dev {dev:dev} ino {ino} dir {dir} mode 0{mode:o}"),
     ("ext4_begin_ordered_truncate", "dev {dev:dev} ino {ino} new_size {new_size}"),
     ("ext4_da_write_begin", "dev {dev:dev} ino {ino} pos {pos} len {len} flags {flags}"),
+    ("ext4_da_write_begin", "dev {dev:dev} ino {ino} pos {pos} len {len}"),
     ("ext4_da_write_end", "dev {dev:dev} ino {ino} pos {pos} len {len} copied {copied}"),
     ("ext4_discard_blocks", "dev {dev:dev} blk {blk} count {count}"),
     ("ext4_discard_preallocations", "dev {dev:dev} ino {ino} len: {len} needed {needed}"),
+    ("ext4_discard_preallocations", "dev {dev:dev} ino {ino} len: {len}"),
     ("ext4_drop_inode", "dev {dev:dev} ino {ino} drop {drop}"),
     ("ext4_es_lookup_extent_enter", "dev {dev:dev} ino {ino} lblk {lblk}"),
     (
@@ -98,6 +103,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("ext4_unlink_enter", "dev {dev:dev} ino {ino} size {size} parent {parent}"),
     ("ext4_unlink_exit", "dev {dev:dev} ino {ino} ret {ret}"),
     ("ext4_write_begin", "dev {dev:dev} ino {ino} pos {pos} len {len} flags {flags}"),
+    ("ext4_write_begin", "dev {dev:dev} ino {ino} pos {pos} len {len}"),
     ("ext4_write_end", "dev {dev:dev} ino {ino} pos {pos} len {len} copied {copied}"),
     ("ext4_writepage", "dev {dev:dev} ino {ino} page_index {index}"),
     (
@@ -178,6 +184,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("thermal_temperature", "thermal_zone={thermal_zone} id={id} temp_prev={temp_prev} temp={temp}"),
     ("timer_cancel", "timer={timer:p}"),
     ("timer_expire_entry", "timer={timer:p} function={function:ps} now={now} baseclk={baseclk}"),
+    ("timer_expire_entry", "timer={timer:p} function={function:ps} now={now}"),
     ("timer_expire_exit", "timer={timer:p}"),
     ("timer_init", "timer={timer:p}"),
     (
@@ -185,10 +192,16 @@ const FORMATS: &[(&str, &str)] = &[
         "timer={timer:p} function={function:ps} expires={expires} [timeout={expires-now}] \
          bucket_expiry={bucket_expiry} cpu={flags:timer_cpu} idx={flags:timer_idx} flags={flags:timer}",
     ),
+    (
+        "timer_start",
+        "timer={timer:p} function={function:ps} expires={expires} [timeout={expires-now}] cpu={flags:timer_cpu} idx={flags:timer_idx} flags={flags:timer}",
+    ),
     ("wakeup_source_activate", "{name} state=0x{state:x}"),
     ("wakeup_source_deactivate", "{name} state=0x{state:x}"),
+    ("workqueue_activate_work", "work struct {work:p} function={function:ps} "),
     ("workqueue_activate_work", "work struct {work:p}"),
     ("workqueue_execute_end", "work struct {work:p}: function {function:ps}"),
+    ("workqueue_execute_end", "work struct {work:p}"),
     ("workqueue_execute_start", "work struct {work:p}: function {function:ps}"),
     (
         "workqueue_queue_work",
@@ -273,14 +286,19 @@ const TIMER_IDX_SHIFT: u32 = 22;
 
 /// Writes an event's arguments in the kernel's words behind `out`. Whether it has any, and all that they want.
 pub(crate) fn print(event: &str, args: &[Arg<'_>], out: &mut String) -> bool {
-    static BY_NAME: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| FORMATS.iter().copied().collect());
-    let Some(words) = BY_NAME.get(event) else { return false };
+    static BY_NAME: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
+        let mut by_name = HashMap::<_, Vec<_>>::new();
+        FORMATS.iter().for_each(|(name, words)| by_name.entry(*name).or_default().push(*words));
+        by_name
+    });
     let start = out.len();
-    let is_whole = write(words, args, out).is_some();
-    if !is_whole {
+    BY_NAME.get(event).into_iter().flatten().any(|words| {
         out.truncate(start);
+        write(words, args, out).is_some()
+    }) || {
+        out.truncate(start);
+        false
     }
-    is_whole
 }
 
 fn write(words: &str, args: &[Arg<'_>], out: &mut String) -> Option<()> {
@@ -524,6 +542,7 @@ mod tests {
             ],
             "dev 8,0 ino 5 found 1 [0/1) 77 W",
         ),
+        ("workqueue_execute_end", &[("work", uint(0xffff))], "work struct 0xffff"),
         ("cpu_idle", &[("state", uint(4_294_967_295)), ("cpu_id", uint(3))], "state=4294967295 cpu_id=3"),
         (
             "cpu_frequency_limits",
@@ -585,7 +604,7 @@ mod tests {
     fn words_are_of_fields_that_the_events_have() {
         let mut seen = HashSet::new();
         for (event, words) in FORMATS {
-            assert!(seen.insert(event), "{event} is there twice");
+            assert!(seen.insert((event, words)), "{event} is there twice");
             let Some(known) = known_event(event) else { continue };
             for part in words.split('{').skip(1) {
                 let argument = part.split('}').next().unwrap();

@@ -5,7 +5,8 @@
 //! new names, and in between only who was there. [`Sched::switch`] and [`Sched::wake`] would come to the same, row by row.
 
 use crate::ftrace::bundle::{CompactSwitch, CompactWaking, When};
-use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Run, Sched, Wake};
+use crate::ftrace::run::{Run, Wake, WakeSource, Who};
+use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Sched};
 use crate::names::Name;
 
 /// The rows of a bundle, in the order of time, on the trace's clock.
@@ -38,7 +39,7 @@ impl Sched {
     ) -> Option<Side> {
         let side = self.side(switches, wakings)?;
         let current = self.cpus.get_mut(&key)?.current?;
-        let rows = Rows { cpu: key.1, switches, wakings, names, current };
+        let rows = Rows::new(current, switches, wakings, names);
         self.bundles += 1;
         self.resolve_woken(key, &rows);
         match side {
@@ -89,6 +90,11 @@ impl Sched {
 
     fn all_before(&mut self, key: CpuKey, rows: &Rows<'_>) {
         let (machine, count, bundle) = (key.0, rows.switches.len(), self.bundles);
+        if let Some(end) = rows.end(0)
+            && let Some(thread) = self.threads.entry(machine, rows.tid(0), self.range)
+        {
+            thread.leave(rows.ended(0), end, self.range);
+        }
         let mut met = Vec::new();
         for at in usize::from(count == 0)..=count {
             let Some(number) = self.number_of(machine, rows.tid(at)) else { continue };
@@ -108,8 +114,7 @@ impl Sched {
             }
             let wake = self.waking(key, rows, waking);
             let Some(thread) = self.threads.by_number(number) else { continue };
-            thread.was_there = true;
-            thread.each_upto(|upto| upto.wake(wake));
+            thread.wake(wake, self.range);
         }
         if let (Some(cpu), Some(last)) = (self.cpus.get_mut(&key), count.checked_sub(1)) {
             cpu.last_before = Some([rows.ended(last), rows.run(count)]);
@@ -154,13 +159,14 @@ impl Sched {
         }
         for waking in rows.wakings {
             let Some(number) = self.number_of(machine, waking.pid) else { continue };
-            let first = self.threads.by_number(number).and_then(|thread| thread.wake_after);
+            let after = self.threads.by_number(number).and_then(|thread| thread.after());
+            let first = after.and_then(|after| after.wake.as_ref());
             if first.is_some_and(|first| first.when <= when(waking.raw_ts)) {
                 continue;
             }
             let wake = self.waking(key, rows, waking);
             if let Some(thread) = self.threads.by_number(number) {
-                thread.wake_after = Some(wake);
+                thread.wake(wake, range);
             }
         }
     }
@@ -185,7 +191,7 @@ impl Sched {
 
     /// A waking, with the run that it happened in.
     fn waking(&mut self, key: CpuKey, rows: &Rows<'_>, waking: &CompactWaking) -> Wake {
-        let at = rows.switches.partition_point(|switch| switch.raw_ts <= waking.raw_ts);
+        let at = rows.number_at(waking.raw_ts);
         let when = when(waking.raw_ts);
         if at == rows.switches.len()
             && let Some(cpu) = self.cpus.get_mut(&key).filter(|cpu| cpu.woken.len() < MAX_WOKEN)
@@ -200,8 +206,8 @@ impl Sched {
             target_cpu: waking.target_cpu,
             prio: waking.prio,
             comm: rows.name(waking.comm),
-            common_flags: waking.common_flags,
-            is_compact: true,
+            common_flags: waking.common_flags.map(|flags| flags as u32),
+            source: WakeSource::Compact,
             waker_run: Some(rows.ended(at)),
         }
     }
@@ -212,14 +218,33 @@ impl Cpu {
     pub(super) fn left_after(&mut self, ended: Run, next: Run) {
         match &mut self.first_after {
             None => self.first_after = Some([ended, next]),
-            Some([_, first]) if first.start == ended.start => *first = ended,
+            Some([_, first]) if first.start() == ended.start() => *first = ended,
             Some(_) => {}
         }
     }
 }
 
 /// The runs of a CPU are numbered by the switches that begin them, from 1 on; number 0 was there before.
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    /// Those of the CPU that `current` runs on.
+    pub(super) fn new(
+        current: Run,
+        switches: &'a [CompactSwitch],
+        wakings: &'a [CompactWaking],
+        names: &'a [Name],
+    ) -> Self {
+        Self { cpu: current.cpu(), switches, wakings, names, current }
+    }
+
+    /// Who ran at a time.
+    pub(super) fn run_at(&self, raw_ts: u64) -> Run {
+        self.ended(self.number_at(raw_ts))
+    }
+
+    fn number_at(&self, raw_ts: u64) -> usize {
+        self.switches.partition_point(|switch| switch.raw_ts <= raw_ts)
+    }
+
     #[inline]
     fn begin(&self, at: usize) -> Option<&CompactSwitch> {
         self.switches.get(at.checked_sub(1)?)
@@ -247,16 +272,15 @@ impl Rows<'_> {
 
     fn run(&self, at: usize) -> Run {
         let Some(switch) = self.begin(at) else { return self.current };
-        let comm = self.name(switch.next_comm);
-        let (tid, prio, start) = (switch.next_pid, switch.next_prio, Some(when(switch.raw_ts)));
-        Run { tid, cpu: self.cpu, prio, comm, end_comm: comm, start, end: None }
+        let who = Who { tid: switch.next_pid, prio: switch.next_prio, comm: self.name(switch.next_comm) };
+        Run::new(who, self.cpu, Some(when(switch.raw_ts)))
     }
 
     /// A run with its end, if the bundle has that.
     fn ended(&self, at: usize) -> Run {
         let run = self.run(at);
         match self.switches.get(at) {
-            Some(switch) => Run { end: Some((when(switch.raw_ts), switch.prev_state)), ..run },
+            Some(switch) => run.with_end(when(switch.raw_ts), switch.prev_state),
             None => run,
         }
     }

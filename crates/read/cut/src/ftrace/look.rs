@@ -6,11 +6,13 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::bounds::Bounds;
-use crate::ftrace::at_once::Side;
+use crate::ftrace::at_once::{Rows, Side};
 use crate::ftrace::bundle::{Event, Parts, When};
 use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
-use crate::ftrace::sched::{CpuKey, Prev, Run, Sched, Wake};
+use crate::ftrace::run::{Run, Wake, WakeSource, Who};
+use crate::ftrace::sched::{CpuKey, Sched};
 use crate::ftrace::tail::Tail;
+use crate::names::Name;
 use crate::range::Range;
 use crate::walk::{Seen, Walk};
 
@@ -54,14 +56,19 @@ impl Kernel {
         };
         let is_first = self.homes.insert((machine, bundle.cpu), home).is_none();
         let mut writes = is_first || bundle.says_more || parts.has_unreadable;
+        let (mut names, mut rows) = (Vec::new(), None);
         if bundle.compact.is_some() {
-            writes |= self.compact(walk, seen, parts);
+            let current = self.sched.current((machine, bundle.cpu));
+            names.extend(parts.names.iter().map(|name| self.sched.names.intern(name)));
+            writes |= self.compact(walk, seen, parts, &names);
+            let current = current.filter(|_| bundle.is_on_trace_clock(walk, seen));
+            rows = current.map(|current| Rows::new(current, &parts.switches, &parts.wakings, &names));
         }
         for event in &parts.events {
             match bundle.when(walk, seen, event.raw_ts) {
                 Some(when) => {
                     writes |= self.range.has(when.ts) || is_always_kept(event.kind);
-                    self.event(event, when, home);
+                    self.event(event, when, home, rows.as_ref());
                 }
                 None => writes = true,
             }
@@ -80,7 +87,8 @@ impl Kernel {
         beyond
     }
 
-    fn event(&mut self, event: &Event<'_>, when: When, home: Home) {
+    /// `rows` are those of its bundle, which are known already.
+    fn event(&mut self, event: &Event<'_>, when: When, home: Home, rows: Option<&Rows<'_>>) {
         let Home { machine, cpu, .. } = home;
         match event.kind {
             ftrace_event::SCHED_SWITCH => self.switch(event, when, (machine, cpu)),
@@ -91,8 +99,8 @@ impl Kernel {
                 self.sched.renamed((machine, cpu), tid as i32, when, comm);
             }
             ftrace_event::TASK_NEWTASK => {
-                let [tid] = numbers(event.payload, [1]);
-                self.sched.created(machine, tid as i32, when);
+                let run = rows.map(|rows| rows.run_at(event.raw_ts));
+                self.sched.wake(machine, Wake { waker_run: run, ..created(event, when, cpu) });
             }
             ftrace_event::SCHED_BLOCKED_REASON if when.ts >= self.range.to => {
                 let [tid] = numbers(event.payload, [1]);
@@ -102,7 +110,10 @@ impl Kernel {
                     self.blocked.insert(key, Kept { when, home, bytes: event.bytes.to_vec() });
                 }
             }
-            _ => self.pairs.take(event, when, home),
+            _ => {
+                self.sched.did(machine, event.pid, when);
+                self.pairs.take(event, when, home);
+            }
         }
     }
 
@@ -123,11 +134,10 @@ impl Kernel {
         }
         let names = &mut self.sched.names;
         let prev_comm = names.intern_of(prev_pid as i32, prev_comm);
-        let prev = Prev { tid: prev_pid as i32, prio: prev_prio as i32, comm: prev_comm };
+        let prev = Who { tid: prev_pid as i32, prio: prev_prio as i32, comm: prev_comm };
         let comm = names.intern_of(next_pid as i32, next_comm);
-        let (tid, prio) = (next_pid as i32, next_prio as i32);
-        let next = Run { tid, cpu, prio, comm, end_comm: comm, start: Some(when), end: None };
-        self.sched.switch((machine, cpu), when, Some(prev), state, next);
+        let next = Who { tid: next_pid as i32, prio: next_prio as i32, comm };
+        self.sched.switch((machine, cpu), when, Some(prev), state, Run::new(next, cpu, Some(when)));
     }
 
     fn waking(&mut self, event: &Event<'_>, when: When, (machine, cpu): CpuKey) {
@@ -151,24 +161,23 @@ impl Kernel {
             target_cpu: target_cpu as i32,
             prio: prio as i32,
             comm: self.sched.names.intern_of(tid as i32, comm),
-            common_flags: flags.and_then(|part| part.value.as_u64()),
-            is_compact: false,
+            common_flags: flags.and_then(|part| part.value.as_u64()).map(|flags| flags as u32),
+            source: WakeSource::Event,
             waker_run: None,
         };
         self.sched.wake(machine, wake);
     }
 
     /// Both rows of columns, in the order of time; says whether something of it will be written.
-    fn compact(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>) -> bool {
+    fn compact(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: &Parts<'_>, names: &[Name]) -> bool {
         let (machine, cpu) = (seen.head.machine_id, parts.bundle.cpu);
-        let names: Vec<_> = parts.names.iter().map(|name| self.sched.names.intern(name)).collect();
         let name = |at: usize| names.get(at).copied().unwrap_or(0);
         let range = self.range;
         // What is empty stays as it is.
         let mut writes = parts.switches.is_empty() && parts.wakings.is_empty();
         if parts.bundle.is_on_trace_clock(walk, seen)
             && let Some(side) =
-                self.sched.take_at_once((machine, cpu), &parts.switches, &parts.wakings, &names)
+                self.sched.take_at_once((machine, cpu), &parts.switches, &parts.wakings, names)
         {
             return side == Side::Within;
         }
@@ -187,8 +196,8 @@ impl Kernel {
                     target_cpu: waking.target_cpu,
                     prio: waking.prio,
                     comm: name(waking.comm),
-                    common_flags: waking.common_flags,
-                    is_compact: true,
+                    common_flags: waking.common_flags.map(|flags| flags as u32),
+                    source: WakeSource::Compact,
                     waker_run: None,
                 };
                 sched.wake(machine, wake);
@@ -200,11 +209,28 @@ impl Kernel {
             let when = parts.bundle.when(walk, seen, switch.raw_ts);
             writes |= when.is_none_or(|when| range.has(when.ts));
             let Some(when) = when else { continue };
-            let (tid, prio, comm) = (switch.next_pid, switch.next_prio, name(switch.next_comm));
-            let next = Run { tid, cpu, prio, comm, end_comm: comm, start: Some(when), end: None };
+            let next = Who { tid: switch.next_pid, prio: switch.next_prio, comm: name(switch.next_comm) };
+            let next = Run::new(next, cpu, Some(when));
             self.sched.switch((machine, cpu), when, None, switch.prev_state, next);
         }
         writes | wake(&mut self.sched, walk, u64::MAX)
+    }
+}
+
+/// A new thread can run at once: its maker has woken it.
+fn created(event: &Event<'_>, when: When, cpu: u32) -> Wake {
+    let [tid] = numbers(event.payload, [1]);
+    Wake {
+        when,
+        waker_run: None,
+        cpu,
+        waker: event.pid,
+        tid: tid as i32,
+        target_cpu: 0,
+        prio: 0,
+        comm: 0,
+        common_flags: None,
+        source: WakeSource::Creation,
     }
 }
 

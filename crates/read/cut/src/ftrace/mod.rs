@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`bundle`] | takes a bundle apart |
 //! | [`look`] | gives each event to those who follow it |
-//! | [`sched`], [`thread`] | who ran where, and which states are open at the ends of a range |
+//! | [`sched`], [`run`], [`thread`], [`threads`] | who ran where, and which states are open at the ends of a range |
 //! | [`at_once`] | the same for a bundle in columns as a whole |
 //! | [`pairs`] | other events that open something, that close it, or whose last one counts |
 //! | [`recut`] | a bundle with less in it |
@@ -15,6 +15,8 @@ pub(crate) mod bundle;
 pub(crate) mod look;
 pub(crate) mod pairs;
 pub(crate) mod recut;
+pub(crate) mod run;
 pub(crate) mod sched;
 pub(crate) mod tail;
 pub(crate) mod thread;
+pub(crate) mod threads;

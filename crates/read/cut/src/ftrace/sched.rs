@@ -13,13 +13,15 @@
 //!
 //! Events come in the order of each CPU, not in that of time: a thread's last run is the one that began last, whenever its bundle comes.
 //!
-//! Memory: some 300 bytes a thread; [`MAX_CPUS`].
+//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`].
 
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::ftrace::bundle::When;
-use crate::ftrace::thread::{Thread, Threads, Upto};
+use crate::ftrace::run::{Run, Wake, WakeSource, Who};
+use crate::ftrace::thread::{Thread, Upto};
+use crate::ftrace::threads::Threads;
 use crate::names::{Name, Names};
 use crate::range::Range;
 
@@ -29,46 +31,6 @@ const MAX_CPUS: usize = 1 << 14;
 pub(super) const MAX_WOKEN: usize = 256;
 /// A CPU of a machine.
 pub(crate) type CpuKey = (u32, u32);
-
-/// A thread on a CPU without a pause.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Run {
-    pub(crate) tid: i32,
-    pub(crate) cpu: u32,
-    pub(crate) prio: i32,
-    pub(crate) comm: Name,
-    /// Its name when it was switched away from.
-    pub(crate) end_comm: Name,
-    /// When it was switched to; absent if that was not seen, or did not count.
-    pub(crate) start: Option<When>,
-    /// When it was switched away from, and in which state.
-    pub(crate) end: Option<(When, i64)>,
-}
-
-/// A waking that must be kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wake {
-    pub(crate) when: When,
-    pub(crate) cpu: u32,
-    pub(crate) waker: i32,
-    pub(crate) tid: i32,
-    pub(crate) target_cpu: i32,
-    pub(crate) prio: i32,
-    pub(crate) comm: Name,
-    pub(crate) common_flags: Option<u64>,
-    /// It was written in the compact form: only that says whether it came out of an interrupt, and does not say the waker.
-    pub(crate) is_compact: bool,
-    /// When the waker ran.
-    pub(crate) waker_run: Option<Run>,
-}
-
-/// The thread that a switch names as the one before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prev {
-    pub(crate) tid: i32,
-    pub(crate) prio: i32,
-    pub(crate) comm: Name,
-}
 
 /// A switch before which the CPU's thread is not known: it makes no rows, but what follows relies on it.
 #[derive(Clone, Copy, Debug)]
@@ -167,13 +129,18 @@ impl Sched {
         }
     }
 
+    /// Who runs on a CPU, as far as its events were taken.
+    pub(super) fn current(&mut self, cpu: CpuKey) -> Option<Run> {
+        self.cpus.get_mut(&cpu)?.current
+    }
+
     /// A switch. The compact form does not say who was before.
     #[inline]
     pub(crate) fn switch(
         &mut self,
         (machine, number): CpuKey,
         when: When,
-        prev: Option<Prev>,
+        prev: Option<Who>,
         state: i64,
         next: Run,
     ) {
@@ -182,16 +149,15 @@ impl Sched {
             return;
         };
         let before = match (prev, cpu.current) {
-            (Some(prev), Some(current)) if current.tid == prev.tid => {
-                Some(Run { end_comm: prev.comm, ..current })
+            (Some(prev), Some(mut current)) if current.tid == prev.tid => {
+                current.end_comm = prev.comm;
+                Some(current)
             }
-            (Some(Prev { tid, prio, comm }), _) => {
-                Some(Run { tid, cpu: number, prio, comm, end_comm: comm, start: None, end: None })
-            }
+            (Some(prev), _) => Some(Run::new(prev, number, None)),
             (None, current) => current,
         };
         let Some(before) = before.filter(|_| when.ts >= self.counts_from) else {
-            cpu.current = Some(Run { start: None, ..next });
+            cpu.current = Some(next.without_start());
             if when.ts < self.range.from {
                 cpu.anchor = Some(Anchor { when, state, prev: before, next, is_compact: prev.is_none() });
             }
@@ -199,7 +165,7 @@ impl Sched {
         };
         cpu.current = Some(next);
         let woken = std::mem::take(&mut cpu.woken);
-        let ended = Run { end: Some((when, state)), ..before };
+        let ended = before.with_end(when, state);
         if when.ts < self.range.from {
             cpu.last_before = Some([ended, next]);
         } else if when.ts >= self.range.to {
@@ -225,32 +191,27 @@ impl Sched {
         }
     }
 
-    /// A waking. The waker of one in the compact form is the CPU's thread.
+    /// A waking, or a creation. The waker of one in the compact form is the CPU's thread.
     pub(crate) fn wake(&mut self, machine: u32, mut wake: Wake) {
         let cpu = self.cpus.get_mut(&(machine, wake.cpu));
         let current = cpu.as_ref().and_then(|cpu| cpu.current);
         match current {
-            Some(current) if wake.is_compact => wake.waker = current.tid,
-            None if wake.is_compact => return,
+            Some(current) if wake.source == WakeSource::Compact => wake.waker = current.tid,
+            None if wake.source == WakeSource::Compact => return,
             _ => {}
         }
         if wake.when.ts < self.counts_from {
             return;
         }
-        wake.waker_run = current.filter(|current| current.tid == wake.waker);
-        let is_outside = !self.range.has(wake.when.ts);
-        if let Some(cpu) = cpu.filter(|cpu| is_outside && cpu.woken.len() < MAX_WOKEN) {
+        wake.waker_run = wake.waker_run.or(current).filter(|run| run.tid == wake.waker);
+        let runs_on = wake.waker_run.is_none_or(|run| run.end().is_none());
+        let is_told = runs_on && !self.range.has(wake.when.ts);
+        if let Some(cpu) = cpu.filter(|cpu| is_told && cpu.woken.len() < MAX_WOKEN) {
             cpu.woken.push((wake.tid, wake.when));
         }
-        let (threads, range) = (&mut self.threads, self.range);
-        let Some(thread) = threads.entry(machine, wake.tid, range) else {
-            self.beyond += 1;
-            return;
-        };
-        thread.was_there |= wake.when.ts < range.to;
-        thread.each_upto(|upto| upto.wake(wake));
-        if wake.when.ts >= range.to && thread.wake_after.is_none_or(|first| wake.when < first.when) {
-            thread.wake_after = Some(wake);
+        match self.threads.entry(machine, wake.tid, self.range) {
+            Some(thread) => thread.wake(wake, self.range),
+            None => self.beyond += 1,
         }
     }
 
@@ -261,23 +222,20 @@ impl Sched {
         let thread = self.threads.get_mut(cpu.0, tid);
         for run in thread.into_iter().flat_map(Thread::runs).chain(current) {
             let is_in =
-                run.start.is_none_or(|start| start <= when) && run.end.is_none_or(|(end, _)| when <= end);
+                run.start().is_none_or(|start| start <= when) && run.end().is_none_or(|end| when <= end);
             if run.tid == tid && is_in {
                 run.end_comm = comm;
             }
         }
     }
 
-    /// A thread was made.
-    pub(crate) fn created(&mut self, machine: u32, tid: i32, when: When) {
-        let (threads, range) = (&mut self.threads, self.range);
-        if let Some(thread) = threads.entry(machine, tid, range) {
-            thread.was_there |= when.ts < range.to;
-            thread.each_upto(|upto| {
-                if when.ts < upto.at {
-                    upto.created = upto.created.max(Some(when.ts));
-                }
-            });
+    /// Something else that a thread did.
+    #[inline]
+    pub(crate) fn did(&mut self, machine: u32, tid: i32, when: When) {
+        if when.ts < self.range.to
+            && let Some(thread) = self.threads.entry(machine, tid, self.range)
+        {
+            thread.was_there = true;
         }
     }
 
@@ -289,11 +247,8 @@ impl Sched {
     /// What must be kept from before the range and from after it.
     pub(crate) fn needed(&self) -> Needed {
         let mut needed = Needed::default();
-        for ((machine, number), cpu) in self.cpus.iter() {
-            match cpu.last_before {
-                Some(runs) => needed.before.extend(runs.map(|run| (*machine, run))),
-                None => needed.anchors.extend(cpu.anchor.map(|anchor| ((*machine, *number), anchor))),
-            }
+        for ((machine, _), cpu) in self.cpus.iter() {
+            needed.before.extend(cpu.last_before.into_iter().flatten().map(|run| (*machine, run)));
             if let Some([ended, next]) = cpu.first_after {
                 needed.after.extend([(*machine, ended), (*machine, next)]);
             }
@@ -304,19 +259,35 @@ impl Sched {
                 needed.before.push((machine, run));
                 needed.add(machine, upto);
             }
+            for lost in thread.lost() {
+                needed.before.extend(lost.runs.into_iter().flatten().map(|run| (machine, run)));
+                needed.wakes.extend(lost.wake.map(|wake| (machine, wake)));
+            }
             needed.add(machine, &thread.before);
-            if thread.was_there {
-                let after = thread.close.or(thread.after);
-                needed.after.extend(after.map(|run| (machine, run)));
-                needed.after.extend(thread.renamed.map(|run| (machine, run)));
-                needed.wakes.extend(thread.wake_after.map(|wake| (machine, wake)));
+            if let Some(after) = thread.after().filter(|_| thread.was_there) {
+                needed.after.extend(after.run.map(|run| (machine, run)));
+                needed.after.extend(after.renamed.map(|run| (machine, run)));
+                needed.wakes.extend(after.wake.map(|wake| (machine, wake)));
             }
         }
         for (machine, wake) in &needed.wakes {
             let runs = if wake.when.ts < self.range.from { &mut needed.before } else { &mut needed.after };
             runs.extend(wake.waker_run.map(|run| (*machine, run)));
         }
+        self.add_anchors(&mut needed);
         needed
+    }
+
+    /// Each CPU whose thread would not be known without its first switch: when the range begins, or when it woke somebody.
+    fn add_anchors(&self, needed: &mut Needed) {
+        let woke_first = needed.wakes.iter().filter(|(_, wake)| {
+            wake.source == WakeSource::Compact && wake.waker_run.is_none_or(|run| run.start().is_none())
+        });
+        let woke_first: HashSet<CpuKey, RandomState> =
+            woke_first.map(|(machine, wake)| (*machine, wake.cpu)).collect();
+        let cpus =
+            self.cpus.iter().filter(|(key, cpu)| cpu.last_before.is_none() || woke_first.contains(key));
+        needed.anchors.extend(cpus.filter_map(|(key, cpu)| Some((*key, cpu.anchor?))));
     }
 }
 

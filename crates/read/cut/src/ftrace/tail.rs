@@ -8,7 +8,8 @@ use hashbrown::HashMap;
 
 use crate::ftrace::bundle::When;
 use crate::ftrace::pairs::{Home, Kept};
-use crate::ftrace::sched::{Anchor, CpuKey, Needed, Run, Wake};
+use crate::ftrace::run::{Run, Wake, WakeSource};
+use crate::ftrace::sched::{Anchor, CpuKey, Needed};
 use crate::names::{Name, Names};
 use crate::range::Range;
 
@@ -57,7 +58,7 @@ impl Tail {
             match anchor.is_compact {
                 true => self.anchors.push((home, anchor, names.get(anchor.next.comm).to_vec())),
                 false => {
-                    let ended = anchor.prev.map(|run| Run { end: Some((anchor.when, anchor.state)), ..run });
+                    let ended = anchor.prev.map(|run| run.with_end(anchor.when, anchor.state));
                     self.events.push(switch(home, anchor.when, ended, Some(anchor.next), names));
                 }
             }
@@ -76,9 +77,10 @@ impl Tail {
         }
         for (machine, wake) in needed.wakes {
             let home = home(machine, wake.cpu);
-            match wake.is_compact {
-                true => self.compact.push((home, wake, names.get(wake.comm).to_vec())),
-                false => self.events.push(waking(home, &wake, names)),
+            match wake.source {
+                WakeSource::Compact => self.compact.push((home, wake, names.get(wake.comm).to_vec())),
+                WakeSource::Event => self.events.push(waking(home, &wake, names)),
+                WakeSource::Creation => {}
             }
         }
     }
@@ -122,10 +124,10 @@ type Chain = Vec<(When, Option<Run>, Option<Run>)>;
 fn chains(runs: Vec<(u32, Run)>, side: Range) -> HashMap<CpuKey, Chain, RandomState> {
     let mut points: HashMap<CpuKey, Vec<(When, bool, Run)>, RandomState> = HashMap::default();
     for (machine, run) in runs {
-        let points = points.entry((machine, run.cpu)).or_default();
+        let points = points.entry((machine, run.cpu())).or_default();
         let is_wanted = |when: &When| side.has(when.ts);
-        points.extend(run.end.map(|(when, _)| (when, false, run)).filter(|(when, ..)| is_wanted(when)));
-        points.extend(run.start.map(|when| (when, true, run)).filter(|(when, ..)| is_wanted(when)));
+        points.extend(run.end().map(|when| (when, false, run)).filter(|(when, ..)| is_wanted(when)));
+        points.extend(run.start().map(|when| (when, true, run)).filter(|(when, ..)| is_wanted(when)));
     }
     points.into_iter().map(|(cpu, points)| (cpu, chain(points))).collect()
 }
@@ -153,7 +155,7 @@ fn switch(home: Home, when: When, prev: Option<Run>, next: Option<Run>, names: &
     };
     let (prev_pid, prev_prio, prev_comm) = who(prev.map(|run| (run, run.end_comm)));
     let (next_pid, next_prio, next_comm) = who(next.map(|run| (run, run.comm)));
-    let state = prev.and_then(|run| run.end).map_or(0, |(_, state)| state);
+    let state = prev.map_or(0, |run| run.state());
     let mut bytes = Vec::with_capacity(80);
     let mut event = Message::new(&mut bytes);
     event.varint(ftrace_event::TIMESTAMP, when.raw);
@@ -184,7 +186,7 @@ fn waking(home: Home, wake: &Wake, names: &Names) -> Kept {
     data.int(TARGET_CPU, i64::from(wake.target_cpu));
     drop(data);
     if let Some(flags) = wake.common_flags {
-        event.varint(ftrace_event::COMMON_FLAGS, flags);
+        event.varint(ftrace_event::COMMON_FLAGS, u64::from(flags));
     }
     drop(event);
     Kept { when: wake.when, home, bytes }
@@ -233,7 +235,7 @@ fn write_compact(bundle: &mut Message<'_, Vec<u8>>, wakes: &[(Home, Wake, Vec<u8
             i64::from(wake.prio) as u64,
             number as u64,
             // Absent, they count as 0 (upstream: ftrace_tokenizer.cc).
-            wake.common_flags.unwrap_or(0),
+            u64::from(wake.common_flags.unwrap_or(0)),
         ];
         last = wake.when.raw;
         columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));

@@ -1,143 +1,53 @@
 //! Of each thread what opens and closes its state at the ends of the range.
-
-use std::collections::VecDeque;
-
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+//!
+//! Memory: some 150 bytes a thread, as many again for what it did after the range, and 104 for each waking that waits ([`MAX_WAKES`]).
 
 use crate::ftrace::bundle::When;
-use crate::ftrace::sched::{Run, Wake};
+use crate::ftrace::run::{Run, Wake};
 use crate::names::Name;
 use crate::range::Range;
 
-/// Threads whose states are followed. Ours: a machine's tables of processes are smaller; those of further threads may be missing at the ends
-/// of the range, which is counted.
-const MAX_THREADS: usize = 1 << 18;
-/// Threads of the first machine that are found without a search. Ours: Linux numbers threads up to four million, but rarely so far.
-const MAX_DIRECT: usize = 1 << 20;
-/// Wakings that are kept until it is known which came first after the thread's last run. Ours: as many as bundles may be out of step.
-const MAX_WAKES: usize = 64;
+/// Wakings that are kept until it is known which came first after the thread's last run. Ours: of those that bundles out of step tell of, the
+/// last ones matter.
+const MAX_WAKES: usize = 16;
+/// States of a thread that stay open for ever. Ours: each is an accident.
+const MAX_LOST: usize = 16;
 /// `TASK_RUNNING`: not blocked, so that wakings do not count.
 const RUNNABLE: i64 = 0;
-
-/// All threads, by their numbers here.
-#[derive(Debug, Default)]
-pub(crate) struct Threads {
-    all: Vec<Thread>,
-    keys: Vec<(u32, i32)>,
-    marks: Vec<Mark>,
-    numbers: HashMap<(u32, i32), u32, RandomState>,
-    /// The same of the first machine: one more than the number, or 0.
-    direct: Vec<u32>,
-}
-
-/// Where a thread was last met in a bundle.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    bundle: u64,
-    at: usize,
-}
-
-impl Threads {
-    /// The number of a thread, if it has one or there may be one more.
-    #[inline]
-    pub(crate) fn number(&mut self, machine: u32, tid: i32, range: Range) -> Option<usize> {
-        match self.known(machine, tid) {
-            None => self.add(machine, tid, range),
-            number => number,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, machine: u32, tid: i32) -> Option<&Thread> {
-        self.all.get(self.known(machine, tid)?)
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, machine: u32, tid: i32) -> Option<&mut Thread> {
-        let number = self.known(machine, tid)?;
-        self.all.get_mut(number)
-    }
-
-    #[inline]
-    pub(crate) fn entry(&mut self, machine: u32, tid: i32, range: Range) -> Option<&mut Thread> {
-        let number = self.number(machine, tid, range)?;
-        self.all.get_mut(number)
-    }
-
-    #[inline]
-    pub(crate) fn by_number(&mut self, number: usize) -> Option<&mut Thread> {
-        self.all.get_mut(number)
-    }
-
-    /// Notes that a thread is met at this place of a bundle; says where it was met there last.
-    #[inline]
-    pub(crate) fn meet(&mut self, number: usize, bundle: u64, at: usize) -> Option<usize> {
-        let mark = self.marks.get_mut(number)?;
-        let last = std::mem::replace(mark, Mark { bundle, at });
-        (last.bundle == bundle).then_some(last.at)
-    }
-
-    /// Where a thread was last met in this bundle.
-    #[inline]
-    pub(crate) fn met(&self, number: usize, bundle: u64) -> Option<usize> {
-        let mark = self.marks.get(number)?;
-        (mark.bundle == bundle).then_some(mark.at)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ((u32, i32), &Thread)> {
-        self.keys.iter().copied().zip(&self.all)
-    }
-
-    #[inline]
-    fn known(&self, machine: u32, tid: i32) -> Option<usize> {
-        if machine == 0
-            && let Some(number) = self.direct.get(tid as usize)
-        {
-            return (*number as usize).checked_sub(1);
-        }
-        self.numbers.get(&(machine, tid)).map(|number| *number as usize)
-    }
-
-    #[cold]
-    fn add(&mut self, machine: u32, tid: i32, range: Range) -> Option<usize> {
-        let number = self.all.len();
-        if number >= MAX_THREADS {
-            return None;
-        }
-        self.all.push(Thread::new(range));
-        self.keys.push((machine, tid));
-        self.marks.push(Mark::default());
-        let at = tid as usize;
-        if machine != 0 || at >= MAX_DIRECT {
-            self.numbers.insert((machine, tid), number as u32);
-            return Some(number);
-        }
-        if self.direct.len() <= at {
-            self.direct.resize(at + 1, 0);
-        }
-        if let Some(slot) = self.direct.get_mut(at) {
-            *slot = number as u32 + 1;
-        }
-        Some(number)
-    }
-}
 
 /// A thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
-    /// It was there before the end of the range.
-    pub(crate) was_there: bool,
-    pub(crate) comm: Name,
     pub(crate) before: Upto,
-    /// The end, after the range, of a run that began before that.
-    pub(crate) close: Option<Run>,
-    pub(crate) after: Option<Run>,
-    pub(crate) wake_after: Option<Wake>,
+    after: Option<Box<After>>,
     /// A run whose begin was not seen, and what was before its end. That state stays open for ever (upstream's rule for lost data).
     pub(crate) left: Option<Box<(Option<Run>, Upto)>>,
-    /// The run after the range that has brought its last name.
+    lost: Vec<Lost>,
+    /// Its name at the end of the range.
+    pub(crate) comm: Name,
+    /// It was there before the end of the range.
+    pub(crate) was_there: bool,
+}
+
+/// A state before the range that stays open for ever: whoever left its CPU did not run, as readers see it (upstream: thread_state_tracker.cc).
+/// Events were lost, or two CPUs' clocks do not agree.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// Two runs at once: the end of the first of them to end opens the state, and that of the other one leaves it open. Or a run, and one
+    /// whose begin was not seen.
+    pub(crate) runs: [Option<Run>; 2],
+    /// It has opened the state, after that run.
+    pub(crate) wake: Option<Wake>,
+}
+
+/// What closes a thread's state after the range, and its last name.
+#[derive(Debug, Default)]
+pub(crate) struct After {
+    /// The first run of which something is after the range: its begin, or only its end.
+    pub(crate) run: Option<Run>,
+    /// The run that has brought its last name.
     pub(crate) renamed: Option<Run>,
+    pub(crate) wake: Option<Wake>,
 }
 
 /// What opens a thread's state at a time.
@@ -145,29 +55,38 @@ pub(crate) struct Thread {
 pub(crate) struct Upto {
     pub(crate) at: i64,
     pub(crate) run: Option<Run>,
-    pub(crate) created: Option<i64>,
-    pub(crate) wakes: VecDeque<Wake>,
+    wakes: Vec<Wake>,
 }
 
 impl Thread {
     pub(crate) fn new(range: Range) -> Self {
         Self {
-            was_there: false,
-            comm: 0,
             before: Upto::new(range.from),
-            close: None,
             after: None,
-            wake_after: None,
             left: None,
-            renamed: None,
+            lost: Vec::new(),
+            comm: 0,
+            was_there: false,
         }
+    }
+
+    /// The states that stay open.
+    pub(crate) fn lost(&self) -> &[Lost] {
+        &self.lost
+    }
+
+    /// What was after the range.
+    pub(crate) fn after(&self) -> Option<&After> {
+        self.after.as_deref()
     }
 
     /// All that may have to be kept.
     pub(crate) fn runs(&mut self) -> impl Iterator<Item = &mut Run> {
         let left = self.left.as_deref_mut().into_iter().flat_map(|(run, upto)| [run, &mut upto.run]);
-        let own = [&mut self.before.run, &mut self.close, &mut self.after, &mut self.renamed];
-        own.into_iter().chain(left).flatten()
+        let after = self.after.as_deref_mut().into_iter();
+        let after = after.flat_map(|after| [&mut after.run, &mut after.renamed]);
+        let lost = self.lost.iter_mut().flat_map(|lost| &mut lost.runs);
+        std::iter::once(&mut self.before.run).chain(after).chain(left).chain(lost).flatten()
     }
 
     #[inline]
@@ -181,63 +100,179 @@ impl Thread {
     #[inline]
     pub(crate) fn enter(&mut self, run: Run, when: When, range: Range) {
         if when.ts >= range.to {
-            if self.after.is_none_or(|first| run.start < first.start) {
-                self.after = Some(run);
-            }
-            if self.comm != run.comm && self.renamed.is_none_or(|last| last.comm != run.comm) {
-                self.renamed = Some(run);
-            }
-            return;
+            return self.after.get_or_insert_default().enter(run, self.comm, range);
         }
         self.was_there = true;
         self.comm = run.comm;
+        if when.ts < range.from
+            && let Some(last) = self.before.run.filter(|last| are_at_once(last, &run))
+        {
+            self.lose([Some(last), Some(run)], None);
+        }
         self.each_upto(|upto| upto.enter(run, when));
     }
 
     #[inline]
     pub(crate) fn leave(&mut self, run: Run, when: When, range: Range) {
-        self.was_there |= when.ts < range.to;
+        if when.ts >= range.to {
+            // It ran at the end of the range, seen to begin or not.
+            self.was_there |= !has_begun_after(&run, range);
+            return self.after.get_or_insert_default().leave(run, self.comm, range);
+        }
+        self.was_there = true;
         if when.ts < range.from {
-            if let Some((left, _)) = self.left.as_deref_mut().filter(|left| left.1.at == when.ts) {
-                *left = Some(run).filter(|run| run.start.is_none());
-            }
+            self.leave_before(run, when);
             self.each_upto(|upto| upto.leave(run, when));
-        } else if when.ts >= range.to {
-            if run.start.is_none_or(|start| start.ts < range.to) {
-                if self.close.is_none_or(|first| run.end.map(|end| end.0) < first.end.map(|end| end.0)) {
-                    self.close = Some(run);
-                }
-                return;
+        }
+    }
+
+    /// Notes if that leaves a state open.
+    #[inline]
+    fn leave_before(&mut self, run: Run, when: When) {
+        self.lost.iter_mut().for_each(|lost| lost.learn_end(&run));
+        if let Some((left, _)) = self.left.as_deref_mut().filter(|left| left.1.at == when.ts) {
+            *left = Some(run).filter(|run| run.start().is_none());
+            return;
+        }
+        let last = self.before.run;
+        if run.start().is_none() {
+            let is_over = |last: &Run| last.end().is_some_and(|end| end < when);
+            let wake = self.before.first_wake().filter(|wake| wake.when < when);
+            if last.is_none_or(|last| is_over(&last)) && (last.is_some() || wake.is_some()) {
+                self.lose([last, Some(run)], wake);
             }
-            for mine in [&mut self.after, &mut self.renamed].into_iter().flatten() {
-                if mine.start == run.start {
-                    (mine.end, mine.end_comm) = (run.end, run.end_comm);
-                }
+        } else if last.is_some_and(|last| are_at_once(&run, &last)) {
+            let wake = self.before.first_wake().filter(|wake| wake.when < when);
+            self.lose([Some(run), last], wake);
+        }
+    }
+
+    #[cold]
+    fn lose(&mut self, runs: [Option<Run>; 2], wake: Option<Wake>) {
+        let start = |run: Option<Run>| run.and_then(|run| run.start());
+        // Of several runs within a longer one, the last is the one whose state stays open.
+        let is_same = |lost: &Lost| start(runs[0]).is_some() && start(lost.runs[0]) == start(runs[0]);
+        if let Some(known) = self.lost.iter_mut().find(|lost| is_same(lost)) {
+            if start(known.runs[1]) < start(runs[1]) {
+                *known = Lost { runs, wake };
             }
+        } else if self.lost.len() < MAX_LOST {
+            self.lost.push(Lost { runs, wake });
+        }
+    }
+
+    /// It is woken.
+    #[inline]
+    pub(crate) fn wake(&mut self, wake: Wake, range: Range) {
+        if wake.when.ts >= range.to {
+            return self.wake_after(wake);
+        }
+        self.was_there = true;
+        self.lost.iter_mut().for_each(|lost| lost.wake(wake));
+        self.each_upto(|upto| upto.wake(wake));
+    }
+
+    #[inline]
+    fn wake_after(&mut self, wake: Wake) {
+        let first = &mut self.after.get_or_insert_default().wake;
+        if first.is_none_or(|first| wake.when < first.when) {
+            *first = Some(wake);
         }
     }
 
     pub(crate) fn waker_has_run(&mut self, when: When, run: Run) {
         let left = self.left.iter_mut().flat_map(|left| &mut left.1.wakes);
-        let wakes = self.before.wakes.iter_mut().chain(&mut self.wake_after).chain(left);
-        for wake in wakes.filter(|wake| wake.when == when && wake.waker == run.tid && wake.cpu == run.cpu) {
-            wake.waker_run = Some(run);
+        let after = self.after.iter_mut().flat_map(|after| &mut after.wake);
+        let lost = self.lost.iter_mut().flat_map(|lost| &mut lost.wake);
+        let wakes = self.before.wakes.iter_mut().chain(after).chain(left).chain(lost);
+        let is_it = |wake: &&mut Wake| wake.when == when && wake.waker == run.tid && wake.cpu == run.cpu();
+        wakes.filter(is_it).for_each(|wake| wake.waker_run = Some(run));
+    }
+}
+
+/// The one began before the other one, and did not end until then.
+#[inline]
+fn are_at_once(one: &Run, other: &Run) -> bool {
+    one.start().is_some()
+        && one.start() < other.start()
+        && one.end().is_some_and(|end| Some(end) > other.start())
+}
+
+impl Lost {
+    fn learn_end(&mut self, run: &Run) {
+        let is_it = |mine: &&mut Run| mine.start().is_some() && mine.start() == run.start();
+        self.runs.iter_mut().flatten().filter(is_it).for_each(|mine| mine.learn_end(run));
+    }
+
+    fn wake(&mut self, wake: Wake) {
+        let ends = self.runs.map(|run| run.and_then(|run| run.end()));
+        let (opens, leaves) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+        let is_between = opens <= Some(wake.when) && leaves.is_some_and(|leaves| wake.when < leaves);
+        if is_between && self.wake.is_none_or(|first| wake.when < first.when) {
+            self.wake = Some(wake);
         }
     }
 }
 
+/// Its begin was seen, and is after the range.
+#[inline]
+fn has_begun_after(run: &Run, range: Range) -> bool {
+    run.start().is_some_and(|start| start.ts >= range.to)
+}
+
+impl After {
+    /// `comm` is the thread's name at the end of the range.
+    #[inline]
+    fn enter(&mut self, run: Run, comm: Name, range: Range) {
+        if self.run.is_none_or(|first| run.start() < first_moment(&first, range)) {
+            self.run = Some(run);
+        }
+        self.rename(run, run.comm, comm);
+    }
+
+    #[inline]
+    fn leave(&mut self, run: Run, comm: Name, range: Range) {
+        if has_begun_after(&run, range) {
+            for mine in [&mut self.run, &mut self.renamed].into_iter().flatten() {
+                if mine.start() == run.start() {
+                    mine.learn_end(&run);
+                }
+            }
+        } else if self.run.is_none_or(|first| run.end() < first_moment(&first, range)) {
+            self.run = Some(run);
+        }
+        if run.end_comm != run.comm {
+            self.rename(run, run.end_comm, comm);
+        }
+    }
+
+    /// A run shows that its name is `new`. Since the last run that has changed it, it is the same.
+    #[inline]
+    fn rename(&mut self, run: Run, new: Name, at_end_of_range: Name) {
+        let last = self.renamed.map_or(at_end_of_range, |run| run.end_comm);
+        if new != last && self.renamed.is_none_or(|last| last.start() <= run.start()) {
+            self.renamed = Some(run);
+        }
+    }
+}
+
+/// The first moment of a run that is after the range.
+#[inline]
+fn first_moment(run: &Run, range: Range) -> Option<When> {
+    run.start().filter(|start| start.ts >= range.to).or(run.end())
+}
+
 impl Upto {
     pub(crate) fn new(at: i64) -> Self {
-        Self { at, run: None, created: None, wakes: VecDeque::new() }
+        Self { at, run: None, wakes: Vec::new() }
     }
 
     #[inline]
     pub(crate) fn enter(&mut self, run: Run, when: When) {
-        if when.ts < self.at && self.run.is_none_or(|last| last.start < run.start) {
+        if when.ts < self.at && self.run.is_none_or(|last| last.start() < run.start()) {
             self.run = Some(run);
-            while self.wakes.front().is_some_and(|wake| wake.when <= when) {
-                self.wakes.pop_front();
-            }
+            let past = self.wakes.iter().take_while(|wake| wake.when <= when).count();
+            self.wakes.drain(..past);
         }
     }
 
@@ -246,38 +281,36 @@ impl Upto {
         if when.ts >= self.at {
             return;
         }
+        let start = run.start();
         match &mut self.run {
-            Some(last) if run.start.is_some() && last.start == run.start => {
-                (last.end, last.end_comm) = (run.end, run.end_comm);
-            }
-            Some(last) if last.start > run.start || last.start.is_some_and(|start| start > when) => {}
+            Some(last) if start.is_some() && last.start() == start => last.learn_end(&run),
+            Some(last) if last.start() > start || last.start().is_some_and(|start| start > when) => {}
             last => *last = Some(run),
         }
     }
 
     pub(crate) fn wake(&mut self, wake: Wake) {
-        let is_past = || self.run.is_some_and(|run| run.start.is_some_and(|start| wake.when < start));
-        if wake.when.ts >= self.at || is_past() {
+        let begun = self.run.and_then(|run| run.start());
+        if wake.when.ts >= self.at || begun.is_some_and(|start| wake.when < start) {
             return;
         }
         if self.wakes.len() >= MAX_WAKES {
-            self.wakes.pop_front();
+            self.wakes.remove(0);
         }
-        self.wakes.push_back(wake);
+        // Mostly there is one, for each of many threads.
+        self.wakes.reserve_exact(1);
+        self.wakes.push(wake);
     }
 
     /// The waking that has opened the state.
     pub(crate) fn first_wake(&self) -> Option<Wake> {
-        let blocked_at = match self.run.map(|run| run.end) {
+        let blocked_at = match self.run {
             None => None,
             // It runs, or is not blocked: wakings do not count.
-            Some(None | Some((_, RUNNABLE))) => return None,
-            Some(Some((end, _))) => Some(end),
-        };
-        let is_new = |ts| {
-            self.created.is_some_and(|created| created <= ts && blocked_at.is_none_or(|at| at.ts < created))
+            Some(run) if run.end().is_none() || run.state() == RUNNABLE => return None,
+            Some(run) => run.end(),
         };
         let after = self.wakes.iter().filter(|wake| blocked_at.is_none_or(|at| at <= wake.when));
-        after.min_by_key(|wake| wake.when).copied().filter(|wake| !is_new(wake.when.ts))
+        after.min_by_key(|wake| wake.when).copied()
     }
 }

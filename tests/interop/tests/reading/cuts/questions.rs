@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use ferretto_interop::Table as Answer;
 
 /// Columns that are numbers of this trace's rows come first, what is compared after them.
-pub(super) const QUERIES: [&str; 12] =
-    [SLICES, COUNTERS, SCHED, STATES, FLOWS, SAMPLES, EVENTS, CALLSITES, ARGS, THREADS, PROCESSES, LOSSES];
+pub(super) const QUERIES: [&str; 13] = [
+    SLICES, COUNTERS, SCHED, STATES, FLOWS, SAMPLES, EVENTS, SNAPSHOTS, CALLSITES, ARGS, THREADS, PROCESSES,
+    LOSSES,
+];
 
 const SLICES: &str = "select s.id, s.arg_set_id, s.ts, s.dur, s.name, s.category, s.depth, t.name, t.type, th.tid, th.name, p.pid, \
      p.name, p2.pid, p2.name, t.machine_id, s.thread_ts, s.thread_dur, \
@@ -18,11 +20,11 @@ const COUNTERS: &str = "select t.dimension_arg_set_id, c.arg_set_id, c.ts, c.val
      from counter c join track t on t.id = c.track_id order by c.ts, c.id";
 const SCHED: &str = "select s.ts, s.dur, th.tid, th.name, p.pid, s.end_state, s.priority, c.cpu, th.machine_id \
      from sched s left join cpu c on c.id = s.ucpu join thread th using (utid) left join process p using (upid)";
-/// But for threads that were woken and never ran again: a cut may lack that (docs/cutting.md).
+/// The state that the waker was in is told by whose it is and since when.
 const STATES: &str = "select s.ts, s.dur, th.tid, th.name, s.state, s.io_wait, s.blocked_function, w.tid, s.irq_context, c.cpu, \
-     th.machine_id from thread_state s join thread th using (utid) \
+     th.machine_id, wth.tid, ws.ts from thread_state s join thread th using (utid) \
      left join thread w on w.utid = s.waker_utid left join cpu c on c.id = s.ucpu \
-     where not (s.state = 'R' and s.dur = -1)";
+     left join thread_state ws on ws.id = s.waker_id left join thread wth on wth.utid = ws.utid";
 const FLOWS: &str = "select slice_out, slice_in from flow";
 /// Of processors, of programs' own, and of heaps: a heap's dumps count by their differences, so that all of them are in a cut.
 const SAMPLES: &str = "select s.callsite_id, s.ts, 'perf', th.tid, s.cpu, s.cpu_mode, s.unwind_error \
@@ -33,6 +35,18 @@ const SAMPLES: &str = "select s.callsite_id, s.ts, 'perf', th.tid, s.cpu, s.cpu_
      from heap_profile_allocation a join process p using (upid)";
 const EVENTS: &str = "select e.arg_set_id, e.ts, e.name, th.tid, c.cpu \
      from ftrace_event e join thread th using (utid) left join cpu c on c.id = e.ucpu";
+/// Of programs' memory, and of the mappings of processes.
+const SNAPSHOTS: &str = "select n.arg_set_id, s.timestamp, 'node', s.detail_level, p.pid, n.path, up.path, n.size, n.effective_size \
+     from memory_snapshot_node n left join memory_snapshot_node up on up.id = n.parent_node_id \
+     join process_memory_snapshot ps on ps.id = n.process_snapshot_id join memory_snapshot s on s.id = ps.snapshot_id \
+     join process p using (upid) \
+     union all select null, s.timestamp, 'edge', p.pid, n.path, tp.pid, t.path, e.importance, '' \
+     from memory_snapshot_edge e join memory_snapshot_node n on n.id = e.source_node_id \
+     join process_memory_snapshot ps on ps.id = n.process_snapshot_id join memory_snapshot s on s.id = ps.snapshot_id \
+     join process p using (upid) join memory_snapshot_node t on t.id = e.target_node_id \
+     join process_memory_snapshot tps on tps.id = t.process_snapshot_id join process tp on tp.upid = tps.upid \
+     union all select null, m.ts, 'mapping', p.pid, m.path, m.size_kb, m.private_dirty_kb, m.swap_kb, '' \
+     from profiler_smaps m join process p using (upid)";
 const CALLSITES: &str = "select c.id, c.parent_id, f.name, f.rel_pc, m.name from stack_profile_callsite c \
      join stack_profile_frame f on f.id = c.frame_id join stack_profile_mapping m on m.id = f.mapping";
 const ARGS: &str =
@@ -55,6 +69,7 @@ pub(super) struct Answers {
     flows: Vec<Vec<String>>,
     samples: Vec<Vec<String>>,
     events: Vec<Vec<String>>,
+    snapshots: Vec<Vec<String>>,
     callsites: BTreeMap<String, Vec<String>>,
     sets: BTreeMap<String, String>,
     losses: Vec<Vec<String>>,
@@ -72,12 +87,13 @@ impl Answers {
             flows,
             samples,
             events,
+            snapshots,
             callsites,
             args,
             threads,
             processes,
             losses,
-        ] = std::array::from_fn::<_, 12, _>(|_| next());
+        ] = std::array::from_fn::<_, 13, _>(|_| next());
         let by_first = |rows: Vec<Vec<String>>| rows.into_iter().map(|row| (row[0].clone(), row)).collect();
         Self {
             sets: sets(&args, &by_first(threads), &by_first(processes)),
@@ -89,6 +105,7 @@ impl Answers {
             flows,
             samples,
             events,
+            snapshots,
             losses,
         }
     }
@@ -120,6 +137,15 @@ impl Answers {
                 "events",
                 count(
                     self.events
+                        .iter()
+                        .filter(|row| is_in(&row[1]))
+                        .map(|row| format!("{} {}", text(&row[1..]), self.set(&row[0]))),
+                ),
+            ),
+            (
+                "snapshots",
+                count(
+                    self.snapshots
                         .iter()
                         .filter(|row| is_in(&row[1]))
                         .map(|row| format!("{} {}", text(&row[1..]), self.set(&row[0]))),

@@ -193,3 +193,6 @@ fn a_flow_of_a_slice_that_is_known_late_leads_to_its_other_end() {
     let (_, part) = cut_in(GRAIN, &trace, 400, 500);
     assert_eq!(events_on_track(&part), [(100, BEGIN), (900, END), (1500, INSTANT)]);
 }
+
+/// Threads and what the kernel says of them.
+mod kernel;

@@ -1,0 +1,339 @@
+use std::fmt::Write as _;
+
+use super::*;
+use crate::ftrace::bundle::Parts;
+use crate::ftrace::pairs::is_always_kept;
+
+// Fields of `FtraceEvent`.
+const SCHED_SWITCH: u32 = 4;
+const SCHED_WAKING: u32 = 20;
+const TASK_NEWTASK: u32 = 235;
+const SYS_ENTER: u32 = 329;
+
+const RUNNABLE: u64 = 0x100;
+const SLEEPS: u64 = 1;
+const DEAD: u64 = 16;
+
+/// A thread's number and name.
+type Who = (u64, &'static str);
+const IDLE: Who = (0, "swapper/0");
+
+/// A bundle of a CPU.
+fn bundle_of(out: &mut Vec<u8>, cpu: u64, fill: impl FnOnce(&mut Message<'_, Vec<u8>>)) {
+    let mut body = Vec::new();
+    let mut packet = Message::new(&mut body);
+    packet.varint(10, 1);
+    let mut bundle = packet.nested(1);
+    bundle.varint(1, cpu);
+    fill(&mut bundle);
+    drop(bundle);
+    drop(packet);
+    Message::new(out).bytes(1, &body);
+}
+
+fn event(
+    bundle: &mut Message<'_, Vec<u8>>,
+    ts: u64,
+    pid: u64,
+    kind: u32,
+    fill: impl FnOnce(&mut Message<'_, Vec<u8>>),
+) {
+    let mut event = bundle.nested(2);
+    event.varint(1, ts);
+    event.varint(2, pid);
+    fill(&mut event.nested(kind));
+}
+
+fn switch(bundle: &mut Message<'_, Vec<u8>>, ts: u64, prev: Who, state: u64, next: Who) {
+    event(bundle, ts, prev.0, SCHED_SWITCH, |switch| {
+        switch.string(1, prev.1);
+        switch.varint(2, prev.0);
+        switch.varint(3, 120);
+        switch.varint(4, state);
+        switch.string(5, next.1);
+        switch.varint(6, next.0);
+        switch.varint(7, 120);
+    });
+}
+
+fn waking(bundle: &mut Message<'_, Vec<u8>>, ts: u64, waker: Who, wakee: Who) {
+    event(bundle, ts, waker.0, SCHED_WAKING, |waking| {
+        waking.string(1, wakee.1);
+        waking.varint(2, wakee.0);
+        waking.varint(3, 120);
+        waking.varint(4, 1);
+    });
+}
+
+/// Switches in columns: when, the state of the thread before, and the thread; and wakings: when, and whom.
+fn columns(bundle: &mut Message<'_, Vec<u8>>, switches: &[(u64, u64, Who)], wakings: &[(u64, Who)]) {
+    let mut compact = bundle.nested(4);
+    let next = switches.iter().map(|(_, _, next)| next);
+    let woken = wakings.iter().map(|(_, wakee)| wakee);
+    next.clone().chain(woken.clone()).for_each(|who| compact.string(5, who.1));
+    let differences = |times: Vec<u64>| {
+        let before: Vec<u64> = std::iter::once(0).chain(times.iter().copied()).collect();
+        times.into_iter().zip(before).map(|(time, before)| time - before).collect::<Vec<u64>>().into_iter()
+    };
+    compact.packed_varints(1, differences(switches.iter().map(|(ts, ..)| *ts).collect()));
+    compact.packed_varints(2, switches.iter().map(|(_, state, _)| *state));
+    compact.packed_varints(3, next.map(|who| who.0));
+    compact.packed_varints(4, switches.iter().map(|_| 120));
+    compact.packed_varints(6, 0..switches.len() as u64);
+    compact.packed_varints(7, differences(wakings.iter().map(|(ts, _)| *ts).collect()));
+    compact.packed_varints(8, woken.map(|who| who.0));
+    compact.packed_varints(9, wakings.iter().map(|_| 0));
+    compact.packed_varints(10, wakings.iter().map(|_| 120));
+    compact.packed_varints(11, (0..wakings.len()).map(|at| (switches.len() + at) as u64));
+    compact.packed_varints(12, wakings.iter().map(|_| 0));
+}
+
+/// The events of all CPUs, in the order of time: each a line.
+fn lines(trace: &[u8]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = |ts: u64, cpu: u32, fill: &dyn Fn(&mut String)| {
+        let mut text = format!("{ts} cpu{cpu} ");
+        fill(&mut text);
+        lines.push((ts, text));
+    };
+    ferretto_trace_read::Reader::new(trace)
+        .for_each(|packet, _| {
+            let bundle = Fields::new(packet).whole().find(|part| part.number == 1);
+            let Some(Value::Bytes(bundle)) = bundle.map(|part| part.value) else { return };
+            let parts = Parts::of(bundle).unwrap();
+            let cpu = parts.bundle.cpu;
+            let name = |at: usize| String::from_utf8_lossy(parts.names[at]).into_owned();
+            for switch in &parts.switches {
+                line(switch.raw_ts, cpu, &|text| {
+                    write!(text, "to {} {}", switch.next_pid, name(switch.next_comm)).unwrap();
+                });
+            }
+            for waking in &parts.wakings {
+                line(waking.raw_ts, cpu, &|text| write!(text, "wakes {}", waking.pid).unwrap());
+            }
+            for event in &parts.events {
+                let text_of = |field| {
+                    let part = Fields::new(event.payload).whole().find(|part| part.number == field);
+                    match part.map(|part| part.value) {
+                        Some(Value::Bytes(text)) => String::from_utf8_lossy(text).into_owned(),
+                        _ => String::new(),
+                    }
+                };
+                line(event.raw_ts, cpu, &|text| {
+                    match event.kind {
+                        SCHED_SWITCH => write!(text, "to {} {}", event.number(6).unwrap(), text_of(5)),
+                        SCHED_WAKING => write!(text, "{} wakes {}", event.pid, event.number(2).unwrap()),
+                        kind if is_always_kept(kind) => write!(text, "{} makes", event.pid),
+                        _ => write!(text, "{} does", event.pid),
+                    }
+                    .unwrap();
+                });
+            }
+        })
+        .unwrap();
+    lines.sort_unstable();
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+fn cut_of(trace: &[u8], from: i64, to: i64) -> Vec<String> {
+    let options =
+        Options { from: Some(Moment::Absolute(from)), to: Some(Moment::Absolute(to)), ..Options::default() };
+    let mut out = Vec::new();
+    cut(trace, "t", &options, &mut out).unwrap();
+    lines(&out)
+}
+
+/// Readers take the waker of a waking in columns to be the CPU's thread: without a switch before it they leave it out.
+#[test]
+fn who_woke_a_thread_that_never_ran_again_is_known_by_the_first_switch_of_the_cpu() {
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        let switches = [
+            (1000, SLEEPS, (10, "waker")),
+            (1020, SLEEPS, IDLE),
+            (1030, SLEEPS, (11, "other")),
+            (1040, SLEEPS, IDLE),
+        ];
+        columns(bundle, &switches, &[(1010, (77, "woken"))]);
+    });
+    bundle_of(&mut trace, 0, |bundle| {
+        columns(bundle, &[(5000, 0, (11, "other")), (5010, SLEEPS, IDLE)], &[]);
+    });
+    let cut = cut_of(&trace, 3000, 4000);
+    let at = |line: &str| cut.iter().position(|other| other == line);
+    let woken = at("1010 cpu0 wakes 77").unwrap_or_else(|| panic!("{cut:#?}"));
+    let before = at("1000 cpu0 to 10 waker").unwrap_or_else(|| panic!("{cut:#?}"));
+    assert!(before < woken, "{cut:#?}");
+    assert!(at("1020 cpu0 to 0 swapper/0").is_some(), "{cut:#?}");
+}
+
+/// A state that a creation has opened says in which state the maker was.
+#[test]
+fn whoever_made_a_thread_runs_while_it_does() {
+    let (maker, child) = ((10, "maker"), 77);
+    let newtask = |bundle: &mut Message<'_, Vec<u8>>| {
+        event(bundle, 1010, maker.0, TASK_NEWTASK, |task| {
+            task.varint(1, child);
+            task.string(2, maker.1);
+        });
+    };
+    let others = [(1030, SLEEPS, (11, "other")), (1035, SLEEPS, maker), (1040, SLEEPS, IDLE)];
+    let mut by_events = Vec::new();
+    bundle_of(&mut by_events, 0, |bundle| {
+        switch(bundle, 900, (12, "first"), SLEEPS, IDLE);
+        switch(bundle, 1000, IDLE, 0, maker);
+        newtask(bundle);
+        switch(bundle, 1020, maker, SLEEPS, IDLE);
+        let mut prev = IDLE;
+        for (ts, state, next) in others {
+            switch(bundle, ts, prev, state, next);
+            prev = next;
+        }
+    });
+    let mut in_columns = Vec::new();
+    bundle_of(&mut in_columns, 0, |bundle| columns(bundle, &[(900, SLEEPS, IDLE)], &[]));
+    bundle_of(&mut in_columns, 0, |bundle| {
+        let own = [(1000, 0, maker), (1020, SLEEPS, IDLE)];
+        columns(bundle, &[&own[..], &others].concat(), &[]);
+        newtask(bundle);
+    });
+    for mut trace in [by_events, in_columns] {
+        bundle_of(&mut trace, 0, |bundle| switch(bundle, 5000, IDLE, 0, maker));
+        let cut = cut_of(&trace, 3000, 4000);
+        for line in ["1000 cpu0 to 10 maker", "1010 cpu0 10 makes", "1020 cpu0 to 0 swapper/0"] {
+            assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+        }
+    }
+}
+
+/// After events were lost, a thread may be left that was not seen to run; what closes its state is what comes first.
+#[test]
+fn what_comes_first_after_the_range_closes_a_state() {
+    let thread = (20, "sleeper");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+        waking(bundle, 2000, IDLE, thread);
+        switch(bundle, 4000, IDLE, 0, (21, "other"));
+        switch(bundle, 4010, (21, "other"), SLEEPS, IDLE);
+        switch(bundle, 5000, IDLE, 0, thread);
+        switch(bundle, 5010, thread, SLEEPS, IDLE);
+    });
+    bundle_of(&mut trace, 1, |bundle| switch(bundle, 6000, thread, SLEEPS, IDLE));
+    let cut = cut_of(&trace, 1500, 3000);
+    assert!(cut.iter().any(|line| line == "5000 cpu0 to 20 sleeper"), "{cut:#?}");
+}
+
+/// Two CPUs' clocks do not agree: whoever leaves the second one does not run any more, so that its state before stays open for ever.
+#[test]
+fn a_state_that_a_thread_on_two_cpus_at_once_leaves_open_is_kept() {
+    let thread = (60, "on both");
+    let on = |out: &mut Vec<u8>, cpu: u64, [enter, leave]: [u64; 2], state: u64| {
+        bundle_of(out, cpu, |bundle| {
+            switch(bundle, enter, IDLE, 0, thread);
+            switch(bundle, leave, thread, state, IDLE);
+        });
+    };
+    for (first, second) in [([2000, 2020], [2010, 2030]), ([2000, 2040], [2010, 2030])] {
+        for is_turned in [false, true] {
+            let mut trace = Vec::new();
+            on(&mut trace, 0, [1000, 1010], SLEEPS);
+            match is_turned {
+                false => {
+                    on(&mut trace, 0, first, RUNNABLE);
+                    on(&mut trace, 1, second, SLEEPS);
+                }
+                true => {
+                    on(&mut trace, 1, second, SLEEPS);
+                    on(&mut trace, 0, first, RUNNABLE);
+                }
+            }
+            on(&mut trace, 1, [3000, 3010], SLEEPS);
+            for (cpu, now) in (4000..8000).step_by(10).enumerate() {
+                bundle_of(&mut trace, cpu as u64 % 2, |bundle| {
+                    switch(bundle, now, IDLE, 0, (61, "other"));
+                    switch(bundle, now + 1, (61, "other"), SLEEPS, IDLE);
+                });
+            }
+            let cut = cut_of(&trace, 6000, 7000);
+            for line in [
+                format!("{} cpu0 to 60 on both", first[0]),
+                format!("{} cpu1 to 60 on both", second[0]),
+                format!("{} cpu0 to 0", first[1]),
+                format!("{} cpu1 to 0", second[1]),
+            ] {
+                assert!(cut.iter().any(|other| other.starts_with(&line)), "{line}: {cut:#?}");
+            }
+        }
+    }
+}
+
+/// A switch to it was lost: it is left, though readers think that it waits.
+#[test]
+fn a_state_that_a_lost_switch_leaves_open_is_kept() {
+    let thread = (70, "woken");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+        waking(bundle, 1500, IDLE, thread);
+        switch(bundle, 2000, thread, SLEEPS, IDLE);
+        switch(bundle, 3000, IDLE, 0, thread);
+        switch(bundle, 3010, thread, SLEEPS, IDLE);
+        switch(bundle, 4000, IDLE, 0, (61, "other"));
+        switch(bundle, 8000, (61, "other"), SLEEPS, IDLE);
+    });
+    let cut = cut_of(&trace, 6000, 7000);
+    for line in ["1010 cpu0 to 0 swapper/0", "1500 cpu0 0 wakes 70", "2000 cpu0 to 0 swapper/0"] {
+        assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+    }
+}
+
+/// Its first switch, and with it its name, comes after the range: in the range it only enters the kernel.
+#[test]
+fn a_thread_that_ran_all_the_time_has_its_name() {
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        event(bundle, 1000, 30, SYS_ENTER, |call| call.varint(1, 1));
+        event(bundle, 2000, 30, SYS_ENTER, |call| call.varint(1, 1));
+    });
+    bundle_of(&mut trace, 1, |bundle| {
+        switch(bundle, 4000, IDLE, 0, (31, "other"));
+        switch(bundle, 4010, (31, "other"), SLEEPS, IDLE);
+        switch(bundle, 5000, IDLE, 0, (30, "named late"));
+        switch(bundle, 5010, (30, "named late"), DEAD, IDLE);
+    });
+    let cut = cut_of(&trace, 1500, 3000);
+    assert!(cut.iter().any(|line| line == "5000 cpu1 to 30 named late"), "{cut:#?}");
+}
+
+/// A name for a while, and then the one before.
+#[test]
+fn the_last_name_of_a_thread_is_kept_whatever_it_had_in_between() {
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        let mut now = 1000;
+        for name in ["one", "one", "other", "other", "one", "one"] {
+            switch(bundle, now, IDLE, 0, (40, name));
+            switch(bundle, now + 10, (40, name), SLEEPS, IDLE);
+            now += 1000;
+        }
+    });
+    let named: Vec<String> =
+        cut_of(&trace, 1500, 2500).into_iter().filter(|line| line.contains("to 40")).collect();
+    assert_eq!(named.last().map(String::as_str), Some("5000 cpu0 to 40 one"), "{named:#?}");
+}
+
+/// Names that come with columns, too.
+#[test]
+fn a_name_that_a_thread_gets_after_the_range_is_kept() {
+    let mut trace = Vec::new();
+    for (at, name) in (1u64..).zip(["old", "old", "new", "new"]) {
+        bundle_of(&mut trace, 0, |bundle| {
+            columns(bundle, &[(1000 * at, 0, (50, name)), (1000 * at + 10, SLEEPS, IDLE)], &[]);
+        });
+    }
+    let cut = cut_of(&trace, 1500, 2500);
+    assert!(cut.iter().any(|line| line.ends_with("to 50 new")), "{cut:#?}");
+}

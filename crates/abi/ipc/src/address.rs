@@ -200,7 +200,7 @@ pub fn default_consumer() -> Result<Address, AddressError> {
 }
 
 /// A variable of the environment, unless this program has more rights than whoever has set it.
-pub(crate) fn environment(name: &str) -> Option<OsString> {
+pub fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|_| !ferretto_sys::has_rights_of_its_own())
 }
 

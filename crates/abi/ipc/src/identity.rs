@@ -8,6 +8,7 @@ use ferretto_protos::IpcFrame;
 use ferretto_protos::ipc_frame::{Msg, SetPeerIdentity};
 use ferretto_sys::read_file;
 
+use crate::address::environment;
 use crate::frame::{self, FrameError};
 
 /// Overrides the machine's name.
@@ -21,7 +22,7 @@ const BOOT_ID: &CStr = c"/proc/sys/kernel/random/boot_id";
 
 /// The name of this machine: from `PERFETTO_MACHINE_NAME`, else the kernel's ("Linux").
 pub fn machine_name() -> String {
-    let set = std::env::var_os(MACHINE_NAME_ENV).and_then(|name| name.into_string().ok());
+    let set = environment(MACHINE_NAME_ENV).and_then(|name| name.into_string().ok());
     let set = set.filter(|name| !name.is_empty());
     set.unwrap_or_else(|| rustix::system::uname().sysname().to_string_lossy().into_owned())
 }

@@ -55,6 +55,7 @@ pub mod recorder;
 pub mod remote;
 pub mod socket;
 mod trust;
+pub mod walk;
 mod wire;
 
 pub use outgoing::{MAX_QUEUED_BYTES, QueueError, Transmit};

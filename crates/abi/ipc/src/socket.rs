@@ -6,12 +6,12 @@
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Gid, Mode, OFlags, chmod, chown, flock};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmod, chownat, flock};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -20,6 +20,7 @@ use rustix::net::{
 };
 
 use crate::address::Address;
+use crate::walk::Found;
 use crate::{remote, trust};
 
 /// Connections that wait to be accepted: as many as the kernel allows (`net.core.somaxconn`) if that is its default. Upstream's is 128, which
@@ -59,7 +60,7 @@ impl Stream {
     /// [`io::ErrorKind::WouldBlock`] says that somebody listens on the Unix socket, and that too many wait there already.
     ///
     /// Where anybody may make files, as in `/tmp`, and at abstract names anybody may pretend to be the service: there only root's and the
-    /// caller's own are taken for it, and others are an error ([`io::ErrorKind::PermissionDenied`]).
+    /// caller's own are taken for it, and others are an error ([`io::ErrorKind::PermissionDenied`]). So it is where a link leads there.
     pub fn connect(address: &Address) -> io::Result<Self> {
         Self::connect_within(address, Duration::ZERO)
     }
@@ -70,8 +71,13 @@ impl Stream {
         match address {
             Address::Path(_) | Address::Abstract(_) => {
                 let stream = connect_unix(address, patience)?;
-                trust::check(address, ferretto_sys::peer_credentials(&stream.fd)?.uid)?;
-                Ok(stream)
+                let listener = ferretto_sys::peer_credentials(&stream.fd)?.uid;
+                if trust::is_trusted_anywhere(listener) {
+                    return Ok(stream);
+                }
+                trust::check_place(address, listener)?;
+                // The place may have been another one before.
+                Self::connect_to_user(address, listener, patience)
             }
             Address::Tcp { .. } | Address::Vsock { .. } => remote::connect(address),
         }
@@ -291,11 +297,19 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    fn apply(self, path: &Path) -> io::Result<()> {
-        if let Some(group) = self.group {
-            chown(path, None, Some(Gid::from_raw(group)))?;
+    /// To a socket file, and to nothing that somebody has put in its place: a link of his would have another file's mode changed.
+    pub fn apply(self, path: &Path) -> io::Result<()> {
+        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if Found::of(&fd)?.kind() != FileType::Socket {
+            let message = format!("{} is no socket any more", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        chmod(path, Mode::from_raw_mode(self.mode))?;
+        if let Some(group) = self.group {
+            chownat(&fd, c"", None, Some(Gid::from_raw(group)), AtFlags::EMPTY_PATH)?;
+        }
+        // The path of what is open leads there only. It is the one way to change a mode by such a descriptor before Linux 6.6.
+        let opened = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        chmod(opened, Mode::from_raw_mode(self.mode))?;
         Ok(())
     }
 }

@@ -4,28 +4,28 @@
 //! where nobody but root or oneself can have put the socket: so not at an abstract name, which is anybody's who comes first, and not
 //! below a folder like `/tmp`.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{lstat, stat};
-
 use crate::address::Address;
+use crate::walk::{self, Found, walk};
 
-/// Everybody may make names in a folder with this mode bit.
-const OTHERS_WRITE: u32 = 0o002;
+/// Whether root and this user may be taken for the service wherever they listen; others depend on the place.
+pub(crate) fn is_trusted_anywhere(uid: u32) -> bool {
+    // A number that stands for several users is nobody's own.
+    uid == 0 || uid == rustix::process::geteuid().as_raw() && ferretto_sys::overflow_user() != Some(uid)
+}
 
-/// An error, if this user is not to be taken for the service there.
-pub(crate) fn check(address: &Address, listener: u32) -> io::Result<()> {
-    let is_trusted = is_trusted_anywhere(listener)
-        || match address {
-            Address::Path(path) => is_placed_by_the_trusted(path, listener)?,
-            _ => false,
-        };
-    if is_trusted {
-        return Ok(());
+/// An error, if this user is not to be taken for the service there. Otherwise nobody but root, this user or the listener can lead the path
+/// elsewhere from now on: what is connected to afterwards is what was looked at.
+pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
+    if let Address::Path(path) = address {
+        match walk(path, &|folder, step| is_placed_by_the_trusted(folder, step, listener)) {
+            Ok(place) if place.found.is_some() => return Ok(()),
+            Ok(_) => return Err(io::ErrorKind::NotFound.into()),
+            Err(walk::Error::System(error)) => return Err(error),
+            Err(walk::Error::Refused { .. }) => {}
+        }
     }
     let message = format!(
         "the service on {address} is user {listener}'s, at a place that anybody may take: it is not trusted; start it as root or as this user, or put its socket into a folder of its own"
@@ -33,37 +33,11 @@ pub(crate) fn check(address: &Address, listener: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-fn is_trusted_anywhere(uid: u32) -> bool {
-    // A number that stands for several users is nobody's own.
-    uid == 0 || uid == rustix::process::geteuid().as_raw() && ferretto_sys::overflow_user() != Some(uid)
-}
-
-/// Symbolic links on the way, and where they lead.
-fn is_placed_by_the_trusted(socket: &Path, listener: u32) -> io::Result<bool> {
-    let folder = folder_of(socket);
-    Ok(leads_to_the_trusted(folder, listener)? && leads_to_the_trusted(&fs::canonicalize(folder)?, listener)?)
-}
-
-/// Whether each name on the way is of root or of this user, or of the listener where not everybody could make it.
-///
-/// By bytes: what the standard library has for parts of paths is some kilobytes in each program with the SDK.
-fn leads_to_the_trusted(folder: &Path, listener: u32) -> io::Result<bool> {
-    let folder = folder.as_os_str().as_bytes();
-    let mut is_for_all = false;
-    for end in 1..=folder.len() {
-        // The root, and each name with all before it.
-        let step = folder.get(..end).unwrap_or(folder);
-        if step != b"/" && end != folder.len() && folder.get(end) != Some(&b'/') {
-            continue;
-        }
-        let step = OsStr::from_bytes(step);
-        let owner = lstat(step)?.st_uid;
-        if !(is_trusted_anywhere(owner) || owner == listener && !is_for_all) {
-            return Ok(false);
-        }
-        is_for_all = stat(step)?.st_mode & OTHERS_WRITE != 0;
-    }
-    Ok(!is_for_all)
+/// A step is of root or of this user, where nobody else can take it away; or of the listener, where not everybody could make it.
+fn is_placed_by_the_trusted(folder: Option<&Found>, step: &Found, listener: u32) -> bool {
+    let is_lawless = folder.is_some_and(Found::is_lawless);
+    let is_for_all = folder.is_some_and(Found::is_for_all);
+    is_trusted_anywhere(step.owner) && !is_lawless || step.owner == listener && !is_for_all
 }
 
 pub(crate) fn folder_of(socket: &Path) -> &Path {
@@ -75,7 +49,9 @@ pub(crate) fn folder_of(socket: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -88,7 +64,14 @@ mod tests {
     }
 
     fn may_listen(socket: &Path) -> bool {
-        check(&Address::Path(socket.to_owned()), STRANGER).is_ok()
+        check_place(&Address::Path(socket.to_owned()), STRANGER).is_ok()
+    }
+
+    /// As the stranger makes it, if this is root.
+    fn listen(socket: &Path) -> UnixListener {
+        let listener = UnixListener::bind(socket).unwrap();
+        let _ = lchown(socket, Some(STRANGER), None);
+        listener
     }
 
     #[test]
@@ -96,19 +79,22 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (closed, open) = (place.path().join("closed"), place.path().join("open"));
         make(&closed, 0o750);
-        make(&open, 0o777);
+        make(&open, 0o1777);
+        make(&open.join("own"), 0o755);
+        let _listeners = [closed.join("s"), open.join("s"), open.join("own/s")].map(|socket| listen(&socket));
         assert!(may_listen(&closed.join("s")));
-        assert!(!may_listen(&open.join("s")), "anybody could be there");
         // From where this program is.
         let here = format!("..{}", "/..".repeat(60));
         let relative = Path::new(&here).join(closed.strip_prefix("/").unwrap());
         assert!(may_listen(&relative.join("s")));
-        make(&open.join("own"), 0o755);
         assert!(may_listen(&open.join("own/s")), "whose folder it is counts");
-        assert!(check(&Address::Abstract(b"name".to_vec()), STRANGER).is_err());
+        assert!(check_place(&Address::Abstract(b"name".to_vec()), STRANGER).is_err());
         for trusted in [0, rustix::process::geteuid().as_raw()] {
-            check(&Address::Abstract(b"name".to_vec()), trusted).unwrap();
+            assert!(is_trusted_anywhere(trusted));
         }
+        let lawless = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(&open, lawless).unwrap();
+        assert!(!may_listen(&open.join("own/s")), "others may exchange the folder");
     }
 
     #[test]
@@ -120,10 +106,13 @@ mod tests {
         let (closed, open) = (place.path().join("closed"), place.path().join("open"));
         make(&closed, 0o755);
         make(&open, 0o1777);
+        let mut listeners = vec![listen(&open.join("s"))];
         for folder in [&closed, &open] {
             make(&folder.join("theirs"), 0o755);
+            listeners.push(listen(&folder.join("theirs/s")));
             lchown(folder.join("theirs"), Some(STRANGER), None).unwrap();
         }
+        assert!(!may_listen(&open.join("s")), "anybody could be there");
         assert!(may_listen(&closed.join("theirs/s")), "root has put it there");
         assert!(!may_listen(&open.join("theirs/s")), "they have");
         let link = open.join("link");
@@ -131,5 +120,25 @@ mod tests {
         assert!(may_listen(&link.join("s")));
         lchown(&link, Some(STRANGER), None).unwrap();
         assert!(!may_listen(&link.join("s")));
+    }
+
+    #[test]
+    fn a_link_to_a_place_for_all_is_no_better_than_that() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root can make things that are another user's");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let (closed, open) = (place.path().join("closed"), place.path().join("open"));
+        make(&closed, 0o755);
+        make(&open, 0o1777);
+        make(&place.path().join("home"), 0o755);
+        let _listeners = [open.join("s"), place.path().join("home/s")].map(|socket| listen(&socket));
+        symlink(open.join("s"), closed.join("socket")).unwrap();
+        assert!(!may_listen(&closed.join("socket")), "the socket's own name is a link");
+        symlink(place.path().join("home"), open.join("between")).unwrap();
+        symlink(open.join("between"), closed.join("link")).unwrap();
+        assert!(may_listen(&closed.join("link/s")));
+        lchown(open.join("between"), Some(STRANGER), None).unwrap();
+        assert!(!may_listen(&closed.join("link/s")), "one link on the way is theirs");
     }
 }

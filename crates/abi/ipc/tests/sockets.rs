@@ -257,6 +257,20 @@ fn permissions_are_set_as_asked() {
 }
 
 #[test]
+fn permissions_are_a_sockets_and_nothing_elses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (secret, path) = (dir.path().join("secret"), dir.path().join("s"));
+    std::fs::write(&secret, "").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&secret, &path).unwrap();
+    let permissions = Permissions { group: None, mode: 0o666 };
+    for planted in [&path, &secret] {
+        assert!(permissions.apply(planted).is_err());
+        assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
 fn of_services_that_start_at_once_one_is_there_in_the_end() {
     const AT_ONCE: usize = 8;
     for _ in 0..20 {

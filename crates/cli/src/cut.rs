@@ -126,9 +126,7 @@ fn spool() -> Result<File> {
 
 /// The error as people read it. Of a cut that failed nothing is left.
 fn told(error: &ferretto_cut::Error, trace: &Path, output: &mut Output) -> anyhow::Error {
-    if let Some(partial) = output.partial_path() {
-        let _ = std::fs::remove_file(partial);
-    }
+    output.discard();
     explain(error, trace)
 }
 

@@ -26,6 +26,7 @@ mod shut_in;
 mod tracebox;
 mod triggers;
 mod units;
+mod user;
 mod wake;
 
 use std::ffi::OsString;

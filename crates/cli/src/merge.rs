@@ -48,10 +48,7 @@ pub(crate) fn main(args: &MergeArgs) -> Result<ExitCode> {
     };
     let mut output = Output::open(&args.output)?;
     let merged = ferretto_cut::merge(&sources, machines, output.file()).map_err(|(number, error)| {
-        if let Some(partial) = output.partial_path() {
-            // Of a trace that failed nothing is left.
-            let _ = std::fs::remove_file(partial);
-        }
+        output.discard();
         match args.traces.get(number) {
             Some(trace) => explain(&error, trace),
             None => UserError::new(error.to_string()).into(),

@@ -1,15 +1,24 @@
 //! Where the trace goes: a temporary name beside the target until it is whole, so that a good name never hides half a file.
+//!
+//! Where others may make names too, as in `/tmp`, a pipe or a link that is there may be somebody's who waits for what is written to it. So the
+//! path is followed step by step ([`walk`]), and all that is done is done in the folder that it led to, without following anything further.
+//! The kernel's `protected_symlinks` and `protected_fifos` are not everywhere, and do not know pipes that are opened as they are.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use rustix::process::geteuid;
+use ferretto_ipc::walk::{self, Found, Place, walk};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat, renameat, unlinkat};
 
+use crate::printable::printable;
 use crate::report::UserError;
+use crate::user;
 
 /// Traces hold command lines and file names: for the user's own eyes (as upstream: perfetto_cmd.cc).
 const MODE: u32 = 0o600;
@@ -27,8 +36,12 @@ pub(crate) struct Output {
 
 #[derive(Debug)]
 struct Names {
-    partial: PathBuf,
-    target: PathBuf,
+    /// Both names are in there.
+    folder: OwnedFd,
+    partial: OsString,
+    target: OsString,
+    /// Where the temporary name is, for people.
+    partial_path: PathBuf,
     /// The target as the user wrote it.
     shown: PathBuf,
 }
@@ -39,57 +52,71 @@ impl Output {
         if path == Path::new("-") {
             return Self::stdout();
         }
-        refuse_what_is_planted(path)?;
-        match fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Err(is_a_directory(path)),
-            Ok(meta) if !meta.is_file() => Self::special(path, meta.file_type().is_fifo()),
-            // Through a symbolic link, what it points to is replaced and the link stays.
-            Ok(_) => Self::beside(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), path),
-            Err(_) => Self::beside(path, path),
+        let place = walk(path, &may_take).map_err(|error| cannot_go(path, error))?;
+        let ends_in_folder = path.as_os_str().as_bytes().ends_with(b"/");
+        match place.found.as_ref().map(Found::kind) {
+            Some(FileType::Directory) => Err(is_a_directory(path)),
+            _ if ends_in_folder => Err(cannot_write(path, &ErrorKind::NotADirectory.into())),
+            Some(FileType::RegularFile) | None if !place.is_without_path => Self::beside(place, path),
+            kind => Self::special(&place, kind.unwrap_or(FileType::Unknown), path),
         }
     }
 
     /// Nothing is to be written.
     pub(crate) fn nowhere() -> Result<Self> {
-        Self::special(Path::new("/dev/null"), false)
+        Self::open(Path::new("/dev/null"))
     }
 
     fn stdout() -> Result<Self> {
-        if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        if io::IsTerminal::is_terminal(&io::stdout()) {
             let error = UserError::new("a trace is binary: it would garble the terminal");
             return Err(error.help("name a file with -o, or pipe the output somewhere").into());
         }
-        let file = rustix::io::dup(std::io::stdout()).context("cannot use stdout")?.into();
+        let file = rustix::io::dup(io::stdout()).context("cannot use stdout")?.into();
         Ok(Self { file, names: None })
     }
 
-    fn special(path: &Path, is_fifo: bool) -> Result<Self> {
-        // A pipe opened for reading too does not wait for its reader.
-        let file =
-            OpenOptions::new().write(true).read(is_fifo).open(path).map_err(|e| cannot_write(path, &e))?;
-        Ok(Self { file, names: None })
+    fn special(place: &Place, kind: FileType, shown: &Path) -> Result<Self> {
+        // A pipe opened for reading too does not wait for its reader; whatever else might wait is not what was looked at.
+        let access = if kind == FileType::Fifo { OFlags::RDWR } else { OFlags::WRONLY };
+        let follow = if place.is_without_path { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = access | follow | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = openat(&place.folder, &place.name, flags, Mode::empty());
+        let fd = opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
+        let is_same = |now: Found| {
+            place.found.is_some_and(|before| (now.device, now.inode) == (before.device, before.inode))
+        };
+        if !Found::of(&fd).is_ok_and(is_same) {
+            let error = UserError::new(format!("{} was exchanged meanwhile", shown.display()));
+            return Err(error.help("choose a folder of your own: -o ~/trace.pftrace").into());
+        }
+        let flags = fcntl_getfl(&fd).context("cannot use the file")?;
+        fcntl_setfl(&fd, flags - OFlags::NONBLOCK).context("cannot use the file")?;
+        Ok(Self { file: fd.into(), names: None })
     }
 
-    fn beside(target: &Path, shown: &Path) -> Result<Self> {
-        if target.exists() {
+    fn beside(place: Place, shown: &Path) -> Result<Self> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if place.found.is_some() {
             // The rename would replace a file that its owner has protected; the system calls only ask the folder.
-            OpenOptions::new().write(true).open(target).map_err(|e| cannot_write(shown, &e))?;
+            let opened = openat(&place.folder, &place.name, OFlags::WRONLY | flags, Mode::empty());
+            opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
         }
         for attempt in 0..MAX_PARTIAL_NAMES {
-            let partial = partial_name(target, attempt);
-            let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(&partial);
-            match opened {
-                Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        names: Some(Names { partial, target: target.to_owned(), shown: shown.to_owned() }),
-                    });
+            let partial = partial_name(&place.name, attempt);
+            let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | flags;
+            match openat(&place.folder, &partial, new, Mode::from_raw_mode(MODE)) {
+                Ok(fd) => {
+                    let partial_path = folder_path(&place, shown).join(&partial);
+                    let Place { folder, name: target, .. } = place;
+                    let names = Names { folder, partial, target, partial_path, shown: shown.to_owned() };
+                    return Ok(Self { file: fd.into(), names: Some(names) });
                 }
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(cannot_write(shown, &error)),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(errno) => return Err(cannot_write(shown, &errno.into())),
             }
         }
-        let leftover = partial_name(target, 0);
+        let leftover = folder_path(&place, shown).join(partial_name(&place.name, 0));
         Err(UserError::new(format!("too many unfinished recordings beside {}", shown.display()))
             .help(format!("remove the files named {}…", leftover.display()))
             .into())
@@ -107,7 +134,7 @@ impl Output {
 
     /// Where the data is while the recording runs, and stays if it is cut short.
     pub(crate) fn partial_path(&self) -> Option<&Path> {
-        self.names.as_ref().map(|names| names.partial.as_path())
+        self.names.as_ref().map(|names| names.partial_path.as_path())
     }
 
     /// The good name, as the user wrote it.
@@ -118,54 +145,98 @@ impl Output {
     /// Gives the whole trace its good name.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let Some(names) = self.names.take() else { return Ok(()) };
-        fs::rename(&names.partial, &names.target).with_context(|| {
+        renameat(&names.folder, &names.partial, &names.folder, &names.target).with_context(|| {
             format!(
                 "cannot rename to {}; the trace is in {}",
-                names.target.display(),
-                names.partial.display()
+                names.shown.display(),
+                names.partial_path.display()
             )
         })
+    }
+
+    /// Leaves nothing of a trace that failed.
+    pub(crate) fn discard(&mut self) {
+        if let Some(names) = self.names.take() {
+            // Nothing is lost if it stays.
+            let _ = unlinkat(&names.folder, &names.partial, AtFlags::empty());
+        }
     }
 }
 
 impl Drop for Output {
     /// A recording that never wrote a byte leaves no file behind; any other keeps its temporary name.
     fn drop(&mut self) {
-        let Some(names) = &self.names else { return };
-        if self.file.metadata().is_ok_and(|meta| meta.len() == 0) {
-            // Nothing is lost if it stays.
-            let _ = fs::remove_file(&names.partial);
+        if self.names.is_some() && self.file.metadata().is_ok_and(|meta| meta.len() == 0) {
+            self.discard();
         }
     }
 }
 
-/// Where anybody may make names, as in `/tmp`, a pipe or a link that is there may be another user's, who waits for what is written to it. The
-/// kernel's `protected_symlinks` and `protected_fifos` are not everywhere, and do not know pipes that are opened as they are.
-fn refuse_what_is_planted(path: &Path) -> Result<()> {
-    const OTHERS_WRITE: u32 = 0o002;
-    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
-    let is_own = meta.uid() == geteuid().as_raw() || meta.uid() == 0;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let is_common = fs::metadata(folder).is_ok_and(|folder| folder.mode() & OTHERS_WRITE != 0);
-    if is_own || !is_common {
-        return Ok(());
+/// Where others may make names, only links and things that are one's own are taken. A file that its folder's owner has made there is
+/// replaced, not written to.
+fn may_take(folder: Option<&Found>, step: &Found) -> bool {
+    let Some(folder) = folder else { return true };
+    match step.kind() {
+        FileType::Directory => true,
+        FileType::RegularFile => !folder.is_for_all() || user::is_as_oneself(step.owner),
+        // One's own may have been brought there by others.
+        FileType::Symlink => {
+            !is_others(folder) || user::is_as_oneself(step.owner) && !is_exchangeable(folder)
+        }
+        _ => !is_others(folder) || user::is_as_oneself(step.owner),
     }
-    Err(UserError::new(format!(
-        "{} is user {}'s, in a folder that anybody may write to",
-        path.display(),
-        meta.uid()
-    ))
-    .help("choose another name, or a folder of your own: -o ~/trace.pftrace")
-    .into())
 }
 
-fn partial_name(target: &Path, attempt: u32) -> PathBuf {
-    let mut name = target.as_os_str().to_owned();
+/// Whether somebody else may make names in a folder.
+fn is_others(folder: &Found) -> bool {
+    folder.is_for_all() || !is_ones_own(folder)
+}
+
+/// Whether somebody else may take names in a folder away, and bring others.
+fn is_exchangeable(folder: &Found) -> bool {
+    folder.is_lawless() || !is_ones_own(folder)
+}
+
+/// In a user name space the folders of the machine's root are those of a hidden user.
+fn is_ones_own(folder: &Found) -> bool {
+    user::is_as_oneself(folder.owner) || user::is_hidden(folder.owner)
+}
+
+fn cannot_go(path: &Path, error: walk::Error) -> anyhow::Error {
+    match error {
+        walk::Error::System(error) => cannot_write(path, &error),
+        walk::Error::Refused { name, owner } => {
+            let (path, name) = (path.display().to_string(), Path::new(&name).display().to_string());
+            let whose = format!("user {owner}'s, in a folder that others may write to");
+            let what = match path.ends_with(&name) {
+                true => format!("{path} is {whose}"),
+                false => format!("{path} leads over {name}, which is {whose}"),
+            };
+            UserError::new(printable(&what).into_owned())
+                .help("choose another name, or a folder of your own: -o ~/trace.pftrace")
+                .help("or let the shell open it, if it is meant to be there: -o - > FILE")
+                .into()
+        }
+    }
+}
+
+/// Where the names are: beside the name that the user wrote, unless that is a link to elsewhere.
+fn folder_path(place: &Place, shown: &Path) -> PathBuf {
+    let beside = || shown.parent().unwrap_or(Path::new("")).to_owned();
+    match place.is_by_link {
+        true => std::fs::read_link(format!("/proc/self/fd/{}", place.folder.as_raw_fd()))
+            .unwrap_or_else(|_| beside()),
+        false => beside(),
+    }
+}
+
+fn partial_name(target: &OsStr, attempt: u32) -> OsString {
+    let mut name = target.to_owned();
     name.push(".partial");
     if attempt > 0 {
         name.push(format!(".{attempt}"));
     }
-    name.into()
+    name
 }
 
 fn is_a_directory(path: &Path) -> anyhow::Error {
@@ -175,7 +246,7 @@ fn is_a_directory(path: &Path) -> anyhow::Error {
         .into()
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> anyhow::Error {
+fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let user_error = UserError::new(format!("cannot write {}: {}", path.display(), plain(error)));
     let advice = match error.kind() {
@@ -187,7 +258,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> anyhow::Error {
 }
 
 /// The system's words without `(os error N)`.
-pub(crate) fn plain(error: &std::io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
@@ -220,9 +291,17 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::fs;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    use rustix::fs::CWD;
+    use rustix::process::geteuid;
 
     use super::*;
+
+    /// Somebody who is not there.
+    const STRANGER: u32 = 4242;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -267,12 +346,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("t"), folder.path().join("latest"));
         fs::write(&target, b"old").unwrap();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
+        symlink(&target, &link).unwrap();
         let mut output = Output::open(&link).unwrap();
         output.file().write_all(b"new").unwrap();
         output.finish().unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
+    }
+
+    fn make(folder: &Path, mode: u32) {
+        fs::create_dir(folder).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn make_pipe(path: &Path) {
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
     }
 
     #[test]
@@ -281,20 +369,109 @@ mod tests {
             return println!("skipped: only root can make things that are another user's");
         }
         let folder = tempfile::tempdir().unwrap();
-        let of_stranger = |path: &Path| std::os::unix::fs::lchown(path, Some(4242), None).unwrap();
-        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
-        let (own, file, link) =
-            (folder.path().join("own"), folder.path().join("file"), folder.path().join("link"));
-        fs::write(&own, b"").unwrap();
-        fs::write(&file, b"").unwrap();
-        std::os::unix::fs::symlink(&own, &link).unwrap();
-        for planted in [&file, &link] {
-            of_stranger(planted);
-            assert!(Output::open(planted).is_err(), "{}", planted.display());
+        let path = |name: &str| folder.path().join(name);
+        let of_stranger = |name: &str| lchown(path(name), Some(STRANGER), None).unwrap();
+        make(&path("common"), 0o1777);
+        make(&path("common/theirs"), 0o755);
+        fs::write(path("own"), b"mine").unwrap();
+        fs::write(path("common/file"), b"").unwrap();
+        fs::write(path("common/theirs/file"), b"").unwrap();
+        for pipe in ["common/pipe", "common/theirs/pipe"] {
+            make_pipe(&path(pipe));
+            of_stranger(pipe);
         }
-        Output::open(&own).unwrap();
-        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        Output::open(&file).unwrap();
+        for link in ["common/link", "common/theirs/link"] {
+            symlink(path("own"), path(link)).unwrap();
+            of_stranger(link);
+        }
+        symlink(path("common/theirs"), path("common/way")).unwrap();
+        symlink(path("common/pipe"), path("to-pipe")).unwrap();
+        symlink(path("common/way"), path("to-way")).unwrap();
+        for name in ["common/file", "common/theirs", "common/theirs/file", "common/way"] {
+            of_stranger(name);
+        }
+        for planted in [
+            "common/file",
+            "common/link",
+            "common/pipe",
+            "common/theirs/link",
+            "common/theirs/pipe",
+            "common/way/new",
+            "to-pipe",
+            "to-way/new",
+        ] {
+            assert!(Output::open(&path(planted)).is_err(), "{planted}");
+        }
+        assert_eq!(fs::read(path("own")).unwrap(), b"mine");
+        for free in ["own", "common/new", "common/theirs/new", "common/theirs/file"] {
+            let output = Output::open(&path(free)).unwrap();
+            assert!(output.partial_path().is_some(), "{free}");
+        }
+    }
+
+    /// Between the look at a name and its use.
+    #[test]
+    fn what_others_put_there_meanwhile_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, secret) = (folder.path().join("t"), folder.path().join("secret"));
+        fs::write(&secret, b"precious").unwrap();
+        let plant: [&dyn Fn(); 2] = [&|| make_pipe(&target), &|| symlink(&secret, &target).unwrap()];
+        for plant in plant {
+            let mut output = Output::open(&target).unwrap();
+            plant();
+            output.file().write_all(b"trace").unwrap();
+            output.finish().unwrap();
+            assert!(fs::symlink_metadata(&target).unwrap().is_file());
+            let place = walk(&target, &may_take).unwrap();
+            fs::remove_file(&target).unwrap();
+            plant();
+            assert!(Output::beside(place, &target).is_err(), "it was a file");
+            fs::remove_file(&target).unwrap();
+        }
+        assert_eq!(fs::read(&secret).unwrap(), b"precious");
+        make_pipe(&target);
+        let place = walk(&target, &may_take).unwrap();
+        fs::rename(&target, folder.path().join("first")).unwrap();
+        make_pipe(&target);
+        assert!(Output::special(&place, FileType::Fifo, &target).is_err(), "another pipe");
+    }
+
+    #[test]
+    fn a_folder_is_the_same_to_the_end_whatever_its_name_leads_to() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        make(&path("folder"), 0o755);
+        make(&path("other"), 0o755);
+        let mut output = Output::open(&path("folder/t")).unwrap();
+        output.file().write_all(b"trace").unwrap();
+        fs::rename(path("folder"), path("moved")).unwrap();
+        symlink(path("other"), path("folder")).unwrap();
+        output.finish().unwrap();
+        assert_eq!((names(&path("moved")), names(&path("other"))), (vec!["t".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn ones_own_pipes_are_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let pipe = folder.path().join("pipe");
+        make_pipe(&pipe);
+        let output = Output::open(&pipe).unwrap();
+        let mut reader = File::open(&pipe).unwrap();
+        output.file().write_all(b"trace").unwrap();
+        drop(output);
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(read, b"trace");
+        // As `/dev/stdout` and `>(command)` name them.
+        let (mut reader, writer) = io::pipe().unwrap();
+        let by_number = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let output = Output::open(Path::new(&by_number)).unwrap();
+        output.file().write_all(b"trace").unwrap();
+        drop((output, writer));
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(read, b"trace");
     }
 
     #[test]

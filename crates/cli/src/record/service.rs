@@ -1,10 +1,8 @@
 //! The service that records: our own in this process, or the one of the system.
 
 use std::fmt;
-use std::fs::Permissions;
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -13,19 +11,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ferretto_consumer::Consumer;
 use ferretto_ipc::address::{Address, PRODUCER_SOCKET_ENV, default_producer, where_programs_look};
-use ferretto_ipc::socket::Stream;
+use ferretto_ipc::socket::{Permissions, Stream};
 use ferretto_probes::ProbesOptions;
 use ferretto_producer::Connector;
 use ferretto_traced::in_process::{Host, HostOptions};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::geteuid;
 
 use super::sources;
 use super::summary::LeftOut;
 use crate::losses;
 use crate::printable::printable;
 use crate::private::unguessable;
+use crate::user;
 
 /// What the data sources of the machine are called as a producer.
 const PROBES_NAME: &str = "perfetto.traced_probes";
@@ -230,7 +228,7 @@ fn start_host(private: Address, consumers: Option<Address>) -> Result<Host> {
     let mut addresses: Vec<Address> = free.collect();
     addresses.insert(0, private.clone());
     // Root records the programs of all users.
-    let own_user_only = !geteuid().is_root();
+    let own_user_only = !user::is_root();
     let options = HostOptions { consumer_address: consumers, own_user_only, ..HostOptions::default() };
     let with_system = HostOptions { producer_addresses: addresses, ..options.clone() };
     let error = match Host::spawn(with_system) {
@@ -249,11 +247,12 @@ fn start_host(private: Address, consumers: Option<Address>) -> Result<Host> {
 
 /// Root records the programs of all users.
 fn open_for_all(addresses: &[Address]) {
-    if !geteuid().is_root() {
+    if !user::is_root() {
         return;
     }
+    let for_all = Permissions { group: None, mode: MODE_FOR_ALL };
     for path in addresses.iter().filter_map(Address::path) {
-        if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(MODE_FOR_ALL)) {
+        if let Err(error) = for_all.apply(path) {
             eprintln!(
                 "note: programs of other users will not appear: cannot open {} to them: {error}",
                 path.display()

@@ -13,11 +13,21 @@ pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
     written_out(text, |character| character != '\n' && is_unseen(character))
 }
 
-/// Steers a terminal, ends a line for some readers, or turns around what is beside it (Unicode: line separators, bidirectional
-/// formatting).
+/// Steers a terminal, ends a line for some readers, turns around what is beside it, or is not seen at all, so that two names look alike
+/// (Unicode: control and formatting characters, line separators).
 pub(crate) fn is_unseen(character: char) -> bool {
-    let is_format =
-        matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let is_format = matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
     character.is_control() || is_format
 }
 
@@ -43,6 +53,11 @@ mod tests {
     fn what_cannot_be_seen_is_written_out() {
         assert_eq!(printable("grüße\tan\u{1b}[31m alle\n\u{202e}"), "grüße\\tan\\u{1b}[31m alle\\n\\u{202e}");
         assert_eq!(printable_lines("a\nb\u{7}\n"), "a\nb\\u{7}\n");
+        for unseen in
+            "\u{ad}\u{61c}\u{180e}\u{200b}\u{200d}\u{2028}\u{2060}\u{206a}\u{feff}\u{fff9}\u{e0041}".chars()
+        {
+            assert_eq!(printable(&unseen.to_string()), unseen.escape_unicode().to_string());
+        }
         assert!(matches!(printable("as it is"), Cow::Borrowed(_)));
     }
 }

@@ -17,15 +17,18 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Stream;
 use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::trace_config::IncrementalStateConfig;
+use ferretto_protos::tracing_service_state::TracingSession;
 use ferretto_protos::{CloneSessionRequest, TraceConfig};
 use rustix::process::geteuid;
 
 pub(crate) use self::snapshot::boottime_ns;
 pub(crate) use self::triggers::Listener;
 use crate::config_bytes::ConfigBytes;
+use crate::printable::printable_lines;
 use crate::record::output::{Output, default_name};
 use crate::report::UserError;
 use crate::units;
+use crate::user;
 use crate::wake::Signals;
 
 /// The name of a recorder that was given none.
@@ -62,27 +65,28 @@ pub(crate) struct SnapshotArgs {
 pub(crate) fn main(args: &SnapshotArgs) -> Result<ExitCode> {
     // A partial file would be left behind otherwise.
     let signals = Signals::install()?;
-    let mut consumer = find(&args.name)?;
+    let (mut consumer, request) = find(&args.name)?;
     let path = args.output.clone().unwrap_or_else(|| default_name(SystemTime::now()));
     let mut output = Output::open(&path)?;
     signals.make_deadly();
-    let words = snapshot::take(&mut consumer, &request(&args.name), &mut output, args.quiet)?;
-    eprint!("{words}");
+    let words = snapshot::take(&mut consumer, &request, &mut output, args.quiet)?;
+    eprint!("{}", printable_lines(&words));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Connects to the service that has the recorder.
-fn find(name: &str) -> Result<Consumer> {
+/// Connects to the service that has the recorder, and asks for its session.
+fn find(name: &str) -> Result<(Consumer, CloneSessionRequest)> {
     for (path, uid) in socket::where_to_look(name) {
         let stream = Stream::connect_to_user(&Address::Path(path), uid, PATIENCE);
         if let Some(consumer) = stream.ok().and_then(|stream| Consumer::over(stream).ok()) {
-            return Ok(consumer);
+            return Ok((consumer, request(name)));
         }
     }
     if let Ok(mut consumer) = Consumer::connect_default() {
         let sessions = consumer.query_service_state(true)?.tracing_sessions;
-        if sessions.iter().any(|session| session.unique_session_name() == session_name(name)) {
-            return Ok(consumer);
+        if let Some(id) = choose(&sessions, &session_name(name), &whose()) {
+            let selector = Some(Selector::SessionId(id));
+            return Ok((consumer, CloneSessionRequest { selector, ..CloneSessionRequest::default() }));
         }
     }
     let error = UserError::new(format!("no flight recorder named \"{name}\" runs here that you may read"));
@@ -92,6 +96,22 @@ fn find(name: &str) -> Result<Consumer> {
         false => error.help("one that root has started is root's: sudo ferretto snapshot"),
     }
     .into())
+}
+
+/// Whose recorder it may be, best first. The service shows all of them to root; to others their own only, by whatever numbers.
+fn whose() -> Vec<u32> {
+    match user::is_root() {
+        true => std::iter::once(0).chain(user::before_sudo()).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// The session with this name of the first of these users who has one, or of whomever if none are given.
+fn choose(sessions: &[TracingSession], name: &str, users: &[u32]) -> Option<u64> {
+    let mut named = sessions.iter().filter(|session| session.unique_session_name() == name);
+    let of = |uid: &u32| named.clone().find(|session| session.consumer_uid == Some(uid.cast_signed()));
+    let found = if users.is_empty() { named.next() } else { users.iter().find_map(of) };
+    found.map(TracingSession::id)
 }
 
 fn request(name: &str) -> CloneSessionRequest {
@@ -258,6 +278,28 @@ mod tests {
         let cases = [("a/t.pftrace", "a/t-3.pftrace"), ("t", "t-3"), ("a.b/t.tar.gz", "a.b/t.tar-3.gz")];
         for (base, expected) in cases {
             assert_eq!(numbered(std::path::Path::new(base), "3"), PathBuf::from(expected));
+        }
+    }
+
+    #[test]
+    fn of_recorders_with_one_name_it_is_the_users_own() {
+        let session = |id, uid, name: &str| TracingSession {
+            id: Some(id),
+            consumer_uid: Some(uid),
+            unique_session_name: Some(name.to_owned()),
+            ..TracingSession::default()
+        };
+        let sessions =
+            [session(1, 1002, "x"), session(2, 1001, "x"), session(3, 0, "x"), session(4, 1001, "y")];
+        let cases: [(&str, &[u32], Option<u64>); 5] = [
+            ("x", &[0, 1001], Some(3)),
+            ("y", &[0, 1001], Some(4)),
+            ("y", &[0], None),
+            ("z", &[], None),
+            ("x", &[], Some(1)),
+        ];
+        for (name, users, expected) in cases {
+            assert_eq!(choose(&sessions, name, users), expected, "{name} {users:?}");
         }
     }
 

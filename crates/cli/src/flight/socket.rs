@@ -9,12 +9,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use ferretto_ipc::address::Address;
+use ferretto_ipc::address::{Address, environment};
 use ferretto_ipc::socket::Stream;
 use rustix::process::geteuid;
 
 use super::DEFAULT_NAME;
 use crate::report::UserError;
+use crate::user;
 
 /// Of the folder: for its user only.
 const MODE: u32 = 0o700;
@@ -44,8 +45,7 @@ pub(crate) fn claim(name: &str) -> Result<PathBuf> {
 /// Where a recorder of this user may listen, and for root under `sudo` one of the user before it; and who is to listen there.
 pub(crate) fn where_to_look(name: &str) -> Vec<(PathBuf, u32)> {
     let mut folders = vec![(own_folder(), geteuid().as_raw())];
-    let sudo_uid = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());
-    if let Some(uid) = sudo_uid.filter(|_| geteuid().is_root()) {
+    if let Some(uid) = user::before_sudo() {
         folders.push((PathBuf::from(format!("/run/user/{uid}/ferretto")), uid));
         folders.push((shared_temp(uid), uid));
     }
@@ -62,7 +62,7 @@ fn own_folder() -> PathBuf {
     if uid.is_root() {
         return PathBuf::from("/run/ferretto");
     }
-    let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let of_session = environment("XDG_RUNTIME_DIR").map(PathBuf::from);
     // It stays set for another user after `su`.
     let is_own = |folder: &PathBuf| fs::metadata(folder).is_ok_and(|meta| meta.uid() == uid.as_raw());
     of_session.filter(is_own).map_or_else(|| shared_temp(uid.as_raw()), |folder| folder.join("ferretto"))

@@ -17,6 +17,7 @@ use ferretto_protos::{CloneSessionRequest, TraceConfig};
 use prost::Message;
 
 use super::{Flight, numbered, request, snapshot};
+use crate::printable::{printable, printable_lines};
 use crate::record::output::Output;
 use crate::report::{self, UserError};
 
@@ -111,10 +112,11 @@ impl Ears {
             eprintln!("\rno snapshot for {left_out} triggers: they came too fast, one a minute is taken");
         }
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = printable(hit.trigger_name());
         match self.write(hit) {
             // On a line of its own, whatever the progress line shows.
-            Ok(words) => eprint!("\r{}: {words}", hit.trigger_name()),
-            Err(error) => report::print(&error.context(format!("no snapshot for {}", hit.trigger_name()))),
+            Ok(words) => eprint!("\r{name}: {}", printable_lines(&words)),
+            Err(error) => report::print(&error.context(format!("no snapshot for {name}"))),
         }
     }
 

@@ -284,6 +284,27 @@ fn a_flood_of_connections_is_refused_and_passes() {
     common::wait_until("there is room again", || bridge.open("/traced").is_ok());
 }
 
+/// Before anybody is judged, and by requests of an origin that was not named.
+#[test]
+fn those_who_may_not_keep_nobody_out() {
+    const STRANGERS: usize = 100;
+    let (place, service) = place_with_service();
+    let bridge = start(&place, &service);
+    let strange = "GET /traced HTTP/1.1\r\nOrigin: https://evil.example\r\n\r\n";
+    for said in ["GET /", strange] {
+        let _strangers: Vec<TcpStream> = (0..STRANGERS)
+            .map(|_| {
+                let mut stranger = bridge.connect();
+                // It may have been hung up on already.
+                let _ = stranger.write_all(said.as_bytes());
+                stranger
+            })
+            .collect();
+        bridge.open("/traced").unwrap();
+        accept(&service);
+    }
+}
+
 #[test]
 fn it_stops_when_asked_to_and_says_goodbye() {
     let (place, service) = place_with_service();

@@ -1,21 +1,24 @@
 //! `ferretto bridge`: lets the Perfetto UI in a browser talk to the tracing service, and to adb, through websockets on localhost.
 //!
 //! A page opens `/traced` or `/adb` ([`request`] judges whether it may), the bridge connects to the socket behind it, and from then
-//! on bytes pass both ways untouched ([`passage`]). Every connection has a thread, of which there are at most [`MAX_CONNECTIONS`]:
-//! what one page does cannot hold up another. Upstream: src/websocket_bridge.
+//! on bytes pass both ways untouched ([`passage`]). Every connection has a thread, of which there are at most [`MAX_THREADS`]:
+//! what one page does cannot hold up another. Who has not said what he wants, or was refused, has a place in [`Unjudged`] only, where
+//! the newest displaces the oldest. Upstream: src/websocket_bridge.
 
 mod passage;
 mod request;
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ferretto_ipc::address::{Address, default_consumer};
+use ferretto_ipc::address::{Address, default_consumer, environment};
 use ferretto_ipc::socket::Stream;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -35,10 +38,15 @@ const DEFAULT_ORIGINS: [&str; 3] =
 const ADB_SOCKET_ENV: &str = "ADB_SERVER_SOCKET";
 const DEFAULT_ADB_SOCKET: &str = "tcp:127.0.0.1:5037";
 
-/// Connections at a time, each with a thread. A page holds two for each recording, and some for a moment with adb.
+/// Connections of pages that may, at a time. A page holds two for each recording, and some for a moment with adb.
 const MAX_CONNECTIONS: usize = 64;
-/// Further ones that are told so at a time; beyond, nobody is told anything.
-const MAX_REFUSED: usize = 16;
+/// Those that have not said what they want, and those that were refused and have not hung up. A browser asks at once, so that it is no longer
+/// among these before as many others have come.
+const MAX_UNJUDGED: usize = 64;
+/// Of all of them, and of those that were displaced and are about to end.
+const MAX_THREADS: usize = MAX_CONNECTIONS + 2 * MAX_UNJUDGED;
+/// How long nobody is accepted when there are so many.
+const THREADS_PAUSE: Duration = Duration::from_millis(1);
 /// How long nobody is accepted after the system refused a descriptor or a thread.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a service may be too busy to take the connection.
@@ -94,6 +102,13 @@ fn listen(port: u16) -> Result<Vec<TcpListener>> {
         bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(|error| cannot_listen(port, &error))?;
     let port = first.local_addr().context("the socket has no address")?.port();
     let second = bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
+    if let Err(error) = &second
+        && error.kind() == io::ErrorKind::AddrInUse
+    {
+        eprintln!(
+            "warning: somebody else listens on [::1]:{port}: what a browser sends there is not for this bridge"
+        );
+    }
     Ok(std::iter::once(first).chain(second).collect())
 }
 
@@ -123,6 +138,8 @@ struct Bridge<'a> {
     adb: Address,
     signals: &'a Signals,
     connections: AtomicUsize,
+    threads: AtomicUsize,
+    unjudged: Unjudged,
     /// A page that tries again and again is named once.
     has_named_stranger: AtomicBool,
 }
@@ -141,9 +158,13 @@ impl<'a> Bridge<'a> {
         Ok(Self {
             policy: Policy { origins },
             traced: default_consumer()?,
-            adb: adb_address(std::env::var(ADB_SOCKET_ENV).ok().as_deref())?,
+            adb: adb_address(
+                environment(ADB_SOCKET_ENV).map(|name| name.to_string_lossy().into_owned()).as_deref(),
+            )?,
             signals,
             connections: AtomicUsize::new(0),
+            threads: AtomicUsize::new(0),
+            unjudged: Unjudged::default(),
             has_named_stranger: AtomicBool::new(false),
         })
     }
@@ -194,11 +215,12 @@ impl<'a> Bridge<'a> {
         let opened = listener.accept().and_then(|(stream, _)| {
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
-            let Some(place) = Place::take(&self.connections) else { return Ok(()) };
+            let turn = self.unjudged.join(stream.try_clone()?);
+            let thread = self.place_for_thread();
             let builder = std::thread::Builder::new().name("connection".to_owned());
             builder.spawn_scoped(scope, move || {
-                self.serve_connection(stream, &place);
-                drop(place);
+                self.serve_connection(stream, turn);
+                drop(thread);
             })?;
             Ok(())
         });
@@ -212,14 +234,27 @@ impl<'a> Bridge<'a> {
         }
     }
 
-    fn serve_connection(&self, mut stream: TcpStream, place: &Place<'_>) {
+    /// Those that were displaced end at once.
+    fn place_for_thread(&self) -> Place<'_> {
+        loop {
+            match Place::take(&self.threads, MAX_THREADS) {
+                Some(place) => return place,
+                None => std::thread::sleep(THREADS_PAUSE),
+            }
+        }
+    }
+
+    fn serve_connection(&self, mut stream: TcpStream, turn: Turn<'_>) {
         let request = match request::read(&mut stream, self.signals.stop()) {
-            Ok(_) if place.is_for_refusal => return request::refuse(&stream, &Refusal::TooMany),
             Ok(request) => request,
             Err(refusal) => return request::refuse(&stream, &refusal),
         };
         match self.policy.judge(&request.head) {
             Judgement::Open { endpoint, accept_key, origin } => {
+                let Some(_place) = Place::take(&self.connections, MAX_CONNECTIONS) else {
+                    return request::refuse(&stream, &Refusal::TooMany);
+                };
+                drop(turn);
                 let endpoint = match self.connect(endpoint) {
                     Ok(endpoint) => endpoint,
                     Err(refusal) => return request::refuse(&stream, &refusal),
@@ -260,27 +295,59 @@ impl<'a> Bridge<'a> {
     }
 }
 
-/// One of the connections that are served, or told that there are too many; given back when dropped.
+/// One of a number of them; given back when dropped.
 struct Place<'a> {
     taken: &'a AtomicUsize,
-    is_for_refusal: bool,
 }
 
 impl<'a> Place<'a> {
-    /// Only the accepting thread takes places.
-    fn take(taken: &'a AtomicUsize) -> Option<Self> {
-        let before = taken.load(Ordering::Relaxed);
-        if before >= MAX_CONNECTIONS + MAX_REFUSED {
-            return None;
-        }
-        taken.fetch_add(1, Ordering::Relaxed);
-        Some(Self { taken, is_for_refusal: before >= MAX_CONNECTIONS })
+    fn take(taken: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let more = |now: usize| (now < most).then_some(now + 1);
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self { taken })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The connections that were not let in, or not yet: of these there may be any number, of anybody.
+#[derive(Default)]
+struct Unjudged {
+    /// Oldest first.
+    waiting: Mutex<VecDeque<(u64, TcpStream)>>,
+    last: AtomicU64,
+}
+
+/// A connection's time among the unjudged.
+struct Turn<'a> {
+    unjudged: &'a Unjudged,
+    number: u64,
+}
+
+impl Unjudged {
+    /// The newest comes in, and if there is no room the oldest is hung up on.
+    fn join(&self, stream: TcpStream) -> Turn<'_> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let displaced = if waiting.len() < MAX_UNJUDGED { None } else { waiting.pop_front() };
+        waiting.push_back((number, stream));
+        drop(waiting);
+        if let Some((_, oldest)) = displaced {
+            // An error says that it has ended already.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        Turn { unjudged: self, number }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.unjudged.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -361,11 +428,36 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let taken = AtomicUsize::new(0);
-        let mut places: Vec<Place<'_>> = std::iter::from_fn(|| Place::take(&taken)).collect();
-        let served = places.iter().filter(|place| !place.is_for_refusal).count();
-        assert_eq!((served, places.len()), (MAX_CONNECTIONS, MAX_CONNECTIONS + MAX_REFUSED));
-        places.truncate(MAX_CONNECTIONS - 1);
-        assert!(Place::take(&taken).is_some_and(|place| !place.is_for_refusal));
+        let mut places: Vec<Place<'_>> = std::iter::from_fn(|| Place::take(&taken, 3)).collect();
+        assert_eq!(places.len(), 3);
+        places.truncate(2);
+        assert!(Place::take(&taken, 3).is_some());
+    }
+
+    #[test]
+    fn of_those_who_do_not_say_what_they_want_the_newest_displaces_the_oldest() {
+        use std::io::Read;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (client, listener.accept().unwrap().0)
+        };
+        let unjudged = Unjudged::default();
+        let (mut first, stream) = connect();
+        let (_second, other) = connect();
+        let (first_turn, second_turn) = (unjudged.join(stream), unjudged.join(other));
+        let others: Vec<_> = (0..MAX_UNJUDGED - 2).map(|_| connect()).collect();
+        let mut turns: Vec<Turn<'_>> =
+            others.iter().map(|(_, stream)| unjudged.join(stream.try_clone().unwrap())).collect();
+        drop(second_turn);
+        turns.push(unjudged.join(connect().1));
+        first.set_nonblocking(true).unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock, "there is room");
+        turns.push(unjudged.join(connect().1));
+        first.set_nonblocking(false).unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap(), 0);
+        drop(first_turn);
+        assert_eq!(unjudged.waiting.lock().unwrap().len(), MAX_UNJUDGED);
     }
 
     #[test]

@@ -2,19 +2,38 @@
 //!
 //! The sandbox is there by default. It is for the day on which somebody makes a daemon do what he wants.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use ferretto_ipc::address::Address;
 use ferretto_sandbox::{Capability, Connection, Rights, User};
+use rustix::fs::OFlags;
 
 /// Where a config's `output_path` may lead to if nothing else is said.
 const DEFAULT_OUTPUT_DIRS: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// What resolving names of machines takes.
-const RESOLVER: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr/lib", "/run"];
+/// What resolving names of machines takes (nsswitch.conf(5), getaddrinfo(3)): whom to ask, and libraries that are loaded for it.
+const RESOLVER: [&str; 13] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ld.so.cache",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/run/systemd/resolve",
+];
+/// Where this is a link, it leads to a folder of whoever writes it anew when the network changes.
+const WHOM_TO_ASK: &str = "/etc/resolv.conf";
 const DNS_PORT: u16 = 53;
 
 /// Where tracefs is mounted. Files beside it, in /sys/kernel, say which programs the kernel starts.
@@ -42,8 +61,13 @@ impl ShutInArgs {
         self.user.is_some()
     }
 
-    /// Becomes another user, if one is named.
+    /// Becomes another user, if one is named. Before, while this one may open the terminal, it is left.
     pub(crate) fn become_user(&self, rights: &Rights) -> Result<()> {
+        if self.has_sandbox()
+            && let Err(error) = stop_listening_to_the_terminal()
+        {
+            tracing::warn!("what is typed can still be read: {error}");
+        }
         if let Some(user) = &self.user {
             ferretto_sandbox::become_user(user, &rights.capabilities)?;
         }
@@ -61,6 +85,23 @@ impl ShutInArgs {
             _ => tracing::warn!("{shut_in}"),
         }
     }
+}
+
+/// No daemon reads what is typed where it was started, such as a password. The log goes on to be written there.
+fn stop_listening_to_the_terminal() -> io::Result<()> {
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    let write_only = |fd: BorrowedFd<'_>| {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        File::options().write(true).custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path)
+    };
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    if stdout.is_terminal() {
+        rustix::stdio::dup2_stdout(write_only(stdout.as_fd())?)?;
+    }
+    if stderr.is_terminal() {
+        rustix::stdio::dup2_stderr(write_only(stderr.as_fd())?)?;
+    }
+    Ok(())
 }
 
 /// The folders in which the service may make files.
@@ -140,6 +181,10 @@ fn resolve_names(rights: &mut Rights) {
     rights.connects.push(Connection::Names);
     rights.connects_to_ports.push(DNS_PORT);
     rights.reads.extend(RESOLVER.iter().map(PathBuf::from));
+    let written_anew = fs::canonicalize(WHOM_TO_ASK).ok().and_then(|file| file.parent().map(Path::to_owned));
+    rights
+        .reads
+        .extend(written_anew.filter(|folder| folder.starts_with("/run") && folder != Path::new("/run")));
 }
 
 /// Where the files of these sockets are removed from, unless anybody may make files there: the right is for all files of the folder, and
@@ -161,8 +206,7 @@ fn folders(sockets: &[Address]) -> Vec<PathBuf> {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
-    use std::fs::{File, Permissions};
-    use std::io;
+    use std::fs::Permissions;
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{UnixListener, UnixStream};
@@ -226,10 +270,11 @@ mod tests {
         let port = tcp.local_addr().unwrap().port();
         let service = Address::Tcp { host: "127.0.0.1".to_owned(), port };
         let elsewhere = Address::Tcp { host: "127.0.0.1".to_owned(), port: port ^ 1 };
+        let named = Address::Tcp { host: "localhost".to_owned(), port };
         let local = Address::Path("/run/nowhere/socket".into());
         let sockets = |folder: &Path| vec![Address::Path(folder.join("socket"))];
         type Profile<'a> = (&'a str, &'a dyn Fn(&Path) -> Rights, &'a str);
-        let profiles: [Profile<'_>; 11] = [
+        let profiles: [Profile<'_>; 12] = [
             ("traced", &|_| traced(std::slice::from_ref(&local), vec!["/nowhere".into()]), "2 "),
             ("traced's sockets", &|folder| traced(&sockets(folder), Vec::new()), "2 d"),
             ("traced's files", &|folder| traced(&[], vec![folder.to_owned()]), "2 wm"),
@@ -237,6 +282,7 @@ mod tests {
             ("probes by TCP", &|_| probes(std::slice::from_ref(&service)), "5 rt"),
             ("probes by vsock", &|_| probes(&[Address::Vsock { cid: 2, port: 1 }]), "5 r"),
             ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 t"),
+            ("relay to a named service", &|_| relay(std::slice::from_ref(&local), &named), "0 ut"),
             ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 d"),
             ("relay in a common folder", &|folder| relay(&sockets(common(folder)), &elsewhere), "0 "),
             ("bridge", &|_| bridge(&local, &service), "0 ut"),
@@ -265,6 +311,9 @@ mod tests {
         let rights = relay(&[], &named);
         assert_eq!(rights.connects_to_ports, [20001, DNS_PORT]);
         assert_eq!(rights.connects, [Connection::Tcp, Connection::Names]);
-        assert!(rights.reads.contains(&PathBuf::from("/etc")));
+        assert!(rights.reads.contains(&PathBuf::from("/etc/resolv.conf")));
+        for all in ["/", "/etc", "/run"] {
+            assert!(!rights.reads.contains(&PathBuf::from(all)), "{all} has secrets");
+        }
     }
 }

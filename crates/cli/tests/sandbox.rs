@@ -99,6 +99,18 @@ fn all_of_them_are_shut_in_and_do_their_work() {
 }
 
 /// The right to remove its sockets there would be for everybody's files.
+/// It may be a password.
+#[test]
+fn what_is_typed_where_a_daemon_was_started_is_not_its_to_read() {
+    let place = Place::new();
+    let log = fs::File::create(place.path("traced.log")).unwrap();
+    let mut command = place.ferretto(&["traced"]);
+    let traced = Daemon(command.stdin(Stdio::piped()).stderr(log).spawn().unwrap());
+    wait_until("the service is ready", || self::log(&place, "traced").contains("is ready"));
+    let stdin = fs::read_link(format!("/proc/{}/fd/0", traced.0.id())).unwrap();
+    assert_eq!(stdin, Path::new("/dev/null"));
+}
+
 #[test]
 fn sockets_in_a_common_folder_stay_and_are_in_nobodys_way() {
     let place = Place::new();

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use ferretto_ipc::address::environment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -25,15 +26,16 @@ const BURST_LINES: f64 = 200.0;
 const LINES_PER_SECOND: f64 = 20.0;
 
 /// Shows what is at least as important as `default`. `FERRETTO_LOG=debug`, or a filter such as `ferretto_service=trace`, shows more, and
-/// all of it.
+/// all of it that is read.
 pub(crate) fn to_stderr(default: &str) {
-    let asked = std::env::var("FERRETTO_LOG").ok();
+    let asked = environment("FERRETTO_LOG").map(|filter| filter.to_string_lossy().into_owned());
     // A level or targets with levels: no patterns, whose engine would be a quarter of the binary.
     let filter = asked.as_deref().unwrap_or(default).parse::<Targets>().unwrap_or_else(|error| {
         eprintln!("FERRETTO_LOG is not understood ({error}); expected a level or target=level,…");
         Targets::new().with_default(LevelFilter::WARN)
     });
-    let log = Log { allowance: asked.is_none().then(|| Mutex::new(Allowance::new(Instant::now()))) };
+    let allowance = Allowance { is_bounded: asked.is_none(), ..Allowance::new(Instant::now()) };
+    let log = Log { allowance: Mutex::new(allowance) };
     let layer = tracing_subscriber::fmt::layer().with_writer(log).with_ansi(false);
     // A second call keeps the first log.
     let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
@@ -41,21 +43,22 @@ pub(crate) fn to_stderr(default: &str) {
 
 /// Where lines go.
 struct Log {
-    /// None where somebody has asked for all of them.
-    allowance: Option<Mutex<Allowance>>,
+    allowance: Mutex<Allowance>,
 }
 
 /// How many lines may come now.
 #[derive(Debug)]
 struct Allowance {
     lines: f64,
+    /// Not where somebody has asked for all of them.
+    is_bounded: bool,
     last: Instant,
     left_out: u64,
 }
 
 impl Allowance {
     fn new(now: Instant) -> Self {
-        Self { lines: BURST_LINES, last: now, left_out: 0 }
+        Self { lines: BURST_LINES, is_bounded: true, last: now, left_out: 0 }
     }
 
     /// Takes one line, if it can be written now, and says how many were left out before it; or counts it among those.
@@ -65,11 +68,11 @@ impl Allowance {
         self.last = now;
         // After a flood a few at a time, so that not each line comes with a word about others.
         let enough = if self.left_out == 0 { 1.0 } else { LINES_PER_SECOND };
-        if self.lines < enough || !can_write() {
+        if self.is_bounded && self.lines < enough || !can_write() {
             self.left_out += 1;
             return None;
         }
-        self.lines -= 1.0;
+        self.lines = (self.lines - 1.0).max(0.0);
         Some(std::mem::take(&mut self.left_out))
     }
 }
@@ -88,16 +91,14 @@ impl<'a> MakeWriter<'a> for Log {
 impl Write for Line<'_> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let mut lines = Vec::new();
-        if let Some(allowance) = &self.0.allowance {
-            let mut allowance = allowance.lock().unwrap_or_else(PoisonError::into_inner);
-            match allowance.take(Instant::now(), || takes_a_line(io::stderr())) {
-                Some(0) => {}
-                Some(left_out) => writeln!(
-                    lines,
-                    "{left_out} lines were left out: there were too many, or nobody took them"
-                )?,
-                None => return Ok(event.len()),
+        // Until it is written: the room that there is now is for one.
+        let mut allowance = self.0.allowance.lock().unwrap_or_else(PoisonError::into_inner);
+        match allowance.take(Instant::now(), || takes_a_line(io::stderr())) {
+            Some(0) => {}
+            Some(left_out) => {
+                writeln!(lines, "{left_out} lines were left out: there were too many, or nobody took them")?
             }
+            None => return Ok(event.len()),
         }
         push_line(&mut lines, event);
         io::stderr().lock().write_all(&lines)?;
@@ -170,17 +171,28 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_all_lines_gets_them() {
+        let now = Instant::now();
+        let mut allowance = Allowance { is_bounded: false, ..Allowance::new(now) };
+        assert_eq!((0..10_000).filter(|_| allowance.take(now, || true) == Some(0)).count(), 10_000);
+        assert_eq!(allowance.take(now, || false), None);
+        assert_eq!(allowance.take(now, || true), Some(1));
+    }
+
+    #[test]
     fn nobody_waits_for_a_reader() {
         let (reader, mut writer) = io::pipe().unwrap();
         let line = [b'x'; MAX_LINE_BYTES];
-        let mut allowance = Allowance::new(Instant::now());
-        let mut written = 0;
-        while allowance.take(Instant::now(), || takes_a_line(&writer)).is_some() {
-            writer.write_all(&line).unwrap();
-            written += 1;
+        for is_bounded in [true, false] {
+            let mut allowance = Allowance { is_bounded, ..Allowance::new(Instant::now()) };
+            let mut written = 0;
+            while allowance.take(Instant::now(), || takes_a_line(&writer)).is_some() {
+                writer.write_all(&line).unwrap();
+                written += 1;
+            }
+            assert!((10..200).contains(&written), "{written} lines of a full pipe");
+            assert_eq!(allowance.left_out, 1);
+            io::Read::read_exact(&mut &reader, &mut vec![0; written * line.len()]).unwrap();
         }
-        assert!((10..200).contains(&written), "{written} lines of a full pipe");
-        assert_eq!(allowance.left_out, 1);
-        io::Read::read_exact(&mut { reader }, &mut vec![0; written * line.len()]).unwrap();
     }
 }

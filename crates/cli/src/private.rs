@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ferretto_ipc::address::environment;
 
 /// For its user only.
 const MODE: u32 = 0o700;
@@ -18,7 +19,8 @@ pub(crate) fn unguessable() -> u64 {
 
 /// A new path among temporary files, which begins its name like this.
 pub(crate) fn temporary_path(begins: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("{begins}-{:016x}", unguessable()))
+    let folder = environment("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    folder.join(format!("{begins}-{:016x}", unguessable()))
 }
 
 /// A folder, with all in it removed at the end.

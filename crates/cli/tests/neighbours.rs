@@ -35,15 +35,80 @@ fn a_set_user_id_program_does_not_heed_the_environment() {
     let program = place.path("ferretto");
     fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
     let named = place.path("of-the-environment");
-    let query = || {
+    let says = |args: &[&str], variable: &str| {
         let mut command = Command::new(&program);
-        command.args(["perfetto", "--query"]).uid(USER).env("PERFETTO_CONSUMER_SOCK_NAME", &named);
+        command.args(args).uid(USER).env(variable, &named).current_dir("/");
         String::from_utf8(command.output().unwrap().stderr).unwrap()
     };
-    set_mode(&program, 0o755);
-    assert!(query().contains("of-the-environment"), "{}", query());
-    set_mode(&program, 0o4755);
-    assert!(!query().contains("of-the-environment"), "{}", query());
+    let cases: [(&[&str], _); 2] =
+        [(&["perfetto", "--query"], "PERFETTO_CONSUMER_SOCK_NAME"), (&["relay"], "PERFETTO_RELAY_SOCK_NAME")];
+    for (is_heeded, mode) in [(true, 0o755), (false, 0o4755)] {
+        set_mode(&program, mode);
+        for (args, variable) in cases {
+            let said = says(args, variable);
+            assert_eq!(said.contains("of-the-environment"), is_heeded, "{said}");
+        }
+    }
+}
+
+/// Such as one in a container, to whom the kernel gives no rights over others.
+#[test]
+fn a_root_of_a_user_name_space_records_its_own_programs_only() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    chown(place.folder.path(), Some(USER), None).unwrap();
+    place.write("config", "buffers { size_kb: 64 } data_sources { config { name: 'linux.system_info' } }");
+    let record = |command: &mut Command| {
+        let socket = place.path("p");
+        command.args(["record", "--own", "-q", "-c", "config", "-o", "t", "--", "stat", "-c", "%a", "p"]);
+        command.env("PERFETTO_PRODUCER_SOCK_NAME", &socket).current_dir(place.folder.path());
+        command.env("PERFETTO_CONSUMER_SOCK_NAME", place.path("c"));
+        let output = command.output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (of_root, _) = record(&mut Command::new(env!("CARGO_BIN_EXE_ferretto")));
+    assert_eq!(of_root, "666\n");
+    let _ = fs::remove_file(place.path("t"));
+    let program = place.path("ferretto");
+    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    let (mode, words) = record(Command::new("unshare").arg("-Ur").arg(program).uid(USER).gid(USER));
+    if words.contains("unshare:") {
+        return println!("skipped: {words}");
+    }
+    assert!(!mode.is_empty() && !mode.ends_with("6\n"), "{mode}{words}");
+}
+
+/// Root sees everybody's sessions, and a recorder's name is not hard to guess.
+#[test]
+fn a_snapshot_of_the_systems_service_is_of_the_user_before_sudo_only() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    set_mode(place.folder.path(), 0o777);
+    let _traced = place.traced();
+    for socket in ["producer.sock", "consumer.sock"] {
+        set_mode(&place.path(socket), 0o666);
+    }
+    place.write("config", "buffers { size_kb: 64 name: '\\033[31m' } data_sources { config { name: 'x' } }");
+    let program = place.path("ferretto");
+    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    let log = place.path("log");
+    let mut recorder =
+        place.command(&program, &["record", "--system", "--flight", "--any-source", "-c", "config"]);
+    recorder.uid(NEIGHBOUR).gid(NEIGHBOUR).stderr(fs::File::create(&log).unwrap());
+    let _recorder = common::Daemon(recorder.spawn().unwrap());
+    common::wait_until("it records", || fs::read_to_string(&log).unwrap().contains("ferretto snapshot"));
+    for (user, is_given) in [(USER, false), (NEIGHBOUR, true)] {
+        let mut snapshot = place.ferretto(&["snapshot", "-o", "t.pftrace"]);
+        let output = snapshot.env("SUDO_UID", user.to_string()).output().unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), is_given, "{user}: {words}");
+        assert_eq!(place.path("t.pftrace").exists(), is_given);
+        assert!(!words.contains('\u{1b}'), "{words}");
+    }
 }
 
 /// Where a recorder without a folder of the session listens, a neighbour may have been first.

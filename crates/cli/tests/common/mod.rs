@@ -45,7 +45,7 @@ impl Place {
         self.command(&link, args)
     }
 
-    fn command(&self, program: &Path, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("PERFETTO_PRODUCER_SOCK_NAME", self.path("producer.sock"));

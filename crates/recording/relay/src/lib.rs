@@ -19,7 +19,7 @@ mod sync;
 
 use std::io;
 
-use ferretto_ipc::address::{Address, AddressError};
+use ferretto_ipc::address::{Address, AddressError, environment};
 use ferretto_protos::SystemInfo;
 
 pub use relay::Relay;
@@ -81,8 +81,10 @@ pub enum Error {
 
 /// Where the service is, as the environment says.
 pub fn service_address() -> Result<Address, Error> {
-    let name =
-        std::env::var(RELAY_SOCKET_ENV).ok().filter(|name| !name.is_empty()).ok_or(Error::NoService)?;
+    let name = environment(RELAY_SOCKET_ENV)
+        .and_then(|name| name.into_string().ok())
+        .filter(|name| !name.is_empty())
+        .ok_or(Error::NoService)?;
     Ok(name.parse()?)
 }
 

@@ -19,8 +19,8 @@ use crate::stage::{NewFile, NewFolder, stdout};
 
 /// Writes a trace in another format.
 ///
-/// It may be of any format that is read: a trace of Perfetto, or its packets as text, Chrome's JSON, ftrace's text, what perf script and strace
-/// print, pprof, collapsed stacks. Formats of tables (parquet, arrow, csv, jsonl) become a folder with a file for each table, and a manifest.json that says what it was made
+/// It may be of any format that is read: a trace of Perfetto, or its packets as text, Chrome's JSON, OpenTelemetry's traces, perf.data, profiles of
+/// Firefox, ftrace's text, what perf script and strace print, pprof, collapsed stacks; or a zip of these. Formats of tables (parquet, arrow, csv, jsonl) become a folder with a file for each table, and a manifest.json that says what it was made
 /// of; with --table they become one file. Outputs have their names only when they are whole.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -28,7 +28,7 @@ pub(crate) struct ConvertArgs {
     /// The format; without it that which the output's name ends with.
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     to: Option<&'static str>,
-    /// The trace, also packed by gzip or zstd; `-` is stdin.
+    /// The trace, also packed by gzip or zstd, or a zip of several; `-` is stdin.
     #[arg(value_name = "TRACE")]
     input: PathBuf,
     /// The file or folder to write; `-` is stdout.

@@ -3,12 +3,14 @@
 //! They are known by the recorder's name in their environment, which they have from the command. One that has cleared its environment, or is
 //! of a user into whose processes the recorder may not look, is not seen.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ferretto_ipc::recorder::RECORDER_ENV;
-use ferretto_probes::{MemoryFiles, Target};
+use ferretto_probes::{MemoryFile, MemoryFiles, Target};
 
 use crate::printable::is_unseen;
 
@@ -17,7 +19,10 @@ const MAX_NAME_CHARS: usize = 32;
 /// As many as are named.
 const MAX_NAMED: usize = 20;
 
-/// Those whose environment names the recorder of these reports: name and process id.
+/// For so long processes are looked at: a thousand take a few milliseconds. The recording goes on meanwhile.
+const MAX_TIME: Duration = Duration::from_secs(1);
+
+/// Those whose environment names the recorder of these reports: name and process id. The last one says so if not all could be looked at.
 pub(crate) fn of_recorder(reports: &Path) -> Vec<String> {
     let mut wanted = RECORDER_ENV.as_bytes().to_vec();
     wanted.push(b'=');
@@ -25,17 +30,26 @@ pub(crate) fn of_recorder(reports: &Path) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
-    let targets: Vec<Target> = pids.map(|pid| Target { pid, uid: user_of(pid) }).collect();
+    let mut targets: Vec<Target> = pids.map(|pid| Target { pid, uid: user_of(pid) }).collect();
+    // A command's programs are of the recorder's user as a rule, and young: they come first.
+    let own = rustix::process::getuid().as_raw();
+    targets.sort_unstable_by_key(|target| (target.uid != own, Reverse(target.pid)));
+    let deadline = Instant::now() + MAX_TIME;
     let mut found = Vec::new();
     // Of a process that has ended, and of one that may not be looked at, nothing can be read.
-    MemoryFiles::default().read("environ", &targets, |number, environment| {
+    let mut files = MemoryFiles::default();
+    let done = files.read_until(Some(deadline), &MemoryFile::ENVIRON, &targets, |number, environment| {
         let mut variables = environment.unwrap_or_default().split(|byte| *byte == 0);
         if let Some(target) = targets.get(number).filter(|_| variables.any(|variable| variable == wanted)) {
             found.push(target.pid);
         }
     });
     found.sort_unstable();
-    found.into_iter().take(MAX_NAMED).map(described).collect()
+    let mut named: Vec<String> = found.into_iter().take(MAX_NAMED).map(described).collect();
+    if done < targets.len() {
+        named.push(format!("perhaps more: there was no time to look at {} processes", targets.len() - done));
+    }
+    named
 }
 
 /// Not the owner of the folder: that is root's if the process does not let itself be looked at.

@@ -251,12 +251,13 @@ impl Probes {
             }
             ProducerEvent::ClearIncrementalState { instances } => {
                 for instance in instances {
-                    if let Some(Running { source: Source::ProcessStats(source), writer, .. }) =
+                    if let Some(Running { source: Source::ProcessStats(source), writer, next_tick, .. }) =
                         self.sources.get_mut(&instance)
                     {
                         source.clear_incremental_state();
                         // A ring may have forgotten processes that do nothing: events will not name them again.
                         source.start(writer);
+                        *next_tick = source.next_work().or(*next_tick);
                     }
                 }
             }
@@ -349,6 +350,7 @@ impl Probes {
             if self.boosts.remove(instance) {
                 self.memory_files.borrow_mut().renew_thread();
             }
+            running.finish_work();
             running.writer.flush();
             match &mut running.source {
                 Source::Ftrace => self.ftrace.remove(instance),
@@ -379,6 +381,7 @@ impl Probes {
                 if let Source::Journald(source) = &mut running.source {
                     source.flush(&mut running.writer);
                 }
+                running.finish_work();
                 running.writer.flush();
             }
         }
@@ -434,7 +437,15 @@ impl Running {
             Source::InodeFileMap(source) => source.next_work(),
             Source::FrozenFtrace(source) => source.next_work(),
             Source::Journald(source) => source.next_work(),
+            Source::ProcessStats(source) => source.next_work(),
             _ => None,
+        }
+    }
+
+    /// Does what was begun before a flush, or before the end.
+    fn finish_work(&mut self) {
+        if let Source::ProcessStats(source) = &mut self.source {
+            source.finish_work(&mut self.writer);
         }
     }
 
@@ -456,7 +467,7 @@ impl Running {
             Source::InodeFileMap(source) => source.work(Instant::now(), &mut self.writer),
             Source::FrozenFtrace(source) => source.work(&mut self.writer),
             Source::Journald(source) => source.work(&mut self.writer),
-            Source::ProcessStats(source) => source.poll(&mut self.writer),
+            Source::ProcessStats(source) => source.work(&mut self.writer),
             Source::SysStats(source) => source.poll(&mut self.writer),
             Source::SysfsPower(source) => source.poll(&mut self.writer),
             Source::Ftrace | Source::SystemInfo { .. } => {}

@@ -24,4 +24,4 @@ mod system_info;
 pub use availability::{Availability, Limitation, availability};
 pub use daemon::{Error, ProbesOptions, run};
 pub use ftrace::reset::{cleanup_after_crash, reset_ftrace};
-pub use memory_files::{MemoryFiles, Target};
+pub use memory_files::{MemoryFile, MemoryFiles, Target};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// A bound on one file of /proc or /sys: the largest (kallsyms, a `stat` line with thousands of interrupts) stay far below it.
+/// A bound on one file of /proc or /sys that no process decides on: the largest (kallsyms, a `stat` line with thousands of interrupts) stay far below it.
 const MAX_FILE_BYTES: usize = 64 << 20;
 /// How much a buffer grows at a time; most files fit in the first step.
 const READ_STEP: usize = 16 << 10;
@@ -52,6 +52,22 @@ pub(crate) fn read_small_at(dir: impl AsFd, path: impl rustix::path::Arg, buffer
                 buffer.clear();
                 return false;
             }
+        }
+    }
+}
+
+/// As [`read_small_at`], as much of it as fits: how many bytes that is, none if it cannot be read.
+pub(crate) fn read_beginning_at(
+    dir: impl AsFd,
+    path: impl rustix::path::Arg,
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let fd = open_at(dir, path).ok()?;
+    loop {
+        match rustix::io::read(&fd, &mut *buffer) {
+            Ok(count) => return Some(count),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
         }
     }
 }

@@ -69,8 +69,8 @@ pub(crate) fn remove_abandoned(root: &Path) {
     }
 }
 
-/// `ferretto-123`, or `ferretto-123-2`.
-fn is_private(name: &str) -> bool {
+/// Whether a recorder calls its own instance so: `ferretto-123`, or `ferretto-123-2`.
+pub(crate) fn is_private(name: &str) -> bool {
     let number = name.strip_prefix(PRIVATE_PREFIX).unwrap_or_default();
     number.starts_with(|c: char| c.is_ascii_digit())
         && number.bytes().all(|b| b.is_ascii_digit() || b == b'-')
@@ -105,6 +105,11 @@ pub(crate) fn is_read(tracefs: &Tracefs) -> bool {
                 .any(|path| is_pipe_of(tracefs, &path))
         },
     )
+}
+
+/// Whether [`is_read`] is told of all readers.
+pub(crate) fn may_look_at_readers() -> bool {
+    std::fs::read_dir("/proc/1/fd").is_ok()
 }
 
 /// `/sys/kernel/tracing/trace_pipe`, or that of a CPU, by whichever name of tracefs; for the root not that of an instance.

@@ -1,6 +1,6 @@
 //! All ftrace sessions: sets instances up for them, reads the buffers on time, and hands each session its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,8 +32,11 @@ const WATERMARK_PERIOD_MS: u32 = 1000;
 const BUSY_PERIOD_MS: u32 = 25;
 const BUSY_FRACTION: usize = 3;
 const MAX_PERIOD_MS: u32 = 60_000;
-/// Instances that configs name, and those for one session, at once: each takes memory of the kernel, for every CPU, and a config may ask for thousands.
-const MAX_ADDITIONAL_INSTANCES: usize = 16;
+/// Instances that configs name, and those for one data source, of one tracing session: each takes memory of the kernel, for every CPU, and a
+/// config may ask for thousands.
+const MAX_INSTANCES_OF_SESSION: usize = 4;
+/// The same for all: a service has 17 sessions at the most, so that no one keeps another out.
+const MAX_ADDITIONAL_INSTANCES: usize = 17 * MAX_INSTANCES_OF_SESSION;
 /// So many wakings in a row without data are no coincidence.
 const MAX_EMPTY_WAKINGS: u32 = 8;
 /// What is read of a CPU in one go; then others get a turn before reading goes on.
@@ -174,7 +177,7 @@ impl FtraceController {
         writer: TraceWriter,
     ) {
         let mut errors = SetupErrors::default();
-        let (place, parse, works) = match self.try_set_up(id, &config, &mut errors) {
+        let (place, parse, works) = match self.try_set_up(id, tracing_session, &config, &mut errors) {
             Ok((place, parse)) => (place, parse, true),
             Err(reason) => {
                 errors.message(format!("nothing is recorded: {reason}"));
@@ -205,11 +208,12 @@ impl FtraceController {
     fn try_set_up(
         &mut self,
         id: u64,
+        tracing_session: u64,
         config: &FtraceConfig,
         errors: &mut SetupErrors,
     ) -> Result<(Place, ParseConfig), String> {
-        let place = self.open(id, config)?;
-        let limits = self.limits(&place);
+        let place = self.open(id, tracing_session, config)?;
+        let limits = self.limits(&place, tracing_session);
         self.next_field = self.next_field.max(FIRST_GENERIC_FIELD);
         let Some(running) = self.instances.get_mut(&place) else {
             return Err("the instance is gone".to_owned());
@@ -220,7 +224,7 @@ impl FtraceController {
     }
 
     /// Opens the instance for such a session, unless others have it open.
-    fn open(&mut self, id: u64, config: &FtraceConfig) -> Result<Place, String> {
+    fn open(&mut self, id: u64, tracing_session: u64, config: &FtraceConfig) -> Result<Place, String> {
         let root = tracefs_root()?;
         let place = self.choose_place(&root, id, config);
         if self.instances.contains_key(&place) {
@@ -236,13 +240,13 @@ impl FtraceController {
                 (Place::Root, instance)
             }
             Place::Named(name) => {
-                self.check_additional_instances()?;
+                self.check_additional_instances(tracing_session)?;
                 let instance = Instance::named(&root, &name)?;
                 instance.check_unused(config)?;
                 (Place::Named(name), instance)
             }
             Place::Exclusive(id) => {
-                self.check_additional_instances()?;
+                self.check_additional_instances(tracing_session)?;
                 (Place::Exclusive(id), Instance::private(&root)?)
             }
             Place::Private => match Instance::private(&root) {
@@ -257,17 +261,23 @@ impl FtraceController {
         Ok(place)
     }
 
-    fn check_additional_instances(&self) -> Result<(), String> {
+    fn check_additional_instances(&self, tracing_session: u64) -> Result<(), String> {
+        let of_session = self.sessions.values().filter(|s| s.works && s.tracing_session == tracing_session);
+        let places: BTreeSet<&Place> =
+            of_session.map(|s| &s.place).filter(|place| place.is_additional()).collect();
+        if places.len() >= MAX_INSTANCES_OF_SESSION {
+            return Err(format!(
+                "a session has {MAX_INSTANCES_OF_SESSION} instances beside the shared one at the most: those that it names, and one for each data source with tids_to_trace or tracing_cpumask"
+            ));
+        }
         if self.instances.keys().filter(|place| place.is_additional()).count() < MAX_ADDITIONAL_INSTANCES {
             return Ok(());
         }
-        Err(format!(
-            "{MAX_ADDITIONAL_INSTANCES} named instances are in use already, or such for one session; let one of them end first"
-        ))
+        Err(format!("{MAX_ADDITIONAL_INSTANCES} instances are in use already; let one of them end first"))
     }
 
     /// What a session may take of the kernel there: those that configs have made together no more than twice what one may.
-    fn limits(&self, place: &Place) -> Limits {
+    fn limits(&self, place: &Place, tracing_session: u64) -> Limits {
         let of_machine = Limits::of_machine();
         let others =
             || self.instances.iter().filter(|(other, _)| *other != place).map(|(p, r)| (p, &r.instance));
@@ -282,7 +292,17 @@ impl FtraceController {
             kprobes: of_machine
                 .kprobes
                 .saturating_sub(others().map(|(_, instance)| instance.kprobes()).sum()),
+            kprobes_of_session: of_machine
+                .kprobes_of_session
+                .saturating_sub(self.kprobes_of(tracing_session)),
         }
+    }
+
+    /// Of all data sources of a tracing session.
+    fn kprobes_of(&self, tracing_session: u64) -> usize {
+        let of_session =
+            self.sessions.iter().filter(|(_, s)| s.works && s.tracing_session == tracing_session);
+        of_session.filter_map(|(id, s)| Some(self.instances.get(&s.place)?.instance.kprobes_of(*id))).sum()
     }
 
     /// The root of tracefs is for what no other instance can do, and for kernels whose instances lack something: others, who would have
@@ -631,6 +651,36 @@ mod tests {
         assert!(!controller.sessions[&1].works && !controller.sessions[&1].errors.messages.is_empty());
         controller.remove(1);
         assert!(controller.next_tick().is_none() && controller.instances.is_empty());
+    }
+
+    #[test]
+    fn one_session_does_not_take_all_instances() {
+        let mut controller = FtraceController::default();
+        let mut record = |id: u64, tracing_session: u64, place: Place| {
+            let session = Session {
+                tracing_session,
+                config: FtraceConfig::default(),
+                place,
+                writer: TraceWriter::null(),
+                parse: ParseConfig::default(),
+                state: EncodeState::default(),
+                errors: SetupErrors::default(),
+                before: Snapshot::default(),
+                started: true,
+                is_interfered_with: false,
+                works: true,
+            };
+            controller.sessions.insert(id, session);
+            [1, 2].map(|session| controller.check_additional_instances(session).is_ok())
+        };
+        assert_eq!(record(1, 1, Place::Exclusive(1)), [true, true]);
+        // The shared ones do not count, and one that several data sources use does once.
+        [Place::Private, Place::Root, Place::Named("a".to_owned()), Place::Named("a".to_owned())]
+            .into_iter()
+            .zip(2..)
+            .for_each(|(place, id)| assert_eq!(record(id, 1, place), [true, true]));
+        assert_eq!(record(6, 1, Place::Named("b".to_owned())), [true, true]);
+        assert_eq!(record(7, 1, Place::Named("c".to_owned())), [false, true]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! survived a reboot (boot parameter `trace_instance=NAME@ADDRESS`).
 //!
 //! The instance's settings stay as they are. Its content does not: reading takes it out of the kernel's buffers, and at the end they are
-//! emptied, so that the next boot does not find it again (upstream: frozen_ftrace_data_source.cc).
+//! emptied, so that the next boot does not find it again (upstream: frozen_ftrace_data_source.cc). One that somebody records into is not read:
+//! what is read would be missing there.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use ferretto_protos::FrozenFtraceConfig;
 use ferretto_protos::fields::{ftrace_stats, trace_packet};
 use ferretto_protos::ftrace::KNOWN_EVENTS;
 
+use super::claim::{self, Claim};
 use super::controller::tracefs_root;
 use super::cpu_stats::CpuStats;
 use super::encode::{Batch, EncodeState, Filter, Names, ParseConfig, Scratch, encode_batch};
@@ -36,6 +38,8 @@ pub(crate) struct FrozenFtrace {
 #[derive(Debug)]
 struct Reading {
     tracefs: Tracefs,
+    /// Nobody else of ours uses it meanwhile.
+    _claim: Claim,
     layout: PageLayout,
     printk: PrintkFormats,
     cpus: Vec<Cpu>,
@@ -112,6 +116,9 @@ fn instance_path(name: &str) -> Result<(PathBuf, PathBuf), String> {
     if !is_path_part(name) || name.starts_with("..") {
         return Err(format!("instance_name \"{name}\" must be a plain name"));
     }
+    if claim::is_private(name) {
+        return Err(format!("instance_name \"{name}\" is what a recorder calls an instance of its own"));
+    }
     let root = tracefs_root()?;
     let path = root.join("instances").join(name);
     match path.is_dir() {
@@ -135,11 +142,18 @@ fn write_start(errors: &SetupErrors, out: &mut impl Packets) {
 
 impl Reading {
     fn open(tracefs: Tracefs, root: &Tracefs, problems: &mut Vec<String>) -> Result<Self, String> {
+        let place = tracefs.root().display();
+        let claim =
+            Claim::take(tracefs.root()).ok_or_else(|| format!("{place} is used by another recorder"))?;
         let is_frozen = !tracefs.tracing_on();
+        if !is_frozen && (tracefs.has_events() || !matches!(tracefs.current_tracer().as_str(), "nop" | "")) {
+            return Err(format!(
+                "{place} is still recorded into, and what is read is gone from it; switch it off first (tracing_on)"
+            ));
+        }
         if !is_frozen {
             problems.push(format!(
-                "{} is still recorded into: what it holds now is read, and it is not emptied at the end",
-                tracefs.root().display()
+                "{place} is still switched on: what it holds now is read, and it is not emptied at the end"
             ));
         }
         let layout = PageLayout::parse(&tracefs.read("events/header_page"))
@@ -154,6 +168,7 @@ impl Reading {
             printk: PrintkFormats::parse(&root.read("printk_formats")),
             pages: PageBuffer::default(),
             tracefs,
+            _claim: claim,
             layout,
             cpus,
             parse,
@@ -342,10 +357,32 @@ mod tests {
 
         std::fs::write(frozen.0.join("tracing_on"), "1\n").unwrap();
         let (mut source, problems) = frozen.source();
-        assert!(problems[0].contains("still recorded into"), "{problems:?}");
+        assert!(problems[0].contains("still switched on"), "{problems:?}");
         work_to_the_end(&mut source);
         source.stop();
         assert!(!frozen.is_emptied());
+    }
+
+    #[test]
+    fn an_instance_that_somebody_records_into_is_not_read() {
+        let frozen = Frozen::new("recorded", &SCHED_PAGES[..4096]);
+        let refusal = || {
+            let tracefs = || Tracefs::new(frozen.0.clone());
+            Reading::open(tracefs(), &tracefs(), &mut Vec::new()).err().unwrap_or_default()
+        };
+        assert_eq!(refusal(), "");
+        let claim = Claim::take(&frozen.0).unwrap();
+        assert!(refusal().contains("used by another recorder"));
+        drop(claim);
+
+        std::fs::write(frozen.0.join("tracing_on"), "1\n").unwrap();
+        std::fs::write(frozen.0.join("events/enable"), "X\n").unwrap();
+        assert!(refusal().contains("still recorded into"));
+        std::fs::write(frozen.0.join("events/enable"), "0\n").unwrap();
+        std::fs::write(frozen.0.join("current_tracer"), "function\n").unwrap();
+        assert!(refusal().contains("still recorded into"));
+        std::fs::write(frozen.0.join("tracing_on"), "0\n").unwrap();
+        assert_eq!(refusal(), "", "events may be on in one that is stopped");
     }
 
     #[test]
@@ -358,7 +395,12 @@ mod tests {
 
     #[test]
     fn what_is_no_instance_is_said_in_the_trace() {
-        for (name, part) in [("", "needs an instance_name"), ("a/b", "plain name"), ("..x", "plain name")] {
+        for (name, part) in [
+            ("", "needs an instance_name"),
+            ("a/b", "plain name"),
+            ("..x", "plain name"),
+            ("ferretto-17", "of its own"),
+        ] {
             let config = FrozenFtraceConfig { instance_name: Some(name.to_owned()) };
             let mut source = FrozenFtrace::new(&config);
             let mut out = Recorded::default();

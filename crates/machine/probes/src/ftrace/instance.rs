@@ -76,6 +76,7 @@ struct Wanted {
     /// System calls to record; `None` if the session does not record system calls, empty for all.
     syscalls: Option<BTreeSet<u32>>,
     buffer_percent: Option<u32>,
+    kprobes: usize,
     exclusive: bool,
 }
 
@@ -84,13 +85,20 @@ struct Wanted {
 pub(crate) struct Limits {
     /// For the buffers of all CPUs together.
     pub(crate) buffers_kb: u64,
+    /// In all instances.
     pub(crate) kprobes: usize,
+    /// For the tracing session, which may have several data sources.
+    pub(crate) kprobes_of_session: usize,
 }
 
 impl Limits {
     /// What one instance may take while there is no other.
     pub(crate) fn of_machine() -> Self {
-        Self { buffers_kb: memory_bytes() / 1024 / MEMORY_SHARE, kprobes: MAX_KPROBES }
+        Self {
+            buffers_kb: memory_bytes() / 1024 / MEMORY_SHARE,
+            kprobes: MAX_KPROBES,
+            kprobes_of_session: MAX_KPROBES_OF_SESSION,
+        }
     }
 }
 
@@ -162,13 +170,22 @@ impl Instance {
     }
 
     /// Refuses an instance that is somebody else's: taking it over would end what they record, and empty it. Whoever wants what is in the
-    /// buffers (`preserve_ftrace_buffer`) wants an instance that records; only somebody who reads it is in the way then.
+    /// buffers (`preserve_ftrace_buffer`) wants an instance that records; only somebody who reads it is in the way then. A daemon that is shut in
+    /// sees that by what has been read.
     pub(crate) fn check_unused(&self, config: &FtraceConfig) -> Result<(), String> {
+        self.check_unused_seeing(config, claim::may_look_at_readers())
+    }
+
+    fn check_unused_seeing(&self, config: &FtraceConfig, sees_readers: bool) -> Result<(), String> {
         let tracefs = &self.tracefs;
         let place = tracefs.root().display();
         let has_events = tracefs.has_events();
         let why = if config.preserve_ftrace_buffer() {
-            (has_events && claim::is_read(tracefs)).then_some("it is being read")
+            let is_read = || match sees_readers || !self.is_named() {
+                true => claim::is_read(tracefs),
+                false => claim::is_read(tracefs) || tracefs.was_read(),
+            };
+            (has_events && is_read()).then_some("it is being read")
         } else if has_events {
             Some("events are on")
         } else {
@@ -234,6 +251,8 @@ impl Instance {
             let error = "tids_to_trace, tracefs_options and tracing_cpumask are for one session at a time, and another session is active";
             errors.exclusive_feature = Some(error.to_owned());
             return Err(error.to_owned());
+        } else {
+            self.grow(config, limits, errors);
         }
         self.wanted.insert(
             session,
@@ -278,15 +297,7 @@ impl Instance {
             if clock != clock_before {
                 tracefs.set_clock(&clock).map_err(|error| denied(tracefs, "trace_clock", &error))?;
             }
-            requested_kb =
-                buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
-            let most_kb = most_kb_per_cpu(limits.buffers_kb, tracefs.cpus().len());
-            if requested_kb > most_kb {
-                errors.message(format!(
-                    "buffer_size_kb: {requested_kb} KiB per CPU are more of the machine's memory than ftrace may take here; {most_kb} KiB are taken"
-                ));
-                requested_kb = most_kb;
-            }
+            requested_kb = self.granted_kb(config, limits, errors);
             if let Err(error) = self.set_buffer_size_kb(requested_kb) {
                 let kept = tracefs.cpu_buffer_size_kb();
                 errors.message(format!(
@@ -312,6 +323,33 @@ impl Instance {
             cpumask_before: None,
             tids_filtered: false,
         })
+    }
+
+    /// KiB per CPU that a session gets.
+    fn granted_kb(&self, config: &FtraceConfig, limits: Limits, errors: &mut SetupErrors) -> u64 {
+        let requested_kb =
+            buffer_size_kb(config.buffer_size_kb(), config.buffer_size_lower_bound(), memory_bytes());
+        let most_kb = most_kb_per_cpu(limits.buffers_kb, self.tracefs.cpus().len());
+        if requested_kb > most_kb {
+            errors.message(format!(
+                "buffer_size_kb: {requested_kb} KiB per CPU are more of the machine's memory than ftrace may take here; {most_kb} KiB are taken"
+            ));
+        }
+        requested_kb.min(most_kb)
+    }
+
+    /// Gives a session beside others as much as it asks for: those that came first may have wanted less. What the buffers hold stays.
+    fn grow(&mut self, config: &FtraceConfig, limits: Limits, errors: &mut SetupErrors) {
+        let wanted_kb = self.granted_kb(config, limits, errors);
+        let Some(state) = self.state.as_mut().filter(|state| wanted_kb > state.requested_kb) else { return };
+        if let Err(error) = self.tracefs.set_cpu_buffer_size_kb(wanted_kb) {
+            return errors.message(format!(
+                "could not make the buffers larger, they stay at {} KiB per CPU: {error}",
+                state.requested_kb
+            ));
+        }
+        state.requested_kb = wanted_kb;
+        state.buffer_kb = self.tracefs.cpu_buffer_size_kb();
     }
 
     /// Sets the buffer of each CPU, of larger pages if nobody else is to read them and it has many: each page costs a call, a lock and
@@ -344,7 +382,7 @@ impl Instance {
         let mut parse =
             ParseConfig::new(config.denser_generic_event_encoding.unwrap_or(true), config.symbolize_ksyms());
         let syscall_ids = syscall_ids(config, errors);
-        self.enable_kprobes(session, config, limits.kprobes, &mut parse, errors);
+        self.enable_kprobes(session, config, limits, &mut parse, errors);
         let events = self.resolve_events(config, errors);
         let records_syscalls = events.iter().any(|(group, _)| group == "raw_syscalls");
         for event in events {
@@ -527,11 +565,11 @@ impl Instance {
         &mut self,
         session: u64,
         config: &FtraceConfig,
-        most_of_all: usize,
+        limits: Limits,
         parse: &mut ParseConfig,
         errors: &mut SetupErrors,
     ) {
-        let most = most_of_all.saturating_sub(self.kprobes()).min(MAX_KPROBES_OF_SESSION);
+        let most = limits.kprobes.saturating_sub(self.kprobes()).min(limits.kprobes_of_session);
         let wanted: Vec<(EventName, u64)> = config.kprobe_events.iter().flat_map(parts_of_kprobe).collect();
         let (granted, refused) = wanted.split_at(wanted.len().min(most));
         if !refused.is_empty() {
@@ -566,6 +604,9 @@ impl Instance {
         self.tracefs.create_kprobe(&event.0, &event.1, event.0 == KRETPROBE_GROUP)?;
         if let Some(state) = &mut self.state {
             state.kprobes.insert(event.clone());
+        }
+        if let Some(wanted) = self.wanted.get_mut(&session) {
+            wanted.kprobes += 1;
         }
         // Probes get a new id each time they are made, so that their formats are never remembered.
         let format =
@@ -793,6 +834,11 @@ impl Instance {
         self.state.as_ref().map_or(0, |state| state.kprobes.len())
     }
 
+    /// Those of one session.
+    pub(crate) fn kprobes_of(&self, session: u64) -> usize {
+        self.wanted.get(&session).map_or(0, |wanted| wanted.kprobes)
+    }
+
     /// The pages of one CPU's buffer, as asked of the kernel.
     pub(crate) fn buffer_pages(&self) -> usize {
         let kb = self.state.as_ref().map_or(0, |state| state.requested_kb);
@@ -961,7 +1007,8 @@ fn memory_bytes() -> u64 {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { buffers_kb: 1 << 20, kprobes: MAX_KPROBES };
+    const LIMITS: Limits =
+        Limits { buffers_kb: 1 << 20, kprobes: MAX_KPROBES, kprobes_of_session: MAX_KPROBES_OF_SESSION };
 
     #[test]
     fn buffer_sizes_follow_the_config_and_the_machine() {
@@ -1133,6 +1180,71 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_that_sees_no_readers_sees_what_has_been_read() {
+        let root = fake_tracefs("read");
+        let path = fake_tracefs("read-instance");
+        std::fs::create_dir_all(root.join("instances")).unwrap();
+        std::fs::rename(path, root.join("instances/theirs")).unwrap();
+        let file = |name: &str| root.join("instances/theirs").join(name);
+        std::fs::write(file("events/enable"), "1").unwrap();
+        std::fs::create_dir_all(file("per_cpu/cpu0")).unwrap();
+        let instance = Instance::named(&root, "theirs").unwrap();
+        let preserve = FtraceConfig { preserve_ftrace_buffer: Some(true), ..FtraceConfig::default() };
+        let refused = |read: u32, sees_readers| {
+            std::fs::write(file("per_cpu/cpu0/stats"), format!("entries: 3\nread events: {read}\n")).unwrap();
+            instance.check_unused_seeing(&preserve, sees_readers).is_err()
+        };
+        assert_eq!([refused(0, false), refused(9, true), refused(9, false)], [false, false, true]);
+        drop(instance);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn who_comes_later_and_wants_larger_buffers_gets_them() {
+        let root = fake_tracefs("grow");
+        // An ordinary file keeps what a write does not cover.
+        std::fs::write(root.join("buffer_size_kb"), "70000").unwrap();
+        let mut instance = Instance::root(root.clone()).unwrap();
+        let of = |kb| FtraceConfig { buffer_size_kb: Some(kb), ..config(&["sched/sched_switch"]) };
+        let mut errors = SetupErrors::default();
+        for (session, kb, expected) in [(1, 10240, "10240"), (2, 16384, "16384"), (3, 12288, "16384")] {
+            instance.set_up(session, &of(kb), LIMITS, &mut 65536, &mut errors).unwrap();
+            assert_eq!(file(&root, "buffer_size_kb"), expected);
+        }
+        let most = Limits { buffers_kb: 32768, ..LIMITS };
+        instance.set_up(4, &of(1 << 20), most, &mut 65536, &mut errors).unwrap();
+        assert_eq!(file(&root, "buffer_size_kb"), "32768");
+        assert_eq!(instance.buffer_pages() * instance.layout.page_size, 32768 << 10);
+        assert!(errors.messages[0].contains("more of the machine's memory"), "{errors:?}");
+        (1..=4).for_each(|session| instance.remove(session));
+        assert_eq!(file(&root, "buffer_size_kb"), "70000");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    /// The kernel keeps what is recorded, and goes on.
+    #[test]
+    fn buffers_of_the_kernel_grow_while_it_records() {
+        let root = Path::new("/sys/kernel/tracing");
+        let mut instance = match Instance::private(root) {
+            Ok(instance) => instance,
+            Err(error) => return println!("skipped: no instance of tracefs can be made here: {error}"),
+        };
+        let of = |kb| FtraceConfig { buffer_size_kb: Some(kb), ..config(&["sched/sched_switch"]) };
+        let mut errors = SetupErrors::default();
+        instance.set_up(1, &of(64), LIMITS, &mut 65536, &mut errors).unwrap();
+        instance.activate(1).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let entries =
+            |instance: &Instance| -> u64 { instance.snapshot().cpus.iter().map(|cpu| cpu.entries).sum() };
+        let before = entries(&instance);
+        instance.set_up(2, &of(4096), LIMITS, &mut 65536, &mut errors).unwrap();
+        assert!(instance.tracefs.cpu_buffer_size_kb() >= 4096 && entries(&instance) >= before && before > 0);
+        assert_eq!(instance.interference(), None);
+        assert_eq!(errors.messages, Vec::<String>::new());
+        (1..=2).for_each(|session| instance.remove(session));
+    }
+
+    #[test]
     fn what_was_on_and_how_large_it_was_comes_back() {
         let root = fake_tracefs("restore");
         for (name, text) in [
@@ -1184,6 +1296,11 @@ mod tests {
         let asked = file(&root, "kprobe_events");
         assert!(asked.contains("function_31"));
         assert!(!asked.contains("function_32"));
+        // Another data source of the session.
+        let left = Limits { kprobes_of_session: MAX_KPROBES_OF_SESSION - instance.kprobes_of(1), ..LIMITS };
+        let mut errors = SetupErrors::default();
+        instance.set_up(2, &config, left, &mut 65536, &mut errors).unwrap();
+        assert!(errors.messages.iter().any(|m| m.contains("128 of 128 kernel probes are left out")));
         assert_eq!([most_kb_per_cpu(1 << 20, 4), most_kb_per_cpu(1, 4)], [1 << 18, SMALL_BUFFER_KB]);
         std::fs::remove_dir_all(root).unwrap();
     }

@@ -176,6 +176,11 @@ impl Tracefs {
         self.cpus().into_iter().all(|cpu| CpuStats::parse(cpu, &self.cpu_stats(cpu)).entries == 0)
     }
 
+    /// Whether somebody has taken events out of a buffer since it was last emptied.
+    pub(crate) fn was_read(&self) -> bool {
+        self.cpus().into_iter().any(|cpu| CpuStats::parse(cpu, &self.cpu_stats(cpu)).read_events > 0)
+    }
+
     /// Whether the kernel lets nobody open `trace_pipe` because somebody has (Linux 6.6).
     pub(crate) fn is_pipe_taken(&self) -> bool {
         let mut options = OpenOptions::new();

@@ -12,6 +12,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use ferretto_protos::fields::{process_stats as stats_field, process_tree as tree_field, trace_packet};
 use ferretto_protos::{ProcessStatsConfig, process_stats_config::Quirks};
@@ -20,7 +21,7 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
 use crate::clock::boottime_ns;
 use crate::ftrace::metadata::Named;
-use crate::memory_files::{BATCH, MemoryFiles, Target};
+use crate::memory_files::{BATCH, MemoryFile, MemoryFiles, Target};
 use crate::packets::{Packets, stamp};
 use crate::pids::{PidBits, PidSet};
 use crate::proc_fs::{leading_i64, leading_u64, open_at, read_small_at};
@@ -28,6 +29,8 @@ use parse::{Counter, Runtimes, Status, arguments, memory_counters};
 
 /// Polling faster than this is polling of the poller (upstream: process_stats_data_source.cc).
 const MIN_POLL_PERIOD_MS: u32 = 100;
+/// After so long a scan lets others have a turn. Hundreds of processes take less; the thread drains ftrace too.
+const TURN: Duration = Duration::from_millis(10);
 /// What one read of a directory takes.
 const DIR_BUFFER_BYTES: usize = 32 << 10;
 /// Processes whose last values are remembered; past it all are forgotten at once, which costs bytes and no truth.
@@ -52,6 +55,9 @@ pub(crate) struct ProcessStats {
     cache: HashMap<i32, Cached>,
     seen_fds: HashSet<(i32, u64)>,
     polls_since_clear: u32,
+    /// What has been begun and is not yet done.
+    scan: Option<Scan>,
+    turn: Duration,
     /// The next packet says that names from before no longer count.
     state_cleared: bool,
     scratch: Scratch,
@@ -71,6 +77,24 @@ struct Options {
     fds: bool,
     main_thread: bool,
     ns_per_tick: u64,
+}
+
+/// A way through all processes, in pieces.
+#[derive(Debug)]
+struct Scan {
+    what: ScanOf,
+    pids: Vec<i32>,
+    /// The first that is still to be looked at.
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScanOf {
+    /// At the start.
+    Names,
+    /// At the start, after the names.
+    OpenFiles,
+    Counters,
 }
 
 /// Values of a process, by [`Counter`].
@@ -142,6 +166,8 @@ impl ProcessStats {
             cache: HashMap::new(),
             seen_fds: HashSet::new(),
             polls_since_clear: 0,
+            scan: None,
+            turn: TURN,
             state_cleared: false,
             scratch: Scratch::default(),
         }
@@ -152,10 +178,44 @@ impl ProcessStats {
         Some(self.options.poll_period_ms).filter(|&ms| ms > 0)
     }
 
-    /// Writes what a session gets at once.
+    /// Begins with what a session gets at once. The rest is for [`work`](Self::work).
     pub(crate) fn start(&mut self, out: &mut impl Packets) {
         if self.options.scan_at_start {
-            self.write_all_processes(out);
+            self.begin(ScanOf::Names);
+            self.work(out);
+        }
+    }
+
+    /// When [`work`](Self::work) wants to be called before the next poll.
+    pub(crate) fn next_work(&self) -> Option<Instant> {
+        self.scan.as_ref().map(|_| Instant::now())
+    }
+
+    /// Goes on with what has been begun, or polls.
+    pub(crate) fn work(&mut self, out: &mut impl Packets) {
+        if self.scan.is_none() {
+            self.begin(ScanOf::Counters);
+        }
+        let Some(proc) = self.proc.take() else { return self.scan = None };
+        let until = Instant::now() + self.turn;
+        while let Some(mut scan) = self.scan.take() {
+            match scan.what {
+                ScanOf::Names => self.write_names(&proc, &mut scan, until, out),
+                ScanOf::OpenFiles => self.write_open_files(&proc, &mut scan, until, out),
+                ScanOf::Counters => self.write_counters(&proc, &mut scan, until, out),
+            }
+            self.scan = if scan.is_done() { self.follow_up(scan) } else { Some(scan) };
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        self.proc = Some(proc);
+    }
+
+    /// Does all that has been begun.
+    pub(crate) fn finish_work(&mut self, out: &mut impl Packets) {
+        while self.scan.is_some() {
+            self.work(out);
         }
     }
 
@@ -174,19 +234,6 @@ impl ProcessStats {
         self.write_gone(named, out);
     }
 
-    /// Reads the counters of all processes and writes those that changed.
-    pub(crate) fn poll(&mut self, out: &mut impl Packets) {
-        self.write_counters(out);
-        self.polls_since_clear += 1;
-        if self.polls_since_clear >= self.options.cache_polls || self.cache.len() > MAX_CACHED_PROCESSES {
-            self.polls_since_clear = 0;
-            self.cache.clear();
-        }
-        if self.seen_fds.len() > MAX_SEEN_FDS {
-            self.seen_fds.clear();
-        }
-    }
-
     /// Forgets what readers know, so that all of it is written again.
     pub(crate) fn clear_incremental_state(&mut self) {
         self.seen.clear();
@@ -198,32 +245,68 @@ impl ProcessStats {
         self.state_cleared = true;
     }
 
-    fn write_all_processes(&mut self, out: &mut impl Packets) {
-        let Some(proc) = self.proc.take() else { return };
+    fn begin(&mut self, what: ScanOf) {
+        let mut pids = self.scan.take().map(|scan| scan.pids).unwrap_or_default();
+        if let Some(proc) = &self.proc {
+            list_numeric(proc, &mut self.scratch.dir, &mut pids);
+            self.scan = Some(Scan { what, pids, next: 0 });
+        }
+    }
+
+    /// What comes after a scan that is done. The first poll is at once.
+    fn follow_up(&mut self, scan: Scan) -> Option<Scan> {
+        let polls = self.options.poll_period_ms > 0;
+        match scan.what {
+            ScanOf::Names if self.options.fds => Some(Scan { what: ScanOf::OpenFiles, next: 0, ..scan }),
+            ScanOf::Names | ScanOf::OpenFiles if polls => {
+                Some(Scan { what: ScanOf::Counters, next: 0, ..scan })
+            }
+            ScanOf::Names | ScanOf::OpenFiles => None,
+            ScanOf::Counters => {
+                self.end_poll();
+                None
+            }
+        }
+    }
+
+    fn end_poll(&mut self) {
+        self.polls_since_clear += 1;
+        if self.polls_since_clear >= self.options.cache_polls || self.cache.len() > MAX_CACHED_PROCESSES {
+            self.polls_since_clear = 0;
+            self.cache.clear();
+        }
+        if self.seen_fds.len() > MAX_SEEN_FDS {
+            self.seen_fds.clear();
+        }
+    }
+
+    fn write_names(&mut self, proc: &OwnedFd, scan: &mut Scan, until: Instant, out: &mut impl Packets) {
         let started = boottime_ns();
-        let mut pids = std::mem::take(&mut self.scratch.pids);
-        list_numeric(&proc, &mut self.scratch.dir, &mut pids);
-        for &pid in &pids {
-            let status =
-                read_pid_file(&proc, pid, "status", &mut self.scratch.path, &mut self.scratch.status);
-            let is_namespaced = status && self.queue_process(&proc, pid);
+        while let Some(pid) = scan.take_next() {
+            let status = read_pid_file(proc, pid, "status", &mut self.scratch.path, &mut self.scratch.status);
+            let is_namespaced = status && self.queue_process(proc, pid);
             if status {
-                self.write_threads_of(&proc, pid, is_namespaced);
+                self.write_threads_of(proc, pid, is_namespaced);
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
-        self.write_queued(&proc);
+        self.write_queued(proc);
         self.finish_tree(started, out);
-        if self.options.fds {
-            let started = boottime_ns();
-            for &pid in &pids {
-                let mut process = Process::new(pid);
-                self.write_fds(&proc, &mut process);
-                process.finish(&mut self.scratch.body);
+    }
+
+    fn write_open_files(&mut self, proc: &OwnedFd, scan: &mut Scan, until: Instant, out: &mut impl Packets) {
+        let started = boottime_ns();
+        while let Some(pid) = scan.take_next() {
+            let mut process = Process::new(pid);
+            self.write_fds(proc, &mut process);
+            process.finish(&mut self.scratch.body);
+            if Instant::now() >= until {
+                break;
             }
-            self.finish_stats(started, out);
         }
-        self.scratch.pids = pids;
-        self.proc = Some(proc);
+        self.finish_stats(started, out);
     }
 
     /// Appends the threads of a process but the main one.
@@ -267,15 +350,19 @@ impl ProcessStats {
 
     fn write_new(&mut self, pids: impl Iterator<Item = i32>, out: &mut impl Packets) {
         let Some(proc) = self.proc.take() else { return };
+        self.write_new_of(&proc, pids, out);
+        self.proc = Some(proc);
+    }
+
+    fn write_new_of(&mut self, proc: &OwnedFd, pids: impl Iterator<Item = i32>, out: &mut impl Packets) {
         let started = boottime_ns();
         for pid in pids {
             if pid != 0 && !self.seen.contains(pid) {
-                self.write_process_or_thread(&proc, pid);
+                self.write_process_or_thread(proc, pid);
             }
         }
-        self.write_queued(&proc);
+        self.write_queued(proc);
         self.finish_tree(started, out);
-        self.proc = Some(proc);
     }
 
     fn write_process_or_thread(&mut self, proc: &OwnedFd, pid: i32) {
@@ -329,7 +416,7 @@ impl ProcessStats {
         let Scratch { path, other, body, queue, identities, targets, .. } = &mut self.scratch;
         targets.clear();
         targets.extend(queue.iter().map(|queued| queued.target));
-        self.memory_files.borrow_mut().read("cmdline", targets, |number, cmdline| {
+        self.memory_files.borrow_mut().read(&MemoryFile::CMDLINE, targets, |number, cmdline| {
             let status = queue.get(number).and_then(|queued| identities.get(queued.status.clone()));
             if let Some(status) = status.and_then(Status::parse) {
                 self.options.write_process(proc, status, cmdline.unwrap_or_default(), path, other, body);
@@ -339,33 +426,38 @@ impl ProcessStats {
         identities.clear();
     }
 
-    fn write_counters(&mut self, out: &mut impl Packets) {
-        let Some(proc) = self.proc.take() else { return };
+    /// Reads the counters of processes and writes those that changed.
+    fn write_counters(&mut self, proc: &OwnedFd, scan: &mut Scan, until: Instant, out: &mut impl Packets) {
         let started = boottime_ns();
-        let mut pids = std::mem::take(&mut self.scratch.pids);
-        list_numeric(&proc, &mut self.scratch.dir, &mut pids);
         let mut samples = std::mem::take(&mut self.scratch.samples);
-        let mut worked = 0;
-        // Those that had something to say get a name if they have none yet.
-        for first in (0..pids.len()).step_by(BATCH) {
+        let mut worked = std::mem::take(&mut self.scratch.pids);
+        worked.clear();
+        while !scan.is_done() {
             samples.clear();
-            let batch = pids.iter().skip(first).take(BATCH);
-            samples.extend(batch.filter_map(|&pid| self.read_sample(&proc, pid)));
-            self.add_smaps_rollups(&mut samples);
+            let batch = scan.pids.iter().skip(scan.next).take(BATCH);
+            samples.extend(batch.filter_map(|&pid| self.read_sample(proc, pid)));
+            let first = scan.next;
+            scan.next += BATCH;
+            if let Some(left_out) = self.add_smaps_rollups(&mut samples, until) {
+                // The rest is read anew in the next turn.
+                let rest = samples.get(left_out).map(|sample| sample.target.pid);
+                let later = scan.pids.iter().skip(first).position(|pid| Some(*pid) == rest);
+                scan.next = first + later.unwrap_or(BATCH);
+                samples.truncate(left_out);
+            }
             for sample in &samples {
-                self.write_sample(&proc, sample);
-                if let Some(pid) = pids.get_mut(worked) {
-                    *pid = sample.target.pid;
-                }
-                worked += 1;
+                self.write_sample(proc, sample);
+                worked.push(sample.target.pid);
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
-        pids.truncate(worked);
         self.finish_stats(started, out);
         self.scratch.samples = samples;
-        self.proc = Some(proc);
-        self.write_new(pids.iter().copied(), out);
-        self.scratch.pids = pids;
+        // Those that had something to say get a name if they have none yet.
+        self.write_new_of(proc, worked.iter().copied(), out);
+        self.scratch.pids = worked;
     }
 
     /// Reads what no process can keep one waiting for; none if there is nothing.
@@ -411,21 +503,24 @@ impl ProcessStats {
         (worked || sample.has_memory).then_some(sample)
     }
 
-    /// Adds what is read of all at once, if it is wanted.
-    fn add_smaps_rollups(&mut self, samples: &mut [Sample]) {
+    /// Adds what is read of all at once, if it is wanted; from which sample on there was no time for it.
+    fn add_smaps_rollups(&mut self, samples: &mut [Sample], until: Instant) -> Option<usize> {
         if !self.options.smaps_rollup {
-            return;
+            return None;
         }
         let targets = &mut self.scratch.targets;
         targets.clear();
         targets.extend(samples.iter().filter(|sample| sample.has_memory).map(|sample| sample.target));
         let mut with_memory = samples.iter_mut().filter(|sample| sample.has_memory);
-        self.memory_files.borrow_mut().read("smaps_rollup", targets, |_, text| {
+        let mut files = self.memory_files.borrow_mut();
+        let done = files.read_until(Some(until), &MemoryFile::SMAPS_ROLLUP, targets, |_, text| {
             let Some(sample) = with_memory.next() else { return };
             for (counter, value) in memory_counters(text.unwrap_or_default()) {
                 sample.set(counter, value);
             }
         });
+        let mut with_memory = samples.iter().enumerate().filter(|(_, sample)| sample.has_memory);
+        with_memory.nth(done).map(|(number, _)| number)
     }
 
     /// Appends those of the values that are new, and the process's open files.
@@ -496,6 +591,18 @@ impl ProcessStats {
     }
 }
 
+impl Scan {
+    fn is_done(&self) -> bool {
+        self.next >= self.pids.len()
+    }
+
+    fn take_next(&mut self) -> Option<i32> {
+        let pid = self.pids.get(self.next).copied();
+        self.next += 1;
+        pid
+    }
+}
+
 impl Options {
     fn new(config: &ProcessStatsConfig) -> Self {
         let mut poll_period_ms = config.proc_stats_poll_ms();
@@ -543,7 +650,7 @@ impl Options {
         for id in status.namespaced_ids() {
             process.int(field::NSPID, i64::from(id));
         }
-        if cmdline.is_empty() {
+        if arguments(cmdline).next().is_none() {
             // Kernel threads, zombies, and those whose memory cannot be looked into.
             process.bytes(field::CMDLINE, status.name);
             process.bool(field::CMDLINE_IS_COMM, true);
@@ -756,18 +863,21 @@ mod tests {
             record_process_age: Some(true),
             ..Default::default()
         };
-        let packets = run(&config, |source, out| source.start(out));
+        let packets = run(&config, |source, out| {
+            source.start(out);
+            source.finish_work(out);
+        });
         drop(tell);
         thread.join().unwrap();
-        let tree = trees(&packets)[0];
-        let own = tree.processes.iter().find(|p| p.pid() == own_pid()).unwrap();
+        let all = trees(&packets);
+        let own = all.iter().flat_map(|tree| &tree.processes).find(|p| p.pid() == own_pid()).unwrap();
+        let has_thread = |is: &dyn Fn(&ferretto_protos::process_tree::Thread) -> bool| {
+            all.iter().flat_map(|tree| &tree.threads).any(is)
+        };
         assert!(!own.cmdline.is_empty() && own.process_start_from_boot() > 0);
-        assert!(tree.threads.iter().any(|t| t.tgid() == own_pid() && t.name() == "probe-test"));
-        assert!(
-            tree.threads.iter().any(|t| t.tid() == own_pid()),
-            "the main thread has a message of its own"
-        );
-        assert!(tree.collection_end_timestamp() >= packets[0].timestamp());
+        assert!(has_thread(&|t| t.tgid() == own_pid() && t.name() == "probe-test"));
+        assert!(has_thread(&|t| t.tid() == own_pid()), "the main thread has a message of its own");
+        assert!(all[0].collection_end_timestamp() >= packets[0].timestamp());
     }
 
     #[test]
@@ -818,17 +928,63 @@ mod tests {
         let packets = run(&config, |source, out| {
             assert_eq!(source.poll_period_ms(), Some(MIN_POLL_PERIOD_MS));
             for _ in 0..3 {
-                source.poll(out);
+                source.work(out);
+                source.finish_work(out);
                 sizes.push(out.0.iter().map(Vec::len).sum::<usize>());
             }
         });
-        let first = stats(&packets)[0].processes.iter().find(|p| p.pid() == own_pid()).unwrap();
+        let first = stats(&packets)
+            .into_iter()
+            .flat_map(|stats| &stats.processes)
+            .find(|p| p.pid() == own_pid())
+            .unwrap();
         assert!(first.vm_size_kb() > 0 && first.vm_rss_kb() > 0 && first.oom_score_adj.is_some());
         // The second poll has little to say; the cache ends after two, so the third says all again.
         assert!(sizes[2] - sizes[1] > sizes[1] - sizes[0]);
         let named =
             trees(&packets).into_iter().flat_map(|tree| &tree.processes).filter(|p| p.pid() == own_pid());
         assert_eq!(named.count(), 1, "names are written once");
+    }
+
+    #[test]
+    fn others_have_a_turn_before_all_processes_are_read() {
+        let config = ProcessStatsConfig {
+            scan_all_processes_on_start: Some(true),
+            proc_stats_poll_ms: Some(100),
+            scan_smaps_rollup: Some(true),
+            ..Default::default()
+        };
+        let mut in_pieces = ProcessStats::new(&config, Rc::default());
+        in_pieces.turn = Duration::ZERO;
+        let mut out = Recorded::default();
+        in_pieces.start(&mut out);
+        let mut turns = 1;
+        while in_pieces.next_work().is_some() {
+            in_pieces.work(&mut out);
+            turns += 1;
+        }
+        let packets = out.decoded();
+        assert!(turns > 2 && trees(&packets).len() + stats(&packets).len() > 2, "{turns}");
+        assert_eq!(trees(&packets)[0].processes.len(), 1, "one at a time, if there is no time");
+        let named = trees(&packets).into_iter().flat_map(|tree| &tree.processes);
+        assert_eq!(named.filter(|process| process.pid() == own_pid()).count(), 1);
+        let counted = || stats(&packets).into_iter().flat_map(|stats| &stats.processes);
+        assert_eq!(counted().filter(|process| process.pid() == own_pid()).count(), 1);
+        assert!(counted().any(|process| process.pid() == own_pid() && process.smr_rss_kb() > 0));
+    }
+
+    #[test]
+    fn a_command_line_of_nothing_is_none() {
+        let folder = Folder::new("process-stats-empty");
+        folder.answers(own_pid(), "cmdline", "\0\0\0");
+        let config = ProcessStatsConfig { scan_all_processes_on_start: Some(true), ..Default::default() };
+        let mut source = ProcessStats::new(&config, Rc::new(RefCell::new(MemoryFiles::below(&folder.0))));
+        let mut out = Recorded::default();
+        source.start(&mut out);
+        source.finish_work(&mut out);
+        let packets = out.decoded();
+        let mut all = trees(&packets).into_iter().flat_map(|tree| &tree.processes);
+        assert!(all.find(|p| p.pid() == own_pid()).unwrap().cmdline_is_comm());
     }
 
     #[test]
@@ -845,9 +1001,14 @@ mod tests {
         let mut source = ProcessStats::new(&config, Rc::new(RefCell::new(files)));
         let mut out = Recorded::default();
         source.start(&mut out);
-        source.poll(&mut out);
+        source.work(&mut out);
+        source.finish_work(&mut out);
         let packets = out.decoded();
-        let counters = stats(&packets)[0].processes.iter().find(|p| p.pid() == own_pid()).unwrap();
+        let counters = stats(&packets)
+            .into_iter()
+            .flat_map(|stats| &stats.processes)
+            .find(|p| p.pid() == own_pid())
+            .unwrap();
         assert!(counters.vm_rss_kb() > 0 && counters.smr_rss_kb.is_none());
         let mut all = trees(&packets).into_iter().flat_map(|tree| &tree.processes);
         let own = all.find(|p| p.pid() == own_pid()).unwrap();

@@ -323,6 +323,7 @@ impl FtraceController {
 
     /// Begins recording.
     pub(crate) fn start(&mut self, id: u64) {
+        self.read_for_others(id);
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.started) else { return };
         session.started = true;
         let Some(running) = self.instances.get_mut(&session.place).filter(|_| session.works) else {
@@ -352,6 +353,13 @@ impl FtraceController {
             });
         }
         self.next_tick = Some(Instant::now() + until_next_tick(self.period_ms()));
+    }
+
+    /// Hands on what was recorded before a session begins to those that it was for: what was lost of it is not the new one's loss.
+    fn read_for_others(&mut self, id: u64) {
+        if self.sessions.get(&id).is_some_and(|session| session.works && !session.started) {
+            self.read_all(|instance| instance.buffer_pages().max(1));
+        }
     }
 
     /// Ends a session and takes its share of the kernel's state back.

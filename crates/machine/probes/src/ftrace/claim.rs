@@ -4,6 +4,7 @@
 //! Recorders of ours lock the instance's folder. Others do not: they are seen by the pipes that they read it through.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Component, Path};
 
 use rustix::fs::{FlockOperation, flock};
@@ -90,26 +91,46 @@ fn is_used_by_others(root: &Tracefs) -> bool {
     root.tracing_on() && root.has_events() && is_read(root)
 }
 
-/// Whether a process has a pipe of the instance open, as far as this user may look. A daemon that is shut in may look into no other process; from
-/// Linux 6.6 on the kernel still says who reads `trace_pipe`, if not `trace_pipe_raw`.
-pub(crate) fn is_read(tracefs: &Tracefs) -> bool {
-    if tracefs.is_pipe_taken() {
-        return true;
-    }
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)).any(
-        |entry| {
-            let files = std::fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-            files
-                .filter_map(|file| std::fs::read_link(file.path()).ok())
-                .any(|path| is_pipe_of(tracefs, &path))
-        },
-    )
+/// Who has a pipe of an instance open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Somebody.
+    Some,
+    Nobody,
+    /// Nobody of those that may be looked at.
+    Unknown,
 }
 
-/// Whether [`is_read`] is told of all readers.
-pub(crate) fn may_look_at_readers() -> bool {
-    std::fs::read_dir("/proc/1/fd").is_ok()
+/// Whether a process has a pipe of the instance open, as far as this user may look.
+pub(crate) fn is_read(tracefs: &Tracefs) -> bool {
+    readers(tracefs) == Readers::Some
+}
+
+/// Looks for a process that has a pipe of the instance open. A daemon that is shut in may look into no other process; from Linux 6.6 on the kernel
+/// still says who reads `trace_pipe`, if not `trace_pipe_raw`.
+pub(crate) fn readers(tracefs: &Tracefs) -> Readers {
+    if tracefs.is_pipe_taken() {
+        return Readers::Some;
+    }
+    let mut readers = Readers::Nobody;
+    let is_closed = |error: &std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in
+        processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+    {
+        let files = std::fs::read_dir(process.path().join("fd"));
+        if files.as_ref().is_err_and(is_closed) {
+            readers = Readers::Unknown;
+        }
+        for file in files.into_iter().flatten().flatten() {
+            match std::fs::read_link(file.path()) {
+                Ok(path) if is_pipe_of(tracefs, &path) => return Readers::Some,
+                Err(error) if is_closed(&error) => readers = Readers::Unknown,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    readers
 }
 
 /// `/sys/kernel/tracing/trace_pipe`, or that of a CPU, by whichever name of tracefs; for the root not that of an instance.
@@ -186,7 +207,7 @@ mod tests {
         // Kernels before 6.6 let any number read.
         let is_exclusive = File::open(path.join("trace_pipe")).is_err();
         let while_read = tracefs.is_pipe_taken();
-        assert!(is_read(&tracefs));
+        assert_eq!(readers(&tracefs), Readers::Some);
         drop(reader);
         let after = tracefs.is_pipe_taken();
         std::fs::remove_dir(path).unwrap();

@@ -8,7 +8,7 @@ use ferretto_protos::FtraceConfig;
 use ferretto_protos::ftrace_config::{KprobeEvent, kprobe_event::KprobeType, tracefs_option};
 
 use super::categories;
-use super::claim::{self, Claim};
+use super::claim::{self, Claim, Readers};
 use super::clock_pair::ClockPair;
 use super::compact::CompactLayout;
 use super::cpu_stats::CpuStats;
@@ -173,17 +173,22 @@ impl Instance {
     /// buffers (`preserve_ftrace_buffer`) wants an instance that records; only somebody who reads it is in the way then. A daemon that is shut in
     /// sees that by what has been read.
     pub(crate) fn check_unused(&self, config: &FtraceConfig) -> Result<(), String> {
-        self.check_unused_seeing(config, claim::may_look_at_readers())
+        self.check_unused_by(config, claim::readers)
     }
 
-    fn check_unused_seeing(&self, config: &FtraceConfig, sees_readers: bool) -> Result<(), String> {
+    fn check_unused_by(
+        &self,
+        config: &FtraceConfig,
+        readers: impl FnOnce(&Tracefs) -> Readers,
+    ) -> Result<(), String> {
         let tracefs = &self.tracefs;
         let place = tracefs.root().display();
         let has_events = tracefs.has_events();
         let why = if config.preserve_ftrace_buffer() {
-            let is_read = || match sees_readers || !self.is_named() {
-                true => claim::is_read(tracefs),
-                false => claim::is_read(tracefs) || tracefs.was_read(),
+            let is_read = || match readers(tracefs) {
+                Readers::Some => true,
+                Readers::Nobody => false,
+                Readers::Unknown => self.is_named() && tracefs.was_read(),
             };
             (has_events && is_read()).then_some("it is being read")
         } else if has_events {
@@ -1190,11 +1195,15 @@ mod tests {
         std::fs::create_dir_all(file("per_cpu/cpu0")).unwrap();
         let instance = Instance::named(&root, "theirs").unwrap();
         let preserve = FtraceConfig { preserve_ftrace_buffer: Some(true), ..FtraceConfig::default() };
-        let refused = |read: u32, sees_readers| {
+        let refused = |read: u32, readers| {
             std::fs::write(file("per_cpu/cpu0/stats"), format!("entries: 3\nread events: {read}\n")).unwrap();
-            instance.check_unused_seeing(&preserve, sees_readers).is_err()
+            instance.check_unused_by(&preserve, |_| readers).is_err()
         };
-        assert_eq!([refused(0, false), refused(9, true), refused(9, false)], [false, false, true]);
+        assert_eq!(
+            [(0, Readers::Unknown), (9, Readers::Nobody), (9, Readers::Unknown), (0, Readers::Some)]
+                .map(|(read, readers)| refused(read, readers)),
+            [false, false, true, true]
+        );
         drop(instance);
         std::fs::remove_dir_all(root).unwrap();
     }

@@ -23,9 +23,9 @@ use crate::address::Address;
 use crate::walk::Found;
 use crate::{remote, trust};
 
-/// Connections that wait to be accepted: as many as the kernel allows (`net.core.somaxconn`) if that is its default. Upstream's is 128, which
-/// one thread fills that connects and hangs up; then nobody else gets in.
-pub(crate) const BACKLOG: i32 = 4096;
+/// Connections that wait to be accepted; upstream's value. A thread that connects and hangs up fills any queue, and whoever comes has all of
+/// it in front of him: of 4,096 a third of a second.
+pub(crate) const BACKLOG: i32 = 128;
 
 /// As many as can be sent at once (Linux: `SCM_MAX_FD`). One is meaningful; but those for that there is no room the kernel closes while
 /// it receives, and to close one may take long.

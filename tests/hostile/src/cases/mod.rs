@@ -5,12 +5,16 @@ use crate::Case;
 mod blocking_descriptors;
 mod clones;
 mod comes_and_goes;
+mod connect_flood;
 mod crowd_of_askers;
 mod crowd_of_flushers;
 mod crowd_of_sources;
 mod expressions;
 mod filters;
+mod flush_pile;
 mod flushes;
+mod fold_clears;
+mod fold_large;
 mod half_frames;
 mod idle_connections;
 mod large_packets;
@@ -34,12 +38,17 @@ pub const ALL: &[Case] = &[
     blocking_descriptors::CASE,
     clones::CASE,
     comes_and_goes::CASE,
+    connect_flood::CASE,
     crowd_of_askers::CASE,
     crowd_of_flushers::CASE,
     crowd_of_sources::CASE,
     expressions::CASE,
     filters::CASE,
+    flush_pile::CASE,
     flushes::CASE,
+    fold_clears::CASE,
+    fold_clears::TRANSFERS,
+    fold_large::CASE,
     half_frames::CASE,
     idle_connections::CASE,
     large_packets::CASE,

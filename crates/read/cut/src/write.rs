@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use ferretto_protos::fields::trace_packet;
 use ferretto_protozero::varint;
+use ferretto_trace_read::clocks::{Machine, Reading, Snapshot};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -154,8 +155,8 @@ impl<W: Write> Writer<W> {
         if seen.head.clears_state() {
             sequence.counters.clear();
         }
-        if seen.head.data.is_some_and(|(number, _)| number == trace_packet::CLOCK_SNAPSHOT) {
-            sequence.ticks = walk.ticks(seen.sequence).to_vec();
+        if let Some((trace_packet::CLOCK_SNAPSHOT, message)) = seen.head.data {
+            sequence.take_snapshot(message, walk.ticks(seen.sequence));
         }
     }
 
@@ -325,6 +326,17 @@ impl Sum {
 }
 
 impl Sequence {
+    /// The clocks in it, which say what they show. Others go on from the last packet that was written.
+    fn take_snapshot(&mut self, message: &[u8], ticks: &[(u32, i64)]) {
+        for Reading { clock, .. } in Snapshot::read(message, 0, Machine(0)).readings {
+            let Some(tick) = ticks.iter().find(|(id, _)| *id == clock.id) else { continue };
+            match self.ticks.iter_mut().find(|(id, _)| *id == clock.id) {
+                Some(known) => *known = *tick,
+                None => self.ticks.push(*tick),
+            }
+        }
+    }
+
     fn settle(&mut self, said: &CounterValues, own: Option<u64>, extra: &[u64]) -> Values {
         let mut values = Values::default();
         if let Some(sum) = own.and_then(|own| self.counters.get_mut(&own)) {

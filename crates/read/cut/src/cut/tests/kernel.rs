@@ -8,6 +8,7 @@ use crate::ftrace::pairs::is_always_kept;
 const SCHED_SWITCH: u32 = 4;
 const SCHED_WAKING: u32 = 20;
 const TASK_NEWTASK: u32 = 235;
+const TASK_RENAME: u32 = 236;
 const SYS_ENTER: u32 = 329;
 
 const RUNNABLE: u64 = 0x100;
@@ -135,12 +136,34 @@ fn lines(trace: &[u8]) -> Vec<String> {
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
+/// The thread that a switch says was left, and its name then.
+fn left_at(trace: &[u8], ts: u64) -> Option<(u64, String)> {
+    let mut found = None;
+    ferretto_trace_read::Reader::new(trace)
+        .for_each(|packet, _| {
+            let bundle = Fields::new(packet).whole().find(|part| part.number == 1);
+            let Some(Value::Bytes(bundle)) = bundle.map(|part| part.value) else { return };
+            let events = Parts::of(bundle).unwrap().events;
+            let switch = events.iter().find(|event| event.kind == SCHED_SWITCH && event.raw_ts == ts);
+            let Some(switch) = switch else { return };
+            let comm = Fields::new(switch.payload).whole().find(|part| part.number == 1);
+            let Some(Value::Bytes(comm)) = comm.map(|part| part.value) else { return };
+            found = Some((switch.number(2).unwrap(), String::from_utf8_lossy(comm).into_owned()));
+        })
+        .unwrap();
+    found
+}
+
 fn cut_of(trace: &[u8], from: i64, to: i64) -> Vec<String> {
+    lines(&cut_bytes(trace, from, to))
+}
+
+fn cut_bytes(trace: &[u8], from: i64, to: i64) -> Vec<u8> {
     let options =
         Options { from: Some(Moment::Absolute(from)), to: Some(Moment::Absolute(to)), ..Options::default() };
     let mut out = Vec::new();
     cut(trace, "t", &options, &mut out).unwrap();
-    lines(&out)
+    out
 }
 
 /// Readers take the waker of a waking in columns to be the CPU's thread: without a switch before it they leave it out.
@@ -336,4 +359,24 @@ fn a_name_that_a_thread_gets_after_the_range_is_kept() {
     }
     let cut = cut_of(&trace, 1500, 2500);
     assert!(cut.iter().any(|line| line.ends_with("to 50 new")), "{cut:#?}");
+}
+
+/// Columns are known before the events of their bundle, and do not say the name of whom they leave: the switch that is written does.
+#[test]
+fn a_name_that_a_thread_gives_itself_while_it_runs_in_columns_is_its_last() {
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| columns(bundle, &[(900, SLEEPS, IDLE)], &[]));
+    bundle_of(&mut trace, 0, |bundle| {
+        let switches =
+            [(1000, 0, (50, "old")), (1020, SLEEPS, IDLE), (1030, 0, (51, "other")), (1040, 0, IDLE)];
+        columns(bundle, &switches, &[]);
+        event(bundle, 1010, 50, TASK_RENAME, |rename| {
+            rename.varint(1, 50);
+            rename.string(2, "old");
+            rename.string(3, "new");
+        });
+    });
+    bundle_of(&mut trace, 0, |bundle| columns(bundle, &[(5000, 0, (51, "other")), (5010, 0, IDLE)], &[]));
+    let cut = cut_bytes(&trace, 2000, 3000);
+    assert_eq!(left_at(&cut, 1020), Some((50, "new".to_owned())), "{:#?}", lines(&cut));
 }

@@ -194,5 +194,7 @@ fn a_flow_of_a_slice_that_is_known_late_leads_to_its_other_end() {
     assert_eq!(events_on_track(&part), [(100, BEGIN), (900, END), (1500, INSTANT)]);
 }
 
+/// Times of clocks other than the trace's.
+mod clocks;
 /// Threads and what the kernel says of them.
 mod kernel;

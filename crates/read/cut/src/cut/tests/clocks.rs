@@ -1,0 +1,115 @@
+use super::*;
+
+const BOOT: u64 = 6;
+/// Clocks of a sequence's own: one counts differences, the other one does not.
+const DIFFERENCES: u64 = 64;
+const OWN: u64 = 65;
+
+fn packet(out: &mut Vec<u8>, sequence: u64, fill: impl FnOnce(&mut Message<'_, Vec<u8>>)) {
+    let mut body = Vec::new();
+    let mut packet = Message::new(&mut body);
+    packet.varint(10, sequence);
+    fill(&mut packet);
+    drop(packet);
+    Message::new(out).bytes(1, &body);
+}
+
+/// What clocks show at once: which clock, what, and whether it counts differences.
+fn snapshot(message: &mut Message<'_, Vec<u8>>, clocks: &[(u64, u64, bool)]) {
+    for (id, value, is_incremental) in clocks {
+        let mut clock = message.nested(1);
+        clock.varint(1, *id);
+        clock.varint(2, *value);
+        clock.varint(3, u64::from(*is_incremental));
+    }
+}
+
+fn instant(packet: &mut Message<'_, Vec<u8>>, ts: u64, name: &str) {
+    packet.varint(8, ts);
+    packet.varint(13, 2);
+    let mut event = packet.nested(11);
+    event.varint(9, INSTANT);
+    event.string(23, name);
+}
+
+/// The instants of a trace, and when they are on its clock.
+fn instants(trace: &[u8]) -> Vec<(String, i64)> {
+    let mut instants = Vec::new();
+    pass(trace, Walk::default(), |_, seen| {
+        if seen.kind == Kind::TrackEvent {
+            let name = TrackEvent::of(seen.head.data.unwrap().1).name_text.unwrap();
+            instants.push((String::from_utf8_lossy(name).into_owned(), seen.ts.unwrap()));
+        }
+        Ok(())
+    })
+    .unwrap();
+    instants
+}
+
+fn cut_of(trace: &[u8], from: i64, to: i64) -> Vec<u8> {
+    let options =
+        Options { from: Some(Moment::Absolute(from)), to: Some(Moment::Absolute(to)), ..Options::default() };
+    let mut out = Vec::new();
+    cut(trace, "t", &options, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn a_snapshot_of_other_clocks_leaves_a_clock_of_differences_as_it_is() {
+    let mut trace = Vec::new();
+    packet(&mut trace, 2, |packet| {
+        packet.varint(8, 1000);
+        packet.varint(58, BOOT);
+        packet.varint(13, 1);
+        packet.nested(59).varint(58, DIFFERENCES);
+        snapshot(&mut packet.nested(6), &[(BOOT, 1000, false), (DIFFERENCES, 1000, true)]);
+    });
+    packet(&mut trace, 2, |packet| instant(packet, 500, "before"));
+    packet(&mut trace, 2, |packet| {
+        packet.varint(8, 1600);
+        packet.varint(58, BOOT);
+        snapshot(&mut packet.nested(6), &[(BOOT, 1600, false), (OWN, 7, false)]);
+    });
+    packet(&mut trace, 2, |packet| {
+        packet.varint(58, OWN);
+        instant(packet, 17, "by its own clock");
+    });
+    packet(&mut trace, 2, |packet| instant(packet, 200, "in the range"));
+    let of_whole = instants(&trace);
+    assert_eq!(of_whole.last(), Some(&("in the range".to_owned(), 1700)));
+    assert_eq!(instants(&cut_of(&trace, 1600, 2000)), of_whole[1..]);
+}
+
+/// A machine that is relayed has been on for less long: by its pings, its clock shows 10,000 less.
+#[test]
+fn times_of_another_machine_are_those_that_its_pings_say() {
+    const MACHINE: u64 = 7;
+    const LESS: u64 = 10_000;
+    let mut trace = Vec::new();
+    packet(&mut trace, 1, |packet| snapshot(&mut packet.nested(6), &[(BOOT, 20_000, false)]));
+    for ts in [20_000, 30_000] {
+        packet(&mut trace, 1, |packet| {
+            packet.varint(58, BOOT);
+            packet.varint(13, 1);
+            instant(packet, ts, "here");
+        });
+    }
+    packet(&mut trace, 1, |packet| {
+        packet.varint(98, MACHINE);
+        let mut sync = packet.nested(107);
+        for (host, client) in [(20_010, 10_000), (20_030, 10_020)] {
+            let mut both = sync.nested(1);
+            snapshot(&mut both.nested(2), &[(BOOT, client, false)]);
+            snapshot(&mut both.nested(3), &[(BOOT, host, false)]);
+        }
+    });
+    for ts in [21_000u64, 25_000, 29_000] {
+        packet(&mut trace, 3, |packet| {
+            packet.varint(98, MACHINE);
+            packet.varint(58, BOOT);
+            packet.varint(13, 1);
+            instant(packet, ts - LESS, "there");
+        });
+    }
+    assert_eq!(instants(&cut_of(&trace, 24_000, 26_000)), [("there".to_owned(), 25_000)]);
+}

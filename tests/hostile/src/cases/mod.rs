@@ -5,6 +5,7 @@ use crate::Case;
 mod blocking_descriptors;
 mod clones;
 mod comes_and_goes;
+mod commit_pile;
 mod connect_flood;
 mod crowd_of_askers;
 mod crowd_of_flushers;
@@ -23,6 +24,7 @@ mod late_sources;
 mod many_requests;
 mod many_sequences;
 mod matches;
+mod one_connection;
 mod protovms;
 mod refused_packets;
 mod semaphores;
@@ -30,6 +32,8 @@ mod short_periods;
 mod triggers;
 mod unread_answers;
 mod unreadable_chunks;
+mod vm_programs;
+mod vm_refused;
 mod waiting_clones;
 mod widened_filters;
 
@@ -38,6 +42,7 @@ pub const ALL: &[Case] = &[
     blocking_descriptors::CASE,
     clones::CASE,
     comes_and_goes::CASE,
+    commit_pile::CASE,
     connect_flood::CASE,
     crowd_of_askers::CASE,
     crowd_of_flushers::CASE,
@@ -57,12 +62,16 @@ pub const ALL: &[Case] = &[
     many_requests::CASE,
     many_sequences::CASE,
     matches::CASE,
+    one_connection::CASE,
     protovms::CASE,
     refused_packets::CASE,
     semaphores::CASE,
     short_periods::CASE,
     triggers::CASE,
     unread_answers::CASE,
+    vm_programs::CASE,
+    vm_programs::CLONES,
+    vm_refused::CASE,
     waiting_clones::CASE,
     widened_filters::CASE,
     unreadable_chunks::CASE,

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use crate::address::Address;
-use crate::walk::{self, Found, walk};
+use crate::walk::{self, Found, Verdict, walk};
 
 /// Whether root and this user may be taken for the service wherever they listen; others depend on the place.
 pub(crate) fn is_trusted_anywhere(uid: u32) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn is_trusted_anywhere(uid: u32) -> bool {
 /// elsewhere from now on: what is connected to afterwards is what was looked at.
 pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
     if let Address::Path(path) = address {
-        match walk(path, &|folder, step| is_placed_by_the_trusted(folder, step, listener)) {
+        match walk(path, &|folder, step| judge(folder, &step.found, listener)) {
             Ok(place) if place.found.is_some() => return Ok(()),
             Ok(_) => return Err(io::ErrorKind::NotFound.into()),
             Err(walk::Error::System(error)) => return Err(error),
@@ -34,10 +34,13 @@ pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
 }
 
 /// A step is of root or of this user, where nobody else can take it away; or of the listener, where not everybody could make it.
-fn is_placed_by_the_trusted(folder: Option<&Found>, step: &Found, listener: u32) -> bool {
+fn judge(folder: Option<&Found>, step: &Found, listener: u32) -> Verdict {
     let is_lawless = folder.is_some_and(Found::is_lawless);
     let is_for_all = folder.is_some_and(Found::is_for_all);
-    is_trusted_anywhere(step.owner) && !is_lawless || step.owner == listener && !is_for_all
+    match is_trusted_anywhere(step.owner) && !is_lawless || step.owner == listener && !is_for_all {
+        true => Verdict::GoOn,
+        false => Verdict::Refuse,
+    }
 }
 
 pub(crate) fn folder_of(socket: &Path) -> &Path {

@@ -9,10 +9,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, fstatfs, openat, readlinkat, statat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
 /// As many links as the kernel follows on one path (path_resolution(7)).
@@ -64,21 +64,37 @@ impl From<rustix::fs::Stat> for Found {
     }
 }
 
+/// Something on the way, held (`O_PATH`), and what it is.
+#[derive(Debug)]
+pub struct Held {
+    /// The thing itself, links too.
+    pub fd: OwnedFd,
+    /// What it is.
+    pub found: Found,
+}
+
+/// What is to be done at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is taken.
+    GoOn,
+    /// It is not, and the path not followed to its end.
+    Refuse,
+    /// The path ends here, if it is its last name: a link is not followed.
+    End,
+}
+
 /// The end of a path.
 #[derive(Debug)]
 pub struct Place {
-    /// The folder that the last name is in (`O_PATH`).
-    pub folder: OwnedFd,
-    /// What it is.
-    pub folder_found: Found,
-    /// The last name, which is no link; `.` if the path leads to the folder itself.
+    /// The folder that the last name is in.
+    pub folder: Held,
+    /// The last name; `.` if the path leads to the folder itself.
     pub name: OsString,
-    /// What has this name; nothing if there is nothing.
+    /// What has this name, nothing if there is nothing. It is no link, unless one was to be the end.
     pub found: Option<Found>,
     /// The path's last name is a link, so that this one is elsewhere.
     pub is_by_link: bool,
-    /// The name is one that the kernel itself gives to something without a path, such as a pipe at `/dev/stdout`: it is opened by following it.
-    pub is_without_path: bool,
 }
 
 /// A path that is not followed to its end.
@@ -114,125 +130,106 @@ impl From<Errno> for Error {
     }
 }
 
-/// Follows a path. `may_take` is asked about each step that is there, links and the last name too: with the folder that it is in (none for the
+/// Follows a path. `judge` is asked about each step that is there, links and the last name too: with the folder that it is in (none for the
 /// root and for the folder that this process is in), and with what it is. Also about each folder that is left by `..`, for its name may have
 /// been given to another one meanwhile.
-pub fn walk(path: &Path, may_take: &dyn Fn(Option<&Found>, &Found) -> bool) -> Result<Place, Error> {
-    let mut rest = path.as_os_str().as_bytes().to_vec();
-    if rest.is_empty() {
-        return Err(Errno::NOENT.into());
-    }
-    let mut links = 0;
-    let mut is_by_link = false;
-    let mut here = Step::start(&rest, may_take)?;
-    loop {
-        let Some((name, others)) = first_name(&rest) else {
-            let Step { fd, found } = here;
-            return Ok(Place {
-                folder: fd,
-                folder_found: found,
-                name: ".".into(),
-                found: Some(found),
-                is_by_link,
-                is_without_path: false,
-            });
-        };
-        let is_last = first_name(others).is_none();
-        let next = match Step::open(here.fd.as_fd(), OsStr::from_bytes(name)) {
-            Ok(next) => next,
-            Err(Errno::NOENT) if is_last && name != b".." => {
-                return Ok(here.with_name(name, None, is_by_link));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let may_go_on = match name {
-            b".." => may_take(Some(&next.found), &here.found) && may_take(None, &next.found),
-            _ => may_take(Some(&here.found), &next.found),
-        };
-        if !may_go_on {
-            let owner = next.found.owner;
-            return Err(Error::Refused { name: OsStr::from_bytes(name).to_owned(), owner });
+pub fn walk(path: &Path, judge: &dyn Fn(Option<&Found>, &Held) -> Verdict) -> Result<Place, Error> {
+    let mut text = path.as_os_str().as_bytes().to_vec();
+    let (mut at, mut links, mut is_by_link) = (0, 0, false);
+    let mut here = start(&text, judge)?;
+    let (name, found) = loop {
+        let (from, to) = next_name(&text, at);
+        let name = text.get(from..to).unwrap_or_default();
+        if name.is_empty() {
+            break (&b"."[..], Some(here.found));
         }
-        if next.found.kind() == FileType::Symlink {
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(Errno::LOOP.into());
-            }
-            is_by_link |= is_last;
-            let mut target = readlinkat(&next.fd, c"", Vec::new())?.into_bytes();
-            if is_last && is_of_the_kernel(&next.fd, &target)? {
-                let found = statat(&here.fd, name, AtFlags::empty())?.into();
-                let place = here.with_name(name, Some(found), is_by_link);
-                return Ok(Place { is_without_path: true, ..place });
-            }
-            target.push(b'/');
-            target.extend_from_slice(others);
-            rest = target;
-            if rest.first() == Some(&b'/') {
-                here = Step::start(&rest, may_take)?;
-            }
+        let is_last = next_name(&text, to).0 == text.len();
+        let next = match hold(here.fd.as_fd(), name) {
+            Err(Errno::NOENT) if is_last && name != b".." => break (name, None),
+            next => next?,
+        };
+        let verdict = match name {
+            b".." => match judge(Some(&next.found), &here) {
+                Verdict::Refuse => Verdict::Refuse,
+                _ => judge(None, &next),
+            },
+            _ => judge(Some(&here.found), &next),
+        };
+        if verdict == Verdict::Refuse {
+            return Err(refused(name, &next));
+        }
+        let kind = next.found.kind();
+        is_by_link |= is_last && kind == FileType::Symlink;
+        if is_last && kind != FileType::Directory && (kind != FileType::Symlink || verdict == Verdict::End) {
+            break (name, Some(next.found));
+        }
+        if kind != FileType::Symlink {
+            (at, here) = (to, next);
             continue;
         }
-        if is_last && next.found.kind() != FileType::Directory {
-            return Ok(here.with_name(name, Some(next.found), is_by_link));
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(Errno::LOOP.into());
         }
-        rest = others.to_vec();
-        here = next;
-    }
-}
-
-/// One thing on the way, held.
-struct Step {
-    fd: OwnedFd,
-    found: Found,
-}
-
-impl Step {
-    /// The folder that a path starts from.
-    fn start(path: &[u8], may_take: &dyn Fn(Option<&Found>, &Found) -> bool) -> Result<Self, Error> {
-        let name = if path.first() == Some(&b'/') { "/" } else { "." };
-        let start = Self::open(CWD, OsStr::new(name))?;
-        if may_take(None, &start.found) {
-            return Ok(start);
+        let mut target = read_link(&next)?;
+        target.extend_from_slice(text.get(to..).unwrap_or_default());
+        (at, text) = (0, target);
+        if text.first() == Some(&b'/') {
+            here = start(&text, judge)?;
         }
-        Err(Error::Refused { name: name.into(), owner: start.found.owner })
-    }
+    };
+    Ok(Place { name: OsStr::from_bytes(name).to_owned(), folder: here, found, is_by_link })
+}
 
-    fn open(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Self, Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(folder, name, flags, Mode::empty())?;
-        let found = Found::from(fstat(&fd)?);
-        Ok(Self { fd, found })
-    }
-
-    fn with_name(self, name: &[u8], found: Option<Found>, is_by_link: bool) -> Place {
-        let name = OsString::from_vec(name.to_vec());
-        let Self { fd: folder, found: folder_found } = self;
-        Place { folder, folder_found, name, found, is_by_link, is_without_path: false }
+/// The folder that a path starts from.
+fn start(path: &[u8], judge: &dyn Fn(Option<&Found>, &Held) -> Verdict) -> Result<Held, Error> {
+    let name = match path.first() {
+        None => return Err(Errno::NOENT.into()),
+        Some(b'/') => b"/",
+        Some(_) => b".",
+    };
+    let start = hold(CWD, name)?;
+    match judge(None, &start) {
+        Verdict::Refuse => Err(refused(name, &start)),
+        _ => Ok(start),
     }
 }
 
-/// The first name of a path that says something, and what is after it.
-fn first_name(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut rest = path;
-    while !rest.is_empty() {
-        let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
-        let (name, others) = rest.split_at(end);
-        rest = others.get(1..).unwrap_or_default();
-        if !matches!(name, b"" | b".") {
-            return Some((name, rest));
-        }
-    }
-    None
+#[inline(never)]
+fn hold(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Held, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(folder, name, flags, Mode::empty())?;
+    let found = Found::from(fstat(&fd)?);
+    Ok(Held { fd, found })
 }
 
-/// Whether a link is one of /proc to what has no path, as `pipe:[4242]` or a file whose name is gone. Others of /proc say the path.
-fn is_of_the_kernel(link: &OwnedFd, target: &[u8]) -> Result<bool, Errno> {
-    /// Source: linux/magic.h, `PROC_SUPER_MAGIC`.
-    const PROC: u64 = 0x9fa0;
-    let says_no_path =
-        target.ends_with(b" (deleted)") || target.first() != Some(&b'/') && target.contains(&b':');
-    Ok(says_no_path && fstatfs(link)?.f_type as u64 == PROC)
+#[inline(never)]
+fn refused(name: &[u8], what: &Held) -> Error {
+    Error::Refused { name: OsStr::from_bytes(name).to_owned(), owner: what.found.owner }
+}
+
+/// What a link says.
+pub fn read_link(link: &Held) -> Result<Vec<u8>, Errno> {
+    /// No link says more (Linux: `PATH_MAX`).
+    const LONGEST: usize = 4096;
+    let mut target = vec![0; LONGEST];
+    let len = readlinkat_raw(&link.fd, c"", target.as_mut_slice())?;
+    target.truncate(len);
+    Ok(target)
+}
+
+/// From where to where the first name of a path goes that says something, after so many bytes of it.
+fn next_name(path: &[u8], after: usize) -> (usize, usize) {
+    let is_end = |at: usize| path.get(at).is_none_or(|&byte| byte == b'/');
+    let mut from = after;
+    while from < path.len() && (is_end(from) || path.get(from) == Some(&b'.') && is_end(from + 1)) {
+        from += 1;
+    }
+    let mut to = from;
+    while !is_end(to) {
+        to += 1;
+    }
+    (from, to)
 }
 
 #[cfg(test)]
@@ -244,8 +241,8 @@ mod tests {
 
     use super::*;
 
-    fn all(_: Option<&Found>, _: &Found) -> bool {
-        true
+    fn all(_: Option<&Found>, _: &Held) -> Verdict {
+        Verdict::GoOn
     }
 
     #[test]
@@ -256,10 +253,10 @@ mod tests {
         let found = walk(&folder.join("./../a//new"), &all).unwrap();
         assert_eq!((found.name.to_str(), found.found, found.is_by_link), (Some("new"), None, false));
         fs::rename(&folder, &other).unwrap();
-        let path = fs::read_link(format!("/proc/self/fd/{}", found.folder.as_raw_fd())).unwrap();
+        let path = fs::read_link(format!("/proc/self/fd/{}", found.folder.fd.as_raw_fd())).unwrap();
         assert_eq!(path, fs::canonicalize(&other).unwrap());
         let whole = walk(&other, &all).unwrap();
-        assert_eq!((whole.name.to_str(), whole.found), (Some("."), Some(whole.folder_found)));
+        assert_eq!((whole.name.to_str(), whole.found), (Some("."), Some(whole.folder.found)));
     }
 
     #[test]
@@ -300,28 +297,50 @@ mod tests {
         fs::write(path("folder/file"), "").unwrap();
         symlink("folder", path("link")).unwrap();
         let kinds = RefCell::new(Vec::new());
-        let note = |_: Option<&Found>, step: &Found| {
-            kinds.borrow_mut().push(step.kind());
-            true
+        let note = |_: Option<&Found>, step: &Held| {
+            kinds.borrow_mut().push(step.found.kind());
+            Verdict::GoOn
         };
         walk(&path("link/file"), &note).unwrap();
         let kinds = kinds.into_inner();
         let last = kinds.get(kinds.len() - 3..).unwrap();
         assert_eq!(last, [FileType::Symlink, FileType::Directory, FileType::RegularFile]);
-        let no_links = |_: Option<&Found>, step: &Found| step.kind() != FileType::Symlink;
-        assert!(
-            matches!(walk(&path("link/file"), &no_links), Err(Error::Refused { name, .. }) if name == "link")
-        );
+        let at_links = |verdict| {
+            move |_: Option<&Found>, step: &Held| match step.found.kind() {
+                FileType::Symlink => verdict,
+                _ => Verdict::GoOn,
+            }
+        };
+        let refused = walk(&path("link/file"), &at_links(Verdict::Refuse));
+        assert!(matches!(refused, Err(Error::Refused { name, .. }) if name == "link"));
+        let kind = |name: &str| walk(&path(name), &at_links(Verdict::End)).unwrap().found.unwrap().kind();
+        assert_eq!((kind("link"), kind("link/file")), (FileType::Symlink, FileType::RegularFile));
     }
 
     #[test]
-    fn what_has_no_path_is_found_where_the_kernel_names_it() {
-        let (reader, _writer) = io::pipe().unwrap();
-        for fd in [reader.as_fd(), tempfile::tempfile().unwrap().as_fd()] {
-            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            let found = walk(Path::new(&path), &all).unwrap();
-            assert!(found.is_without_path);
-            assert_eq!(found.found, Some(Found::of(fd).unwrap()));
+    fn names_are_what_is_between_slashes() {
+        let names = |path: &str| {
+            let (mut at, mut names) = (0, Vec::new());
+            loop {
+                let (from, to) = next_name(path.as_bytes(), at);
+                if from == to {
+                    return names.join(" ");
+                }
+                names.push(path.get(from..to).unwrap().to_owned());
+                at = to;
+            }
+        };
+        let cases = [
+            ("", ""),
+            ("/", ""),
+            ("./.", ""),
+            ("a", "a"),
+            ("//a/./b//", "a b"),
+            ("..", ".."),
+            ("/.a/../b./.", ".a .. b."),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(names(path), expected, "{path}");
         }
     }
 }

@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use ferretto_ipc::walk::{self, Found, Place, walk};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat, renameat, unlinkat};
+use ferretto_ipc::walk::{self, Found, Held, Place, Verdict, walk};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, openat, renameat, statat, unlinkat,
+};
 
 use crate::printable::printable;
 use crate::report::UserError;
@@ -52,13 +54,13 @@ impl Output {
         if path == Path::new("-") {
             return Self::stdout();
         }
-        let place = walk(path, &may_take).map_err(|error| cannot_go(path, error))?;
+        let place = walk(path, &judge).map_err(|error| cannot_go(path, error))?;
         let ends_in_folder = path.as_os_str().as_bytes().ends_with(b"/");
         match place.found.as_ref().map(Found::kind) {
             Some(FileType::Directory) => Err(is_a_directory(path)),
             _ if ends_in_folder => Err(cannot_write(path, &ErrorKind::NotADirectory.into())),
-            Some(FileType::RegularFile) | None if !place.is_without_path => Self::beside(place, path),
-            kind => Self::special(&place, kind.unwrap_or(FileType::Unknown), path),
+            Some(FileType::RegularFile) | None => Self::beside(place, path),
+            Some(_) => Self::special(&place, path),
         }
     }
 
@@ -76,16 +78,21 @@ impl Output {
         Ok(Self { file, names: None })
     }
 
-    fn special(place: &Place, kind: FileType, shown: &Path) -> Result<Self> {
+    fn special(place: &Place, shown: &Path) -> Result<Self> {
+        let mut found = place.found;
+        let is_link = found.is_some_and(|found| found.kind() == FileType::Symlink);
+        if is_link {
+            found = statat(&place.folder.fd, &place.name, AtFlags::empty()).ok().map(Found::from);
+        }
         // A pipe opened for reading too does not wait for its reader; whatever else might wait is not what was looked at.
-        let access = if kind == FileType::Fifo { OFlags::RDWR } else { OFlags::WRONLY };
-        let follow = if place.is_without_path { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let is_pipe = found.is_some_and(|found| found.kind() == FileType::Fifo);
+        let access = if is_pipe { OFlags::RDWR } else { OFlags::WRONLY };
+        let follow = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = access | follow | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = openat(&place.folder, &place.name, flags, Mode::empty());
+        let opened = openat(&place.folder.fd, &place.name, flags, Mode::empty());
         let fd = opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
-        let is_same = |now: Found| {
-            place.found.is_some_and(|before| (now.device, now.inode) == (before.device, before.inode))
-        };
+        let is_same =
+            |now: Found| found.is_some_and(|before| (now.device, now.inode) == (before.device, before.inode));
         if !Found::of(&fd).is_ok_and(is_same) {
             let error = UserError::new(format!("{} was exchanged meanwhile", shown.display()));
             return Err(error.help("choose a folder of your own: -o ~/trace.pftrace").into());
@@ -99,16 +106,16 @@ impl Output {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         if place.found.is_some() {
             // The rename would replace a file that its owner has protected; the system calls only ask the folder.
-            let opened = openat(&place.folder, &place.name, OFlags::WRONLY | flags, Mode::empty());
+            let opened = openat(&place.folder.fd, &place.name, OFlags::WRONLY | flags, Mode::empty());
             opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
         }
         for attempt in 0..MAX_PARTIAL_NAMES {
             let partial = partial_name(&place.name, attempt);
             let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | flags;
-            match openat(&place.folder, &partial, new, Mode::from_raw_mode(MODE)) {
+            match openat(&place.folder.fd, &partial, new, Mode::from_raw_mode(MODE)) {
                 Ok(fd) => {
                     let partial_path = folder_path(&place, shown).join(&partial);
-                    let Place { folder, name: target, .. } = place;
+                    let Place { folder: Held { fd: folder, .. }, name: target, .. } = place;
                     let names = Names { folder, partial, target, partial_path, shown: shown.to_owned() };
                     return Ok(Self { file: fd.into(), names: Some(names) });
                 }
@@ -174,17 +181,33 @@ impl Drop for Output {
 
 /// Where others may make names, only links and things that are one's own are taken. A file that its folder's owner has made there is
 /// replaced, not written to.
-fn may_take(folder: Option<&Found>, step: &Found) -> bool {
-    let Some(folder) = folder else { return true };
-    match step.kind() {
+fn judge(folder: Option<&Found>, step: &Held) -> Verdict {
+    let Some(folder) = folder else { return Verdict::GoOn };
+    let is_ones_own = || user::is_as_oneself(step.found.owner);
+    let may_be_taken = match step.found.kind() {
         FileType::Directory => true,
-        FileType::RegularFile => !folder.is_for_all() || user::is_as_oneself(step.owner),
+        FileType::RegularFile => !folder.is_for_all() || is_ones_own(),
         // One's own may have been brought there by others.
-        FileType::Symlink => {
-            !is_others(folder) || user::is_as_oneself(step.owner) && !is_exchangeable(folder)
-        }
-        _ => !is_others(folder) || user::is_as_oneself(step.owner),
+        FileType::Symlink => !is_others(folder) || is_ones_own() && !is_exchangeable(folder),
+        _ => !is_others(folder) || is_ones_own(),
+    };
+    match may_be_taken {
+        false => Verdict::Refuse,
+        true if step.found.kind() == FileType::Symlink && is_without_path(step) => Verdict::End,
+        true => Verdict::GoOn,
     }
+}
+
+/// Whether a link is one of /proc to what has no path, as `pipe:[4242]` at `/dev/stdout`, or a file whose name is gone. Others there say the
+/// path.
+fn is_without_path(link: &Held) -> bool {
+    /// Source: linux/magic.h, `PROC_SUPER_MAGIC`.
+    const PROC: u64 = 0x9fa0;
+    let says_no_path = |target: &[u8]| {
+        target.ends_with(b" (deleted)") || target.first() != Some(&b'/') && target.contains(&b':')
+    };
+    let is_of_proc = fstatfs(&link.fd).is_ok_and(|system| system.f_type as u64 == PROC);
+    is_of_proc && walk::read_link(link).is_ok_and(|target| says_no_path(&target))
 }
 
 /// Whether somebody else may make names in a folder.
@@ -224,7 +247,7 @@ fn cannot_go(path: &Path, error: walk::Error) -> anyhow::Error {
 fn folder_path(place: &Place, shown: &Path) -> PathBuf {
     let beside = || shown.parent().unwrap_or(Path::new("")).to_owned();
     match place.is_by_link {
-        true => std::fs::read_link(format!("/proc/self/fd/{}", place.folder.as_raw_fd()))
+        true => std::fs::read_link(format!("/proc/self/fd/{}", place.folder.fd.as_raw_fd()))
             .unwrap_or_else(|_| beside()),
         false => beside(),
     }
@@ -422,7 +445,7 @@ mod tests {
             output.file().write_all(b"trace").unwrap();
             output.finish().unwrap();
             assert!(fs::symlink_metadata(&target).unwrap().is_file());
-            let place = walk(&target, &may_take).unwrap();
+            let place = walk(&target, &judge).unwrap();
             fs::remove_file(&target).unwrap();
             plant();
             assert!(Output::beside(place, &target).is_err(), "it was a file");
@@ -430,10 +453,10 @@ mod tests {
         }
         assert_eq!(fs::read(&secret).unwrap(), b"precious");
         make_pipe(&target);
-        let place = walk(&target, &may_take).unwrap();
+        let place = walk(&target, &judge).unwrap();
         fs::rename(&target, folder.path().join("first")).unwrap();
         make_pipe(&target);
-        assert!(Output::special(&place, FileType::Fifo, &target).is_err(), "another pipe");
+        assert!(Output::special(&place, &target).is_err(), "another pipe");
     }
 
     #[test]
@@ -469,6 +492,10 @@ mod tests {
         let output = Output::open(Path::new(&by_number)).unwrap();
         output.file().write_all(b"trace").unwrap();
         drop((output, writer));
+        let nameless = tempfile::tempfile().unwrap();
+        let by_number = format!("/proc/self/fd/{}", nameless.as_raw_fd());
+        Output::open(Path::new(&by_number)).unwrap().file().write_all(b"trace").unwrap();
+        assert_eq!(nameless.metadata().unwrap().len(), 5);
         let mut read = Vec::new();
         reader.read_to_end(&mut read).unwrap();
         assert_eq!(read, b"trace");

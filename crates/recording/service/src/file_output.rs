@@ -7,15 +7,17 @@ use bytes::BytesMut;
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_copy::FileCopy;
+use crate::filtering::Filtering;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{FileHandle, SessionId};
+use crate::ipc_output::Reading;
 use crate::limits;
 use crate::now::{Deadline, Now, take_if_over};
 use crate::output::{FileContent, FileWrite};
 use crate::prefix::Prefix;
 use crate::read_back::{PacketSink, Progress, ReadPlace};
 use crate::service::Service;
-use crate::session::State;
+use crate::session::{Session, State};
 
 /// The file of a session.
 #[derive(Debug)]
@@ -76,8 +78,12 @@ impl FileOutput {
 
     /// All that was written before the first write that is under way.
     pub(crate) fn bytes_done(&self) -> u64 {
-        let in_flight: usize = self.in_flight.iter().sum();
-        self.bytes_written.saturating_sub(in_flight as u64)
+        self.bytes_written.saturating_sub(self.bytes_in_flight() as u64)
+    }
+
+    /// What was handed out and is not written yet.
+    fn bytes_in_flight(&self) -> usize {
+        self.in_flight.iter().sum()
     }
 
     /// Is another write due, and may it begin before those that are under way end?
@@ -86,7 +92,9 @@ impl FileOutput {
             true => 1,
             false => limits::MAX_FILE_WRITES_IN_FLIGHT,
         };
-        !matches!(self.pass, None | Some(Pass::FinalWritten)) && self.in_flight.len() < at_once
+        !matches!(self.pass, None | Some(Pass::FinalWritten))
+            && self.in_flight.len() < at_once
+            && self.bytes_in_flight() < limits::MAX_FILE_BYTES_IN_FLIGHT
     }
 
     /// No more is to be written.
@@ -122,8 +130,11 @@ impl WriteMemory {
         bytes
     }
 
-    fn give_back(&mut self, bytes: BytesMut) {
-        self.0.push_back(bytes);
+    /// What so many bytes were written from. That of a packet of many megabytes is not kept.
+    fn give_back(&mut self, bytes: BytesMut, written: usize) {
+        if written <= FILE_WRITE_CAPACITY {
+            self.0.push_back(bytes);
+        }
     }
 
     /// Nothing is to be written for a while.
@@ -156,6 +167,10 @@ pub(crate) fn preamble(len: usize) -> Prefix {
 impl PacketSink for FileSink {
     #[inline]
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize) {
+        if len > FILE_WRITE_CAPACITY {
+            // At once, and not in ever larger pieces that are copied.
+            self.bytes.reserve(PREAMBLE_BYTES + len);
+        }
         preamble(len).append_to(&mut self.bytes);
         slices.for_each(|slice| self.bytes.extend_from_slice(slice));
     }
@@ -174,11 +189,26 @@ impl Service {
     /// [`MAX_FILE_WRITES_IN_FLIGHT`](limits::MAX_FILE_WRITES_IN_FLIGHT) under way: they are done, and their results told, in this order.
     pub fn poll_file_write(&mut self, now: &Now) -> Option<FileWrite> {
         let due = |file: &FileOutput| file.takes_a_write() && !self.waits_for_source(file);
-        let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
+        let has_room = |user| self.bytes_on_their_way(user) < limits::MAX_BYTES_ON_THEIR_WAY_PER_UID;
+        let sessions = self.sessions.values();
+        let sessions =
+            sessions.filter(|session| session.file.as_ref().is_some_and(due) && has_room(session.owner_uid));
         // A long file does not keep the others waiting.
         let ready = sessions.map(|session| session.id).min_by_key(|id| (*id <= self.last_written, *id))?;
         self.last_written = ready;
         self.next_file_write(ready, now)
+    }
+
+    /// What was read from a user's sessions and is not written, or not taken by who reads.
+    fn bytes_on_their_way(&self, user: u32) -> usize {
+        let of_session = |session: &Session| {
+            let file = session.file.as_ref().map_or(0, FileOutput::bytes_in_flight);
+            let filtering = session.filtering.as_ref().map_or(0, Filtering::held_bytes);
+            let reader = session.owner.and_then(|owner| self.consumers.get(&owner));
+            let reading = reader.and_then(|reader| reader.reading.as_ref()).map_or(0, Reading::held_bytes);
+            file + filtering + reading
+        };
+        self.sessions.values().filter(|session| session.owner_uid == user).map(of_session).sum()
     }
 
     fn next_file_write(&mut self, session_id: SessionId, now: &Now) -> Option<FileWrite> {
@@ -204,7 +234,7 @@ impl Service {
         }
         let bytes = sink.bytes.split().freeze();
         match progress {
-            Progress::More => self.write_memory.give_back(sink.bytes),
+            Progress::More => self.write_memory.give_back(sink.bytes, bytes.len()),
             Progress::Drained | Progress::NoRoom => self.write_memory.release(),
         }
         file.in_flight.push_back(bytes.len());
@@ -220,9 +250,7 @@ impl Service {
 
     /// The driver has written what [`poll_file_write`](Self::poll_file_write) gave, all of it, or could not; the error is for people.
     pub fn handle_file_written(&mut self, file: FileHandle, result: Result<(), String>, now: &Now) {
-        let is_it = |session: &&mut crate::session::Session| {
-            session.file.as_ref().is_some_and(|found| found.handle == file)
-        };
+        let is_it = |session: &&mut Session| session.file.as_ref().is_some_and(|found| found.handle == file);
         let Some(session) = self.sessions.values_mut().find(is_it) else { return };
         let session_id = session.id;
         let Some(output) = &mut session.file else { return };
@@ -313,5 +341,18 @@ impl Service {
             }
             false => self.start_periodic_write(session_id),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_usual_writes_is_kept_and_that_of_large_packets_is_not() {
+        let mut memory = WriteMemory::default();
+        memory.give_back(BytesMut::new(), FILE_WRITE_CAPACITY);
+        memory.give_back(BytesMut::new(), FILE_WRITE_CAPACITY + 1);
+        assert_eq!(memory.0.len(), 1);
     }
 }

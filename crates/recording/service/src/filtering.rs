@@ -27,6 +27,8 @@ pub(crate) struct Filtering {
     unfinished: Option<(Option<usize>, FilterRun)>,
     /// What may still be spent in this batch; see [`limits::FILTER_COST`].
     may_spend: u64,
+    /// What it has taken in this batch; see [`limits::FILTER_TIME`].
+    taken_ns: u64,
 }
 
 impl Filtering {
@@ -48,53 +50,62 @@ impl Filtering {
             kept: Vec::new(),
             unfinished: None,
             may_spend: 0,
+            taken_ns: 0,
         }
     }
 
     pub(crate) fn begin_batch(&mut self) {
         self.dropped_in_batch = 0;
         self.may_spend = limits::FILTER_COST;
-        if self.unfinished.is_none() {
-            self.whole.shrink_to(limits::KEEP_PACKET_BYTES);
-            self.kept.shrink_to(limits::KEEP_PACKET_BYTES);
-        }
+        self.taken_ns = 0;
+    }
+
+    /// A packet is done with, and has gone on. Memory is kept for those of usual size.
+    fn release(&mut self) {
+        self.whole.clear();
+        self.kept.clear();
+        self.whole.shrink_to(limits::KEEP_PACKET_BYTES);
+        self.kept.shrink_to(limits::KEEP_PACKET_BYTES);
+    }
+
+    /// A packet that takes longer than a batch, and what is kept of it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.whole.len() + self.kept.len()
     }
 
     pub(crate) fn stats(&self) -> FilterStats {
         self.stats.clone()
     }
 
-    /// Leaves in `kept` what is kept. `buffer` is the index of the buffer that it comes from, for the stats. Says whether it is done: a
-    /// packet may take longer than a batch, and the service's own are done at once or given up.
-    fn filter<'a>(&mut self, buffer: Option<usize>, slices: impl Iterator<Item = &'a [u8]>) -> bool {
+    /// Begins with a packet. `buffer` is the index of the buffer that it comes from, for the stats; the service's own come from none.
+    fn begin<'a>(&mut self, buffer: Option<usize>, slices: impl Iterator<Item = &'a [u8]>) {
         self.whole.clear();
         slices.for_each(|slice| self.whole.extend_from_slice(slice));
         let run = self.filter.begin(&self.whole, &mut self.kept);
         self.unfinished = Some((buffer, run));
-        if buffer.is_some() {
-            return self.go_on();
-        }
-        self.may_spend = self.may_spend.max(limits::FILTER_COST_OF_OWN_PACKET);
-        let is_done = self.go_on();
-        if !is_done {
-            self.kept.clear();
-            self.unfinished = None;
-            self.conclude(buffer, false);
-        }
-        true
     }
 
-    /// Goes on with the packet that is not done.
-    fn go_on(&mut self) -> bool {
+    /// Goes on with the packet that is not done, and leaves in `kept` what is kept. Says whether it is done: a packet may take longer than
+    /// a batch. `is_late` looks at the clock.
+    fn go_on(&mut self, mut is_late: impl FnMut() -> bool) -> bool {
         let Some((buffer, mut run)) = self.unfinished.take() else { return true };
-        match self.filter.go_on(&mut run, &self.whole, &mut self.kept, &mut self.may_spend) {
-            Ok(false) => {
+        loop {
+            let mut part = self.may_spend.min(limits::FILTER_COST_BETWEEN_LOOKS);
+            self.may_spend -= part;
+            let result = self.filter.go_on(&mut run, &self.whole, &mut self.kept, &mut part);
+            self.may_spend += part;
+            if !matches!(result, Ok(false)) {
+                self.conclude(buffer, result.is_ok());
+                return true;
+            }
+            if is_late() {
+                self.may_spend = 0;
+            }
+            if self.may_spend == 0 {
                 self.unfinished = Some((buffer, run));
                 return false;
             }
-            result => self.conclude(buffer, result.is_ok()),
         }
-        true
     }
 
     fn conclude(&mut self, buffer: Option<usize>, is_filtered: bool) {
@@ -169,28 +180,49 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
     ) -> Put {
         match &mut self.filtering {
             None => put(self.sink, slices, len),
-            Some(_) => self.filter(|filtering| filtering.filter(buffer, slices)),
+            Some(_) => self.filter(|filtering| filtering.begin(buffer, slices)),
         }
     }
 
     /// Goes on with a packet that takes longer than a batch, if there is one.
     pub(crate) fn put_unfinished(&mut self) -> Put {
         match self.filtering.as_ref().is_some_and(|filtering| filtering.unfinished.is_some()) {
-            true => self.filter(Filtering::go_on),
+            true => self.filter(|_| ()),
             false => Put::Done,
         }
     }
 
-    fn filter(&mut self, step: impl FnOnce(&mut Filtering) -> bool) -> Put {
+    /// Begins with a packet, if there is not one that it goes on with.
+    fn filter(&mut self, begin: impl FnOnce(&mut Filtering)) -> Put {
         let Some(filtering) = &mut self.filtering else { return Put::Done };
         let start = self.environment.stopwatch_ns();
-        let is_done = step(filtering);
-        let taken = self.environment.stopwatch_ns().saturating_sub(start);
+        begin(filtering);
+        let before = filtering.taken_ns;
+        let time = u64::try_from(limits::FILTER_TIME.as_nanos()).unwrap_or(u64::MAX);
+        let mut taken = || self.environment.stopwatch_ns().saturating_sub(start);
+        let is_done = filtering.go_on(|| before.saturating_add(taken()) >= time);
+        let taken = taken();
         add(&mut filtering.stats.time_taken_ns, taken);
+        filtering.taken_ns = before.saturating_add(taken);
+        if filtering.taken_ns >= time {
+            filtering.may_spend = 0;
+        }
         if !is_done {
             return Put::Unfinished;
         }
-        put(self.sink, std::iter::once(filtering.kept.as_slice()), filtering.kept.len())
+        // Before there is a second one of what may be many megabytes.
+        filtering.whole.clear();
+        filtering.whole.shrink_to(limits::KEEP_PACKET_BYTES);
+        let len = filtering.kept.len();
+        let put = match self.sink.make_room(len) {
+            true => {
+                self.sink.owned_packet(&mut filtering.kept);
+                Put::Done
+            }
+            false => Put::NoRoom,
+        };
+        filtering.release();
+        put
     }
 
     /// Whether filtering has taken so much that others should have their turn.
@@ -214,4 +246,111 @@ fn put<'a>(sink: &mut impl PacketSink, slices: impl Iterator<Item = &'a [u8]>, l
     }
     sink.packet(slices, len);
     Put::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_shm::SharedMemory;
+    use ferretto_trace_filter::{Bytecode, BytecodeBuilder, Policy, Rule, StringFilter};
+
+    use super::*;
+    use crate::ids::FileHandle;
+
+    /// Each look at its clock takes so long.
+    struct SlowClock {
+        step_ns: u64,
+        now_ns: u64,
+    }
+
+    impl Environment for SlowClock {
+        fn allocate_memory(&mut self, _len: usize) -> Result<Arc<SharedMemory>, String> {
+            Err("there is none".to_owned())
+        }
+
+        fn random_u64(&mut self) -> u64 {
+            0
+        }
+
+        fn create_output(&mut self, _path: &str) -> Result<FileHandle, String> {
+            Err("there are none".to_owned())
+        }
+
+        fn stopwatch_ns(&mut self) -> u64 {
+            self.now_ns += self.step_ns;
+            self.now_ns
+        }
+    }
+
+    /// Keeps the sizes of packets.
+    #[derive(Default)]
+    struct Sizes(Vec<usize>);
+
+    impl PacketSink for Sizes {
+        fn packet<'a>(&mut self, _slices: impl Iterator<Item = &'a [u8]>, len: usize) {
+            self.0.push(len);
+        }
+
+        fn len(&self) -> usize {
+            self.0.iter().sum()
+        }
+
+        fn make_room(&mut self, _len: usize) -> bool {
+            true
+        }
+    }
+
+    /// Keeps field 1, and field 2 by so many rules that match nothing.
+    fn filtering(rules: usize) -> Filtering {
+        let mut builder = BytecodeBuilder::new();
+        let root = builder.message();
+        builder.keep(root, 1).string(root, 2, 0);
+        let built = builder.build().unwrap();
+        let program = Bytecode::parse(&built.bytecode_v2, &built.bytecode_overlay_v54).unwrap();
+        let mut strings = StringFilter::default();
+        for _ in 0..rules {
+            let rule =
+                Rule { policy: Policy::MatchRedactGroups, pattern: "(?:a{20}|b){4}c", ..Rule::default() };
+            strings.add(&rule).unwrap();
+        }
+        Filtering::new(Arc::new(MessageFilter::new(program, strings)))
+    }
+
+    fn message(field: u32, len: usize) -> Vec<u8> {
+        let mut message = Vec::new();
+        ferretto_protozero::Message::new(&mut message).bytes(field, &vec![b'x'; len]);
+        message
+    }
+
+    #[test]
+    fn memory_of_a_large_packet_is_not_kept_behind_it() {
+        let (mut filtering, mut sink) = (Some(filtering(0)), Sizes::default());
+        let mut environment = SlowClock { step_ns: 0, now_ns: 0 };
+        let packet = message(1, 8 << 20);
+        filtering.as_mut().unwrap().begin_batch();
+        let mut outlet = Outlet::new(&mut sink, &mut filtering, &mut environment);
+        assert_eq!(outlet.put(None, std::iter::once(packet.as_slice()), packet.len()), Put::Done);
+        assert_eq!(sink.0, [packet.len()]);
+        let filtering = filtering.unwrap();
+        assert!(filtering.whole.capacity() <= limits::KEEP_PACKET_BYTES, "{}", filtering.whole.capacity());
+        assert!(filtering.kept.capacity() <= limits::KEEP_PACKET_BYTES, "{}", filtering.kept.capacity());
+    }
+
+    #[test]
+    fn what_takes_long_makes_way_whatever_it_costs() {
+        for (step_ns, batches) in [(0, 1), (limits::FILTER_TIME.as_nanos() as u64, 4)] {
+            let (mut filtering, mut sink) = (Some(filtering(10)), Sizes::default());
+            let mut environment = SlowClock { step_ns, now_ns: 0 };
+            let packet = message(2, 2000);
+            filtering.as_mut().unwrap().begin_batch();
+            let mut outlet = Outlet::new(&mut sink, &mut filtering, &mut environment);
+            let mut put = outlet.put(Some(0), std::iter::once(packet.as_slice()), packet.len());
+            let mut count = 1;
+            while put == Put::Unfinished {
+                filtering.as_mut().unwrap().begin_batch();
+                put = Outlet::new(&mut sink, &mut filtering, &mut environment).put_unfinished();
+                count += 1;
+            }
+            assert_eq!((put, count >= batches, count == 1), (Put::Done, true, batches == 1), "{count}");
+        }
+    }
 }

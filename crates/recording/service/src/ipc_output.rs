@@ -47,6 +47,13 @@ pub(crate) struct Reading {
     is_drained: bool,
 }
 
+impl Reading {
+    /// What its consumer has not taken yet.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.large.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 impl Replies {
     /// Writes what stands before the bytes of a slice. Its length is known, so nothing is written twice.
     #[inline]
@@ -102,6 +109,15 @@ impl PacketSink for Replies {
         self.begin_slice(len);
         slices.for_each(|slice| self.current.extend_from_slice(slice));
         self.end_slice(true);
+    }
+
+    /// What is large is not copied once more.
+    fn owned_packet(&mut self, packet: &mut Vec<u8>) {
+        if packet.len() <= MAX_SLICE_BYTES || self.large.is_some() {
+            return self.packet(std::iter::once(packet.as_slice()), packet.len());
+        }
+        self.total += packet.len();
+        self.large = Some(std::mem::take(packet).into());
     }
 
     fn len(&self) -> usize {

@@ -84,6 +84,12 @@ pub const AUTO_FLUSH_PERIOD_MS: u32 = 5_000;
 pub const FILE_WRITE_BYTES: usize = 256 * 1024;
 /// Writes to one file that were handed out and are not done. Ours: packets are read back while the disk takes what was read before.
 pub const MAX_FILE_WRITES_IN_FLIGHT: usize = 4;
+/// Bytes of these: of packets of many megabytes one is under way at a time. Ours, for the memory of the service, as [`FILE_WRITE_BYTES`] is for
+/// packets of usual size.
+pub const MAX_FILE_BYTES_IN_FLIGHT: usize = MAX_FILE_WRITES_IN_FLIGHT * FILE_WRITE_BYTES;
+/// When so many bytes of a user's sessions are on their way, to files and to consumers that read, none of them begins another write.
+/// Ours, likewise: as much as one packet may have.
+pub const MAX_BYTES_ON_THEIR_WAY_PER_UID: usize = MAX_PACKET_BYTES;
 /// A ring is written to the file before its time when this part of it, a quarter, is new. Ours: upstream overwrites what nobody has read.
 pub const UNREAD_PARTS: u64 = 4;
 /// Producers flush before a ring that is written to the file has turned: when this part of it, a half, is new. Ours.
@@ -143,8 +149,10 @@ pub const STEP_COST: usize = 2000;
 /// What filtering may cost before others have their turn, in bytes of strings times bytes of compiled rules that are tried on them
 /// (`ferretto_trace_filter`). Ours: some ten milliseconds if the rules are as bad as they can be, and much less with those that people write.
 pub const FILTER_COST: u64 = 48 << 20;
-/// The same for one of the service's own packets, which is filtered at once; one that takes more is left out, and counted as an error.
-pub const FILTER_COST_OF_OWN_PACKET: u64 = 8 * FILTER_COST;
+/// What it may cost between two looks at the clock. Ours: less than a millisecond, as a rule.
+pub const FILTER_COST_BETWEEN_LOOKS: u64 = FILTER_COST / 16;
+/// Time after which filtering makes way, whatever it has cost. Ours: others wait for no longer, and for one search in one string.
+pub const FILTER_TIME: Duration = Duration::from_millis(4);
 
 /// Bytes of what a consumer is still to be told of its data sources' starts and ends. Ours: two for each of
 /// [`MAX_INSTANCES_PER_SESSION`] with names of usual length. One that is further behind has its ObserveEvents call rejected.

@@ -1,6 +1,6 @@
 //! Reading a session: the service's own packets around those of the buffers, with the trusted fields (upstream: `ReadBuffers`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protos::trace_packet::{Data, ProtoVms};
@@ -35,6 +35,10 @@ const REFUSED_PACKET_COST: usize = 64;
 pub(crate) trait PacketSink {
     /// One packet: its slices one after another. `len` is their sum.
     fn packet<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>, len: usize);
+    /// The same, of a packet that the sink may keep.
+    fn owned_packet(&mut self, packet: &mut Vec<u8>) {
+        self.packet(std::iter::once(packet.as_slice()), packet.len());
+    }
     /// Bytes taken so far.
     fn len(&self) -> usize;
     /// Is there room for a packet of this size, or can it be made? Where a file has a limit.
@@ -52,6 +56,8 @@ pub(crate) struct ReadPlace {
     goes_on: bool,
     /// The buffers are gone through again, for what came meanwhile to those that were read first.
     again: bool,
+    /// All of the buffers was read; what is left are the service's own packets behind them.
+    is_behind_buffers: bool,
 }
 
 impl ReadPlace {
@@ -98,17 +104,20 @@ impl Service {
             Put::Unfinished => return Progress::More,
             Put::NoRoom => return Progress::NoRoom,
         }
-        let leading = session.leading_packets(&self.options, &self.buffers, now);
-        if !self.put_own(session_id, sink, &leading.never_compressed) {
-            return Progress::NoRoom;
+        if session.own_packets.is_empty() {
+            session.own_packets = session.leading_packets(&self.options, &self.buffers, now);
+        }
+        match self.put_own(session_id, sink, limit, |own| &mut own.never_compressed) {
+            Progress::Drained => {}
+            unfinished => return unfinished,
         }
         let Some(codec) = self.sessions.get(&session_id).and_then(|session| session.config.compression)
         else {
-            return self.read_data(session_id, sink, &leading.others, limit, now);
+            return self.read_data(session_id, sink, limit, now);
         };
         let limit = limit.min(limits::COMPRESSED_BATCH_BYTES);
         let mut compressing = Compressing::new(sink, codec);
-        let progress = self.read_data(session_id, &mut compressing, &leading.others, limit, now);
+        let progress = self.read_data(session_id, &mut compressing, limit, now);
         compressing.finish();
         progress
     }
@@ -132,34 +141,64 @@ impl Service {
         &mut self,
         session_id: SessionId,
         sink: &mut impl PacketSink,
-        leading: &[Vec<u8>],
         limit: usize,
         now: &Now,
     ) -> Progress {
-        if !self.put_own(session_id, sink, leading) {
-            return Progress::NoRoom;
-        }
-        match self.read_buffers(session_id, sink, limit) {
+        match self.put_own(session_id, sink, limit, |own| &mut own.others) {
             Progress::Drained => {}
             unfinished => return unfinished,
         }
-        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
-        session.sequences.forget_gone(|producer| self.producers.contains_key(&producer));
-        session.record_event(EventType::ReadTracingBuffersCompleted(true), now);
-        let uid = self.options.uid;
-        let mut trailing = Vec::new();
-        session.push_event_packets(uid, &mut trailing);
-        let has_room = self.put_own(session_id, sink, &trailing) && self.put_stats(session_id, sink);
-        if has_room { Progress::Drained } else { Progress::NoRoom }
+        let Some(session) = self.sessions.get(&session_id) else { return Progress::Drained };
+        if !session.read_place.is_behind_buffers {
+            match self.read_buffers(session_id, sink, limit) {
+                Progress::Drained => self.leave_buffers(session_id, now),
+                unfinished => return unfinished,
+            }
+        }
+        match self.put_own(session_id, sink, limit, |own| &mut own.others) {
+            Progress::Drained => {}
+            unfinished => return unfinished,
+        }
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.read_place = ReadPlace::default();
+        }
+        if self.put_stats(session_id, sink) { Progress::Drained } else { Progress::NoRoom }
     }
 
-    /// The service's own packets are filtered like those of producers.
-    fn put_own(&mut self, session_id: SessionId, sink: &mut impl PacketSink, packets: &[Vec<u8>]) -> bool {
-        let Some(session) = self.sessions.get_mut(&session_id) else { return true };
+    /// All of the buffers was read: the service's packets behind them are next.
+    fn leave_buffers(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        session.read_place.is_behind_buffers = true;
+        session.sequences.forget_gone(|producer| self.producers.contains_key(&producer));
+        session.record_event(EventType::ReadTracingBuffersCompleted(true), now);
+        let mut packets = Vec::new();
+        session.push_event_packets(self.options.uid, &mut packets);
+        session.own_packets.others.extend(packets);
+    }
+
+    /// The service's own packets are filtered like those of producers, and as many at a time go out.
+    fn put_own(
+        &mut self,
+        session_id: SessionId,
+        sink: &mut impl PacketSink,
+        limit: usize,
+        which: impl FnOnce(&mut OwnPackets) -> &mut VecDeque<Vec<u8>>,
+    ) -> Progress {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        let packets = which(&mut session.own_packets);
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
-        packets
-            .iter()
-            .all(|packet| outlet.put(None, std::iter::once(packet.as_slice()), packet.len()) != Put::NoRoom)
+        while !packets.is_empty() {
+            if outlet.len() >= limit || outlet.is_spent() {
+                return Progress::More;
+            }
+            let Some(packet) = packets.pop_front() else { break };
+            match outlet.put(None, std::iter::once(packet.as_slice()), packet.len()) {
+                Put::Done => {}
+                Put::Unfinished => return Progress::More,
+                Put::NoRoom => return Progress::NoRoom,
+            }
+        }
+        Progress::Drained
     }
 
     /// What the filter did with all packets before is in them; they themselves are not filtered.
@@ -336,10 +375,17 @@ fn clock_sync_packet(uid: u32, machine_id: u32, sync: RemoteClockSync) -> Vec<u8
     packet.encode_to_vec()
 }
 
-/// What comes before the buffers' packets.
-struct LeadingPackets {
-    never_compressed: Vec<Vec<u8>>,
-    others: Vec<Vec<u8>>,
+/// The service's packets that are next, before all of the buffers or behind it.
+#[derive(Debug, Default)]
+pub(crate) struct OwnPackets {
+    never_compressed: VecDeque<Vec<u8>>,
+    others: VecDeque<Vec<u8>>,
+}
+
+impl OwnPackets {
+    fn is_empty(&self) -> bool {
+        self.never_compressed.is_empty() && self.others.is_empty()
+    }
 }
 
 impl Session {
@@ -349,7 +395,7 @@ impl Session {
         options: &crate::ServiceOptions,
         buffers: &BTreeMap<BufferId, Buffer>,
         now: &Now,
-    ) -> LeadingPackets {
+    ) -> OwnPackets {
         let uid = options.uid;
         let never_compressed = self.first_packets(uid);
         let mut packets = Vec::new();
@@ -390,7 +436,7 @@ impl Session {
                 packets.push(own_packet(uid, None, Data::Protovms(ProtoVms { instance })));
             }
         }
-        LeadingPackets { never_compressed, others: packets }
+        OwnPackets { never_compressed: never_compressed.into(), others: packets.into() }
     }
 
     /// What a reader can decide by, without unpacking a trace.

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
 use crate::now::{ClockReadings, Deadline};
-use crate::read_back::ReadPlace;
+use crate::read_back::{OwnPackets, ReadPlace};
 use crate::registry::Owner;
 use crate::ring_upkeep::RingUpkeep;
 use crate::scheduling::Boost;
@@ -207,6 +207,8 @@ pub(crate) struct Session {
     pub(crate) sequences: SequenceIds,
     /// How far its buffers have been read.
     pub(crate) read_place: ReadPlace,
+    /// What its reader gets next.
+    pub(crate) own_packets: OwnPackets,
     /// None of the trace is written without it, if there is one.
     pub(crate) filtering: Option<Filtering>,
     pub(crate) file: Option<FileOutput>,
@@ -263,6 +265,7 @@ impl Session {
             stats_armed: false,
             sequences: SequenceIds::default(),
             read_place: ReadPlace::default(),
+            own_packets: OwnPackets::default(),
             filtering,
             file: None,
             wrote_into_file: false,

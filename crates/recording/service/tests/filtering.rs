@@ -10,7 +10,7 @@ use ferretto_protos::trace_stats::FilterStats;
 use ferretto_protos::{
     self as protos, CloneSessionRequest, TestEvent, TraceConfig, TracePacket, fields::trace_packet as field,
 };
-use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerConn};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerCall, ProducerConn};
 use ferretto_trace_filter::{BytecodeBuilder, assemble};
 use prost::Message;
 use world::{World, config, config_bytes, packet, payloads};
@@ -24,6 +24,10 @@ fn program() -> Vec<u8> {
     builder.string(event, TEXT, 0).keep(event, COUNTER);
     builder.build().unwrap().bytecode_v2
 }
+
+/// Of `Trigger`.
+const TRIGGER_NAME: u32 = 1;
+const TRIGGERS: usize = 8;
 
 /// Fields of `TestEvent`.
 const TEXT: u32 = 1;
@@ -193,7 +197,7 @@ fn a_read_of_which_little_is_kept_still_ends_in_parts() {
 
 /// Rules that are tried on every string, and match none.
 fn many_rules() -> TraceFilter {
-    let rules = (0..60).map(|index| rule(&format!("(?:a{{40}}|b){{4}}{index}")));
+    let rules = (0..30).map(|index| rule(&format!("(?:a{{40}}|b){{4}}{index}")));
     let rules = rules.chain([rule("secret (.*)")]).collect();
     TraceFilter { string_filter_chain: Some(StringFilterChain { rules }), ..filter() }
 }
@@ -227,6 +231,39 @@ fn a_packet_that_takes_long_to_filter_is_filtered_in_parts() {
         let stats = stats_in(&packets);
         assert_eq!((stats.errors(), stats.input_packets() > 3), (0, true), "{stats:?}");
     }
+}
+
+#[test]
+fn the_services_own_packets_are_filtered_in_parts_too() {
+    let mut builder = BytecodeBuilder::new();
+    let (trace, packet, trigger) = (builder.message(), builder.message(), builder.message());
+    builder.nested(trace, protos::fields::trace::PACKET, packet);
+    builder.nested(packet, field::TRIGGER, trigger).string(trigger, TRIGGER_NAME, 0);
+    let filter =
+        TraceFilter { bytecode_v2: Some(builder.build().unwrap().bytecode_v2.into()), ..many_rules() };
+    let name = format!("secret {}", "x".repeat(2900));
+    let triggers = format!(
+        "trigger_config {{ trigger_mode: STOP_TRACING trigger_timeout_ms: 60000 triggers {{ name: \"{name}\" \
+         stop_delay_ms: 50000 }} }}"
+    );
+    let mut world = World::default();
+    let producer = world.producer("p");
+    let consumer = world.consumer(1000);
+    world.enable_raw(consumer, filtered(&config(&triggers), filter), None);
+    assert_eq!(world.ended(consumer), None);
+    let request = protos::ActivateTriggersRequest { trigger_names: vec![name.clone(); TRIGGERS] };
+    world.call(producer, ProducerCall::ActivateTriggers(request));
+    world.ask(consumer, ConsumerCall::ReadBuffers(Default::default()));
+    let replies = &world.consumers[&consumer].replies["ReadBuffers"];
+    assert!(replies.len() > TRIGGERS, "{} replies", replies.len());
+    let packets = world.read_replies(consumer);
+    let overwritten = format!("secret P60REDACTED{}", "-".repeat(name.len() - 18));
+    let names = packets.iter().filter_map(|packet| match &packet.data {
+        Some(Data::Trigger(trigger)) => Some(trigger.trigger_name().to_owned()),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), vec![overwritten; TRIGGERS]);
+    assert_eq!(stats_in(&packets).errors(), 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use ferretto_protozero::read::{Field, Fields, ReadError, Value};
 use ferretto_protozero::varint;
 
 use crate::bytecode::{Bytecode, Verdict};
-use crate::strings::{Redacted, StringFilter};
+use crate::strings::{Place, Redacted, StringFilter};
 
 /// Messages within one another that are kept. Protobuf's parsers take as many; upstream's filter takes any number.
 pub const MAX_DEPTH: usize = 100;
@@ -106,7 +106,7 @@ impl MessageFilter {
         may_spend: &mut u64,
     ) -> Result<bool, FilterError> {
         if let Some(text) = run.text.take()
-            && !self.redact(text, run, kept, may_spend)
+            && !self.redact(text, run, message, kept, may_spend)
         {
             return Ok(false);
         }
@@ -130,7 +130,7 @@ impl MessageFilter {
             match self.keep(open, &field, kept) {
                 Kept::Field => {}
                 Kept::Text(text) => {
-                    if !self.redact(text, run, kept, may_spend) {
+                    if !self.redact(text, run, message, kept, may_spend) {
                         return Ok(false);
                     }
                 }
@@ -145,12 +145,21 @@ impl MessageFilter {
     }
 
     /// Goes on with a string. Says whether that is done; if not, it is what the run has to go on with.
-    fn redact(&self, text: Text, run: &mut FilterRun, kept: &mut [u8], may_spend: &mut u64) -> bool {
+    fn redact(
+        &self,
+        mut text: Text,
+        run: &mut FilterRun,
+        message: &[u8],
+        kept: &mut [u8],
+        may_spend: &mut u64,
+    ) -> bool {
         let Some(bytes) = kept.get_mut(text.at..) else { return true };
-        match self.strings.redact_from(text.rule, bytes, text.semantic_type, may_spend) {
+        let original = message.get(text.from..).and_then(|rest| rest.get(..bytes.len()));
+        let Some(original) = original else { return true };
+        match self.strings.redact_from(&mut text.place, original, bytes, text.semantic_type, may_spend) {
             Redacted::Yes | Redacted::No => true,
-            Redacted::ToBeContinued { rule } => {
-                run.text = Some(Text { rule, ..text });
+            Redacted::ToBeContinued => {
+                run.text = Some(text);
                 false
             }
         }
@@ -178,7 +187,8 @@ impl MessageFilter {
             (Verdict::Keep, Value::Bytes(value)) => drop(put_bytes(field.number, value, kept)),
             (Verdict::String { semantic_type }, Value::Bytes(value)) => {
                 let at = put_bytes(field.number, value, kept);
-                return Kept::Text(Text { at, semantic_type, rule: 0 });
+                let from = message.at - value.len();
+                return Kept::Text(Text { at, from, semantic_type, place: Place::default() });
             }
             (Verdict::Message(index), Value::Bytes(value)) => {
                 put_tag(field.number, BYTES, kept);
@@ -235,9 +245,11 @@ enum Kept {
 #[derive(Debug)]
 struct Text {
     at: usize,
+    /// Where it stands in the whole message, as it was.
+    from: usize,
     semantic_type: u32,
-    /// The next rule to try.
-    rule: usize,
+    /// How far the rules have come with it.
+    place: Place,
 }
 
 /// A message that is being gone through.

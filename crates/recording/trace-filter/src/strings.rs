@@ -3,7 +3,8 @@
 //! They work like a firewall's: one after another, until one that matches ends it. Strings are bytes, and so the regular expressions
 //! see them: `.` is any byte but the end of a line, `\w` and `\d` are ASCII.
 
-use regex::bytes::{Captures, Regex, RegexBuilder};
+use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
+use regex_syntax::ast::parse::Parser;
 
 /// Rules of a filter. Each may be tried on each string.
 pub const MAX_RULES: usize = 512;
@@ -18,9 +19,9 @@ pub const MAX_ALL_PATTERNS_BYTES: usize = 64 * 1024;
 pub const MAX_RULE_SEMANTIC_TYPE: u32 = 127;
 
 /// What a regular expression may take once it is compiled, and all of a filter's: it bounds the time that a byte of a string costs, and
-/// that of compiling. Those of Android's filters take one or two kilobytes each.
+/// that of compiling, which is done at once. Those of Android's filters take one or two kilobytes each.
 const MAX_COMPILED_BYTES: usize = 8 * 1024;
-const MAX_ALL_COMPILED_BYTES: usize = 512 * 1024;
+const MAX_ALL_COMPILED_BYTES: usize = 256 * 1024;
 /// How large one is is found out by trying, from here on.
 const MIN_COMPILED_BYTES: usize = 512;
 
@@ -29,6 +30,9 @@ pub const MAX_STRING_BYTES: usize = 8 * 1024;
 
 /// What the states that are found while matching may take; when they are full, they are forgotten.
 const MAX_CACHE_BYTES: usize = 64 * 1024;
+
+/// What a search costs beside the bytes that it is in: as much as so many of them.
+const SEARCH_BYTES: usize = 16;
 
 /// Stands where a group matched, cut off or followed by dashes so that the length stays.
 const REDACTED: &[u8] = b"P60REDACTED";
@@ -63,6 +67,17 @@ impl Policy {
             5 => Self::AtraceRepeatedSearchRedactGroups,
             _ => return None,
         })
+    }
+
+    const fn is_for_atrace(self) -> bool {
+        matches!(
+            self,
+            Self::AtraceMatchRedactGroups | Self::AtraceMatchBreak | Self::AtraceRepeatedSearchRedactGroups
+        )
+    }
+
+    const fn redacts(self) -> bool {
+        !matches!(self, Self::MatchBreak | Self::AtraceMatchBreak)
     }
 }
 
@@ -105,14 +120,16 @@ pub enum RuleError {
 #[derive(Debug, Clone, Default)]
 pub struct StringFilter {
     rules: Vec<Compiled>,
+    /// Of all rules that were ever added, also of those whose place others have taken: each took its time to be read.
+    pattern_bytes: usize,
+    compiled_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
 struct Compiled {
     policy: Policy,
     regex: Regex,
-    /// Of the pattern, and about what the compiled one takes.
-    pattern_bytes: usize,
+    /// About what it takes.
     compiled_bytes: usize,
     prefix: Box<[u8]>,
     name: String,
@@ -122,77 +139,72 @@ struct Compiled {
 
 impl StringFilter {
     /// Adds a rule at the end, or in the place of the one that has its name.
+    ///
+    /// # Errors
+    /// When it is no rule, or one too many: those whose place others take count, too.
     pub fn add(&mut self, rule: &Rule<'_>) -> Result<(), RuleError> {
         let is_namesake = |known: &Compiled| !rule.name.is_empty() && known.name == rule.name;
-        let sum = |bytes: fn(&Compiled) -> usize| {
-            self.rules.iter().filter(|known| !is_namesake(known)).map(bytes).sum::<usize>()
-        };
-        let len = sum(|known| known.pattern_bytes) + rule.pattern.len();
+        let namesake = self.rules.iter().position(is_namesake);
+        if namesake.is_none() && self.rules.len() >= MAX_RULES {
+            return Err(RuleError::TooMany);
+        }
+        let len = self.pattern_bytes + rule.pattern.len();
         if len > MAX_ALL_PATTERNS_BYTES {
             return Err(RuleError::AllTooLong { len });
         }
         let compiled = Compiled::new(rule)?;
-        let len = sum(|known| known.compiled_bytes) + compiled.compiled_bytes;
-        if len > MAX_ALL_COMPILED_BYTES {
-            return Err(RuleError::AllTooLarge { len });
+        self.pattern_bytes = len;
+        self.compiled_bytes += compiled.compiled_bytes;
+        if self.compiled_bytes > MAX_ALL_COMPILED_BYTES {
+            return Err(RuleError::AllTooLarge { len: self.compiled_bytes });
         }
-        if let Some(known) = self.rules.iter_mut().find(|known| is_namesake(known)) {
-            *known = compiled;
-        } else if self.rules.len() < MAX_RULES {
-            self.rules.push(compiled);
-        } else {
-            return Err(RuleError::TooMany);
+        match namesake.and_then(|index| self.rules.get_mut(index)) {
+            Some(known) => *known = compiled,
+            None => self.rules.push(compiled),
         }
         Ok(())
     }
 
     /// Overwrites what the rules say; never changes the length. Says if a rule that redacts has matched.
     pub fn redact(&self, text: &mut [u8], semantic_type: u32) -> bool {
-        let redacted = self.redact_from(0, text, semantic_type, &mut u64::MAX.clone());
+        let (original, mut place) = (text.to_vec(), Place::default());
+        let redacted = self.redact_from(&mut place, &original, text, semantic_type, &mut u64::MAX.clone());
         redacted == Redacted::Yes
     }
 
-    /// The same, from this rule on, until what may be spent is: bytes of strings times bytes of compiled rules that are tried on them.
+    /// The same, from this place on, until what may be spent is: bytes of strings times bytes of compiled rules that are tried on them.
+    /// `text` begins as a copy of the original. One search is never interrupted.
     pub(crate) fn redact_from(
         &self,
-        first_rule: usize,
+        place: &mut Place,
+        original: &[u8],
         text: &mut [u8],
         semantic_type: u32,
         may_spend: &mut u64,
     ) -> Redacted {
-        if text.is_empty() || self.rules.is_empty() {
+        if original.is_empty() || self.rules.is_empty() {
             return Redacted::No;
         }
-        let payload = atrace_payload(text);
-        let rules = self.rules.iter().enumerate().skip(first_rule);
+        let payload = atrace_payload(original);
+        let rules = self.rules.iter().enumerate().skip(place.rule);
         for (index, rule) in rules.filter(|(_, rule)| rule.is_for(semantic_type)) {
-            if text.len() > MAX_STRING_BYTES {
+            if original.len() > MAX_STRING_BYTES {
                 overwrite(text);
                 return Redacted::Yes;
             }
             let has_prefix =
-                payload.is_some_and(|at| text.get(at..).is_some_and(|it| it.starts_with(&rule.prefix)));
-            match rule.policy {
-                Policy::AtraceMatchBreak
-                | Policy::AtraceMatchRedactGroups
-                | Policy::AtraceRepeatedSearchRedactGroups
-                    if !has_prefix =>
-                {
-                    continue;
-                }
-                _ if *may_spend == 0 => return Redacted::ToBeContinued { rule: index },
-                _ => *may_spend = may_spend.saturating_sub(text.len() as u64 * rule.compiled_bytes as u64),
+                payload.is_some_and(|at| original.get(at..).is_some_and(|it| it.starts_with(&rule.prefix)));
+            if rule.policy.is_for_atrace() && !has_prefix {
+                continue;
             }
-            match rule.policy {
-                // To see that it does not match, as most strings do not, costs less than to see where.
-                _ if !rule.regex.is_match(text) => {}
-                Policy::MatchBreak | Policy::AtraceMatchBreak => return Redacted::No,
-                Policy::MatchRedactGroups
-                | Policy::AtraceMatchRedactGroups
-                | Policy::AtraceRepeatedSearchRedactGroups => {
-                    rule.redact_matches(text);
-                    return Redacted::Yes;
-                }
+            if place.rule != index {
+                *place = Place { rule: index, within: WithinRule::Before };
+            }
+            match rule.try_on(&mut place.within, original, text, may_spend) {
+                None => return Redacted::ToBeContinued,
+                Some(false) => {}
+                Some(true) if rule.policy.redacts() => return Redacted::Yes,
+                Some(true) => return Redacted::No,
             }
         }
         Redacted::No
@@ -204,10 +216,25 @@ impl StringFilter {
 pub(crate) enum Redacted {
     Yes,
     No,
-    /// From this rule on.
-    ToBeContinued {
-        rule: usize,
-    },
+    /// From the place on that it has come to.
+    ToBeContinued,
+}
+
+/// How far the rules have come with a string.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    rule: usize,
+    within: WithinRule,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum WithinRule {
+    #[default]
+    Before,
+    /// The whole string matches; what its groups do is still to be seen.
+    Matches,
+    /// The last match of a repeated search ended here.
+    Behind(usize),
 }
 
 impl Compiled {
@@ -216,16 +243,17 @@ impl Compiled {
         if len > MAX_PATTERN_BYTES {
             return Err(RuleError::TooLong { len });
         }
-        // By itself first: what is wrong by itself could be right within the frame.
-        let (mut regex, mut compiled_bytes) = compile(rule.pattern, MIN_COMPILED_BYTES, rule)?;
-        if rule.policy != Policy::AtraceRepeatedSearchRedactGroups {
-            let framed = format!(r"\A(?:{})\z", rule.pattern);
-            (regex, compiled_bytes) = compile(&framed, compiled_bytes, rule)?;
-        }
+        let (regex, compiled_bytes) = match rule.policy {
+            Policy::AtraceRepeatedSearchRedactGroups => compile(rule.pattern, rule)?,
+            _ => {
+                // By itself first: what is wrong by itself could be right within the frame.
+                Parser::new().parse(rule.pattern).map_err(|error| rule.is_wrong(&error))?;
+                compile(&format!(r"\A(?:{})\z", rule.pattern), rule)?
+            }
+        };
         Ok(Self {
             policy: rule.policy,
             regex,
-            pattern_bytes: rule.pattern.len(),
             compiled_bytes,
             prefix: rule.atrace_payload_starts_with.as_bytes().into(),
             name: rule.name.to_owned(),
@@ -238,37 +266,96 @@ impl Compiled {
         semantic_type > MAX_RULE_SEMANTIC_TYPE || self.semantic_types >> semantic_type & 1 == 1
     }
 
-    fn redact_matches(&self, text: &mut [u8]) {
-        let mut groups = Vec::new();
-        match self.policy {
-            Policy::AtraceRepeatedSearchRedactGroups => {
-                self.regex.captures_iter(text).for_each(|found| push_groups(&found, &mut groups));
-            }
-            _ => self.regex.captures(text).iter().for_each(|found| push_groups(found, &mut groups)),
+    /// Whether it matches, and all is overwritten that is to be; nothing if it is to be gone on with when more may be spent.
+    fn try_on(
+        &self,
+        within: &mut WithinRule,
+        original: &[u8],
+        text: &mut [u8],
+        may_spend: &mut u64,
+    ) -> Option<bool> {
+        if self.policy == Policy::AtraceRepeatedSearchRedactGroups {
+            return self.redact_all(within, original, text, may_spend);
         }
-        for (start, end) in groups {
-            if let Some(group) = text.get_mut(start..end) {
-                overwrite(group);
+        // To see that it does not match, as most strings do not, costs less than to see where.
+        if matches!(within, WithinRule::Before) {
+            self.pay_for(original.len(), may_spend)?;
+            if !self.regex.is_match(original) {
+                return Some(false);
+            }
+            *within = WithinRule::Matches;
+        }
+        if self.policy.redacts() {
+            self.pay_for(original.len(), may_spend)?;
+            let mut groups = self.regex.capture_locations();
+            if self.regex.captures_read(&mut groups, original).is_some() {
+                overwrite_groups(&groups, text);
             }
         }
+        Some(true)
+    }
+
+    /// The groups of all matches. What one of them costs is bounded by what is left of the string, also if it is one letter: an
+    /// expression may want to see the end before it knows.
+    fn redact_all(
+        &self,
+        within: &mut WithinRule,
+        original: &[u8],
+        text: &mut [u8],
+        may_spend: &mut u64,
+    ) -> Option<bool> {
+        let mut groups = self.regex.capture_locations();
+        loop {
+            let last_end = match *within {
+                WithinRule::Behind(end) => Some(end),
+                WithinRule::Before | WithinRule::Matches => None,
+            };
+            let start = last_end.unwrap_or(0);
+            self.pay_for(original.len() - start, may_spend)?;
+            let mut found = self.regex.captures_read_at(&mut groups, original, start);
+            // An empty match where the last one ended is none, as with the iterators of `regex`.
+            if last_end.is_some() && found.is_some_and(|found| found.is_empty() && found.end() == start) {
+                if start == original.len() {
+                    return Some(true);
+                }
+                // What is left over is paid for by the next one.
+                let _ = self.pay_for(original.len() - start, may_spend);
+                found = self.regex.captures_read_at(&mut groups, original, start + 1);
+            }
+            let Some(found) = found else { return Some(last_end.is_some()) };
+            overwrite_groups(&groups, text);
+            *within = WithinRule::Behind(found.end());
+        }
+    }
+
+    /// Takes the price of a search in so many bytes, if there is anything left to spend.
+    fn pay_for(&self, bytes: usize, may_spend: &mut u64) -> Option<()> {
+        if *may_spend == 0 {
+            return None;
+        }
+        let cost = (bytes + SEARCH_BYTES) as u64 * self.compiled_bytes as u64;
+        *may_spend = may_spend.saturating_sub(cost);
+        Some(())
     }
 }
 
-/// Compiles with as little room as it takes, this or more. Says how much that is, to the next power of two.
-fn compile(pattern: &str, mut room: usize, rule: &Rule<'_>) -> Result<(Regex, usize), RuleError> {
+/// Compiles with as little room as it takes. Says how much that is, to the next power of two.
+fn compile(pattern: &str, rule: &Rule<'_>) -> Result<(Regex, usize), RuleError> {
+    let mut room = MIN_COMPILED_BYTES;
     loop {
         let mut builder = RegexBuilder::new(pattern);
         builder.unicode(false).size_limit(room).dfa_size_limit(MAX_CACHE_BYTES);
         match builder.build() {
             Ok(regex) => return Ok((regex, room)),
             Err(regex::Error::CompiledTooBig(_)) if room < MAX_COMPILED_BYTES => room *= 2,
-            Err(error) => {
-                return Err(RuleError::Pattern {
-                    pattern: rule.pattern.to_owned(),
-                    reason: error.to_string(),
-                });
-            }
+            Err(error) => return Err(rule.is_wrong(&error)),
         }
+    }
+}
+
+impl Rule<'_> {
+    fn is_wrong(&self, reason: &impl ToString) -> RuleError {
+        RuleError::Pattern { pattern: self.pattern.to_owned(), reason: reason.to_string() }
     }
 }
 
@@ -284,8 +371,12 @@ fn mask(semantic_types: &[u32]) -> Result<u128, RuleError> {
 }
 
 /// Outer groups before those within them: the latter are overwritten last.
-fn push_groups(found: &Captures<'_>, groups: &mut Vec<(usize, usize)>) {
-    groups.extend(found.iter().skip(1).flatten().map(|group| (group.start(), group.end())));
+fn overwrite_groups(groups: &CaptureLocations, text: &mut [u8]) {
+    for (start, end) in (1..groups.len()).filter_map(|index| groups.get(index)) {
+        if let Some(group) = text.get_mut(start..end) {
+            overwrite(group);
+        }
+    }
 }
 
 fn overwrite(group: &mut [u8]) {
@@ -463,8 +554,63 @@ mod tests {
         let each = room.rules[0].compiled_bytes;
         assert!((4096..=MAX_COMPILED_BYTES).contains(&each), "{each}");
         assert_eq!(fill(large, |_| String::new()), MAX_ALL_COMPILED_BYTES / each);
-        // Who takes another's place takes its room.
-        assert_eq!(fill(large, |_| "one".to_owned()), MAX_RULES);
+        // Whose place is taken has been compiled nevertheless.
+        assert_eq!(fill(large, |_| "one".to_owned()), MAX_ALL_COMPILED_BYTES / each);
+    }
+
+    /// What is left of a string after each step of the least that can be spent, and the last word on it.
+    fn in_steps(rule: &Rule<'_>, original: &[u8], step: u64) -> (usize, Vec<u8>) {
+        let mut filter = StringFilter::default();
+        filter.add(rule).unwrap();
+        let (mut place, mut text) = (Place::default(), original.to_vec());
+        let mut redact = || filter.redact_from(&mut place, original, &mut text, 0, &mut step.clone());
+        let steps =
+            std::iter::repeat_with(&mut redact).take_while(|redacted| *redacted == Redacted::ToBeContinued);
+        let count = steps.count();
+        (count, text)
+    }
+
+    #[test]
+    fn each_match_of_a_repeated_search_is_paid_for_by_what_is_left_of_the_string() {
+        // Whether a letter matches is known at the end of the string only.
+        let policy = Policy::AtraceRepeatedSearchRedactGroups;
+        let rule = Rule { policy, pattern: ".*[^A-Z]|([A-Z])", ..Rule::default() };
+        let (short, long) = ([b"B|1|", &[b'A'; 500][..]].concat(), [b"B|1|", &[b'A'; 2000][..]].concat());
+        let step = 8 << 20;
+        let (steps_of_short, redacted) = in_steps(&rule, &short, step);
+        assert_eq!(redacted, [b"B|1|", &[b'P'; 500][..]].concat());
+        let (steps_of_long, _) = in_steps(&rule, &long, step);
+        assert!(steps_of_short >= 10, "{steps_of_short}");
+        assert!(steps_of_long >= 12 * steps_of_short, "{steps_of_long}, {steps_of_short}");
+    }
+
+    #[test]
+    fn a_search_that_is_interrupted_finds_what_one_at_once_does() {
+        let policy = Policy::AtraceRepeatedSearchRedactGroups;
+        let text = b"B|1|ab 12 abc\nx y aya 2=cd";
+        for pattern in [
+            r"\b(\w)",
+            r"(?m)^(\w)",
+            r"(\w+)",
+            "x*(y?)",
+            "()",
+            "(a(b))|(c)",
+            r"\d=(\w+)",
+            "nothing",
+            r"\B(.)\B",
+        ] {
+            let rule = Rule { policy, pattern, ..Rule::default() };
+            let mut filter = StringFilter::default();
+            filter.add(&rule).unwrap();
+            // As the iterator of `regex` finds them.
+            let mut expected = text.to_vec();
+            for found in filter.rules[0].regex.captures_iter(text) {
+                found.iter().skip(1).flatten().for_each(|group| overwrite(&mut expected[group.range()]));
+            }
+            let (steps, redacted) = in_steps(&rule, text, 1);
+            assert_eq!(redacted, expected, "{pattern}: {:?}", String::from_utf8_lossy(&redacted));
+            assert!(steps > 0 || expected == text, "{pattern}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use ferretto_cut::{Around, Moment, Options, Report, UnpackedFile};
 
+use crate::no_trace::refusal_of_file;
 use crate::private;
 use crate::record::output::{Output, plain};
 use crate::report::UserError;
@@ -136,7 +137,9 @@ pub(crate) fn explain(error: &ferretto_cut::Error, trace: &Path) -> anyhow::Erro
     match error {
         Why::Read(error) => UserError::new(format!("cannot read {name}: {}", plain(error))).into(),
         Why::Write(error) => UserError::new(format!("cannot write: {}", plain(error))).into(),
-        Why::NotATrace { .. } => UserError::new(format!("{name} is no Perfetto trace: {error}")).into(),
+        Why::NotATrace { .. } => refusal_of_file(trace, "cut")
+            .unwrap_or_else(|| UserError::new(format!("{name} is no Perfetto trace: {error}")))
+            .into(),
         _ => UserError::new(format!("{name}: {error}")).into(),
     }
 }

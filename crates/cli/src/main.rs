@@ -15,6 +15,7 @@ mod info;
 mod log;
 mod losses;
 mod merge;
+mod no_trace;
 mod perfetto;
 mod printable;
 mod private;

@@ -22,6 +22,7 @@ use ferretto_trace_read::container::{Container, unpacked};
 use prost::Message;
 
 use crate::losses::{self, Evidence, Verdict};
+use crate::no_trace::refusal;
 use crate::record::default_config;
 use crate::record::output::plain;
 use crate::record::plan::Plan;
@@ -124,21 +125,21 @@ fn read(name: String, mut file: Box<dyn Read>, file_bytes: Option<u64>) -> Resul
         return Err(UserError::new(format!("{name} is empty")).into());
     }
     let whole = io::Cursor::new(outer.clone()).chain(file);
-    let Ok(trace) = unpacked(whole) else { return Err(formats::refusal(&name, &outer).into()) };
+    let Ok(trace) = unpacked(whole) else { return Err(refusal(&name, &outer, "info").into()) };
     let trouble = Rc::default();
     let mut trace = Tolerant { trace, trouble: Rc::clone(&trouble) };
     let inner = head_of(&mut trace)?;
     if !formats::begins_like_a_trace(&inner) {
         // What is inside of it cannot be told if it cannot be unpacked.
         let head = if inner.is_empty() { &outer } else { &inner };
-        return Err(formats::refusal(&name, head).into());
+        return Err(refusal(&name, head, "info").into());
     }
     let trace = io::Cursor::new(inner.clone()).chain(trace);
     let mut info = Info::default();
     let end = Reader::new(trace).for_each(|packet, place| info.push(packet, place))?;
     let report = info.finish(end);
     if formats::is_none_after_all(&report) {
-        return Err(formats::refusal(&name, &inner).into());
+        return Err(refusal(&name, &inner, "info").into());
     }
     let config = report.config.as_deref().and_then(|config| TraceConfig::decode(config).ok());
     let config = config.unwrap_or_default();

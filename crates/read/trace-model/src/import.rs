@@ -49,8 +49,8 @@ pub struct Import {
     latest: Vec<i64>,
     /// Packets on clocks that no snapshot had shown when they came.
     deferred: Vec<(Box<[u8]>, Place)>,
-    /// Of an archive: how many files came before. Their sequences may have the same numbers, which mean others.
-    files_before: u32,
+    /// Of an archive: how many files there were so far. Their sequences may have the same numbers, which mean others.
+    files_so_far: u32,
 }
 
 /// Sequences by machine and number.
@@ -124,7 +124,7 @@ impl Import {
     pub fn next_file(&mut self, file: TraceFileId) {
         self.take_deferred();
         self.model.file = file;
-        self.files_before += 1;
+        self.files_so_far += 1;
     }
 
     /// What waits becomes rows, but for what comes later. Asks `next` as [`finish_while`](Self::finish_while) does; false if it said no.
@@ -194,7 +194,7 @@ impl Import {
         let Ok(mut head) = Head::of(packet) else {
             return model.log(Stat::TokenizerSkippedPackets, Some(Where::At(place)), &[]);
         };
-        head.sequence_id = sequence_of_file(head.sequence_id, self.files_before);
+        head.sequence_id = sequence_of_file(head.sequence_id, self.files_so_far);
         let is_marker = matches!(head.data, Some((kind::SYNCHRONIZATION_MARKER, _)));
         let machine = model.machine_of_packet(head.machine_id, is_marker, &mut self.order);
         model.stats.set_machine(machine);
@@ -226,9 +226,9 @@ impl Import {
             }
             Some((kind::TRACE_STATS, data)) => {
                 let sequences = &self.sequences;
-                let files_before = self.files_before;
+                let files_so_far = self.files_so_far;
                 model.read_trace_stats(data, |sequence| {
-                    sequences.losses(*machine, sequence_of_file(sequence, files_before))
+                    sequences.losses(*machine, sequence_of_file(sequence, files_so_far))
                 });
             }
             Some((kind::REMOTE_CLOCK_SYNC, data)) => {
@@ -487,10 +487,10 @@ impl Sequences {
 }
 
 /// A number of its own for each sequence of each file of an archive, as far as numbers go: they are scattered. 0 is none.
-fn sequence_of_file(sequence_id: u32, files_before: u32) -> u32 {
-    match (sequence_id, files_before) {
+fn sequence_of_file(sequence_id: u32, files_so_far: u32) -> u32 {
+    match (sequence_id, files_so_far) {
         (0, _) | (_, 0) => sequence_id,
-        _ => sequence_id.wrapping_add(files_before.wrapping_mul(0x9e37_79b1)).max(1),
+        _ => sequence_id.wrapping_add((files_so_far - 1).wrapping_mul(0x9e37_79b1)).max(1),
     }
 }
 

@@ -123,7 +123,7 @@ formats! {
         |head| opens(head, &["{\"$schema\":\"https://www.speedscope.app"]);
     CpuProfile, Refused, "cpuprofile", "a profile of Chrome's or Node's (cpuprofile)", |head| opens(head, &["{\"nodes\":["]);
     Jaeger, Refused, "jaeger", "traces of Jaeger (JSON)", |head| opens(head, &["{\"data\":[{\"traceID\""]);
-    Zipkin, Refused, "zipkin", "spans of Zipkin (JSON)", |head| opens(head, &["[{\"traceId\"", "[{\"id\":\"", "[{\"parentId\""]);
+    Zipkin, Refused, "zipkin", "spans of Zipkin (JSON)", |head| opens(head, &["[{\"traceId\"", "[{\"parentId\""]);
     Json, Imported, "json", "a trace in Chrome's JSON format, or other JSON", |head| opens(head, &["{\"", "[{\""]);
     InstrumentsXml, Refused, "instruments_xml", "an export of Instruments (XML)",
         |head| begins(head, &[b"<?xml version=\"1.0\"?>\n<trace-query-result>"]);

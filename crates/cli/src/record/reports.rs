@@ -1,20 +1,23 @@
 //! What programs that this recorder has started say of themselves: a line from each that could not be recorded, or only late.
 //!
-//! The file is open to every user, as the command may run as another one. So what is in it is anybody's: bounded, and shown without
-//! control characters.
+//! The file is open to every user, as the command may run as another one. Its name is not told to others: it is in a folder that they cannot
+//! list, and in the environment of the command, which its own user may read. What is in it is still anybody's who runs there: bounded, and shown
+//! without control characters.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::printable::is_unseen;
-use crate::private::temporary_path;
+use crate::private::{temporary_path, unguessable};
 
 /// Others may write, and read nothing.
 const MODE: u32 = 0o622;
+/// Of its folder: who knows a name may use it, and nobody else may learn one.
+const FOLDER_MODE: u32 = 0o711;
 /// Of the file as much as is looked at: some hundred programs.
 const MAX_BYTES: u64 = 64 * 1024;
 /// Of a line as much as is shown.
@@ -28,10 +31,13 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// A new file with a name that nobody can know before.
+    /// A new file with a name that nobody can know who is not told.
     pub(crate) fn create() -> Result<Self> {
-        let path = temporary_path("ferretto-reports");
+        let folder = temporary_path("ferretto-reports");
+        let path = folder.join(format!("{:016x}", unguessable()));
         let open = || -> io::Result<File> {
+            DirBuilder::new().mode(0o700).create(&folder)?;
+            fs::set_permissions(&folder, Permissions::from_mode(FOLDER_MODE))?;
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
             // Whatever the mask says.
             file.set_permissions(Permissions::from_mode(MODE))?;
@@ -65,6 +71,7 @@ impl Drop for Reports {
     fn drop(&mut self) {
         // A file of some bytes that stays is no reason to fail.
         let _ = fs::remove_file(&self.path);
+        let _ = self.path.parent().map(fs::remove_dir);
     }
 }
 
@@ -89,5 +96,16 @@ mod tests {
         assert_eq!(lines[2], "x".repeat(MAX_SHOWN));
         drop(reports);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn neighbours_do_not_learn_where_to_say_something() {
+        let reports = Reports::create().unwrap();
+        let folder = reports.path().parent().unwrap().to_owned();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, FOLDER_MODE);
+        let (name, of_folder) = (reports.path().file_name().unwrap(), folder.file_name().unwrap());
+        assert!(!of_folder.to_string_lossy().contains(&*name.to_string_lossy()));
+        drop(reports);
+        assert!(!folder.exists());
     }
 }

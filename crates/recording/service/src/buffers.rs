@@ -99,7 +99,10 @@ impl Buffer {
     fn store_anyway(&mut self, chunk: &Chunk<'_>) {
         match self.vms.is_empty() {
             true => self.trace.copy_chunk(chunk),
-            false => self.trace.copy_chunk_with(chunk, &mut self.vms),
+            false => {
+                self.vms.earn(chunk.payload.len());
+                self.trace.copy_chunk_with(chunk, &mut self.vms);
+            }
         }
     }
 

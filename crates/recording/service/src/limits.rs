@@ -243,6 +243,9 @@ pub const FOLD_AT_ONCE_BYTES: usize = 16 * 1024 * 1024;
 pub const FOLD_AT_ONCE_PACKETS: usize = 100_000;
 /// A larger packet ProtoVMs do not get, and have missed. Ours: it is copied at once, and gone through, for what a program takes of it.
 pub const MAX_PROTOVM_PACKET_BYTES: usize = 2_000_000;
+/// Because of what is stored so many times as much is put together for them of packets in pieces, and once in a while
+/// [`MAX_PROTOVM_PACKET_BYTES`]. Ours: many large packets may begin in one place.
+pub const PROTOVM_PIECES_PER_STORED: usize = 16;
 /// Memory that is kept from one fragmented packet for the next. Ours.
 pub const KEEP_PACKET_BYTES: usize = 64 * 1024;
 

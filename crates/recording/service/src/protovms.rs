@@ -168,6 +168,8 @@ pub(crate) struct ProtoVms {
     steps_taken: u64,
     /// A packet in pieces, put together.
     whole: Vec<u8>,
+    /// Bytes of such packets, but for what was earned by what is stored.
+    whole_bytes: usize,
 }
 
 /// A VM, and whose packets it gets.
@@ -281,11 +283,19 @@ impl ProtoVms {
                 return false;
             }
             if self.wants(packet.producer) {
+                // All of it is little.
+                self.whole_bytes = 0;
                 self.take(&packet);
             }
         }
         at_once.packets = at_once.packets.min(buffer.looks_left());
         !buffer.is_reading()
+    }
+
+    /// So much is stored: for that something may be put together of what is overwritten.
+    pub(crate) fn earn(&mut self, stored_bytes: usize) {
+        let earned = stored_bytes.saturating_mul(limits::PROTOVM_PIECES_PER_STORED);
+        self.whole_bytes = self.whole_bytes.saturating_sub(earned);
     }
 
     /// Something goes that they should have taken.
@@ -308,10 +318,14 @@ impl OverwriteSink for ProtoVms {
         self.vms.iter().any(|vm| vm.serves(producer) && vm.vm.may_concern(packets))
     }
 
-    /// The first VM of the producer whose program succeeds has taken the packet. One that is too large to go into a trace they all miss.
+    /// The first VM of the producer whose program succeeds has taken the packet. One that is too large to be put together they all miss.
     fn take(&mut self, packet: &Packet<'_>) {
-        if packet.in_one_piece().is_none() && packet.len() > limits::MAX_PROTOVM_PACKET_BYTES {
-            return self.vms.iter_mut().filter(|vm| vm.serves(packet.producer)).for_each(ProtoVm::miss);
+        if packet.in_one_piece().is_none() {
+            let whole_bytes = self.whole_bytes.saturating_add(packet.len());
+            if whole_bytes > limits::MAX_PROTOVM_PACKET_BYTES {
+                return self.vms.iter_mut().filter(|vm| vm.serves(packet.producer)).for_each(ProtoVm::miss);
+            }
+            self.whole_bytes = whole_bytes;
         }
         let bytes = match packet.in_one_piece() {
             Some(bytes) => bytes,
@@ -427,7 +441,7 @@ impl ProtoVm {
 mod tests {
     use ferretto_protos::vm_op_select::{PathComponent, path_component::Field};
     use ferretto_protos::{VmCursorEnum, VmInstruction, VmOpSelect, VmProgram as Encoded, vm_instruction};
-    use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy};
+    use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, chunk_flags};
     use prost::Message;
 
     use super::*;
@@ -484,6 +498,39 @@ mod tests {
             payload: &payload,
         };
         buffer.copy_chunk_with(&chunk, vms);
+    }
+
+    /// Many may begin in one place, which is overwritten at once.
+    #[test]
+    fn of_large_packets_as_much_is_put_together_as_was_stored() {
+        const PIECES: u32 = 50;
+        let (mut buffer, mut vms) = (TraceBuffer::new(8 << 20, FillPolicy::Ring).unwrap(), busy_vms());
+        let field = [0x10, 1];
+        let piece = field.repeat(15_000);
+        let mut store = |vms: &mut ProtoVms, (writer, chunk_id), bytes: &[u8], flags| {
+            let mut payload = Vec::new();
+            prost::encoding::encode_varint(bytes.len() as u64, &mut payload);
+            payload.extend(bytes);
+            let (producer, client) = (ProducerId(1), ClientIdentity::default());
+            let (num_fragments, complete, payload) = (1, true, &payload[..]);
+            let chunk = Chunk { producer, client, writer, chunk_id, num_fragments, flags, complete, payload };
+            buffer.copy_chunk_with(&chunk, vms);
+            buffer.stats().bytes_overwritten
+        };
+        let (continued, continues) =
+            (chunk_flags::FIRST_CONTINUES_FROM_PREVIOUS, chunk_flags::LAST_CONTINUES_ON_NEXT);
+        (1..4).for_each(|writer| _ = store(&mut vms, (writer, 0), &field, continues));
+        for writer in 1..4 {
+            (1..PIECES).for_each(|id| _ = store(&mut vms, (writer, id), &piece, continued | continues));
+            store(&mut vms, (writer, PIECES), &piece, continued);
+        }
+        let _turns = (0..).find(|id| store(&mut vms, (4, *id), &piece, 0) > 0);
+        // The others are missed.
+        let had = vms.whole_bytes;
+        assert_eq!(had, field.len() + PIECES as usize * piece.len());
+        assert!(vms.packets_not_taken() > 0);
+        vms.earn(1000);
+        assert_eq!(vms.whole_bytes, had - 1000 * limits::PROTOVM_PIECES_PER_STORED);
     }
 
     /// What is more than `limits::PROTOVM_STEPS_SAVED` must have been earned.

@@ -18,6 +18,8 @@ use crate::lanes::{Lanes, Lying, Place};
 const MACHINE: MachineId = MachineId(0);
 /// What a service without a name is called: OpenTelemetry's own word.
 const UNKNOWN_SERVICE: &str = "unknown_service";
+/// Links of one span to what is not in the file. Ours: each makes the span's list of arguments anew.
+const MAX_SAID_LINKS: usize = 64;
 /// Of a service that does not say its number: above those that Linux gives.
 const FIRST_MADE_UP_PID: i64 = 1 << 22;
 
@@ -71,6 +73,9 @@ impl Spans<'_> {
         for link in self.links.iter().filter(|link| !by_key.contains_key(&link.to)) {
             let Some(span) = self.spans.get_mut(link.span) else { continue };
             let count = said.entry(link.span).or_default();
+            if *count >= MAX_SAID_LINKS {
+                continue;
+            }
             let (trace, id) = link.to;
             let strings = &mut self.model.tables.strings;
             let args = [("trace_id", format!("{trace:032x}")), ("span_id", format!("{id:016x}"))].map(

@@ -10,6 +10,10 @@ use hashbrown::HashMap;
 /// Mappings of one process. Ours: some programs have ten thousand.
 const MAX_MAPPINGS: usize = 1 << 17;
 
+/// Mappings that are copied, for a child changes what it shares with its parent: beyond, such a child begins with none. Ours: one that runs
+/// another program copies nothing.
+const MAX_COPIED: usize = 1 << 23;
+
 /// A file at some addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -28,6 +32,7 @@ pub(super) struct Maps {
     kernel: Map,
     /// A child shares its parent's until one of them changes.
     processes: HashMap<Upid, Rc<Map>, RandomState>,
+    copied: usize,
 }
 
 impl Maps {
@@ -35,7 +40,16 @@ impl Maps {
     pub(super) fn add(&mut self, process: Option<Upid>, start: u64, place: Place) {
         let map = match process {
             None => &mut self.kernel,
-            Some(upid) => Rc::make_mut(self.processes.entry(upid).or_default()),
+            Some(upid) => {
+                let map = self.processes.entry(upid).or_default();
+                if Rc::strong_count(map) > 1 {
+                    self.copied = self.copied.saturating_add(map.len());
+                    if self.copied > MAX_COPIED {
+                        *map = Rc::default();
+                    }
+                }
+                Rc::make_mut(map)
+            }
         };
         if start >= place.end || map.len() >= MAX_MAPPINGS {
             return;
@@ -92,6 +106,10 @@ fn make_room(map: &mut Map, start: u64, end: u64) {
 mod tests {
     use super::*;
 
+    fn at_of(maps: &Maps, upid: Upid, address: u64) -> Option<u32> {
+        maps.find(Some(upid), address).map(|(mapping, _)| mapping.0)
+    }
+
     #[test]
     fn what_is_mapped_later_covers_what_was_there() {
         let mut maps = Maps::default();
@@ -101,12 +119,16 @@ mod tests {
         maps.add(Some(parent), 40, place(60, 1));
         maps.inherit(child, parent);
         maps.add(Some(child), 5, place(45, 2));
-        let at = |upid, address| maps.find(Some(upid), address).map(|(mapping, _)| mapping.0);
-        let found = |upid| [5, 10, 39, 40, 45, 60, 99, 100].map(|address| at(upid, address));
+        let found = |upid| [5, 10, 39, 40, 45, 60, 99, 100].map(|address| at_of(&maps, upid, address));
         assert_eq!(found(parent), [None, Some(0), Some(0), Some(1), Some(1), Some(0), Some(0), None]);
         assert_eq!(found(child), [Some(2), Some(2), Some(2), Some(2), Some(1), Some(0), Some(0), None]);
         maps.forget(child);
         assert_eq!(maps.find(Some(child), 40), None);
+        // There is an end to what is copied.
+        maps.copied = MAX_COPIED;
+        maps.inherit(child, parent);
+        maps.add(Some(child), 200, place(300, 4));
+        assert_eq!((at_of(&maps, child, 10), at_of(&maps, child, 200)), (None, Some(4)));
         maps.add(None, u64::MAX - 10, Place { end: u64::MAX, mapping: MappingId(3), bias: u64::MAX });
         assert_eq!(maps.find(None, u64::MAX - 10), Some((MappingId(3), u64::MAX - 11)));
     }

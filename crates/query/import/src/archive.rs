@@ -39,7 +39,10 @@ const MAX_RATIO: u64 = 200;
 /// Whatever its ratio, so many bytes may come out of an archive. Ours: for small ones of nothing but one text, again and again.
 const FREE_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
-/// A file of an archive.
+/// What is said of an archive that was cut off.
+const CUT_OFF: &str = "the archive is cut off: what it has behind its last whole file is missing";
+
+/// A file of an archive, or its directory if that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its path, with those of the archives that it is in before it.
@@ -139,6 +142,8 @@ struct Contents {
     left: Rc<Cell<u64>>,
     /// How many gave something.
     read: usize,
+    /// The archive itself has no directory.
+    is_cut_off: bool,
     /// Bytes of archives within the archive that are kept in memory, at most.
     in_memory: usize,
 }
@@ -155,6 +160,12 @@ impl Contents {
         let archive = Archive::open(file)?;
         let number = self.archives.len();
         let members: Vec<_> = archive.members().to_vec();
+        if archive.is_cut_off() {
+            match parent {
+                Some(file) => self.note(file, Err(CUT_OFF.to_owned())),
+                None => self.is_cut_off = true,
+            }
+        }
         self.archives.push(archive);
         let first = self.files.len();
         for (at, member) in members.iter().enumerate() {
@@ -447,7 +458,10 @@ impl Contents {
     fn members(&self) -> Vec<Member> {
         let file =
             |met: &Met| Member { name: met.name.clone(), format: met.format, trouble: met.trouble.clone() };
-        self.files.iter().filter(|met| met.format.is_some() || met.trouble.is_some()).map(file).collect()
+        let whole =
+            Member { name: "its directory".to_owned(), format: None, trouble: Some(CUT_OFF.to_owned()) };
+        let met = self.files.iter().filter(|met| met.format.is_some() || met.trouble.is_some()).map(file);
+        self.is_cut_off.then_some(whole).into_iter().chain(met).collect()
     }
 }
 
@@ -649,10 +663,12 @@ mod tests {
         let file = zip(&[("a.json", JSON), ("b.pftrace", &packets(7, b'b')), ("c.txt", STACKS)]);
         let mut most = 0;
         for end in 0..file.len() {
-            let found = read(&file[..end])
-                .map_or(0, |(tables, _)| tables.slice.len() + tables.aggregate_sample.len());
+            let Ok((tables, imported)) = read(&file[..end]) else { continue };
+            let found = tables.slice.len() + tables.aggregate_sample.len();
             assert!(found >= most, "{end}");
             most = found;
+            let is_told = imported.members.iter().any(|it| it.trouble.as_deref() == Some(CUT_OFF));
+            assert!(is_told, "{end}");
         }
         assert_eq!(most, 3);
     }

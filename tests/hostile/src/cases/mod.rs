@@ -19,12 +19,14 @@ mod fold_large;
 mod half_frames;
 mod idle_connections;
 mod large_packets;
+mod large_unread;
 mod late_chunks;
 mod late_sources;
 mod many_requests;
 mod many_sequences;
 mod matches;
 mod one_connection;
+mod own_packets;
 mod protovms;
 mod refused_packets;
 mod semaphores;
@@ -50,6 +52,8 @@ pub const ALL: &[Case] = &[
     expressions::CASE,
     filters::CASE,
     flush_pile::CASE,
+    filters::REPEATED,
+    filters::COMPILED,
     flushes::CASE,
     fold_clears::CASE,
     fold_clears::TRANSFERS,
@@ -57,12 +61,17 @@ pub const ALL: &[Case] = &[
     half_frames::CASE,
     idle_connections::CASE,
     large_packets::CASE,
+    large_unread::READER,
+    large_unread::READERS,
+    large_unread::PIPE,
+    large_unread::PIPES,
     late_sources::CASE,
     late_chunks::CASE,
     many_requests::CASE,
     many_sequences::CASE,
     matches::CASE,
     one_connection::CASE,
+    own_packets::CASE,
     protovms::CASE,
     refused_packets::CASE,
     semaphores::CASE,

@@ -22,6 +22,12 @@ impl Iterator for Packed<'_> {
                 self.0 = rest;
                 return Some(u64::from(low & 0x7f) | u64::from(*high) << 7);
             }
+            // Times between two events of a CPU.
+            [low, middle, high @ 0..0x80, rest @ ..] => {
+                self.0 = rest;
+                let low = u64::from(low & 0x7f) | u64::from(middle & 0x7f) << 7;
+                return Some(low | u64::from(*high) << 14);
+            }
             _ => {}
         }
         let (value, len) = varint::decode(self.0)?;

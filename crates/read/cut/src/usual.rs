@@ -4,7 +4,7 @@
 //! are read field by field, to the same end ([`crate::walk::Walk::take`], [`crate::index::Index::take`]).
 
 use ferretto_protos::fields::{trace_packet, track_event};
-use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::fields::Fields;
 use ferretto_trace_read::head::NEEDS_INCREMENTAL_STATE;
 
 use crate::event::{SLICE_BEGIN, SLICE_END, name_of_iid};
@@ -24,6 +24,8 @@ const SEQUENCE_ID: u8 = number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID);
 const FLAGS: u8 = number(trace_packet::SEQUENCE_FLAGS);
 const TRUSTED_UID: u8 = number(trace_packet::TRUSTED_UID);
 const EVENT: u8 = message(trace_packet::TRACK_EVENT);
+const TRUSTED_PID: [u8; 2] =
+    [0x80 | (trace_packet::TRUSTED_PID << 3) as u8, (trace_packet::TRUSTED_PID >> 4) as u8];
 const TYPE: u8 = number(track_event::TYPE);
 const NAME_IID: u8 = number(track_event::NAME_IID);
 const TRACK_UUID: u8 = number(track_event::TRACK_UUID);
@@ -69,13 +71,7 @@ impl SliceEvent {
                     fields.take_number()?;
                 }
                 EVENT => event = Some(fields.take_message()?),
-                _ => match fields.next()?.ok()? {
-                    part if part.number == trace_packet::TRUSTED_PID => {
-                        let Value::Varint(pid) = part.value else { return None };
-                        trusted_pid = Some(pid as i32);
-                    }
-                    _ => return None,
-                },
+                _ => trusted_pid = Some(fields.number_of_two(TRUSTED_PID)? as i32),
             }
         }
         if flags != u64::from(NEEDS_INCREMENTAL_STATE) {

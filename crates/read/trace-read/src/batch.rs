@@ -31,13 +31,15 @@ pub enum Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// What a packet holds, if that is a batch.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn of(packet: &'a [u8]) -> Option<Self> {
         // Their tags have two bytes, those of what most packets begin with one.
-        if packet.first().is_none_or(|byte| *byte < 0x80) {
-            return None;
-        }
+        if packet.first().is_none_or(|byte| *byte < 0x80) { None } else { Self::by_first_field(packet) }
+    }
+
+    #[inline(never)]
+    fn by_first_field(packet: &'a [u8]) -> Option<Self> {
         let first = Fields::new(packet).next()?.ok()?;
         match (first.number, first.value) {
             (COMPRESSED_PACKETS, Value::Bytes(bytes)) => Some(Self::Deflate(bytes)),

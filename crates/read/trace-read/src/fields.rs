@@ -79,6 +79,18 @@ impl<'a> Fields<'a> {
         Some(value)
     }
 
+    /// Takes the next field if its tag is these two bytes, which say that it is a number. Nothing is taken if it is malformed.
+    #[inline(always)]
+    pub fn number_of_two(&mut self, tag: [u8; 2]) -> Option<u64> {
+        let (first, rest) = self.rest.split_first_chunk()?;
+        if *first != tag {
+            return None;
+        }
+        let (value, rest) = varint(rest)?;
+        self.rest = rest;
+        Some(value)
+    }
+
     /// Takes the next field, whose tag is one byte and says that it is a message. Nothing is taken if it is malformed or long.
     #[inline(always)]
     pub fn take_message(&mut self) -> Option<&'a [u8]> {
@@ -370,6 +382,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_number_behind_a_tag_of_two_bytes_is_taken_if_it_is_that_one() {
+        let message = [0xf8, 0x04, 0x96, 0x01, 0x08, 0x01, 0xf8, 0x04, 0x80];
+        let mut fields = Fields::new(&message);
+        assert_eq!(fields.number_of_two([0xf8, 0x05]), None);
+        assert_eq!(fields.number_of_two([0xf8, 0x04]), Some(150));
+        assert_eq!((fields.number_of_two([0xf8, 0x04]), fields.offset()), (None, 4));
+        fields.next();
+        assert_eq!((fields.number_of_two([0xf8, 0x04]), fields.offset()), (None, 6));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! in their place: before the range each thread's last run and the wakings after it, after the range its first run, its first waking and its
 //! new names, and in between only who was there. [`Sched::switch`] and [`Sched::wake`] would come to the same, row by row.
 
-use crate::ftrace::bundle::{CompactSwitch, CompactWaking, When};
+use crate::ftrace::bundle::When;
+use crate::ftrace::compact::{CompactSwitch, CompactWaking};
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Sched};
 use crate::names::Name;

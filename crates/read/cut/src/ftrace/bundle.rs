@@ -2,10 +2,9 @@
 
 use ferretto_protos::fields::ftrace_event as event_field;
 use ferretto_protos::fields::ftrace_event_bundle as field;
-use ferretto_protos::fields::ftrace_event_bundle::compact_sched;
 use ferretto_trace_read::fields::{Fields, Value};
 
-use crate::packed::Packed;
+use crate::ftrace::compact::{Compact, CompactSwitch, CompactWaking};
 use crate::walk::{Seen, Walk};
 
 /// `FTRACE_CLOCK_MONO_RAW`, `FTRACE_CLOCK_GLOBAL`, `FTRACE_CLOCK_LOCAL` of `FtraceClock` (upstream: ftrace_event_bundle.proto).
@@ -65,7 +64,7 @@ impl<'a> Parts<'a> {
             None => has_unreadable = true,
         })?;
         let compact = bundle.compact.map(Compact::of).unwrap_or_default();
-        let (switches, wakings) = (compact.switches().collect(), compact.wakings().collect());
+        let (switches, wakings) = (compact.switches(), compact.wakings());
         Some(Self { bundle, names: compact.names, switches, wakings, events, has_unreadable })
     }
 }
@@ -171,98 +170,5 @@ impl<'a> Event<'a> {
             .whole()
             .find(|part| part.number == field)
             .and_then(|part| part.value.as_u64())
-    }
-}
-
-/// The columns of scheduling's compact form.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Compact<'a> {
-    pub(crate) names: Vec<&'a [u8]>,
-    switch: [Packed<'a>; 5],
-    waking: [Packed<'a>; 6],
-}
-
-/// A switch in the compact form.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CompactSwitch {
-    pub(crate) raw_ts: u64,
-    pub(crate) prev_state: i64,
-    pub(crate) next_pid: i32,
-    pub(crate) next_prio: i32,
-    pub(crate) next_comm: usize,
-}
-
-/// A waking in the compact form.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CompactWaking {
-    pub(crate) raw_ts: u64,
-    pub(crate) pid: i32,
-    pub(crate) target_cpu: i32,
-    pub(crate) prio: i32,
-    pub(crate) comm: usize,
-    pub(crate) common_flags: Option<u64>,
-}
-
-impl<'a> Compact<'a> {
-    pub(crate) fn of(bytes: &'a [u8]) -> Self {
-        let mut compact = Self::default();
-        for part in Fields::new(bytes).whole() {
-            let Value::Bytes(bytes) = part.value else { continue };
-            let column = match part.number {
-                compact_sched::INTERN_TABLE => {
-                    compact.names.push(bytes);
-                    continue;
-                }
-                compact_sched::SWITCH_TIMESTAMP => &mut compact.switch[0],
-                compact_sched::SWITCH_PREV_STATE => &mut compact.switch[1],
-                compact_sched::SWITCH_NEXT_PID => &mut compact.switch[2],
-                compact_sched::SWITCH_NEXT_PRIO => &mut compact.switch[3],
-                compact_sched::SWITCH_NEXT_COMM_INDEX => &mut compact.switch[4],
-                compact_sched::WAKING_TIMESTAMP => &mut compact.waking[0],
-                compact_sched::WAKING_PID => &mut compact.waking[1],
-                compact_sched::WAKING_TARGET_CPU => &mut compact.waking[2],
-                compact_sched::WAKING_PRIO => &mut compact.waking[3],
-                compact_sched::WAKING_COMM_INDEX => &mut compact.waking[4],
-                compact_sched::WAKING_COMMON_FLAGS => &mut compact.waking[5],
-                _ => continue,
-            };
-            *column = Packed(bytes);
-        }
-        compact
-    }
-
-    pub(crate) fn switches(&self) -> impl Iterator<Item = CompactSwitch> + use<'a> {
-        let names = self.names.len();
-        let [mut ts, mut state, mut pid, mut prio, mut comm] = self.switch.clone();
-        let mut now = 0u64;
-        std::iter::from_fn(move || {
-            now = now.wrapping_add(ts.next()?);
-            let switch = CompactSwitch {
-                raw_ts: now,
-                prev_state: state.next()? as i64,
-                next_pid: pid.next()? as i32,
-                next_prio: prio.next()? as i32,
-                next_comm: comm.next()? as usize,
-            };
-            (switch.next_comm < names).then_some(switch)
-        })
-    }
-
-    pub(crate) fn wakings(&self) -> impl Iterator<Item = CompactWaking> + use<'a> {
-        let names = self.names.len();
-        let [mut ts, mut pid, mut cpu, mut prio, mut comm, mut flags] = self.waking.clone();
-        let mut now = 0u64;
-        std::iter::from_fn(move || {
-            now = now.wrapping_add(ts.next()?);
-            let waking = CompactWaking {
-                raw_ts: now,
-                pid: pid.next()? as i32,
-                target_cpu: cpu.next()? as i32,
-                prio: prio.next()? as i32,
-                comm: comm.next()? as usize,
-                common_flags: flags.next(),
-            };
-            (waking.comm < names).then_some(waking)
-        })
     }
 }

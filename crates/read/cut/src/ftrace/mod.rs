@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`bundle`] | takes a bundle apart |
+//! | [`bundle`], [`compact`] | takes a bundle apart |
 //! | [`look`] | gives each event to those who follow it |
 //! | [`sched`], [`run`], [`thread`], [`threads`] | who ran where, and which states are open at the ends of a range |
 //! | [`at_once`] | the same for a bundle in columns as a whole |
@@ -12,6 +12,7 @@
 
 pub(crate) mod at_once;
 pub(crate) mod bundle;
+pub(crate) mod compact;
 pub(crate) mod look;
 pub(crate) mod pairs;
 pub(crate) mod recut;

@@ -7,7 +7,8 @@ use ferretto_protozero::read::{Fields, Value};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::ftrace::bundle::{Bundle, Compact, Event};
+use crate::ftrace::bundle::{Bundle, Event};
+use crate::ftrace::compact::{Compact, CompactSwitch, CompactWaking};
 use crate::ftrace::pairs::is_always_kept;
 use crate::range::Range;
 use crate::walk::{Seen, Walk};
@@ -52,15 +53,16 @@ pub(crate) fn recut(
             }
             (field::COMPACT_SCHED, Value::Bytes(bytes)) => {
                 let compact = Compact::of(bytes);
-                let all = compact.switches().all(|switch| is_in(switch.raw_ts))
-                    && compact.wakings().all(|waking| is_in(waking.raw_ts));
+                let (switches, wakings) = (compact.switches(), compact.wakings());
+                let all = switches.iter().all(|switch| is_in(switch.raw_ts))
+                    && wakings.iter().all(|waking| is_in(waking.raw_ts));
                 if all {
                     kept += 1;
                     message.raw(part.raw);
                     continue;
                 }
                 less = true;
-                let columns = Columns::of(&compact, &mut is_in);
+                let columns = Columns::of(&switches, &wakings, &mut is_in);
                 if !columns.is_empty() {
                     kept += 1;
                     columns.write(&mut message.nested(field::COMPACT_SCHED), &compact.names);
@@ -90,10 +92,14 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    fn of(compact: &Compact<'_>, is_in: &mut impl FnMut(u64) -> bool) -> Self {
+    fn of(
+        switches: &[CompactSwitch],
+        wakings: &[CompactWaking],
+        is_in: &mut impl FnMut(u64) -> bool,
+    ) -> Self {
         let mut columns = Self::default();
         let mut last = 0;
-        for switch in compact.switches().filter(|switch| is_in(switch.raw_ts)) {
+        for switch in switches.iter().filter(|switch| is_in(switch.raw_ts)) {
             let comm = columns.name(switch.next_comm);
             let row = [
                 switch.raw_ts.wrapping_sub(last),
@@ -106,7 +112,7 @@ impl Columns {
             columns.switch.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
         }
         let mut last = 0;
-        for waking in compact.wakings().filter(|waking| is_in(waking.raw_ts)) {
+        for waking in wakings.iter().filter(|waking| is_in(waking.raw_ts)) {
             let comm = columns.name(waking.comm);
             let row = [
                 waking.raw_ts.wrapping_sub(last),

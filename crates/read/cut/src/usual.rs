@@ -59,9 +59,16 @@ impl SliceEvent {
     /// A packet that is one, and relies on what is interned.
     #[inline]
     pub(crate) fn of(packet: &[u8]) -> Option<Self> {
-        let (mut timestamp, mut sequence_id, mut flags, mut trusted_pid) = (None, 0, 0, None);
-        let mut event = None;
         let mut fields = Fields::new(packet);
+        // First in the order that programs and services write them in, which needs no search; then whatever there is.
+        let timestamp = fields.number_of(TIMESTAMP);
+        let mut flags = fields.number_of(FLAGS).unwrap_or(0);
+        let event = fields.message_of(EVENT);
+        let mut timestamp = fields.number_of(TIMESTAMP).or(timestamp);
+        fields.number_of(TRUSTED_UID);
+        let mut sequence_id = fields.number_of(SEQUENCE_ID).unwrap_or(0);
+        let mut trusted_pid = fields.number_of_two(TRUSTED_PID).map(|pid| pid as i32);
+        let mut event = fields.message_of(EVENT).or(event);
         while let Some(tag) = fields.first_byte() {
             match tag {
                 TIMESTAMP => timestamp = Some(fields.take_number()?),
@@ -84,8 +91,10 @@ impl SliceEvent {
 
     #[inline]
     fn with_event(mut self, event: &[u8]) -> Option<Self> {
-        let mut kind = 0;
         let mut fields = Fields::new(event);
+        let mut kind = fields.number_of(TYPE).unwrap_or(0);
+        fields.number_of(CATEGORY_IID);
+        self.name = fields.number_of(NAME_IID).map_or(0, name_of_iid);
         while let Some(tag) = fields.first_byte() {
             match tag {
                 TYPE => kind = fields.take_number()?,

@@ -83,7 +83,10 @@ impl Kernel {
         tail.extend(pairs.needed());
         let blocked = blocked.into_iter().filter(|((machine, tid), _)| sched.was_there(*machine, *tid));
         tail.extend(blocked.map(|(_, kept)| kept));
-        tail.add_sched(sched.needed(), range, &sched.names, &homes);
+        let needed = sched.needed();
+        // Of a machine with many threads, what is needed of them takes as much memory as they do.
+        let names = sched.into_names();
+        tail.add_sched(needed, range, &names, &homes);
         beyond
     }
 

@@ -278,6 +278,11 @@ impl Sched {
         needed
     }
 
+    /// What remains of it once that is known.
+    pub(crate) fn into_names(self) -> Names {
+        self.names
+    }
+
     /// Each CPU whose thread would not be known without its first switch: when the range begins, or when it woke somebody.
     fn add_anchors(&self, needed: &mut Needed) {
         let woke_first = needed.wakes.iter().filter(|(_, wake)| {

@@ -59,7 +59,7 @@ impl Tail {
                 true => self.anchors.push((home, anchor, names.get(anchor.next.comm).to_vec())),
                 false => {
                     let ended = anchor.prev.map(|run| run.with_end(anchor.when, anchor.state));
-                    self.events.push(switch(home, anchor.when, ended, Some(anchor.next), names));
+                    self.events.push(switch(home, anchor.when, ended.as_ref(), Some(&anchor.next), names));
                 }
             }
         }
@@ -67,12 +67,13 @@ impl Tail {
             (needed.before, Range { to: range.from, ..Range::ALL }),
             (needed.after, Range { from: range.to, ..Range::ALL }),
         ];
-        for (runs, side) in outside {
-            for ((machine, cpu), chain) in chains(runs, side) {
-                let events = chain.into_iter();
-                self.events.extend(
-                    events.map(|(when, prev, next)| switch(home(machine, cpu), when, prev, next, names)),
-                );
+        for (mut runs, side) in outside {
+            runs.sort_by_key(|(machine, run)| (*machine, run.cpu()));
+            for of_cpu in runs.chunk_by(|(one, a), (other, b)| (one, a.cpu()) == (other, b.cpu())) {
+                let Some((machine, run)) = of_cpu.first() else { continue };
+                let home = home(*machine, run.cpu());
+                let switches = chain(of_cpu.iter().map(|(_, run)| run), side).into_iter();
+                self.events.extend(switches.map(|(when, prev, next)| switch(home, when, prev, next, names)));
             }
         }
         for (machine, wake) in needed.wakes {
@@ -117,26 +118,21 @@ impl Tail {
     }
 }
 
-/// The switches of a CPU that make runs, once each and in order.
-type Chain = Vec<(When, Option<Run>, Option<Run>)>;
+/// A switch of a CPU: when, whom it leaves and whom it begins to run.
+type Switch<'a> = (When, Option<&'a Run>, Option<&'a Run>);
 
-/// The chains of each CPU, as far as they are on this side of the range.
-fn chains(runs: Vec<(u32, Run)>, side: Range) -> HashMap<CpuKey, Chain, RandomState> {
-    let mut points: HashMap<CpuKey, Vec<(When, bool, Run)>, RandomState> = HashMap::default();
-    for (machine, run) in runs {
-        let points = points.entry((machine, run.cpu())).or_default();
-        let is_wanted = |when: &When| side.has(when.ts);
-        points.extend(run.end().map(|when| (when, false, run)).filter(|(when, ..)| is_wanted(when)));
-        points.extend(run.start().map(|when| (when, true, run)).filter(|(when, ..)| is_wanted(when)));
+/// The switches of a CPU on this side of the range that make runs, once each and in order.
+fn chain<'a>(runs: impl Iterator<Item = &'a Run>, side: Range) -> Vec<Switch<'a>> {
+    let mut points: Vec<(When, bool, &Run)> = Vec::new();
+    let is_wanted = |(when, ..): &(When, bool, &Run)| side.has(when.ts);
+    for run in runs {
+        points.extend(run.end().map(|when| (when, false, run)).filter(is_wanted));
+        points.extend(run.start().map(|when| (when, true, run)).filter(is_wanted));
     }
-    points.into_iter().map(|(cpu, points)| (cpu, chain(points))).collect()
-}
-
-fn chain(mut points: Vec<(When, bool, Run)>) -> Chain {
     // Of several that are the same run, the one that knows its last name.
     points.sort_by_key(|(when, is_start, run)| (*when, *is_start, run.tid, run.end_comm == run.comm));
     points.dedup_by(|one, other| (one.0, one.1, one.2.tid) == (other.0, other.1, other.2.tid));
-    let mut chain: Chain = Vec::new();
+    let mut chain: Vec<Switch<'a>> = Vec::new();
     for (when, is_start, run) in points {
         match chain.last_mut() {
             Some((last, _, next @ None)) if is_start && *last == when => *next = Some(run),
@@ -147,9 +143,9 @@ fn chain(mut points: Vec<(When, bool, Run)>) -> Chain {
     chain
 }
 
-fn switch(home: Home, when: When, prev: Option<Run>, next: Option<Run>, names: &Names) -> Kept {
+fn switch(home: Home, when: When, prev: Option<&Run>, next: Option<&Run>, names: &Names) -> Kept {
     let idle = format!("swapper/{}", home.cpu);
-    let who = |run: Option<(Run, Name)>| match run {
+    let who = |run: Option<(&Run, Name)>| match run {
         Some((run, comm)) => (run.tid, run.prio, names.get(comm)),
         None => (0, IDLE_PRIO, idle.as_bytes()),
     };

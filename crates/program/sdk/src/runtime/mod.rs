@@ -343,3 +343,19 @@ fn send(command: Command) -> Result<(), Command> {
         _ => Err(command),
     })
 }
+
+#[cfg(test)]
+mod handler_tests {
+    use super::*;
+    use crate::Category;
+
+    /// As when a signal comes while this thread tells the runtime something.
+    #[test]
+    fn a_category_that_is_new_to_a_handler_does_not_wait_for_the_thread_it_interrupted() {
+        static CATEGORY: Category = Category::new("test.of a handler");
+        quietly(|| {
+            let _held = state();
+            assert!(!CATEGORY.is_enabled());
+        });
+    }
+}

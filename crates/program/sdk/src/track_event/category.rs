@@ -150,11 +150,14 @@ impl Category {
         if runtime::is_forking() {
             return 0;
         }
-        let is_added = exclusively(|| registry().add(self)).is_some();
+        if exclusively(|| registry().add(self)).is_none() {
+            // A signal's handler, say, that interrupted this thread at the runtime, whose lock it holds. Another time.
+            return 0;
+        }
         runtime::revive();
         runtime::announce_news();
         // After both: a child process may be recorded only now.
-        if is_added { self.enabled.load(Ordering::Relaxed) & !UNREGISTERED } else { 0 }
+        self.enabled.load(Ordering::Relaxed) & !UNREGISTERED
     }
 }
 

@@ -4,7 +4,7 @@
 //! in their place: before the range each thread's last run and the wakings after it, after the range its first run, its first waking and its
 //! new names, and in between only who was there. [`Sched::switch`] and [`Sched::wake`] would come to the same, row by row.
 
-use crate::ftrace::bundle::When;
+use crate::ftrace::bundle::{Parts, When};
 use crate::ftrace::compact::{CompactSwitch, CompactWaking};
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Sched};
@@ -235,6 +235,22 @@ impl<'a> Rows<'a> {
         names: &'a [Name],
     ) -> Self {
         Self { cpu: current.cpu(), switches, wakings, names, current }
+    }
+
+    /// The same; if that is not known, those of whom the first switch begins to run. That it does so makes no row.
+    pub(super) fn from_first(
+        current: Option<Run>,
+        cpu: u32,
+        parts: &'a Parts<'_>,
+        names: &'a [Name],
+    ) -> Option<Self> {
+        if let Some(current) = current {
+            return Some(Self::new(current, &parts.switches, &parts.wakings, names));
+        }
+        let (first, rest) = parts.switches.split_first()?;
+        let comm = names.get(first.next_comm).copied().unwrap_or(0);
+        let who = Who { tid: first.next_pid, prio: first.next_prio, comm };
+        Some(Self::new(Run::new(who, cpu, None), rest, &parts.wakings, names))
     }
 
     /// Who ran at a time.

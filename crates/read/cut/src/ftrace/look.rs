@@ -61,8 +61,9 @@ impl Kernel {
             let current = self.sched.current((machine, bundle.cpu));
             names.extend(parts.names.iter().map(|name| self.sched.names.intern(name)));
             writes |= self.compact(walk, seen, parts, &names);
-            let current = current.filter(|_| bundle.is_on_trace_clock(walk, seen));
-            rows = current.map(|current| Rows::new(current, &parts.switches, &parts.wakings, &names));
+            if bundle.is_on_trace_clock(walk, seen) {
+                rows = Rows::from_first(current, bundle.cpu, parts, &names);
+            }
         }
         for event in &parts.events {
             match bundle.when(walk, seen, event.raw_ts) {

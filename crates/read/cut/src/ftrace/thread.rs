@@ -271,8 +271,7 @@ impl Upto {
     pub(crate) fn enter(&mut self, run: Run, when: When) {
         if when.ts < self.at && self.run.is_none_or(|last| last.start() < run.start()) {
             self.run = Some(run);
-            let past = self.wakes.iter().take_while(|wake| wake.when <= when).count();
-            self.wakes.drain(..past);
+            self.wakes.retain(|wake| wake.when > when);
         }
     }
 
@@ -294,8 +293,11 @@ impl Upto {
         if wake.when.ts >= self.at || begun.is_some_and(|start| wake.when < start) {
             return;
         }
-        if self.wakes.len() >= MAX_WAKES {
-            self.wakes.remove(0);
+        // In the order of the file, which is that of time for each CPU only.
+        if self.wakes.len() >= MAX_WAKES
+            && let Some((first, _)) = self.wakes.iter().enumerate().min_by_key(|(_, wake)| wake.when)
+        {
+            self.wakes.swap_remove(first);
         }
         // Mostly there is one, for each of many threads.
         self.wakes.reserve_exact(1);

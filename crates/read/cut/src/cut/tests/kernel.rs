@@ -220,13 +220,36 @@ fn whoever_made_a_thread_runs_while_it_does() {
         columns(bundle, &[&own[..], &others].concat(), &[]);
         newtask(bundle);
     });
-    for mut trace in [by_events, in_columns] {
+    let mut in_the_first_columns = Vec::new();
+    bundle_of(&mut in_the_first_columns, 0, |bundle| {
+        let own = [(900, SLEEPS, IDLE), (1000, 0, maker), (1020, SLEEPS, IDLE)];
+        columns(bundle, &[&own[..], &others].concat(), &[]);
+        newtask(bundle);
+    });
+    for mut trace in [by_events, in_columns, in_the_first_columns] {
         bundle_of(&mut trace, 0, |bundle| switch(bundle, 5000, IDLE, 0, maker));
         let cut = cut_of(&trace, 3000, 4000);
         for line in ["1000 cpu0 to 10 maker", "1010 cpu0 10 makes", "1020 cpu0 to 0 swapper/0"] {
             assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
         }
     }
+}
+
+/// What one CPU has to tell comes before all that another one has.
+#[test]
+fn a_waking_is_not_forgotten_for_those_before_it_that_come_later_in_the_file() {
+    let thread = (20, "sleeper");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| waking(bundle, 900_000, (21, "other"), thread));
+    bundle_of(&mut trace, 1, |bundle| {
+        for now in (1000..101_000).step_by(1000) {
+            waking(bundle, now, IDLE, thread);
+            switch(bundle, now + 10, IDLE, 0, thread);
+            switch(bundle, now + 20, thread, SLEEPS, IDLE);
+        }
+    });
+    let cut = cut_of(&trace, 950_000, 960_000);
+    assert!(cut.iter().any(|line| line == "900000 cpu0 21 wakes 20"), "{cut:#?}");
 }
 
 /// After events were lost, a thread may be left that was not seen to run; what closes its state is what comes first.

@@ -79,9 +79,9 @@ mod tests {
         let (mut own, mut others) = (start("/tmp/reports of a test"), start("/tmp/reports of a test 2"));
         // It is the test's own image until it has become `sleep`.
         let expected = format!("sleep (process {})", own.id());
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(20);
         while of_recorder(reports) != [expected.clone()] {
-            assert!(std::time::Instant::now() < until, "{:?}", of_recorder(reports));
+            assert!(Instant::now() < until, "{:?}", of_recorder(reports));
         }
         for child in [&mut own, &mut others] {
             child.kill().unwrap();

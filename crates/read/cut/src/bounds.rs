@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 pub(crate) struct Bounds {
     /// The first event and the last.
     span: Option<(i64, i64)>,
-    /// The first dump of a heap and the last: all of a trace are kept, but a trace may have nothing else.
+    /// The first profile of a heap, or by a program, and the last: all of a trace are kept, but a trace may have nothing else.
     dumps: Option<(i64, i64)>,
     cpus: HashSet<(u32, u32), RandomState>,
     /// Scheduling counts since then: the last of the times at which CPUs' data begin (upstream: ftrace_parser.cc, the soft drop).
@@ -40,9 +40,7 @@ impl Bounds {
         parts: Option<&Parts<'_>>,
     ) -> Option<i64> {
         match seen.kind {
-            Kind::Whole
-                if seen.head.data.is_some_and(|(number, _)| number == trace_packet::PROFILE_PACKET) =>
-            {
+            Kind::Whole if seen.head.data.is_some_and(|(number, _)| is_profile(number)) => {
                 widen(&mut self.dumps, seen.ts);
                 None
             }
@@ -149,6 +147,10 @@ impl Bounds {
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         self.sched_counts_from == other.sched_counts_from && self.first_leaves == other.first_leaves
     }
+}
+
+fn is_profile(number: u32) -> bool {
+    matches!(number, trace_packet::PROFILE_PACKET | trace_packet::STREAMING_PROFILE_PACKET)
 }
 
 #[inline]

@@ -76,6 +76,8 @@ fn is_whole(number: u32) -> bool {
             | field::TRACE_STATS
             // A heap's dumps are sums since its begin: each counts by its difference from the one before.
             | field::PROFILE_PACKET
+            // Times of its samples are differences from those of the packet before.
+            | field::STREAMING_PROFILE_PACKET
             | field::STREAMING_ALLOCATION
             | field::STREAMING_FREE
             | field::SYSTEM_INFO

@@ -113,3 +113,20 @@ fn times_of_another_machine_are_those_that_its_pings_say() {
     }
     assert_eq!(instants(&cut_of(&trace, 24_000, 26_000)), [("there".to_owned(), 25_000)]);
 }
+
+/// Times of samples that a program takes of itself go on from those of the packet before, whose time may be before the range.
+#[test]
+fn samples_of_programs_are_all_kept_as_their_times_are_differences() {
+    let mut trace = Vec::new();
+    for ts in [1000, 2000, 3000] {
+        packet(&mut trace, 2, |packet| {
+            packet.varint(8, ts);
+            packet.nested(54).varint(2, 7);
+        });
+    }
+    let mut samples = 0;
+    ferretto_trace_read::Reader::new(&cut_of(&trace, 1500, 2500)[..])
+        .for_each(|packet, _| samples += Fields::new(packet).whole().filter(|part| part.number == 54).count())
+        .unwrap();
+    assert_eq!(samples, 3);
+}

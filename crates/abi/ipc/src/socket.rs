@@ -357,7 +357,7 @@ fn connect_unix(address: &Address, patience: Duration) -> io::Result<Stream> {
     let connected = rustix::io::retry_on_intr(|| connect(&fd, &unix_address(address).map_err(to_errno)?));
     if waits && connected == Err(Errno::AGAIN) {
         let message =
-            format!("too many wait to be taken by the service, which did not come to this in {patience:?}");
+            "too many wait to be taken by the service, which did not come to this in the time that there was";
         return Err(io::Error::new(io::ErrorKind::TimedOut, message));
     }
     connected?;

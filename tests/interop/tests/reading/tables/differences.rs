@@ -76,8 +76,10 @@ const FACTS: &[(&str, &str, Whose, &str)] = &[
 ];
 
 /// Statistics that v52 has under another name.
-const RENAMED: &[(&str, &str)] =
-    &[("packet_skipped_seq_needs_incremental_state_invalid", "tokenizer_skipped_packets")];
+const RENAMED: &[(&str, &str)] = &[
+    ("packet_skipped_seq_needs_incremental_state_invalid", "tokenizer_skipped_packets"),
+    ("interned_data_skipped_incremental_state_invalid", "tokenizer_skipped_packets"),
+];
 
 /// Whether a cell may be another one.
 pub(super) fn may_differ(table: &str, column: &str, cell: &Cell<'_>) -> bool {

@@ -76,9 +76,13 @@ fn compare(
     }
     let paths: Vec<&Path> = std::iter::once(trace).chain(cuts.iter().map(PathBuf::as_path)).collect();
     let mut answers = sql.query_each(&paths, &QUERIES).into_iter();
-    let whole = Answers::of(answers.next().expect("the whole's answers"));
+    let all_of = |answers| match kind {
+        Kind::Ring => Answers::of(answers).without_names_of_threads(),
+        _ => Answers::of(answers),
+    };
+    let whole = all_of(answers.next().expect("the whole's answers"));
     for (answers, (from, to)) in answers.zip(ranges) {
-        let (of_whole, of_cut) = (whole.within(*from, *to), Answers::of(answers).within(*from, *to));
+        let (of_whole, of_cut) = (whole.within(*from, *to), all_of(answers).within(*from, *to));
         let mut differences = String::new();
         for (at, ((question, expected), (_, found))) in of_whole.iter().zip(&of_cut).enumerate() {
             if sums.len() <= at {

@@ -77,6 +77,18 @@ pub(super) struct Answers {
 }
 
 impl Answers {
+    /// Without the names of threads of the kernel's events: in a ring a reader does not count the first switches, but takes names from
+    /// them, and a cut does not have these.
+    pub(super) fn without_names_of_threads(mut self) -> Self {
+        let blank = |rows: &mut Vec<Vec<String>>, column: usize| {
+            rows.iter_mut().for_each(|row| row[column].clear());
+        };
+        blank(&mut self.slices, 10);
+        blank(&mut self.sched, 3);
+        blank(&mut self.states, 3);
+        self
+    }
+
     pub(super) fn of(answers: Vec<Answer>) -> Self {
         let mut answers = answers.into_iter().map(|answer| answer.rows);
         let mut next = || answers.next().expect("an answer to each query");

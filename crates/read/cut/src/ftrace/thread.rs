@@ -293,15 +293,23 @@ impl Upto {
         if wake.when.ts >= self.at || begun.is_some_and(|start| wake.when < start) {
             return;
         }
-        // In the order of the file, which is that of time for each CPU only.
-        if self.wakes.len() >= MAX_WAKES
-            && let Some((first, _)) = self.wakes.iter().enumerate().min_by_key(|(_, wake)| wake.when)
-        {
-            self.wakes.swap_remove(first);
+        if self.wakes.len() >= MAX_WAKES {
+            self.forget_a_wake();
         }
         // Mostly there is one, for each of many threads.
         self.wakes.reserve_exact(1);
         self.wakes.push(wake);
+    }
+
+    /// The earliest, for wakings come in the order of the file, which is that of time for each CPU only; but not the one that has opened the
+    /// state, as far as is known: where switches were lost, many follow on it.
+    #[cold]
+    fn forget_a_wake(&mut self) {
+        let opening = self.first_wake().map(|wake| wake.when);
+        let others = self.wakes.iter().enumerate().filter(|(_, wake)| Some(wake.when) != opening);
+        if let Some((first, _)) = others.min_by_key(|(_, wake)| wake.when) {
+            self.wakes.swap_remove(first);
+        }
     }
 
     /// The waking that has opened the state.

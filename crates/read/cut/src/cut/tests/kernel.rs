@@ -252,6 +252,21 @@ fn a_waking_is_not_forgotten_for_those_before_it_that_come_later_in_the_file() {
     assert!(cut.iter().any(|line| line == "900000 cpu0 21 wakes 20"), "{cut:#?}");
 }
 
+/// As where switches were lost: the state is as old as the first.
+#[test]
+fn the_waking_that_opens_a_state_is_not_forgotten_for_many_after_it() {
+    let thread = (20, "sleeper");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+        (2000..50_000).step_by(1000).for_each(|now| waking(bundle, now, IDLE, thread));
+        switch(bundle, 90_000, IDLE, 0, thread);
+    });
+    let cut = cut_of(&trace, 60_000, 70_000);
+    assert!(cut.iter().any(|line| line == "2000 cpu0 0 wakes 20"), "{cut:#?}");
+}
+
 /// After events were lost, a thread may be left that was not seen to run; what closes its state is what comes first.
 #[test]
 fn what_comes_first_after_the_range_closes_a_state() {

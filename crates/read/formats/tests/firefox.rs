@@ -1,10 +1,13 @@
 //! Profiles of Firefox: what they become, and files that end anywhere.
 
+mod tables;
+
 use ferretto_trace_formats::recognize::{Format, recognize};
 use ferretto_trace_formats::{Error, read};
 use ferretto_trace_model::model::Model;
-use ferretto_trace_tables::{Tables, Value, consistency};
+use ferretto_trace_tables::{Tables, consistency};
 use proptest::prelude::*;
+use tables::rows;
 
 /// As the browser dumps it: another process within, whose times are from its own begin.
 const RAW: &str = r#"{"meta":{"version":29,"startTime":1000.0,"categories":[{"name":"Idle"},{"name":"DOM"}]},"libs":[],
@@ -38,19 +41,6 @@ fn import(file: &[u8]) -> (Tables, Result<(), Error>) {
     let tables = model.finish();
     consistency::check(&tables).unwrap_or_else(|error| panic!("{error}"));
     (tables, end)
-}
-
-fn rows(tables: &Tables, table: &str, columns: &[&str]) -> Vec<String> {
-    let table = tables.find(table).unwrap();
-    let cell = |column: &&str, row| match table.cell(column, row) {
-        Value::Null => "-".to_owned(),
-        Value::Int(value) => value.to_string(),
-        Value::Real(value) => value.to_string(),
-        Value::Bool(value) => value.to_string(),
-        Value::Str(text) => tables.strings.get(text).to_owned(),
-    };
-    let row = |row| columns.iter().map(|column| cell(column, row)).collect::<Vec<_>>().join(" ");
-    (0..table.len()).map(row).collect()
 }
 
 /// The frames of each sample with their libraries, the outermost first.

@@ -1,11 +1,14 @@
 //! What files become, whole, cut off at every byte, and damaged.
 
+mod tables;
+
 use ferretto_protozero::Message;
 use ferretto_trace_formats::recognize::{Format, recognize};
 use ferretto_trace_formats::{Error, read};
 use ferretto_trace_model::model::Model;
-use ferretto_trace_tables::{Tables, Value, consistency};
+use ferretto_trace_tables::{Tables, consistency};
 use proptest::prelude::*;
+use tables::rows;
 
 const COLLAPSED: &[u8] = b"# by hand\nmain;work;sleep 3\n\nmain;work 2\n;;main 1\nno number\nmain 0\n;; 4\n\xff;b 5\nmain;work;sleep 7";
 
@@ -71,20 +74,6 @@ fn import(format: Format, file: &[u8]) -> (Tables, Result<(), Error>) {
     let mut model = Model::default();
     let end = read(format, file, &mut model);
     (model.finish(), end)
-}
-
-/// The rows of some columns, as text.
-fn rows(tables: &Tables, table: &str, columns: &[&str]) -> Vec<String> {
-    let table = tables.find(table).unwrap();
-    let cell = |column: &&str, row| match table.cell(column, row) {
-        Value::Null => "-".to_owned(),
-        Value::Int(value) => value.to_string(),
-        Value::Real(value) => value.to_string(),
-        Value::Bool(value) => value.to_string(),
-        Value::Str(text) => tables.strings.get(text).to_owned(),
-    };
-    let row = |row| columns.iter().map(|column| cell(column, row)).collect::<Vec<_>>().join(" ");
-    (0..table.len()).map(row).collect()
 }
 
 /// The functions of a stack, the outermost first.

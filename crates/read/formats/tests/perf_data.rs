@@ -1,10 +1,13 @@
 //! Recordings of perf: what they become, and files that end anywhere.
 
+mod tables;
+
 use ferretto_trace_formats::recognize::{Format, recognize};
 use ferretto_trace_formats::{Error, read};
 use ferretto_trace_model::model::Model;
-use ferretto_trace_tables::{Tables, Value, consistency};
+use ferretto_trace_tables::{Tables, consistency};
 use proptest::prelude::*;
+use tables::rows;
 
 /// What `perf record -o - -z -g -e cpu-clock -F 1500 -- sh -c '…; ls /'` of perf 6.1 wrote.
 const PIPED_AND_PACKED: &[u8] = include_bytes!("data/perf_piped_packed.data");
@@ -178,19 +181,6 @@ fn import(file: &[u8]) -> (Tables, Result<(), Error>) {
     let tables = model.finish();
     consistency::check(&tables).unwrap_or_else(|error| panic!("{error}"));
     (tables, end)
-}
-
-fn rows(tables: &Tables, table: &str, columns: &[&str]) -> Vec<String> {
-    let table = tables.find(table).unwrap();
-    let cell = |column: &&str, row| match table.cell(column, row) {
-        Value::Null => "-".to_owned(),
-        Value::Int(value) => value.to_string(),
-        Value::Real(value) => value.to_string(),
-        Value::Bool(value) => value.to_string(),
-        Value::Str(text) => tables.strings.get(text).to_owned(),
-    };
-    let row = |row| columns.iter().map(|column| cell(column, row)).collect::<Vec<_>>().join(" ");
-    (0..table.len()).map(row).collect()
 }
 
 /// The time of each sample and its addresses in their files, the innermost first.

@@ -1,7 +1,7 @@
 //! Turns the words of a text into numbers, within the range of the field they are for.
 
 /// An integer as the text format writes it: decimal, `0x` hexadecimal or `0` octal.
-pub(super) fn integer(word: &str, negative: bool) -> Option<i128> {
+pub fn integer(word: &str, negative: bool) -> Option<i128> {
     let (digits, radix) = if let Some(hex) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         (hex, 16)
     } else if word.len() > 1 && word.starts_with('0') {
@@ -18,7 +18,7 @@ pub(super) fn integer(word: &str, negative: bool) -> Option<i128> {
 }
 
 /// A floating-point number: digits with an optional `f`, or `inf`, `infinity`, `nan`.
-pub(super) fn float(word: &str, negative: bool) -> Option<f64> {
+pub fn float(word: &str, negative: bool) -> Option<f64> {
     let lower = word.to_ascii_lowercase();
     let value = match lower.as_str() {
         "inf" | "infinity" => f64::INFINITY,
@@ -35,7 +35,7 @@ pub(super) fn float(word: &str, negative: bool) -> Option<f64> {
 }
 
 /// A boolean in any of the spellings of the text format.
-pub(super) fn boolean(word: &str) -> Option<bool> {
+pub fn boolean(word: &str) -> Option<bool> {
     match word {
         "true" | "True" | "t" | "1" => Some(true),
         "false" | "False" | "f" | "0" => Some(false),

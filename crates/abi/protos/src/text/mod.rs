@@ -14,11 +14,11 @@
 //! assert_eq!(error.to_string(), "1:1: unknown field `bufers` in TraceConfig; did you mean `buffers`?");
 //! ```
 
-mod literal;
+pub mod literal;
 mod parser;
 mod print;
 mod suggest;
-mod token;
+pub mod token;
 
 use std::sync::LazyLock;
 

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `schema` | what messages, fields and enums are called |
 //! | `print`, `float` | a packet as text |
-//! | `tokens`, `parse` | text to packets, with the line and the column of a mistake |
+//! | `parse` | text to packets, with the line and the column of a mistake |
 //!
 //! Memory: what is described, and one packet, as bytes and as text.
 
@@ -17,9 +17,8 @@ mod float;
 mod parse;
 mod print;
 mod schema;
-mod tokens;
 
-pub use parse::{Error as TextError, TraceOfText};
+pub use parse::TraceOfText;
 
 use crate::packets::Sink;
 use crate::{Error, Form, Format, Options, Out};

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, Read};
 
-use ferretto_protos::text::{TextError, nearest};
+use ferretto_protos::text::literal::{boolean, float, integer};
+use ferretto_protos::text::nearest;
+use ferretto_protos::text::token::{Kind as TokenKind, Place, ReadError, Token, Tokens};
 use ferretto_protozero::{Message as Writer, varint};
 
 use super::schema::{EnumId, Field, Kind, Message, MessageId, Schema};
-use super::tokens::{Kind as TokenKind, Place, Token, Tokens};
 
 /// Messages within messages. Ours: it bounds the depth of our own calls; what we print is not deeper.
 const MAX_DEPTH: usize = 100;
@@ -15,18 +16,7 @@ const MAX_PACKET_BYTES: usize = 64 << 20;
 /// `Trace.packet`.
 const PACKET: u32 = 1;
 
-/// Why a text is not read on.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Its bytes cannot be had.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// A mistake in it, with its line and column.
-    #[error(transparent)]
-    Text(#[from] TextError),
-}
-
-type Result<T> = std::result::Result<T, Error>;
+type Result<T> = std::result::Result<T, ReadError>;
 
 /// A trace out of its text: to be read as if its file were read.
 ///
@@ -73,8 +63,8 @@ impl<R: BufRead> Read for TraceOfText<R> {
             self.at = 0;
             match self.packets.next_into(&mut self.part) {
                 Ok(_) => {}
-                Err(Error::Io(error)) => return Err(error),
-                Err(Error::Text(error)) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+                Err(ReadError::Io(error)) => return Err(error),
+                Err(ReadError::Text(error)) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
             }
         }
         let len = self.part.get(self.at..).unwrap_or_default().read(to)?;
@@ -112,9 +102,9 @@ impl<R: BufRead> Packets<R> {
         };
         if !is_packet {
             let found = token.describe();
-            return Err(token.place.error(format!("expected `packet` of Trace, found {found}")));
+            return Err(token.place.error(format!("expected `packet` of Trace, found {found}")).into());
         }
-        let has_colon = self.tokens.take_if(b':')?;
+        let has_colon = self.tokens.take_if(':')?;
         let mut packet = self.vector();
         if matches!(self.tokens.peek()?.kind, TokenKind::Text(_)) && has_colon {
             packet = self.text("packet")?.0;
@@ -141,19 +131,19 @@ impl<R: BufRead> Packets<R> {
     }
 
     fn separator(&mut self) -> Result<()> {
-        if !self.tokens.take_if(b',')? {
-            self.tokens.take_if(b';')?;
+        if !self.tokens.take_if(',')? {
+            self.tokens.take_if(';')?;
         }
         Ok(())
     }
 
     fn open(&mut self, name: &str) -> Result<Token> {
         let token = self.tokens.take()?;
-        if token.is(b'{') || token.is(b'<') {
+        if token.is('{') || token.is('<') {
             return Ok(token);
         }
         let found = token.describe();
-        Err(token.place.error(format!("expected `{{` after `{name}`, found {found}")))
+        Err(token.place.error(format!("expected `{{` after `{name}`, found {found}")).into())
     }
 
     /// The fields of a message, up to its closing brace.
@@ -166,7 +156,10 @@ impl<R: BufRead> Packets<R> {
         depth: usize,
     ) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(open.place.error(format!("messages are nested more than {MAX_DEPTH} deep here")));
+            return Err(open
+                .place
+                .error(format!("messages are nested more than {MAX_DEPTH} deep here"))
+                .into());
         }
         let Some(described) = schema.message(id) else { return Ok(()) };
         // Values of a list that belong into one field.
@@ -189,7 +182,10 @@ impl<R: BufRead> Packets<R> {
                 }
             }
             if out.len() + packed.1.len() > MAX_PACKET_BYTES {
-                return Err(open.place.error(format!("this message has more than {MAX_PACKET_BYTES} bytes")));
+                return Err(open
+                    .place
+                    .error(format!("this message has more than {MAX_PACKET_BYTES} bytes"))
+                    .into());
             }
             self.separator()?;
         }
@@ -200,22 +196,24 @@ impl<R: BufRead> Packets<R> {
 
     /// The token that a field begins with; nothing at the end of the message.
     fn next_name(&mut self, open: &Token, of: &str) -> Result<Option<Token>> {
-        let close = if open.is(b'<') { b'>' } else { b'}' };
+        let close = if open.is('<') { '>' } else { '}' };
         let token = self.tokens.take()?;
         match token.kind {
             TokenKind::Punct(punct) if punct == close => Ok(None),
-            TokenKind::Word(_) | TokenKind::Punct(b'[') => Ok(Some(token)),
-            TokenKind::End => Err(token.place.error(format!(
-                "the text ends, but the {} of line {} is not closed; expected `{}`",
-                open.describe(),
-                open.place.line,
-                char::from(close)
-            ))),
-            _ => Err(token.place.error(format!(
-                "expected a field of {of} or `{}`, found {}",
-                char::from(close),
-                token.describe()
-            ))),
+            TokenKind::Word(_) | TokenKind::Punct('[') => Ok(Some(token)),
+            TokenKind::End => Err(token
+                .place
+                .error(format!(
+                    "the text ends, but the {} of line {} is not closed; expected `{}`",
+                    open.describe(),
+                    open.place.line,
+                    close
+                ))
+                .into()),
+            _ => Err(token
+                .place
+                .error(format!("expected a field of {of} or `{}`, found {}", close, token.describe()))
+                .into()),
         }
     }
 
@@ -230,11 +228,11 @@ impl<R: BufRead> Packets<R> {
         if name.starts_with(|c: char| c.is_ascii_digit()) {
             let number = name.parse().ok().filter(|number| (1..1 << 29).contains(number));
             return number.map(Named::Number).ok_or_else(|| {
-                token.place.error(format!("`{name}` is no number of a field; expected 1 to 536870911"))
+                token.place.error(format!("`{name}` is no number of a field; expected 1 to 536870911")).into()
             });
         }
         let hint = hint(&name, of.names());
-        Err(token.place.error(format!("unknown field `{name}` in {}{hint}", of.name)))
+        Err(token.place.error(format!("unknown field `{name}` in {}{hint}", of.name)).into())
     }
 
     /// `[full.name]`, of which the first bracket was taken.
@@ -244,8 +242,8 @@ impl<R: BufRead> Packets<R> {
             let token = self.tokens.take()?;
             match &token.kind {
                 TokenKind::Word(word) => name.push_str(word),
-                TokenKind::Punct(b'.') => name.push('.'),
-                TokenKind::Punct(b']') => {
+                TokenKind::Punct('.') => name.push('.'),
+                TokenKind::Punct(']') => {
                     name.push(']');
                     return Ok(name);
                 }
@@ -253,7 +251,8 @@ impl<R: BufRead> Packets<R> {
                     let found = token.describe();
                     return Err(token
                         .place
-                        .error(format!("expected the name of an extension, found {found}")));
+                        .error(format!("expected the name of an extension, found {found}"))
+                        .into());
                 }
             }
         }
@@ -261,33 +260,33 @@ impl<R: BufRead> Packets<R> {
 
     /// What follows a field's name: one value, or a list of them in brackets.
     fn values(&mut self, schema: &Schema, field: &Field, out: &mut Vec<u8>, depth: usize) -> Result<()> {
-        let has_colon = self.tokens.take_if(b':')?;
+        let has_colon = self.tokens.take_if(':')?;
         let token = self.tokens.peek()?;
         let is_message = matches!(field.kind, Kind::Message(_));
         if !has_colon && !is_message {
             let found = token.describe();
             let message = format!("expected `:` and a value after `{}`, found {found}", field.name);
-            return Err(token.place.error(message));
+            return Err(token.place.error(message).into());
         }
-        if !token.is(b'[') {
+        if !token.is('[') {
             return self.value(schema, field, out, depth);
         }
         if !field.is_list {
-            return Err(token.place.error(format!("`{}` takes one value, not a list", field.name)));
+            return Err(token.place.error(format!("`{}` takes one value, not a list", field.name)).into());
         }
         self.tokens.take()?;
-        if self.tokens.take_if(b']')? {
+        if self.tokens.take_if(']')? {
             return Ok(());
         }
         loop {
             self.value(schema, field, out, depth)?;
-            if self.tokens.take_if(b']')? {
+            if self.tokens.take_if(']')? {
                 return Ok(());
             }
-            if !self.tokens.take_if(b',')? {
+            if !self.tokens.take_if(',')? {
                 let token = self.tokens.peek()?;
                 let message = format!("expected `,` or `]` in this list, found {}", token.describe());
-                return Err(token.place.error(message));
+                return Err(token.place.error(message).into());
             }
         }
     }
@@ -325,14 +324,18 @@ impl<R: BufRead> Packets<R> {
             let found = token.describe();
             return Err(token
                 .place
-                .error(format!("expected a string in quotes for `{name}`, found {found}")));
+                .error(format!("expected a string in quotes for `{name}`, found {found}"))
+                .into());
         };
         while matches!(self.tokens.peek()?.kind, TokenKind::Text(_)) {
             if let TokenKind::Text(more) = self.tokens.take()?.kind {
                 bytes.extend_from_slice(&more);
             }
             if bytes.len() > MAX_PACKET_BYTES {
-                return Err(token.place.error(format!("this string has more than {MAX_PACKET_BYTES} bytes")));
+                return Err(token
+                    .place
+                    .error(format!("this string has more than {MAX_PACKET_BYTES} bytes"))
+                    .into());
             }
         }
         Ok((bytes, token.place))
@@ -341,11 +344,13 @@ impl<R: BufRead> Packets<R> {
     /// A word, whether it is negative, and its place with the sign.
     fn signed(&mut self, expected: &str, name: &str) -> Result<(bool, String, Place)> {
         let place = self.tokens.peek()?.place;
-        let is_negative = self.tokens.take_if(b'-')?;
+        let is_negative = self.tokens.take_if('-')?;
         let token = self.tokens.take()?;
         match token.kind {
             TokenKind::Word(word) => Ok((is_negative, word, place)),
-            _ => Err(place.error(format!("expected {expected} for `{name}`, found {}", token.describe()))),
+            _ => Err(place
+                .error(format!("expected {expected} for `{name}`, found {}", token.describe()))
+                .into()),
         }
     }
 
@@ -355,12 +360,14 @@ impl<R: BufRead> Packets<R> {
         let (is_negative, word, place) = self.signed(&expected, &field.name)?;
         if let Some(number) = integer(&word, is_negative) {
             return i32::try_from(number).map_err(|_| {
-                place.error(format!("`{word}` is out of range for `{}`; expected {expected}", field.name))
+                place
+                    .error(format!("`{word}` is out of range for `{}`; expected {expected}", field.name))
+                    .into()
             });
         }
         described.number_of(&word).filter(|_| !is_negative).ok_or_else(|| {
             let hint = hint(&word, described.names());
-            place.error(format!("unknown value `{word}` of {}{hint}", described.name))
+            place.error(format!("unknown value `{word}` of {}{hint}", described.name)).into()
         })
     }
 
@@ -400,10 +407,10 @@ impl<R: BufRead> Packets<R> {
 
     /// The value of a field that is named by its number, as we print them.
     fn values_of_number(&mut self, number: u32, out: &mut Vec<u8>, depth: usize) -> Result<()> {
-        let has_colon = self.tokens.take_if(b':')?;
+        let has_colon = self.tokens.take_if(':')?;
         let token = self.tokens.peek()?;
         match &token.kind {
-            TokenKind::Punct(b'{' | b'<') => {
+            TokenKind::Punct('{' | '<') => {
                 let open = self.tokens.take()?;
                 let mut inside = self.vector();
                 self.unknown_message(&open, &mut inside, depth + 1)?;
@@ -414,7 +421,7 @@ impl<R: BufRead> Packets<R> {
                 let (bytes, _) = self.text(&number.to_string())?;
                 Writer::new(out).bytes(number, &bytes);
             }
-            TokenKind::Word(_) | TokenKind::Punct(b'-') if has_colon => {
+            TokenKind::Word(_) | TokenKind::Punct('-') if has_colon => {
                 let name = number.to_string();
                 let (is_negative, word, place) = self.signed("a number", &name)?;
                 let wrong = || place.error(format!("expected a number, a string or `{{`, found `{word}`"));
@@ -431,7 +438,10 @@ impl<R: BufRead> Packets<R> {
             }
             _ => {
                 let found = token.describe();
-                return Err(token.place.error(format!("expected a value of field {number}, found {found}")));
+                return Err(token
+                    .place
+                    .error(format!("expected a value of field {number}, found {found}"))
+                    .into());
             }
         }
         Ok(())
@@ -439,7 +449,10 @@ impl<R: BufRead> Packets<R> {
 
     fn unknown_message(&mut self, open: &Token, out: &mut Vec<u8>, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(open.place.error(format!("messages are nested more than {MAX_DEPTH} deep here")));
+            return Err(open
+                .place
+                .error(format!("messages are nested more than {MAX_DEPTH} deep here"))
+                .into());
         }
         let nothing = Message::default();
         while let Some(name) = self.next_name(open, "numbers")? {
@@ -476,44 +489,6 @@ fn write_packed((number, values): &mut (u32, Vec<u8>), out: &mut Vec<u8>) {
     }
     *number = 0;
     values.clear();
-}
-
-/// An integer: decimal, `0x` hexadecimal or `0` octal.
-fn integer(word: &str, is_negative: bool) -> Option<i128> {
-    let (digits, radix) = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
-        Some(digits) => (digits, 16),
-        None if word.len() > 1 && word.starts_with('0') => (word.get(1..)?, 8),
-        None => (word, 10),
-    };
-    let value = digits.starts_with(|c: char| c.is_ascii_hexdigit()).then_some(digits)?;
-    // 64-bit values and their neighbours fit; more is out of every field's range anyway.
-    let value = i128::from_str_radix(value, radix).ok()?;
-    Some(if is_negative { -value } else { value })
-}
-
-fn float(word: &str, is_negative: bool) -> Option<f64> {
-    let lower = word.to_ascii_lowercase();
-    let value = match lower.as_str() {
-        "inf" | "infinity" => f64::INFINITY,
-        "nan" => f64::NAN,
-        _ if !lower.starts_with(|c: char| c.is_ascii_digit()) => return None,
-        _ => match lower.parse() {
-            Ok(value) => value,
-            Err(_) => match integer(word, false) {
-                Some(value) => value as f64,
-                None => lower.strip_suffix('f')?.parse().ok()?,
-            },
-        },
-    };
-    Some(if is_negative { -value } else { value })
-}
-
-fn boolean(word: &str) -> Option<bool> {
-    match word {
-        "true" | "True" | "t" | "1" => Some(true),
-        "false" | "False" | "f" | "0" => Some(false),
-        _ => None,
-    }
 }
 
 fn expectation(kind: Kind) -> &'static str {

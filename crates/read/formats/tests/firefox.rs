@@ -2,12 +2,11 @@
 
 mod tables;
 
+use ferretto_trace_formats::Error;
 use ferretto_trace_formats::recognize::{Format, recognize};
-use ferretto_trace_formats::{Error, read};
-use ferretto_trace_model::model::Model;
-use ferretto_trace_tables::{Tables, consistency};
+use ferretto_trace_tables::Tables;
 use proptest::prelude::*;
-use tables::rows;
+use tables::{import, rows};
 
 /// As the browser dumps it: another process within, whose times are from its own begin.
 const RAW: &str = r#"{"meta":{"version":29,"startTime":1000.0,"categories":[{"name":"Idle"},{"name":"DOM"}]},"libs":[],
@@ -35,14 +34,6 @@ const PROCESSED: &str = r#"{"meta":{"preprocessedProfileVersion":57,"startTime":
  "samples":{"length":2,"stack":[1,0],"timeDeltas":[1,2.5],"weight":null},
  "markers":{"length":1,"name":[4],"startTime":[1.0],"endTime":[2.0],"phase":[1],"category":[0],"data":[null]}}]}"#;
 
-fn import(file: &[u8]) -> (Tables, Result<(), Error>) {
-    let mut model = Model::default();
-    let end = read(Format::Gecko, file, &mut model);
-    let tables = model.finish();
-    consistency::check(&tables).unwrap_or_else(|error| panic!("{error}"));
-    (tables, end)
-}
-
 /// The frames of each sample with their libraries, the outermost first.
 fn samples(tables: &Tables) -> Vec<String> {
     let samples = rows(tables, "__intrinsic_profiler_sample", &["ts", "callsite_id"]);
@@ -66,7 +57,7 @@ fn samples(tables: &Tables) -> Vec<String> {
 #[test]
 fn a_dump_of_the_browser_has_samples_and_markers() {
     assert_eq!(recognize(RAW.as_bytes()), Some(Format::Gecko));
-    let (tables, end) = import(RAW.as_bytes());
+    let (tables, end) = import(Format::Gecko, RAW.as_bytes());
     end.unwrap();
     assert_eq!(
         samples(&tables),
@@ -103,7 +94,7 @@ fn a_dump_of_the_browser_has_samples_and_markers() {
 
 #[test]
 fn a_saved_profile_may_share_its_tables() {
-    let (tables, end) = import(PROCESSED.as_bytes());
+    let (tables, end) = import(Format::Gecko, PROCESSED.as_bytes());
     end.unwrap();
     assert_eq!(samples(&tables), ["1000000 outer@lib.so;inner@gecko", "3500000 outer@lib.so"]);
     assert_eq!(rows(&tables, "slice", &["ts", "dur", "category", "name"]), ["1000000 1000000 Other Work"]);
@@ -116,7 +107,7 @@ fn a_saved_profile_may_share_its_tables() {
 fn a_file_that_ends_anywhere_gives_the_threads_that_are_whole() {
     for file in [RAW, PROCESSED] {
         for end in 0..file.len() {
-            let (_, told) = import(&file.as_bytes()[..end]);
+            let (_, told) = import(Format::Gecko, &file.as_bytes()[..end]);
             assert!(
                 matches!(told, Err(Error::Broken { offset, .. }) if offset <= end as u64),
                 "{end}: {told:?}"
@@ -124,7 +115,7 @@ fn a_file_that_ends_anywhere_gives_the_threads_that_are_whole() {
         }
     }
     let second = RAW.find("\"processes\":[{").unwrap();
-    let (tables, _) = import(&RAW.as_bytes()[..second + 100]);
+    let (tables, _) = import(Format::Gecko, &RAW.as_bytes()[..second + 100]);
     assert_eq!(samples(&tables).len(), 2);
 }
 
@@ -137,10 +128,10 @@ fn deep_stacks_and_stacks_in_circles_end() {
             "stackTable":{{"schema":{{"prefix":0,"frame":1}},"data":[{stacks}]}},
             "samples":{{"schema":{{"stack":0,"time":1}},"data":[[1,1],[4999,2]]}},"stringTable":["f"]}}]}}"#
         );
-        import(file.as_bytes()).1.unwrap();
+        import(Format::Gecko, file.as_bytes()).1.unwrap();
     }
-    assert!(import(format!("{{\"meta\":{}", "[".repeat(10_000)).as_bytes()).1.is_err());
-    assert!(import("{\"processes\":[".repeat(10_000).as_bytes()).1.is_err());
+    assert!(import(Format::Gecko, format!("{{\"meta\":{}", "[".repeat(10_000)).as_bytes()).1.is_err());
+    assert!(import(Format::Gecko, "{\"processes\":[".repeat(10_000).as_bytes()).1.is_err());
 }
 
 proptest! {
@@ -154,6 +145,6 @@ proptest! {
             let at = at.index(file.len());
             file[at] = byte;
         }
-        let _ = import(&file);
+        let _ = import(Format::Gecko, &file);
     }
 }

@@ -3,12 +3,10 @@
 mod tables;
 
 use ferretto_protozero::Message;
+use ferretto_trace_formats::Error;
 use ferretto_trace_formats::recognize::{Format, recognize};
-use ferretto_trace_formats::{Error, read};
-use ferretto_trace_model::model::Model;
-use ferretto_trace_tables::{Tables, consistency};
 use proptest::prelude::*;
-use tables::rows;
+use tables::{import, rows};
 
 type Bytes = Vec<u8>;
 
@@ -130,14 +128,6 @@ const JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"servi
   "scope":{"name":"lib","version":"1"}}]}]}
 {"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId":"1","name":"c","startTimeUnixNano":"5","endTimeUnixNano":"9"}]}]}]}
 "#;
-
-fn import(format: Format, file: &[u8]) -> (Tables, Result<(), Error>) {
-    let mut model = Model::default();
-    let end = read(format, file, &mut model);
-    let tables = model.finish();
-    consistency::check(&tables).unwrap_or_else(|error| panic!("{error}"));
-    (tables, end)
-}
 
 #[test]
 fn spans_are_slices_on_tracks_where_they_do_not_overlap() {

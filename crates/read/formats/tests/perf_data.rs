@@ -2,12 +2,11 @@
 
 mod tables;
 
+use ferretto_trace_formats::Error;
 use ferretto_trace_formats::recognize::{Format, recognize};
-use ferretto_trace_formats::{Error, read};
-use ferretto_trace_model::model::Model;
-use ferretto_trace_tables::{Tables, consistency};
+use ferretto_trace_tables::Tables;
 use proptest::prelude::*;
-use tables::rows;
+use tables::{import, rows};
 
 /// What `perf record -o - -z -g -e cpu-clock -F 1500 -- sh -c '…; ls /'` of perf 6.1 wrote.
 const PIPED_AND_PACKED: &[u8] = include_bytes!("data/perf_piped_packed.data");
@@ -175,14 +174,6 @@ fn file() -> Bytes {
     .concat()
 }
 
-fn import(file: &[u8]) -> (Tables, Result<(), Error>) {
-    let mut model = Model::default();
-    let end = read(Format::Perf, file, &mut model);
-    let tables = model.finish();
-    consistency::check(&tables).unwrap_or_else(|error| panic!("{error}"));
-    (tables, end)
-}
-
 /// The time of each sample and its addresses in their files, the innermost first.
 fn samples(tables: &Tables) -> Vec<String> {
     let sample = |row: usize| {
@@ -204,7 +195,7 @@ fn samples(tables: &Tables) -> Vec<String> {
 fn samples_have_stacks_in_the_files_that_were_there() {
     let file = file();
     assert_eq!(recognize(&file), Some(Format::Perf));
-    let (tables, end) = import(&file);
+    let (tables, end) = import(Format::Perf, &file);
     end.unwrap();
     assert_eq!(
         samples(&tables),
@@ -230,7 +221,7 @@ fn samples_have_stacks_in_the_files_that_were_there() {
 
 #[test]
 fn threads_and_processes_begin_end_and_have_names() {
-    let (tables, _) = import(&file());
+    let (tables, _) = import(Format::Perf, &file());
     let threads = rows(&tables, "thread", &["tid", "name", "start_ts", "end_ts", "upid"]);
     assert_eq!(threads, ["0 swapper - - 0", "10 app - - 1", "11 app 200 - 1", "20 child 400 450 2"]);
     let processes = rows(&tables, "process", &["pid", "name", "start_ts", "end_ts", "parent_upid"]);
@@ -252,7 +243,7 @@ fn threads_and_processes_begin_end_and_have_names() {
 
 #[test]
 fn counters_are_of_a_processor_and_count_on() {
-    let (tables, _) = import(&file());
+    let (tables, _) = import(Format::Perf, &file());
     let tracks = rows(&tables, "track", &["name", "type", "cpu"]);
     assert_eq!(tracks, ["cpu-clock:u perf_cpu_counter 0", "page-faults perf_cpu_counter 1"]);
     let values = rows(&tables, "counter", &["ts", "track_id", "value"]);
@@ -263,7 +254,7 @@ fn counters_are_of_a_processor_and_count_on() {
 #[test]
 fn what_is_piped_and_packed_is_read() {
     assert_eq!(recognize(PIPED_AND_PACKED), Some(Format::Perf));
-    let (tables, end) = import(PIPED_AND_PACKED);
+    let (tables, end) = import(Format::Perf, PIPED_AND_PACKED);
     end.unwrap();
     assert_eq!((tables.profiler_sample.len(), tables.counter.len()), (15, 15));
     let threads = rows(&tables, "thread", &["name"]);
@@ -281,7 +272,7 @@ fn a_recording_that_was_not_finished_is_read_to_its_end() {
     let records = records().len();
     bytes[48..56].fill(0);
     bytes.truncate(104 + 16 + 2 * 128 + records);
-    let (tables, end) = import(&bytes);
+    let (tables, end) = import(Format::Perf, &bytes);
     end.unwrap();
     assert_eq!(tables.profiler_sample.len(), 5);
 }
@@ -291,7 +282,7 @@ fn a_file_that_ends_anywhere_is_read_up_to_there() {
     for file in [file(), PIPED_AND_PACKED.to_vec()] {
         let mut before = 0;
         for end in 0..file.len() {
-            let (tables, told) = import(&file[..end]);
+            let (tables, told) = import(Format::Perf, &file[..end]);
             let found = tables.profiler_sample.len();
             assert!(found >= before, "up to {end}: {found} of {before}");
             before = found;
@@ -312,7 +303,7 @@ fn what_is_no_such_file_is_said_with_its_place() {
         ([&b"PERFILE2"[..], &words(&[104, 8, 104, 0, 104, 0, 0, 0, 0, 0, 0, 0])].concat(), 104),
         ([&b"PERFILE2"[..], &words(&[104, 128, 104, 0, 5, 0, 0, 0, 0, 0, 0, 0])].concat(), 40),
     ] {
-        let (_, end) = import(&bytes);
+        let (_, end) = import(Format::Perf, &bytes);
         assert!(matches!(end, Err(Error::Broken { offset, .. }) if offset == at), "{at}: {end:?}");
     }
     assert_eq!(recognize(b"2ELIFREP\0\0\0\0"), Some(Format::ForeignPerf));
@@ -330,6 +321,6 @@ proptest! {
             let at = at.index(file.len());
             file[at] = byte;
         }
-        let _ = import(&file);
+        let _ = import(Format::Perf, &file);
     }
 }

@@ -1,6 +1,18 @@
-//! Tables as a test of a reader looks at them.
+//! Tables as a test of a reader makes them and looks at them.
 
-use ferretto_trace_tables::{Tables, Value};
+use ferretto_trace_formats::recognize::Format;
+use ferretto_trace_formats::{Error, read};
+use ferretto_trace_model::model::Model;
+use ferretto_trace_tables::{Tables, Value, consistency};
+
+/// The tables of a file, which hold together, and how reading it ended.
+pub(crate) fn import(format: Format, file: &[u8]) -> (Tables, Result<(), Error>) {
+    let mut model = Model::default();
+    let end = read(format, file, &mut model);
+    let tables = model.finish();
+    consistency::check(&tables).unwrap_or_else(|error| panic!("{error}"));
+    (tables, end)
+}
 
 /// The rows of some columns, as text.
 pub(crate) fn rows(tables: &Tables, table: &str, columns: &[&str]) -> Vec<String> {

@@ -23,6 +23,7 @@ use ferretto_protos::{
     GetAsyncCommandResponse, InitializeConnectionRequest, InternedData, IpcFrame, RegisterDataSourceRequest,
     RegisterTraceWriterRequest, TestEvent, TracePacket,
 };
+use ferretto_protozero::fnv::{fnv1a, fnv1a_on};
 use prost::Message;
 
 /// Flags of a chunk.
@@ -437,10 +438,7 @@ fn the_file_cannot_be_written() {
 fn a_filter_lets_nothing_through() {
     // Of a trace's packets (field 1) fields 2 to 101, and so not `for_testing`.
     let words: [u32; 6] = [1 << 3 | 3, 1, 0, 2 << 3 | 2, 100, 0];
-    let hash = words
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = words.iter().fold(fnv1a(b""), |hash, word| fnv1a_on(hash, &word.to_le_bytes()));
     let mut bytecode = Vec::new();
     words
         .iter()

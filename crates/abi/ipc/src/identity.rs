@@ -6,6 +6,7 @@ use std::ffi::CStr;
 
 use ferretto_protos::IpcFrame;
 use ferretto_protos::ipc_frame::{Msg, SetPeerIdentity};
+use ferretto_protozero::fnv::fnv1a;
 use ferretto_sys::read_file;
 
 use crate::address::environment;
@@ -53,11 +54,8 @@ pub fn identity_frame(identity: SetPeerIdentity) -> Result<Vec<u8>, FrameError> 
 /// ```
 pub fn machine_id(hint: &str, peer_host: &str) -> u32 {
     let text = if hint.is_empty() { peer_host } else { hint };
-    // FNV-1a, of which the lower half is used.
-    let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    match digest as u32 {
+    // The lower half.
+    match fnv1a(text.as_bytes()) as u32 {
         HOST_MACHINE_ID => 1,
         id => id,
     }

@@ -10,6 +10,7 @@
 //!   and scratch space; the producer has one over chunks of shared memory.
 //! * [`read::Fields`] iterates over the fields of an encoded message, which may come from a hostile process.
 //! * [`control`] reads and writes control messages with little code.
+//! * [`fnv`] makes numbers of names.
 //! * [`varint`] has the encodings underneath.
 //!
 //! This crate knows no message by name.
@@ -32,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod fnv;
 mod message;
 mod ranges;
 pub mod read;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use ferretto_protozero::Message;
+use ferretto_protozero::fnv::fnv1a;
 use ferretto_trace_tables::table::Table;
 use ferretto_trace_tables::tables::Tables;
 use ferretto_trace_tables::{SliceId, Upid, Value};
@@ -291,10 +292,8 @@ fn seed(tables: &Tables) -> u64 {
         Some(Value::Str(text)) => tables.strings.get(text).to_owned(),
         _ => String::new(),
     };
-    // FNV-1a; 0 would be no id.
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-        .max(1)
+    // 0 would be no id.
+    fnv1a(text.as_bytes()).max(1)
 }
 
 /// `KeyValue`.

@@ -4,6 +4,7 @@
 //! A single one that is said again is written over; of the others each is a row. Names that the trace makes up are single.
 
 use ferretto_protos::fields::{trace_attributes as attributes, trace_uuid};
+use ferretto_protozero::fnv::fnv1a;
 use ferretto_trace_tables::tables::MetadataRow;
 use ferretto_trace_tables::{MachineId, Str, TraceFileId};
 use foldhash::fast::RandomState;
@@ -190,9 +191,7 @@ impl Model {
         if self.metadata.has_uuid {
             return;
         }
-        // FNV-1a, as upstream's fnv_hash.h.
-        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = first_bytes.iter().take(HEAD_BYTES).fold(0xcbf2_9ce4_8422_2325, step);
+        let hash = fnv1a(first_bytes.get(..HEAD_BYTES).unwrap_or(first_bytes));
         self.set_text(Key::TraceUuid, MachineId(0), uuid_text(0, hash).as_bytes());
     }
 

@@ -16,6 +16,7 @@
 //! An overlay (from v54 on) adds to a program, for services that know more opcodes than those that read the program alone. It is a row
 //! of words of the same form, three for each change: message, field with opcode 1, 4 or 5, argument; in the order of the first two.
 
+use ferretto_protozero::fnv::{fnv1a, fnv1a_on};
 use ferretto_protozero::read::PackedVarints;
 
 /// Bytes of a program and of an overlay, each. A config comes in one IPC frame, which is as long.
@@ -335,10 +336,7 @@ fn read_words(bytes: &[u8], part: Part) -> Result<Vec<u32>, BytecodeError> {
 
 /// The low half of FNV-1a over the words as little-endian bytes.
 pub(crate) fn checksum(words: &[u32]) -> u32 {
-    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-    bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)) as u32
+    words.iter().fold(fnv1a(b""), |hash, word| fnv1a_on(hash, &word.to_le_bytes())) as u32
 }
 
 struct Change {

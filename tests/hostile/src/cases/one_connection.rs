@@ -5,6 +5,7 @@ use std::io;
 use ferretto_interop::config;
 use ferretto_protos::trace_config::TraceFilter;
 use ferretto_protos::{DetachRequest, TraceConfig};
+use ferretto_protozero::fnv::{fnv1a, fnv1a_on};
 use prost::Message;
 
 use crate::{Case, Refused, Target};
@@ -53,8 +54,5 @@ fn program() -> Vec<u8> {
 
 /// The low half of FNV-1a, which ends a program.
 fn checksum(words: &[u32]) -> u32 {
-    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-    bytes
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-        as u32
+    words.iter().fold(fnv1a(b""), |hash, word| fnv1a_on(hash, &word.to_le_bytes())) as u32
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use ferretto_producer::log;
 use ferretto_protos::DataSourceDescriptor;
+use ferretto_protozero::fnv::fnv1a;
 use prost::Message;
 
 use super::context::TraceContext;
@@ -15,7 +16,6 @@ use super::instance::Instance;
 use super::thread::{self, Sequence, Sequences};
 use super::{DataSource, FlushFlags, SetupArgs};
 use crate::clock::Clock;
-use crate::identity::fnv1a;
 use crate::runtime::{self, Ack, AddError, Held, MAX_SOURCES, Setup, Source, Stage};
 use crate::track_event::category::MAX_INSTANCES;
 use crate::track_event::event::{exclusively_in, quietly};

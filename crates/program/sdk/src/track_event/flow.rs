@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::identity::{fnv1a, process};
+use ferretto_protozero::fnv::fnv1a;
+
+use crate::identity::process;
 
 /// What happens in several places one after the other: events with the same flow are joined by arrows.
 ///

@@ -2,10 +2,11 @@
 
 use ferretto_protos::fields::{counter_descriptor, track_descriptor, track_event};
 use ferretto_protozero::control::Writer;
+use ferretto_protozero::fnv::fnv1a;
 use ferretto_protozero::{Message, Sink};
 use ferretto_sys::{KernelClock, clock_ns};
 
-use crate::identity::{fnv1a, thread_uuid};
+use crate::identity::thread_uuid;
 use crate::track_event::wishes::SessionOptions;
 
 /// Tells the counter from other tracks of the thread.

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::identity::{fnv1a, process, thread_id, thread_uuid};
+use ferretto_protozero::fnv::fnv1a;
+
+use crate::identity::{process, thread_id, thread_uuid};
 
 /// Tells tracks of one name and of different kinds apart (upstream: `track.h`).
 const NAMED_MAGIC: u64 = 0xcd57_1ec5_ead3_7024;

@@ -1,5 +1,6 @@
 //! An event in its turn (upstream: json_trace_parser.cc).
 
+use ferretto_protozero::fnv::{fnv1a, fnv1a_on};
 use ferretto_trace_model::args::ArgValue;
 use ferretto_trace_model::import_logs::Where;
 use ferretto_trace_model::model::Model;
@@ -388,18 +389,13 @@ fn whole(value: ArgValue) -> ArgValue {
     }
 }
 
-/// A number that stands for a category and an id: FNV-1a of both.
+/// A number that stands for a category and an id: a hash of both.
 fn cookie(category: Option<Str>, id: Id) -> i64 {
     let (kind, id) = match id {
         Id::Text(text) => (1, text.index() as u64),
         Id::Number(number) => (2, number),
     };
     let category = category.map_or(0, |category| category.index() as u64 + 1);
-    let hash = [category, kind, id]
-        .iter()
-        .flat_map(|part| part.to_le_bytes())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+    let hash = [category, kind, id].iter().fold(fnv1a(b""), |hash, part| fnv1a_on(hash, &part.to_le_bytes()));
     hash.cast_signed()
 }

@@ -3,12 +3,32 @@
 use ferretto_protos::fields::{trace_packet as field, track_event};
 use ferretto_protozero::Message;
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_read::head::INCREMENTAL_STATE_CLEARED;
+use ferretto_trace_read::head::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
 use crate::event::COUNTER;
 
-/// Writes what later packets rely on, and what says that packets before it are missing; without `with_state` only the latter.
-pub(crate) fn strip(packet: &[u8], with_state: bool, out: &mut Vec<u8>) {
+/// What remains of a packet without its data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// What later packets rely on.
+    pub(crate) state: bool,
+    /// That it relies on earlier ones.
+    pub(crate) needs_state: bool,
+}
+
+impl Rest {
+    pub(crate) fn is_nothing(self) -> bool {
+        !self.state && !self.needs_state
+    }
+
+    fn flags(self) -> u64 {
+        let flag = |is_kept: bool, flag: u32| if is_kept { u64::from(flag) } else { 0 };
+        flag(self.state, INCREMENTAL_STATE_CLEARED) | flag(self.needs_state, NEEDS_INCREMENTAL_STATE)
+    }
+}
+
+/// Writes this of a packet, and what says that packets before it are missing.
+pub(crate) fn strip(packet: &[u8], rest: Rest, out: &mut Vec<u8>) {
     let mut message = Message::new(out);
     for part in Fields::new(packet).map_while(Result::ok) {
         match part.number {
@@ -19,12 +39,12 @@ pub(crate) fn strip(packet: &[u8], with_state: bool, out: &mut Vec<u8>) {
             | field::PREVIOUS_PACKET_DROPPED
             | field::FIRST_PACKET_ON_SEQUENCE => message.raw(part.raw),
             field::INTERNED_DATA | field::TRACE_PACKET_DEFAULTS | field::INCREMENTAL_STATE_CLEARED
-                if with_state =>
+                if rest.state =>
             {
                 message.raw(part.raw);
             }
-            field::SEQUENCE_FLAGS if with_state => {
-                let flags = part.value.as_u64().unwrap_or(0) & u64::from(INCREMENTAL_STATE_CLEARED);
+            field::SEQUENCE_FLAGS if !rest.is_nothing() => {
+                let flags = part.value.as_u64().unwrap_or(0) & rest.flags();
                 message.varint(field::SEQUENCE_FLAGS, flags);
             }
             _ => {}
@@ -33,8 +53,8 @@ pub(crate) fn strip(packet: &[u8], with_state: bool, out: &mut Vec<u8>) {
 }
 
 /// Writes a track's descriptor, and what [`strip`] writes.
-pub(crate) fn descriptor(packet: &[u8], with_state: bool, out: &mut Vec<u8>) {
-    strip(packet, with_state, out);
+pub(crate) fn descriptor(packet: &[u8], rest: Rest, out: &mut Vec<u8>) {
+    strip(packet, rest, out);
     let mut message = Message::new(out);
     let parts = Fields::new(packet).map_while(Result::ok);
     parts.filter(|part| part.number == field::TRACK_DESCRIPTOR).for_each(|part| message.raw(part.raw));

@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::bounds::Bounds;
+use crate::counted::Counted;
 use crate::event::{self, Legacy, TrackEvent};
 use crate::ftrace::bundle::Parts;
 use crate::ftrace::look::Kernel;
@@ -52,6 +53,7 @@ pub(crate) struct Index {
     /// Events that end states of programs' tracks after the range.
     after: HashMap<TrackKey, (i64, Place), RandomState>,
     kernel: Kernel,
+    counted: Counted,
     /// Of each sequence the last packet in the range, and its generation.
     kept: Vec<Option<Place>>,
     touched: Touched,
@@ -67,6 +69,7 @@ impl Index {
             last: HashMap::default(),
             after: HashMap::default(),
             kernel: Kernel::new(range, bounds),
+            counted: Counted::default(),
             kept: Vec::new(),
             touched: Touched::default(),
             beyond: 0,
@@ -77,6 +80,7 @@ impl Index {
     #[inline]
     pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>, parts: Option<&Parts<'_>>) -> bool {
         let place = place(walk, seen);
+        self.counted.take(seen, place);
         match seen.kind {
             Kind::State | Kind::Descriptor | Kind::Progress => {}
             Kind::Whole => {
@@ -123,6 +127,7 @@ impl Index {
         for (_, place) in self.after.values() {
             self.plan.need(*place, Need::Whole);
         }
+        self.counted.finish(&mut self.plan);
         self.plan.beyond += self.kernel.finish(&mut self.plan.tail);
         self.plan.beyond += self.beyond + self.tracks.beyond;
         self.plan.beyond += self.touched.beyond;

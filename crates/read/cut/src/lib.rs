@@ -13,7 +13,7 @@
 //! | `passes`, `walk` | what every pass does alike: sequences, flags, clocks |
 //! | `kind` | which packets are about a time, and which about the trace |
 //! | `bounds` | when the trace begins and ends |
-//! | `index`, `tracks`, `ftrace` | the pass that looks: slices, counters, scheduling at the ends of the range |
+//! | `index`, `tracks`, `ftrace`, `counted` | the pass that looks: slices, counters, scheduling at the ends of the range |
 //! | `usual` | the packets that most are, read in one go |
 //! | `blocks` | which parts of the file the pass that writes has to see |
 //! | `links` | the other ends of flows |
@@ -31,6 +31,7 @@
 mod around;
 mod blocks;
 mod bounds;
+mod counted;
 mod cut;
 mod edit;
 mod event;

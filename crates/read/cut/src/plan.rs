@@ -23,6 +23,8 @@ pub(crate) struct Place {
 /// How much of a packet is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
+    /// That it relies on what is interned, without its data.
+    Flags,
     /// The further counters of an event, without the event.
     Counters,
     /// All of it.

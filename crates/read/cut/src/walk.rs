@@ -363,7 +363,9 @@ impl Walk {
         seen.ts = self.trace_time(id, seen.head.sequence_id, seen.head.machine_id, timestamp);
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
         sequence.last_ts = seen.ts.or(sequence.last_ts);
-        if sequence.steady.is_none() && sequence.clock_id == Some(id) && seen.head.machine_id == 0 {
+        // Of each sequence the first packets that rely on its state are counted one by one.
+        let is_usual = seen.head.needs_state() && seen.head.machine_id == 0;
+        if sequence.steady.is_none() && sequence.clock_id == Some(id) && is_usual {
             let number = self.clocks.number_of(Clock::new(id, seen.head.sequence_id, Machine(0)));
             let tick = sequence.ticks.iter().position(|(clock, _)| *clock == id);
             let tick = tick.filter(|_| SEQUENCE_CLOCKS.contains(&id));

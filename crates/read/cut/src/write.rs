@@ -8,7 +8,7 @@ use ferretto_trace_read::clocks::{Machine, Reading, Snapshot};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
-use crate::edit::{self, Values};
+use crate::edit::{self, Rest, Values};
 use crate::event::{CounterValues, TrackEvent};
 use crate::filter::Filter;
 use crate::ftrace::bundle::Bundle;
@@ -137,7 +137,7 @@ impl<W: Write> Writer<W> {
             _ => match self.plan.needs(seen.ordinal) {
                 Some(Need::Whole) => Fate::Whole,
                 Some(Need::Counters) => Fate::Counters,
-                None => Fate::Less,
+                Some(Need::Flags) | None => Fate::Less,
             },
         }
     }
@@ -246,20 +246,26 @@ impl<W: Write> Writer<W> {
 
     /// What later packets rely on, and what says that others are missing.
     fn less(&mut self, walk: &Walk, seen: &Seen<'_>) -> io::Result<()> {
-        let with_state = self.carries_state(walk, seen);
+        let rest = self.rest(walk, seen);
         let is_first = self.begin(seen);
         let head = &seen.head;
-        if !with_state && !is_first && head.previous_packet_dropped == 0 && !head.is_first_on_sequence {
+        if rest.is_nothing() && !is_first && head.previous_packet_dropped == 0 && !head.is_first_on_sequence {
             return Ok(());
         }
-        self.edited(|packet| edit::strip(seen.bytes, with_state, packet))
+        self.edited(|packet| edit::strip(seen.bytes, rest, packet))
     }
 
     /// A track's descriptor, without its time: nothing hangs on that.
     fn descriptor(&mut self, walk: &Walk, seen: &Seen<'_>) -> io::Result<()> {
-        let with_state = self.carries_state(walk, seen);
+        let rest = self.rest(walk, seen);
         self.begin(seen);
-        self.edited(|packet| edit::descriptor(seen.bytes, with_state, packet))
+        self.edited(|packet| edit::descriptor(seen.bytes, rest, packet))
+    }
+
+    /// What remains of it without its data.
+    fn rest(&self, walk: &Walk, seen: &Seen<'_>) -> Rest {
+        let is_counted = seen.head.needs_state() && self.plan.needs(seen.ordinal).is_some();
+        Rest { state: self.carries_state(walk, seen), needs_state: is_counted }
     }
 
     /// Whether something that is kept relies on what this says.

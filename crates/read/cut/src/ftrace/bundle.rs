@@ -37,7 +37,7 @@ pub(crate) struct Bundle<'a> {
 }
 
 /// A moment, on the trace's clock and as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct When {
     pub(crate) ts: i64,
     pub(crate) raw: u64,

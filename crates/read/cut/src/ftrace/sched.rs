@@ -13,7 +13,9 @@
 //!
 //! Events come in the order of each CPU, not in that of time: a thread's last run is the one that began last, whenever its bundle comes.
 //!
-//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`].
+//! Switches in columns name threads even before they make rows. Of a thread without rows the last of those is needed, wherever it is.
+//!
+//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`], [`MAX_EARLY`].
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
@@ -29,6 +31,8 @@ use crate::range::Range;
 const MAX_CPUS: usize = 1 << 14;
 /// Threads that one has woken while it runs, of which it is remembered when it ran. Ours.
 pub(super) const MAX_WOKEN: usize = 256;
+/// Threads that are named by switches that make no rows. Ours, as threads whose states are followed; some 200 bytes each.
+const MAX_EARLY: usize = 1 << 18;
 /// A CPU of a machine.
 pub(crate) type CpuKey = (u32, u32);
 
@@ -99,6 +103,8 @@ pub(crate) struct Sched {
     pub(super) orderly_from: i64,
     pub(super) cpus: Cpus,
     pub(super) threads: Threads,
+    /// The last switch of each thread that names it and makes no row: of which CPU, and that.
+    early: HashMap<(u32, i32), (CpuKey, Anchor), RandomState>,
     pub(crate) names: Names,
     /// Bundles that were taken at once.
     pub(super) bundles: u64,
@@ -123,6 +129,7 @@ impl Sched {
             orderly_from,
             cpus: Cpus::default(),
             threads,
+            early: HashMap::default(),
             names: Names::default(),
             bundles: 0,
             beyond: 0,
@@ -157,9 +164,14 @@ impl Sched {
             (None, current) => current,
         };
         let Some(before) = before.filter(|_| when.ts >= self.counts_from) else {
+            let is_compact = prev.is_none();
+            let anchor = Anchor { when, state, prev: before, next, is_compact };
             cpu.current = Some(next.without_start());
             if when.ts < self.range.from {
-                cpu.anchor = Some(Anchor { when, state, prev: before, next, is_compact: prev.is_none() });
+                cpu.anchor = Some(anchor);
+            }
+            if is_compact {
+                self.name_early((machine, number), anchor);
             }
             return;
         };
@@ -188,6 +200,20 @@ impl Sched {
             // Its memory serves the next ones.
             cpu.woken = woken;
             cpu.woken.clear();
+        }
+    }
+
+    /// A switch that makes no row names a thread.
+    #[cold]
+    fn name_early(&mut self, (machine, cpu): CpuKey, anchor: Anchor) {
+        let thread = (machine, anchor.next.tid);
+        if self.early.len() >= MAX_EARLY && !self.early.contains_key(&thread) {
+            self.beyond += 1;
+            return;
+        }
+        let last = self.early.entry(thread).or_insert(((machine, cpu), anchor));
+        if last.1.when <= anchor.when {
+            *last = ((machine, cpu), anchor);
         }
     }
 
@@ -293,6 +319,20 @@ impl Sched {
         let cpus =
             self.cpus.iter().filter(|(key, cpu)| cpu.last_before.is_none() || woke_first.contains(key));
         needed.anchors.extend(cpus.filter_map(|(key, cpu)| Some((*key, cpu.anchor?))));
+        self.add_early(needed);
+    }
+
+    /// What names threads that nothing else names, and is not in the range.
+    fn add_early(&self, needed: &mut Needed) {
+        let has_run = |machine, tid| self.threads.get(machine, tid).is_some_and(Thread::has_run);
+        let known: HashSet<(CpuKey, When), RandomState> =
+            needed.anchors.iter().map(|(cpu, anchor)| (*cpu, anchor.when)).collect();
+        for ((machine, tid), (cpu, anchor)) in &self.early {
+            let is_there = self.range.has(anchor.when.ts) || known.contains(&(*cpu, anchor.when));
+            if !is_there && !has_run(*machine, *tid) {
+                needed.anchors.push((*cpu, *anchor));
+            }
+        }
     }
 }
 

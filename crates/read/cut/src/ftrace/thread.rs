@@ -80,6 +80,11 @@ impl Thread {
         self.after.as_deref()
     }
 
+    /// A run of it was seen that makes a row.
+    pub(crate) fn has_run(&self) -> bool {
+        self.comm != 0 || self.before.run.is_some() || self.after().is_some_and(|after| after.run.is_some())
+    }
+
     /// All that may have to be kept.
     pub(crate) fn runs(&mut self) -> impl Iterator<Item = &mut Run> {
         let left = self.left.as_deref_mut().into_iter().flat_map(|(run, upto)| [run, &mut upto.run]);

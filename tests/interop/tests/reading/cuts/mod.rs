@@ -1,7 +1,8 @@
 //! Cuts at random ranges of traces of all kinds: what Trace Processor answers about a cut is what it answers about the whole, restricted to
 //! the range.
 //!
-//! `FERRETTO_CUTS` says how many ranges of each trace; without it they are a few. The ranges are the same each time, as shares of the trace.
+//! `FERRETTO_CUTS` says how many ranges of each trace; without it they are a few. The ranges are the same each time, as shares of the trace, but
+//! for another `FERRETTO_CUTS_SEED`.
 
 mod questions;
 
@@ -17,7 +18,8 @@ use crate::kinds::{Kind, folder};
 use crate::made::Numbers;
 
 /// Ranges of each trace, if nothing else is said.
-const FEW: usize = 3;
+const FEW: u64 = 3;
+const SEED: u64 = 7;
 /// Cuts that one process is asked about, one after the other.
 const AT_ONCE: usize = 10;
 /// Rows that differ are listed up to so many a question.
@@ -28,11 +30,12 @@ const MILLION: u64 = 1_000_000;
 fn check(kind: Kind) {
     let sql = need!(trace_query());
     let trace = need!(kind.trace());
-    let ranges = std::env::var("FERRETTO_CUTS").map_or(FEW, |count| count.parse().expect("a number"));
+    let number = |name, usual| std::env::var(name).map_or(usual, |number| number.parse().expect("a number"));
+    let (ranges, seed) = (number("FERRETTO_CUTS", FEW), number("FERRETTO_CUTS_SEED", SEED));
     let start = Instant::now();
     // All of it: what the first event is, and the last.
     let span = write_cut(&trace, Options::default(), std::io::sink()).span;
-    let ranges = shares(ranges).map(|(from, to)| (within(span, from), within(span, to)));
+    let ranges = shares(ranges, seed).map(|(from, to)| (within(span, from), within(span, to)));
     let mut bad = Vec::new();
     let mut sums = Vec::new();
     for ranges in ranges.collect::<Vec<_>>().chunks(AT_ONCE) {
@@ -43,8 +46,8 @@ fn check(kind: Kind) {
 }
 
 /// Any from and to, and every third time a twentieth of the trace, in millionths.
-fn shares(count: usize) -> impl Iterator<Item = (u64, u64)> {
-    let mut numbers = Numbers::of(7);
+fn shares(count: u64, seed: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut numbers = Numbers::of(seed);
     (0..count).map(move |at| {
         let (a, b) = (numbers.below(MILLION), numbers.below(MILLION));
         match at % 3 {
@@ -76,13 +79,9 @@ fn compare(
     }
     let paths: Vec<&Path> = std::iter::once(trace).chain(cuts.iter().map(PathBuf::as_path)).collect();
     let mut answers = sql.query_each(&paths, &QUERIES).into_iter();
-    let all_of = |answers| match kind {
-        Kind::Ring => Answers::of(answers).without_names_of_threads(),
-        _ => Answers::of(answers),
-    };
-    let whole = all_of(answers.next().expect("the whole's answers"));
+    let whole = Answers::of(answers.next().expect("the whole's answers"));
     for (answers, (from, to)) in answers.zip(ranges) {
-        let (of_whole, of_cut) = (whole.within(*from, *to), all_of(answers).within(*from, *to));
+        let (of_whole, of_cut) = (whole.within(*from, *to), Answers::of(answers).within(*from, *to));
         let mut differences = String::new();
         for (at, ((question, expected), (_, found))) in of_whole.iter().zip(&of_cut).enumerate() {
             if sums.len() <= at {

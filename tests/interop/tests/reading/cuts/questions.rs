@@ -53,10 +53,9 @@ const ARGS: &str =
     "select arg_set_id, key, int_value, string_value, real_value, value_type from args order by id";
 const THREADS: &str = "select utid, tid from thread";
 const PROCESSES: &str = "select upid, pid from process";
-/// What v52 does not know has its own number in each. A ring's sequence that is first cleared after the range has no packet in the cut that
-/// can be read; then readers say that it was dropped, though no packet was left out that they could have used.
+/// What v52 does not know has its own number in each.
 const LOSSES: &str = "select name, idx, value from stats where value != 0 and severity in ('error', 'data_loss') \
-     and name not in ('unknown_extension_fields', 'traced_buf_incremental_sequences_dropped')";
+     and name != 'unknown_extension_fields'";
 
 /// How often each row is there.
 pub(super) type Rows = BTreeMap<String, usize>;
@@ -77,18 +76,6 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Without the names of threads of the kernel's events: in a ring a reader does not count the first switches, but takes names from
-    /// them, and a cut does not have these.
-    pub(super) fn without_names_of_threads(mut self) -> Self {
-        let blank = |rows: &mut Vec<Vec<String>>, column: usize| {
-            rows.iter_mut().for_each(|row| row[column].clear());
-        };
-        blank(&mut self.slices, 10);
-        blank(&mut self.sched, 3);
-        blank(&mut self.states, 3);
-        self
-    }
-
     pub(super) fn of(answers: Vec<Answer>) -> Self {
         let mut answers = answers.into_iter().map(|answer| answer.rows);
         let mut next = || answers.next().expect("an answer to each query");

@@ -10,6 +10,8 @@ const SCHED_WAKING: u32 = 20;
 const TASK_NEWTASK: u32 = 235;
 const TASK_RENAME: u32 = 236;
 const SYS_ENTER: u32 = 329;
+// A field of `FtraceEventBundle`.
+const PREVIOUS_BUNDLE_END: u32 = 10;
 
 const RUNNABLE: u64 = 0x100;
 const SLEEPS: u64 = 1;
@@ -367,6 +369,36 @@ fn a_thread_that_ran_all_the_time_has_its_name() {
     });
     let cut = cut_of(&trace, 1500, 3000);
     assert!(cut.iter().any(|line| line == "5000 cpu1 to 30 named late"), "{cut:#?}");
+}
+
+/// In a ring a CPU's data begin before those of another one. What it says until then makes no rows, but columns name threads: one that is only
+/// woken after that has no other name.
+#[test]
+fn a_name_that_only_a_switch_before_the_data_of_all_cpus_says_is_kept() {
+    let (woken, runs) = ((30, "named early"), (31, "runs on"));
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        bundle.varint(PREVIOUS_BUNDLE_END, 500);
+        let early = [
+            (900, SLEEPS, (30, "a name before")),
+            (1000, SLEEPS, woken),
+            (1010, SLEEPS, runs),
+            (1020, SLEEPS, IDLE),
+        ];
+        let counted = [(2100, 0, runs), (2110, SLEEPS, IDLE), (2120, 0, (32, "last")), (2130, SLEEPS, IDLE)];
+        columns(bundle, &[&early[..], &counted].concat(), &[(2125, woken)]);
+    });
+    bundle_of(&mut trace, 1, |bundle| {
+        bundle.varint(PREVIOUS_BUNDLE_END, 2000);
+        columns(bundle, &[(2050, 0, IDLE), (9000, 0, runs)], &[]);
+    });
+    for (from, to) in [(4000, 5000), (1005, 1015), (600, 700)] {
+        let cut = cut_of(&trace, from, to);
+        let named: Vec<&String> = cut.iter().filter(|line| line.contains("to 30")).collect();
+        assert_eq!(named, ["1000 cpu0 to 30 named early"], "{cut:#?}");
+        let is_early = |line: &&String| line.starts_with("1010 ");
+        assert_eq!(cut.iter().filter(is_early).count(), usize::from(from == 1005), "{cut:#?}");
+    }
 }
 
 /// A name for a while, and then the one before.

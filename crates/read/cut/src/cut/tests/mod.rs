@@ -196,5 +196,7 @@ fn a_flow_of_a_slice_that_is_known_late_leads_to_its_other_end() {
 
 /// Times of clocks other than the trace's.
 mod clocks;
+/// Sequences of which nothing can be read.
+mod dropped;
 /// Threads and what the kernel says of them.
 mod kernel;

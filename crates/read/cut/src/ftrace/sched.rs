@@ -15,7 +15,7 @@
 //!
 //! Switches in columns name threads even before they make rows. Of a thread without rows the last of those is needed, wherever it is.
 //!
-//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`], [`MAX_EARLY`].
+//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`], [`MAX_EARLY`], [`MAX_UNENDED`].
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
@@ -33,6 +33,8 @@ const MAX_CPUS: usize = 1 << 14;
 pub(super) const MAX_WOKEN: usize = 256;
 /// Threads that are named by switches that make no rows. Ours, as threads whose states are followed; some 200 bytes each.
 const MAX_EARLY: usize = 1 << 18;
+/// Runs whose end was not seen. Ours: each is an accident.
+const MAX_UNENDED: usize = 1 << 16;
 /// A CPU of a machine.
 pub(crate) type CpuKey = (u32, u32);
 
@@ -105,6 +107,9 @@ pub(crate) struct Sched {
     pub(super) threads: Threads,
     /// The last switch of each thread that names it and makes no row: of which CPU, and that.
     early: HashMap<(u32, i32), (CpuKey, Anchor), RandomState>,
+    /// Outside of the range: a run of which the end was not seen, and that whose end came next on its CPU, of which the begin was not. The first
+    /// one stays open for ever, and readers count it (upstream: ftrace_sched_event_tracker.cc, `mismatched_sched_switch_tids`).
+    unended: Vec<(u32, [Run; 2])>,
     pub(crate) names: Names,
     /// Bundles that were taken at once.
     pub(super) bundles: u64,
@@ -130,6 +135,7 @@ impl Sched {
             cpus: Cpus::default(),
             threads,
             early: HashMap::default(),
+            unended: Vec::new(),
             names: Names::default(),
             bundles: 0,
             beyond: 0,
@@ -175,6 +181,7 @@ impl Sched {
             }
             return;
         };
+        let unended = cpu.current.filter(|current| current.tid != before.tid);
         cpu.current = Some(next);
         let woken = std::mem::take(&mut cpu.woken);
         let ended = before.with_end(when, state);
@@ -182,6 +189,9 @@ impl Sched {
             cpu.last_before = Some([ended, next]);
         } else if when.ts >= self.range.to {
             cpu.left_after(ended, next);
+        }
+        if let Some(unended) = unended {
+            self.leave_open(machine, unended, ended);
         }
         let threads = &mut self.threads;
         for (tid, when) in &woken {
@@ -200,6 +210,20 @@ impl Sched {
             // Its memory serves the next ones.
             cpu.woken = woken;
             cpu.woken.clear();
+        }
+    }
+
+    /// The switch that ends a run was lost.
+    #[cold]
+    fn leave_open(&mut self, machine: u32, unended: Run, ended: Run) {
+        let is_before = ended.end().is_some_and(|end| end.ts < self.range.from);
+        let is_after = unended.start().is_some_and(|start| start.ts >= self.range.to);
+        if unended.start().is_none() || !(is_before || is_after) {
+            return;
+        }
+        match self.unended.len() < MAX_UNENDED {
+            true => self.unended.push((machine, [unended, ended])),
+            false => self.beyond += 1,
         }
     }
 
@@ -278,6 +302,11 @@ impl Sched {
             if let Some([ended, next]) = cpu.first_after {
                 needed.after.extend([(*machine, ended), (*machine, next)]);
             }
+        }
+        for (machine, runs) in &self.unended {
+            let is_before = runs[1].end().is_some_and(|end| end.ts < self.range.from);
+            let side = if is_before { &mut needed.before } else { &mut needed.after };
+            side.extend(runs.iter().map(|run| (*machine, *run)));
         }
         for ((machine, _), thread) in self.threads.iter().filter(|((_, tid), _)| *tid != 0) {
             let left = thread.left.iter().filter_map(|left| left.0.map(|run| (run, &left.1)));

@@ -267,6 +267,12 @@ fn first_moment(run: &Run, range: Range) -> Option<When> {
     run.start().filter(|start| start.ts >= range.to).or(run.end())
 }
 
+/// When a run has last changed the thread's state.
+#[inline]
+fn last_moment(run: &Run) -> Option<When> {
+    run.end().or(run.start())
+}
+
 impl Upto {
     pub(crate) fn new(at: i64) -> Self {
         Self { at, run: None, wakes: Vec::new() }
@@ -274,7 +280,7 @@ impl Upto {
 
     #[inline]
     pub(crate) fn enter(&mut self, run: Run, when: When) {
-        if when.ts < self.at && self.run.is_none_or(|last| last.start() < run.start()) {
+        if when.ts < self.at && self.run.is_none_or(|last| last_moment(&last) < Some(when)) {
             self.run = Some(run);
             self.wakes.retain(|wake| wake.when > when);
         }
@@ -288,8 +294,11 @@ impl Upto {
         let start = run.start();
         match &mut self.run {
             Some(last) if start.is_some() && last.start() == start => last.learn_end(&run),
-            Some(last) if last.start() > start || last.start().is_some_and(|start| start > when) => {}
-            last => *last = Some(run),
+            Some(last) if last_moment(last) > Some(when) => {}
+            last => {
+                *last = Some(run);
+                self.wakes.retain(|wake| wake.when >= when);
+            }
         }
     }
 

@@ -353,6 +353,74 @@ fn a_state_that_a_lost_switch_leaves_open_is_kept() {
     }
 }
 
+/// The switches of a CPU that leave another thread than it runs: when, and whom. Readers say how many there are, and never end the row before.
+fn mismatches(trace: &[u8]) -> Vec<(u64, u64)> {
+    let mut switches = Vec::new();
+    ferretto_trace_read::Reader::new(trace)
+        .for_each(|packet, _| {
+            let bundle = Fields::new(packet).whole().find(|part| part.number == 1);
+            let Some(Value::Bytes(bundle)) = bundle.map(|part| part.value) else { return };
+            let Parts { bundle, events, .. } = Parts::of(bundle).unwrap();
+            let number = |event: &crate::ftrace::bundle::Event<'_>, field| event.number(field).unwrap();
+            switches.extend(
+                events.iter().map(|event| (bundle.cpu, event.raw_ts, number(event, 2), number(event, 6))),
+            );
+        })
+        .unwrap();
+    switches.sort_unstable();
+    let pairs = switches.windows(2).filter(|pair| pair[0].0 == pair[1].0 && pair[0].3 != pair[1].2);
+    pairs.map(|pair| (pair[1].1, pair[1].2)).collect()
+}
+
+/// On both sides of the range, each with others around it.
+#[test]
+fn a_run_whose_end_was_lost_stays_open() {
+    let (open, left, other) = ((70, "open"), (71, "left"), (72, "other"));
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        for now in (1000..9000).step_by(1000) {
+            switch(bundle, now, IDLE, 0, other);
+            switch(bundle, now + 10, other, SLEEPS, open);
+            if now % 3000 == 0 {
+                switch(bundle, now + 30, left, SLEEPS, other);
+                switch(bundle, now + 40, other, SLEEPS, IDLE);
+            } else {
+                switch(bundle, now + 20, open, SLEEPS, IDLE);
+            }
+        }
+    });
+    assert_eq!(mismatches(&trace), [(3030, 71), (6030, 71)]);
+    for (from, to) in [(5000, 5500), (3020, 3025), (3025, 6020), (1005, 1015), (8000, 9000)] {
+        let part = cut_bytes(&trace, from, to);
+        assert_eq!(mismatches(&part), mismatches(&trace), "{from} {to}");
+        let cut = lines(&part);
+        for line in ["3010 cpu0 to 70 open", "6010 cpu0 to 70 open"] {
+            assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+        }
+    }
+}
+
+/// Many switches were lost: what the thread was left in the last time, and what woke it after that.
+#[test]
+fn the_last_of_many_runs_without_a_begin_opens_the_state() {
+    let thread = (70, "often lost");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+        for now in [2000, 3000, 4000] {
+            waking(bundle, now, (61, "other"), thread);
+            switch(bundle, now + 10, thread, SLEEPS, IDLE);
+        }
+        waking(bundle, 4500, (61, "other"), thread);
+        switch(bundle, 8000, IDLE, 0, thread);
+    });
+    let cut = cut_of(&trace, 6000, 7000);
+    for line in ["4010 cpu0 to 0 swapper/0", "4500 cpu0 61 wakes 70", "8000 cpu0 to 70 often lost"] {
+        assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+    }
+}
+
 /// Its first switch, and with it its name, comes after the range: in the range it only enters the kernel.
 #[test]
 fn a_thread_that_ran_all_the_time_has_its_name() {

@@ -157,9 +157,18 @@ pub fn browser() -> Result<Browser, Reason> {
 impl Browser {
     /// A command that records with the UI's page, as record_page.cjs tells.
     pub fn record_page(&self, out: &Path) -> Command {
+        self.run("record_page.cjs", &[out])
+    }
+
+    /// A command that opens a trace in the UI, as open_page.cjs tells.
+    pub fn open_page(&self, trace: &Path, out: &Path) -> Command {
+        self.run("open_page.cjs", &[trace, out])
+    }
+
+    fn run(&self, program: &str, paths: &[&Path]) -> Command {
         let mut command = Command::new("node");
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("record_page.cjs"));
-        command.arg(&self.ui).arg(out).args(&self.words);
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(program));
+        command.arg(&self.ui).args(paths).args(&self.words);
         command
     }
 }

@@ -1,6 +1,6 @@
 //! What we write of a trace, read by others: counts and sums are those of our tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::Command;
 use ferretto_convert::txt::TraceOfText;
 use ferretto_convert::{Error, Folder, Form, Out, Source, find, into_file, into_folder, packets};
 use ferretto_import::{Imported, Options, import};
-use ferretto_interop::{need, readers, trace_query};
+use ferretto_interop::{browser, need, readers, trace_query};
 use ferretto_trace_tables::{Tables, Value};
 
 use crate::kinds::{Kind, folder};
@@ -67,8 +67,14 @@ impl Folder for OnDisk {
 
 /// What readers.py says of files: numbers by name.
 fn said(mut command: Command, what: &str, path: &Path) -> BTreeMap<String, f64> {
-    let output = command.arg(what).arg(path).output().expect("the reader runs");
-    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    command.arg(what).arg(path);
+    numbers(command)
+}
+
+/// What a program says in lines of a name and a number.
+fn numbers(mut command: Command) -> BTreeMap<String, f64> {
+    let output = command.output().expect("the reader runs");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let number = |line: &str| {
         let (name, number) = line.split_once('\t').expect("a name and a number");
@@ -176,6 +182,32 @@ fn trace_processor_reads_chromes_events() {
     ];
     let [whole, written] = &sql.query_each(&[&trace, &file], &queries)[..] else { panic!("two answers") };
     assert_eq!(written, whole);
+}
+
+/// The UI opens what chrome://tracing would, without a complaint, and shows all of it.
+#[test]
+fn the_perfetto_ui_opens_chromes_events() {
+    let browser = need!(browser());
+    let read = Read::of(Kind::Tasks, &need!(Kind::Tasks.trace()));
+    let out = folder().join("ui");
+    fs::create_dir_all(&out).expect("a folder");
+    let said = numbers(browser.open_page(&read.as_file("json"), &out));
+    let slices = &read.tables.slice;
+    let ns: i64 = (0..slices.len()).map(|row| slices.dur.at(row).max(0)).sum();
+    let threads: BTreeSet<_> = (0..slices.len())
+        .filter_map(|row| read.tables.track.utid.get(slices.track_id.at(row).index()))
+        .collect();
+    let expected = [
+        ("slices", slices.len() as f64),
+        ("ns", ns as f64),
+        ("counters", read.tables.counter.len() as f64),
+        ("threads", threads.len() as f64),
+        ("flows", read.tables.flow.len() as f64),
+        ("errors", 0.0),
+        ("troubles", 0.0),
+    ];
+    assert_eq!(said, expected.map(|(name, number)| (name.to_owned(), number)).into());
+    assert!(slices.len() > 100, "{} slices", slices.len());
 }
 
 /// What a program wrote, as text: by protobuf's own reader it says the same, and so do the packets that are made of it again.

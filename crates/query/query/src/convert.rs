@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use ferretto_convert::packets::{self, Copied, Opened};
+use ferretto_convert::trace::left_out;
 use ferretto_convert::{
     Error, FORMATS, Form, Format, MakeSink, Options, Out, Source, into_file, into_folder, stacks,
 };
@@ -113,14 +114,9 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     let opened = packets::open(file).map_err(|error| Failure::of("read", &args.input, error))?;
     let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
     let options = Options { stacks_of, compress: args.compress };
-    let (imported, written) = match (format.form, opened) {
+    let Done { imported, written, left_out } = match (format.form, opened) {
         (Form::Packets(sink), Opened::Packets(file)) => {
             copy(args, format, to, sink, (file, size), &options, &mut progress)?
-        }
-        // Tables have not all that packets have.
-        (Form::Packets(_), Opened::Archive(_)) => {
-            let message = format!("{} is an archive, which may hold several traces", args.input.display());
-            return Err(Failure::new(message).help("unpack it; ferretto merge makes one trace of several"));
         }
         (_, Opened::Packets(file) | Opened::Archive(file) | Opened::Other(file)) => {
             through_tables(args, format, to, (file, size), &options, &mut progress)?
@@ -129,6 +125,9 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     drop(progress);
     if !args.quiet {
         notes(args, &imported);
+        for what in left_out {
+            eprintln!("warning: {}: not in {}: {what}", args.input.display(), format.name);
+        }
         if let Some(written) = written {
             let (of, output) = (megabytes(imported.source.bytes), args.output.display());
             eprintln!("{output}: {} of a trace of {of}", megabytes(written));
@@ -139,8 +138,16 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
 
 /// A trace, and its size if that is known.
 type Input = (Box<dyn Read + Send>, u64);
-/// What reading a trace has shown of it, and the size of what was written.
-type Done = (Imported, Option<u64>);
+
+/// What was done.
+struct Done {
+    /// What reading the trace has shown of it.
+    imported: Imported,
+    /// The size of what was written, where it is known.
+    written: Option<u64>,
+    /// What the format has no place for.
+    left_out: Vec<String>,
+}
 
 /// Reads the trace into tables, and writes them.
 fn through_tables(
@@ -158,7 +165,11 @@ fn through_tables(
         return Err(no_table(&source, table));
     }
     let written = write(args, format, to, &source, options, progress)?;
-    Ok((imported, written))
+    let left_out = match format.form {
+        Form::Packets(_) => left_out(&tables),
+        _ => Vec::new(),
+    };
+    Ok(Done { imported, written, left_out })
 }
 
 /// Packet by packet, whatever the size.
@@ -187,7 +198,8 @@ fn copy(
         }
     };
     let source = SourceFile { bytes, ..SourceFile::default() };
-    Ok((Imported { end, source, ..Imported::default() }, written))
+    let imported = Imported { end, source, ..Imported::default() };
+    Ok(Done { imported, written, left_out: Vec::new() })
 }
 
 /// What went wrong, on either side.

@@ -72,7 +72,9 @@ fn write_android(tables: &Tables, row: usize, wall_ts: i64, bytes: &mut Vec<u8>)
     }
     line.varint(android::TIMESTAMP, wall_ts.cast_unsigned());
     line.varint(event::PRIO, i64::from(tables.logs.prio.at(row)).cast_unsigned());
-    line.string(event::TAG, text(tables, tables.logs.tag.at(row)).unwrap_or_default());
+    if let Some(tag) = text(tables, tables.logs.tag.at(row)) {
+        line.string(event::TAG, tag);
+    }
     line.string(event::MESSAGE, text(tables, tables.logs.msg.at(row)).unwrap_or_default());
 }
 

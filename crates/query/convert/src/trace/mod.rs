@@ -1,9 +1,9 @@
 //! The packets that tables are made into: what other formats say, as a recorder of Perfetto would have written it.
 //!
-//! A sequence of packets for each kind of data, with what it names interned (`sequence`). Reading them gives the same rows of slices,
-//! counters, scheduling, states of threads, flows and samples, but for what packets have no words for:
+//! A sequence of packets for each kind of data, with what it names interned (`sequence`). Reading them gives the same rows of slices with all
+//! their arguments, counters, scheduling, states of threads and of programs, flows, samples, heaps, mappings of memory, logs and facts, but
+//! for what packets have no words for, of which [`left_out`] tells:
 //!
-//! * arguments are those of annotations, whoever said them: `args.x` of Chrome's JSON is `debug.x`;
 //! * states of threads that no switch explains are left out;
 //! * tracks are those of descriptors, with their names and owners; a thread with slices, whose process is not known, is one of its own;
 //! * the processor's time of a thread is in microseconds;
@@ -14,12 +14,15 @@
 //! | `sequence` | packets of one writer, and what they have interned |
 //! | `clocks` | what clocks showed |
 //! | `tracks` | processes, threads and tracks, as descriptors |
+//! | `facts` | metadata, processors, interrupts |
 //! | `slices` | slices, instants and flows |
 //! | `annotations` | arguments |
-//! | `counters` | values of counters |
+//! | `counters`, `states` | values of counters, states of programs |
 //! | `sched` | scheduling, states of threads and frequencies, as the kernel's events |
 //! | `samples`, `stacks` | call stacks |
+//! | `heaps`, `smaps` | what was allocated, where memory lay |
 //! | `logs` | lines of logs |
+//! | `kept`, `left_out` | what keeps its number, what is in no packet |
 //!
 //! Memory: beside the tables a number for each different text, some 100 bytes for each event of the kernel, which are brought into order,
 //! and some 20 for each end of a flow.
@@ -27,18 +30,27 @@
 mod annotations;
 mod clocks;
 mod counters;
+mod facts;
+mod heaps;
+mod kept;
+mod left_out;
 mod logs;
 mod samples;
 mod sched;
 mod sequence;
 mod slices;
+mod smaps;
 mod stacks;
+mod states;
 mod tracks;
 
 use ferretto_trace_tables::Tables;
 
 use crate::Error;
 use crate::packets::Sink;
+use kept::Kept;
+
+pub use left_out::left_out;
 
 /// Numbers of sequences.
 mod number {
@@ -48,8 +60,15 @@ mod number {
     pub(super) const LOGS: u32 = 4;
     pub(super) const CLOCKS: u32 = 5;
     pub(super) const DESCRIPTORS: u32 = 6;
+    /// Of messages.
+    pub(super) const DESCRIPTIONS: u32 = 7;
+    pub(super) const STATES: u32 = 8;
+    pub(super) const FACTS: u32 = 9;
+    pub(super) const SMAPS: u32 = 10;
     /// One for each recording of samples from here on.
     pub(super) const FIRST_OF_SAMPLES: u32 = 16;
+    /// One for each heap of a process from here on.
+    pub(super) const FIRST_OF_HEAPS: u32 = 1 << 20;
 }
 
 /// Writes all packets.
@@ -59,14 +78,22 @@ mod number {
 /// If the sink cannot take them.
 pub fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
     clocks::write(tables, sink)?;
+    facts::write(tables, sink)?;
+    annotations::describe(tables, sink)?;
     tracks::write(tables, sink)?;
     sched::write(tables, sink)?;
-    slices::write(tables, sink)?;
-    counters::write(tables, sink)?;
+    let kept = Kept::of(tables);
+    slices::write(tables, kept, sink)?;
+    counters::write(tables, kept, sink)?;
+    states::write(tables, kept, sink)?;
     samples::write(tables, sink)?;
+    heaps::write(tables, sink)?;
+    smaps::write(tables, sink)?;
     logs::write(tables, sink)?;
     sink.finish()
 }
 
+#[cfg(test)]
+mod round_trip;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use ferretto_trace_tables::{SliceId, Tables, TrackId};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
+use super::kept::Kept;
 use super::sequence::Sequence;
 use super::{annotations, number, tracks};
 use crate::Error;
@@ -20,9 +21,10 @@ const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
 
-pub(super) fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
+pub(super) fn write(tables: &Tables, kept: Kept, sink: &mut dyn Sink) -> Result<(), Error> {
     let mut events = Events {
         tables,
+        kept,
         sequence: Sequence::new(number::EVENTS),
         sink,
         flows: Flows::of(tables),
@@ -42,6 +44,7 @@ pub(super) fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
 
 struct Events<'a> {
     tables: &'a Tables,
+    kept: Kept,
     sequence: Sequence,
     sink: &'a mut dyn Sink,
     flows: Flows,
@@ -88,7 +91,7 @@ impl Events<'_> {
             event.fixed64(if ends { field::TERMINATING_FLOW_IDS } else { field::FLOW_IDS }, flow);
         }
         if let Some(set) = slices.arg_set_id.get(at) {
-            annotations::write(self.tables, set, &mut self.sequence, &mut event, field::DEBUG_ANNOTATIONS);
+            annotations::write(self.tables, set, self.kept, &mut self.sequence, &mut event);
         }
         write_thread_time(&mut event, slices.thread_ts.get(at), slices.thread_instruction_count.get(at));
         drop(event);

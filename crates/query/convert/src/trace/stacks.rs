@@ -84,7 +84,9 @@ fn intern_mapping(tables: &Tables, id: MappingId, sequence: &mut Sequence) -> u6
     message.varint(mapping::START, number(&table.start));
     message.varint(mapping::END, number(&table.end));
     message.varint(mapping::LOAD_BIAS, number(&table.load_bias));
-    if let Some(path) = table.name.get(row).copied().flatten() {
+    // A reader makes paths absolute.
+    let path = table.name.get(row).copied().flatten().filter(|path| !tables.strings.get(*path).is_empty());
+    if let Some(path) = path {
         let path = sequence.text(interned_data::MAPPING_PATHS, path, &tables.strings);
         message.varint(mapping::PATH_STRING_IDS, path);
     }

@@ -37,15 +37,12 @@ fn track(tables: &Tables, track: ferretto_trace_tables::TrackId) -> String {
     format!("{utid:?} {upid:?} {:?} {name} {unit}", tables.track.cpu.get(row))
 }
 
-/// Arguments, in whatever order; whoever said them, they are those of annotations.
+/// Arguments, in whatever order.
 fn args(tables: &Tables, set: Option<ferretto_trace_tables::ArgSetId>) -> Vec<String> {
     let Some(set) = set else { return Vec::new() };
     let mut args: Vec<_> = crate::args::args_of(tables, set)
         .filter(|arg| !matches!(arg.key, "utid" | "upid"))
-        .map(|arg| {
-            let key = arg.key.strip_prefix("args.").or_else(|| arg.key.strip_prefix("debug."));
-            format!("{}={:?}", key.unwrap_or(arg.key), arg.value)
-        })
+        .map(|arg| format!("{}={:?}", arg.key, arg.value))
         .collect();
     args.sort();
     args
@@ -238,7 +235,7 @@ fn counters_have_their_values() {
     assert_eq!(counters(&after), counters(&before));
 }
 
-const FTRACE: &[u8] = b"# tracer: nop
+pub(super) const FTRACE: &[u8] = b"# tracer: nop
  sh-7  (    7) [000] d...  1.000000: sched_waking: comm=work pid=9 prio=120 target_cpu=001
  sh-7  (    7) [000] d...  1.000010: sched_switch: prev_comm=sh prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
  <idle>-0  (-----) [001] d...  1.000020: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=work next_pid=9 next_prio=98

@@ -3,9 +3,9 @@
 //! Numbers (`uuid`) are made of rows. What a thread does has the thread's own number, which is its main track. All others are apart from
 //! tracks of the same name (`SIBLING_MERGE_BEHAVIOR_NONE`): whether two are one was decided when they were read.
 
-use ferretto_protos::fields::trace_packet::TRACK_DESCRIPTOR;
+use ferretto_protos::fields::trace_packet::{PROCESS_TREE, TRACK_DESCRIPTOR};
 use ferretto_protos::fields::{
-    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
+    counter_descriptor, process_descriptor, process_tree, thread_descriptor, track_descriptor as field,
 };
 use ferretto_protozero::Message;
 use ferretto_trace_tables::{Str, Tables, TrackId, Upid, Utid};
@@ -49,8 +49,7 @@ fn own_thread(tables: &Tables, track: TrackId) -> Option<Utid> {
 pub(super) fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
     let mut writer =
         Descriptors { tables, sequence: Sequence::new(number::DESCRIPTORS), sink, bytes: Vec::new() };
-    writer.processes()?;
-    writer.threads()?;
+    writer.processes_and_threads()?;
     writer.tracks()
 }
 
@@ -68,37 +67,79 @@ impl Descriptors<'_> {
         self.sequence.put(None, TRACK_DESCRIPTOR, &self.bytes, self.sink)
     }
 
-    fn processes(&mut self) -> Result<(), Error> {
-        for row in 0..self.tables.process.len() {
-            let upid = Upid(row as u32);
-            // The idle task's is there anyway.
-            if pid(self.tables, upid) == 0 && upid.0 == 0 && !self.has_tracks(upid) {
-                continue;
+    /// In the order of threads, a process before its first one: so that each has the number again that it had.
+    fn processes_and_threads(&mut self) -> Result<(), Error> {
+        let mut is_written = vec![false; self.tables.process.len()];
+        let has_tracks = self.threads_with_tracks();
+        for (row, has_tracks) in has_tracks.into_iter().enumerate() {
+            let upid = self.tables.thread.upid.get(row);
+            if let Some(upid) = upid
+                && let Some(is_written) = is_written.get_mut(upid.index())
+                && !std::mem::replace(is_written, true)
+            {
+                self.process(upid)?;
             }
-            self.put(|tables, descriptor| {
-                descriptor.varint(field::UUID, uuid_of_process(upid));
-                let mut process = descriptor.nested(field::PROCESS);
-                process.varint(process_descriptor::PID, pid(tables, upid).cast_unsigned());
-                let text = |text: Option<Str>| text.map(|text| tables.strings.get(text));
-                if let Some(name) = text(tables.process.name.get(row).copied().flatten()) {
-                    process.string(process_descriptor::PROCESS_NAME, name);
-                }
-                if let Some(ts) = tables.process.start_ts.get(row) {
-                    process.int(process_descriptor::START_TIMESTAMP_NS, ts);
-                }
-                if let Some(line) = text(tables.process.cmdline.get(row).copied().flatten()) {
-                    line.split(' ').for_each(|word| process.string(process_descriptor::CMDLINE, word));
-                }
-            })?;
+            let is_idle = self.tables.thread.is_idle.get(row).copied().unwrap_or(false);
+            if has_tracks || (!is_idle && upid.is_some()) {
+                self.thread(Utid(row as u32))?;
+            }
         }
-        Ok(())
+        let others = (0..).zip(is_written).filter(|(_, is_written)| !is_written);
+        others.map(|(upid, _)| Upid(upid)).try_for_each(|upid| self.process(upid))
+    }
+
+    fn process(&mut self, upid: Upid) -> Result<(), Error> {
+        self.listed(upid)?;
+        // The idle task's is there anyway.
+        if pid(self.tables, upid) == 0 && upid.0 == 0 && !self.has_tracks(upid) {
+            return Ok(());
+        }
+        self.put(|tables, descriptor| {
+            let row = upid.index();
+            descriptor.varint(field::UUID, uuid_of_process(upid));
+            let mut process = descriptor.nested(field::PROCESS);
+            process.varint(process_descriptor::PID, pid(tables, upid).cast_unsigned());
+            let text = |text: Option<Str>| text.map(|text| tables.strings.get(text));
+            if let Some(name) = text(tables.process.name.get(row).copied().flatten()) {
+                process.string(process_descriptor::PROCESS_NAME, name);
+            }
+            if let Some(ts) = tables.process.start_ts.get(row) {
+                process.int(process_descriptor::START_TIMESTAMP_NS, ts);
+            }
+            if let Some(line) = text(tables.process.cmdline.get(row).copied().flatten()) {
+                line.split(' ').for_each(|word| process.string(process_descriptor::CMDLINE, word));
+            }
+        })
+    }
+
+    /// What only the list of processes says: whose it is, and who started it.
+    fn listed(&mut self, upid: Upid) -> Result<(), Error> {
+        let (tables, row) = (self.tables, upid.index());
+        let cmdline = tables.process.cmdline.get(row).copied().flatten();
+        let (Some(cmdline), Some(parent)) = (cmdline, tables.process.parent_upid.get(row)) else {
+            return Ok(());
+        };
+        self.bytes.clear();
+        let mut tree = Message::new(&mut self.bytes);
+        let mut process = tree.nested(process_tree::PROCESSES);
+        process.varint(process_tree::process::PID, pid(tables, upid).cast_unsigned());
+        process.varint(process_tree::process::PPID, pid(tables, parent).cast_unsigned());
+        for word in tables.strings.get(cmdline).split(' ') {
+            process.string(process_tree::process::CMDLINE, word);
+        }
+        if let Some(uid) = tables.process.uid.get(row) {
+            process.int(process_tree::process::UID, uid);
+        }
+        drop(process);
+        drop(tree);
+        self.sequence.put(None, PROCESS_TREE, &self.bytes, self.sink)
     }
 
     fn has_tracks(&self, upid: Upid) -> bool {
         (0..self.tables.track.len()).any(|row| self.tables.track.upid.get(row) == Some(upid))
     }
 
-    fn threads(&mut self) -> Result<(), Error> {
+    fn threads_with_tracks(&self) -> Vec<bool> {
         let mut has_tracks = vec![false; self.tables.thread.len()];
         for row in 0..self.tables.track.len() {
             if let Some(utid) = self.tables.track.utid.get(row)
@@ -107,30 +148,26 @@ impl Descriptors<'_> {
                 *has = true;
             }
         }
-        for (row, has_tracks) in has_tracks.into_iter().enumerate() {
-            let utid = Utid(row as u32);
-            let upid = self.tables.thread.upid.get(row);
-            let is_idle = self.tables.thread.is_idle.get(row).copied().unwrap_or(false);
-            if !has_tracks && (is_idle || upid.is_none()) {
-                continue;
+        has_tracks
+    }
+
+    fn thread(&mut self, utid: Utid) -> Result<(), Error> {
+        self.put(|tables, descriptor| {
+            let tid = tid(tables, utid);
+            let upid = tables.thread.upid.get(utid.index());
+            // A descriptor wants a process.
+            let pid = upid.map_or(tid, |upid| pid(tables, upid));
+            descriptor.varint(field::UUID, uuid_of_thread(utid));
+            if let Some(upid) = upid {
+                descriptor.varint(field::PARENT_UUID, uuid_of_process(upid));
             }
-            self.put(|tables, descriptor| {
-                let tid = tid(tables, utid);
-                // A descriptor wants a process.
-                let pid = upid.map_or(tid, |upid| pid(tables, upid));
-                descriptor.varint(field::UUID, uuid_of_thread(utid));
-                if let Some(upid) = upid {
-                    descriptor.varint(field::PARENT_UUID, uuid_of_process(upid));
-                }
-                let mut thread = descriptor.nested(field::THREAD);
-                thread.varint(thread_descriptor::PID, pid.cast_unsigned());
-                thread.varint(thread_descriptor::TID, tid.cast_unsigned());
-                if let Some(name) = tables.thread.name.get(row).copied().flatten() {
-                    thread.string(thread_descriptor::THREAD_NAME, tables.strings.get(name));
-                }
-            })?;
-        }
-        Ok(())
+            let mut thread = descriptor.nested(field::THREAD);
+            thread.varint(thread_descriptor::PID, pid.cast_unsigned());
+            thread.varint(thread_descriptor::TID, tid.cast_unsigned());
+            if let Some(name) = tables.thread.name.get(utid.index()).copied().flatten() {
+                thread.string(thread_descriptor::THREAD_NAME, tables.strings.get(name));
+            }
+        })
     }
 
     fn tracks(&mut self) -> Result<(), Error> {

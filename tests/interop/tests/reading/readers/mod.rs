@@ -235,7 +235,7 @@ fn protobuf_reads_packets_as_text() {
     assert_eq!(after, before);
 }
 
-/// Chrome's events as packets have their slices, counters, threads and flows, by Trace Processor.
+/// Chrome's events as packets have their slices, arguments, counters, threads and flows, by Trace Processor.
 #[test]
 fn trace_processor_reads_packets_made_of_chromes_events() {
     let sql = need!(trace_query());
@@ -243,6 +243,8 @@ fn trace_processor_reads_packets_made_of_chromes_events() {
     let file = Read::of(Kind::Tasks, &json).as_file("pftrace");
     let queries = [
         "select ts, dur, name, category, depth from slice order by ts, dur, name",
+        "select ts, name, key, value_type, int_value, string_value, real_value from slice join args using (arg_set_id) \
+         order by ts, name, key, string_value, int_value",
         "select count(*), sum(value) from counter",
         "select s.ts, tid from thread join thread_track using (utid) join slice s on s.track_id = thread_track.id order by 1, 2",
         "select o.name, o.ts, i.name, i.ts from flow join slice o on slice_out = o.id join slice i on slice_in = i.id order by o.ts, i.ts",

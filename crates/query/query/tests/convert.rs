@@ -250,7 +250,7 @@ fn packets_that_cannot_be_read_or_written_to_their_end_leave_nothing() {
             "bad.pbtxt: 5:3: unknown field `timestmp` in TracePacket; did you mean `timestamp`?",
         ),
         ("--to csv bad.pbtxt -o tables", "5:3: unknown field"),
-        ("--to pftrace t.zip -o out", "ferretto merge makes one trace of several"),
+        ("--to pftrace t.zip -o out", "is cut off before its first member ends"),
         ("--to txt t.pftrace -o no/such/out", "cannot write no/such/out"),
         ("--to txt t.pftrace -o /dev/full", "cannot write /dev/full"),
         ("--to pftrace --compress t.pftrace -o /dev/full", "cannot write /dev/full"),

@@ -786,8 +786,11 @@ fn the_last_read_ends_with_stats_even_if_there_were_some_just_before() {
 /// Names from before would be taken for those of after.
 #[test]
 fn what_follows_on_a_clone_that_takes_all_away_says_that_something_is_missing() {
-    for (option, is_read_before) in
+    let of_all_clones = |case: (&'static str, bool)| [1, 2].map(|clones| (case.0, case.1, clones));
+    for (option, is_read_before, clones) in
         [("transfer_on_clone", false), ("clear_before_clone", false), ("transfer_on_clone", true)]
+            .into_iter()
+            .flat_map(of_all_clones)
     {
         let mut world = World::default();
         let producer = world.producer("p");
@@ -803,15 +806,22 @@ fn what_follows_on_a_clone_that_takes_all_away_says_that_something_is_missing() 
         if is_read_before {
             assert_eq!(world.read_payloads(consumer), ["before"]);
         }
-        let other = world.consumer(1000);
-        world.ask(other, clone_by(Selector::SessionId(1)));
-        world.acknowledge_flushes(producer);
+        // Nothing comes between the clones: the second must not take the first one's loss along.
+        for _ in 0..clones {
+            let other = world.consumer(1000);
+            world.ask(other, clone_by(Selector::SessionId(1)));
+            world.acknowledge_flushes(producer);
+        }
         world.emit(producer, 1, 1, 1, &[&packet("after")]);
         world.emit(producer, 1, 2, 1, &[&packet("later")]);
         let packets = world.read(consumer);
         let of_producer = packets.iter().filter(|packet| matches!(packet.data, Some(Data::ForTesting(_))));
         let losses: Vec<bool> = of_producer.map(|packet| packet.previous_packet_dropped() != 0).collect();
-        assert_eq!(losses, [!is_read_before, false], "{option}, read before: {is_read_before}");
+        assert_eq!(
+            losses,
+            [!is_read_before, false],
+            "{option}, {clones} times, read before: {is_read_before}"
+        );
     }
 }
 

@@ -137,9 +137,13 @@ impl Sequences {
         self.slot_of.iter().copied().collect()
     }
 
-    /// The sequence is new here, and was consumed up to this elsewhere.
-    pub(crate) fn begin_after(&mut self, slot: u32, consumed: Consumed) {
-        self.get_mut(slot).set_consumed(consumed);
+    /// The sequence is new here, and was consumed up to this elsewhere, where its readers were not told of this loss (0: of none).
+    pub(crate) fn begin_after(&mut self, slot: u32, consumed: Consumed, untold_loss: u32) {
+        let sequence = self.get_mut(slot);
+        sequence.set_consumed(consumed);
+        if untold_loss != 0 {
+            sequence.add_loss(untold_loss);
+        }
         self.has_emptied(slot);
     }
 

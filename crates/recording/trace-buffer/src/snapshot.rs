@@ -2,6 +2,7 @@
 
 use crate::loss::READ_GAP;
 use crate::ring::Ring;
+use crate::sequence::Sequence;
 use crate::sequences::KEEP_EMPTY;
 use crate::{CreateError, Stats, TraceBuffer};
 
@@ -52,16 +53,17 @@ impl TraceBuffer {
         self.clone.is_some()
     }
 
-    /// Goes on in the place of `before`, as what is empty: with the next packet of each sequence that had something unread there, whoever
-    /// reads here is told that something is missing. Else names from before would be taken for those of after.
+    /// Goes on in the place of `before`, as what is empty: with the next packet of each sequence that had something unread there, or a loss
+    /// that nobody was told of yet, whoever reads here is told that something is missing. Else names from before would be taken for those
+    /// of after.
     ///
     /// Of many sequences only as many are remembered as an empty buffer remembers.
     pub fn go_on_without(&mut self, before: &Self) {
         let slots = before.sequences.slots().into_iter();
-        let unread = slots.map(|slot| before.sequences.get(slot)).filter(|sequence| !sequence.is_empty());
-        for sequence in unread.take(KEEP_EMPTY) {
+        let is_missed = |sequence: &&Sequence| !sequence.is_empty() || sequence.loss() != 0;
+        for sequence in slots.map(|slot| before.sequences.get(slot)).filter(is_missed).take(KEEP_EMPTY) {
             let slot = self.add_sequence(sequence.key, sequence.client);
-            self.sequences.begin_after_loss(slot, READ_GAP);
+            self.sequences.begin_after_loss(slot, READ_GAP | sequence.loss());
         }
     }
 

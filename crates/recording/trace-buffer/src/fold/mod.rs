@@ -379,9 +379,14 @@ impl TraceBuffer {
                 return fold.lose(at, READ_GAP | DATA_LOSS_PRESENT);
             }
         };
-        if let Some(end) = end {
-            let slot = self.add_sequence(sequence.key, sequence.client);
-            self.sequences.begin_after(slot, end);
+        let untold = sequence.loss();
+        if end.is_none() && untold == 0 {
+            return;
+        }
+        let slot = self.add_sequence(sequence.key, sequence.client);
+        match end {
+            Some(end) => self.sequences.begin_after(slot, end, untold),
+            None => self.sequences.begin_after_loss(slot, untold),
         }
     }
 

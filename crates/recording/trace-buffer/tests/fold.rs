@@ -441,6 +441,27 @@ fn who_goes_on_after_another_buffer_has_what_is_new_and_all_names() {
 }
 
 #[test]
+fn a_state_that_was_lost_in_another_buffer_is_missed_in_the_one_that_goes_on() {
+    let mut buffer = ring(64 * 1024);
+    let mut writer = Writer { id: 1, ..Writer::default() };
+    writer.begin();
+    writer.commit(&mut buffer);
+    writer.chunk_id += 1;
+    writer.event(1);
+    writer.commit(&mut buffer);
+    for _ in 0..2 {
+        let mut next = ring(64 * 1024);
+        assert!(next.fold_all_of(buffer.clone_read_only().unwrap(), &mut usize::MAX.clone()));
+        buffer = next;
+    }
+    writer.event(1);
+    writer.commit(&mut buffer);
+    let mut reader = Reader::default();
+    reader.read_all(&mut buffer);
+    assert_eq!((reader.skipped, reader.losses, buffer.stats().sequence_states_lost), (1, 1, 1));
+}
+
+#[test]
 fn what_is_more_than_may_be_looked_at_is_not_folded() {
     let mut buffer = ring(1 << 20);
     let mut writers = writers(20);

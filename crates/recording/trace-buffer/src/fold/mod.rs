@@ -351,7 +351,11 @@ impl TraceBuffer {
         for slot in before.sequences.slots() {
             self.follow_on(&before, slot, &mut fold);
         }
-        fold.states.iter_mut().for_each(|folded| folded.is_new_to_reader = true);
+        for folded in &mut fold.states {
+            folded.is_new_to_reader = true;
+            // What counts the loss goes with the old buffer, and is missed here all the same.
+            folded.was_emptied |= folded.state.is_broken();
+        }
         (0..fold.states.len()).for_each(|at| fold.measure(at));
         // Settling may forget some.
         let keys: Vec<SequenceKey> = fold.states.iter().map(|folded| folded.key).collect();

@@ -91,6 +91,11 @@ impl SequenceState {
         self.interned.clear();
     }
 
+    /// Was there one that a loss made useless? Descriptions alone are none: writers that say nothing else never have a valid one.
+    pub(crate) fn is_broken(&self) -> bool {
+        !self.is_valid && !(self.defaults.is_empty() && self.snapshots.is_empty())
+    }
+
     /// Takes the next packet of the sequence. True if the state may have become larger.
     #[inline]
     pub(crate) fn take(&mut self, packet: &Scan<'_>) -> bool {

@@ -462,6 +462,27 @@ fn a_state_that_was_lost_in_another_buffer_is_missed_in_the_one_that_goes_on() {
 }
 
 #[test]
+fn a_state_that_was_given_up_and_missed_in_another_buffer_is_missed_in_the_one_that_goes_on() {
+    let mut buffer = ring(64 << 10);
+    let mut writers = writers(2000);
+    writers.iter_mut().for_each(|writer| writer.commit(&mut buffer));
+    let writer = &mut writers[1499];
+    let mut other = Writer { id: 3000, ..Writer::default() };
+    for _ in 0..100 {
+        other.begin();
+        other.commit(&mut buffer);
+    }
+    writer.event(1);
+    writer.commit(&mut buffer);
+    assert_eq!(buffer.stats().sequence_states_lost, 1);
+    let mut next = ring(64 << 10);
+    assert!(next.fold_all_of(buffer.clone_read_only().unwrap(), &mut usize::MAX.clone()));
+    writer.event(1);
+    writer.commit(&mut next);
+    assert_eq!(next.stats().sequence_states_lost, 1);
+}
+
+#[test]
 fn what_is_more_than_may_be_looked_at_is_not_folded() {
     let mut buffer = ring(1 << 20);
     let mut writers = writers(20);

@@ -60,6 +60,8 @@ struct Folded {
     is_new_to_reader: bool,
     /// There was a state, which was given up. It is missed if the sequence has packets, or gets some, before it says all again.
     was_emptied: bool,
+    /// There was a state, which was given up or lost, and all has not been said again since.
+    is_gone: bool,
     /// What it counts in `Fold::used`.
     size: usize,
 }
@@ -67,6 +69,7 @@ struct Folded {
 impl Folded {
     fn lose(&mut self, loss: u32) {
         if loss != 0 {
+            self.is_gone |= self.state.is_valid();
             self.state.lose();
             self.untold |= loss;
         }
@@ -75,12 +78,13 @@ impl Folded {
     /// It lacks what a packet says that has been there.
     fn miss(&mut self) {
         self.state.lose();
-        self.was_emptied = true;
+        (self.was_emptied, self.is_gone) = (true, true);
     }
 
     fn empty(&mut self) {
         let state = std::mem::take(&mut self.state);
         self.was_emptied |= !state.is_empty();
+        self.is_gone |= !state.is_empty();
     }
 }
 
@@ -163,6 +167,7 @@ impl Fold {
                 untold: 0,
                 is_new_to_reader: false,
                 was_emptied: false,
+                is_gone: false,
                 size,
             });
             let at = self.states.len() - 1; // there are at most 2^32 keys
@@ -185,7 +190,9 @@ impl Fold {
     fn take_bytes(&mut self, at: usize, bytes: &[u8]) -> bool {
         let folded = &mut self.states[at];
         scan(bytes).is_some_and(|packet| {
-            folded.was_emptied &= !packet.clears_state();
+            if packet.clears_state() {
+                (folded.was_emptied, folded.is_gone) = (false, false);
+            }
             folded.state.take(&packet)
         })
     }
@@ -354,7 +361,7 @@ impl TraceBuffer {
         for folded in &mut fold.states {
             folded.is_new_to_reader = true;
             // What counts the loss goes with the old buffer, and is missed here all the same.
-            folded.was_emptied |= folded.state.is_broken();
+            folded.was_emptied |= folded.is_gone;
         }
         (0..fold.states.len()).for_each(|at| fold.measure(at));
         // Settling may forget some.

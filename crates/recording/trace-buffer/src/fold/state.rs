@@ -91,9 +91,9 @@ impl SequenceState {
         self.interned.clear();
     }
 
-    /// Was there one that a loss made useless? Descriptions alone are none: writers that say nothing else never have a valid one.
-    pub(crate) fn is_broken(&self) -> bool {
-        !self.is_valid && !(self.defaults.is_empty() && self.snapshots.is_empty())
+    /// Can packets that rely on it be read?
+    pub(crate) fn is_valid(&self) -> bool {
+        self.is_valid
     }
 
     /// Takes the next packet of the sequence. True if the state may have become larger.

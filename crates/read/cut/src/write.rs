@@ -13,6 +13,7 @@ use crate::event::{CounterValues, TrackEvent};
 use crate::filter::Filter;
 use crate::ftrace::bundle::Bundle;
 use crate::ftrace::recut::{Recut, recut};
+use crate::ftrace::tail::Tail;
 use crate::index::place;
 use crate::kind::Kind;
 use crate::plan::{Need, Plan};
@@ -82,7 +83,7 @@ impl<W: Write> Writer<W> {
 
     /// Takes the next packet of the file.
     pub(crate) fn take(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> io::Result<()> {
-        self.arrive(walk, seen);
+        self.arrive(walk, seen)?;
         let kind = seen.kind;
         if kind == Kind::Ftrace && seen.is_readable {
             return self.ftrace(walk, seen);
@@ -108,14 +109,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes what is to come after all packets, and ends.
     pub(crate) fn finish(mut self, note: &[u8]) -> io::Result<(u64, u64)> {
-        let mut tail = std::mem::take(&mut self.plan.tail);
-        let mut result = Ok(());
-        tail.write(|packet| {
-            if result.is_ok() {
-                result = self.put(packet);
-            }
-        });
-        result?;
+        self.tail(|tail, each| tail.write(each))?;
         self.put(note)?;
         self.out.flush()?;
         Ok((self.packets, self.bytes))
@@ -142,22 +136,41 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn arrive(&mut self, walk: &Walk, seen: &Seen<'_>) {
+    /// Writes bundles of what is needed from outside of the range.
+    fn tail(&mut self, write: impl FnOnce(&mut Tail, &mut dyn FnMut(&[u8]))) -> io::Result<()> {
+        let mut tail = std::mem::take(&mut self.plan.tail);
+        let mut result = Ok(());
+        write(&mut tail, &mut |packet| {
+            if result.is_ok() {
+                result = self.put(packet);
+            }
+        });
+        self.plan.tail = tail;
+        result
+    }
+
+    fn arrive(&mut self, walk: &Walk, seen: &Seen<'_>) -> io::Result<()> {
         while self.sequences.len() <= seen.sequence {
             self.sequences.push(Sequence::default());
         }
         let generation = place(walk, seen).generation;
-        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return };
+        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return Ok(()) };
         if sequence.generation != Some(generation) {
-            sequence.generation = Some(generation);
+            let ended = sequence.generation.replace(generation);
             sequence.until = self.plan.until(seen.sequence, generation);
+            if let Some(ended) = ended {
+                let of = (seen.head.machine_id, seen.head.sequence_id, ended);
+                self.tail(|tail, each| tail.write_interned(of, each))?;
+            }
         }
+        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return Ok(()) };
         if seen.head.clears_state() {
             sequence.counters.clear();
         }
         if let Some((trace_packet::CLOCK_SNAPSHOT, message)) = seen.head.data {
             sequence.take_snapshot(message, walk.ticks(seen.sequence));
         }
+        Ok(())
     }
 
     fn ftrace(&mut self, walk: &mut Walk, seen: &Seen<'_>) -> io::Result<()> {

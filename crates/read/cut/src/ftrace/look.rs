@@ -12,6 +12,7 @@ use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{CpuKey, Sched};
 use crate::ftrace::tail::Tail;
+use crate::index::place;
 use crate::names::Name;
 use crate::range::Range;
 use crate::walk::{Seen, Walk};
@@ -53,8 +54,10 @@ impl Kernel {
             sequence_id: seen.head.sequence_id,
             cpu: bundle.cpu,
             ftrace_clock: bundle.ftrace_clock,
+            generation: None,
         };
         let is_first = self.homes.insert((machine, bundle.cpu), home).is_none();
+        let home = Home { generation: Some(place(walk, seen).generation), ..home };
         let mut writes = is_first || bundle.says_more || parts.has_unreadable;
         let (mut names, mut rows) = (Vec::new(), None);
         if bundle.compact.is_some() {

@@ -76,6 +76,8 @@ pub(crate) struct Home {
     pub(crate) sequence_id: u32,
     pub(crate) cpu: u32,
     pub(crate) ftrace_clock: u64,
+    /// The packet that had last cleared the sequence, if the event may name a symbol of the kernel's by its number.
+    pub(crate) generation: Option<u64>,
 }
 
 /// An event that must be in the cut.

@@ -124,7 +124,7 @@ impl Sched {
         let mut orderly_from = counts_from;
         for (machine, tid, at) in first_leaves.iter().filter(|(_, _, at)| *at < range.from) {
             if let Some(thread) = threads.entry(*machine, *tid, range) {
-                thread.left = Some(Box::new((None, Upto::new(*at))));
+                thread.expect_left(*at);
             }
             orderly_from = orderly_from.max(at.saturating_add(1));
         }
@@ -309,10 +309,10 @@ impl Sched {
             side.extend(runs.iter().map(|run| (*machine, *run)));
         }
         for ((machine, _), thread) in self.threads.iter().filter(|((_, tid), _)| *tid != 0) {
-            let left = thread.left.iter().filter_map(|left| left.0.map(|run| (run, &left.1)));
-            for (run, upto) in left {
+            for left in thread.left() {
+                let Some(run) = left.run else { continue };
                 needed.before.push((machine, run));
-                needed.add(machine, upto);
+                needed.add(machine, &left.before);
             }
             for lost in thread.lost() {
                 needed.before.extend(lost.runs.into_iter().flatten().map(|run| (machine, run)));

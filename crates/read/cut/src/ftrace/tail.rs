@@ -1,4 +1,5 @@
-//! Bundles of what is needed from outside of the range. They are written last: readers put events in order by time.
+//! Bundles of what is needed from outside of the range. They are written last, as readers put events in order by time; but those that may name
+//! what is interned while that counts.
 
 use ferretto_protos::fields::ftrace_event_bundle::compact_sched;
 use ferretto_protos::fields::{ftrace_event, ftrace_event_bundle, trace_packet};
@@ -31,9 +32,13 @@ const PRIO: u32 = 3;
 const SUCCESS: u32 = 4;
 const TARGET_CPU: u32 = 5;
 
-/// Events to be written after all else.
+/// A machine, a sequence of its packets and a generation of that.
+type Interned = (u32, u32, u64);
+
+/// Events to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
+    interned: HashMap<Interned, Vec<Kept>, RandomState>,
     events: Vec<Kept>,
     anchors: Vec<(Home, Anchor, Vec<u8>)>,
     compact: Vec<(Home, Wake, Vec<u8>)>,
@@ -41,7 +46,15 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub(crate) fn extend(&mut self, events: impl IntoIterator<Item = Kept>) {
-        self.events.extend(events);
+        for event in events {
+            let Home { machine, sequence_id, generation, .. } = event.home;
+            match generation {
+                Some(generation) => {
+                    self.interned.entry((machine, sequence_id, generation)).or_default().push(event);
+                }
+                None => self.events.push(event),
+            }
+        }
     }
 
     /// Adds the switches and wakings that scheduling needs.
@@ -86,7 +99,14 @@ impl Tail {
         }
     }
 
-    /// Calls `each` with every packet.
+    /// Calls `each` with the packets of a generation that ends.
+    pub(crate) fn write_interned(&mut self, of: Interned, mut each: impl FnMut(&[u8])) {
+        if let Some(mut events) = self.interned.remove(&of) {
+            write_events(&mut events, &mut each);
+        }
+    }
+
+    /// Calls `each` with every packet that is left.
     pub(crate) fn write(&mut self, mut each: impl FnMut(&[u8])) {
         let mut packet = Vec::new();
         self.anchors.sort_by_key(|(home, anchor, _)| (*home, anchor.when));
@@ -104,16 +124,23 @@ impl Tail {
                 each(&packet);
             }
         }
-        self.events.sort_by_key(|event| (event.home, event.when));
-        for of_home in self.events.chunk_by(|one, other| one.home == other.home) {
-            for events in of_home.chunks(BUNDLE_EVENTS) {
-                let Some(first) = events.first() else { continue };
-                packet.clear();
-                write_bundle(&mut packet, first.home, |bundle| {
-                    events.iter().for_each(|event| bundle.bytes(ftrace_event_bundle::EVENT, &event.bytes));
-                });
-                each(&packet);
-            }
+        // Of each sequence that is the last generation.
+        self.events.extend(std::mem::take(&mut self.interned).into_values().flatten());
+        write_events(&mut self.events, &mut each);
+    }
+}
+
+fn write_events(events: &mut [Kept], each: &mut impl FnMut(&[u8])) {
+    let mut packet = Vec::new();
+    events.sort_by_key(|event| (event.home, event.when));
+    for of_home in events.chunk_by(|one, other| one.home == other.home) {
+        for events in of_home.chunks(BUNDLE_EVENTS) {
+            let Some(first) = events.first() else { continue };
+            packet.clear();
+            write_bundle(&mut packet, first.home, |bundle| {
+                events.iter().for_each(|event| bundle.bytes(ftrace_event_bundle::EVENT, &event.bytes));
+            });
+            each(&packet);
         }
     }
 }

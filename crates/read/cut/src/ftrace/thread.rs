@@ -10,8 +10,11 @@ use crate::range::Range;
 /// Wakings that are kept until it is known which came first after the thread's last run. Ours: of those that bundles out of step tell of, the
 /// last ones matter.
 const MAX_WAKES: usize = 16;
-/// States of a thread that stay open for ever. Ours: each is an accident.
+/// States of a thread that two CPUs leave open for ever, and runs of it without a begin. Ours: each is an accident.
 const MAX_LOST: usize = 16;
+const MAX_LEFT: usize = 1024;
+/// Runs without a begin about which later packets may tell more. Ours: CPUs' events come some time after those of others.
+const RECENT: usize = 16;
 /// `TASK_RUNNING`: not blocked, so that wakings do not count.
 const RUNNABLE: i64 = 0;
 
@@ -20,8 +23,8 @@ const RUNNABLE: i64 = 0;
 pub(crate) struct Thread {
     pub(crate) before: Upto,
     after: Option<Box<After>>,
-    /// A run whose begin was not seen, and what was before its end. That state stays open for ever (upstream's rule for lost data).
-    pub(crate) left: Option<Box<(Option<Run>, Upto)>>,
+    /// Runs without a begin.
+    left: Vec<Left>,
     lost: Vec<Lost>,
     /// Its name at the end of the range.
     pub(crate) comm: Name,
@@ -29,12 +32,19 @@ pub(crate) struct Thread {
     pub(crate) was_there: bool,
 }
 
-/// A state before the range that stays open for ever: whoever left its CPU did not run, as readers see it (upstream: thread_state_tracker.cc).
-/// Events were lost, or two CPUs' clocks do not agree.
+/// A run before the range whose begin was not seen, and what was before its end. That state stays open for ever: whoever left its CPU did not
+/// run, as readers see it (upstream: thread_state_tracker.cc). Events were lost, or the trace begins here.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Absent until it is met, if it is known that there will be one.
+    pub(crate) run: Option<Run>,
+    pub(crate) before: Upto,
+}
+
+/// Another such state: two CPUs' clocks do not agree.
 #[derive(Debug)]
 pub(crate) struct Lost {
-    /// Two runs at once: the end of the first of them to end opens the state, and that of the other one leaves it open. Or a run, and one
-    /// whose begin was not seen.
+    /// Two runs at once: the end of the first of them to end opens the state, and that of the other one leaves it open.
     pub(crate) runs: [Option<Run>; 2],
     /// It has opened the state, after that run.
     pub(crate) wake: Option<Wake>,
@@ -63,14 +73,24 @@ impl Thread {
         Self {
             before: Upto::new(range.from),
             after: None,
-            left: None,
+            left: Vec::new(),
             lost: Vec::new(),
             comm: 0,
             was_there: false,
         }
     }
 
-    /// The states that stay open.
+    /// It will be left at this time, and its begin may not be seen.
+    pub(crate) fn expect_left(&mut self, at: i64) {
+        self.left.push(Left { run: None, before: Upto::new(at) });
+    }
+
+    /// The states that runs without a begin leave open.
+    pub(crate) fn left(&self) -> &[Left] {
+        &self.left
+    }
+
+    /// The other states that stay open.
     pub(crate) fn lost(&self) -> &[Lost] {
         &self.lost
     }
@@ -87,7 +107,7 @@ impl Thread {
 
     /// All that may have to be kept.
     pub(crate) fn runs(&mut self) -> impl Iterator<Item = &mut Run> {
-        let left = self.left.as_deref_mut().into_iter().flat_map(|(run, upto)| [run, &mut upto.run]);
+        let left = self.left.iter_mut().flat_map(|left| [&mut left.run, &mut left.before.run]);
         let after = self.after.as_deref_mut().into_iter();
         let after = after.flat_map(|after| [&mut after.run, &mut after.renamed]);
         let lost = self.lost.iter_mut().flat_map(|lost| &mut lost.runs);
@@ -97,9 +117,7 @@ impl Thread {
     #[inline]
     pub(crate) fn each_upto(&mut self, mut each: impl FnMut(&mut Upto)) {
         each(&mut self.before);
-        if let Some(left) = &mut self.left {
-            each(&mut left.1);
-        }
+        self.left.iter_mut().rev().take(RECENT).for_each(|left| each(&mut left.before));
     }
 
     #[inline]
@@ -135,20 +153,25 @@ impl Thread {
     #[inline]
     fn leave_before(&mut self, run: Run, when: When) {
         self.lost.iter_mut().for_each(|lost| lost.learn_end(&run));
-        if let Some((left, _)) = self.left.as_deref_mut().filter(|left| left.1.at == when.ts) {
-            *left = Some(run).filter(|run| run.start().is_none());
+        let is_expected = |left: &&mut Left| left.run.is_none() && left.before.at == when.ts;
+        if let Some(left) = self.left.iter_mut().find(is_expected) {
+            left.run = Some(run).filter(|run| run.start().is_none());
             return;
         }
         let last = self.before.run;
         if run.start().is_none() {
-            let is_over = |last: &Run| last.end().is_some_and(|end| end < when);
-            let wake = self.before.first_wake().filter(|wake| wake.when < when);
-            if last.is_none_or(|last| is_over(&last)) && (last.is_some() || wake.is_some()) {
-                self.lose([last, Some(run)], wake);
-            }
+            self.leave_without_begin(run, when);
         } else if last.is_some_and(|last| are_at_once(&run, &last)) {
             let wake = self.before.first_wake().filter(|wake| wake.when < when);
             self.lose([Some(run), last], wake);
+        }
+    }
+
+    #[cold]
+    fn leave_without_begin(&mut self, run: Run, when: When) {
+        if self.left.len() < MAX_LEFT {
+            let before = self.before.until(when);
+            self.left.push(Left { run: Some(run), before });
         }
     }
 
@@ -186,7 +209,7 @@ impl Thread {
     }
 
     pub(crate) fn waker_has_run(&mut self, when: When, run: Run) {
-        let left = self.left.iter_mut().flat_map(|left| &mut left.1.wakes);
+        let left = self.left.iter_mut().rev().take(RECENT).flat_map(|left| &mut left.before.wakes);
         let after = self.after.iter_mut().flat_map(|after| &mut after.wake);
         let lost = self.lost.iter_mut().flat_map(|lost| &mut lost.wake);
         let wakes = self.before.wakes.iter_mut().chain(after).chain(left).chain(lost);
@@ -300,6 +323,13 @@ impl Upto {
                 self.wakes.retain(|wake| wake.when >= when);
             }
         }
+    }
+
+    /// What of it was before an earlier time, as far as is known.
+    fn until(&self, when: When) -> Self {
+        let run = self.run.filter(|run| last_moment(run) < Some(when));
+        let wakes = self.wakes.iter().filter(|wake| wake.when < when);
+        Self { at: when.ts, run, wakes: wakes.copied().collect() }
     }
 
     pub(crate) fn wake(&mut self, wake: Wake) {

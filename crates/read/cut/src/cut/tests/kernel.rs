@@ -10,6 +10,8 @@ const SCHED_WAKING: u32 = 20;
 const TASK_NEWTASK: u32 = 235;
 const TASK_RENAME: u32 = 236;
 const SYS_ENTER: u32 = 329;
+const WORKQUEUE_EXECUTE_END: u32 = 57;
+const WORKQUEUE_EXECUTE_START: u32 = 58;
 // A field of `FtraceEventBundle`.
 const PREVIOUS_BUNDLE_END: u32 = 10;
 
@@ -400,6 +402,38 @@ fn a_run_whose_end_was_lost_stays_open() {
     }
 }
 
+/// What was before the lost switch comes later in the file, and so does what was long before.
+#[test]
+fn what_a_lost_switch_leaves_open_is_kept_wherever_it_is_in_the_file() {
+    let (thread, other) = ((70, "on both"), (61, "other"));
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 500, other, SLEEPS, IDLE);
+        switch(bundle, 2000, thread, SLEEPS, IDLE);
+        switch(bundle, 5000, IDLE, 0, thread);
+        switch(bundle, 5010, thread, SLEEPS, IDLE);
+        switch(bundle, 9000, IDLE, 0, other);
+    });
+    bundle_of(&mut trace, 1, |bundle| {
+        switch(bundle, 400, other, SLEEPS, IDLE);
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+        waking(bundle, 1500, other, thread);
+        waking(bundle, 1700, other, thread);
+        switch(bundle, 9000, IDLE, 0, other);
+    });
+    let cut = cut_of(&trace, 7000, 8000);
+    for line in [
+        "1010 cpu1 to 0 swapper/0",
+        "1500 cpu1 61 wakes 70",
+        "2000 cpu0 to 0 swapper/0",
+        "5010 cpu0 to 0 swapper/0",
+    ] {
+        assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+    }
+    assert!(!cut.iter().any(|line| line.starts_with("1700")), "{cut:#?}");
+}
+
 /// Many switches were lost: what the thread was left in the last time, and what woke it after that.
 #[test]
 fn the_last_of_many_runs_without_a_begin_opens_the_state() {
@@ -467,6 +501,53 @@ fn a_name_that_only_a_switch_before_the_data_of_all_cpus_says_is_kept() {
         let is_early = |line: &&String| line.starts_with("1010 ");
         assert_eq!(cut.iter().filter(is_early).count(), usize::from(from == 1005), "{cut:#?}");
     }
+}
+
+/// Its number stands for another symbol once the sequence was cleared.
+#[test]
+fn a_symbol_that_an_event_before_the_range_names_is_the_one_that_it_named() {
+    let mut trace = Vec::new();
+    let symbol = |out: &mut Vec<u8>, name: &str| {
+        let mut body = Vec::new();
+        let mut packet = Message::new(&mut body);
+        packet.varint(10, 1);
+        packet.varint(13, 1);
+        let mut interned = packet.nested(12);
+        let mut symbol = interned.nested(26);
+        symbol.varint(1, 2);
+        symbol.string(2, name);
+        drop(symbol);
+        drop(interned);
+        drop(packet);
+        Message::new(out).bytes(1, &body);
+    };
+    let work = |bundle: &mut Message<'_, Vec<u8>>, ts: u64, kind: u32| {
+        event(bundle, ts, 10, kind, |work| {
+            work.varint(1, 77);
+            work.varint(2, 2);
+        });
+    };
+    symbol(&mut trace, "first");
+    bundle_of(&mut trace, 0, |bundle| work(bundle, 1000, WORKQUEUE_EXECUTE_START));
+    symbol(&mut trace, "second");
+    bundle_of(&mut trace, 0, |bundle| work(bundle, 4000, WORKQUEUE_EXECUTE_END));
+    symbol(&mut trace, "third");
+    let mut order = Vec::new();
+    ferretto_trace_read::Reader::new(&cut_bytes(&trace, 2000, 3000)[..])
+        .for_each(|packet, _| {
+            for part in Fields::new(packet).whole() {
+                match (part.number, part.value) {
+                    (12, _) => order.push("symbol".to_owned()),
+                    (1, Value::Bytes(bundle)) => {
+                        let events = Parts::of(bundle).unwrap().events;
+                        order.extend(events.iter().map(|event| event.raw_ts.to_string()));
+                    }
+                    _ => {}
+                }
+            }
+        })
+        .unwrap();
+    assert_eq!(order, ["symbol", "1000", "symbol", "4000"]);
 }
 
 /// A name for a while, and then the one before.

@@ -76,7 +76,12 @@ impl Batches<'_, '_> {
         self.schema.clone()
     }
 
-    fn batch(&self, rows: std::ops::Range<usize>) -> Result<RecordBatch, ArrowError> {
+    /// These rows, wherever the iterator is.
+    ///
+    /// # Errors
+    ///
+    /// If Arrow refuses them.
+    pub fn batch(&self, rows: std::ops::Range<usize>) -> Result<RecordBatch, ArrowError> {
         let columns = self.relation.columns().iter().zip(&self.dictionaries);
         let arrays =
             columns.map(|(column, dictionary)| self.array(column, dictionary.as_ref(), rows.clone()));

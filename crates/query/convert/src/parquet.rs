@@ -1,23 +1,21 @@
 //! Parquet, made to be small and to be asked in parts.
 //!
 //! Rows are by time, so that the bounds of a row group, and those of a page, say which times are not in it. Numbers that only grow (times, ids)
-//! are kept as differences from one to the next, those that are few (of a thread, of a processor) have a dictionary. Of others either the
-//! numbers stand one after the other, or first all their lowest bytes, then all the next, and so on, whichever a sample shows to be smaller:
-//! where numbers repeat, or what many have in common is in their higher bytes. All is packed by gzip, which all readers know: a quarter to a
-//! half less than with LZ4, and zstd would be C.
-
-use std::io::Write;
+//! are kept as differences from one to the next. How others are smallest no rule says: by a dictionary, as differences where they nearly grow
+//! or come in steps, one after the other where they repeat, or first all their lowest bytes, then all the next, and so on, where what many
+//! have in common is in their higher bytes. So a sample of each table is written in each way, and each column is kept as it was smallest. All
+//! is packed by gzip, which all readers know: a quarter to a half less than with LZ4, and zstd would be C.
 
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::{Compression, Encoding, GzipLevel};
 use ::parquet::file::metadata::SortingColumn;
-use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use ::parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use ::parquet::schema::types::ColumnPath;
-use ferretto_arrow_tables::{BATCH_ROWS, Column, Relation, batches};
-use ferretto_trace_tables::{Kind, Value};
-use flate2::write::GzEncoder;
-use foldhash::fast::RandomState;
-use hashbrown::HashSet;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use ferretto_arrow_tables::{BATCH_ROWS, Batches, Relation, batches};
 
 use crate::{Error, Form, Format, Options, Out};
 
@@ -32,14 +30,18 @@ pub const FORMAT: Format = Format {
 
 /// Readers take a row group a thread, and leave out whole ones; each has dictionaries of its own.
 const ROW_GROUP_ROWS: usize = 256 << 10;
-/// Numbers that are looked at to tell how a column is kept.
-const SAMPLE: usize = 64 << 10;
-/// A column of more different numbers than this has no dictionary.
-const MAX_DICTIONARY_NUMBERS: usize = 4 << 10;
+/// What readers may pass over within a row group; columns of fewer rows are one page, whose bounds are those of the group.
+const PAGE_ROWS: usize = 20_000;
+/// Rows that are written in each way, out of the middle of the table, to tell which is the smallest: some ten pages take the time of one row
+/// group at most, and are as the others are.
+const SAMPLE_ROWS: usize = 64 << 10;
+/// Of fewer rows no way is worth a sample.
+const MIN_SAMPLE_ROWS: usize = 64;
 
 fn write(relation: &Relation<'_>, _: &Options, out: &mut Out<'_>) -> Result<(), Error> {
     let batches = batches(relation, BATCH_ROWS)?;
-    let mut writer = ArrowWriter::try_new(out, batches.schema(), Some(properties(relation)?))?;
+    let ways = ways(relation, &batches)?;
+    let mut writer = ArrowWriter::try_new(out, batches.schema(), Some(properties(relation, &ways)))?;
     for batch in batches {
         writer.write(&batch?)?;
     }
@@ -47,104 +49,162 @@ fn write(relation: &Relation<'_>, _: &Options, out: &mut Out<'_>) -> Result<(), 
     Ok(())
 }
 
-fn properties(relation: &Relation<'_>) -> Result<WriterProperties, Error> {
-    let mut properties = WriterProperties::builder()
-        .set_created_by(concat!("ferretto-query version ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::GZIP(GzipLevel::default()))
-        .set_statistics_enabled(EnabledStatistics::Page)
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+/// How a column is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Dictionary,
+    As(Encoding),
+}
+
+/// All ways to keep whole numbers. Of those with a point there are no differences.
+const WAYS: [Way; 4] = [
+    Way::Dictionary,
+    Way::As(Encoding::DELTA_BINARY_PACKED),
+    Way::As(Encoding::BYTE_STREAM_SPLIT),
+    Way::As(Encoding::PLAIN),
+];
+
+impl Way {
+    fn set(self, properties: WriterPropertiesBuilder, path: ColumnPath) -> WriterPropertiesBuilder {
+        match self {
+            Self::Dictionary => properties.set_column_dictionary_enabled(path, true),
+            Self::As(encoding) => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, encoding),
+        }
+    }
+}
+
+fn properties(relation: &Relation<'_>, ways: &[Way]) -> WriterProperties {
     let columns = relation.columns();
+    let mut properties = packed().set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+    if relation.len() <= PAGE_ROWS {
+        properties =
+            properties.set_statistics_enabled(EnabledStatistics::Chunk).set_offset_index_disabled(true);
+    }
     if let Some(ts) =
         columns.iter().position(|column| column.name == "ts").and_then(|at| i32::try_from(at).ok())
     {
         let by_time = SortingColumn { column_idx: ts, descending: false, nulls_first: true };
         properties = properties.set_sorting_columns(Some(vec![by_time]));
     }
-    for column in columns.iter().filter(|column| matches!(column.kind(), Kind::Int | Kind::Real)) {
-        let encoding = match Numbers::of(relation, column) {
-            Numbers::Growing => Encoding::DELTA_BINARY_PACKED,
-            Numbers::Few => continue,
-            Numbers::Many => of_many(relation, column)?,
-        };
-        let path = ColumnPath::from(column.name);
-        properties =
-            properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
+    let each = columns.iter().zip(ways);
+    each.fold(properties, |properties, (column, way)| way.set(properties, column.name.into())).build()
+}
+
+fn packed() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_created_by(concat!("ferretto-query version ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::GZIP(GzipLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+}
+
+/// How each column is smallest, as a sample shows. Texts and truths have dictionaries.
+fn ways(relation: &Relation<'_>, batches: &Batches<'_, '_>) -> Result<Vec<Way>, Error> {
+    let mut ways = vec![Way::Dictionary; relation.columns().len()];
+    let begin = relation.len().saturating_sub(SAMPLE_ROWS) / 2;
+    let sample = batches.batch(begin..relation.len().min(begin + SAMPLE_ROWS))?;
+    if sample.num_rows() < MIN_SAMPLE_ROWS {
+        return Ok(ways);
     }
-    Ok(properties.build())
+    let mut unsure = Vec::new();
+    for (at, (way, column)) in ways.iter_mut().zip(sample.columns()).enumerate() {
+        match Numbers::of(column) {
+            Numbers::Growing => *way = Way::As(Encoding::DELTA_BINARY_PACKED),
+            Numbers::Same => {}
+            Numbers::Other => unsure.push((at, u64::MAX)),
+        }
+    }
+    for try_way in WAYS {
+        // What cannot be kept so is not asked.
+        let is_possible = |at: usize| {
+            try_way != Way::As(Encoding::DELTA_BINARY_PACKED)
+                || *sample.column(at).data_type() == DataType::Int64
+        };
+        let asked: Vec<usize> = unsure.iter().map(|(at, _)| *at).filter(|at| is_possible(*at)).collect();
+        let sizes = sizes(&sample.project(&asked)?, try_way)?;
+        for (at, bytes) in asked.into_iter().zip(sizes) {
+            let best = unsure.iter_mut().find(|(column, best)| *column == at && bytes < *best);
+            if let (Some((_, best)), Some(way)) = (best, ways.get_mut(at)) {
+                (*best, *way) = (bytes, try_way);
+            }
+        }
+    }
+    Ok(ways)
 }
 
-/// How a column of many different numbers is smallest.
-fn of_many(relation: &Relation<'_>, column: &Column<'_>) -> Result<Encoding, Error> {
-    let number = |row| match relation.cell(column, row) {
-        Value::Int(value) => Some(value.to_le_bytes()),
-        Value::Real(value) => Some(value.to_le_bytes()),
-        _ => None,
-    };
-    let numbers: Vec<[u8; 8]> = (0..relation.len()).filter_map(number).take(SAMPLE).collect();
-    let split: Vec<u8> =
-        (0..8).flat_map(|byte| numbers.iter().filter_map(move |it| it.get(byte))).copied().collect();
-    let is_split_smaller = packed_bytes(&split)? < packed_bytes(numbers.as_flattened())?;
-    Ok(if is_split_smaller { Encoding::BYTE_STREAM_SPLIT } else { Encoding::PLAIN })
+/// How large the columns are if they are written in this way.
+fn sizes(sample: &RecordBatch, way: Way) -> Result<Vec<u64>, Error> {
+    let schema = sample.schema();
+    let properties = schema
+        .fields()
+        .iter()
+        .fold(packed(), |properties, field| way.set(properties, field.name().as_str().into()));
+    let mut writer = ArrowWriter::try_new(std::io::sink(), schema, Some(properties.build()))?;
+    writer.write(sample)?;
+    let written = writer.close()?;
+    let columns = written.row_groups().iter().flat_map(|group| group.columns());
+    Ok(columns.map(|column| u64::try_from(column.compressed_size()).unwrap_or(0)).collect())
 }
 
-fn packed_bytes(bytes: &[u8]) -> std::io::Result<usize> {
-    let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::default());
-    gzip.write_all(bytes)?;
-    Ok(gzip.finish()?.len())
-}
-
-/// What a column's numbers are like, which says how they are kept.
+/// What is told of a column's numbers without writing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Numbers {
-    /// None is below the one before it, and they are not few.
+    /// None is below the one before it, and more than half of them are above.
     Growing,
-    /// Few different ones.
-    Few,
-    Many,
+    /// All the same or none, or no numbers.
+    Same,
+    Other,
 }
 
 impl Numbers {
-    fn of(relation: &Relation<'_>, column: &Column<'_>) -> Self {
-        let mut seen: HashSet<u64, RandomState> = HashSet::default();
-        // There are no differences of floating-point numbers.
-        let (mut is_growing, mut last) = (column.kind() == Kind::Int, i64::MIN);
-        for row in 0..relation.len() {
-            let bits = match relation.cell(column, row) {
-                Value::Int(value) => {
-                    is_growing &= last <= value;
-                    last = value;
-                    value as u64
-                }
-                Value::Real(value) => value.to_bits(),
-                _ => continue,
-            };
-            if seen.len() <= MAX_DICTIONARY_NUMBERS {
-                seen.insert(bits);
-            } else if !is_growing {
-                return Self::Many;
-            }
+    fn of(column: &dyn Array) -> Self {
+        if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
+            return Self::of_all(numbers.iter().flatten());
         }
-        match seen.len() {
-            0..=MAX_DICTIONARY_NUMBERS if !is_growing || seen.len() <= relation.len() / 2 => Self::Few,
-            _ if is_growing => Self::Growing,
-            _ => Self::Many,
+        let Some(numbers) = column.as_primitive_opt::<Float64Type>() else { return Self::Same };
+        match Self::of_all(numbers.iter().flatten().map(f64::to_bits)) {
+            Self::Growing => Self::Other,
+            other => other,
+        }
+    }
+
+    fn of_all<T: PartialOrd>(mut numbers: impl Iterator<Item = T>) -> Self {
+        let Some(mut last) = numbers.next() else { return Self::Same };
+        let (mut above, mut not_above, mut is_growing) = (0, 0, true);
+        for number in numbers {
+            is_growing &= last <= number;
+            match last == number {
+                true => not_above += 1,
+                false => above += 1,
+            }
+            last = number;
+        }
+        match (above, is_growing) {
+            (0, _) => Self::Same,
+            (above, true) if above >= not_above => Self::Growing,
+            _ => Self::Other,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use ::parquet::basic::Encoding;
     use ::parquet::file::statistics::Statistics;
-    use arrow_array::StringArray;
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Int32Type, Int64Type};
+    use arrow_array::{BooleanArray, Float64Array, Int64Array, StringArray};
     use bytes::Bytes;
-    use ferretto_arrow_tables::Catalog;
-    use ferretto_trace_tables::tables::{CounterRow, HeapProfileAllocationRow};
+    use ferretto_arrow_tables::{BATCH_ROWS, Catalog, batches};
+    use ferretto_trace_tables::tables::{CounterRow, HeapProfileAllocationRow, Tables};
+    use ferretto_trace_tables::{ArgSetId, TrackId};
 
-    use super::{Numbers, of_many};
+    use super::{Numbers, Way, ways};
     use crate::write::tests::{folder, tables};
 
     fn slices(count: i64) -> ParquetRecordBatchReaderBuilder<Bytes> {
@@ -169,51 +229,78 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_kept_by_what_they_are_like() {
-        let mut tables = tables(100_000);
-        for n in 0..100_000_i64 {
-            let value = (n * n % 60_013) as f64;
-            tables.counter.push(CounterRow { ts: n * n % 50_021, value, ..CounterRow::default() });
+    fn tables_of_one_page_have_bounds_once() {
+        for (rows, has_pages) in [(20_000, false), (20_001, true)] {
+            let reader = slices(rows);
+            let ts = reader.metadata().row_group(0).column(1).clone();
+            assert!(
+                matches!(ts.statistics(), Some(Statistics::Int64(bounds)) if bounds.max_opt() == Some(&(rows * 10)))
+            );
+            assert_eq!(
+                (ts.column_index_offset().is_some(), ts.offset_index_offset().is_some()),
+                (has_pages, has_pages)
+            );
         }
-        tables.heap_profile_allocation.push(HeapProfileAllocationRow::default());
-        let of = |table: &str, column: &str| {
-            let relation = Catalog::new(&tables).find(table).unwrap();
-            let column = relation.columns().iter().find(|it| it.name == column).copied().unwrap();
-            Numbers::of(&relation, &column)
-        };
-        assert_eq!(of("slice", "id"), Numbers::Growing);
-        assert_eq!(of("slice", "dur"), Numbers::Few);
-        assert_eq!([of("counter", "ts"), of("counter", "value")], [Numbers::Many; 2]);
-        assert_eq!(of("slice", "parent_id"), Numbers::Few, "there are none");
-        // Tables of one row and of none are written, too.
-        assert!(folder("parquet", &tables)["heap_profile_allocation.parquet"].ends_with(b"PAR1"));
+    }
+
+    /// How the columns of a table are kept, by their names.
+    fn kept(tables: &Tables, table: &str) -> BTreeMap<&'static str, Way> {
+        let relation = Catalog::new(tables).find(table).unwrap();
+        let ways = ways(&relation, &batches(&relation, BATCH_ROWS).unwrap()).unwrap();
+        relation.columns().iter().map(|column| column.name).zip(ways).collect()
     }
 
     #[test]
-    fn many_numbers_are_kept_as_a_sample_shows() {
+    fn numbers_are_kept_as_a_sample_is_smallest() {
         let mut tables = tables(0);
         let mut random = 1u64;
         for n in 0..20_000u64 {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // Of one the higher bytes are the same, the other mostly repeats one of some numbers.
-            let ts = random as i64 & 0x3f_ffff;
-            let seed = if n % 4 == 0 { random } else { random % 500 };
-            let repeated = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let repeated = (random % 500).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             tables.counter.push(CounterRow {
-                ts,
+                // Of which the higher bytes are the same.
+                ts: random as i64 & 0x3f_ffff,
+                // Of which there are few.
                 value: f64::from_bits(repeated >> 2),
-                ..CounterRow::default()
+                // In steps.
+                track_id: TrackId((n % 20) as u32),
+                // Growing, each some times.
+                arg_set_id: Some(ArgSetId((n / 10) as u32)),
             });
         }
-        let relation = Catalog::new(&tables).find("counter").unwrap();
-        let of = |name| {
-            let column = relation.columns().iter().find(|it| it.name == name).unwrap();
-            (Numbers::of(&relation, column), of_many(&relation, column).unwrap())
-        };
-        assert_eq!(of("ts"), (Numbers::Many, Encoding::BYTE_STREAM_SPLIT));
-        assert_eq!(of("value"), (Numbers::Many, Encoding::PLAIN));
+        let kept = kept(&tables, "counter");
+        let expected = [
+            ("arg_set_id", Way::As(Encoding::DELTA_BINARY_PACKED)),
+            ("id", Way::As(Encoding::DELTA_BINARY_PACKED)),
+            ("track_id", Way::As(Encoding::DELTA_BINARY_PACKED)),
+            ("ts", Way::As(Encoding::BYTE_STREAM_SPLIT)),
+            ("value", Way::Dictionary),
+        ];
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn tables_of_one_row_and_of_none_are_written_too() {
+        let mut tables = tables(0);
+        tables.heap_profile_allocation.push(HeapProfileAllocationRow::default());
+        let files = folder("parquet", &tables);
+        for name in ["heap_profile_allocation.parquet", "sched.parquet"] {
+            assert!(files[name].ends_with(b"PAR1"));
+        }
+        assert!(kept(&tables, "heap_profile_allocation").values().all(|way| *way == Way::Dictionary));
+    }
+
+    #[test]
+    fn numbers_that_grow_or_are_the_same_need_no_sample() {
+        let of = |numbers: Vec<Option<i64>>| Numbers::of(&Int64Array::from(numbers));
+        assert_eq!(of(vec![Some(1), None, Some(2), Some(2), Some(4)]), Numbers::Growing);
+        assert_eq!(of(vec![Some(1), Some(1), Some(1), Some(4)]), Numbers::Other);
+        assert_eq!(of(vec![Some(1), Some(3), Some(2)]), Numbers::Other);
+        assert_eq!([of(vec![Some(7), None, Some(7)]), of(vec![None]), of(vec![])], [Numbers::Same; 3]);
+        assert_eq!(Numbers::of(&Float64Array::from(vec![1.0, 2.0, 3.0])), Numbers::Other);
+        assert_eq!(Numbers::of(&BooleanArray::from(vec![true, false])), Numbers::Same);
     }
 
     #[test]

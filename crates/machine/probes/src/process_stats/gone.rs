@@ -93,6 +93,8 @@ impl ProcessStats {
             }
             process.bytes(field::CMDLINE, name);
             process.bool(field::CMDLINE_IS_COMM, true);
+            // A parent of those to come: readers take a process without one for another process.
+            self.processes.insert(pid);
         }
         let with_name = self.options.thread_names;
         let (process, is_wanted) = match life.kind {
@@ -196,6 +198,16 @@ mod tests {
         assert_eq!(trees.len(), 2, "{trees:?}");
         assert_eq!(trees[0].1.processes[0].ppid, None);
         assert_eq!(threads(&trees[1].1), [(GONE + 1, GONE, "worker")]);
+    }
+
+    #[test]
+    fn who_was_gone_in_an_earlier_round_is_a_parent() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let rounds =
+            [[named(GONE, 50, "parent", of_process(own))], [named(GONE + 1, 60, "child", of_process(GONE))]];
+        let trees = trees(&[&rounds[0], &rounds[1]], &[own]);
+        let parents: Vec<i32> = trees.iter().map(|(_, tree)| tree.processes[0].ppid()).collect();
+        assert_eq!(parents, [own, GONE]);
     }
 
     #[test]

@@ -234,14 +234,14 @@ impl Walk {
             return Some(ts);
         }
         (self.has_changed, self.untold) = (true, self.untold + 1);
-        // Clocks of other machines are taken for the same: which machine's event it is does not change what is cut.
-        let here = Clock::new(clock_id, sequence_id, Machine(0));
-        if machine != 0
-            && let Ok(ts) = self.clocks.to_trace_time(here, value)
+        if let Some(all_clocks) = &mut self.all_clocks
+            && let Ok(ts) = all_clocks.to_trace_time(clock, value)
         {
             return Some(ts);
         }
-        self.all_clocks.as_mut()?.to_trace_time(clock, value).ok()
+        // Clocks of other machines are taken for the same: which machine's event it is does not change what is cut.
+        let here = Clock::new(clock_id, sequence_id, Machine(0));
+        (machine != 0).then(|| self.clocks.to_trace_time(here, value).ok())?
     }
 
     /// Whether times of a clock that packets of this sequence name are the trace's as they are.

@@ -15,7 +15,7 @@
 //!
 //! Switches in columns name threads even before they make rows. Of a thread without rows the last of those is needed, wherever it is.
 //!
-//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`], [`MAX_EARLY`], [`MAX_UNENDED`].
+//! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`], [`MAX_EARLY`], [`MAX_UNENDED`], [`MAX_WITHOUT_BEGIN`].
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
@@ -35,6 +35,8 @@ pub(super) const MAX_WOKEN: usize = 256;
 const MAX_EARLY: usize = 1 << 18;
 /// Runs whose end was not seen. Ours: each is an accident.
 const MAX_UNENDED: usize = 1 << 16;
+/// Runs before the range whose begin was not seen. Ours, as those; some 150 bytes each, and wakings.
+const MAX_WITHOUT_BEGIN: usize = 1 << 17;
 /// A CPU of a machine.
 pub(crate) type CpuKey = (u32, u32);
 
@@ -110,6 +112,8 @@ pub(crate) struct Sched {
     /// Outside of the range: a run of which the end was not seen, and that whose end came next on its CPU, of which the begin was not. The first
     /// one stays open for ever, and readers count it (upstream: ftrace_sched_event_tracker.cc, `mismatched_sched_switch_tids`).
     unended: Vec<(u32, [Run; 2])>,
+    /// How many runs before the range have no begin.
+    without_begin: usize,
     pub(crate) names: Names,
     /// Bundles that were taken at once.
     pub(super) bundles: u64,
@@ -136,6 +140,7 @@ impl Sched {
             threads,
             early: HashMap::default(),
             unended: Vec::new(),
+            without_begin: 0,
             names: Names::default(),
             bundles: 0,
             beyond: 0,
@@ -193,6 +198,9 @@ impl Sched {
         if let Some(unended) = unended {
             self.leave_open(machine, unended, ended);
         }
+        if ended.start().is_none() && ended.tid != 0 && when.ts < self.range.from {
+            self.leave_without_begin(machine, ended, when);
+        }
         let threads = &mut self.threads;
         for (tid, when) in &woken {
             if let Some(thread) = threads.get_mut(machine, *tid) {
@@ -224,6 +232,16 @@ impl Sched {
         match self.unended.len() < MAX_UNENDED {
             true => self.unended.push((machine, [unended, ended])),
             false => self.beyond += 1,
+        }
+    }
+
+    /// The switch that begins a run was lost, or is none that counts.
+    #[cold]
+    fn leave_without_begin(&mut self, machine: u32, ended: Run, when: When) {
+        if self.without_begin >= MAX_WITHOUT_BEGIN {
+            self.beyond += 1;
+        } else if let Some(thread) = self.threads.entry(machine, ended.tid, self.range) {
+            self.without_begin += usize::from(thread.leave_without_begin(ended, when));
         }
     }
 

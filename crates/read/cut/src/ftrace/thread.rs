@@ -10,9 +10,8 @@ use crate::range::Range;
 /// Wakings that are kept until it is known which came first after the thread's last run. Ours: of those that bundles out of step tell of, the
 /// last ones matter.
 const MAX_WAKES: usize = 16;
-/// States of a thread that two CPUs leave open for ever, and runs of it without a begin. Ours: each is an accident.
+/// States of a thread that two CPUs leave open for ever. Ours: each is an accident.
 const MAX_LOST: usize = 16;
-const MAX_LEFT: usize = 1024;
 /// Runs without a begin about which later packets may tell more. Ours: CPUs' events come some time after those of others.
 const RECENT: usize = 16;
 /// `TASK_RUNNING`: not blocked, so that wakings do not count.
@@ -153,26 +152,24 @@ impl Thread {
     #[inline]
     fn leave_before(&mut self, run: Run, when: When) {
         self.lost.iter_mut().for_each(|lost| lost.learn_end(&run));
-        let is_expected = |left: &&mut Left| left.run.is_none() && left.before.at == when.ts;
-        if let Some(left) = self.left.iter_mut().find(is_expected) {
-            left.run = Some(run).filter(|run| run.start().is_none());
-            return;
-        }
         let last = self.before.run;
-        if run.start().is_none() {
-            self.leave_without_begin(run, when);
-        } else if last.is_some_and(|last| are_at_once(&run, &last)) {
+        if last.is_some_and(|last| are_at_once(&run, &last)) {
             let wake = self.before.first_wake().filter(|wake| wake.when < when);
             self.lose([Some(run), last], wake);
         }
     }
 
+    /// A run ends whose begin was not seen; says whether that was not expected.
     #[cold]
-    fn leave_without_begin(&mut self, run: Run, when: When) {
-        if self.left.len() < MAX_LEFT {
-            let before = self.before.until(when);
-            self.left.push(Left { run: Some(run), before });
+    pub(crate) fn leave_without_begin(&mut self, run: Run, when: When) -> bool {
+        let is_expected = |left: &&mut Left| left.run.is_none() && left.before.at == when.ts;
+        if let Some(left) = self.left.iter_mut().find(is_expected) {
+            left.run = Some(run);
+            return false;
         }
+        let before = self.before.until(when);
+        self.left.push(Left { run: Some(run), before });
+        true
     }
 
     #[cold]

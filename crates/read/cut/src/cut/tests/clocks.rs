@@ -35,7 +35,9 @@ fn instant(packet: &mut Message<'_, Vec<u8>>, ts: u64, name: &str) {
 /// The instants of a trace, and when they are on its clock.
 fn instants(trace: &[u8]) -> Vec<(String, i64)> {
     let mut instants = Vec::new();
-    pass(trace, Walk::default(), |_, seen| {
+    // What comes before the first snapshot of its clock is told by a pass that has seen all of them.
+    let (walk, _) = pass(trace, Walk::default(), |_, _| Ok(())).unwrap();
+    pass(trace, walk.again(), |_, seen| {
         if seen.kind == Kind::TrackEvent {
             let name = TrackEvent::of(seen.head.data.unwrap().1).name_text.unwrap();
             instants.push((String::from_utf8_lossy(name).into_owned(), seen.ts.unwrap()));
@@ -80,11 +82,11 @@ fn a_snapshot_of_other_clocks_leaves_a_clock_of_differences_as_it_is() {
     assert_eq!(instants(&cut_of(&trace, 1600, 2000)), of_whole[1..]);
 }
 
-/// A machine that is relayed has been on for less long: by its pings, its clock shows 10,000 less.
-#[test]
-fn times_of_another_machine_are_those_that_its_pings_say() {
-    const MACHINE: u64 = 7;
-    const LESS: u64 = 10_000;
+/// A machine that is relayed.
+const MACHINE: u64 = 7;
+
+/// Two instants of the machine that records.
+fn here() -> Vec<u8> {
     let mut trace = Vec::new();
     packet(&mut trace, 1, |packet| snapshot(&mut packet.nested(6), &[(BOOT, 20_000, false)]));
     for ts in [20_000, 30_000] {
@@ -94,7 +96,12 @@ fn times_of_another_machine_are_those_that_its_pings_say() {
             instant(packet, ts, "here");
         });
     }
-    packet(&mut trace, 1, |packet| {
+    trace
+}
+
+/// It has been on for less long: by its pings, its clock shows 10,000 less.
+fn pings(trace: &mut Vec<u8>) {
+    packet(trace, 1, |packet| {
         packet.varint(98, MACHINE);
         let mut sync = packet.nested(107);
         for (host, client) in [(20_010, 10_000), (20_030, 10_020)] {
@@ -103,14 +110,47 @@ fn times_of_another_machine_are_those_that_its_pings_say() {
             snapshot(&mut both.nested(3), &[(BOOT, host, false)]);
         }
     });
-    for ts in [21_000u64, 25_000, 29_000] {
-        packet(&mut trace, 3, |packet| {
+}
+
+/// Its own instants, at these times of its clock.
+fn there(trace: &mut Vec<u8>, times: [u64; 3]) {
+    for ts in times {
+        packet(trace, 3, |packet| {
             packet.varint(98, MACHINE);
             packet.varint(58, BOOT);
             packet.varint(13, 1);
-            instant(packet, ts - LESS, "there");
+            instant(packet, ts, "there");
         });
     }
+}
+
+#[test]
+fn times_of_another_machine_are_those_that_its_pings_say() {
+    let mut trace = here();
+    pings(&mut trace);
+    there(&mut trace, [11_000, 15_000, 19_000]);
+    assert_eq!(instants(&cut_of(&trace, 24_000, 26_000)), [("there".to_owned(), 25_000)]);
+}
+
+/// The first pass does not know them when it needs them.
+#[test]
+fn pings_of_another_machine_may_come_after_its_events() {
+    let mut trace = here();
+    there(&mut trace, [11_000, 15_000, 19_000]);
+    pings(&mut trace);
+    for glance_bytes in [100, GRAIN.glance_bytes] {
+        let (from, to) = (Some(Moment::Absolute(24_000)), Some(Moment::Absolute(26_000)));
+        let options = Options { from, to, ..Options::default() };
+        let mut part = Vec::new();
+        cut_by(&trace[..], "t", &options, &mut part, Grain { glance_bytes, block_bytes: 1 }).unwrap();
+        assert_eq!(instants(&part), [("there".to_owned(), 25_000)], "{glance_bytes}");
+    }
+}
+
+#[test]
+fn without_pings_the_clocks_of_another_machine_are_taken_for_the_same() {
+    let mut trace = here();
+    there(&mut trace, [21_000, 25_000, 29_000]);
     assert_eq!(instants(&cut_of(&trace, 24_000, 26_000)), [("there".to_owned(), 25_000)]);
 }
 

@@ -9,6 +9,7 @@ const SCHED_SWITCH: u32 = 4;
 const SCHED_WAKING: u32 = 20;
 const TASK_NEWTASK: u32 = 235;
 const TASK_RENAME: u32 = 236;
+const SCHED_BLOCKED_REASON: u32 = ferretto_protos::fields::ftrace_event::SCHED_BLOCKED_REASON;
 const SYS_ENTER: u32 = 329;
 const WORKQUEUE_EXECUTE_END: u32 = 57;
 const WORKQUEUE_EXECUTE_START: u32 = 58;
@@ -434,6 +435,64 @@ fn what_a_lost_switch_leaves_open_is_kept_wherever_it_is_in_the_file() {
     assert!(!cut.iter().any(|line| line.starts_with("1700")), "{cut:#?}");
 }
 
+/// Whom a CPU's first switch leaves is known before the file is read: what comes earlier in it is told apart.
+#[test]
+fn what_the_first_switch_of_a_cpu_leaves_open_is_kept_though_it_comes_later_in_the_file() {
+    let (thread, other) = ((70, "on both"), (61, "other"));
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 1, |bundle| {
+        switch(bundle, 1000, other, SLEEPS, IDLE);
+        waking(bundle, 1500, other, thread);
+        switch(bundle, 3000, IDLE, 0, thread);
+        switch(bundle, 3010, thread, SLEEPS, IDLE);
+    });
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 2000, thread, SLEEPS, IDLE);
+        switch(bundle, 2010, IDLE, SLEEPS, other);
+        switch(bundle, 9000, other, SLEEPS, IDLE);
+    });
+    let cut = cut_of(&trace, 5000, 6000);
+    for line in ["1500 cpu1 61 wakes 70", "2000 cpu0 to 0 swapper/0"] {
+        assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+    }
+}
+
+/// In columns only the switch before says who was left.
+#[test]
+fn whom_a_cpu_runs_when_the_range_begins_is_known_by_its_first_switch() {
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| columns(bundle, &[(1000, SLEEPS, (10, "runs on"))], &[]));
+    bundle_of(&mut trace, 0, |bundle| columns(bundle, &[(2500, SLEEPS, IDLE)], &[(2600, (11, "woken"))]));
+    bundle_of(&mut trace, 0, |bundle| {
+        columns(bundle, &[(8000, 0, (10, "runs on")), (8010, SLEEPS, IDLE)], &[]);
+    });
+    let cut = cut_of(&trace, 2000, 3000);
+    let lines = ["1000 cpu0 to 10 runs on", "2500 cpu0 to 0 swapper/0", "2600 cpu0 wakes 11"];
+    assert!(cut.starts_with(&lines.map(str::to_owned)), "{cut:#?}");
+}
+
+#[test]
+fn why_a_thread_was_blocked_is_kept_though_it_is_said_after_the_range() {
+    let thread = (20, "blocked");
+    let reason = |bundle: &mut Message<'_, Vec<u8>>, ts: u64| {
+        event(bundle, ts, 21, SCHED_BLOCKED_REASON, |reason| {
+            reason.varint(1, thread.0);
+            reason.varint(3, 1);
+        });
+    };
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+        reason(bundle, 4000);
+        waking(bundle, 4000, (21, "other"), thread);
+        reason(bundle, 5000);
+    });
+    let cut = cut_of(&trace, 2000, 3000);
+    assert!(cut.iter().any(|line| line == "4000 cpu0 21 does"), "{cut:#?}");
+    assert!(!cut.iter().any(|line| line.starts_with("5000")), "{cut:#?}");
+}
+
 /// Many switches were lost: what the thread was left in the last time, and what woke it after that.
 #[test]
 fn the_last_of_many_runs_without_a_begin_opens_the_state() {
@@ -565,6 +624,22 @@ fn the_last_name_of_a_thread_is_kept_whatever_it_had_in_between() {
     let named: Vec<String> =
         cut_of(&trace, 1500, 2500).into_iter().filter(|line| line.contains("to 40")).collect();
     assert_eq!(named.last().map(String::as_str), Some("5000 cpu0 to 40 one"), "{named:#?}");
+}
+
+/// It changes it itself, by what only its leaving says, or by an event.
+#[test]
+fn a_name_that_a_thread_gives_itself_after_the_range_is_kept() {
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        for now in [1000, 5000, 6000] {
+            switch(bundle, now, IDLE, 0, (40, "old"));
+            switch(bundle, now + 10, (40, if now == 6000 { "new" } else { "old" }), SLEEPS, IDLE);
+        }
+        event(bundle, 9000, 41, TASK_RENAME, |rename| rename.varint(1, 41));
+    });
+    let cut = cut_bytes(&trace, 1005, 2000);
+    assert_eq!(left_at(&cut, 6010), Some((40, "new".to_owned())), "{:#?}", lines(&cut));
+    assert_eq!(lines(&cut).last().map(String::as_str), Some("9000 cpu0 41 makes"));
 }
 
 /// Names that come with columns, too.

@@ -194,6 +194,37 @@ fn a_flow_of_a_slice_that_is_known_late_leads_to_its_other_end() {
     assert_eq!(events_on_track(&part), [(100, BEGIN), (900, END), (1500, INSTANT)]);
 }
 
+/// Who is who is said when it becomes known, which may be long after the range.
+#[test]
+fn names_that_are_given_late_are_kept() {
+    const PROCESS_TREE: u32 = 2;
+    const TRACK_DESCRIPTOR: u32 = 60;
+    let mut trace = Vec::new();
+    for ts in [100, 500, 900] {
+        event_of(&mut trace, 2, ts, INSTANT, Some(TRACK), false);
+    }
+    for (number, name_field) in [(TRACK_DESCRIPTOR, 2), (PROCESS_TREE, 4)] {
+        let mut body = Vec::new();
+        let mut packet = Message::new(&mut body);
+        packet.varint(8, 950);
+        packet.varint(58, 6);
+        packet.varint(10, 2);
+        packet.nested(number).string(name_field, "named late");
+        drop(packet);
+        Message::new(&mut trace).bytes(1, &body);
+    }
+    let (_, part) = cut_in(GRAIN, &trace, 300, 500);
+    let mut named = Vec::new();
+    ferretto_trace_read::Reader::new(&part[..])
+        .for_each(|packet, _| {
+            let is_name = |number: &u32| [PROCESS_TREE, TRACK_DESCRIPTOR].contains(number);
+            named.extend(Fields::new(packet).whole().map(|part| part.number).filter(is_name));
+        })
+        .unwrap();
+    assert_eq!(named, [TRACK_DESCRIPTOR, PROCESS_TREE]);
+    assert_eq!(events_on_track(&part), [(500, INSTANT)]);
+}
+
 /// Times of clocks other than the trace's.
 mod clocks;
 /// Sequences of which nothing can be read.

@@ -69,11 +69,10 @@ pub fn open<'a>(mut file: impl Read + Send + 'a) -> io::Result<Opened<'a>> {
     // A head may end within what is packed: what came out of it is enough.
     _ = unpacked(head.as_slice()).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut inner));
     let container = Container::of(&head);
+    let outer = recognize(&head);
     let file = io::Cursor::new(head).chain(file);
-    if container == Container::Zip {
-        return Ok(Opened::Archive(Box::new(file)));
-    }
-    Ok(match recognize(&inner) {
+    Ok(match recognize(&inner).or(outer) {
+        Some(Format::Zip | Format::Tar) => Opened::Archive(Box::new(file)),
         Some(format) if format.use_() == Use::Own => Opened::Packets(Box::new(file)),
         Some(Format::ProtoText) if container == Container::None => {
             Opened::Packets(Box::new(TraceOfText::new(BufReader::with_capacity(PIECE_BYTES, file))))

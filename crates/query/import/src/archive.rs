@@ -1,11 +1,11 @@
-//! A zip of traces: each member is recognized, and read as one more file of the same trace.
+//! An archive of traces (zip, tar): each member is recognized, and read as one more file of the same trace.
 //!
 //! What is read in which order is upstream's (archive_entry.cc): Perfetto's own traces, what holds other files, files of other formats, and
 //! symbols last; among these by name. What holds others is read where it stands, so a zip in a zip is, and a packed trace. But all of Perfetto's
 //! own packets, wherever they lie, become rows together, in the order of time; the rows of another format follow, file by file. (Upstream has all
 //! rows in the order of time.) Members that cannot be read are told of and cost no other.
 //!
-//! The archive's directory is at its end, so the archive is kept: in memory if it is small, else in a temporary file.
+//! A zip's directory is at its end, and files are not read in the order in which they lie: so the archive is kept: in memory if it is small, else in a temporary file.
 //!
 //! An archive is hostile. There are bounds on how many files there are in all, how deep they lie, and how much comes out of them.
 
@@ -17,8 +17,7 @@ use std::sync::atomic::Ordering;
 use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, Use, recognize};
 use ferretto_trace_model::trace_files::{File, Listed};
 use ferretto_trace_read::container::unpacked;
-use ferretto_trace_read::zip::Archive;
-use ferretto_trace_read::{End, Place, Reader};
+use ferretto_trace_read::{End, Place, Reader, tar, zip};
 use ferretto_trace_tables::{Tables, TraceFileId};
 use tempfile::SpooledTempFile;
 
@@ -53,8 +52,20 @@ pub struct Member {
     pub trouble: Option<String>,
 }
 
+/// The archive that begins like this, packed by gzip or zstd or not.
+pub(crate) fn format_of(head: &[u8]) -> Option<Format> {
+    let is_archive = |format: &Format| matches!(format, Format::Zip | Format::Tar);
+    recognize(head).filter(is_archive).or_else(|| {
+        let mut inner = Vec::new();
+        // A head may end within what is packed: what came out of it is enough.
+        _ = unpacked_archive(Box::new(head)).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut inner);
+        recognize(&inner).filter(is_archive)
+    })
+}
+
 /// Reads an archive through to its end.
 pub(crate) fn import(
+    format: Format,
     file: impl Read,
     options: &Options,
     watch: &mut dyn FnMut(Progress) -> bool,
@@ -65,15 +76,15 @@ pub(crate) fn import(
         let bytes = shared.bytes.load(Ordering::Relaxed);
         if watch(Progress::Reading { bytes }) { Ok(()) } else { Err(Error::Stopped) }
     };
-    let whole = keep_all(&mut tap, IN_MEMORY_BYTES, &mut keep)?;
+    let whole = keep_all(&mut unpacked_archive(Box::new(&mut tap))?, IN_MEMORY_BYTES, &mut keep)?;
     let source = tap.finish()?;
     let mut fold = Fold::new(options, watch);
-    fold.import.model().begin_archive(Format::Zip.name());
+    fold.import.model().begin_archive(format.name());
     let mut contents = Contents {
         left: Rc::new(Cell::new(source.bytes.saturating_mul(MAX_RATIO).max(FREE_BYTES))),
         ..Contents::default()
     };
-    contents.open(whole, None, "", MAX_DEPTH)?;
+    contents.open(format, whole, None, "", MAX_DEPTH)?;
     contents.list(&mut fold);
     let end = contents.read(&mut fold, &shared)?;
     let members = contents.members();
@@ -89,7 +100,7 @@ fn nothing_in(members: &[Member]) -> Error {
     let trouble = members.iter().find_map(|member| Some((member, member.trouble.as_ref()?)));
     match trouble {
         Some((member, trouble)) => Error::Archive { member: member.name.clone(), trouble: trouble.clone() },
-        None => Error::NotATrace("there is no trace in this zip archive"),
+        None => Error::NotATrace("there is no trace in this archive"),
     }
 }
 
@@ -109,6 +120,72 @@ fn keep_all(
     }
     kept.seek(SeekFrom::Start(0))?;
     Ok(kept)
+}
+
+/// An archive whose files can be asked for.
+#[derive(Debug)]
+enum Archive {
+    Zip(zip::Archive<SpooledTempFile>),
+    Tar(tar::Archive<SpooledTempFile>),
+}
+
+/// A file in an archive.
+struct Listing {
+    name: String,
+    packed_bytes: u64,
+    /// Its size, if the archive says it.
+    bytes: Option<u64>,
+}
+
+impl Archive {
+    fn open(format: Format, file: SpooledTempFile) -> io::Result<Self> {
+        match format {
+            Format::Tar => tar::Archive::open(file).map(Self::Tar),
+            _ => zip::Archive::open(file).map(Self::Zip),
+        }
+    }
+
+    fn members(&self) -> Vec<Listing> {
+        match self {
+            Self::Zip(archive) => {
+                let listing = |member: &zip::Member| Listing {
+                    name: member.name.clone(),
+                    packed_bytes: member.packed_bytes,
+                    bytes: member.bytes,
+                };
+                archive.members().iter().map(listing).collect()
+            }
+            Self::Tar(archive) => {
+                let listing = |member: &tar::Member| Listing {
+                    name: member.name.clone(),
+                    packed_bytes: member.bytes,
+                    bytes: Some(member.bytes),
+                };
+                archive.members().iter().map(listing).collect()
+            }
+        }
+    }
+
+    fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Zip(archive) => archive.is_cut_off(),
+            Self::Tar(archive) => archive.is_cut_off(),
+        }
+    }
+
+    fn read(&mut self, member: usize) -> io::Result<Box<dyn Read + '_>> {
+        match self {
+            Self::Zip(archive) => archive.read(member),
+            Self::Tar(archive) => archive.read(member),
+        }
+    }
+}
+
+impl Listing {
+    /// Whether it is a folder, or one of the files that systems put beside others.
+    fn is_none_of_a_trace(&self) -> bool {
+        self.name.ends_with('/') || zip::is_hidden(&self.name)
+    }
 }
 
 /// A file that was met.
@@ -132,7 +209,7 @@ struct Met {
 /// All files of an archive.
 #[derive(Debug, Default)]
 struct Contents {
-    archives: Vec<Archive<SpooledTempFile>>,
+    archives: Vec<Archive>,
     files: Vec<Met>,
     /// Those to be read, in their order.
     leaves: Vec<usize>,
@@ -152,14 +229,15 @@ impl Contents {
     /// Looks at the members of an archive, and at those of archives in it.
     fn open(
         &mut self,
+        format: Format,
         file: SpooledTempFile,
         parent: Option<usize>,
         path: &str,
         depth: u32,
     ) -> Result<(), Error> {
-        let archive = Archive::open(file)?;
+        let archive = Archive::open(format, file)?;
         let number = self.archives.len();
-        let members: Vec<_> = archive.members().to_vec();
+        let members = archive.members();
         if archive.is_cut_off() {
             match parent {
                 Some(file) => self.note(file, Err(CUT_OFF.to_owned())),
@@ -169,11 +247,11 @@ impl Contents {
         self.archives.push(archive);
         let first = self.files.len();
         for (at, member) in members.iter().enumerate() {
-            if member.is_hidden() {
+            if zip::is_hidden(&member.name) {
                 continue;
             }
             if self.files.len() >= MAX_FILES {
-                return Err(io::Error::other("there are more files in this zip archive than are read").into());
+                return Err(io::Error::other("there are more files in this archive than are read").into());
             }
             let met = Met {
                 name: [path, &member.name].concat(),
@@ -237,7 +315,7 @@ impl Contents {
         let file = match taken_off {
             TakenOff::Nothing => bytes,
             TakenOff::Packing => unpacked(bytes)?,
-            TakenOff::PackingOfZip => unpacked_zip(bytes)?,
+            TakenOff::PackingOfArchive => unpacked_archive(bytes)?,
         };
         Ok(Bounded { file, left })
     }
@@ -265,9 +343,9 @@ impl Contents {
         met.order = Some(order);
         let path = format!("{}/", met.name);
         match met.format {
-            Some(Format::Zip) => {
+            Some(format @ (Format::Zip | Format::Tar)) => {
                 let opened = match depth.checked_sub(1) {
-                    Some(depth) => self.open_inner(file, &path, depth),
+                    Some(depth) => self.open_inner(format, file, &path, depth),
                     None => Err("it lies in too many archives".to_owned()),
                 };
                 self.note(file, opened);
@@ -308,11 +386,11 @@ impl Contents {
         }
     }
 
-    fn open_inner(&mut self, file: usize, path: &str, depth: u32) -> Result<(), String> {
+    fn open_inner(&mut self, format: Format, file: usize, path: &str, depth: u32) -> Result<(), String> {
         let in_memory = IN_MEMORY_BYTES.saturating_sub(self.in_memory);
         let before = self.left.get();
         let kept = self
-            .bytes_of(file, TakenOff::PackingOfZip)
+            .bytes_of(file, TakenOff::PackingOfArchive)
             .map_err(Error::from)
             .and_then(|mut bytes| keep_all(&mut bytes, in_memory, &mut || Ok(())));
         let bytes_out = before.saturating_sub(self.left.get());
@@ -321,7 +399,8 @@ impl Contents {
         {
             self.in_memory = self.in_memory.saturating_add(usize::try_from(bytes_out).unwrap_or(usize::MAX));
         }
-        kept.and_then(|kept| self.open(kept, Some(file), path, depth)).map_err(|error| error.to_string())
+        kept.and_then(|kept| self.open(format, kept, Some(file), path, depth))
+            .map_err(|error| error.to_string())
     }
 
     fn note(&mut self, file: usize, end: Result<(), String>) {
@@ -471,11 +550,11 @@ enum TakenOff {
     Nothing,
     /// gzip or zstd.
     Packing,
-    /// The same, if there is a zip in it.
-    PackingOfZip,
+    /// The same, if there is an archive in it.
+    PackingOfArchive,
 }
 
-fn unpacked_zip<'a>(file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+fn unpacked_archive<'a>(file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut file = BufReader::with_capacity(PIECE_BYTES, file);
     match recognize(file.fill_buf()?) {
         Some(Format::Gzip | Format::Zstd) => unpacked(file),
@@ -496,9 +575,9 @@ impl Read for Bounded<'_> {
         self.left.set(left.unwrap_or(0));
         match left {
             Some(_) => Ok(len),
-            None => Err(io::Error::other(
-                "far more comes out of this zip archive than is in it: it is not read on",
-            )),
+            None => {
+                Err(io::Error::other("far more comes out of this archive than is in it: it is not read on"))
+            }
         }
     }
 }
@@ -555,6 +634,25 @@ mod tests {
         file.extend((directory.len() as u32).to_le_bytes());
         file.extend(at.to_le_bytes());
         file.extend([0, 0]);
+        file
+    }
+
+    fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for (name, bytes) in members {
+            let mut header = vec![0; 512];
+            header[..name.len()].copy_from_slice(name.as_bytes());
+            header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+            header[148..156].fill(b' ');
+            header[156] = b'0';
+            header[257..265].copy_from_slice(b"ustar\x0000");
+            let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+            header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+            file.extend(header);
+            file.extend(*bytes);
+            file.resize(file.len().next_multiple_of(512), 0);
+        }
+        file.extend([0; 1024]);
         file
     }
 
@@ -629,6 +727,95 @@ mod tests {
     }
 
     #[test]
+    fn tar_archives_are_as_zip_archives() {
+        let inner = tar(&[("s.txt", STACKS), ("p.pftrace", &packets(9, b'p'))]);
+        let members: [(&str, &[u8]); 5] = [
+            ("./b.json", JSON),
+            ("./d.pftrace", &packets(7, b'd')),
+            ("./.hidden", b"x"),
+            ("./inner.tgz", &gzip(&inner)),
+            ("./c.pftrace", &packets(8, b'c')),
+        ];
+        let file = tar(&members);
+        for file in [&file, &gzip(&file)] {
+            let (tables, imported) = read(file).unwrap();
+            let files = rows(&tables, "trace_file", &["parent_id", "name", "trace_type", "processing_order"]);
+            assert_eq!(
+                files,
+                [
+                    "- - tar 0",
+                    "0 ./b.json json 7",
+                    "0 ./d.pftrace proto 2",
+                    "0 ./inner.tgz gzip 3",
+                    "0 ./c.pftrace proto 1",
+                    "3  tar 4",
+                    "5 s.txt collapsed_stack 6",
+                    "5 p.pftrace proto 5",
+                ]
+            );
+            let slices = rows(&tables, "slice", &["ts", "name"]);
+            assert_eq!(slices, ["7 d", "8 c", "9 p", "5000 x"]);
+            assert_eq!(tables.aggregate_sample.len(), 1);
+            assert_eq!(imported.source.bytes, file.len() as u64);
+        }
+        let (tables, _) = read(&gzip(&zip(&members))).unwrap();
+        assert_eq!(tables.slice.len(), 4);
+        // Cut off within its last member, which is read as far as it is there.
+        let cut = file.len() - 1024 - 512 + 14;
+        let (tables, imported) = read(&file[..cut]).unwrap();
+        assert_eq!(tables.slice.len(), 4);
+        assert!(imported.members.iter().any(|it| it.trouble.as_deref() == Some(CUT_OFF)));
+    }
+
+    #[test]
+    fn times_of_members_are_those_of_the_trace_where_its_clocks_say_so() {
+        // At 5 s since boot MONOTONIC shows 2 s, REALTIME 1000 s.
+        let mut trace = Vec::new();
+        let mut root = ferretto_protozero::Message::new(&mut trace);
+        let mut packet = root.nested(1);
+        let mut snapshot = packet.nested(6);
+        for (id, s) in [(6, 5), (3, 2), (1, 1000)] {
+            let mut clock = snapshot.nested(1);
+            clock.varint(1, id);
+            clock.varint(2, s * 1_000_000_000);
+        }
+        drop(snapshot);
+        drop(packet);
+        drop(root);
+        let events = b"# tracer: nop\n sh-7  (    7) [000] ....  2.500000: tracing_mark_write: B|7|call\n";
+        let calls = b"7 1000.500000 close(3) = 0\n";
+        let spans = br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId":"1","name":"span","startTimeUnixNano":"1001000000000","endTimeUnixNano":"1002000000000"}]}]}]}"#;
+        let sample = b"sh 7/7 3.500000: 1 cycles:\n\t55d main+0x5 (/bin/sh)\n\n";
+        let mut members: Vec<(&str, &[u8])> =
+            vec![("e.txt", events), ("c.txt", calls), ("s.json", spans), ("p.txt", sample), ("z.json", JSON)];
+        let times = |members: &[(&str, &[u8])]| {
+            let (tables, _) = read(&zip(members)).unwrap();
+            let mut times = rows(&tables, "slice", &["name", "ts", "dur"]);
+            times.extend(rows(&tables, "__intrinsic_profiler_sample", &["ts"]));
+            times.sort();
+            times
+        };
+        // Nothing relates them: each file keeps its times.
+        let alone = [
+            "3500000000",
+            "call 2500000000 -1",
+            "close 1000500000000 0",
+            "span 1001000000000 1000000000",
+            "x 5000 3000",
+        ];
+        assert_eq!(times(&members), alone);
+        members.push(("t.pftrace", &trace));
+        let beside = [
+            "6500000000",
+            "call 5500000000 -1",
+            "close 5500000000 0",
+            "span 6000000000 1000000000",
+            "x 5000 3000",
+        ];
+        assert_eq!(times(&members), beside);
+    }
+
+    #[test]
     fn a_member_that_cannot_be_read_costs_no_other() {
         let mut damaged = gzip(JSON);
         damaged.truncate(20);
@@ -654,7 +841,7 @@ mod tests {
     fn an_archive_without_a_trace_is_refused_by_what_is_in_it() {
         let error = |file: &[u8]| read(file).unwrap_err().to_string();
         assert!(error(&zip(&[("a.txt", b"hello there")])).contains("a.txt: it seems to be a text"));
-        assert!(error(&zip(&[("sub/", b"")])).contains("no trace in this zip"));
+        assert!(error(&zip(&[("sub/", b"")])).contains("no trace in this archive"));
         assert!(error(b"PK\x03\x04").contains("cut off"));
     }
 

@@ -16,7 +16,7 @@ use ferretto_trace_model::Import;
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
-use ferretto_trace_read::container::{Container, unpacked};
+use ferretto_trace_read::container::unpacked;
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::Tables;
 
@@ -100,8 +100,8 @@ pub fn import(
 ) -> Result<(Tables, Imported), Error> {
     let mut file = file;
     let head = others::peek(&mut file)?;
-    if Container::of(&head) == Container::Zip {
-        return archive::import(others::whole(head, file), options, watch);
+    if let Some(format) = archive::format_of(&head) {
+        return archive::import(format, others::whole(head, file), options, watch);
     }
     if let Some(format) = others::format_of(&head) {
         return others::import(format, others::whole(head, file), options, watch);

@@ -13,6 +13,7 @@ use ferretto_trace_model::profiles::resolve::MAX_FRAMES;
 use ferretto_trace_model::profiles::samples::ThreadSample;
 use ferretto_trace_model::profiles::stacks::Source;
 use ferretto_trace_model::stats::Stat;
+use ferretto_trace_read::clocks::MONOTONIC;
 use ferretto_trace_read::recognize::perf_line::Head;
 use ferretto_trace_tables::{FrameId, MachineId, MappingId, Str};
 use foldhash::fast::RandomState;
@@ -60,6 +61,7 @@ fn read_samples(file: impl BufRead, model: &mut Model, samples: &mut Vec<ThreadS
                 frames.push(frame);
             }
         }
+        let ts = model.time_of_file(MONOTONIC, head.ts);
         let Model { tables, profiles, .. } = &mut *model;
         // Upstream counts the depth of such stacks from 1.
         let callsite = frames.iter().rev().zip(1..).fold(None, |caller, (frame, depth)| {
@@ -69,7 +71,7 @@ fn read_samples(file: impl BufRead, model: &mut Model, samples: &mut Vec<ThreadS
             None => model.stats.count(Stat::PerfTextImporterSampleNoFrames),
             Some(_) if head.ts < 0 => model.stats.count(Stat::TraceSorterNegativeTimestampDropped),
             Some(callsite) => samples.push(ThreadSample {
-                ts: head.ts,
+                ts,
                 source: "perf_text",
                 pid: head.pid,
                 tid: head.tid,

@@ -18,6 +18,7 @@ use ferretto_trace_model::args::{Arg, ArgValue};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::slices::Label;
 use ferretto_trace_model::stats::Stat;
+use ferretto_trace_read::clocks::REALTIME;
 use ferretto_trace_read::recognize::strace_line::{Kind, Line, NoLine};
 use ferretto_trace_tables::{MachineId, Str, TrackId};
 
@@ -64,9 +65,10 @@ pub fn read(file: impl BufRead, model: &mut Model) -> Result<(), Error> {
 
 impl Call {
     fn new(line: Line<'_>, model: &mut Model) -> Option<Self> {
+        let ts = model.time_of_file(REALTIME, line.ts);
         let strings = &mut model.tables.strings;
         Some(Self {
-            ts: line.ts,
+            ts,
             tid: line.tid?,
             kind: line.kind,
             name: strings.intern(line.call),

@@ -64,6 +64,13 @@ impl Model {
         self.clocks.to_trace_time(clock, value)
     }
 
+    /// The trace's time of what a file of another format says by a clock of the machine that recorded. Where nothing relates that clock to the
+    /// trace's, as in a file by itself, its times are those of the trace.
+    #[inline]
+    pub fn time_of_file(&mut self, clock_id: u32, value: i64) -> i64 {
+        self.clocks.to_trace_time(Clock::of_machine(clock_id, Machine(0)), value).unwrap_or(value)
+    }
+
     /// Counts and logs that a time could not be converted.
     pub fn log_unknown(&mut self, unknown: Unknown, clock: Clock, value: i64, place: Option<Where>) {
         let stat = match unknown {

@@ -9,7 +9,7 @@
 //! | [`stream`] | cuts a file that comes in pieces, and may still grow, into packets |
 //! | [`batch`] | unpacks packets that were compressed together |
 //! | [`container`] | what a file is by its first bytes, and its bytes without gzip or zstd around them |
-//! | [`zip`] | the members of a zip archive |
+//! | [`zip`], [`tar`] | the members of an archive |
 //! | [`recognize`] | which format a file is, of all that are known |
 //! | [`reader`] | all of it together: a file, packet by packet, each with its [`Place`] |
 //! | [`fields`] | the fields of a message, quickly |
@@ -32,6 +32,7 @@ pub mod recent;
 pub mod recognize;
 pub mod remote_clocks;
 pub mod stream;
+pub mod tar;
 pub mod wire;
 pub mod zip;
 

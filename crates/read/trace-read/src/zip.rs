@@ -82,20 +82,12 @@ pub struct Member {
     flags: u16,
 }
 
-impl Member {
-    /// Whether it is a folder, or one of the files that systems put beside others, whose names begin with a point or `__MACOSX`.
-    #[must_use]
-    pub fn is_none_of_a_trace(&self) -> bool {
-        self.name.ends_with('/') || self.is_hidden()
-    }
-
-    /// Whether it is such a file.
-    #[must_use]
-    pub fn is_hidden(&self) -> bool {
-        self.name
-            .split('/')
-            .any(|part| part == "__MACOSX" || (part.starts_with('.') && part.len() > 1 && part != ".."))
-    }
+/// Whether a file is one of those that systems put beside others: its name, or that of a folder that it is in, begins with a point or is
+/// `__MACOSX`.
+#[must_use]
+pub fn is_hidden(path: &str) -> bool {
+    let is_it = |part: &str| part == "__MACOSX" || (part.starts_with('.') && !matches!(part, "." | ".."));
+    path.split('/').any(is_it)
 }
 
 /// An archive.
@@ -582,7 +574,6 @@ mod tests {
 
     #[test]
     fn files_that_systems_put_beside_others_are_known() {
-        let is_hidden = |name: &str| Member { name: name.to_owned(), ..Member::default() }.is_hidden();
         let found = ["a/b.json", ".DS_Store", "__MACOSX/._a", "a/.git/x", "./a", "../a"].map(is_hidden);
         assert_eq!(found, [false, true, true, true, false, false]);
     }

@@ -26,6 +26,7 @@ use ferretto_trace_model::ftrace::text::{Origin, TextFeed};
 use ferretto_trace_model::ftrace::{Cpu, MAX_CPUS};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::stats::Stat;
+use ferretto_trace_read::clocks::MONOTONIC;
 use ferretto_trace_tables::MachineId;
 
 use crate::Error;
@@ -117,7 +118,8 @@ impl Events {
         };
         let comm = (line.comm != UNKNOWN_COMM).then(|| model.tables.strings.intern_bytes(line.comm));
         let cpu = Cpu { machine: MACHINE, cpu: line.cpu };
-        let origin = Origin { ts: line.ts, cpu, tid: line.tid, tgid: line.tgid, comm };
+        let ts = model.time_of_file(MONOTONIC, line.ts);
+        let origin = Origin { ts, cpu, tid: line.tid, tgid: line.tgid, comm };
         let kind = Kind::of(line.event);
         let args = if kind == Kind::Other { &[] } else { line.args };
         self.events.push(Waiting { origin, kind, at: self.text.len(), len: args.len() });

@@ -6,6 +6,7 @@ use ferretto_trace_model::args::{Arg, ArgList, ArgValue};
 use ferretto_trace_model::processes::{ProcessName, ThreadName};
 use ferretto_trace_model::slices::Label;
 use ferretto_trace_model::tracks::TrackType;
+use ferretto_trace_read::clocks::REALTIME;
 use ferretto_trace_tables::tables::FlowRow;
 use ferretto_trace_tables::{MachineId, SliceId, Str, TrackId, Upid, Utid};
 use foldhash::fast::RandomState;
@@ -26,6 +27,7 @@ const FIRST_MADE_UP_PID: i64 = 1 << 22;
 impl Spans<'_> {
     /// Nothing more comes: spans become rows.
     pub(super) fn finish(mut self) {
+        self.use_clock();
         let mut order: Vec<usize> = (0..self.spans.len()).collect();
         // Where two begin at once, the longer one is the outer.
         order.sort_by_key(|at| self.spans.get(*at).map(|span| (span.start, Reverse(span.end))));
@@ -65,6 +67,19 @@ impl Spans<'_> {
             by_key.entry(span.key).or_insert(at);
         }
         by_key
+    }
+
+    /// Their times are those of the wall's clock.
+    fn use_clock(&mut self) {
+        for span in &mut self.spans {
+            span.start = self.model.time_of_file(REALTIME, span.start);
+            if span.end != i64::MAX {
+                span.end = self.model.time_of_file(REALTIME, span.end).max(span.start);
+            }
+        }
+        for event in &mut self.events {
+            event.ts = self.model.time_of_file(REALTIME, event.ts);
+        }
     }
 
     /// Links to spans that are not in the file become arguments.

@@ -86,7 +86,7 @@ macro_rules! formats {
 }
 
 formats! {
-    Tar, Refused, "tar", "a tar archive", |head| has(head, 257, &[b"ustar\0", b"ustar  \0"]);
+    Tar, Container, "tar", "a tar archive", |head| has(head, 257, &[b"ustar\0", b"ustar  \0"]);
     Fuchsia, Refused, "fuchsia", "a trace of Fuchsia (fxt)", |head| begins(head, &[b"\x10\x00\x04\x46\x78\x54\x16\x00"]);
     Perf, Imported, "perf", "a recording of Linux's perf (perf.data)", |head| begins(head, &[b"PERFILE2"]);
     ForeignPerf, Refused, "perf_foreign",

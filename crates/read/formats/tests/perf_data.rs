@@ -324,3 +324,59 @@ proptest! {
         let _ = import(Format::Perf, &file);
     }
 }
+
+/// A pipe with one tracepoint, what describes it, and a sample of it.
+fn with_a_tracepoint(tracing_data: &[u8]) -> Vec<u8> {
+    let record = |kind: u32, bytes: &[u8]| {
+        let head = [kind.to_le_bytes().to_vec(), vec![0, 0], (bytes.len() as u16 + 8).to_le_bytes().to_vec()];
+        [head.concat(), bytes.to_vec()].concat()
+    };
+    // A tracepoint, number 77; samples have TID, TIME, CPU, RAW, and others the same at their end.
+    let mut attr = vec![0; 64];
+    attr[..8].copy_from_slice(&[2, 0, 0, 0, 64, 0, 0, 0]);
+    attr[8] = 77;
+    attr[16] = 1;
+    attr[24..32].copy_from_slice(&(1_u64 << 1 | 1 << 2 | 1 << 7 | 1 << 10).to_le_bytes());
+    let data_len = tracing_data.len().next_multiple_of(8);
+    let mut data = tracing_data.to_vec();
+    data.resize(data_len, 0);
+    let raw = b"\x4d\0\x05\0\x07\0\0\0\xfd\xff\xff\xffhello\0\0\0";
+    let mut sample = [7_u32.to_le_bytes(), 8_u32.to_le_bytes()].concat();
+    sample.extend(1_000_u64.to_le_bytes());
+    sample.extend(3_u64.to_le_bytes());
+    sample.extend((raw.len() as u32).to_le_bytes());
+    sample.extend(raw);
+    [
+        b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec(),
+        record(64, &attr),
+        record(66, &(tracing_data.len() as u32).to_le_bytes().repeat(2)[..8]),
+        data,
+        record(9, &sample),
+    ]
+    .concat()
+}
+
+#[test]
+fn samples_of_tracepoints_are_events_of_the_kernel_with_their_arguments() {
+    let format = "name: greets\nID: 77\nformat:\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:int number;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:char word[8];\toffset:12;\tsize:8;\tsigned:0;\n";
+    let mut data = b"\x17\x08\x44tracing0.6\0\0\x08\0\x10\0\0".to_vec();
+    for name in [&b"header_page\0"[..], b"header_event\0"] {
+        data.extend([name, &0_u64.to_le_bytes()].concat());
+    }
+    data.extend([0_u32.to_le_bytes(), 1_u32.to_le_bytes()].concat());
+    data.extend(b"test\0\x01\0\0\0");
+    data.extend((format.len() as u64).to_le_bytes());
+    data.extend(format.as_bytes());
+    let (tables, end) = import(Format::Perf, &with_a_tracepoint(&data));
+    end.unwrap();
+    assert_eq!(rows(&tables, "ftrace_event", &["ts", "name", "common_flags", "ucpu"]), ["1000 greets 5 3"]);
+    let args = rows(&tables, "args", &["key", "int_value", "string_value"]);
+    assert_eq!(args[..2], ["number -3 -", "word - hello"]);
+    assert_eq!(tables.profiler_sample.len(), 1);
+    // Without a description it is a sample all the same.
+    let (tables, _) = import(Format::Perf, &with_a_tracepoint(b""));
+    assert_eq!((tables.ftrace_event.len(), tables.profiler_sample.len()), (0, 1));
+}

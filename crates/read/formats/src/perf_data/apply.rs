@@ -2,6 +2,7 @@
 
 use ferretto_trace_model::args::ArgValue;
 
+use ferretto_trace_model::ftrace::Cpu;
 use ferretto_trace_model::metadata::{Key, Metadatum};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::processes::ThreadName;
@@ -15,6 +16,7 @@ use ferretto_trace_tables::{CallsiteId, MachineId, MappingId, SessionId, TrackId
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
+use super::attr::Attr;
 use super::maps::{Maps, Place};
 use super::records::{Events, Mmap, Mode, Sample, Task, What};
 use super::session::Session;
@@ -223,6 +225,7 @@ impl Turn<'_> {
             self.model.stats.count(Stat::PerfSamplesCpuModeUnknown);
         }
         let (utid, upid) = self.thread(sample.pid, sample.tid);
+        self.tracepoint(ts, utid, sample, sample.raw.of(&events.raw));
         let callsite_id = self.callsite(upid, sample, sample.chain.of(&events.addresses));
         let counter_set_id = self.count(ts, sample, sample.reads.of(&events.reads));
         self.model.push_perf_sample(
@@ -238,6 +241,17 @@ impl Turn<'_> {
                 counter_set_id,
             },
         );
+    }
+
+    /// A sample of a tracepoint is an event of the kernel.
+    fn tracepoint(&mut self, ts: i64, utid: Utid, sample: &Sample, raw: &[u8]) {
+        let attr = self.session.attr(sample.attr as usize);
+        let event = attr.and_then(Attr::tracepoint).and_then(|id| self.session.tracepoints.get(id));
+        let Some(event) = event else { return };
+        let args = event.args(raw, &mut self.model.tables.strings);
+        let name = self.model.tables.strings.intern(&event.name);
+        let cpu = Cpu { machine: MACHINE, cpu: sample.cpu.unwrap_or(0) };
+        self.model.push_kernel_event(ts, cpu, utid, name, event.flags(raw), &args);
     }
 
     /// Addresses are the innermost first. Of a caller it is that behind the call: one before is in the call.

@@ -14,6 +14,7 @@ pub(super) mod sample {
     pub(in super::super) const CPU: u64 = 1 << 7;
     pub(in super::super) const PERIOD: u64 = 1 << 8;
     pub(in super::super) const STREAM_ID: u64 = 1 << 9;
+    pub(in super::super) const RAW: u64 = 1 << 10;
     pub(in super::super) const IDENTIFIER: u64 = 1 << 16;
 }
 
@@ -103,6 +104,13 @@ impl Attr {
     /// Where in another record the processor is.
     pub(super) fn cpu_before_end(&self) -> Option<usize> {
         (self.says_id_always() && self.has(sample::CPU)).then(|| self.words(sample::CPU | sample::IDENTIFIER))
+    }
+
+    /// The number of the tracepoint that it is.
+    pub(super) fn tracepoint(&self) -> Option<u64> {
+        /// `PERF_TYPE_TRACEPOINT`.
+        const TRACEPOINT: u32 = 2;
+        (self.type_ == TRACEPOINT).then_some(self.config)
     }
 
     /// How much a sample counts, if it is the same for all.

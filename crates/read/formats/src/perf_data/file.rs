@@ -4,8 +4,8 @@ use std::io::{self, BufRead, Read as _};
 
 use super::attr::Attr;
 use super::bytes::Bytes;
-use super::records::{Events, Head};
-use super::session::{MAX_ATTRS, Session};
+use super::records::{Events, Head, kind};
+use super::session::{MAX_ATTRS, Session, feature::TRACING_DATA};
 use crate::Error;
 
 /// Bytes before the records: the attributes and their ids. Ours: those of all tracepoints of a large machine are some megabytes.
@@ -166,7 +166,15 @@ fn read_records<R: BufRead>(
             return broken("there are more records than are read");
         }
         events.take(head, &record, session);
-        if !file.skip(head.behind(&record))? {
+        let behind = head.behind(&record);
+        let is_whole = if head.kind == kind::TRACING_DATA && behind <= MAX_FEATURE_BYTES {
+            file.take(behind, &mut record)?;
+            session.feature(TRACING_DATA, &record);
+            record.len() as u64 == behind
+        } else {
+            file.skip(behind)?
+        };
+        if !is_whole {
             return broken("the file ends within what belongs to this record");
         }
     }

@@ -12,13 +12,14 @@
 //! | `packed` | records that were packed together |
 //! | `records` | records out of their bytes |
 //! | `session` | attributes, names and build ids, whichever part they came in |
+//! | `tracepoints` | what the kernel's events say in their raw bytes |
 //! | `maps` | which file is at an address |
 //! | `apply` | records in their turn |
 //!
 //! Rows are those of upstream, with these reasons for more: forks and exits start and end threads and processes, and a child has its parent's
 //! mappings and name until it starts another program (upstream counts such records as unknown); losses that the kernel tells of are
 //! counted by processor; a process has the name of its main thread; piped and packed recordings are read, as are those that were not
-//! finished. Frames in no mapping share one.
+//! finished. Frames in no mapping share one. Samples of tracepoints are events of the kernel, too: rows of `ftrace_event` with their arguments.
 //!
 //! Memory: what samples and other records say, a hundred bytes and eight a frame each, for they are in no order; packed ones beside that.
 
@@ -30,6 +31,7 @@ mod maps;
 mod packed;
 mod records;
 mod session;
+mod tracepoints;
 
 use std::io::BufRead;
 

@@ -123,6 +123,8 @@ pub(super) struct Sample {
     pub(super) chain: Span,
     /// Ids and values of counters.
     pub(super) reads: Span,
+    /// What a tracepoint says.
+    pub(super) raw: Span,
 }
 
 /// A file in memory.
@@ -186,6 +188,7 @@ pub(super) struct Events {
     pub(super) all: Vec<Event>,
     pub(super) addresses: Vec<u64>,
     pub(super) reads: Vec<(Option<u64>, u64)>,
+    pub(super) raw: Vec<u8>,
     pub(super) packed: Packed,
     latest: u64,
 }
@@ -325,6 +328,10 @@ impl Events {
             chain = Span { start: self.addresses.len(), len: 1 };
             self.addresses.push(ip);
         }
+        let raw = match has(sample::RAW) && attr.tracepoint().is_some() {
+            true => self.raw(&mut at)?,
+            false => Span::default(),
+        };
         let sample = Sample {
             attr: u32::try_from(number).ok()?,
             pid: who as u32,
@@ -334,6 +341,7 @@ impl Events {
             mode: Mode::of_record(head.misc),
             chain,
             reads,
+            raw,
         };
         Some((time, sample))
     }
@@ -363,6 +371,13 @@ impl Events {
             self.reads.push((id, value));
         }
         Some(Span { start, len: u32::try_from(count).ok()? })
+    }
+
+    fn raw(&mut self, at: &mut Bytes<'_>) -> Option<Span> {
+        let len = at.u32()?;
+        let start = self.raw.len();
+        self.raw.extend_from_slice(at.take(usize::try_from(len).ok()?)?);
+        Some(Span { start, len })
     }
 
     fn chain(&mut self, at: &mut Bytes<'_>) -> Option<Span> {

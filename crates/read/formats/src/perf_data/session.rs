@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use super::attr::Attr;
 use super::bytes::Bytes;
+use super::tracepoints::Tracepoints;
 
 /// Things that were sampled. Ours: a recording of all tracepoints has some thousand.
 pub(super) const MAX_ATTRS: usize = 1 << 16;
@@ -18,7 +19,8 @@ const MAX_BUILD_IDS: usize = 1 << 20;
 const MAX_WORDS: u32 = 1 << 16;
 
 /// Numbers of features that are read.
-mod feature {
+pub(super) mod feature {
+    pub(in super::super) const TRACING_DATA: u32 = 1;
     pub(super) const BUILD_ID: u32 = 2;
     pub(super) const OS_RELEASE: u32 = 4;
     pub(super) const CMD_LINE: u32 = 11;
@@ -34,6 +36,7 @@ pub(super) struct Session {
     pub(super) attrs: Vec<Attr>,
     ids: HashMap<u64, usize, RandomState>,
     build_ids: HashMap<(i32, Vec<u8>), Vec<u8>, RandomState>,
+    pub(super) tracepoints: Tracepoints,
     pub(super) command: Option<String>,
     pub(super) release: Option<String>,
     /// Features that are not read.
@@ -92,6 +95,7 @@ impl Session {
     pub(super) fn feature(&mut self, number: u32, bytes: &[u8]) {
         let mut at = Bytes(bytes);
         match number {
+            feature::TRACING_DATA => self.tracepoints.read(bytes),
             feature::OS_RELEASE => self.release = at.counted_text(),
             feature::CMD_LINE => {
                 let count = at.u32().unwrap_or(0).min(MAX_WORDS);

@@ -236,6 +236,13 @@ impl Model {
         self.tables.ftrace_event.push(row)
     }
 
+    /// An event of the kernel that another format brings, as it was: a row with its arguments.
+    pub fn push_kernel_event(&mut self, ts: i64, cpu: Cpu, utid: Utid, name: Str, flags: u32, args: &[Arg]) {
+        let row = self.raw_row_of(ts, cpu, utid, Some(name));
+        self.tables.ftrace_event.common_flags.set(row as usize, flags);
+        self.row_args(row, args);
+    }
+
     /// Gives a row arguments.
     pub(crate) fn row_args(&mut self, id: u32, args: &[Arg]) {
         let list = self.args.intern(args);

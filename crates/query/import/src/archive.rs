@@ -3,18 +3,22 @@
 //! What is read in which order is upstream's (archive_entry.cc): Perfetto's own traces, what holds other files, files of other formats, and
 //! symbols last; among these by name. What holds others is read where it stands, so a zip in a zip is, and a packed trace. But all of Perfetto's
 //! own packets, wherever they lie, become rows together, in the order of time; the rows of another format follow, file by file. (Upstream has all
-//! rows in the order of time.) Members that cannot be read are told of and cost no other.
+//! rows in the order of time.) Members that cannot be read are told of and cost no other. A manifest is read before all others of its archive: it says
+//! how the times of files lie to each other.
 //!
 //! A zip's directory is at its end, and files are not read in the order in which they lie: so the archive is kept: in memory if it is small, else in a temporary file.
 //!
 //! An archive is hostile. There are bounds on how many files there are in all, how deep they lie, and how much comes out of them.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read, Seek, SeekFrom};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
+use ferretto_trace_formats::manifest;
 use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, Use, recognize};
+use ferretto_trace_model::clock_snapshots::FileTimes;
 use ferretto_trace_model::trace_files::{File, Listed};
 use ferretto_trace_read::container::unpacked;
 use ferretto_trace_read::{End, Place, Reader, tar, zip};
@@ -211,6 +215,8 @@ struct Met {
 struct Contents {
     archives: Vec<Archive>,
     files: Vec<Met>,
+    /// What manifests say of files' times, by their places.
+    times: HashMap<(usize, usize), FileTimes>,
     /// Those to be read, in their order.
     leaves: Vec<usize>,
     /// How many were given a place in the order.
@@ -288,7 +294,7 @@ impl Contents {
         if met.trouble.is_none() {
             met.trouble = match met.format {
                 None => Some("it is of no format that is known here".to_owned()),
-                Some(format) if format.use_() == Use::Refused => {
+                Some(format) if format.use_() == Use::Refused && format != Format::Manifest => {
                     Some(format!("it seems to be {}", format.words()))
                 }
                 Some(_) => None,
@@ -327,10 +333,11 @@ impl Contents {
     fn turn(&self, file: usize) -> Option<(u8, &str, usize)> {
         let met = self.files.get(file)?;
         let class = match (met.format?, met.format?.use_()) {
-            (Format::Symbols, _) => 3,
-            (_, Use::Own) => 0,
-            (_, Use::Container) => 1,
-            _ => 2,
+            (Format::Manifest, _) => 0,
+            (Format::Symbols, _) => 4,
+            (_, Use::Own) => 1,
+            (_, Use::Container) => 2,
+            _ => 3,
         };
         Some((class, &met.short_name, file))
     }
@@ -351,7 +358,34 @@ impl Contents {
                 self.note(file, opened);
             }
             Some(Format::Gzip | Format::Zstd) => self.visit_packed(file, depth),
+            Some(Format::Manifest) => {
+                let told = self.read_manifest(file);
+                self.note(file, told);
+            }
             _ => self.leaves.push(file),
+        }
+    }
+
+    /// What a manifest says holds for the files of its archive.
+    fn read_manifest(&mut self, file: usize) -> Result<(), String> {
+        let Some(archive) = self.files.get(file).map(|met| met.place.0) else { return Ok(()) };
+        let bytes = self.bytes_of(file, TakenOff::Nothing).map_err(|error| error.to_string())?;
+        let manifest = manifest::read(BufReader::with_capacity(PIECE_BYTES, bytes))
+            .map_err(|error| error.to_string())?;
+        let mut ignored: Vec<String> = manifest.ignored.iter().map(|it| (*it).to_owned()).collect();
+        for (path, times) in manifest.files {
+            let met = self.files.iter().find(|met| met.place.0 == archive && met.short_name == path);
+            match met.map(|met| (met.place, met.format)) {
+                Some((place, Some(format))) if format.use_() != Use::Own => {
+                    _ = self.times.insert(place, times)
+                }
+                Some(_) => ignored.push(format!("the clock of {path}, which says its own")),
+                None => ignored.push(format!("{path}, which is not there")),
+            }
+        }
+        match ignored.is_empty() {
+            true => Ok(()),
+            false => Err(format!("of what it says this is not heeded: {}", ignored.join(", "))),
         }
     }
 
@@ -507,8 +541,9 @@ impl Contents {
         shared: &Shared,
     ) -> Result<(), Error> {
         let row = self.row_of(file);
+        let times = self.files.get(file).and_then(|met| self.times.get(&met.place)).copied();
         let before = (others::rows(&fold.import.model().tables), self.left.get());
-        fold.import.model().begin_file_of_archive(row);
+        fold.import.model().begin_file_of_archive(row, times);
         let told = self.read_rows(file, format, fold, shared)?;
         let gave = told.is_ok() || others::rows(&fold.import.model().tables) > before.0;
         self.note_size(file, before.1.saturating_sub(self.left.get()), fold);
@@ -813,6 +848,12 @@ mod tests {
             "x 5000 3000",
         ];
         assert_eq!(times(&members), beside);
+        // A manifest says what nothing else does: the second begins 1 s after the first, at 3 s of MONOTONIC.
+        let said: &[u8] =
+            br#"{ "perfetto_manifest": {"version":1,"files":[{"path":"z.json","clocks":{"offset_ns":1000}},
+            {"path":"y.json","clocks":{"ts":5000,"is":{"clock":"MONOTONIC","ts":3000000000}}}]}}"#;
+        let members = [("m.json", said), ("z.json", JSON), ("y.json", JSON), ("t.pftrace", &trace)];
+        assert_eq!(times(&members), ["x 6000 3000", "x 6000000000 3000"]);
     }
 
     #[test]

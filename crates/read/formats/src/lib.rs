@@ -15,6 +15,7 @@
 //! | [`firefox`] | profiles of Firefox and samply, raw or processed | `__intrinsic_profiler_sample`, slices |
 //! | [`otlp`] | spans of OpenTelemetry, as protobuf or JSON | slices, flows |
 //! | [`strace`] | what `strace -f -ttt` prints | slices |
+//! | [`manifest`] | what an archive says of its files' times | |
 //! | [`lines`] | lines of bounded length | |
 //!
 //! A file is hostile: no reader panics, and what it holds in memory is in proportion to the file.
@@ -39,6 +40,7 @@ pub mod ftrace_text;
 mod json;
 mod lanes;
 pub mod lines;
+pub mod manifest;
 pub mod otlp;
 pub mod perf_data;
 pub mod perf_text;

@@ -14,6 +14,15 @@ use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
 use crate::stats::Stat;
 
+/// How the times of a file of another format lie to the trace's, if the archive that it is in says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileTimes {
+    /// The clock that its times are of, once they are moved; that of the trace if it is none.
+    pub clock: Option<u32>,
+    /// What that clock shows when the file's shows 0.
+    pub ahead_ns: i64,
+}
+
 impl Model {
     /// Reads `TracePacket.clock_snapshot`, when it arrives.
     pub fn read_clock_snapshot(&mut self, machine: MachineId, sequence_id: u32, message: &[u8]) {
@@ -68,7 +77,18 @@ impl Model {
     /// trace's, as in a file by itself, its times are those of the trace.
     #[inline]
     pub fn time_of_file(&mut self, clock_id: u32, value: i64) -> i64 {
-        self.clocks.to_trace_time(Clock::of_machine(clock_id, Machine(0)), value).unwrap_or(value)
+        let (clock_id, value) = match self.file_times {
+            Some(times) => (times.clock.unwrap_or(TRACE_FILE), value.saturating_add(times.ahead_ns)),
+            None => (clock_id, value),
+        };
+        match clock_id {
+            // Nobody else has that clock.
+            TRACE_FILE => value,
+            _ => {
+                let clock = Clock::of_machine(clock_id, Machine(0));
+                self.clocks.to_trace_time(clock, value).unwrap_or(value)
+            }
+        }
     }
 
     /// Counts and logs that a time could not be converted.

@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::args::ArgLists;
 use crate::chrome;
+use crate::clock_snapshots::FileTimes;
 use crate::clocks::Clocks;
 use crate::config;
 use crate::cpus::Cpus;
@@ -55,6 +56,8 @@ pub struct Model {
     pub descriptors: Descriptors,
     /// The clocks.
     pub clocks: Clocks,
+    /// What an archive says of the times of the file that is read.
+    pub(crate) file_times: Option<FileTimes>,
     /// The processors.
     pub cpus: Cpus,
     /// What profilers have said.

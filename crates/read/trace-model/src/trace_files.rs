@@ -3,6 +3,7 @@
 use ferretto_trace_tables::tables::TraceFileRow;
 use ferretto_trace_tables::{MachineId, TraceFileId};
 
+use crate::clock_snapshots::FileTimes;
 use crate::flows::Flows;
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
@@ -66,9 +67,10 @@ impl Model {
     }
 
     /// Rows that come are of this file. Tracks are a file's own, but for those of Perfetto's own traces: what another file of the archive
-    /// has on a thread would overlap with it (upstream: a context for each file).
-    pub fn begin_file_of_archive(&mut self, file: TraceFileId) {
+    /// has on a thread would overlap with it (upstream: a context for each file). `times` are what the archive says of the file's clock.
+    pub fn begin_file_of_archive(&mut self, file: TraceFileId, times: Option<FileTimes>) {
         self.file = file;
+        self.file_times = times;
         self.tracks = Tracks::default();
         self.track_sets = TrackSets::default();
         self.old_async_names.clear();

@@ -23,6 +23,7 @@ use ferretto_trace_model::metadata::Metadatum;
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_read::Place;
+use ferretto_trace_read::clocks::TRACE_FILE;
 use ferretto_trace_tables::MachineId;
 
 use crate::Error;
@@ -46,7 +47,7 @@ pub fn read(mut file: impl BufRead, model: &mut Model) -> Result<(), Error> {
     processes.disown_idle(tables);
     let mut scanner = Scanner::default();
     let mut events = Vec::new();
-    let mut kernel = ftrace_text::Events::default();
+    let mut kernel = ftrace_text::Events::of_clock(TRACE_FILE);
     loop {
         let piece = file.fill_buf()?;
         if piece.is_empty() {
@@ -85,7 +86,10 @@ pub fn read(mut file: impl BufRead, model: &mut Model) -> Result<(), Error> {
 fn take_event(bytes: &[u8], offset: u64, model: &mut Model, events: &mut Vec<Event>) {
     match Event::read(bytes, model) {
         Ok(Some(event)) if event.ts < 0 => model.stats.count(Stat::TraceSorterNegativeTimestampDropped),
-        Ok(Some(event)) => events.push(event),
+        Ok(Some(event)) => {
+            let ts = model.time_of_file(TRACE_FILE, event.ts);
+            events.push(Event { ts, ..event });
+        }
         Ok(None) => {}
         Err(()) => {
             let shown = bytes.get(..bytes.len().min(SHOWN_BYTES)).unwrap_or_default();

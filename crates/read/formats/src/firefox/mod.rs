@@ -30,6 +30,7 @@ use ferretto_trace_model::profiles::samples::ThreadSample;
 use ferretto_trace_model::slices::Label;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_model::tracks::TrackType;
+use ferretto_trace_read::clocks::TRACE_FILE;
 use ferretto_trace_tables::{CallsiteId, MachineId, TrackId, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -206,6 +207,14 @@ impl Reader<'_> {
     /// Nothing more comes: what waits becomes rows.
     fn finish(self) {
         let Self { model, threads, mut events, .. } = self;
+        for event in &mut events {
+            event.ts = model.time_of_file(TRACE_FILE, event.ts);
+            if let What::Marker(end, _) = &mut event.what
+                && *end != i64::MAX
+            {
+                *end = model.time_of_file(TRACE_FILE, *end).max(event.ts);
+            }
+        }
         events.sort_by_key(|event| match event.what {
             What::Sample(_) => (event.ts, Reverse(0)),
             // Where two begin at once, the longer one is the outer.

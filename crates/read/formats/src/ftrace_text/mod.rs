@@ -51,7 +51,7 @@ const UNKNOWN_COMM: &[u8] = b"<...>";
 /// If its bytes cannot be had, if a list of processes has no numbers, or if it seemed to be such a text and no line of it is an event: it is
 /// recognized by little, so it may be anything. Events before it are in the model.
 pub fn read(file: impl BufRead, model: &mut Model) -> Result<(), Error> {
-    let mut events = Events::default();
+    let mut events = Events::of_clock(MONOTONIC);
     let end = read_lines(file, model, &mut events);
     let mut queue = events.in_order();
     while queue.next_ts().is_some() {
@@ -87,8 +87,10 @@ fn read_lines(mut file: impl BufRead, model: &mut Model, events: &mut Events) ->
 }
 
 /// Events that wait until all have come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Events {
+    /// The clock of their times.
+    clock: u32,
     events: Vec<Waiting>,
     /// The arguments of all.
     text: Vec<u8>,
@@ -106,6 +108,10 @@ struct Waiting {
 }
 
 impl Events {
+    pub(crate) fn of_clock(clock: u32) -> Self {
+        Self { clock, events: Vec::new(), text: Vec::new(), has_failed: false }
+    }
+
     /// Takes a line of a trace; one that is no event is counted, unless it is empty or a comment.
     pub(crate) fn push(&mut self, bytes: &[u8], model: &mut Model) {
         if bytes.is_empty() || bytes.starts_with(b"#") {
@@ -118,7 +124,7 @@ impl Events {
         };
         let comm = (line.comm != UNKNOWN_COMM).then(|| model.tables.strings.intern_bytes(line.comm));
         let cpu = Cpu { machine: MACHINE, cpu: line.cpu };
-        let ts = model.time_of_file(MONOTONIC, line.ts);
+        let ts = model.time_of_file(self.clock, line.ts);
         let origin = Origin { ts, cpu, tid: line.tid, tgid: line.tgid, comm };
         let kind = Kind::of(line.event);
         let args = if kind == Kind::Other { &[] } else { line.args };

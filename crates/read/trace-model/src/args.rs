@@ -137,8 +137,7 @@ impl ArgLists {
         } else {
             args
         };
-        self.wanted.clear();
-        args.iter().for_each(|arg| arg.pack(&mut self.wanted));
+        pack(args, &mut self.wanted);
         let hash = self.hasher.hash_one(self.wanted.as_slice());
         match self.table.find(hash, |list| packed(&self.bytes, *list) == self.wanted) {
             Some(list) => ArgList(*list),
@@ -229,21 +228,48 @@ fn packed(bytes: &[u8], list: u32) -> &[u8] {
     args.get(..len as usize).unwrap_or_default()
 }
 
+/// The most bytes of an argument: what it is, two keys, a value.
+const MAX_ARG_BYTES: usize = 1 + 2 * 5 + varint::MAX_SIZE;
+/// Bytes that are written at once, whether or not they count.
+const STEP_BYTES: usize = size_of::<u128>();
+
+/// Packs arguments, in the place of what was there.
+fn pack(args: &[Arg], to: &mut Vec<u8>) {
+    to.resize(args.len() * MAX_ARG_BYTES + STEP_BYTES, 0);
+    let mut at = 0;
+    for arg in args {
+        arg.pack(to, &mut at);
+    }
+    to.truncate(at);
+}
+
+/// Writes a few bytes, with as many as a step has: whatever comes next is written over those that do not count.
+#[inline(always)]
+fn put(to: &mut [u8], at: &mut usize, (bytes, len): (u128, usize)) {
+    if let Some(place) = to.get_mut(*at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = bytes.to_le_bytes();
+    }
+    *at += len;
+}
+
 impl Arg {
     /// Its kind and whether it has a flat key of its own, its keys, its value.
-    fn pack(&self, to: &mut Vec<u8>) {
+    #[inline]
+    fn pack(&self, to: &mut [u8], at: &mut usize) {
         let (kind, bits) = self.value.key();
         let has_flat_key = self.flat_key != self.key;
-        to.push(kind << 1 | u8::from(has_flat_key));
-        varint::encode(self.key.index() as u64, to);
+        let about = u128::from(kind << 1 | u8::from(has_flat_key));
+        // A key has five bytes at most.
+        let (key, key_len) = varint::word(self.key.index() as u64);
+        put(to, at, (about | key << 8, 1 + key_len));
         if has_flat_key {
-            varint::encode(self.flat_key.index() as u64, to);
+            put(to, at, varint::word(self.flat_key.index() as u64));
         }
         match self.value {
-            ArgValue::Int(value) => varint::encode(varint::zigzag(value), to),
-            ArgValue::Real(_) => to.extend_from_slice(&bits.to_le_bytes()),
+            ArgValue::Int(value) => put(to, at, varint::word(varint::zigzag(value))),
+            ArgValue::Real(_) => put(to, at, (u128::from(bits), size_of::<u64>())),
             ArgValue::Null | ArgValue::NoText => {}
-            _ => varint::encode(bits, to),
+            _ => put(to, at, varint::word(bits)),
         }
     }
 
@@ -300,10 +326,21 @@ fn row_of(arg: &Arg, set: ArgSetId, tables: &mut Tables) -> ArgRow {
     ArgRow { value_type: Some(tables.strings.intern(value_type)), ..row }
 }
 
-/// Above so many, duplicates are looked for with a table.
+/// Above so many, duplicates are looked for by sorting.
 const FEW: usize = 16;
 
 fn has_duplicates(args: &[Arg]) -> bool {
+    // Different numbers modulo 64 are different keys: those of one event mostly are.
+    let mut seen = 0u64;
+    let may_be_twice = args.iter().any(|arg| {
+        let bit = 1u64 << (arg.key.index() % 64);
+        let was_seen = seen & bit != 0;
+        seen |= bit;
+        was_seen
+    });
+    if !may_be_twice {
+        return false;
+    }
     if args.len() <= FEW {
         return args
             .iter()

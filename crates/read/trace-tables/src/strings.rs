@@ -38,6 +38,7 @@ pub struct Strings {
     ends: Vec<usize>,
     table: HashTable<u32>,
     hasher: RandomState,
+    recent: Recent,
 }
 
 /// Bytes of all texts of a pool. Ours: a trace of such a size with nothing but different texts is none that anybody looks at.
@@ -51,6 +52,7 @@ impl Default for Strings {
             ends: Vec::new(),
             table: HashTable::new(),
             hasher: RandomState::default(),
+            recent: Recent::default(),
         };
         strings.intern(TOO_MANY);
         strings
@@ -71,10 +73,18 @@ impl Strings {
     /// The number of a text out of a trace, which should be UTF-8.
     #[inline]
     pub fn intern_bytes(&mut self, bytes: &[u8]) -> Str {
-        match std::str::from_utf8(bytes) {
+        let short = Short::of(bytes);
+        if let Some(known) = short.and_then(|short| self.recent.get(short)) {
+            return known;
+        }
+        let number = match std::str::from_utf8(bytes) {
             Ok(text) => self.intern(text),
             Err(_) => self.intern(&String::from_utf8_lossy(bytes)),
+        };
+        if let Some(short) = short {
+            self.recent.put(short, number);
         }
+        number
     }
 
     /// The number of a text, if it is here.
@@ -107,6 +117,7 @@ impl Strings {
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.ends.capacity() * size_of::<usize>()
+            + size_of_val(&*self.recent.0)
             + self.table.capacity() * size_of::<u32>()
     }
 
@@ -127,6 +138,65 @@ impl Strings {
 
     fn at(&self, index: usize) -> &str {
         at(&self.bytes, &self.ends, index)
+    }
+}
+
+/// All of a short text: its length, its first bytes and its last ones, which may be the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Short {
+    len: u64,
+    first: u64,
+    last: u64,
+}
+
+/// Places for short texts that were asked for lately. Ours: they stay in the processor's cache, and names of threads and values of arguments
+/// come again and again.
+const RECENT: usize = 512;
+
+/// Short texts, of several that share a place the last.
+#[derive(Clone, Debug)]
+struct Recent(Box<[(Short, Option<Str>)]>);
+
+impl Short {
+    #[inline]
+    fn of(text: &[u8]) -> Option<Self> {
+        let len = text.len();
+        let (first, last) = match (text.first_chunk(), text.last_chunk()) {
+            (Some(first), Some(last)) if len <= 2 * size_of::<u64>() => {
+                (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
+            }
+            (None, _) => (text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0),
+            _ => return None,
+        };
+        Some(Self { len: len as u64, first, last })
+    }
+
+    #[inline]
+    fn place(self) -> usize {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (self.first ^ self.last.rotate_left(23) ^ self.len).wrapping_mul(ODD);
+        (mixed >> 48) as usize % RECENT
+    }
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(vec![(Short::default(), None); RECENT].into())
+    }
+}
+
+impl Recent {
+    #[inline]
+    fn get(&self, short: Short) -> Option<Str> {
+        let (its, known) = self.0.get(short.place())?;
+        known.filter(|_| *its == short)
+    }
+
+    #[inline]
+    fn put(&mut self, short: Short, number: Str) {
+        if let Some(place) = self.0.get_mut(short.place()) {
+            *place = (short, Some(number));
+        }
     }
 }
 
@@ -163,6 +233,22 @@ mod tests {
         assert_eq!(strings.get(bad), "a\u{fffd}b");
         let empty = strings.intern("");
         assert_eq!(strings.get(empty), "");
+    }
+
+    #[test]
+    fn texts_out_of_a_trace_have_the_numbers_of_the_same_texts() {
+        let mut strings = Strings::default();
+        for _ in 0..2 {
+            for len in 0..40 {
+                for text in ["abcdefghijklm\0nopqrstuvwxyz0123456789ABCDEF", "\0".repeat(40).as_str()] {
+                    let text = &text[..len];
+                    let number = strings.intern(text);
+                    assert_eq!(strings.intern_bytes(text.as_bytes()), number, "{text:?}");
+                }
+            }
+        }
+        let bad = strings.intern_bytes(b"\xff");
+        assert_eq!((strings.intern_bytes(b"\xff"), strings.get(bad)), (bad, "\u{fffd}"));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use ferretto_protos::fields::{debug_annotation as field, interned_data};
 use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::Str;
 
-use super::json;
 use super::said::{Reader, Unreadable};
+use super::{WriterId, json};
 use crate::args::ArgValue;
 use crate::wire;
 
@@ -45,7 +45,15 @@ struct Annotation<'a> {
     type_name_iid: Option<u64>,
 }
 
+impl Kind {
+    /// It is one argument with the key of its annotation, and is read without fail.
+    const fn is_simple(self) -> bool {
+        matches!(self, Self::Bool | Self::Uint | Self::Int | Self::Real | Self::Pointer | Self::Text)
+    }
+}
+
 impl<'a> Annotation<'a> {
+    #[inline]
     fn of(message: &'a [u8]) -> Self {
         let mut it = Self { message, ..Self::default() };
         for part in Fields::new(message).whole() {
@@ -92,8 +100,26 @@ impl<'a> Annotation<'a> {
 
 impl Reader<'_> {
     /// Reads an annotation, with its name, and all within it. Whoever calls it goes back to where the key was.
-    pub(super) fn read_annotation(&mut self, message: &[u8]) -> Result<(), Unreadable> {
-        self.read_named(message, 0).map(|_| ())
+    pub(super) fn read_annotation(
+        &mut self,
+        message: &[u8],
+        writer: Option<WriterId>,
+    ) -> Result<(), Unreadable> {
+        let annotation = Annotation::of(message);
+        let writer = writer.filter(|_| annotation.name_iid != 0);
+        if let Some(key) = writer.and_then(|writer| self.recent_key(writer, annotation.name_iid))
+            && let Some(value) = self.simple_value(&annotation)
+        {
+            self.add(key, key, value);
+            return Ok(());
+        }
+        let name = self.name_of(&annotation)?;
+        self.enter_sanitized(name);
+        self.read_value(&annotation, 0)?;
+        if let Some(writer) = writer.filter(|_| annotation.kind.is_simple()) {
+            self.remember_key(writer, annotation.name_iid);
+        }
+        Ok(())
     }
 
     /// Whether something was added.
@@ -105,6 +131,21 @@ impl Reader<'_> {
         let added = self.read_value(&annotation, depth)?;
         self.leave(mark);
         Ok(added)
+    }
+
+    /// A value that is one argument with the key of its annotation, and is read without fail.
+    #[inline]
+    fn simple_value(&mut self, annotation: &Annotation<'_>) -> Option<ArgValue> {
+        let number = annotation.number;
+        Some(match annotation.kind {
+            Kind::Bool => ArgValue::Bool(number != 0),
+            Kind::Uint => ArgValue::Uint(number),
+            Kind::Int => ArgValue::Int(number as i64),
+            Kind::Real => ArgValue::Real(f64::from_bits(number)),
+            Kind::Pointer => ArgValue::Pointer(number),
+            Kind::Text => ArgValue::Text(self.strings.intern_bytes(annotation.bytes)),
+            _ => return None,
+        })
     }
 
     fn name_of(&mut self, annotation: &Annotation<'_>) -> Result<Str, Unreadable> {
@@ -135,12 +176,11 @@ impl Reader<'_> {
                 }
             }
             Kind::Array => return self.read_array(annotation.message, depth),
-            Kind::Bool => self.add_here(ArgValue::Bool(number != 0)),
-            Kind::Uint => self.add_here(ArgValue::Uint(number)),
-            Kind::Int => self.add_here(ArgValue::Int(number as i64)),
-            Kind::Real => self.add_here(ArgValue::Real(f64::from_bits(number))),
-            Kind::Pointer => self.add_here(ArgValue::Pointer(number)),
-            Kind::Text => self.add_text_here(annotation.bytes),
+            Kind::Bool | Kind::Uint | Kind::Int | Kind::Real | Kind::Pointer | Kind::Text => {
+                if let Some(value) = self.simple_value(annotation) {
+                    self.add_here(value);
+                }
+            }
             Kind::TextIid => {
                 let text = self.interned(interned_data::DEBUG_ANNOTATION_STRING_VALUES, number)?;
                 self.add_here(ArgValue::Text(text));

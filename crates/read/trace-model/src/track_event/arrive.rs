@@ -167,7 +167,10 @@ impl Model {
         if fields.has_annotations || fields.has_typed {
             let strings = &mut self.tables.strings;
             let mut reader = Reader::new(strings, state, &mut self.said, &mut self.pool);
-            reader.read_event(fields.message, None);
+            match fields.has_typed {
+                true => reader.read_event(fields.message, None),
+                false => reader.read_annotations(fields.message, Some(writer).filter(|it| !it.is_last())),
+            }
             // What goes on from the begin's arguments is read when those are known.
             if reader.has_failed() || reader.needs_turn() || (is_end && reader.has_arrays()) {
                 return None;

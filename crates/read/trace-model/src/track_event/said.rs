@@ -5,11 +5,13 @@ use std::rc::Rc;
 use ferretto_protos::fields::{
     interned_data, log_message, source_location, task_execution, track_event as field,
 };
-use ferretto_protozero::read::{Fields, Value};
+use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::recent::Recent;
 use ferretto_trace_tables::{Str, Strings, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use super::WriterId;
 use super::reflect::Pool;
 use crate::args::{Arg, ArgValue};
 use crate::sequence::Generation;
@@ -24,7 +26,12 @@ pub(crate) struct Scratch {
     arrays: HashMap<Str, u32, RandomState>,
     key: String,
     flat_key: String,
+    /// Keys of annotations by who wrote them and the numbers of their names, as they were met lately.
+    keys: Recent<(WriterId, u64), Str, KEYS>,
 }
+
+/// Ours: programs have some hundreds of names, and this fits into the processor's cache.
+const KEYS: usize = 512;
 
 /// Why the rest of something is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +179,7 @@ impl<'a> Reader<'a> {
     /// Reads all arguments of a `TrackEvent`, with `turn` in its turn.
     pub(super) fn read_event(&mut self, message: &[u8], turn: Option<Turn>) {
         let mut special = Special::default();
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             special.take(part.number, part.value);
         }
         if special.is_there {
@@ -186,16 +193,34 @@ impl<'a> Reader<'a> {
             self.note(result);
         }
         if special.has_annotations {
-            self.enter("debug");
-            for part in Fields::new(message).map_while(Result::ok) {
-                if let (field::DEBUG_ANNOTATIONS, Value::Bytes(annotation)) = (part.number, part.value) {
-                    let mark = self.mark();
-                    let result = self.read_annotation(annotation);
-                    self.note(result);
-                    self.leave(mark);
-                }
+            self.read_annotations(message, None);
+        }
+    }
+
+    /// Reads the annotations of a `TrackEvent`. If `writer` is known, names that it has used lately are found quickly. (What a number
+    /// stands for does not change within a generation.)
+    pub(super) fn read_annotations(&mut self, message: &[u8], writer: Option<WriterId>) {
+        self.enter("debug");
+        for part in Fields::new(message).whole() {
+            if let (field::DEBUG_ANNOTATIONS, Value::Bytes(annotation)) = (part.number, part.value) {
+                let mark = self.mark();
+                let result = self.read_annotation(annotation, writer);
+                self.note(result);
+                self.leave(mark);
             }
         }
+    }
+
+    /// The key of an annotation that names itself by a number, if it was met lately.
+    #[inline]
+    pub(super) fn recent_key(&self, writer: WriterId, name_iid: u64) -> Option<Str> {
+        self.scratch.keys.get(name_iid ^ u64::from(writer.0) << 4, (writer, name_iid))
+    }
+
+    /// The key so far is that of this annotation.
+    pub(super) fn remember_key(&mut self, writer: WriterId, name_iid: u64) {
+        let key = self.strings.intern(&self.scratch.key);
+        self.scratch.keys.put(name_iid ^ u64::from(writer.0) << 4, (writer, name_iid), key);
     }
 
     /// The event was written by this thread, though it is not on its track.
@@ -361,7 +386,7 @@ impl<'a> Reader<'a> {
         self.add(key, key, value);
     }
 
-    fn add(&mut self, flat_key: Str, key: Str, value: ArgValue) {
+    pub(super) fn add(&mut self, flat_key: Str, key: Str, value: ArgValue) {
         self.scratch.args.push(Arg { flat_key, key, value });
     }
 
@@ -426,7 +451,7 @@ impl<'a> Reader<'a> {
     fn read_typed(&mut self, message: &[u8]) -> Result<(), Unreadable> {
         let event = self.pool.find("perfetto.protos.TrackEvent");
         let mut repeated = HashMap::<u32, u32, RandomState>::default();
-        for part in Fields::new(message).map_while(Result::ok) {
+        for part in Fields::new(message).whole() {
             match (part.number, part.value) {
                 (field::SOURCE_LOCATION_IID, Value::Varint(iid)) => {
                     self.add_as("source_location_iid", ArgValue::Uint(iid));

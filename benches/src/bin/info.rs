@@ -224,18 +224,18 @@ fn program(trace: &mut Trace, bytes: u64, name: &str) -> std::io::Result<()> {
                     packet.varint(13, 2);
                     let mut event = packet.nested(11);
                     event.varint(9, if is_begin { 1 } else { 2 });
-                    if name == "tracks" {
-                        event.varint(11, 1_000_000 + number);
-                    }
                     if is_begin {
                         event.varint(3, 1);
                         event.varint(10, 1 + number % 20);
-                        if name == "args" {
-                            for value in [number, at] {
-                                let mut argument = event.nested(4);
-                                argument.varint(1, 1 + value % 2);
-                                argument.varint(4, value);
-                            }
+                    }
+                    if name == "tracks" {
+                        event.varint(11, 1_000_000 + number);
+                    }
+                    if is_begin && name == "args" {
+                        for value in [number, at] {
+                            let mut argument = event.nested(4);
+                            argument.varint(1, 1 + value % 2);
+                            argument.varint(4, value);
                         }
                     }
                 })?;

@@ -41,6 +41,7 @@ mod kind {
 
 const TYPE_TAG: u8 = (track_event::TYPE << 3) as u8;
 const NAME_IID_TAG: u8 = (track_event::NAME_IID << 3) as u8;
+const TRACK_UUID_TAG: u8 = (track_event::TRACK_UUID << 3) as u8;
 const CATEGORY_IID_TAG: u8 = (track_event::CATEGORY_IIDS << 3) as u8;
 const ARGUMENT_TAG: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;
 
@@ -57,8 +58,8 @@ pub struct Events {
     pub slices: Slices,
     /// The longest slices, in no order.
     longest: Vec<Long>,
-    /// What a slice must be longer than to be one of them.
-    floor_ns: i64,
+    /// What a slice must be at least to be one of them.
+    floor_ns: u64,
     writers: Vec<Writer>,
     /// Of packets whose sequence is not known.
     nobody: Writer,
@@ -204,7 +205,7 @@ impl Events {
     }
 
     /// Takes an event that is so large, with its packet; of a sequence that can be read, if it is known.
-    #[inline]
+    #[inline(always)]
     pub fn event(
         &mut self,
         sequence: Option<usize>,
@@ -219,7 +220,6 @@ impl Events {
         let track = event.track;
         let own_track = track == writer.track;
         let mut label = (event.name, event.category);
-        let mut spent_ns = None;
         match (event.kind, time_ns) {
             (kind::SLICE_BEGIN, Some(time_ns)) => {
                 let open = Open { time_ns, name: label.0, category: label.1 };
@@ -234,13 +234,17 @@ impl Events {
                     false => self.slices.end_on(track, event.name),
                 };
                 match ended {
-                    Some(open) => {
-                        label = (open.name, open.category);
-                        let ns = time_ns.saturating_sub(open.time_ns).max(0);
-                        spent_ns = Some(ns.unsigned_abs());
-                        if ns > self.floor_ns || self.longest.is_empty() {
-                            let Open { time_ns, name, category } = open;
-                            self.keep(Long { ns, time_ns, name, category, track, machine });
+                    Some(Open { time_ns: began_ns, name, category }) => {
+                        label = (name, category);
+                        let ns = time_ns.max(began_ns).abs_diff(began_ns);
+                        if ns >= self.floor_ns {
+                            let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+                            self.keep(Long { ns, time_ns: began_ns, name, category, track, machine });
+                        }
+                        if let Some(named) = self.by_name.get_mut(name.index(), BOUND) {
+                            named.slices += 1;
+                            named.total_ns = named.total_ns.saturating_add(ns);
+                            named.longest_ns = named.longest_ns.max(ns);
                         }
                     }
                     None => self.slices.stray_ends += 1,
@@ -253,11 +257,6 @@ impl Events {
         }
         if let Some(named) = self.by_name.get_mut(label.0.index(), BOUND) {
             named.weight.add(bytes);
-            if let Some(ns) = spent_ns {
-                named.slices += 1;
-                named.total_ns = named.total_ns.saturating_add(ns);
-                named.longest_ns = named.longest_ns.max(ns);
-            }
         }
         if let Some(weight) = self.by_category.get_mut(label.1.index(), BOUND) {
             weight.add(bytes);
@@ -330,23 +329,46 @@ impl Events {
 
     /// Keeps twice as many as are wanted, then throws the shorter half away: seldom.
     #[cold]
+    #[inline(never)]
     fn keep(&mut self, slice: Long) {
         self.longest.push(slice);
+        // The first one may have taken no time, others take more than the shortest that is kept.
+        self.floor_ns = self.floor_ns.max(1);
         if self.longest.len() >= 2 * MAX_LONGEST {
             self.longest = self.longest();
-            self.floor_ns = self.longest.last().map_or(0, |last| last.ns);
+            self.floor_ns = self.longest.last().map_or(1, |last| last.ns.unsigned_abs().saturating_add(1));
         }
     }
 }
 
 #[inline(always)]
 fn read(message: &[u8], writer: &Writer, names: &mut Names, joined: &mut Vec<u8>) -> Event {
-    let mut event = Event { kind: 0, track: writer.track, name: Name::NONE, category: Name::NONE };
     let mut fields = Fields::new(message);
+    // First in the order in which programs write them, which needs no search; then whatever there is.
+    let kind = fields.number_of(TYPE_TAG).unwrap_or(0);
+    let category = fields.number_of(CATEGORY_IID_TAG).map_or(Name::NONE, |iid| writer.categories.get(iid));
+    let name = fields.number_of(NAME_IID_TAG).map_or(Name::NONE, |iid| writer.names.get(iid));
+    let track = fields.number_of(TRACK_UUID_TAG).unwrap_or(writer.track);
+    let event = Event { kind, track, name, category };
+    match fields.first_byte() {
+        None => event,
+        Some(_) => read_on(fields, event, writer, names, joined),
+    }
+}
+
+#[inline]
+fn read_on(
+    mut fields: Fields<'_>,
+    mut event: Event,
+    writer: &Writer,
+    names: &mut Names,
+    joined: &mut Vec<u8>,
+) -> Event {
     while let Some(tag) = fields.first_byte() {
         let usual = match tag {
             TYPE_TAG => fields.take_number().map(|kind| event.kind = kind),
             NAME_IID_TAG => fields.take_number().map(|number| event.name = writer.names.get(number)),
+            TRACK_UUID_TAG => fields.take_number().map(|track| event.track = track),
             ARGUMENT_TAG => fields.take_message().map(|_| ()),
             CATEGORY_IID_TAG if event.category == Name::NONE => {
                 fields.take_number().map(|number| event.category = writer.categories.get(number))

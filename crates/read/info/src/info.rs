@@ -72,8 +72,7 @@ struct Bundle<'a> {
 impl Info {
     /// Takes the next packet of the file.
     pub fn push(&mut self, packet: &[u8], place: Place) {
-        // The tag is one byte.
-        let bytes = 1 + varint::size(packet.len() as u64) + packet.len();
+        let bytes = framed(packet.len());
         self.bytes += bytes as u64;
         if place.in_batch.is_some() {
             self.packed.add(bytes);
@@ -332,6 +331,15 @@ impl Bundle<'_> {
             }
         }
         self.people.comm(row, Comm::of(comm));
+    }
+}
+
+/// How long a packet is with its tag, of one byte, and its length: of most that is one, too.
+#[inline]
+fn framed(len: usize) -> usize {
+    match len {
+        0..0x80 => 2 + len,
+        _ => 1 + varint::size(len as u64) + len,
     }
 }
 

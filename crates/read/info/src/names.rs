@@ -124,16 +124,17 @@ impl<T: Default + Clone> ByNumber<T> {
     /// That of a number below `bound`, or that of 0.
     #[inline]
     pub fn get_mut(&mut self, number: usize, bound: usize) -> Option<&mut T> {
-        let number = if number < bound { number } else { 0 };
-        if self.0.len() <= number {
-            self.grow(number);
-        }
-        self.0.get_mut(number)
+        if number < self.0.len() { self.0.get_mut(number) } else { self.grow(number, bound) }
     }
 
+    /// The bound is looked at here only: there is no number above it.
     #[cold]
-    fn grow(&mut self, number: usize) {
-        self.0.resize(number + 1, T::default());
+    fn grow(&mut self, number: usize, bound: usize) -> Option<&mut T> {
+        let number = if number < bound { number } else { 0 };
+        if self.0.len() <= number {
+            self.0.resize(number + 1, T::default());
+        }
+        self.0.get_mut(number)
     }
 
     /// All of them, by number.

@@ -17,14 +17,16 @@ const MAX_OPEN: usize = 1 << 18;
 const MAX_DEPTH: usize = 512;
 /// The bottom of a stack.
 const NONE: u32 = u32::MAX;
+/// Tracks of the last slices: what begins and ends without many others between needs no search. A page.
+const RECENT_TRACKS: usize = 256;
 
 /// Those that are open.
 #[derive(Debug, Default)]
 pub struct Slices {
     slots: Vec<Slot>,
-    free: Option<u32>,
-    /// The uppermost of each track that has one.
-    tops: HashMap<u64, u32, RandomState>,
+    /// The uppermost of those that are free.
+    free: Top,
+    tops: Tops,
     /// Ends whose beginning is not known.
     pub stray_ends: u64,
     /// Beginnings for which there was no room.
@@ -57,13 +59,47 @@ struct Slot {
     below: u32,
 }
 
-/// The uppermost slice of a track that one sequence keeps by itself.
+/// The uppermost slice of a track, by its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Top(u32);
+
+/// The uppermost slices of tracks that no sequence keeps by itself.
+#[derive(Debug)]
+struct Tops {
+    /// Tracks modulo the number of places, and theirs.
+    recent: Box<[(u64, Top); RECENT_TRACKS]>,
+    /// Of tracks that are not there: those that have one.
+    others: HashMap<u64, Top, RandomState>,
+}
 
 impl Default for Top {
     fn default() -> Self {
         Self(NONE)
+    }
+}
+
+impl Default for Tops {
+    fn default() -> Self {
+        Self { recent: Box::new([(0, Top(NONE)); RECENT_TRACKS]), others: HashMap::default() }
+    }
+}
+
+impl Tops {
+    /// That of a track, which becomes a recent one.
+    #[inline]
+    fn of(&mut self, track: u64) -> &mut Top {
+        let place = &mut self.recent[track as usize % RECENT_TRACKS];
+        if place.0 != track {
+            let top = match self.others.is_empty() {
+                true => None,
+                false => self.others.remove(&track),
+            };
+            let (before, its) = std::mem::replace(place, (track, top.unwrap_or_default()));
+            if its.0 != NONE {
+                self.others.insert(before, its);
+            }
+        }
+        &mut place.1
     }
 }
 
@@ -75,7 +111,7 @@ impl Slices {
     }
 
     /// Begins one on a sequence's own track.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, top: &mut Top, open: Open) {
         let Some(slot) = self.slot(Slot { open, below: top.0 }) else {
             self.left_out += 1;
@@ -86,7 +122,7 @@ impl Slices {
     }
 
     /// Ends the uppermost one of a sequence's own track; with a name, that of this name.
-    #[inline]
+    #[inline(always)]
     pub fn end(&mut self, top: &mut Top, name: Name) -> Option<Open> {
         let slot = *self.slots.get(top.0 as usize)?;
         if !slot.open.is_called(name) {
@@ -98,22 +134,19 @@ impl Slices {
     }
 
     /// Begins one on any track.
+    #[inline(never)]
     pub fn begin_on(&mut self, track: u64, open: Open) {
-        let mut top = Top(self.tops.get(&track).copied().unwrap_or(NONE));
+        let mut top = *self.tops.of(track);
         self.begin(&mut top, open);
-        if top.0 != NONE {
-            self.tops.insert(track, top.0);
-        }
+        *self.tops.of(track) = top;
     }
 
     /// Ends one of any track.
+    #[inline(never)]
     pub fn end_on(&mut self, track: u64, name: Name) -> Option<Open> {
-        let mut top = Top(*self.tops.get(&track)?);
+        let mut top = *self.tops.of(track);
         let ended = self.end(&mut top, name);
-        match top.0 {
-            NONE => self.tops.remove(&track),
-            slot => self.tops.insert(track, slot),
-        };
+        *self.tops.of(track) = top;
         ended
     }
 
@@ -133,11 +166,10 @@ impl Slices {
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&mut self, slot: Slot) -> Option<u32> {
-        if let Some(free) = self.free {
-            let place = self.slots.get_mut(free as usize)?;
-            self.free = (place.below != NONE).then_some(place.below);
+        if let Some(place) = self.slots.get_mut(self.free.0 as usize) {
+            let free = std::mem::replace(&mut self.free.0, place.below);
             *place = slot;
             return Some(free);
         }
@@ -151,8 +183,7 @@ impl Slices {
     #[inline]
     fn release(&mut self, slot: u32) {
         if let Some(place) = self.slots.get_mut(slot as usize) {
-            place.below = self.free.unwrap_or(NONE);
-            self.free = Some(slot);
+            place.below = std::mem::replace(&mut self.free.0, slot);
             self.open = self.open.saturating_sub(1);
         }
     }
@@ -181,6 +212,22 @@ mod tests {
         assert_eq!(slices.end(&mut top, Name::NONE), None);
         assert_eq!((slices.end_on(8, Name::NONE), slices.end_on(9, Name::NONE)), (None, Some(open(3, 7))));
         assert_eq!((slices.end_on(9, Name::NONE), slices.open()), (None, 0));
+    }
+
+    #[test]
+    fn tracks_that_share_a_place_keep_what_is_theirs() {
+        let mut slices = Slices::default();
+        let track = |n: u64| 7 + n * RECENT_TRACKS as u64;
+        for n in 0..6 {
+            slices.begin_on(track(n % 3), open(n as i64, 5));
+        }
+        for n in [5, 3, 4, 1, 0, 2] {
+            assert_eq!(slices.end_on(track(n % 3), Name::NONE), Some(open(n as i64, 5)));
+        }
+        for n in 0..4 {
+            assert_eq!(slices.end_on(track(n), Name::NONE), None);
+        }
+        assert_eq!((slices.open(), slices.tops.others.len()), (0, 0));
     }
 
     #[test]

@@ -196,7 +196,12 @@ impl Heads {
             return None;
         }
         let mut fields = Fields::new(packet.get(..packet.len() - self.tail_len)?);
-        let mut written = Written::default();
+        // First in the order in which programs write them, which needs no search; then whatever there is.
+        let mut written = Written {
+            timestamp: fields.number_of(TIMESTAMP_TAG),
+            flags: fields.number_of(SEQUENCE_FLAGS_TAG).unwrap_or(0) as u32,
+            event: fields.message_of(TRACK_EVENT_TAG),
+        };
         while let Some(tag) = fields.first_byte() {
             match tag {
                 TIMESTAMP_TAG => written.timestamp = Some(fields.take_number()?),

@@ -231,7 +231,7 @@ impl Index {
     }
 
     /// Takes a slice's begin or end; says whether the pass that writes has to see it even if nothing needs it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_usual(&mut self, event: &SliceEvent, told: &Told) -> bool {
         let Told { ts, ordinal, sequence, generation, track_uuid } = *told;
         let place = Place { ordinal, sequence, generation };

@@ -57,7 +57,7 @@ pub(crate) struct Told {
 
 impl SliceEvent {
     /// A packet that is one, and relies on what is interned.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(packet: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(packet);
         // First in the order that programs and services write them in, which needs no search; then whatever there is.
@@ -89,7 +89,7 @@ impl SliceEvent {
         slice.with_event(event?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn with_event(mut self, event: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(event);
         let mut kind = fields.number_of(TYPE).unwrap_or(0);

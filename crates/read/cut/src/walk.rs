@@ -152,7 +152,7 @@ impl Walk {
     }
 
     /// Takes the next packet of the file, if it is a slice's and of its sequence nothing new.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_usual(&mut self, event: &SliceEvent) -> Option<Told> {
         let number = *self.direct.get(event.sequence_id as usize)?;
         let number = (number as usize).checked_sub(1)?;

@@ -552,7 +552,7 @@ impl Clocks {
 
 impl State {
     /// The trace's time of a clock's, if the last answer holds for it.
-    #[inline]
+    #[inline(always)]
     fn as_before(&mut self, value: i64, snapshots: u32) -> Option<i64> {
         let (_, conversion) = self.cached.filter(|(then, _)| *then == snapshots)?;
         self.hand.trace_time(value, conversion)
@@ -561,7 +561,7 @@ impl State {
 
 impl Hand {
     /// The trace's time; nothing if the conversion does not hold for it.
-    #[inline]
+    #[inline(always)]
     fn trace_time(&mut self, value: i64, conversion: Conversion) -> Option<i64> {
         let Conversion { from_ns, before_ns, offset_ns } = conversion;
         let ns = self.peek_ns(value);

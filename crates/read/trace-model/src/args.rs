@@ -38,19 +38,32 @@ pub enum ArgValue {
     Null,
 }
 
+// The kinds of values in packed lists: those up to `JSON` are varints, of the last two there is no value.
+const INT: u8 = 0;
+const UINT: u8 = 1;
+const BOOL: u8 = 2;
+const POINTER: u8 = 3;
+const TEXT: u8 = 4;
+const JSON: u8 = 5;
+const REAL: u8 = 6;
+const NULL: u8 = 7;
+const NO_TEXT: u8 = 8;
+const KINDS: usize = 9;
+
 impl ArgValue {
     /// For equality: numbers by their bits.
+    #[inline]
     fn key(self) -> (u8, u64) {
         match self {
-            Self::Int(value) => (0, value as u64),
-            Self::Uint(value) => (1, value),
-            Self::Bool(value) => (2, u64::from(value)),
-            Self::Real(value) => (3, value.to_bits()),
-            Self::Pointer(value) => (4, value),
-            Self::Text(value) => (5, value.index() as u64),
-            Self::Json(value) => (6, value.index() as u64),
-            Self::Null => (7, 0),
-            Self::NoText => (8, 0),
+            Self::Int(value) => (INT, value as u64),
+            Self::Uint(value) => (UINT, value),
+            Self::Bool(value) => (BOOL, u64::from(value)),
+            Self::Pointer(value) => (POINTER, value),
+            Self::Text(value) => (TEXT, value.index() as u64),
+            Self::Json(value) => (JSON, value.index() as u64),
+            Self::Real(value) => (REAL, value.to_bits()),
+            Self::Null => (NULL, 0),
+            Self::NoText => (NO_TEXT, 0),
         }
     }
 
@@ -111,6 +124,10 @@ pub struct ArgLists {
     hasher: RandomState,
     /// The list that is looked for.
     wanted: Vec<u8>,
+    /// The list that is written.
+    written: Vec<Arg>,
+    /// By kind of values: what it is called.
+    types: [Option<Str>; KINDS],
     /// The key whose first value stays.
     first_stays: Option<Str>,
     /// What becomes of values when they are written.
@@ -193,12 +210,15 @@ impl ArgLists {
             return Some(ArgSetId(set));
         }
         let set = u32::try_from(tables.args.len()).unwrap_or(u32::MAX - 1);
-        let args = self.get(list);
+        let mut args = std::mem::take(&mut self.written);
+        args.clear();
+        args.extend(args_of(packed(&self.bytes, list.0)));
         let translated = self.translations.translate(&args, &mut tables.strings);
         for arg in translated.as_deref().unwrap_or(&args) {
-            let row = row_of(arg, ArgSetId(set), tables);
+            let row = row_of(arg, ArgSetId(set), &mut self.types, tables);
             tables.args.push(row);
         }
+        self.written = args;
         *self.bytes.get_mut(place..)?.first_chunk_mut()? = set.saturating_add(1).to_le_bytes();
         Some(ArgSetId(set))
     }
@@ -233,6 +253,19 @@ const MAX_ARG_BYTES: usize = 1 + 2 * 5 + varint::MAX_SIZE;
 /// Bytes that are written at once, whether or not they count.
 const STEP_BYTES: usize = size_of::<u128>();
 
+/// Numbers below this have five bytes at most as varints.
+const SHORT_LIMIT: u64 = 1 << 35;
+
+/// A number below [`SHORT_LIMIT`] as a varint, and its bytes.
+#[inline(always)]
+fn short_word(value: u64) -> (u64, usize) {
+    if value < 0x80 {
+        return (value, 1);
+    }
+    let (word, len) = varint::word(value);
+    (word as u64, len)
+}
+
 /// Packs arguments, in the place of what was there.
 fn pack(args: &[Arg], to: &mut Vec<u8>) {
     to.resize(args.len() * MAX_ARG_BYTES + STEP_BYTES, 0);
@@ -258,17 +291,22 @@ impl Arg {
     fn pack(&self, to: &mut [u8], at: &mut usize) {
         let (kind, bits) = self.value.key();
         let has_flat_key = self.flat_key != self.key;
-        let about = u128::from(kind << 1 | u8::from(has_flat_key));
+        let about = u64::from(kind << 1 | u8::from(has_flat_key));
         // A key has five bytes at most.
-        let (key, key_len) = varint::word(self.key.index() as u64);
-        put(to, at, (about | key << 8, 1 + key_len));
+        let (key, key_len) = short_word(self.key.index() as u64);
+        let (key, key_len) = (about | key << 8, 1 + key_len);
+        let bits = if kind == INT { varint::zigzag(bits as i64) } else { bits };
+        if !has_flat_key && bits < SHORT_LIMIT && kind < REAL {
+            let (value, len) = short_word(bits);
+            return put(to, at, (u128::from(key) | u128::from(value) << (8 * key_len), key_len + len));
+        }
+        put(to, at, (u128::from(key), key_len));
         if has_flat_key {
             put(to, at, varint::word(self.flat_key.index() as u64));
         }
-        match self.value {
-            ArgValue::Int(value) => put(to, at, varint::word(varint::zigzag(value))),
-            ArgValue::Real(_) => put(to, at, (u128::from(bits), size_of::<u64>())),
-            ArgValue::Null | ArgValue::NoText => {}
+        match kind {
+            REAL => put(to, at, (u128::from(bits), size_of::<u64>())),
+            NULL.. => {}
             _ => put(to, at, varint::word(bits)),
         }
     }
@@ -281,18 +319,18 @@ impl Arg {
         let key = text(bytes)?;
         let flat_key = if about & 1 != 0 { text(bytes)? } else { key };
         let value = match about >> 1 {
-            0 => ArgValue::Int(varint::unzigzag(take_varint(bytes)?)),
-            1 => ArgValue::Uint(take_varint(bytes)?),
-            2 => ArgValue::Bool(take_varint(bytes)? != 0),
-            3 => {
+            INT => ArgValue::Int(varint::unzigzag(take_varint(bytes)?)),
+            UINT => ArgValue::Uint(take_varint(bytes)?),
+            BOOL => ArgValue::Bool(take_varint(bytes)? != 0),
+            POINTER => ArgValue::Pointer(take_varint(bytes)?),
+            TEXT => ArgValue::Text(text(bytes)?),
+            JSON => ArgValue::Json(text(bytes)?),
+            REAL => {
                 let (bits, rest) = bytes.split_first_chunk()?;
                 *bytes = rest;
                 ArgValue::Real(f64::from_bits(u64::from_le_bytes(*bits)))
             }
-            4 => ArgValue::Pointer(take_varint(bytes)?),
-            5 => ArgValue::Text(text(bytes)?),
-            6 => ArgValue::Json(text(bytes)?),
-            7 => ArgValue::Null,
+            NULL => ArgValue::Null,
             _ => ArgValue::NoText,
         };
         Some(Self { flat_key, key, value })
@@ -309,7 +347,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-fn row_of(arg: &Arg, set: ArgSetId, tables: &mut Tables) -> ArgRow {
+fn row_of(arg: &Arg, set: ArgSetId, types: &mut [Option<Str>; KINDS], tables: &mut Tables) -> ArgRow {
     let row =
         ArgRow { arg_set_id: set, flat_key: Some(arg.flat_key), key: Some(arg.key), ..ArgRow::default() };
     let (value_type, row) = match arg.value {
@@ -323,7 +361,13 @@ fn row_of(arg: &Arg, set: ArgSetId, tables: &mut Tables) -> ArgRow {
         ArgValue::Null => ("null", row),
         ArgValue::NoText => ("string", row),
     };
-    ArgRow { value_type: Some(tables.strings.intern(value_type)), ..row }
+    let mut intern = || tables.strings.intern(value_type);
+    let (kind, _) = arg.value.key();
+    let value_type = match types.get_mut(usize::from(kind)) {
+        Some(known) => *known.get_or_insert_with(intern),
+        None => intern(),
+    };
+    ArgRow { value_type: Some(value_type), ..row }
 }
 
 /// Above so many, duplicates are looked for by sorting.
@@ -372,6 +416,7 @@ fn without_duplicates(args: &[Arg], first_stays: Option<Str>) -> Vec<Arg> {
 mod tests {
     use ferretto_trace_tables::Value;
     use ferretto_trace_tables::table::Table;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -398,5 +443,61 @@ mod tests {
         assert_eq!(tables.args.len(), 4);
         assert_eq!(tables.args.cell("int_value", 0), Value::Int(2));
         assert_eq!(tables.args.cell("real_value", 3), Value::Real(0.5));
+    }
+
+    fn any_value() -> impl Strategy<Value = ArgValue> {
+        let bits = (any::<u64>(), 0u32..64).prop_map(|(bits, shift)| bits >> shift);
+        let text = bits.prop_map(|bits| Str::from_index((bits >> 33) as usize).unwrap());
+        let bits = (any::<u64>(), 0u32..64).prop_map(|(bits, shift)| bits >> shift);
+        prop_oneof![
+            bits.prop_map(|bits| ArgValue::Int(varint::unzigzag(bits))),
+            any::<u64>().prop_map(|bits| ArgValue::Uint(bits >> (bits % 64))),
+            any::<bool>().prop_map(ArgValue::Bool),
+            any::<f64>().prop_filter("it is equal to itself", |it| !it.is_nan()).prop_map(ArgValue::Real),
+            any::<u64>().prop_map(|bits| ArgValue::Pointer(bits >> (bits % 64))),
+            text.prop_map(ArgValue::Text),
+            Just(ArgValue::Json(Str::from_index(3).unwrap())),
+            Just(ArgValue::Null),
+            Just(ArgValue::NoText),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_arguments_of_a_list_are_those_that_were_given(
+            values in proptest::collection::vec((any_value(), 0usize..1 << 31, 0usize..3), 0..20),
+        ) {
+            // Different keys, some of them with a flat key of their own.
+            let args: Vec<Arg> = values.into_iter().enumerate().map(|(at, (value, key, flat))| {
+                let key = key / 32 * 32 + at;
+                let flat_key = Str::from_index(key + flat / 2).unwrap();
+                Arg { flat_key, key: Str::from_index(key).unwrap(), value }
+            }).collect();
+            let mut lists = ArgLists::default();
+            let list = lists.intern(&args);
+            prop_assert_eq!(lists.get(list), args.clone());
+            prop_assert_eq!(lists.intern(&args), list);
+        }
+
+        #[test]
+        fn of_equal_keys_the_last_counts_at_the_place_of_the_first(
+            keys in proptest::collection::vec(prop_oneof![0usize..8, (0usize..8).prop_map(|it| it * 64)], 0..40),
+        ) {
+            let arg = |(at, key): (usize, &usize)| {
+                let key = Str::from_index(*key).unwrap();
+                Arg { flat_key: key, key, value: ArgValue::Int(at as i64) }
+            };
+            let args: Vec<Arg> = keys.iter().enumerate().map(arg).collect();
+            let mut expected: Vec<Arg> = Vec::new();
+            for arg in &args {
+                match expected.iter_mut().find(|it| it.key == arg.key) {
+                    Some(there) => *there = *arg,
+                    None => expected.push(*arg),
+                }
+            }
+            let mut lists = ArgLists::default();
+            let list = lists.intern(&args);
+            prop_assert_eq!(lists.get(list), expected);
+        }
     }
 }

@@ -6,7 +6,7 @@
 use ferretto_trace_tables::tables::{SchedRow, Tables};
 use ferretto_trace_tables::{SchedId, Str, Utid};
 
-use crate::args::{Arg, ArgValue};
+use crate::args::ArgValue;
 use crate::ftrace::kept::RowArgs;
 use crate::ftrace::windows::Window;
 use crate::ftrace::{Cpu, Switch, Waking};
@@ -184,8 +184,7 @@ impl Model {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_switch(*event),
             RowArgs::Written => {
-                let args: Vec<Arg> = self.raw.switch_args(event.values()).collect();
-                self.row_args(id, &args);
+                self.list_of_row(id, |raw, list| list.extend(raw.switch_args(event.values())));
             }
         }
     }
@@ -199,8 +198,7 @@ impl Model {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_waking(*event),
             RowArgs::Written => {
-                let args: Vec<Arg> = self.raw.waking_args(event.values()).collect();
-                self.row_args(id, &args);
+                self.list_of_row(id, |raw, list| list.extend(raw.waking_args(event.values())));
             }
         }
     }

@@ -83,14 +83,20 @@ impl Packed {
             let frame = self.frame(first / FRAME_ROWS);
             let count = FRAME_ROWS.min(rows - first);
             let cell = |bits: Option<u64>| T::from_bits(bits.map(|bits| self.as_packed::<T>(bits)));
+            let place = (frame.about >> PLACE_SHIFT) as usize;
+            let words = self.words.get(place..).unwrap_or_default();
             match frame.about & (HAS_NULLS | WIDTH) {
                 0 => to.extend(std::iter::repeat_n(cell(Some(frame.base)), count)),
                 HAS_NULLS => to.extend(std::iter::repeat_n(cell(None), count)),
                 width @ 1..=WIDE => {
-                    let place = (frame.about >> PLACE_SHIFT) as usize;
-                    let words = self.words.get(place..).unwrap_or_default();
-                    let differences = Differences::new(words, width as u32).take(count);
-                    to.extend(differences.map(|it| cell(Some(frame.base.wrapping_add(it)))));
+                    let differences = differences(words, width as u32);
+                    let there = differences.get(..count).unwrap_or_default().iter();
+                    to.extend(there.map(|it| cell(Some(frame.base.wrapping_add(*it)))));
+                }
+                about if about & WIDTH <= u64::from(MAX_WIDTH_BESIDE_NULLS) => {
+                    let differences = differences(words, (about & WIDTH) as u32);
+                    let there = differences.get(..count).unwrap_or_default().iter();
+                    to.extend(there.map(|it| cell(it.checked_sub(1).map(|it| frame.base.wrapping_add(it)))));
                 }
                 _ => to.extend((0..count).map(|at| cell(frame.get(&self.words, at)))),
             }
@@ -121,6 +127,16 @@ impl Packed {
 
 /// As many bits as a difference may have.
 const WIDE: u64 = 64;
+
+/// The differences of a frame.
+#[inline]
+fn differences(words: &[u64], width: u32) -> [u64; FRAME_ROWS] {
+    let mut all = [0; FRAME_ROWS];
+    for (to, difference) in all.iter_mut().zip(Differences::new(words, width)) {
+        *to = difference;
+    }
+    all
+}
 
 /// The differences of a frame, one after the other.
 struct Differences<'a> {

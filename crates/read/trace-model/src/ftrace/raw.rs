@@ -9,8 +9,6 @@ use ferretto_protozero::varint;
 use ferretto_trace_read::fields::{Fields, Value};
 use ferretto_trace_tables::tables::FtraceEventRow;
 use ferretto_trace_tables::{Str, Strings, Utid};
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 
 use super::apply::At;
 use super::kept::{Kept, RowArgs};
@@ -50,7 +48,7 @@ pub struct Raw {
     pub row_args: RowArgs,
     pub(crate) kept: Kept,
     /// By number of the event.
-    events: HashMap<u32, Option<Names>, RandomState>,
+    events: Vec<Event>,
     /// The highest number that an event has.
     max_number: u32,
     switch: Option<Names>,
@@ -61,9 +59,19 @@ pub struct Raw {
     call_args: Vec<Str>,
 }
 
+#[derive(Clone, Debug, Default)]
+enum Event {
+    /// Nobody has asked.
+    #[default]
+    NotAsked,
+    Unknown,
+    Known(Names),
+}
+
 #[derive(Clone, Debug)]
 struct Names {
     name: Str,
+    /// By their numbers, mostly each at the place of its number less 1.
     fields: Vec<Name>,
 }
 
@@ -80,7 +88,7 @@ impl Default for Raw {
         Self {
             row_args: RowArgs::default(),
             kept: Kept::default(),
-            events: HashMap::default(),
+            events: Vec::new(),
             max_number: KNOWN_EVENTS.iter().map(|event| event.field_id).max().unwrap_or(0),
             switch: None,
             waking: None,
@@ -113,21 +121,41 @@ impl Names {
         Self { name: strings.intern(name), fields }
     }
 
+    #[inline]
     fn get(&self, number: u32) -> Option<&Name> {
-        self.fields.iter().find(|field| field.number == number)
+        let usual = self.fields.get(number.wrapping_sub(1) as usize).filter(|field| field.number == number);
+        usual.or_else(|| self.fields.iter().find(|field| field.number == number))
     }
 }
 
 impl Raw {
+    #[inline]
     fn names(&mut self, number: u32, strings: &mut Strings) -> Option<&Names> {
-        let find = || {
-            if let Some(envelope) = ENVELOPES.iter().find(|(_, its, _)| *its == number) {
-                return Some(Names::of_envelope(envelope, strings));
-            }
-            let event = KNOWN_EVENTS.iter().find(|event| event.field_id == number)?;
-            Some(Names::of(event, strings))
+        if matches!(self.events.get(number as usize), None | Some(Event::NotAsked)) {
+            self.ask(number, strings);
+        }
+        match self.events.get(number as usize) {
+            Some(Event::Known(names)) => Some(names),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, number: u32, strings: &mut Strings) {
+        if number > self.max_number {
+            return;
+        }
+        let event = KNOWN_EVENTS.iter().find(|event| event.field_id == number);
+        let names = match ENVELOPES.iter().find(|(_, its, _)| *its == number) {
+            Some(envelope) => Some(Names::of_envelope(envelope, strings)),
+            None => event.map(|event| Names::of(event, strings)),
         };
-        self.events.entry(number).or_insert_with(find).as_ref()
+        if self.events.len() <= number as usize {
+            self.events.resize(number as usize + 1, Event::NotAsked);
+        }
+        if let Some(place) = self.events.get_mut(number as usize) {
+            *place = names.map_or(Event::Unknown, Event::Known);
+        }
     }
 
     /// Reads the arguments of an event; returns how many functions have no name.
@@ -241,6 +269,16 @@ impl Model {
         let row = self.raw_row_of(ts, cpu, utid, Some(name));
         self.tables.ftrace_event.common_flags.set(row as usize, flags);
         self.row_args(row, args);
+    }
+
+    /// Gives a row the arguments that are put into the list.
+    #[inline]
+    pub(crate) fn list_of_row(&mut self, id: u32, fill: impl FnOnce(&Raw, &mut Vec<Arg>)) {
+        let mut list = std::mem::take(&mut self.raw.list);
+        list.clear();
+        fill(&self.raw, &mut list);
+        self.row_args(id, &list);
+        self.raw.list = list;
     }
 
     /// Gives a row arguments.

@@ -66,7 +66,8 @@ pub(super) enum OldTime {
 }
 
 impl<'a> EventFields<'a> {
-    #[inline]
+    // Not to be copied from where it was read to where it is used.
+    #[inline(always)]
     pub(super) fn read(message: &'a [u8]) -> Self {
         let mut it = Self { message, ..Self::default() };
         let mut fields = Fields::new(message);

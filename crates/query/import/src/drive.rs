@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! reader's thread: file ─▶ hash ─▶ unpack ─▶ cut ─▶ parcels of packets ──▶ caller's thread: rules ─▶ tables
+//!                                                              helper's thread: blocks packed and unpacked
 //! ```
 //!
 //! Memory: beside the tables and what waits to become rows, `PARCELS` parcels of at most `PARCEL_BYTES` and one packet. The bound is looked at
@@ -9,6 +10,7 @@
 //! stays are the last rows of each table, the different texts, and the different lists of arguments.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -18,10 +20,11 @@ use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
 use ferretto_trace_read::container::unpacked;
 use ferretto_trace_read::{End, Place, Reader};
-use ferretto_trace_tables::Tables;
+use ferretto_trace_tables::{Helper, Tables};
 
 use crate::Error;
 use crate::archive::{self, Member};
+use crate::jobs::{Ending, Jobs};
 use crate::memory::{Bound, resident_bytes};
 use crate::others;
 use crate::source::{Shared, SourceFile, Tap};
@@ -107,11 +110,30 @@ pub fn import(
         return others::import(format, others::whole(head, file), options, watch);
     }
     let file = others::whole(head, file);
+    if options.threads <= 1 {
+        return make(file, options, None, watch);
+    }
+    let jobs = Arc::new(Jobs::default());
+    std::thread::scope(|scope| {
+        let _ending = Ending(jobs.clone());
+        scope.spawn(|| jobs.work());
+        make(file, options, Some(jobs.clone()), watch)
+    })
+}
+
+/// Makes tables, with a helper on two threads.
+fn make(
+    file: impl Read + Send,
+    options: &Options,
+    helper: Option<Arc<dyn Helper>>,
+    watch: &mut dyn FnMut(Progress) -> bool,
+) -> Result<(Tables, Imported), Error> {
     let shared = Shared::default();
     let mut fold = Fold::new(options, watch);
-    let imported = match options.threads {
-        0 | 1 => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
-        _ => on_two_threads(file, &shared, &mut fold),
+    fold.helper = helper;
+    let imported = match fold.helper {
+        None => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
+        Some(_) => on_two_threads(file, &shared, &mut fold),
     };
     // The reader only says that it was stopped.
     if let Some(wrong) = fold.wrong {
@@ -191,6 +213,8 @@ pub(crate) struct Fold<'a> {
     pub(crate) watch: &'a mut dyn FnMut(Progress) -> bool,
     /// Why it does not go on.
     wrong: Option<Error>,
+    /// Who packs and unpacks.
+    helper: Option<Arc<dyn Helper>>,
     /// Bytes of packets since the last look.
     since: usize,
 }
@@ -202,6 +226,7 @@ impl<'a> Fold<'a> {
             bound: Bound::new(options.memory_bytes),
             watch,
             wrong: None,
+            helper: None,
             since: 0,
         }
     }
@@ -215,6 +240,9 @@ impl<'a> Fold<'a> {
         self.since += packet.len() + 16;
         if self.since >= PARCEL_BYTES {
             self.since = 0;
+            if let Some(helper) = &self.helper {
+                self.import.set_helper(helper);
+            }
             let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
             match self.bound.look() {
                 Ok(None) => {}
@@ -256,7 +284,8 @@ impl<'a> Fold<'a> {
 
     pub(crate) fn finish(mut self) -> Result<Tables, Error> {
         self.settle()?;
-        let tables = self.import.finish();
+        let mut tables = self.import.finish();
+        tables.set_helper(None);
         if tables.are_whole() { Ok(tables) } else { Err(Error::Spilled) }
     }
 }

@@ -5,10 +5,11 @@
 //! | [`drive`] | reads a file through to its end: one thread reads and unpacks, the caller's makes tables |
 //! | [`archive`] | a zip of traces, each one more file of the same trace |
 //! | [`memory`] | how much memory there is, and is used; the bound on it |
+//! | `jobs` | what another thread does meanwhile |
 //! | `spill` | a file for what it has no room for |
 //!
-//! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread. This is the only
-//! room of the wing that starts threads.
+//! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread; others read and
+//! unpack before them, and pack columns behind them. This is the only room of the wing that starts threads.
 //!
 //! ```
 //! use ferretto_import::{Options, import};
@@ -23,6 +24,7 @@
 pub mod archive;
 pub mod drive;
 mod error;
+mod jobs;
 pub mod memory;
 mod others;
 mod source;

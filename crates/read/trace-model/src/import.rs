@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ferretto_protos::fields::{trace_packet as kind, tracing_service_event};
 use ferretto_trace_read::recent::Recent;
 use ferretto_trace_read::{Head, Place};
-use ferretto_trace_tables::{MachineId, Store, Tables, TraceFileId};
+use ferretto_trace_tables::{Helper, MachineId, Store, Tables, TraceFileId};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -51,6 +51,8 @@ pub struct Import {
     deferred: Vec<(Box<[u8]>, Place)>,
     /// Of an archive: how many files there were so far. Their sequences may have the same numbers, which mean others.
     files_so_far: u32,
+    /// Somebody packs blocks of the tables.
+    has_helper: bool,
 }
 
 /// Sequences by machine and number.
@@ -158,6 +160,15 @@ impl Import {
     pub fn move_to(&mut self, store: &Arc<dyn Store>) {
         self.order.move_to(store);
         self.model.move_to(store);
+    }
+
+    /// Somebody packs and unpacks blocks from now on: see [`Helper`]. For queues of events that come up later, this is called again. Tables
+    /// keep it until [`Tables::set_helper`] says otherwise.
+    pub fn set_helper(&mut self, helper: &Arc<dyn Helper>) {
+        self.order.set_helper(helper);
+        if !std::mem::replace(&mut self.has_helper, true) {
+            self.model.tables.set_helper(Some(helper));
+        }
     }
 
     /// Gives the tables: nothing more comes.

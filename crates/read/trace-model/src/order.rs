@@ -28,7 +28,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-use ferretto_trace_tables::{MachineId, Store};
+use ferretto_trace_tables::{Helper, MachineId, Store};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -109,6 +109,10 @@ pub struct Order {
 /// Flushes between two turns. Upstream's: what is older than the one before last is in order.
 const FLUSHES_PER_TURN: u32 = 2;
 
+/// Of so many queues blocks are unpacked before their turn: each of them then has some hundred kilobytes more in memory. Ours: it is as much as
+/// parcels of packets take while a file is read.
+const MAX_AHEAD: usize = 32;
+
 #[derive(Debug)]
 enum Queue {
     /// Nothing has come.
@@ -176,6 +180,11 @@ impl Order {
         self.queues.iter_mut().for_each(|queue| queue.move_to(store));
     }
 
+    /// Somebody packs and unpacks blocks of events from now on. For queues that come up later, this is called again.
+    pub fn set_helper(&mut self, helper: &Arc<dyn Helper>) {
+        self.queues.iter_mut().for_each(|queue| queue.set_helper(helper));
+    }
+
     /// A queue has its number from now on: it comes before those that come up later.
     pub fn open(&mut self, queue: QueueId) {
         self.number(queue);
@@ -231,6 +240,9 @@ impl Order {
     fn take_settled(&mut self, mut each: impl FnMut(i64, Event)) -> i64 {
         let queues = std::mem::take(&mut self.queues);
         let mut queues: Vec<Sorted> = queues.into_iter().map(Queue::sorted).collect();
+        if queues.len() <= MAX_AHEAD {
+            queues.iter_mut().for_each(Sorted::go_ahead);
+        }
         let mut next: BinaryHeap<Reverse<(i64, usize)>> = queues
             .iter()
             .enumerate()
@@ -310,6 +322,17 @@ impl Queue {
         }
     }
 
+    fn set_helper(&mut self, helper: &Arc<dyn Helper>) {
+        match self {
+            Self::Empty => {}
+            Self::Any(waiting) => waiting.set_helper(helper),
+            Self::Tracks(waiting) => waiting.set_helper(helper),
+            Self::Kernel(_, waiting) => waiting.set_helper(helper),
+            Self::Switches(_, waiting) => waiting.set_helper(helper),
+            Self::Wakings(_, waiting) => waiting.set_helper(helper),
+        }
+    }
+
     fn settle(&mut self) {
         match self {
             Self::Empty => {}
@@ -351,6 +374,17 @@ impl Sorted {
             Self::Kernel(_, events) => events.next_ts(),
             Self::Switches(_, events) => events.next_ts(),
             Self::Wakings(_, events) => events.next_ts(),
+        }
+    }
+
+    fn go_ahead(&mut self) {
+        match self {
+            Self::Empty => {}
+            Self::Any(events) => events.go_ahead(),
+            Self::Tracks(events) => events.go_ahead(),
+            Self::Kernel(_, events) => events.go_ahead(),
+            Self::Switches(_, events) => events.go_ahead(),
+            Self::Wakings(_, events) => events.go_ahead(),
         }
     }
 

@@ -17,6 +17,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::column::Cell;
+use crate::helper::{Helper, Later};
 use crate::packed::{BLOCK_ROWS, Packed};
 use crate::store::{Kept, Store};
 
@@ -35,6 +36,8 @@ pub struct Blocks<T> {
     /// By row: what was written over packed rows.
     changed: HashMap<u32, T, RandomState>,
     store: Option<Arc<dyn Store>>,
+    /// Who packs.
+    helper: Option<Arc<dyn Helper>>,
     /// The block of the store that was asked for last.
     last: Last,
 }
@@ -50,6 +53,7 @@ impl<T> Default for Blocks<T> {
             open: Vec::new(),
             changed: HashMap::default(),
             store: None,
+            helper: None,
             last: Last::default(),
         }
     }
@@ -62,6 +66,7 @@ impl<T: Clone> Clone for Blocks<T> {
             open: self.open.clone(),
             changed: self.changed.clone(),
             store: self.store.clone(),
+            helper: self.helper.clone(),
             last: Last::default(),
         }
     }
@@ -135,6 +140,14 @@ impl<T: Cell> Blocks<T> {
         self.store = Some(store.clone());
     }
 
+    /// Somebody packs blocks from now on. Without, all of them are packed.
+    pub fn set_helper(&mut self, helper: Option<&Arc<dyn Helper>>) {
+        if helper.is_none() {
+            self.sealed.iter_mut().for_each(Kept::settle);
+        }
+        self.helper = helper.cloned();
+    }
+
     /// Bytes of memory that it holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -162,9 +175,16 @@ impl<T: Cell> Blocks<T> {
     #[cold]
     #[inline(never)]
     fn seal(&mut self) {
-        let packed = Packed::of(self.open.get(..BLOCK_ROWS).unwrap_or_default());
+        let cells = self.open.get(..BLOCK_ROWS).unwrap_or_default();
+        let block = match &self.helper {
+            None => Kept::new(Packed::of(cells), self.store.as_ref()),
+            Some(helper) => {
+                let (cells, store) = (cells.to_vec(), self.store.clone());
+                Kept::Later(Later::new(&**helper, move || Kept::new(Packed::of(&cells), store.as_ref())))
+            }
+        };
+        self.sealed.push(block);
         self.open.drain(..BLOCK_ROWS);
-        self.sealed.push(Kept::new(packed, self.store.as_ref()));
     }
 
     #[cold]
@@ -175,7 +195,7 @@ impl<T: Cell> Blocks<T> {
         {
             return *cell;
         }
-        match self.sealed.get(row / BLOCK_ROWS) {
+        match self.sealed.get(row / BLOCK_ROWS).map(Kept::packed) {
             Some(Kept::Here(packed)) => packed.get(row % BLOCK_ROWS),
             Some(block) => self.stored(row / BLOCK_ROWS, block).get(row % BLOCK_ROWS),
             None => T::from_bits(None),
@@ -241,6 +261,7 @@ impl<T: Cell + PartialEq, const N: usize> PartialEq<[T; N]> for Blocks<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::helper::tests::Slow;
     use crate::store::tests::InMemory;
 
     /// Rows of three blocks and more; some of them change while they are among the last, and some later.
@@ -274,6 +295,21 @@ mod tests {
         assert!(column.changed.len() < FEW_CHANGES, "{}", column.changed.len());
         check(&column, &plain);
         check(&column.clone(), &plain);
+    }
+
+    #[test]
+    fn somebody_else_may_pack_blocks() {
+        let helper = Arc::new(Slow::default());
+        let with: Arc<dyn Helper> = helper.clone();
+        let (mut column, plain) = filled(|column, row| match row {
+            0 => column.set_helper(Some(&with)),
+            _ if row % (3 * BLOCK_ROWS) == 0 => helper.work(),
+            _ => {}
+        });
+        check(&column, &plain);
+        column.set_helper(None);
+        assert!(column.sealed.iter().all(|block| matches!(block, Kept::Here(_))));
+        check(&column, &plain);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::blocks::Blocks;
+use crate::helper::Helper;
 use crate::store::Store;
 use crate::strings::Str;
 
@@ -35,7 +36,7 @@ pub enum Value {
 }
 
 /// What may stand in a column.
-pub trait Cell: Copy {
+pub trait Cell: Copy + Send + Sync + 'static {
     /// What it is.
     const KIND: Kind;
     /// Whether it may be nothing.
@@ -298,6 +299,8 @@ pub trait Grow {
     fn grow(&mut self, cell: Self::Cell);
     /// Blocks, if it has some, lie in the store from now on.
     fn move_to(&mut self, _: &Arc<dyn Store>) {}
+    /// Somebody packs its blocks, if it has some, from now on. Without, all of them are packed.
+    fn set_helper(&mut self, _: Option<&Arc<dyn Helper>>) {}
 }
 
 impl<T> Grow for Vec<T> {
@@ -320,6 +323,10 @@ impl<T: Cell> Grow for Blocks<T> {
     fn move_to(&mut self, store: &Arc<dyn Store>) {
         Self::move_to(self, store);
     }
+
+    fn set_helper(&mut self, helper: Option<&Arc<dyn Helper>>) {
+        Self::set_helper(self, helper);
+    }
 }
 
 impl<T: Cell> Grow for Gaps<T> {
@@ -332,6 +339,10 @@ impl<T: Cell> Grow for Gaps<T> {
 
     fn move_to(&mut self, store: &Arc<dyn Store>) {
         self.cells.move_to(store);
+    }
+
+    fn set_helper(&mut self, helper: Option<&Arc<dyn Helper>>) {
+        self.cells.set_helper(helper);
     }
 }
 

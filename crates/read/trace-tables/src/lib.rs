@@ -5,6 +5,7 @@
 //! | [`strings`] | every text once; columns hold [`Str`], its number |
 //! | [`mod@column`] | how a column is kept: whole, or with gaps that cost nothing where there is nothing |
 //! | [`blocks`], [`packed`] | long columns: all but their last rows in as few bits as they need |
+//! | [`helper`] | what another thread may do meanwhile |
 //! | [`store`] | where blocks lie that memory has no room for |
 //! | [`table`] | what a table says of itself: names, types, documentation, and a cell by its row |
 //! | [`ids`] | the numbers of rows, a type for each table that others point to |
@@ -29,6 +30,7 @@
 pub mod blocks;
 pub mod column;
 pub mod consistency;
+pub mod helper;
 pub mod ids;
 pub mod packed;
 pub mod store;
@@ -38,6 +40,7 @@ pub mod tables;
 
 pub use blocks::Blocks;
 pub use column::{Cell, Gaps, Kind, Value};
+pub use helper::Helper;
 pub use ids::*;
 pub use store::Store;
 pub use strings::{Str, Strings};

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::helper::Later;
 use crate::packed::Packed;
 
 /// A place of blocks. It lives as long as the columns and queues whose blocks it has.
@@ -30,13 +31,38 @@ pub struct Place {
 /// A block, wherever it lies.
 #[derive(Clone, Debug)]
 pub enum Kept {
+    /// Perhaps not packed yet.
+    Later(Later<Self>),
     /// In memory.
     Here(Packed),
     /// In the store of whoever has this.
     There(Place),
 }
 
+impl Default for Kept {
+    fn default() -> Self {
+        Self::Here(Packed::default())
+    }
+}
+
 impl Kept {
+    /// It, packed: [`Kept::Here`] or [`Kept::There`].
+    #[inline]
+    #[must_use]
+    pub fn packed(&self) -> &Self {
+        match self {
+            Self::Later(later) => later.get(),
+            packed => packed,
+        }
+    }
+
+    /// It is packed from now on.
+    pub fn settle(&mut self) {
+        if let Self::Later(later) = self {
+            *self = later.clone().take();
+        }
+    }
+
     /// Keeps a block: in the store if there is one that takes it.
     #[must_use]
     pub fn new(packed: Packed, store: Option<&Arc<dyn Store>>) -> Self {
@@ -48,6 +74,7 @@ impl Kept {
 
     /// From now on it lies in the store, if that takes it.
     pub fn move_to(&mut self, store: &Arc<dyn Store>) {
+        self.settle();
         if let Self::Here(packed) = self
             && let Some(place) = store.put(packed.words())
         {
@@ -58,21 +85,22 @@ impl Kept {
     /// The block, out of the store that it was given.
     #[must_use]
     pub fn read(&self, store: Option<&Arc<dyn Store>>) -> Cow<'_, Packed> {
-        match self {
+        match self.packed() {
             Self::Here(packed) => Cow::Borrowed(packed),
             Self::There(place) => {
                 let words = store.map(|store| store.get(*place)).unwrap_or_default();
                 Cow::Owned(Packed::from_words(words))
             }
+            Self::Later(_) => Cow::Owned(Packed::default()),
         }
     }
 
     /// Bytes of memory that it holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        match self {
+        match self.packed() {
             Self::Here(packed) => packed.memory_bytes(),
-            Self::There(_) => 0,
+            Self::There(_) | Self::Later(_) => 0,
         }
     }
 }

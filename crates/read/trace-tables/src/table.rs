@@ -88,6 +88,11 @@ macro_rules! table {
                 $( $crate::column::Grow::move_to(&mut self.$column, store); )*
             }
 
+            /// Somebody packs blocks of its columns from now on. Without, all of them are packed.
+            pub fn set_helper(&mut self, helper: Option<&std::sync::Arc<dyn $crate::helper::Helper>>) {
+                $( $crate::column::Grow::set_helper(&mut self.$column, helper); )*
+            }
+
             /// How many rows it has.
             #[must_use]
             pub fn len(&self) -> usize {

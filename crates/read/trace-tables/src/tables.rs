@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::blocks::Blocks;
 use crate::column::Gaps;
+use crate::helper::Helper;
 use crate::ids::{ArgSetId, MachineId, SliceId, ThreadStateId, TraceFileId, TrackId, Ucpu, Upid, Utid};
 use crate::store::Store;
 use crate::strings::{Str, Strings};
@@ -471,6 +472,11 @@ macro_rules! all_tables {
             pub fn move_to(&mut self, store: &Arc<dyn Store>) {
                 $( self.$field.move_to(store); )*
                 self.store = Some(store.clone());
+            }
+
+            /// Somebody packs blocks of their columns from now on. Without, all of them are packed.
+            pub fn set_helper(&mut self, helper: Option<&Arc<dyn Helper>>) {
+                $( self.$field.set_helper(helper); )*
             }
 
             /// Whether most of them do.

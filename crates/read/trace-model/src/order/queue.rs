@@ -19,6 +19,7 @@ use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use ferretto_trace_tables::Cell;
+use ferretto_trace_tables::helper::{Helper, Later};
 use ferretto_trace_tables::packed::Packed;
 use ferretto_trace_tables::store::{Kept, Store};
 
@@ -38,6 +39,60 @@ pub(crate) trait Waits: Sized {
     /// As many events as there are times, out of such columns.
     fn unpack(_: &[i64], _: &[Packed]) -> Vec<(i64, Self)> {
         Vec::new()
+    }
+
+    /// Lets the helper sort and pack; gives the events back if they are not packed.
+    fn pack_later(block: ToPack<Self>, _: &dyn Helper) -> Result<Later<Vec<Kept>>, ToPack<Self>> {
+        Err(block)
+    }
+
+    /// Lets the helper unpack so many; gives the columns back if it does not.
+    fn unpack_later(block: ToUnpack, _: &dyn Helper) -> Result<Later<Vec<(i64, Self)>>, ToUnpack> {
+        Err(block)
+    }
+
+    /// What the helper has unpacked.
+    fn unpacked(_: Later<Vec<(i64, Self)>>) -> Vec<(i64, Self)> {
+        Vec::new()
+    }
+}
+
+/// What becomes a packed block.
+pub(crate) struct ToPack<T> {
+    events: Vec<(i64, T)>,
+    is_disordered: bool,
+    store: Option<Arc<dyn Store>>,
+}
+
+impl<T: Waits> ToPack<T> {
+    /// Its columns: times, and what events are. None if they are not packed.
+    pub(crate) fn packed(&mut self) -> Vec<Kept> {
+        if self.is_disordered {
+            sort(&mut self.events);
+            self.is_disordered = false;
+        }
+        let columns = if self.events.len() < MIN_PACKED { None } else { T::pack(&self.events) };
+        let Some(columns) = columns else { return Vec::new() };
+        let times = column(&self.events, |(ts, _)| *ts);
+        let columns = [times].into_iter().chain(columns);
+        columns.map(|column| Kept::new(column, self.store.as_ref())).collect()
+    }
+}
+
+/// A packed block.
+pub(crate) struct ToUnpack {
+    count: usize,
+    columns: Vec<Kept>,
+    store: Option<Arc<dyn Store>>,
+}
+
+impl ToUnpack {
+    pub(crate) fn unpacked<T: Waits>(self) -> Vec<(i64, T)> {
+        let store = self.store.as_ref();
+        let columns: Vec<Packed> =
+            self.columns.into_iter().map(|column| column.read(store).into_owned()).collect();
+        let times = cells(columns.first(), self.count);
+        T::unpack(&times, columns.get(1..).unwrap_or_default())
     }
 }
 
@@ -64,6 +119,30 @@ macro_rules! waits {
                 let mut events = Vec::with_capacity(times.len());
                 events.extend(times.iter().map_while(|ts| Some((*ts, new($($field.next()?),*)))));
                 events
+            }
+
+            fn pack_later(
+                mut block: $crate::order::queue::ToPack<Self>,
+                helper: &dyn ferretto_trace_tables::Helper,
+            ) -> Result<
+                ferretto_trace_tables::helper::Later<Vec<ferretto_trace_tables::store::Kept>>,
+                $crate::order::queue::ToPack<Self>,
+            > {
+                Ok(ferretto_trace_tables::helper::Later::new(helper, move || block.packed()))
+            }
+
+            fn unpack_later(
+                block: $crate::order::queue::ToUnpack,
+                helper: &dyn ferretto_trace_tables::Helper,
+            ) -> Result<
+                ferretto_trace_tables::helper::Later<Vec<(i64, Self)>>,
+                $crate::order::queue::ToUnpack,
+            > {
+                Ok(ferretto_trace_tables::helper::Later::new(helper, move || block.unpacked()))
+            }
+
+            fn unpacked(block: ferretto_trace_tables::helper::Later<Vec<(i64, Self)>>) -> Vec<(i64, Self)> {
+                block.take()
             }
         }
     };
@@ -97,6 +176,8 @@ pub(crate) struct Waiting<T> {
     /// Blocks of lower numbers came before the last reading of the buffers.
     settled: usize,
     store: Option<Arc<dyn Store>>,
+    /// Who packs and unpacks.
+    helper: Option<Arc<dyn Helper>>,
 }
 
 #[derive(Debug)]
@@ -111,6 +192,10 @@ enum Events<T> {
     Plain(std::vec::IntoIter<(i64, T)>),
     /// So many, as columns: their times, and what they are.
     Packed(usize, Vec<Kept>),
+    /// The same, perhaps not packed yet.
+    Packing(usize, Later<Vec<Kept>>),
+    /// So many whose turn is near.
+    Unpacking(usize, Later<Vec<(i64, T)>>),
 }
 
 impl<T: Waits> Waiting<T> {
@@ -122,6 +207,7 @@ impl<T: Waits> Waiting<T> {
             next: 0,
             settled: 0,
             store: None,
+            helper: None,
         }
     }
 
@@ -150,11 +236,19 @@ impl<T: Waits> Waiting<T> {
             return;
         }
         for block in &mut self.blocks {
+            block.events.settle();
             if let Events::Packed(_, columns) = &mut block.events {
                 columns.iter_mut().for_each(|column| column.move_to(store));
             }
         }
         self.store = Some(store.clone());
+    }
+
+    /// Somebody packs and unpacks from now on.
+    pub(crate) fn set_helper(&mut self, helper: &Arc<dyn Helper>) {
+        if self.helper.is_none() {
+            self.helper = Some(helper.clone());
+        }
     }
 
     pub(crate) fn sorted(mut self) -> InOrder<T> {
@@ -163,8 +257,17 @@ impl<T: Waits> Waiting<T> {
             self.blocks.into_iter().partition(|block| block.number < self.settled);
         let first_of_rest = rest.iter().map(|block| block.first_ts).min();
         let packed = settled.into_iter().map(Turn::of).collect();
-        let (next, store) = (self.next, self.store);
-        InOrder { packed, opened: BinaryHeap::new(), current: None, rest, first_of_rest, next, store }
+        InOrder {
+            packed,
+            opened: BinaryHeap::new(),
+            current: None,
+            rest,
+            first_of_rest,
+            next: self.next,
+            store: self.store,
+            helper: self.helper,
+            is_ahead: false,
+        }
     }
 
     #[cold]
@@ -173,22 +276,30 @@ impl<T: Waits> Waiting<T> {
         if self.open.is_empty() {
             return;
         }
-        if self.is_disordered {
-            sort(&mut self.open);
-            self.is_disordered = false;
-        }
-        let first_ts = self.open.first().map_or(i64::MIN, |(ts, _)| *ts);
-        let columns = if self.open.len() < MIN_PACKED { None } else { T::pack(&self.open) };
-        let events = match columns {
-            Some(columns) => {
-                let times = column(&self.open, |(ts, _)| *ts);
-                let columns = [times].into_iter().chain(columns);
-                let kept = columns.map(|column| Kept::new(column, self.store.as_ref())).collect();
-                let count = self.open.len();
-                self.open.clear();
-                Events::Packed(count, kept)
+        let first_ts = self.open.iter().map(|(ts, _)| *ts).min().unwrap_or(i64::MIN);
+        let count = self.open.len();
+        let block = ToPack {
+            events: std::mem::take(&mut self.open),
+            is_disordered: std::mem::take(&mut self.is_disordered),
+            store: self.store.clone(),
+        };
+        let block = match &self.helper {
+            Some(helper) if count >= MIN_PACKED => T::pack_later(block, &**helper),
+            _ => Err(block),
+        };
+        let events = match block {
+            Ok(later) => {
+                self.open = Vec::with_capacity(count);
+                Events::Packing(count, later)
             }
-            None => Events::Plain(std::mem::take(&mut self.open).into_iter()),
+            Err(mut block) => match block.packed() {
+                columns if columns.is_empty() => Events::Plain(block.events.into_iter()),
+                columns => {
+                    self.open = block.events;
+                    self.open.clear();
+                    Events::Packed(count, columns)
+                }
+            },
         };
         self.blocks.push(Block { number: self.next, first_ts, events });
         self.next += 1;
@@ -247,19 +358,38 @@ impl<T: Waits> Events<T> {
     fn len(&self) -> usize {
         match self {
             Self::Plain(events) => events.len(),
-            Self::Packed(count, _) => *count,
+            Self::Packed(count, _) | Self::Packing(count, _) | Self::Unpacking(count, _) => *count,
         }
     }
 
-    fn unpacked(self, store: Option<&Arc<dyn Store>>) -> std::vec::IntoIter<(i64, T)> {
+    /// What was to be packed is.
+    fn settle(&mut self) {
+        if let Self::Packing(count, later) = self {
+            *self = Self::Packed(*count, later.clone().take());
+        }
+    }
+
+    /// Lets the helper unpack it, if it is packed.
+    fn unpack_later(&mut self, store: Option<&Arc<dyn Store>>, helper: &dyn Helper) {
+        self.settle();
+        let Self::Packed(count, columns) = self else { return };
+        let count = *count;
+        let block = ToUnpack { count, columns: std::mem::take(columns), store: store.cloned() };
+        *self = match T::unpack_later(block, helper) {
+            Ok(later) => Self::Unpacking(count, later),
+            Err(block) => Self::Packed(count, block.columns),
+        };
+    }
+
+    fn unpacked(mut self, store: Option<&Arc<dyn Store>>) -> std::vec::IntoIter<(i64, T)> {
+        self.settle();
         match self {
             Self::Plain(events) => events,
-            Self::Packed(count, kept) => {
-                let columns: Vec<Packed> =
-                    kept.into_iter().map(|column| column.read(store).into_owned()).collect();
-                let times = cells(columns.first(), count);
-                T::unpack(&times, columns.get(1..).unwrap_or_default()).into_iter()
+            Self::Packed(count, columns) => {
+                ToUnpack { count, columns, store: store.cloned() }.unpacked().into_iter()
             }
+            Self::Unpacking(_, later) => T::unpacked(later).into_iter(),
+            Self::Packing(..) => Vec::new().into_iter(),
         }
     }
 }
@@ -310,6 +440,9 @@ pub(crate) struct InOrder<T> {
     first_of_rest: Option<i64>,
     next: usize,
     store: Option<Arc<dyn Store>>,
+    helper: Option<Arc<dyn Helper>>,
+    /// The next block is unpacked before its turn.
+    is_ahead: bool,
 }
 
 type Opened<T> = Turn<std::vec::IntoIter<(i64, T)>>;
@@ -384,6 +517,17 @@ impl<T: Waits> InOrder<T> {
             }
         }
         self.current = self.opened.pop();
+        if let (true, Some(helper)) = (self.is_ahead, &self.helper)
+            && let Some(mut next) = self.packed.peek_mut()
+            && matches!(next.events, Events::Packed(..) | Events::Packing(..))
+        {
+            next.events.unpack_later(self.store.as_ref(), &**helper);
+        }
+    }
+
+    /// The helper is to unpack each block before its turn.
+    pub(crate) fn go_ahead(&mut self) {
+        self.is_ahead = true;
     }
 
     pub(crate) fn into_waiting(self) -> Waiting<T> {
@@ -400,6 +544,7 @@ impl<T: Waits> InOrder<T> {
             next: self.next,
             settled: 0,
             store: self.store,
+            helper: self.helper,
         }
     }
 }

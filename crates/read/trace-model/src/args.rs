@@ -154,7 +154,20 @@ impl ArgLists {
         } else {
             args
         };
-        pack(args, &mut self.wanted);
+        self.intern_packed(args.len(), |packer| args.iter().for_each(|arg| packer.put_arg(arg)))
+    }
+
+    /// The list of the arguments that `fill` packs: so many at most, of different keys.
+    #[inline]
+    pub(crate) fn intern_packed(&mut self, most: usize, fill: impl FnOnce(&mut Packer<'_>)) -> ArgList {
+        self.wanted.resize(most * MAX_ARG_BYTES + STEP_BYTES, 0);
+        let mut packer = Packer { to: &mut self.wanted, at: 0 };
+        fill(&mut packer);
+        let len = packer.at;
+        self.wanted.truncate(len);
+        if len == 0 {
+            return ArgList::EMPTY;
+        }
         let hash = self.hasher.hash_one(self.wanted.as_slice());
         match self.table.find(hash, |list| packed(&self.bytes, *list) == self.wanted) {
             Some(list) => ArgList(*list),
@@ -266,51 +279,76 @@ fn short_word(value: u64) -> (u64, usize) {
     (word as u64, len)
 }
 
-/// Packs arguments, in the place of what was there.
-fn pack(args: &[Arg], to: &mut Vec<u8>) {
-    to.resize(args.len() * MAX_ARG_BYTES + STEP_BYTES, 0);
-    let mut at = 0;
-    for arg in args {
-        arg.pack(to, &mut at);
-    }
-    to.truncate(at);
+/// Packs arguments.
+pub(crate) struct Packer<'a> {
+    /// With room for all of them.
+    to: &'a mut [u8],
+    at: usize,
 }
 
-/// Writes a few bytes, with as many as a step has: whatever comes next is written over those that do not count.
-#[inline(always)]
-fn put(to: &mut [u8], at: &mut usize, (bytes, len): (u128, usize)) {
-    if let Some(place) = to.get_mut(*at..).and_then(|rest| rest.first_chunk_mut()) {
-        *place = bytes.to_le_bytes();
+/// A key that is its own flat key, as lists have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedKey {
+    /// Above a byte for what the value is.
+    word: u64,
+    len: usize,
+}
+
+impl PackedKey {
+    #[inline]
+    pub(crate) fn of(key: Str) -> Self {
+        // It has five bytes at most.
+        let (word, len) = short_word(key.index() as u64);
+        Self { word: word << 8, len: 1 + len }
     }
-    *at += len;
+}
+
+impl Packer<'_> {
+    /// Packs an argument.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, key: PackedKey, value: ArgValue) {
+        let (kind, bits) = value.key();
+        self.put_kind(key, kind, bits, None);
+    }
+
+    #[inline]
+    fn put_arg(&mut self, arg: &Arg) {
+        let (kind, bits) = arg.value.key();
+        let flat_key = Some(arg.flat_key).filter(|flat_key| *flat_key != arg.key);
+        self.put_kind(PackedKey::of(arg.key), kind, bits, flat_key);
+    }
+
+    /// What the value is and whether there is a flat key, the keys, the value.
+    #[inline(always)]
+    fn put_kind(&mut self, key: PackedKey, kind: u8, bits: u64, flat_key: Option<Str>) {
+        let about = key.word | u64::from(kind << 1 | u8::from(flat_key.is_some()));
+        let bits = if kind == INT { varint::zigzag(bits as i64) } else { bits };
+        if flat_key.is_none() && bits < SHORT_LIMIT && kind < REAL {
+            let (value, len) = short_word(bits);
+            return self.step((u128::from(about) | u128::from(value) << (8 * key.len), key.len + len));
+        }
+        self.step((u128::from(about), key.len));
+        if let Some(flat_key) = flat_key {
+            self.step(varint::word(flat_key.index() as u64));
+        }
+        match kind {
+            REAL => self.step((u128::from(bits), size_of::<u64>())),
+            NULL.. => {}
+            _ => self.step(varint::word(bits)),
+        }
+    }
+
+    /// Writes a few bytes, with as many as a step has: whatever comes next is written over those that do not count.
+    #[inline(always)]
+    fn step(&mut self, (bytes, len): (u128, usize)) {
+        if let Some(place) = self.to.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = bytes.to_le_bytes();
+            self.at += len;
+        }
+    }
 }
 
 impl Arg {
-    /// Its kind and whether it has a flat key of its own, its keys, its value.
-    #[inline]
-    fn pack(&self, to: &mut [u8], at: &mut usize) {
-        let (kind, bits) = self.value.key();
-        let has_flat_key = self.flat_key != self.key;
-        let about = u64::from(kind << 1 | u8::from(has_flat_key));
-        // A key has five bytes at most.
-        let (key, key_len) = short_word(self.key.index() as u64);
-        let (key, key_len) = (about | key << 8, 1 + key_len);
-        let bits = if kind == INT { varint::zigzag(bits as i64) } else { bits };
-        if !has_flat_key && bits < SHORT_LIMIT && kind < REAL {
-            let (value, len) = short_word(bits);
-            return put(to, at, (u128::from(key) | u128::from(value) << (8 * key_len), key_len + len));
-        }
-        put(to, at, (u128::from(key), key_len));
-        if has_flat_key {
-            put(to, at, varint::word(self.flat_key.index() as u64));
-        }
-        match kind {
-            REAL => put(to, at, (u128::from(bits), size_of::<u64>())),
-            NULL.. => {}
-            _ => put(to, at, varint::word(bits)),
-        }
-    }
-
     /// Takes one off the bytes.
     fn unpack(bytes: &mut &[u8]) -> Option<Self> {
         let (about, rest) = bytes.split_first()?;

@@ -184,7 +184,7 @@ impl Model {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_switch(*event),
             RowArgs::Written => {
-                self.list_of_row(id, |raw, list| list.extend(raw.switch_args(event.values())));
+                self.packed_row_args(id, 7, |raw, to| raw.pack_switch(event.values(), to));
             }
         }
     }

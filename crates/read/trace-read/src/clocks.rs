@@ -12,6 +12,7 @@ use ferretto_protos::fields::clock_snapshot as field;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::recent::Recent;
 use crate::wire;
 
 /// `REALTIME` of builtin_clock.proto.
@@ -51,6 +52,12 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A number that clocks which are used together have not in common.
+    #[inline]
+    fn place(self) -> u64 {
+        u64::from(self.id) ^ u64::from(self.sequence_id) ^ u64::from(self.machine.0)
+    }
+
     /// The clock that a packet of this sequence and machine calls `id`.
     #[must_use]
     pub fn new(id: u32, sequence_id: u32, machine: Machine) -> Self {
@@ -184,6 +191,8 @@ pub struct Clocks {
     snapshots: u32,
     /// The last clock that was converted: most times come from one.
     last: Option<(Clock, usize)>,
+    /// Clocks that were converted lately.
+    recent: Recent<Clock, usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -264,6 +273,7 @@ impl Default for Clocks {
             shown: HashMap::default(),
             snapshots: 0,
             last: None,
+            recent: Recent::default(),
         }
     }
 }
@@ -346,7 +356,7 @@ impl Clocks {
         if clock == self.trace_clock {
             return Ok(value);
         }
-        match self.as_last(clock, value) {
+        match self.as_lately(clock, value) {
             Some(ns) => Ok(ns),
             None => self.convert(clock, value, self.trace_clock),
         }
@@ -371,11 +381,13 @@ impl Clocks {
         }
     }
 
-    /// The same, if it is known from the last time of the same clock: where a packet's loop stands.
+    /// The same, if it is known from a time of the same clock lately: where a packet's loop stands.
     #[inline]
-    fn as_last(&mut self, clock: Clock, value: i64) -> Option<i64> {
-        let (_, number) = self.last.filter(|(last, _)| *last == clock)?;
-        self.to_trace_time_of(ClockNumber(number), value)
+    fn as_lately(&mut self, clock: Clock, value: i64) -> Option<i64> {
+        let number = self.recent.get(clock.place(), clock)?;
+        let ns = self.to_trace_time_of(ClockNumber(number), value)?;
+        self.last = Some((clock, number));
+        Some(ns)
     }
 
     /// A clock's number, for [`to_trace_time_of`](Self::to_trace_time_of).
@@ -405,6 +417,7 @@ impl Clocks {
             _ => *self.numbers.get(&clock).ok_or(Unknown::Clock)?,
         };
         self.last = Some((clock, number));
+        self.recent.put(clock.place(), clock, number);
         let snapshots = self.snapshots;
         let is_to_trace = to == self.trace_clock;
         let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;

@@ -6,6 +6,7 @@ use super::numbers as event;
 use super::payload::Payload;
 use super::windows::Window;
 use super::{Cpu, KernelEvent};
+use crate::args::ArgValue;
 use crate::model::Model;
 use crate::sched::FullSwitch;
 use crate::sequence::Generation;
@@ -44,6 +45,9 @@ impl Model {
         match event.field {
             generic::LEGACY_NUMBER => return self.legacy_generic(at, event, message),
             generic::FIRST_NUMBER.. => return self.generic(at, event, message, window),
+            event::sched_waking::NUMBER if let Some(waking) = UsualWaking::of(message) => {
+                return self.apply_usual_waking(at, event, &waking, window);
+            }
             _ => {}
         }
         self.raw_row(at, event, message);
@@ -63,25 +67,37 @@ impl Model {
     }
 
     fn apply_switch(&mut self, at: At<'_>, message: &[u8]) {
-        use event::sched_switch as field;
-        let (mut prev_comm, mut next_comm) = (None, None);
-        let mut switch = FullSwitch::default();
-        for part in Fields::new(message).whole() {
-            let number = part.value.as_u64().unwrap_or(0);
-            match (part.number, part.value) {
-                (field::PREV_COMM, Value::Bytes(comm)) => prev_comm = Some(comm),
-                (field::PREV_PID, _) => switch.prev_tid = i64::from(number as u32),
-                (field::PREV_PRIO, _) => switch.prev_prio = number as i32,
-                (field::PREV_STATE, _) => switch.prev_state = number as i64,
-                (field::NEXT_COMM, Value::Bytes(comm)) => next_comm = Some(comm),
-                (field::NEXT_PID, _) => switch.next_tid = i64::from(number as u32),
-                (field::NEXT_PRIO, _) => switch.next_prio = number as i32,
-                _ => {}
-            }
-        }
+        let (mut switch, prev_comm, next_comm) = usual_switch(message).unwrap_or_else(|| any_switch(message));
         switch.prev_comm = prev_comm.map(|comm| self.comm(switch.prev_tid, comm));
         switch.next_comm = next_comm.map(|comm| self.comm(switch.next_tid, comm));
         self.sched_switch(at.ts, at.cpu, &switch);
+    }
+
+    /// Writes the row of a wake-up, and does what it does.
+    fn apply_usual_waking(
+        &mut self,
+        at: At<'_>,
+        event: KernelEvent,
+        waking: &UsualWaking<'_>,
+        window: Window,
+    ) {
+        let utid = self.kernel_thread(at.cpu.machine, at.tid);
+        let name = self.raw.waking(&mut self.tables.strings);
+        let id = self.raw_row_of(at.ts, at.cpu, utid, Some(name));
+        let wakee = i64::from(waking.numbers[0] as u32);
+        let comm = self.comm(wakee, waking.comm);
+        match self.raw.row_args {
+            RowArgs::Left => {}
+            RowArgs::Kept => self.raw.kept.push_event(at.cpu, event),
+            RowArgs::Written => {
+                let [pid, prio, success, target_cpu] = waking.numbers.map(|it| ArgValue::Int(it as i64));
+                let values = [ArgValue::Text(comm), pid, prio, success, target_cpu];
+                self.packed_row_args(id, 5, |raw, to| raw.pack_waking(values, to));
+            }
+        }
+        if window == Window::Within {
+            self.sched_waking(at.ts, at.cpu, at.tid, wakee, Some(comm));
+        }
     }
 
     fn apply_waking(&mut self, at: At<'_>, message: &[u8]) {
@@ -132,5 +148,83 @@ impl Model {
                     || self.storage(at, number, &payload, message);
             }
         }
+    }
+}
+
+/// A switch but for its names, and those.
+type Named<'a> = (FullSwitch, Option<&'a [u8]>, Option<&'a [u8]>);
+
+const fn number_tag(field: u32) -> u8 {
+    (field << 3) as u8
+}
+
+const fn text_tag(field: u32) -> u8 {
+    (field << 3 | 2) as u8
+}
+
+/// A switch as all recorders write it: each field once, in their order.
+#[inline]
+fn usual_switch(message: &[u8]) -> Option<Named<'_>> {
+    use event::sched_switch as field;
+    let mut fields = Fields::new(message);
+    let prev_comm = fields.message_of(text_tag(field::PREV_COMM))?;
+    let prev_tid = fields.number_of(number_tag(field::PREV_PID))?;
+    let prev_prio = fields.number_of(number_tag(field::PREV_PRIO))?;
+    let prev_state = fields.number_of(number_tag(field::PREV_STATE))?;
+    let next_comm = fields.message_of(text_tag(field::NEXT_COMM))?;
+    let next_tid = fields.number_of(number_tag(field::NEXT_PID))?;
+    let next_prio = fields.number_of(number_tag(field::NEXT_PRIO))?;
+    let switch = FullSwitch {
+        prev_tid: i64::from(prev_tid as u32),
+        prev_prio: prev_prio as i32,
+        prev_state: prev_state as i64,
+        next_tid: i64::from(next_tid as u32),
+        next_prio: next_prio as i32,
+        ..FullSwitch::default()
+    };
+    fields.first_byte().is_none().then_some((switch, Some(prev_comm), Some(next_comm)))
+}
+
+/// A switch however it is written.
+fn any_switch(message: &[u8]) -> Named<'_> {
+    use event::sched_switch as field;
+    let (mut prev_comm, mut next_comm) = (None, None);
+    let mut switch = FullSwitch::default();
+    for part in Fields::new(message).whole() {
+        let number = part.value.as_u64().unwrap_or(0);
+        match (part.number, part.value) {
+            (field::PREV_COMM, Value::Bytes(comm)) => prev_comm = Some(comm),
+            (field::PREV_PID, _) => switch.prev_tid = i64::from(number as u32),
+            (field::PREV_PRIO, _) => switch.prev_prio = number as i32,
+            (field::PREV_STATE, _) => switch.prev_state = number as i64,
+            (field::NEXT_COMM, Value::Bytes(comm)) => next_comm = Some(comm),
+            (field::NEXT_PID, _) => switch.next_tid = i64::from(number as u32),
+            (field::NEXT_PRIO, _) => switch.next_prio = number as i32,
+            _ => {}
+        }
+    }
+    (switch, prev_comm, next_comm)
+}
+
+/// A wake-up as all recorders write it: each field once, in their order.
+struct UsualWaking<'a> {
+    comm: &'a [u8],
+    /// `pid`, `prio`, `success`, `target_cpu`.
+    numbers: [u64; 4],
+}
+
+impl<'a> UsualWaking<'a> {
+    #[inline]
+    fn of(message: &'a [u8]) -> Option<Self> {
+        use event::sched_waking as field;
+        let mut fields = Fields::new(message);
+        let comm = fields.message_of(text_tag(field::COMM))?;
+        let numbers = [
+            fields.number_of(number_tag(field::PID))?,
+            fields.number_of(number_tag(field::PRIO))?,
+            fields.number_of(number_tag(field::SUCCESS))?,
+            fields.number_of(number_tag(field::TARGET_CPU))?,
+        ];
+        fields.first_byte().is_none().then_some(Self { comm, numbers })
     }
 }

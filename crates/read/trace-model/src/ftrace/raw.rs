@@ -13,7 +13,7 @@ use ferretto_trace_tables::{Str, Strings, Utid};
 use super::apply::At;
 use super::kept::{Kept, RowArgs};
 use super::{Cpu, KernelEvent};
-use crate::args::{Arg, ArgValue};
+use crate::args::{Arg, ArgList, ArgValue, PackedKey, Packer};
 use crate::model::Model;
 use crate::sequence::Generation;
 use crate::stats::Stat;
@@ -79,8 +79,16 @@ struct Names {
 struct Name {
     number: u32,
     key: Str,
+    packed: PackedKey,
     kind: FieldKind,
     is_function: bool,
+}
+
+impl Name {
+    fn new(name: &str, number: u32, kind: FieldKind, strings: &mut Strings) -> Self {
+        let key = strings.intern(name);
+        Self { number, key, packed: PackedKey::of(key), kind, is_function: false }
+    }
 }
 
 impl Default for Raw {
@@ -101,22 +109,15 @@ impl Default for Raw {
 impl Names {
     fn of(event: &KnownEvent, strings: &mut Strings) -> Self {
         let field = |field: &ferretto_protos::ftrace::KnownField| Name {
-            number: field.number,
-            key: strings.intern(field.name),
-            kind: field.kind,
             is_function: FUNCTIONS.contains(&(event.name, field.name)),
+            ..Name::new(field.name, field.number, field.kind, strings)
         };
         let fields = event.fields.iter().map(field).collect();
         Self { name: strings.intern(event.name), fields }
     }
 
     fn of_envelope((name, _, fields): &Envelope, strings: &mut Strings) -> Self {
-        let field = |(name, number, kind): &(&str, u32, FieldKind)| Name {
-            number: *number,
-            key: strings.intern(name),
-            kind: *kind,
-            is_function: false,
-        };
+        let field = |(name, number, kind): &(&str, u32, FieldKind)| Name::new(name, *number, *kind, strings);
         let fields = fields.iter().map(field).collect();
         Self { name: strings.intern(name), fields }
     }
@@ -197,6 +198,18 @@ impl Raw {
         let fields = self.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
         let arg = |(field, value): (&Name, ArgValue)| Arg { flat_key: field.key, key: field.key, value };
         fields.iter().zip(values).map(arg)
+    }
+
+    /// Packs the same.
+    pub(crate) fn pack_switch(&self, values: [ArgValue; 7], to: &mut Packer<'_>) {
+        let fields = self.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        fields.iter().zip(values).for_each(|(field, value)| to.put(field.packed, value));
+    }
+
+    /// Packs arguments of `sched_waking`, all of its fields in their order.
+    pub(crate) fn pack_waking(&self, values: [ArgValue; 5], to: &mut Packer<'_>) {
+        let fields = self.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        fields.iter().zip(values).for_each(|(field, value)| to.put(field.packed, value));
     }
 
     /// Arguments of `sched_waking` in its compact form: `comm`, `pid`, `prio`, `target_cpu`.
@@ -281,13 +294,26 @@ impl Model {
         self.raw.list = list;
     }
 
-    /// Gives a row arguments.
-    pub(crate) fn row_args(&mut self, id: u32, args: &[Arg]) {
-        let list = self.args.intern(args);
+    /// Gives a row the arguments that are packed.
+    #[inline]
+    pub(crate) fn packed_row_args(&mut self, id: u32, most: usize, fill: impl FnOnce(&Raw, &mut Packer<'_>)) {
+        let raw = &self.raw;
+        let list = self.args.intern_packed(most, |packer| fill(raw, packer));
+        self.set_row_args(id, list);
+    }
+
+    #[inline]
+    fn set_row_args(&mut self, id: u32, list: ArgList) {
         let set = self.args.write(list, &mut self.tables);
         if set.is_some() {
             self.tables.ftrace_event.arg_set_id.set(id as usize, set);
         }
+    }
+
+    /// Gives a row arguments.
+    pub(crate) fn row_args(&mut self, id: u32, args: &[Arg]) {
+        let list = self.args.intern(args);
+        self.set_row_args(id, list);
     }
 }
 
@@ -364,6 +390,11 @@ mod tests {
             raw.switch_args([ArgValue::Null; 7]).map(key).collect::<Vec<_>>(),
             ["prev_comm", "prev_pid", "prev_prio", "prev_state", "next_comm", "next_pid", "next_prio"]
         );
+        let of_waking = &raw.waking.as_ref().unwrap().fields;
+        let of_waking: Vec<_> = of_waking.iter().map(|it| (strings.get(it.key), it.kind)).collect();
+        let int = |name| (name, FieldKind::Int32);
+        let ints = ["pid", "prio", "success", "target_cpu"].map(int);
+        assert_eq!(of_waking, [&[("comm", FieldKind::String)][..], &ints].concat());
         let of_waking: Vec<_> = raw.waking_args([ArgValue::Null; 4]).map(key).collect();
         assert_eq!(of_waking, ["comm", "pid", "prio", "target_cpu"]);
     }

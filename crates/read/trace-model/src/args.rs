@@ -6,14 +6,18 @@
 //! Memory: the different lists, some ten bytes each and five an argument.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use ferretto_protozero::varint;
-use ferretto_trace_tables::tables::{ArgRow, Tables};
-use ferretto_trace_tables::{ArgSetId, SliceId, Str};
+use ferretto_trace_tables::tables::{ArgRow, ArgTable, Tables};
+use ferretto_trace_tables::{ArgSetId, Helper, SliceId, Store, Str, Strings};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::translation::Translations;
+use beside::{Beside, Shared, What};
+
+mod beside;
 
 /// A value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +53,9 @@ const REAL: u8 = 6;
 const NULL: u8 = 7;
 const NO_TEXT: u8 = 8;
 const KINDS: usize = 9;
+
+/// By kind: what the table calls it.
+const NAMES: [&str; KINDS] = ["int", "uint", "bool", "pointer", "string", "json", "real", "null", "string"];
 
 impl ArgValue {
     /// For equality: numbers by their bits.
@@ -114,20 +121,13 @@ impl ArgList {
 
 /// All lists of arguments, each once.
 ///
-/// A list is packed: a few bytes an argument, behind the number of its set and how many bytes it is.
+/// Where a helper works beside, it has the lists and the table, and writes what rows say in the order in which they have said it; rows learn
+/// the number of their set some hundred rows later. Whoever needs a list at once has it at once.
 #[derive(Debug, Default)]
 pub struct ArgLists {
-    /// One list after the other. Each begins at a multiple of [`ALIGNMENT`], behind one that nobody has.
-    bytes: Vec<u8>,
-    /// Where each begins.
-    table: HashTable<u32>,
-    hasher: RandomState,
-    /// The list that is looked for.
-    wanted: Vec<u8>,
-    /// The list that is written.
-    written: Vec<Arg>,
-    /// By kind of values: what it is called.
-    types: [Option<Str>; KINDS],
+    /// Without a helper.
+    sets: Sets,
+    beside: Option<Beside>,
     /// The key whose first value stays.
     first_stays: Option<Str>,
     /// What becomes of values when they are written.
@@ -136,10 +136,23 @@ pub struct ArgLists {
     pub later: Vec<(SliceId, ArgList)>,
 }
 
-/// A list is named by where it begins, in units of so many bytes: 16 GiB of lists have names.
-const ALIGNMENT: usize = 4;
-/// Bytes before a list: the number of its set plus 1, and how many it has.
-const HEAD_BYTES: usize = 8;
+/// A row that has arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RowOf {
+    Slice(SliceId),
+    /// A row of `ftrace_event`.
+    Event(u32),
+}
+
+impl RowOf {
+    #[inline]
+    fn set(self, set: ArgSetId, tables: &mut Tables) {
+        match self {
+            Self::Slice(id) => tables.slice.arg_set_id.set(id.index(), Some(set)),
+            Self::Event(row) => tables.ftrace_event.arg_set_id.set(row as usize, Some(set)),
+        }
+    }
+}
 
 impl ArgLists {
     /// The list of these arguments. Of a key that comes twice the last one counts, at the place of the first.
@@ -147,32 +160,14 @@ impl ArgLists {
         if args.is_empty() {
             return ArgList::EMPTY;
         }
-        let deduplicated;
-        let args = if has_duplicates(args) {
-            deduplicated = without_duplicates(args, self.first_stays);
-            &deduplicated
-        } else {
-            args
-        };
-        self.intern_packed(args.len(), |packer| args.iter().for_each(|arg| packer.put_arg(arg)))
+        let first_stays = self.first_stays;
+        self.with_sets(|sets| sets.intern(args, first_stays))
     }
 
     /// The list of the arguments that `fill` packs: so many at most, of different keys.
     #[inline]
     pub(crate) fn intern_packed(&mut self, most: usize, fill: impl FnOnce(&mut Packer<'_>)) -> ArgList {
-        self.wanted.resize(most * MAX_ARG_BYTES + STEP_BYTES, 0);
-        let mut packer = Packer { to: &mut self.wanted, at: 0 };
-        fill(&mut packer);
-        let len = packer.at;
-        self.wanted.truncate(len);
-        if len == 0 {
-            return ArgList::EMPTY;
-        }
-        let hash = self.hasher.hash_one(self.wanted.as_slice());
-        match self.table.find(hash, |list| packed(&self.bytes, *list) == self.wanted) {
-            Some(list) => ArgList(*list),
-            None => self.add(hash),
-        }
+        self.with_sets(|sets| sets.intern_packed(most, fill))
     }
 
     /// Of this key the first value counts (upstream: `kSkipIfExists`, for the thread that wrote the begin of a slice).
@@ -183,7 +178,10 @@ impl ArgLists {
     /// The arguments of a list.
     #[must_use]
     pub fn get(&self, list: ArgList) -> Vec<Arg> {
-        args_of(packed(&self.bytes, list.0)).collect()
+        match &self.beside {
+            None => self.sets.get(list).collect(),
+            Some(beside) => beside.shared.lock().sets.get(list).collect(),
+        }
     }
 
     /// One list after another, as one.
@@ -217,21 +215,194 @@ impl ArgLists {
         if list.is_empty() {
             return None;
         }
-        let place = list.0 as usize * ALIGNMENT;
-        let written = u32::from_le_bytes(*self.bytes.get(place..)?.first_chunk()?);
-        if let Some(set) = written.checked_sub(1) {
-            return Some(ArgSetId(set));
+        let Self { sets, beside, translations, .. } = self;
+        let Some(beside) = beside else {
+            return sets.write(list, &mut tables.args, &mut tables.strings, translations);
+        };
+        beside.catch_up(tables);
+        let mut shared = beside.shared.lock();
+        let Shared { sets, rows } = &mut *shared;
+        sets.write(list, rows, &mut tables.strings, translations)
+    }
+
+    /// The same for a row, which has the number at once or later.
+    #[inline]
+    pub(crate) fn write_for(&mut self, row: RowOf, list: ArgList, tables: &mut Tables) {
+        if list.is_empty() {
+            return;
         }
-        let set = u32::try_from(tables.args.len()).unwrap_or(u32::MAX - 1);
+        match &mut self.beside {
+            Some(beside) if !self.translations.may_concern() => {
+                beside.add(row, What::List(list), tables);
+            }
+            _ => {
+                if let Some(set) = self.write(list, tables) {
+                    row.set(set, tables);
+                }
+            }
+        }
+    }
+
+    /// The same for arguments of which no list is needed.
+    #[inline]
+    pub(crate) fn write_args_for(&mut self, row: RowOf, args: &[Arg], tables: &mut Tables) {
+        match &mut self.beside {
+            Some(beside) if !self.translations.may_concern() && !args.is_empty() => {
+                beside.add_args(row, args, self.first_stays, tables);
+            }
+            _ => {
+                let list = self.intern(args);
+                self.write_for(row, list, tables);
+            }
+        }
+    }
+
+    /// A helper writes beside from now on, until [`end_helper`](Self::end_helper).
+    pub(crate) fn set_helper(&mut self, helper: &Arc<dyn Helper>, tables: &mut Tables) {
+        // The helper does not know the texts.
+        self.sets.types.know_all(&mut tables.strings);
+        let shared = Shared { sets: std::mem::take(&mut self.sets), rows: std::mem::take(&mut tables.args) };
+        self.beside = Some(Beside::new(shared, helper.clone()));
+    }
+
+    /// Whether one does.
+    #[inline]
+    pub(crate) fn has_helper(&self) -> bool {
+        self.beside.is_some()
+    }
+
+    /// Blocks of the table lie in the store from now on, if a helper has it.
+    pub(crate) fn move_to(&mut self, store: &Arc<dyn Store>) {
+        if let Some(beside) = &self.beside {
+            beside.shared.lock().rows.move_to(store);
+        }
+    }
+
+    /// All rows have their arguments, and the table is where it belongs. The helper goes.
+    pub(crate) fn end_helper(&mut self, tables: &mut Tables) {
+        if let Some(mut beside) = self.beside.take() {
+            beside.catch_up(tables);
+            let mut shared = beside.shared.lock();
+            self.sets = std::mem::take(&mut shared.sets);
+            tables.args = std::mem::take(&mut shared.rows);
+        }
+    }
+
+    #[inline]
+    fn with_sets<R>(&mut self, f: impl FnOnce(&mut Sets) -> R) -> R {
+        match &self.beside {
+            None => f(&mut self.sets),
+            Some(beside) => f(&mut beside.shared.lock().sets),
+        }
+    }
+}
+
+/// The lists, and which of them are sets.
+///
+/// A list is packed: a few bytes an argument, behind the number of its set and how many bytes it is.
+#[derive(Debug, Default)]
+struct Sets {
+    /// One list after the other. Each begins at a multiple of [`ALIGNMENT`], behind one that nobody has.
+    bytes: Vec<u8>,
+    /// Where each begins.
+    table: HashTable<u32>,
+    hasher: RandomState,
+    /// The list that is looked for.
+    wanted: Vec<u8>,
+    /// The list that is written.
+    written: Vec<Arg>,
+    /// What kinds of values are called.
+    types: Types,
+}
+
+/// A list is named by where it begins, in units of so many bytes: 16 GiB of lists have names.
+const ALIGNMENT: usize = 4;
+/// Bytes before a list: the number of its set plus 1, and how many it has.
+const HEAD_BYTES: usize = 8;
+
+impl Sets {
+    fn intern(&mut self, args: &[Arg], first_stays: Option<Str>) -> ArgList {
+        let deduplicated;
+        let args = if has_duplicates(args) {
+            deduplicated = without_duplicates(args, first_stays);
+            &deduplicated
+        } else {
+            args
+        };
+        self.intern_packed(args.len(), |packer| args.iter().for_each(|arg| packer.put_arg(arg)))
+    }
+
+    #[inline]
+    fn intern_packed(&mut self, most: usize, fill: impl FnOnce(&mut Packer<'_>)) -> ArgList {
+        self.wanted.resize(most * MAX_ARG_BYTES + STEP_BYTES, 0);
+        let mut packer = Packer { to: &mut self.wanted, at: 0 };
+        fill(&mut packer);
+        let len = packer.at;
+        self.wanted.truncate(len);
+        if len == 0 {
+            return ArgList::EMPTY;
+        }
+        let hash = self.hasher.hash_one(self.wanted.as_slice());
+        match self.table.find(hash, |list| packed(&self.bytes, *list) == self.wanted) {
+            Some(list) => ArgList(*list),
+            None => self.add(hash),
+        }
+    }
+
+    fn get(&self, list: ArgList) -> impl Iterator<Item = Arg> {
+        args_of(packed(&self.bytes, list.0))
+    }
+
+    /// The number of a list's set, if it is one.
+    #[inline]
+    fn written(&self, list: ArgList) -> Option<ArgSetId> {
+        let written = self.bytes.get(list.0 as usize * ALIGNMENT..)?.first_chunk()?;
+        u32::from_le_bytes(*written).checked_sub(1).map(ArgSetId)
+    }
+
+    fn write(
+        &mut self,
+        list: ArgList,
+        rows: &mut ArgTable,
+        strings: &mut Strings,
+        translations: &Translations,
+    ) -> Option<ArgSetId> {
+        if let Some(set) = self.written(list) {
+            return Some(set);
+        }
         let mut args = std::mem::take(&mut self.written);
         args.clear();
-        args.extend(args_of(packed(&self.bytes, list.0)));
-        let translated = self.translations.translate(&args, &mut tables.strings);
-        for arg in translated.as_deref().unwrap_or(&args) {
-            let row = row_of(arg, ArgSetId(set), &mut self.types, tables);
-            tables.args.push(row);
-        }
+        args.extend(self.get(list));
+        let translated = translations.translate(&args, strings);
+        let rows_of = translated.as_deref().unwrap_or(&args);
+        rows_of.iter().for_each(|arg| self.types.know(arg, strings));
+        let set = self.push(list, rows_of, rows);
         self.written = args;
+        set
+    }
+
+    /// Writes a list whose kinds of values are known.
+    fn write_plain(&mut self, list: ArgList, rows: &mut ArgTable) -> Option<ArgSetId> {
+        if list.is_empty() {
+            return None;
+        }
+        if let Some(set) = self.written(list) {
+            return Some(set);
+        }
+        let mut args = std::mem::take(&mut self.written);
+        args.clear();
+        args.extend(self.get(list));
+        let set = self.push(list, &args, rows);
+        self.written = args;
+        set
+    }
+
+    fn push(&mut self, list: ArgList, args: &[Arg], rows: &mut ArgTable) -> Option<ArgSetId> {
+        let set = u32::try_from(rows.len()).unwrap_or(u32::MAX - 1);
+        for arg in args {
+            rows.push(row_of(arg, ArgSetId(set), &self.types));
+        }
+        let place = list.0 as usize * ALIGNMENT;
         *self.bytes.get_mut(place..)?.first_chunk_mut()? = set.saturating_add(1).to_le_bytes();
         Some(ArgSetId(set))
     }
@@ -250,6 +421,31 @@ impl ArgLists {
         let rehash = |list: &u32| self.hasher.hash_one(packed(&self.bytes, *list));
         self.table.insert_unique(hash, list, rehash);
         ArgList(list)
+    }
+}
+
+/// By kind of values: what it is called.
+#[derive(Clone, Copy, Debug, Default)]
+struct Types([Option<Str>; KINDS]);
+
+impl Types {
+    /// All kinds have their names.
+    fn know_all(&mut self, strings: &mut Strings) {
+        for (known, name) in self.0.iter_mut().zip(NAMES) {
+            known.get_or_insert_with(|| strings.intern(name));
+        }
+    }
+
+    /// The kind of an argument's value has its name.
+    #[inline]
+    fn know(&mut self, arg: &Arg, strings: &mut Strings) {
+        let (kind, _) = arg.value.key();
+        if let Some(known) = self.0.get_mut(usize::from(kind))
+            && known.is_none()
+        {
+            let name = NAMES.get(usize::from(kind)).copied().unwrap_or_default();
+            *known = Some(strings.intern(name));
+        }
     }
 }
 
@@ -385,27 +581,23 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-fn row_of(arg: &Arg, set: ArgSetId, types: &mut [Option<Str>; KINDS], tables: &mut Tables) -> ArgRow {
-    let row =
-        ArgRow { arg_set_id: set, flat_key: Some(arg.flat_key), key: Some(arg.key), ..ArgRow::default() };
-    let (value_type, row) = match arg.value {
-        ArgValue::Int(value) => ("int", ArgRow { int_value: Some(value), ..row }),
-        ArgValue::Uint(value) => ("uint", ArgRow { int_value: Some(value as i64), ..row }),
-        ArgValue::Bool(value) => ("bool", ArgRow { int_value: Some(i64::from(value)), ..row }),
-        ArgValue::Pointer(value) => ("pointer", ArgRow { int_value: Some(value as i64), ..row }),
-        ArgValue::Real(value) => ("real", ArgRow { real_value: Some(value), ..row }),
-        ArgValue::Text(value) => ("string", ArgRow { string_value: Some(value), ..row }),
-        ArgValue::Json(value) => ("json", ArgRow { string_value: Some(value), ..row }),
-        ArgValue::Null => ("null", row),
-        ArgValue::NoText => ("string", row),
-    };
-    let mut intern = || tables.strings.intern(value_type);
+fn row_of(arg: &Arg, set: ArgSetId, types: &Types) -> ArgRow {
     let (kind, _) = arg.value.key();
-    let value_type = match types.get_mut(usize::from(kind)) {
-        Some(known) => *known.get_or_insert_with(intern),
-        None => intern(),
+    let row = ArgRow {
+        arg_set_id: set,
+        flat_key: Some(arg.flat_key),
+        key: Some(arg.key),
+        value_type: types.0.get(usize::from(kind)).copied().flatten(),
+        ..ArgRow::default()
     };
-    ArgRow { value_type: Some(value_type), ..row }
+    match arg.value {
+        ArgValue::Int(value) => ArgRow { int_value: Some(value), ..row },
+        ArgValue::Uint(value) | ArgValue::Pointer(value) => ArgRow { int_value: Some(value as i64), ..row },
+        ArgValue::Bool(value) => ArgRow { int_value: Some(i64::from(value)), ..row },
+        ArgValue::Real(value) => ArgRow { real_value: Some(value), ..row },
+        ArgValue::Text(value) | ArgValue::Json(value) => ArgRow { string_value: Some(value), ..row },
+        ArgValue::Null | ArgValue::NoText => row,
+    }
 }
 
 /// Above so many, duplicates are looked for by sorting.

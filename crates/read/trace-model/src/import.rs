@@ -168,6 +168,7 @@ impl Import {
         self.order.set_helper(helper);
         if !std::mem::replace(&mut self.has_helper, true) {
             self.model.tables.set_helper(Some(helper));
+            self.model.args.set_helper(helper, &mut self.model.tables);
         }
     }
 

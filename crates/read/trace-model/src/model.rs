@@ -141,6 +141,7 @@ impl Model {
     /// Memory is short: rows and bundles lie in the store from now on. Called again, also the bundles that have come since.
     pub fn move_to(&mut self, store: &Arc<dyn Store>) {
         self.tables.move_to(store);
+        self.args.move_to(store);
         // What arguments are made of later is wanted at any time.
         if self.raw.row_args != RowArgs::Kept {
             self.bundles.move_to(store);
@@ -156,6 +157,7 @@ impl Model {
     /// The same, and what makes arguments of the rows of `ftrace_event`.
     #[must_use]
     pub fn finish_with_args(mut self) -> (Tables, KeptArgs) {
+        self.args.end_helper(&mut self.tables);
         self.complete_files_and_machines();
         self.resolve_pending();
         let (slices, mut out) = self.slices();

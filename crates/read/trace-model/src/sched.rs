@@ -183,9 +183,10 @@ impl Model {
         match self.raw.row_args {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_switch(*event),
-            RowArgs::Written => {
-                self.packed_row_args(id, 7, |raw, to| raw.pack_switch(event.values(), to));
-            }
+            RowArgs::Written => match self.args.has_helper() {
+                true => self.list_of_row(id, |raw, list| list.extend(raw.switch_args(event.values()))),
+                false => self.packed_row_args(id, 7, |raw, to| raw.pack_switch(event.values(), to)),
+            },
         }
     }
 

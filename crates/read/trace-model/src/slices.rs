@@ -6,7 +6,7 @@
 use ferretto_trace_tables::tables::{SliceRow, Tables};
 use ferretto_trace_tables::{SliceId, Str, TrackId};
 
-use crate::args::{ArgList, ArgLists};
+use crate::args::{ArgList, ArgLists, RowOf};
 use crate::stats::{Stat, Stats};
 use crate::translation::Renames;
 
@@ -262,7 +262,5 @@ fn pop(stack: &mut Vec<Open>, out: &mut Out<'_>) {
         out.args.later.push((open.id, open.args));
         return;
     }
-    if let Some(set) = out.args.write(open.args, out.tables) {
-        out.tables.slice.arg_set_id.set(open.id.index(), Some(set));
-    }
+    out.args.write_for(RowOf::Slice(open.id), open.args, out.tables);
 }

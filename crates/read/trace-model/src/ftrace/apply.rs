@@ -92,7 +92,10 @@ impl Model {
             RowArgs::Written => {
                 let [pid, prio, success, target_cpu] = waking.numbers.map(|it| ArgValue::Int(it as i64));
                 let values = [ArgValue::Text(comm), pid, prio, success, target_cpu];
-                self.packed_row_args(id, 5, |raw, to| raw.pack_waking(values, to));
+                match self.args.has_helper() {
+                    true => self.list_of_row(id, |raw, list| list.extend(raw.full_waking_args(values))),
+                    false => self.packed_row_args(id, 5, |raw, to| raw.pack_waking(values, to)),
+                }
             }
         }
         if window == Window::Within {

@@ -13,7 +13,7 @@ use ferretto_trace_tables::{Str, Strings, Utid};
 use super::apply::At;
 use super::kept::{Kept, RowArgs};
 use super::{Cpu, KernelEvent};
-use crate::args::{Arg, ArgList, ArgValue, PackedKey, Packer};
+use crate::args::{Arg, ArgValue, PackedKey, Packer, RowOf};
 use crate::model::Model;
 use crate::sequence::Generation;
 use crate::stats::Stat;
@@ -200,13 +200,20 @@ impl Raw {
         fields.iter().zip(values).map(arg)
     }
 
-    /// Packs the same.
+    /// Arguments of `sched_waking`, all of its fields in their order.
+    pub(crate) fn full_waking_args(&self, values: [ArgValue; 5]) -> impl Iterator<Item = Arg> {
+        let fields = self.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        let arg = |(field, value): (&Name, ArgValue)| Arg { flat_key: field.key, key: field.key, value };
+        fields.iter().zip(values).map(arg)
+    }
+
+    /// Packs [`switch_args`](Self::switch_args).
     pub(crate) fn pack_switch(&self, values: [ArgValue; 7], to: &mut Packer<'_>) {
         let fields = self.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
         fields.iter().zip(values).for_each(|(field, value)| to.put(field.packed, value));
     }
 
-    /// Packs arguments of `sched_waking`, all of its fields in their order.
+    /// Packs [`full_waking_args`](Self::full_waking_args).
     pub(crate) fn pack_waking(&self, values: [ArgValue; 5], to: &mut Packer<'_>) {
         let fields = self.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
         fields.iter().zip(values).for_each(|(field, value)| to.put(field.packed, value));
@@ -299,21 +306,12 @@ impl Model {
     pub(crate) fn packed_row_args(&mut self, id: u32, most: usize, fill: impl FnOnce(&Raw, &mut Packer<'_>)) {
         let raw = &self.raw;
         let list = self.args.intern_packed(most, |packer| fill(raw, packer));
-        self.set_row_args(id, list);
-    }
-
-    #[inline]
-    fn set_row_args(&mut self, id: u32, list: ArgList) {
-        let set = self.args.write(list, &mut self.tables);
-        if set.is_some() {
-            self.tables.ftrace_event.arg_set_id.set(id as usize, set);
-        }
+        self.args.write_for(RowOf::Event(id), list, &mut self.tables);
     }
 
     /// Gives a row arguments.
     pub(crate) fn row_args(&mut self, id: u32, args: &[Arg]) {
-        let list = self.args.intern(args);
-        self.set_row_args(id, list);
+        self.args.write_args_for(RowOf::Event(id), args, &mut self.tables);
     }
 }
 

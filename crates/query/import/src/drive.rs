@@ -239,23 +239,30 @@ impl<'a> Fold<'a> {
         // Also of packets of no bytes a number is held.
         self.since += packet.len() + 16;
         if self.since >= PARCEL_BYTES {
-            self.since = 0;
-            if let Some(helper) = &self.helper {
-                self.import.set_helper(helper);
-            }
-            let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
-            match self.bound.look() {
-                Ok(None) => {}
-                Ok(Some(store)) => self.import.move_to(store),
-                Err(error) => self.wrong = Some(error),
-            }
-            if self.wrong.is_none() && !(self.watch)(progress) {
-                self.wrong = Some(Error::Stopped);
-            }
-            if self.wrong.is_some() {
-                self.import = Import::default();
-                shared.is_stopped.store(true, Ordering::Relaxed);
-            }
+            self.look(shared);
+        }
+    }
+
+    /// Looks whether to go on, and how.
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, shared: &Shared) {
+        self.since = 0;
+        if let Some(helper) = &self.helper {
+            self.import.set_helper(helper);
+        }
+        let progress = Progress::Reading { bytes: shared.bytes.load(Ordering::Relaxed) };
+        match self.bound.look() {
+            Ok(None) => {}
+            Ok(Some(store)) => self.import.move_to(store),
+            Err(error) => self.wrong = Some(error),
+        }
+        if self.wrong.is_none() && !(self.watch)(progress) {
+            self.wrong = Some(Error::Stopped);
+        }
+        if self.wrong.is_some() {
+            self.import = Import::default();
+            shared.is_stopped.store(true, Ordering::Relaxed);
         }
     }
 

@@ -644,8 +644,9 @@ fn without_duplicates(args: &[Arg], first_stays: Option<Str>) -> Vec<Arg> {
 
 #[cfg(test)]
 mod tests {
-    use ferretto_trace_tables::Value;
-    use ferretto_trace_tables::table::Table;
+    use ferretto_trace_tables::helper::Job;
+    use ferretto_trace_tables::tables::FtraceEventRow;
+    use ferretto_trace_tables::{Column, Table, Value};
     use proptest::prelude::*;
 
     use super::*;
@@ -673,6 +674,78 @@ mod tests {
         assert_eq!(tables.args.len(), 4);
         assert_eq!(tables.args.cell("int_value", 0), Value::Int(2));
         assert_eq!(tables.args.cell("real_value", 3), Value::Real(0.5));
+    }
+
+    /// What a helper does with jobs.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Kind {
+        Refuses,
+        /// Takes them, and does nothing.
+        Keeps,
+        Works,
+    }
+
+    #[derive(Debug)]
+    struct OfKind(Kind);
+
+    impl Helper for OfKind {
+        fn help(&self, job: Job) -> Result<(), Job> {
+            match self.0 {
+                Kind::Refuses => return Err(job),
+                Kind::Keeps => {}
+                Kind::Works => _ = std::thread::spawn(job),
+            }
+            Ok(())
+        }
+    }
+
+    /// Rows whose arguments are written in all ways.
+    fn written(helper: Option<Kind>) -> Vec<String> {
+        let mut tables = Tables::default();
+        let mut lists = ArgLists::default();
+        let keys = ["a", "b", "c"].map(|key| tables.strings.intern(key));
+        if let Some(kind) = helper {
+            lists.set_helper(&(Arc::new(OfKind(kind)) as Arc<dyn Helper>), &mut tables);
+        }
+        for row in 0..20_000u32 {
+            tables.ftrace_event.push(FtraceEventRow::default());
+            let number = row.wrapping_mul(2_654_435_761) >> 20;
+            let args = keys.map(|key| Arg { flat_key: key, key, value: ArgValue::Int(number.into()) });
+            let args = args.get(..number as usize % 4).unwrap();
+            let of = RowOf::Event(row);
+            if number % 5 > 0 {
+                lists.write_args_for(of, args, &mut tables);
+                continue;
+            }
+            let list = lists.intern(args);
+            if number % 97 == 0 {
+                let set = lists.write(list, &mut tables);
+                tables.ftrace_event.arg_set_id.set(row as usize, set);
+            } else {
+                lists.write_for(of, list, &mut tables);
+            }
+        }
+        lists.end_helper(&mut tables);
+        let rows = [&tables.ftrace_event as &dyn Table, &tables.args];
+        let cells =
+            rows.into_iter().flat_map(|table| table.columns().into_iter().map(|it| (it, table.len())));
+        let text = |value| match value {
+            Value::Str(text) => tables.strings.get(text).to_owned(),
+            value => format!("{value:?}"),
+        };
+        let cell = |(column, len): (Column<'_>, usize)| {
+            (0..len).map(|row| text(column.data.get(row))).collect::<Vec<_>>()
+        };
+        cells.flat_map(cell).collect()
+    }
+
+    #[test]
+    fn sets_are_the_same_whoever_writes_them() {
+        let alone = written(None);
+        assert!(alone.len() > 100_000);
+        for kind in [Kind::Refuses, Kind::Keeps, Kind::Works] {
+            assert!(written(Some(kind)) == alone, "{kind:?}");
+        }
     }
 
     fn any_value() -> impl Strategy<Value = ArgValue> {

@@ -183,6 +183,10 @@ impl<T: Cell> Blocks<T> {
                 Kept::Later(Later::new(&**helper, move || Kept::new(Packed::of(&cells), store.as_ref())))
             }
         };
+        // It is surely packed by now.
+        if let Some(last) = self.sealed.last_mut() {
+            last.settle();
+        }
         self.sealed.push(block);
         self.open.drain(..BLOCK_ROWS);
     }

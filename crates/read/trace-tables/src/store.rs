@@ -56,10 +56,10 @@ impl Kept {
         }
     }
 
-    /// It is packed from now on.
+    /// It is packed from now on, in memory of the thread that asks: what one thread has had and another one would need is lost to both.
     pub fn settle(&mut self) {
         if let Self::Later(later) = self {
-            *self = later.clone().take();
+            *self = later.get().clone();
         }
     }
 

@@ -301,6 +301,10 @@ impl<T: Waits> Waiting<T> {
                 }
             },
         };
+        // It is surely packed by now.
+        if let Some(last) = self.blocks.last_mut() {
+            last.events.settle();
+        }
         self.blocks.push(Block { number: self.next, first_ts, events });
         self.next += 1;
     }
@@ -365,7 +369,8 @@ impl<T: Waits> Events<T> {
     /// What was to be packed is.
     fn settle(&mut self) {
         if let Self::Packing(count, later) = self {
-            *self = Self::Packed(*count, later.clone().take());
+            // In memory of this thread.
+            *self = Self::Packed(*count, later.get().clone());
         }
     }
 

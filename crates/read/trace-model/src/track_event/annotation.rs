@@ -99,7 +99,7 @@ impl<'a> Annotation<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads an annotation, with its name, and all within it. Whoever calls it goes back to where the key was.
+    /// Reads an annotation of an event, with its name, and all within it. Whoever calls it goes back to where the key was.
     pub(super) fn read_annotation(
         &mut self,
         message: &[u8],
@@ -114,6 +114,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let name = self.name_of(&annotation)?;
+        self.enter("debug");
         self.enter_sanitized(name);
         self.read_value(&annotation, 0)?;
         if let Some(writer) = writer.filter(|_| annotation.kind.is_simple()) {

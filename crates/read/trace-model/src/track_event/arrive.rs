@@ -36,7 +36,8 @@ impl Model {
             self.stats.count(Stat::TrackEventMissingSequenceId);
             return None;
         }
-        let fields = EventFields::read(message);
+        let mut fields = EventFields::default();
+        fields.fill(message);
         let (ts, is_monotonic) = self.check(event_time(&fields, ts, sequence))?;
         let ts = match is_monotonic {
             true => self.to_trace_time(Clock::of_machine(MONOTONIC, Machine(machine.0)), ts).unwrap_or(ts),

@@ -66,10 +66,18 @@ pub(super) enum OldTime {
 }
 
 impl<'a> EventFields<'a> {
-    // Not to be copied from where it was read to where it is used.
-    #[inline(always)]
+    #[inline]
     pub(super) fn read(message: &'a [u8]) -> Self {
-        let mut it = Self { message, ..Self::default() };
+        let mut it = Self::default();
+        it.fill(message);
+        it
+    }
+
+    /// Reads them into fields of which nothing is known, where they stay.
+    #[inline]
+    pub(super) fn fill(&mut self, message: &'a [u8]) {
+        let it = self;
+        it.message = message;
         let mut fields = Fields::new(message);
         while let Some(tag) = fields.first_byte() {
             if it.take_usual(tag, &mut fields) {
@@ -91,7 +99,6 @@ impl<'a> EventFields<'a> {
                 (number, value) => it.read_rarer(number, value),
             }
         }
-        it
     }
 
     /// Takes the next field if it is one that most events have: its tag alone says which it is.

@@ -200,7 +200,6 @@ impl<'a> Reader<'a> {
     /// Reads the annotations of a `TrackEvent`. If `writer` is known, names that it has used lately are found quickly. (What a number
     /// stands for does not change within a generation.)
     pub(super) fn read_annotations(&mut self, message: &[u8], writer: Option<WriterId>) {
-        self.enter("debug");
         for part in Fields::new(message).whole() {
             if let (field::DEBUG_ANNOTATIONS, Value::Bytes(annotation)) = (part.number, part.value) {
                 let mark = self.mark();

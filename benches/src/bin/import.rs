@@ -1,16 +1,16 @@
-//! Prints how fast a trace becomes tables, in MB of the trace a second on one thread, and how much memory that takes, as a multiple of the
+//! Prints how fast a trace becomes tables, in MB of the trace a second, and how much memory that takes, as a multiple of the
 //! trace; beside upstream's Trace Processor, which is run in turn in one sitting if `FERRETTO_TRACE_QUERY` names it (`.ci/peers`). Its
 //! build for browsers is what people get who open a trace there.
 //!
 //! ```sh
 //! eval "$(.ci/peers)"
-//! cargo run --release -p ferretto-benches --bin import -- [--mb 48] [--rounds 3] [--memory MB] [TRACE…]
+//! cargo run --release -p ferretto-benches --bin import -- [--mb 48] [--rounds 3] [--memory MB] [--threads 1] [TRACE…]
 //! ```
 //!
 //! Without traces it writes four, of so many MB each: switches of a kernel, spans of a program with arguments, counters of a program, and all
 //! of these together. Each import is a process of its own. What such a process takes for a trace of nearly nothing is taken off its time
 //! and memory; for the peer that is node, and the engine that has to be compiled. First the rows are compared, then the time is taken.
-//! With `--memory` ours has so many MB, and what has no room in them lies in a file.
+//! With `--memory` ours has so many MB, and what has no room in them lies in a file. With `--threads` more than one makes the tables.
 
 #[path = "import/traces.rs"]
 mod traces;
@@ -36,22 +36,26 @@ struct Args {
     rounds: usize,
     /// What our imports may have.
     memory_mb: Option<u64>,
+    /// And on how many threads.
+    threads: usize,
     traces: Vec<PathBuf>,
 }
 
 fn main() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
-    let mut wanted = Args { mb: 48, rounds: 3, memory_mb: None, traces: Vec::new() };
+    let mut wanted = Args { mb: 48, rounds: 3, memory_mb: None, threads: 1, traces: Vec::new() };
     while let Some(arg) = args.next() {
         let mut number =
             || args.next().and_then(|value| value.parse().ok()).ok_or(format!("{arg} needs a number"));
         match arg.as_str() {
             IMPORT => {
                 let trace = args.next().ok_or("no trace")?;
-                return import_one(Path::new(&trace), args.next().and_then(|mb| mb.parse().ok()));
+                let threads = args.next().and_then(|threads| threads.parse().ok()).unwrap_or(1);
+                return import_one(Path::new(&trace), threads, args.next().and_then(|mb| mb.parse().ok()));
             }
             "--mb" => wanted.mb = number()?,
             "--rounds" => wanted.rounds = number()?.max(1),
+            "--threads" => wanted.threads = number()?.max(1),
             "--memory" => wanted.memory_mb = Some(number()? as u64),
             _ => wanted.traces.push(arg.into()),
         }
@@ -79,8 +83,10 @@ fn compare(folder: &Path, wanted: Args) -> Result<(), String> {
     if peer.is_none() {
         println!("Trace Processor is skipped: FERRETTO_TRACE_QUERY does not name it (.ci/peers)");
     }
-    let makers: Vec<Maker> =
-        [Some(Maker::Ours(wanted.memory_mb)), peer.map(Maker::Peer)].into_iter().flatten().collect();
+    let makers: Vec<Maker> = [Some(Maker::Ours(wanted.threads, wanted.memory_mb)), peer.map(Maker::Peer)]
+        .into_iter()
+        .flatten()
+        .collect();
     println!(
         "{:<14}{:>6}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}",
         "trace", "MB", "rows", "MB/s", "theirs", "ratio", "memory", "theirs"
@@ -138,8 +144,8 @@ fn name(trace: &Path) -> String {
 
 /// Who imports.
 enum Maker {
-    /// Ours, in so many MB.
-    Ours(Option<u64>),
+    /// Ours, on so many threads, in so many MB.
+    Ours(usize, Option<u64>),
     /// The command that takes a trace and queries.
     Peer(String),
 }
@@ -168,9 +174,10 @@ impl Figures {
 impl Maker {
     fn run(&self, trace: &Path) -> Result<Run, String> {
         let mut command = match self {
-            Self::Ours(memory_mb) => {
+            Self::Ours(threads, memory_mb) => {
                 let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-                command.arg(IMPORT).arg(trace).args(memory_mb.map(|mb| mb.to_string()));
+                command.arg(IMPORT).arg(trace).arg(threads.to_string());
+                command.args(memory_mb.map(|mb| mb.to_string()));
                 command
             }
             Self::Peer(words) => {
@@ -219,10 +226,10 @@ fn query() -> String {
 }
 
 /// In the process of its own: imports, and says which rows came of it.
-fn import_one(trace: &Path, memory_mb: Option<u64>) -> Result<(), String> {
+fn import_one(trace: &Path, threads: usize, memory_mb: Option<u64>) -> Result<(), String> {
     let file = File::open(trace).map_err(|error| format!("{}: {error}", trace.display()))?;
     let memory_bytes = memory_mb.map_or(u64::MAX, |mb| mb << 20);
-    let options = Options { threads: 1, memory_bytes, ..Options::default() };
+    let options = Options { threads, memory_bytes, ..Options::default() };
     let (tables, _) = import(file, &options, &mut |_| true).map_err(|error| error.to_string())?;
     println!("{}", summary(&tables));
     // The memory goes with the process.

@@ -34,10 +34,23 @@ fn read_one(format: Format, file: &[u8]) {
 }
 
 fn read_archive(file: &[u8]) {
-    let mut zip = b"PK\x03\x04".to_vec();
-    zip.extend_from_slice(file);
     let options = Options { memory_bytes: MEMORY_BYTES, threads: 1, ..Options::default() };
-    if let Ok((tables, _)) = import(zip.as_slice(), &options, &mut |_| true) {
-        consistency::check(&tables).expect("tables hang together");
+    for archive in [[&b"PK\x03\x04"[..], file].concat(), tar(file)] {
+        if let Ok((tables, _)) = import(archive.as_slice(), &options, &mut |_| true) {
+            consistency::check(&tables).expect("tables hang together");
+        }
     }
+}
+
+/// The bytes with the mark and the checksum that the first header of a tar has.
+fn tar(file: &[u8]) -> Vec<u8> {
+    const BLOCK: usize = 512;
+    const SUM: std::ops::Range<usize> = 148..156;
+    let mut file = file.to_vec();
+    file.resize(file.len().max(BLOCK), 0);
+    file[257..263].copy_from_slice(b"ustar\0");
+    file[SUM].fill(b' ');
+    let sum: u32 = file[..BLOCK].iter().map(|byte| u32::from(*byte)).sum();
+    file[SUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    file
 }

@@ -10,13 +10,12 @@ use ferretto_ipc::host::{HostConnection, Reply as IpcReply, Request, RequestId};
 use ferretto_ipc::identity::machine_id;
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, RELAY_PORT, ServiceDef};
 use ferretto_ipc::socket::Stream;
+use ferretto_peers::{Elsewhere, MAX_WAITING, TooMuch, close_stream};
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::process::geteuid;
 
-use crate::elsewhere::{self, Elsewhere, Passed, Whose};
-use crate::holdings::TooMuch;
 use crate::users;
 
 /// Who connects at a socket.
@@ -169,7 +168,7 @@ impl Connection {
         };
         let unwanted = received.fd.and_then(|fd| self.host.handle_fd(fd));
         let waiting = self.close_all(received.others.into_iter().chain(unwanted));
-        if waiting > elsewhere::MAX_WAITING {
+        if waiting > MAX_WAITING {
             return Err(Ended::TooManyFds(waiting));
         }
         if received.is_truncated {
@@ -186,7 +185,7 @@ impl Connection {
 
     /// Closes what the client has passed. Says how many of its user's wait for that.
     pub(crate) fn close_all(&self, fds: impl Iterator<Item = OwnedFd>) -> usize {
-        fds.map(|fd| self.elsewhere.end(Whose::User(self.user), Passed(fd))).max().unwrap_or(0)
+        self.elsewhere.close_passed(self.user, fds)
     }
 
     /// The descriptor that came last, if it is memory. Anything else is closed.
@@ -335,27 +334,4 @@ pub(crate) fn user_of(stream: &Stream) -> u32 {
         Ok(Some(credentials)) => credentials.uid,
         Ok(None) | Err(_) => Peer::UNKNOWN_UID,
     }
-}
-
-/// Closes a socket. The kernel would close the descriptors that are on their way to it, and its user's would be waited for.
-pub(crate) fn close_stream(stream: Stream, user: u32, elsewhere: &Elsewhere, buffer: &mut [u8]) {
-    /// More than a socket holds, by the kernel's limits for what is on its way.
-    const MAX_RECEIVES: usize = 4096;
-    if !stream.passes_fds() {
-        return;
-    }
-    stream.shutdown();
-    for _ in 0..MAX_RECEIVES {
-        let received = match stream.recv(buffer) {
-            Ok(received) if received.len > 0 => received,
-            _ => return,
-        };
-        let fds = received.fd.into_iter().chain(received.others);
-        let waiting = fds.map(|fd| elsewhere.end(Whose::User(user), Passed(fd))).max().unwrap_or(0);
-        if waiting > elsewhere::MAX_WAITING {
-            break;
-        }
-    }
-    // Somebody found a way to send on; or has so much waiting that what the socket still holds must not become descriptors of the service's.
-    elsewhere.end(Whose::User(user), stream);
 }

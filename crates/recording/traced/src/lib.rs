@@ -10,8 +10,6 @@
 //! | `turns` | who is served next |
 //! | `connection` | one client: its socket, its frames, its requests |
 //! | `files` | trace files, written as they take it |
-//! | `elsewhere` | closes what clients have passed |
-//! | `holdings` | how much of the service a user may have: connections, bytes |
 //! | `alarm` | waking up at a time, however long the machine slept |
 //! | `system` | clocks, memory, randomness, facts about the machine |
 //! | [`daemon`], [`in_process`] | the two ways to run it |
@@ -22,9 +20,7 @@ mod alarm;
 mod background;
 mod connection;
 pub mod daemon;
-mod elsewhere;
 mod files;
-mod holdings;
 pub mod in_process;
 mod inbox;
 mod notify;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
+use ferretto_peers::{Elsewhere, Holdings, close_stream};
 use ferretto_service::{
     ConsumerCall, ConsumerConn, Now, Output, Peer, ProducerCall, ProducerConn, RelayCall, Service, Token,
 };
@@ -21,10 +22,8 @@ use ferretto_shm::{Seals, SharedMemory};
 use rustix::event::epoll::EventFlags;
 
 use crate::alarm::Alarm;
-use crate::connection::{Connection, Door, Ended, Interest, RELAY_SERVICE, Side, close_stream, user_of};
-use crate::elsewhere::Elsewhere;
+use crate::connection::{Connection, Door, Ended, Interest, RELAY_SERVICE, Side, user_of};
 use crate::files::{FileTable, Reports};
-use crate::holdings::Holdings;
 use crate::inbox::Inbox;
 use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
@@ -36,6 +35,12 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 
 /// Time for requests and for reading back, and again for each of the others: what is received, written to files, cleared away.
 const TURN: Duration = Duration::from_millis(2);
+
+/// Clients at one time: more than there are processes on most machines.
+const MAX_CONNECTIONS: usize = 16 * 1024;
+
+/// Descriptors that a client costs: its socket, its memory, a file.
+const FDS_PER_CONNECTION: u64 = 3;
 
 /// Writes to files before others have their turn, at most.
 const MAX_FILE_WRITES_PER_TURN: usize = 16;
@@ -87,6 +92,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new() -> io::Result<Self> {
         users::learn();
+        let own_uid = Some(rustix::process::geteuid().as_raw()).filter(|uid| *uid != Peer::UNKNOWN_UID);
         let elsewhere = Elsewhere::default();
         let files = FileTable::new(elsewhere.clone());
         let environment = SystemEnvironment::new(files.clone(), elsewhere.clone());
@@ -110,7 +116,7 @@ impl Server {
             dirty: BTreeSet::new(),
             ended: BTreeMap::new(),
             turns: Turns::default(),
-            holdings: Holdings::new(),
+            holdings: Holdings::new(MAX_CONNECTIONS, FDS_PER_CONNECTION, own_uid),
             inbox: Inbox::default(),
             held_up: BTreeSet::new(),
             work_ended: 0,

@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use ferretto_ipc::identity::machine_name;
+use ferretto_peers::{Elsewhere, Whose};
 use ferretto_protos::{SystemInfo, Utsname};
 use ferretto_service::{Boost, ClockReadings, Environment, FileHandle, Now, ServiceOptions};
 use ferretto_shm::SharedMemory;
 use ferretto_sys::{Scheduling, time_stamp_counter};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::elsewhere::{Elsewhere, Whose};
 use crate::files::FileTable;
 
 /// What the machine is compatible with, where there is a device tree.

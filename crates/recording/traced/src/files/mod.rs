@@ -10,12 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ferretto_peers::{Elsewhere, Whose};
 use ferretto_service::{FileContent, FileHandle, FileWrite};
 
 pub(crate) use writer::Reports;
 use writer::{Content, Job, Target, Writer};
-
-use crate::elsewhere::{Elsewhere, Whose};
 
 /// The mode of files that the service creates: what a trace says of others is for its owner (upstream: 0644).
 const CREATE_MODE: u32 = 0o600;

@@ -1,16 +1,11 @@
-//! What users hold of the service: connections, and bytes that wait in them. Nobody can have it all.
+//! What users hold of a daemon: connections, and bytes that wait in them. Nobody can have it all.
 //!
-//! Root and the service's own user have connections in reserve, so that whoever has to look after the machine gets in.
+//! Root and the daemon's own user have connections in reserve, so that whoever has to look after the machine gets in.
 
 use std::collections::BTreeMap;
 
-use ferretto_service::Peer;
 use rustix::process::{Resource, getrlimit};
 
-/// Clients at one time: more than there are processes on most machines.
-const MAX_CONNECTIONS: usize = 16 * 1024;
-/// Descriptors that a client costs: its socket, its memory, a file.
-const FDS_PER_CONNECTION: u64 = 3;
 /// Parts of all connections: what only root may have, and what others may each.
 const RESERVE_PART: usize = 16;
 const USERS_PART: usize = 2;
@@ -21,13 +16,26 @@ const MAX_BYTES_PER_USER: usize = 32 * 1024 * 1024;
 
 /// Why somebody is not let in, or has to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TooMuch {
+pub enum TooMuch {
+    /// By everybody.
     #[error("{0} clients are connected, which is all that there can be")]
     Connections(usize),
+    /// By one user.
     #[error("the user {user} has {connections} connections, which is all that one may have")]
-    OfUser { user: u32, connections: usize },
+    OfUser {
+        /// Who.
+        user: u32,
+        /// How many.
+        connections: usize,
+    },
+    /// In the connections of one user.
     #[error("the connections of the user {user} hold {bytes} bytes that are not served or not read")]
-    Bytes { user: u32, bytes: usize },
+    Bytes {
+        /// Whose.
+        user: u32,
+        /// How many.
+        bytes: usize,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -38,29 +46,29 @@ struct Holding {
 
 /// The books.
 #[derive(Debug)]
-pub(crate) struct Holdings {
+pub struct Holdings {
     users: BTreeMap<u32, Holding>,
     connections: usize,
     max_connections: usize,
     /// Root is privileged, and this user.
-    own_uid: u32,
+    own_uid: Option<u32>,
 }
 
 impl Holdings {
-    /// As many connections as there can be descriptors for, at most [`MAX_CONNECTIONS`].
-    pub(crate) fn new() -> Self {
+    /// For so many connections, or as many as there can be descriptors for. `own_uid` is the daemon's own user, if it can be told from others.
+    pub fn new(max_connections: usize, fds_per_connection: u64, own_uid: Option<u32>) -> Self {
         let fds = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let room = usize::try_from(fds / FDS_PER_CONNECTION).unwrap_or(MAX_CONNECTIONS);
-        Self::with(room.clamp(RESERVE_PART, MAX_CONNECTIONS), rustix::process::geteuid().as_raw())
+        let room = usize::try_from(fds / fds_per_connection.max(1)).unwrap_or(max_connections);
+        Self::with(room.min(max_connections).max(RESERVE_PART), own_uid)
     }
 
-    fn with(max_connections: usize, own_uid: u32) -> Self {
+    fn with(max_connections: usize, own_uid: Option<u32>) -> Self {
         Self { users: BTreeMap::new(), connections: 0, max_connections, own_uid }
     }
 
     /// A connection of a user is there. Call [`leave`](Self::leave) when it is not any more.
-    pub(crate) fn enter(&mut self, user: u32) -> Result<(), TooMuch> {
-        let (max, max_of_user) = match user == 0 || user == self.own_uid && user != Peer::UNKNOWN_UID {
+    pub fn enter(&mut self, user: u32) -> Result<(), TooMuch> {
+        let (max, max_of_user) = match user == 0 || Some(user) == self.own_uid {
             true => (self.max_connections, self.max_connections),
             false => {
                 let others = self.max_connections - self.max_connections / RESERVE_PART;
@@ -80,7 +88,7 @@ impl Holdings {
     }
 
     /// A connection is gone, and what it held.
-    pub(crate) fn leave(&mut self, user: u32, bytes: usize) {
+    pub fn leave(&mut self, user: u32, bytes: usize) {
         let Some(holding) = self.users.get_mut(&user) else { return };
         self.connections = self.connections.saturating_sub(1);
         holding.connections = holding.connections.saturating_sub(1);
@@ -91,7 +99,7 @@ impl Holdings {
     }
 
     /// A connection holds so much instead of what it `held`. It is in the books, also if it is too much: the connection has to end.
-    pub(crate) fn hold(&mut self, user: u32, held: usize, now: usize) -> Result<(), TooMuch> {
+    pub fn hold(&mut self, user: u32, held: usize, now: usize) -> Result<(), TooMuch> {
         let Some(holding) = self.users.get_mut(&user) else { return Ok(()) };
         holding.bytes = holding.bytes.saturating_sub(held).saturating_add(now);
         match now > held && holding.bytes > MAX_BYTES_PER_USER {
@@ -119,7 +127,7 @@ mod tests {
 
     #[test]
     fn no_user_takes_all_connections_and_root_has_some_in_reserve() {
-        let mut holdings = Holdings::with(1600, OWN);
+        let mut holdings = Holdings::with(1600, Some(OWN));
         assert_eq!(enter_all(&mut holdings, 1), (750, TooMuch::OfUser { user: 1, connections: 750 }));
         assert_eq!(enter_all(&mut holdings, 2).0, 750);
         assert_eq!(enter_all(&mut holdings, 3), (0, TooMuch::Connections(1500)));
@@ -133,7 +141,7 @@ mod tests {
 
     #[test]
     fn who_holds_too_much_is_told_by_whose_growth_it_is() {
-        let mut holdings = Holdings::with(1600, OWN);
+        let mut holdings = Holdings::with(1600, Some(OWN));
         for user in [1, 1, 2] {
             holdings.enter(user).unwrap();
         }

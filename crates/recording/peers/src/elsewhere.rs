@@ -9,10 +9,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
+use ferretto_ipc::socket::Stream;
 use rustix::net::sockopt::set_socket_linger;
 
 /// Things of one user that may wait for their end; of a client that adds more it is the last that is heard.
-pub(crate) const MAX_WAITING: usize = 1024;
+pub const MAX_WAITING: usize = 1024;
 
 /// Enough to close something.
 const STACK_BYTES: usize = 64 * 1024;
@@ -20,8 +21,9 @@ const STACK_BYTES: usize = 64 * 1024;
 /// Something that ends by being dropped.
 type Thing = Box<dyn Send>;
 
-/// A descriptor that a client has passed.
-pub(crate) struct Passed(pub(crate) OwnedFd);
+/// A descriptor that a client has passed. As a socket it does not linger when it is dropped.
+#[derive(Debug)]
+pub struct Passed(pub OwnedFd);
 
 impl Drop for Passed {
     fn drop(&mut self) {
@@ -32,7 +34,8 @@ impl Drop for Passed {
 
 /// Who has brought something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Whose {
+pub enum Whose {
+    /// A user who has connected.
     User(u32),
     /// Memory, which never blocks.
     Service,
@@ -43,11 +46,11 @@ type Waiting = BTreeMap<Whose, VecDeque<Thing>>;
 
 /// The way there; a copy leads to the same place.
 #[derive(Clone, Default)]
-pub(crate) struct Elsewhere(Arc<Mutex<Waiting>>);
+pub struct Elsewhere(Arc<Mutex<Waiting>>);
 
 impl Elsewhere {
     /// Drops a thing on a thread. Says how many of the same owner wait.
-    pub(crate) fn end(&self, whose: Whose, thing: impl Send + 'static) -> usize {
+    pub fn end(&self, whose: Whose, thing: impl Send + 'static) -> usize {
         let mut waiting = self.lock();
         if let Some(queue) = waiting.get_mut(&whose) {
             queue.push_back(Box::new(thing));
@@ -66,6 +69,11 @@ impl Elsewhere {
             std::mem::forget(self.lock().remove(&whose));
         }
         1
+    }
+
+    /// Closes descriptors that a user has passed. Says how many of his wait for that: above [`MAX_WAITING`] he is heard no more.
+    pub fn close_passed(&self, user: u32, fds: impl IntoIterator<Item = OwnedFd>) -> usize {
+        fds.into_iter().map(|fd| self.end(Whose::User(user), Passed(fd))).max().unwrap_or(0)
     }
 
     fn end_all_of(&self, whose: Whose) {
@@ -95,6 +103,29 @@ impl std::fmt::Debug for Elsewhere {
             self.lock().iter().map(|(whose, queue)| (*whose, queue.len())).collect();
         f.debug_tuple("Elsewhere").field(&waiting).finish()
     }
+}
+
+/// Closes a socket. The kernel would close the descriptors that are on their way to it, and its user's would be waited for.
+///
+/// `buffer` is for what it still holds, which is dropped.
+pub fn close_stream(stream: Stream, user: u32, elsewhere: &Elsewhere, buffer: &mut [u8]) {
+    /// More than a socket holds, by the kernel's limits for what is on its way.
+    const MAX_RECEIVES: usize = 4096;
+    if !stream.passes_fds() {
+        return;
+    }
+    stream.shutdown();
+    for _ in 0..MAX_RECEIVES {
+        let received = match stream.recv(buffer) {
+            Ok(received) if received.len > 0 => received,
+            _ => return,
+        };
+        if elsewhere.close_passed(user, received.fd.into_iter().chain(received.others)) > MAX_WAITING {
+            break;
+        }
+    }
+    // Somebody found a way to send on; or has so much waiting that what the socket still holds must not become descriptors of this process.
+    elsewhere.end(Whose::User(user), stream);
 }
 
 #[cfg(test)]

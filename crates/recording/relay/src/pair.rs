@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use bytes::{Buf, BytesMut};
 use ferretto_ipc::remote::{Connected, Connecting};
 use ferretto_ipc::socket::Stream;
+use ferretto_peers::{Elsewhere, MAX_WAITING, close_stream};
 
 /// Bytes that wait in one direction: the largest frame, so that most receives are one (upstream's size).
 pub(crate) const MAX_QUEUED: usize = 128 * 1024;
@@ -37,6 +38,9 @@ pub(crate) struct Pair {
     service: End,
     /// The connection to the service is being made; `service` has no socket yet.
     connecting: Option<Connecting>,
+    /// Whose program the producer is, and waits for what it passes to be closed.
+    user: u32,
+    elsewhere: Elsewhere,
 }
 
 #[derive(Debug, Default)]
@@ -51,11 +55,17 @@ struct End {
 }
 
 impl Pair {
-    /// `introduction` goes to the service before anything of the producer's.
-    pub(crate) fn new(producer: Stream, connecting: Connecting, introduction: &[u8]) -> Self {
+    /// `introduction` goes to the service before anything of the producer's, who is this `user`'s. What it passes is closed `elsewhere`.
+    pub(crate) fn new(
+        producer: Stream,
+        connecting: Connecting,
+        introduction: &[u8],
+        user: u32,
+        elsewhere: Elsewhere,
+    ) -> Self {
         let service = End { queue: BytesMut::from(introduction), ..End::default() };
         let producer = End { stream: Some(producer), ..End::default() };
-        Self { producer, service, connecting: Some(connecting) }
+        Self { producer, service, connecting: Some(connecting), user, elsewhere }
     }
 
     /// The descriptor of an end. The service's changes while it is being connected to.
@@ -121,6 +131,13 @@ impl Pair {
         Ok(())
     }
 
+    /// Ends it, without waiting for what the producer has passed. `scratch` is for what is dropped with it.
+    pub(crate) fn close(self, scratch: &mut [u8]) {
+        if let Some(stream) = self.producer.stream {
+            close_stream(stream, self.user, &self.elsewhere, scratch);
+        }
+    }
+
     fn receive(&mut self, side: Side, scratch: &mut [u8]) {
         let (from, to) = match side {
             Side::Producer => (&mut self.producer, &mut self.service),
@@ -128,12 +145,16 @@ impl Pair {
         };
         let room = MAX_QUEUED.saturating_sub(to.queue.len()).min(scratch.len());
         let (Some(stream), Some(scratch)) = (&from.stream, scratch.get_mut(..room)) else { return };
-        // A descriptor that comes along is closed: the service will be told that memory is not shared.
-        match stream.recv(scratch).map(|received| received.len) {
-            Ok(len @ 1..) => to.queue.extend_from_slice(scratch.get(..len).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Ok(0) | Err(_) => from.is_at_end = true,
-        }
+        let received = match stream.recv(scratch) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => return from.is_at_end = true,
+        };
+        // A descriptor that comes along is closed, which may block: the service will be told that memory is not shared.
+        let fds = received.fd.into_iter().chain(received.others);
+        let waiting = self.elsewhere.close_passed(self.user, fds);
+        to.queue.extend_from_slice(scratch.get(..received.len).unwrap_or_default());
+        from.is_at_end = received.len == 0 || received.is_truncated || waiting > MAX_WAITING;
     }
 
     fn end(&self, side: Side) -> &End {

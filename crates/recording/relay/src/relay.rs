@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::identity::{identity_frame, peer_identity};
 use ferretto_ipc::remote::Connecting;
-use ferretto_ipc::socket::{Listener, Permissions, Stream, group_id};
+use ferretto_ipc::socket::{Listener, PeerCredentials, Permissions, Stream, group_id};
+use ferretto_peers::{Elsewhere, close_stream};
 use rustix::event::{Timespec, epoll};
 
 use crate::pair::{Interest, Pair, Side};
@@ -44,6 +45,8 @@ pub struct Relay {
     accepts_again_at: Option<Instant>,
     pairs: BTreeMap<u64, Watched>,
     last_pair: u64,
+    /// Where what producers have passed is closed.
+    elsewhere: Elsewhere,
     sync: Sync,
     /// Whether the sync's descriptor is watched, and for writing.
     sync_is_watched: bool,
@@ -76,6 +79,7 @@ impl Relay {
             accepts_again_at: None,
             pairs: BTreeMap::new(),
             last_pair: 0,
+            elsewhere: Elsewhere::default(),
             sync_is_watched: false,
             scratch: vec![0; RECEIVE_BYTES],
         })
@@ -119,7 +123,7 @@ impl Relay {
                 self.handle_ready(key)?;
             }
         }
-        Ok(())
+        self.pairs.keys().copied().collect::<Vec<_>>().into_iter().try_for_each(|key| self.hang_up(key))
     }
 
     fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<u64>> {
@@ -147,11 +151,7 @@ impl Relay {
 
     fn handle_accepted(&mut self, accepted: io::Result<Stream>) -> io::Result<()> {
         let result = match accepted {
-            Ok(_) if self.pairs.len() >= MAX_PRODUCERS => {
-                tracing::warn!("{MAX_PRODUCERS} producers are connected: another one is hung up on");
-                return Ok(());
-            }
-            Ok(producer) => self.add_pair(producer),
+            Ok(producer) => self.add_producer(producer),
             Err(error) => Err(error),
         };
         match result {
@@ -169,9 +169,27 @@ impl Relay {
         }
     }
 
-    /// Begins to connect for a producer, as which the service is to know it.
-    fn add_pair(&mut self, producer: Stream) -> io::Result<()> {
+    /// Lets a producer in, or hangs up on it: what is on its way to a socket may block when that is closed.
+    fn add_producer(&mut self, producer: Stream) -> io::Result<()> {
         let credentials = producer.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
+        match self.begin_to_connect(credentials) {
+            Ok((connecting, introduction)) => {
+                tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
+                self.add_pair(producer, connecting, &introduction, credentials.uid)
+            }
+            Err(error) => {
+                close_stream(producer, credentials.uid, &self.elsewhere, &mut self.scratch);
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins to connect for a producer, as which the service is to know it.
+    fn begin_to_connect(&self, credentials: PeerCredentials) -> io::Result<(Connecting, Vec<u8>)> {
+        if self.pairs.len() >= MAX_PRODUCERS {
+            tracing::warn!("{MAX_PRODUCERS} producers are connected: another one is hung up on");
+            return Err(io::Error::other("too many are connected"));
+        }
         let of_user = self.pairs.values().filter(|watched| watched.uid == credentials.uid).count();
         if of_user >= MAX_PRODUCERS_OF_USER {
             let message = format!("user {} has {of_user} connected", credentials.uid);
@@ -179,13 +197,29 @@ impl Relay {
         }
         let identity = peer_identity(credentials.pid, credentials.uid);
         let introduction = identity_frame(identity).map_err(io::Error::other)?;
-        let connecting = Connecting::start(&self.service_address)?;
-        tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
+        Ok((Connecting::start(&self.service_address)?, introduction))
+    }
+
+    fn add_pair(
+        &mut self,
+        producer: Stream,
+        connecting: Connecting,
+        introduction: &[u8],
+        uid: u32,
+    ) -> io::Result<()> {
         self.last_pair += 1;
-        let pair = Pair::new(producer, connecting, &introduction);
-        let watched = Watched { pair, uid: credentials.uid, interests: Default::default() };
-        self.pairs.insert(self.last_pair, watched);
+        let pair = Pair::new(producer, connecting, introduction, uid, self.elsewhere.clone());
+        self.pairs.insert(self.last_pair, Watched { pair, uid, interests: Default::default() });
         self.settle(self.last_pair)
+    }
+
+    /// Ends a pair.
+    fn hang_up(&mut self, key: u64) -> io::Result<()> {
+        let Some(mut watched) = self.pairs.remove(&key) else { return Ok(()) };
+        // Its socket may outlive it, where it is closed.
+        watched.watch(&self.epoll, key, Side::Producer, Interest::default())?;
+        watched.pair.close(&mut self.scratch);
+        Ok(())
     }
 
     fn forward(&mut self, key: u64, side: Side) -> io::Result<()> {
@@ -197,9 +231,7 @@ impl Relay {
         }
         if let Err(error) = watched.pair.handle_ready(side, &mut self.scratch) {
             tracing::debug!("a producer is hung up on: the service cannot be reached: {error}");
-            // The sockets close, and so leave the epoll set.
-            self.pairs.remove(&key);
-            return Ok(());
+            return self.hang_up(key);
         }
         self.settle(key)
     }
@@ -208,8 +240,7 @@ impl Relay {
     fn settle(&mut self, key: u64) -> io::Result<()> {
         let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
         if watched.pair.is_over() {
-            self.pairs.remove(&key);
-            return Ok(());
+            return self.hang_up(key);
         }
         for side in [Side::Producer, Side::Service] {
             let wanted = watched.pair.interest(side);

@@ -1,7 +1,9 @@
 //! A relay between real sockets: a service in this process or a peer that the test plays, and producers.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -19,6 +21,7 @@ use ferretto_protos::{DataSourceDescriptor, SystemInfo, TracePacket};
 use ferretto_relay::{Error, Relay, RelayOptions};
 use ferretto_traced::in_process::{Host, HostOptions};
 use prost::Message;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// For everything that happens soon, on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -360,6 +363,66 @@ fn sockets_that_make_no_sense_are_refused() {
     };
     assert!(matches!(Relay::new(options("@p", "/tmp/service")), Err(Error::ServiceIsLocal(_))));
     assert!(matches!(Relay::new(options("127.0.0.1:0", "127.0.0.1:1")), Err(Error::ProducersAreRemote(_))));
+}
+
+/// The near end of a connection whose far end reads nothing, which lingers for an hour.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&near, Some(Duration::from_secs(3600))).unwrap();
+    near.set_nonblocking(true).unwrap();
+    while (&near).write(&[0; 64 * 1024]).is_ok() {}
+    near.set_nonblocking(false).unwrap();
+    (near.into(), far)
+}
+
+/// Passes two of these and closes them here, so that they are the other side's to close.
+fn pass(to: &UnixStream) -> std::io::Result<[TcpStream; 2]> {
+    let ((first, first_far), (second, second_far)) = (lingering(), lingering());
+    let fds = [first.as_fd(), second.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    sendmsg(to, &[IoSlice::new(b"x")], &mut control, SendFlags::DONTWAIT)?;
+    Ok([first_far, second_far])
+}
+
+#[test]
+fn descriptors_whose_closing_blocks_hold_up_nobody() {
+    let listening = Listening::new();
+    let relay = Running::to(listening.address());
+    let (_own, _) = listening.accept();
+    let mut honest = UnixStream::connect(relay.socket()).unwrap();
+    let (mut service, _) = listening.accept();
+    service.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut speak = |what: &str| {
+        honest.write_all(b"x").unwrap();
+        service.read_exact(&mut [0]).unwrap_or_else(|error| panic!("{what}: {error}"));
+    };
+
+    let hostile = UnixStream::connect(relay.socket()).unwrap();
+    let (_hostile_service, _) = listening.accept();
+    let read = pass(&hostile).unwrap();
+    speak("some were received");
+
+    // This one's are still on their way when its socket is closed, behind others that the service has not taken.
+    let hostile = UnixStream::connect(relay.socket()).unwrap();
+    let (mut hostile_service, _) = listening.accept();
+    hostile.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    while (&hostile).write(&[0; 64 * 1024]).is_ok() {}
+    let passed = loop {
+        hostile_service.read_exact(&mut [0; 64 * 1024]).unwrap();
+        if let Ok(far) = pass(&hostile) {
+            break far;
+        }
+    };
+    drop(hostile_service);
+    wait_until("it is hung up on", || {
+        (&hostile).write(b"x").is_err_and(|e| e.kind() == ErrorKind::BrokenPipe)
+    });
+    speak("some were on their way");
+    drop((read, passed));
 }
 
 #[test]

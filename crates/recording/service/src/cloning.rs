@@ -70,9 +70,8 @@ impl Service {
             // It is read back by its consumer, who could not know before.
             let unneeded = clone.file.take();
             self.close_files(unneeded);
-        } else if clone.file.is_none() {
-            return self
-                .refuse_clone(clone, "a clone of a session that writes into a file needs a file descriptor");
+        } else if let Err(error) = self.check_clone_file(clone.file) {
+            return self.refuse_clone(clone, &error);
         }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         match session.state {
@@ -143,6 +142,12 @@ impl Service {
             true => Ok(()),
             false => Err("too many concurrent tracing sessions"),
         }
+    }
+
+    fn check_clone_file(&mut self, file: Option<FileHandle>) -> Result<(), String> {
+        let file = file.ok_or("a clone of a session that writes into a file needs a file descriptor")?;
+        let checked = self.environment.check_file(file);
+        checked.map_err(|error| format!("the clone cannot go into the file that was passed: {error}"))
     }
 
     pub(crate) fn refuse_clone(&mut self, clone: CloneRequest, error: &str) {

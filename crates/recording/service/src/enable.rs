@@ -65,6 +65,8 @@ enum EnableError {
         "output_path {path:?} would be made with the rights of the service's user, who is another one; pass a file descriptor instead, as ferretto and perfetto do with -o"
     )]
     OutputPathOfOther { path: String },
+    #[error("the trace cannot go into the file that was passed: {0}")]
+    File(String),
     #[error("cannot create output_path {path:?}: {error}")]
     OutputPath { path: String, error: String },
     #[error("buffers[{index}]: {error}")]
@@ -289,7 +291,11 @@ impl Service {
                 let error = |error| EnableError::OutputPath { path: path.clone(), error };
                 self.environment.create_output(path).map_err(error)?
             }
-            None => file.ok_or(ConfigError::NoFile)?,
+            None => {
+                let file = file.ok_or(ConfigError::NoFile)?;
+                self.environment.check_file(file).map_err(EnableError::File)?;
+                file
+            }
         };
         Ok(FileOutput::new(handle, spec.clone()))
     }

@@ -20,6 +20,12 @@ pub trait Environment: Send {
     /// Creates the file that a consumer's config names (`output_path`). It must not exist yet. The error is for people.
     fn create_output(&mut self, path: &str) -> Result<FileHandle, String>;
 
+    /// Whether a file that a consumer has passed may be written to for its user: the service writes with its own rights and under its own
+    /// name. The error is for people.
+    fn check_file(&mut self, _file: FileHandle) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The time on a clock of any beginning, for saying what the service's own work took. All that is decided by it is when filtering
     /// makes way for others before it has cost what it may; where nobody measures, it stands still.
     fn stopwatch_ns(&mut self) -> u64 {

@@ -623,6 +623,24 @@ fn an_output_path_is_created_for_root_and_the_services_user_only() {
     assert!(world.files[&FileHandle(6)].closed);
 }
 
+#[test]
+fn what_may_not_be_written_to_is_refused_before_anything_starts() {
+    let mut world = World::default();
+    let (user, cloner) = (world.consumer(1000), world.consumer(1000));
+    world.enable_into(user, &config("unique_session_name: \"s\" write_into_file: true"), FileHandle(5));
+    assert_eq!(world.ended(user), None);
+    world.refuse_files();
+    let selector = Selector::UniqueSessionName("s".to_owned());
+    world.files.insert(FileHandle(6), Default::default());
+    world.ask_with(cloner, clone_by(selector), Some(FileHandle(6)));
+    let told: protos::CloneSessionResponse = world.answer(cloner, "CloneSession");
+    assert!(!told.success() && told.error().contains("it is a socket"), "{told:?}");
+    let other = world.consumer(1000);
+    world.enable_into(other, &config("write_into_file: true"), FileHandle(7));
+    assert!(world.ended(other).unwrap().contains("it is a socket"));
+    assert!(world.files[&FileHandle(6)].closed && world.files[&FileHandle(7)].closed);
+}
+
 /// It may write before it says so.
 #[test]
 fn a_data_source_that_has_not_said_that_it_started_is_flushed() {

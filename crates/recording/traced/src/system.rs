@@ -72,6 +72,10 @@ impl Environment for SystemEnvironment {
         self.files.create(path).map_err(|error| error.to_string())
     }
 
+    fn check_file(&mut self, file: FileHandle) -> Result<(), String> {
+        self.files.check(file).map_err(|error| error.to_string())
+    }
+
     fn stopwatch_ns(&mut self) -> u64 {
         nanoseconds(clock_gettime(ClockId::Monotonic))
     }

@@ -64,6 +64,7 @@ struct FakeMachine {
     scheduling: Option<Boost>,
     refuses_scheduling: bool,
     refuses_memory: bool,
+    refuses_files: bool,
     created_files: usize,
 }
 
@@ -88,6 +89,13 @@ impl Environment for FakeEnvironment {
         }
         self.machine.lock().unwrap().created_files += 1;
         Ok(CREATED_FILE)
+    }
+
+    fn check_file(&mut self, _: FileHandle) -> Result<(), String> {
+        match self.machine.lock().unwrap().refuses_files {
+            true => Err("it is a socket".to_owned()),
+            false => Ok(()),
+        }
     }
 
     fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {
@@ -206,6 +214,10 @@ impl World {
 
     pub fn refuse_memory(&mut self) {
         self.machine.lock().unwrap().refuses_memory = true;
+    }
+
+    pub fn refuse_files(&mut self) {
+        self.machine.lock().unwrap().refuses_files = true;
     }
 
     /// How many files the service has made.

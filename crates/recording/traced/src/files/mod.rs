@@ -1,5 +1,6 @@
 //! Trace files: opened or passed, written by a thread each, closed.
 
+mod passed;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ struct Files {
 
 #[derive(Debug)]
 struct Entry {
-    /// Who waits for it to be closed.
+    /// Who has passed it, and waits for it to be closed.
     user: u32,
     target: Arc<Target>,
     /// From the first write on.
@@ -79,8 +80,17 @@ impl FileTable {
         let mut files = self.lock();
         files.last += 1;
         let handle = FileHandle(files.last);
-        files.files.insert(handle, Entry { user, target: Arc::new(Target::new(file.into())), writer: None });
+        files
+            .files
+            .insert(handle, Entry { user, target: Arc::new(Target::new(file.into(), user)), writer: None });
         handle
+    }
+
+    /// Whether it may be written to for the user who has passed it.
+    pub(crate) fn check(&self, handle: FileHandle) -> io::Result<()> {
+        let files = self.lock();
+        let entry = files.files.get(&handle).ok_or(io::ErrorKind::NotFound)?;
+        passed::check_kind(&*entry.target, entry.user)
     }
 
     /// The file is closed when what it has been given is written.

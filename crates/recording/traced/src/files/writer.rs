@@ -16,6 +16,8 @@ use bytes::Bytes;
 use ferretto_service::FileHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use super::passed;
+
 /// A pipe that is writable takes this many bytes without waiting (`PIPE_BUF`).
 const PIPE_WRITE_BYTES: usize = 4096;
 
@@ -29,6 +31,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Target {
     file: File,
+    /// Who has passed it.
+    user: u32,
     /// Where in a regular file the first write began.
     start: OnceLock<u64>,
 }
@@ -164,9 +168,15 @@ fn carry_out(handle: FileHandle, target: &Target, jobs: &Receiver<Job>, reports:
     }
 }
 
+impl AsFd for Target {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl Target {
-    pub(super) fn new(file: File) -> Self {
-        Self { file, start: OnceLock::new() }
+    pub(super) fn new(file: File, user: u32) -> Self {
+        Self { file, user, start: OnceLock::new() }
     }
 
     fn write(&self, job: Job, reports: &Reports) -> io::Result<()> {
@@ -182,6 +192,9 @@ impl Target {
 
     fn write_regular(&self, bytes: &[u8], sync: bool) -> io::Result<()> {
         let mut file = &self.file;
+        if self.start.get().is_none() {
+            passed::check_place(file, self.user)?;
+        }
         file.write_all(bytes)?;
         if self.start.get().is_none() {
             // Known only now: a file that is appended to may have been anywhere before.

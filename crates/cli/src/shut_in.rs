@@ -101,7 +101,8 @@ fn stop_listening_to_the_terminal() -> io::Result<()> {
     if stderr.is_terminal() {
         rustix::stdio::dup2_stderr(write_only(stderr.as_fd())?)?;
     }
-    Ok(())
+    // Whoever started it may have had more of them open.
+    ferretto_sys::close_terminals()
 }
 
 /// The folders in which the service may make files.
@@ -119,10 +120,11 @@ pub(crate) fn traced(sockets: &[Address], output_dirs: Vec<PathBuf>) -> Rights {
     }
 }
 
-/// The probes look at everything and change nothing but tracefs.
+/// The probes look at everything but devices, among which are terminals, and change nothing but tracefs.
 pub(crate) fn probes(services: &[Address]) -> Rights {
     Rights {
-        reads: vec!["/".into()],
+        lists: vec!["/".into()],
+        reads: all_but_devices(),
         controls: tracefs(),
         capabilities: vec![
             Capability::SysNice,
@@ -143,6 +145,20 @@ pub(crate) fn relay(sockets: &[Address], service: &Address) -> Rights {
 /// The bridge makes connections.
 pub(crate) fn bridge(traced: &Address, adb: &Address) -> Rights {
     connecting_to(&[traced.clone(), adb.clone()])
+}
+
+/// What is in the root, but for what is no data source's: devices, and what services keep for themselves.
+fn all_but_devices() -> Vec<PathBuf> {
+    const LEFT_OUT: [&str; 2] = ["/dev", "/run"];
+    let all = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+    let leads_there = |path: &PathBuf| {
+        let path = fs::canonicalize(path).unwrap_or_default();
+        LEFT_OUT.iter().any(|left_out| Path::new(left_out).starts_with(&path) || path.starts_with(left_out))
+    };
+    let mut reads: Vec<PathBuf> = all.filter(|path| !leads_there(path)).collect();
+    // The journal, while it is not kept on the disk.
+    reads.push("/run/log".into());
+    reads
 }
 
 /// Rights are for what is mounted now: what is mounted there later is another folder.
@@ -218,9 +234,10 @@ mod tests {
     /// What a hostile thread gets in a daemon with these rights, in letters.
     fn gets(rights: &Rights, folder: &Path, port: u16) -> String {
         type Attempt<'a> = (char, &'a dyn Fn() -> io::Result<()>);
-        let attempts: [Attempt<'_>; 8] = [
+        let attempts: [Attempt<'_>; 9] = [
             ('x', &|| Command::new("true").status().map(drop)),
             ('r', &|| File::open("/etc/passwd").map(drop)),
+            ('v', &|| File::open("/dev/null").map(drop)),
             ('w', &|| File::options().write(true).open(folder.join("file")).map(drop)),
             ('m', &|| File::create(folder.join("made")).map(drop)),
             ('d', &|| fs::remove_file(folder.join("file"))),

@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use rustix::pty::OpenptFlags;
+
 use common::{Daemon, Place, assert_status, stderr, wait_until};
 
 const SHUT_IN: &str = "shut in by no new privileges, capabilities, Landlock, seccomp";
@@ -109,6 +111,29 @@ fn what_is_typed_where_a_daemon_was_started_is_not_its_to_read() {
     wait_until("the service is ready", || self::log(&place, "traced").contains("is ready"));
     let stdin = fs::read_link(format!("/proc/{}/fd/0", traced.0.id())).unwrap();
     assert_eq!(stdin, Path::new("/dev/null"));
+}
+
+/// Whoever started it may have had a terminal open under any number.
+#[test]
+fn a_terminal_that_a_daemon_was_started_with_is_closed() {
+    let place = Place::new();
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let master = rustix::pty::openpt(flags | OpenptFlags::CLOEXEC).unwrap();
+    rustix::pty::grantpt(&master).and_then(|()| rustix::pty::unlockpt(&master)).unwrap();
+    let terminal = rustix::pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    for name in ["traced", "probes"] {
+        let daemon = place.ferretto(&[name]);
+        let log = fs::File::create(place.path(&format!("{name}.log"))).unwrap();
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "exec 7<>\"$0\" 8</dev/null && exec \"$@\"", &terminal]);
+        shell.arg(daemon.get_program()).args(daemon.get_args());
+        shell.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let started = Daemon(shell.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        wait_until("it is shut in", || self::log(&place, name).contains("shut in"));
+        let fd = |number: u32| fs::read_link(format!("/proc/{}/fd/{number}", started.0.id()));
+        assert!(fd(8).is_ok(), "what is no terminal stays");
+        assert_ne!(fd(7).unwrap_or_default(), Path::new(&terminal), "{name}");
+    }
 }
 
 #[test]

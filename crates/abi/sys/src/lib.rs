@@ -1,8 +1,8 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
-//! own](has_rights_of_its_own), and, with the feature `daemon`, how a thread is [scheduled](Scheduling) and [code](Code) that is no
-//! longer needed.
+//! own](has_rights_of_its_own), and, with the feature `daemon`, how a thread is [scheduled](Scheduling), [terminals](close_terminals) that a
+//! program was started with, and [code](Code) that is no longer needed.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -17,6 +17,8 @@ mod fork;
 mod rights;
 #[cfg(feature = "daemon")]
 mod scheduling;
+#[cfg(feature = "daemon")]
+mod terminals;
 mod vsock;
 
 pub use clock::{KernelClock, clock_ns};
@@ -29,6 +31,8 @@ pub use fork::{ForkHandlers, at_fork, close_inherited};
 pub use rights::{has_rights_of_its_own, overflow_user};
 #[cfg(feature = "daemon")]
 pub use scheduling::Scheduling;
+#[cfg(feature = "daemon")]
+pub use terminals::close_terminals;
 pub use vsock::VsockAddr;
 
 /// The processor's time stamp counter, where it has one that this crate knows. Clocks of ftrace and perf can count by it.

@@ -58,6 +58,7 @@ fn try_to_restrict(rights: &Rights) -> Result<RestrictionStatus, RulesetError> {
     let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::Truncate;
     let control = read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeDir | AccessFs::RemoveDir;
     for (paths, access) in [
+        (&rights.lists, AccessFs::ReadDir.into()),
         (&rights.reads, read),
         (&rights.writes, write),
         (&rights.controls, control),

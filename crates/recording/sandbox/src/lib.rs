@@ -43,6 +43,8 @@ pub use user::{User, become_user};
 /// What a daemon goes on to need. Everything else is taken from it.
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
+    /// It lists what is in these folders and below, and reads nothing of it.
+    pub lists: Vec<PathBuf>,
     /// It reads what is in these folders and below.
     pub reads: Vec<PathBuf>,
     /// It makes files in these folders and below, and reads and writes those that are there.

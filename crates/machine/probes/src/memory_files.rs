@@ -73,6 +73,14 @@ impl MemoryFile {
         user_time: Duration::from_secs(5),
         user_bytes: usize::MAX,
     };
+    /// Where its descriptors lead: nothing that one waits for, but as many and as long paths as a process likes. Who reads them asks
+    /// [`is_spent`](MemoryFiles::is_spent).
+    pub(crate) const FDS: Self = Self {
+        name: "fd",
+        max_bytes: usize::MAX,
+        user_time: Duration::from_millis(500),
+        user_bytes: 8 << 20,
+    };
 }
 
 /// A process that is to be read, and whose it is.
@@ -110,7 +118,7 @@ struct Spent {
 
 /// Tells how long a thread has worked, or has waited for something other than a processor: those are not the fault of whose file it reads.
 #[derive(Debug)]
-struct Meter {
+pub(crate) struct Meter {
     /// Its `schedstat`, where the kernel keeps one.
     file: Option<File>,
     queued: Duration,
@@ -291,7 +299,14 @@ impl MemoryFiles {
         }
     }
 
-    fn spend(&mut self, file: &'static MemoryFile, target: Target, time: Duration, bytes: usize) {
+    /// Whether no more of this user's processes is to be read for a while.
+    pub(crate) fn is_spent(&mut self, file: &MemoryFile, target: Target) -> bool {
+        self.forgive();
+        self.spent.get(&(file.name, target.uid)).is_some_and(|spent| spent.is_all(file))
+    }
+
+    /// Puts what was read of a process on the account of its user.
+    pub(crate) fn spend(&mut self, file: &'static MemoryFile, target: Target, time: Duration, bytes: usize) {
         let none = || Spent { since: Instant::now(), time: Duration::ZERO, bytes: 0, has_said: false };
         let spent = self.spent.entry((file.name, target.uid)).or_insert_with(none);
         spent.time += time;
@@ -338,14 +353,14 @@ impl Spent {
 
 impl Meter {
     /// Of this thread.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut meter = Self { file: File::open("/proc/thread-self/schedstat").ok(), queued: Duration::ZERO };
         meter.queued = meter.queued();
         meter
     }
 
     /// For how long the thread has worked and waited for other things since then, when it was last asked.
-    fn since(&mut self, then: Instant) -> Duration {
+    pub(crate) fn since(&mut self, then: Instant) -> Duration {
         let elapsed = then.elapsed();
         if elapsed < SHORT_READ {
             return elapsed;

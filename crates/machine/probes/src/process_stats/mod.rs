@@ -21,7 +21,7 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
 use crate::clock::boottime_ns;
 use crate::ftrace::metadata::Named;
-use crate::memory_files::{BATCH, MemoryFile, MemoryFiles, Target};
+use crate::memory_files::{BATCH, MemoryFile, MemoryFiles, Meter, Target};
 use crate::packets::{Packets, stamp};
 use crate::pids::{PidBits, PidSet};
 use crate::proc_fs::{leading_i64, leading_u64, open_at, read_small_at};
@@ -37,6 +37,12 @@ const DIR_BUFFER_BYTES: usize = 32 << 10;
 const MAX_CACHED_PROCESSES: usize = 1 << 16;
 /// Open files remembered as written, over all processes.
 const MAX_SEEN_FDS: usize = 1 << 20;
+/// Open files of one process that are looked at, the first by number: more than servers have for their connections.
+const MAX_FDS_OF_PROCESS: usize = 1 << 14;
+/// Bytes of paths of one process that are read at once. Each may have a page of them; the rest is for the next look.
+const MAX_PATH_BYTES_AT_ONCE: usize = 256 << 10;
+/// A packet with open files ends when it is so large: no process has it become megabytes.
+const FDS_PACKET_BYTES: usize = 32 << 10;
 
 /// One session's process statistics.
 #[derive(Debug)]
@@ -54,6 +60,10 @@ pub(crate) struct ProcessStats {
     no_memory: PidBits,
     cache: HashMap<i32, Cached>,
     seen_fds: HashSet<(i32, u64)>,
+    /// For how long open files are read, from the first time on.
+    fds_meter: Option<Meter>,
+    /// It was said that a process has more open files than are looked at.
+    has_said_many_fds: bool,
     polls_since_clear: u32,
     /// What has been begun and is not yet done.
     scan: Option<Scan>,
@@ -146,6 +156,8 @@ struct Scratch {
     targets: Vec<Target>,
     /// An encoded `ProcessTree` or `ProcessStats`.
     body: Vec<u8>,
+    /// An encoded `ProcessStats` of open files only.
+    files: Vec<u8>,
 }
 
 impl ProcessStats {
@@ -168,6 +180,8 @@ impl ProcessStats {
             no_memory: PidBits::default(),
             cache: HashMap::new(),
             seen_fds: HashSet::new(),
+            fds_meter: None,
+            has_said_many_fds: false,
             polls_since_clear: 0,
             scan: None,
             turn: TURN,
@@ -298,16 +312,20 @@ impl ProcessStats {
     }
 
     fn write_open_files(&mut self, proc: &OwnedFd, scan: &mut Scan, until: Instant, out: &mut impl Packets) {
-        let started = boottime_ns();
         while let Some(pid) = scan.take_next() {
-            let mut process = Process::new(pid);
-            self.write_fds(proc, &mut process);
-            process.finish(&mut self.scratch.body);
+            let Scratch { path, status, .. } = &mut self.scratch;
+            if read_pid_file(proc, pid, "status", path, status) {
+                let uid = Status::parse(status).map_or(0, |status| status.uid.cast_unsigned());
+                if !self.write_fds(proc, Target { pid, uid }, until, out) {
+                    // It has more, for which the next turn is.
+                    scan.next -= 1;
+                }
+            }
             if Instant::now() >= until {
                 break;
             }
         }
-        self.finish_stats(started, out);
+        self.finish_files(out);
     }
 
     /// Appends the threads of a process but the main one.
@@ -447,13 +465,18 @@ impl ProcessStats {
                 samples.truncate(left_out);
             }
             for sample in &samples {
-                self.write_sample(proc, sample);
+                self.write_sample(sample);
+                if sample.has_memory && self.options.fds {
+                    // Those for which there is no time are still new at the next poll.
+                    self.write_fds(proc, sample.target, until, out);
+                }
                 worked.push(sample.target.pid);
             }
             if Instant::now() >= until {
                 break;
             }
         }
+        self.finish_files(out);
         if scan.is_done() {
             self.finish_stats(scan.started, out);
         }
@@ -491,7 +514,7 @@ impl ProcessStats {
                 sample.has_memory |= counter == Counter::VmSize;
                 sample.set(counter, value);
             }
-            if self.options.smaps_rollup {
+            if self.options.smaps_rollup || self.options.fds {
                 sample.target.uid = Status::parse(status).map_or(0, |status| status.uid.cast_unsigned());
             }
             if !sample.has_memory {
@@ -527,45 +550,93 @@ impl ProcessStats {
         with_memory.nth(done).map(|(number, _)| number)
     }
 
-    /// Appends those of the values that are new, and the process's open files.
-    fn write_sample(&mut self, proc: &OwnedFd, sample: &Sample) {
+    /// Appends those of the values that are new.
+    fn write_sample(&mut self, sample: &Sample) {
         let pid = sample.target.pid;
         let mut process = Process::new(pid);
         let cached = self.cache.entry(pid).or_insert(Cached::EMPTY);
         cached.update(&sample.values, &mut process, &mut self.scratch.body);
-        if sample.has_memory && self.options.fds {
-            self.write_fds(proc, &mut process);
-        }
         process.finish(&mut self.scratch.body);
     }
 
-    /// Appends the open files of a process that have not been written before.
-    fn write_fds(&mut self, proc: &OwnedFd, process: &mut Process) {
-        use stats_field::fd_info as field;
-        format_path(&mut self.scratch.path, process.pid, "fd");
+    /// Writes the open files of a process that have not been written before, in packets of their own. False if there are more, for which
+    /// it is too late; one at least is written.
+    fn write_fds(&mut self, proc: &OwnedFd, of: Target, until: Instant, out: &mut impl Packets) -> bool {
+        if self.memory_files.borrow_mut().is_spent(&MemoryFile::FDS, of) {
+            return true;
+        }
+        let mut meter = self.fds_meter.take().unwrap_or_else(Meter::new);
+        let started = Instant::now();
+        let (bytes, is_done) = self.write_new_fds(proc, of, until, out);
+        self.memory_files.borrow_mut().spend(&MemoryFile::FDS, of, meter.since(started), bytes);
+        self.fds_meter = Some(meter);
+        is_done
+    }
+
+    /// The bytes of their paths, and whether these are all.
+    fn write_new_fds(
+        &mut self,
+        proc: &OwnedFd,
+        of: Target,
+        until: Instant,
+        out: &mut impl Packets,
+    ) -> (usize, bool) {
+        format_path(&mut self.scratch.path, of.pid, "fd");
         // Other users' processes keep theirs to themselves.
-        let Ok(dir) = open_dir(proc, &self.scratch.path) else { return };
+        let Ok(dir) = open_dir(proc, &self.scratch.path) else { return (0, true) };
         let mut fds = std::mem::take(&mut self.scratch.tids);
-        list_numeric(&dir, &mut self.scratch.dir, &mut fds);
+        let is_all = list_numeric_up_to(MAX_FDS_OF_PROCESS, &dir, &mut self.scratch.dir, &mut fds);
+        if !is_all && !std::mem::replace(&mut self.has_said_many_fds, true) {
+            tracing::warn!(
+                "process {} (user {}), and others perhaps, have more than {MAX_FDS_OF_PROCESS} open files: those with higher numbers are left out",
+                of.pid,
+                of.uid
+            );
+        }
+        let (mut bytes, mut is_done, mut process) = (0, true, Process::new(of.pid));
         for &fd in &fds {
-            let number = u64::from(fd.cast_unsigned());
-            if self.seen_fds.contains(&(process.pid, number)) {
+            if self.seen_fds.contains(&(of.pid, u64::from(fd.cast_unsigned()))) {
                 continue;
             }
-            self.scratch.path.clear();
-            let _ = write!(self.scratch.path, "{fd}");
-            let Ok(target) = rustix::fs::readlinkat(&dir, self.scratch.path.as_slice(), Vec::new()) else {
-                continue;
-            };
-            process.begin(&mut self.scratch.body);
-            let mut message = Message::new(&mut self.scratch.body);
-            let mut entry = message.nested(stats_field::process::FDS);
-            entry.varint(field::FD, number);
-            entry.bytes(field::PATH, target.as_bytes());
-            drop(entry);
-            self.seen_fds.insert((process.pid, number));
+            if bytes > 0 && (bytes >= MAX_PATH_BYTES_AT_ONCE || Instant::now() >= until) {
+                is_done = false;
+                break;
+            }
+            bytes += self.write_fd(&dir, &mut process, fd);
+            if self.scratch.files.len() >= FDS_PACKET_BYTES {
+                std::mem::replace(&mut process, Process::new(of.pid)).finish(&mut self.scratch.files);
+                self.finish_files(out);
+            }
         }
+        process.finish(&mut self.scratch.files);
         self.scratch.tids = fds;
+        (bytes, is_done)
+    }
+
+    /// Appends one open file, and gives the length of its path; 0 if it is closed meanwhile.
+    fn write_fd(&mut self, dir: &OwnedFd, process: &mut Process, fd: i32) -> usize {
+        use stats_field::fd_info as field;
+        let number = u64::from(fd.cast_unsigned());
+        self.scratch.path.clear();
+        let _ = write!(self.scratch.path, "{fd}");
+        let Ok(target) = rustix::fs::readlinkat(dir, self.scratch.path.as_slice(), Vec::new()) else {
+            return 0;
+        };
+        process.begin(&mut self.scratch.files);
+        let mut message = Message::new(&mut self.scratch.files);
+        let mut entry = message.nested(stats_field::process::FDS);
+        entry.varint(field::FD, number);
+        entry.bytes(field::PATH, target.as_bytes());
+        drop(entry);
+        self.seen_fds.insert((process.pid, number));
+        target.as_bytes().len()
+    }
+
+    /// Writes the packet with open files, if there are some.
+    fn finish_files(&mut self, out: &mut impl Packets) {
+        std::mem::swap(&mut self.scratch.body, &mut self.scratch.files);
+        self.finish_stats(boottime_ns(), out);
+        std::mem::swap(&mut self.scratch.body, &mut self.scratch.files);
     }
 
     fn finish_tree(&mut self, started: u64, out: &mut impl Packets) {
@@ -791,12 +862,17 @@ fn open_dir(dir: &OwnedFd, path: &[u8]) -> std::io::Result<OwnedFd> {
 
 /// The entries of a directory whose names are numbers above 0 (0 too for /proc/PID/fd, where it is a file).
 fn list_numeric(dir: impl AsFd, buffer: &mut Vec<u8>, numbers: &mut Vec<i32>) {
+    list_numeric_up_to(usize::MAX, dir, buffer, numbers);
+}
+
+/// The first of these, and whether they are all.
+fn list_numeric_up_to(max: usize, dir: impl AsFd, buffer: &mut Vec<u8>, numbers: &mut Vec<i32>) -> bool {
     numbers.clear();
     buffer.clear();
     buffer.reserve(DIR_BUFFER_BYTES);
     // The descriptor of /proc stays open from scan to scan.
     if rustix::fs::seek(&dir, rustix::fs::SeekFrom::Start(0)).is_err() {
-        return;
+        return true;
     }
     let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(Ok(entry)) = entries.next() {
@@ -804,9 +880,13 @@ fn list_numeric(dir: impl AsFd, buffer: &mut Vec<u8>, numbers: &mut Vec<i32>) {
         if name.iter().all(u8::is_ascii_digit)
             && let Some(number) = leading_u64(name).and_then(|n| i32::try_from(n).ok())
         {
+            if numbers.len() >= max {
+                return false;
+            }
             numbers.push(number);
         }
     }
+    true
 }
 
 #[cfg(test)]
@@ -886,6 +966,67 @@ mod tests {
         assert!(has_thread(&|t| t.tgid() == own_pid() && t.name() == "probe-test"));
         assert!(has_thread(&|t| t.tid() == own_pid()), "the main thread has a message of its own");
         assert!(all[0].collection_end_timestamp() >= packets[0].timestamp());
+    }
+
+    /// Opens something so often whose path is nearly as long as paths can be.
+    fn open_with_long_paths(count: usize) -> (Folder, Vec<std::fs::File>) {
+        let folder = Folder::new("paths");
+        let mut path = folder.0.clone();
+        for _ in 0..14 {
+            path.push("x".repeat(250));
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        let open = || std::fs::File::open(&path).unwrap();
+        (folder, std::iter::repeat_with(open).take(count).collect())
+    }
+
+    #[test]
+    fn open_files_with_long_paths_are_said_once_each_in_packets_that_are_not_large() {
+        let (folder, files) = open_with_long_paths(200);
+        let config = ProcessStatsConfig {
+            scan_all_processes_on_start: Some(true),
+            resolve_process_fds: Some(true),
+            ..Default::default()
+        };
+        let packets = run(&config, |source, out| {
+            source.turn = Duration::ZERO;
+            source.start(out);
+            source.finish_work(out);
+        });
+        let long = folder.0.to_str().unwrap();
+        let stats = stats(&packets);
+        let of_own = stats.iter().flat_map(|stats| &stats.processes).filter(|p| p.pid() == own_pid());
+        let mut found: Vec<u64> =
+            of_own.flat_map(|p| &p.fds).filter(|fd| fd.path().starts_with(long)).map(|fd| fd.fd()).collect();
+        found.sort_unstable();
+        let opened = files.iter().map(|file| u64::try_from(std::os::fd::AsRawFd::as_raw_fd(file)).unwrap());
+        assert_eq!(found, opened.collect::<Vec<_>>());
+        let largest = stats.iter().map(|stats| prost::Message::encoded_len(*stats)).max().unwrap();
+        assert!(largest < FDS_PACKET_BYTES + 8192, "{largest}");
+    }
+
+    #[test]
+    fn open_files_of_a_user_are_read_for_so_long_and_so_much_within_a_time() {
+        let files = Rc::new(RefCell::new(MemoryFiles::default()));
+        let of = Target { pid: own_pid(), uid: rustix::process::getuid().as_raw() };
+        let config = ProcessStatsConfig {
+            resolve_process_fds: Some(true),
+            proc_stats_poll_ms: Some(1000),
+            ..Default::default()
+        };
+        let count_of_own = || {
+            let mut source = ProcessStats::new(&config, files.clone());
+            let mut out = Recorded::default();
+            source.turn = Duration::from_mins(1);
+            source.work(&mut out);
+            let packets = out.decoded();
+            let own = stats(&packets).into_iter().flat_map(|stats| &stats.processes);
+            own.filter(|process| process.pid() == own_pid()).map(|process| process.fds.len()).sum::<usize>()
+        };
+        assert!(count_of_own() > 0);
+        // Others of this user's processes, and as much as one may have.
+        files.borrow_mut().spend(&MemoryFile::FDS, of, Duration::ZERO, 8 << 20);
+        assert_eq!(count_of_own(), 0);
     }
 
     #[test]

@@ -202,8 +202,11 @@ fn run_probes(args: &ProbesArgs) -> Result<()> {
         reset_ftrace: args.reset_ftrace,
         ..ProbesOptions::default()
     };
-    let rights = shut_in::probes(&default_producer()?);
+    let mut rights = shut_in::probes(&default_producer()?);
     args.shut_in.become_user(&rights)?;
+    if args.shut_in.changes_user() {
+        shut_in::keep_to_tracefs(&mut rights, shut_in::may_write_tracefs());
+    }
     let could_look = looks_into_processes();
     args.shut_in.shut_in(&rights);
     if could_look && !looks_into_processes() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use ferretto_ipc::address::Address;
 use ferretto_sandbox::{Capability, Connection, Rights, User};
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags};
 
 /// Where a config's `output_path` may lead to if nothing else is said.
 const DEFAULT_OUTPUT_DIRS: [&str; 2] = ["/tmp", "/var/tmp"];
@@ -145,6 +145,24 @@ pub(crate) fn relay(sockets: &[Address], service: &Address) -> Rights {
 /// The bridge makes connections.
 pub(crate) fn bridge(traced: &Address, adb: &Address) -> Rights {
     connecting_to(&[traced.clone(), adb.clone()])
+}
+
+/// Of those who are not root, only who may not write into tracefs by itself keeps the right to write everywhere: with it the probes could
+/// connect to sockets that are root's only.
+pub(crate) fn keep_to_tracefs(rights: &mut Rights, may_write_tracefs: bool) {
+    if may_write_tracefs {
+        rights.capabilities.retain(|kept| *kept != Capability::DacOverride);
+    }
+}
+
+/// Whether the user that this process is now may make instances of tracefs and write into them without root's rights.
+pub(crate) fn may_write_tracefs() -> bool {
+    let is_open = |folder: &str| {
+        let folder = Path::new(folder);
+        let files = [folder.join("tracing_on"), folder.join("set_event"), folder.join("instances")];
+        files.iter().all(|file| rustix::fs::access(file, Access::WRITE_OK).is_ok())
+    };
+    TRACEFS.into_iter().any(is_open)
 }
 
 /// What is in the root, but for what is no data source's: devices, and what services keep for themselves.
@@ -320,6 +338,19 @@ mod tests {
             }
             assert_eq!(got, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn only_who_may_not_write_into_tracefs_keeps_the_right_to_write_everywhere() {
+        for may_write in [false, true] {
+            let mut rights = probes(&[]);
+            keep_to_tracefs(&mut rights, may_write);
+            assert_eq!(rights.capabilities.contains(&Capability::DacOverride), !may_write);
+            assert!(rights.capabilities.contains(&Capability::DacReadSearch));
+        }
+        // As root, whatever this machine has: where there is no tracefs nobody may write into it.
+        let there = TRACEFS.iter().any(|folder| Path::new(folder).join("set_event").exists());
+        assert!(there || !may_write_tracefs());
     }
 
     #[test]

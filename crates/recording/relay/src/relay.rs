@@ -9,17 +9,17 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::identity::{identity_frame, peer_identity};
 use ferretto_ipc::remote::Connecting;
 use ferretto_ipc::socket::{Listener, PeerCredentials, Permissions, Stream, group_id};
-use ferretto_peers::{Elsewhere, close_stream};
+use ferretto_peers::{Elsewhere, Holdings, close_stream};
 use rustix::event::{Timespec, epoll};
 
 use crate::pair::{Interest, Pair, Side};
 use crate::sync::Sync;
 use crate::{Error, RelayOptions, system};
 
-/// Producers at one time. Each may hold two queues of 128 KiB, and two descriptors.
+/// Producers at one time. Each may hold two queues of 128 KiB.
 const MAX_PRODUCERS: usize = 1024;
-/// Of these one user's, so that no user takes the places of all others.
-const MAX_PRODUCERS_OF_USER: usize = MAX_PRODUCERS / 2;
+/// Descriptors of each.
+const FDS_PER_PRODUCER: u64 = 2;
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Events taken from the kernel at once; more are there the next time.
@@ -45,6 +45,8 @@ pub struct Relay {
     accepts_again_at: Option<Instant>,
     pairs: BTreeMap<u64, Watched>,
     last_pair: u64,
+    /// No user takes the places of all others.
+    holdings: Holdings,
     /// Where what producers have passed is closed.
     elsewhere: Elsewhere,
     sync: Sync,
@@ -79,6 +81,7 @@ impl Relay {
             accepts_again_at: None,
             pairs: BTreeMap::new(),
             last_pair: 0,
+            holdings: Holdings::new(MAX_PRODUCERS, FDS_PER_PRODUCER, own_uid()),
             elsewhere: Elsewhere::default(),
             sync_is_watched: false,
             scratch: vec![0; RECEIVE_BYTES],
@@ -172,7 +175,11 @@ impl Relay {
     /// Lets a producer in, or hangs up on it: what is on its way to a socket may block when that is closed.
     fn add_producer(&mut self, producer: Stream) -> io::Result<()> {
         let credentials = producer.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
-        match self.begin_to_connect(credentials) {
+        let begun = self.holdings.enter(credentials.uid).map_err(io::Error::other).and_then(|()| {
+            let begun = self.begin_to_connect(credentials);
+            begun.inspect_err(|_| self.holdings.leave(credentials.uid, 0))
+        });
+        match begun {
             Ok((connecting, introduction)) => {
                 tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
                 self.add_pair(producer, connecting, &introduction, credentials.uid)
@@ -186,15 +193,6 @@ impl Relay {
 
     /// Begins to connect for a producer, as which the service is to know it.
     fn begin_to_connect(&self, credentials: PeerCredentials) -> io::Result<(Connecting, Vec<u8>)> {
-        if self.pairs.len() >= MAX_PRODUCERS {
-            tracing::warn!("{MAX_PRODUCERS} producers are connected: another one is hung up on");
-            return Err(io::Error::other("too many are connected"));
-        }
-        let of_user = self.pairs.values().filter(|watched| watched.uid == credentials.uid).count();
-        if of_user >= MAX_PRODUCERS_OF_USER {
-            let message = format!("user {} has {of_user} connected", credentials.uid);
-            return Err(io::Error::other(message));
-        }
         let identity = peer_identity(credentials.pid, credentials.uid);
         let introduction = identity_frame(identity).map_err(io::Error::other)?;
         Ok((Connecting::start(&self.service_address)?, introduction))
@@ -218,6 +216,7 @@ impl Relay {
         let Some(mut watched) = self.pairs.remove(&key) else { return Ok(()) };
         // Its socket may outlive it, where it is closed.
         watched.watch(&self.epoll, key, Side::Producer, Interest::default())?;
+        self.holdings.leave(watched.uid, 0);
         watched.pair.close(&mut self.scratch);
         Ok(())
     }
@@ -337,6 +336,11 @@ fn listen(options: &RelayOptions) -> Result<Vec<Listener>, Error> {
         listeners.push(Listener::bind_with(address, permissions).map_err(error)?);
     }
     Ok(listeners)
+}
+
+/// The relay's own user, if others can be told from it: those who have no number in its name space are one number.
+fn own_uid() -> Option<u32> {
+    Some(rustix::process::geteuid().as_raw()).filter(|uid| Some(*uid) != ferretto_sys::overflow_user())
 }
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {

@@ -1,9 +1,11 @@
 //! A relay between real sockets: a service in this process or a peer that the test plays, and producers.
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -22,6 +24,7 @@ use ferretto_relay::{Error, Relay, RelayOptions};
 use ferretto_traced::in_process::{Host, HostOptions};
 use prost::Message;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::Uid;
 
 /// For everything that happens soon, on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -425,17 +428,34 @@ fn descriptors_whose_closing_blocks_hold_up_nobody() {
     drop((read, passed));
 }
 
+/// Connects so often as this user.
+fn connect_as(uid: u32, socket: PathBuf, count: usize) -> Vec<UnixStream> {
+    let connect = move || {
+        let uid = Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        (0..count).map(|_| UnixStream::connect(&socket).unwrap()).collect()
+    };
+    std::thread::spawn(connect).join().unwrap()
+}
+
 #[test]
-fn one_user_has_half_of_the_places_at_most() {
+fn no_user_takes_all_places_and_root_has_some_in_reserve() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root may be several users");
+    }
     let host = service_at("127.0.0.1:0");
     let relay = Running::to(host.producer_addresses()[0].clone());
-    let connect = || UnixStream::connect(relay.socket()).unwrap();
-    let is_hung_up_on = |stream: &UnixStream| {
+    for path in [relay.dir.path(), &relay.socket()] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let is_hung_up_on = |stream: &&UnixStream| {
         stream.set_nonblocking(true).unwrap();
-        matches!((&*stream).read(&mut [0]), Ok(0))
+        matches!((&mut &**stream).read(&mut [0]), Ok(0))
     };
-    let first: Vec<UnixStream> = (0..512).map(|_| connect()).collect();
-    let more: Vec<UnixStream> = (0..8).map(|_| connect()).collect();
-    wait_until("those above the bound are hung up on", || more.iter().all(is_hung_up_on));
-    assert!(!first.iter().any(is_hung_up_on), "and nobody below");
+    let strangers = [4711, 4712].map(|uid| connect_as(uid, relay.socket(), 600));
+    let refused = |streams: &Vec<UnixStream>| streams.iter().filter(is_hung_up_on).count();
+    wait_until("a sixteenth is left", || strangers.iter().map(refused).sum::<usize>() == 1200 - 960);
+    assert_eq!(strangers.each_ref().map(refused), [120, 120]);
+    let root: Vec<UnixStream> = (0..70).map(|_| UnixStream::connect(relay.socket()).unwrap()).collect();
+    wait_until("all are taken", || refused(&root) == 70 - 64);
 }

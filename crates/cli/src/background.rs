@@ -16,7 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 const CHILD_ENV: &str = "FERRETTO_IN_BACKGROUND";
 const LAUNCHED: u8 = b'L';
 
-/// Whether this process is the one in the background.
+/// Whether this process is the one in the background. Heeded by set-user-id programs, too, whose children are such: it takes a pipe away, and
+/// gives nothing.
 pub(crate) fn is_child() -> bool {
     std::env::var_os(CHILD_ENV).is_some()
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ferretto_ipc::address::{Address, default_consumer, default_producer};
+use ferretto_ipc::address::{Address, default_consumer, default_producer, environment};
 use ferretto_probes::ProbesOptions;
 use ferretto_relay::RelayOptions;
 use ferretto_sandbox::Capability;
@@ -225,7 +225,9 @@ fn looks_into_processes() -> bool {
 
 /// Opened anew by its name: taking over a raw number could close what somebody else owns.
 fn notify_descriptor(variable: &str) -> Result<Option<OwnedFd>> {
-    let Some(number) = std::env::var(variable).ok() else { return Ok(None) };
+    let Some(number) = environment(variable).and_then(|number| number.into_string().ok()) else {
+        return Ok(None);
+    };
     let file = number
         .parse::<u32>()
         .map_err(anyhow::Error::from)

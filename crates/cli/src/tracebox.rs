@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use ferretto_ipc::address::{CONSUMER_SOCKET_ENV, PRODUCER_SOCKET_ENV};
+use ferretto_ipc::address::{CONSUMER_SOCKET_ENV, PRODUCER_SOCKET_ENV, environment};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -156,7 +156,7 @@ fn autostart(args: &[OsString], system_sockets: bool) -> Result<ExitCode> {
 
 /// Unless the user chose some.
 fn uses_private_sockets(system: bool) -> bool {
-    let is_chosen = |name: &&str| std::env::var_os(name).is_some();
+    let is_chosen = |name: &&str| environment(name).is_some();
     !system && ![PRODUCER_SOCKET_ENV, CONSUMER_SOCKET_ENV].iter().any(is_chosen)
 }
 

@@ -40,8 +40,12 @@ fn a_set_user_id_program_does_not_heed_the_environment() {
         command.args(args).uid(USER).env(variable, &named).current_dir("/");
         String::from_utf8(command.output().unwrap().stderr).unwrap()
     };
-    let cases: [(&[&str], _); 2] =
-        [(&["perfetto", "--query"], "PERFETTO_CONSUMER_SOCK_NAME"), (&["relay"], "PERFETTO_RELAY_SOCK_NAME")];
+    let cases: [(&[&str], _); 3] = [
+        (&["perfetto", "--query"], "PERFETTO_CONSUMER_SOCK_NAME"),
+        (&["relay"], "PERFETTO_RELAY_SOCK_NAME"),
+        // What it names is opened anew with the program's rights, and written to.
+        (&["relay"], "TRACED_RELAY_NOTIFY_FD"),
+    ];
     for (is_heeded, mode) in [(true, 0o755), (false, 0o4755)] {
         set_mode(&program, mode);
         for (args, variable) in cases {

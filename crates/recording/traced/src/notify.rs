@@ -3,13 +3,15 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
+use ferretto_ipc::address::environment;
+
 /// Names a descriptor that wants a `1`.
 const NOTIFY_ENV: &str = "TRACED_NOTIFY_FD";
 
 /// Writes the word to the descriptor that the environment names. The descriptor is opened anew by its name in `/proc`, for owning a
 /// number would be `unsafe`; the inherited one closes when the process ends.
 pub(crate) fn ready() {
-    let Some(value) = std::env::var_os(NOTIFY_ENV) else { return };
+    let Some(value) = environment(NOTIFY_ENV) else { return };
     let Some(number) = value.to_str().and_then(|value| value.parse::<u32>().ok()) else {
         tracing::error!("{NOTIFY_ENV}={value:?} is no descriptor");
         return;

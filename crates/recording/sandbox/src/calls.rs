@@ -1,6 +1,7 @@
 //! System calls (seccomp(2)): those that are on no list here fail with EPERM.
 //!
-//! They fail and do not kill: a list that has forgotten something costs a feature, and not the recording. `clone3`, whose flags no filter
+//! They fail and do not kill: a list that has forgotten something costs a feature, and not the recording. (A call in the manner of another
+//! processor, such as `int 0x80` on x86-64, kills: it cannot be known by its number, and no list has forgotten it.) `clone3`, whose flags no filter
 //! can see, is said to be unknown, as C libraries expect of old kernels; `clone` may start threads.
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]

@@ -23,6 +23,9 @@ const BYTES_PER_COST: usize = 2048;
 /// reads all that it takes out.
 const FOLDING_FACTOR: usize = 32;
 
+/// What it costs to look at a chunk elsewhere in the ring, which no cache has, in bytes.
+const BYTES_PER_LOOK: usize = 256;
+
 /// What is left of a CommitData request.
 #[derive(Debug)]
 pub(crate) struct Commit {
@@ -62,10 +65,11 @@ struct Moved {
     cost: usize,
 }
 
-/// What storing so many bytes costs, in bytes that could be copied into a plain buffer meanwhile.
+/// What it has cost to store the last chunk, of so many bytes, in bytes that could be copied into a plain buffer meanwhile.
 pub(crate) fn storing_cost(buffer: &Buffer, bytes: usize) -> usize {
     let folds = buffer.trace.folds_overwritten() || !buffer.vms.is_empty();
-    if folds { bytes.saturating_mul(FOLDING_FACTOR) } else { bytes }
+    let stored = if folds { bytes.saturating_mul(FOLDING_FACTOR) } else { bytes };
+    stored.saturating_add(buffer.trace.looks_to_store().saturating_mul(BYTES_PER_LOOK))
 }
 
 impl Service {

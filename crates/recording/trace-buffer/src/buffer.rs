@@ -76,6 +76,8 @@ pub struct TraceBuffer {
     pub(crate) interrupted: Option<PassPlace>,
     /// Chunks that the read pass may still look at before it rests.
     pub(crate) looks_left: usize,
+    /// Chunks that were looked at, beyond those in the way, to make room for the one that was stored last.
+    pub(crate) evict_looks: usize,
     /// What is kept of packets that have left, if it is wanted.
     pub(crate) fold: Option<Box<Fold>>,
     /// The packet that was found last; kept to reuse its memory.
@@ -123,6 +125,7 @@ impl TraceBuffer {
             read_pass: None,
             interrupted: None,
             looks_left: usize::MAX,
+            evict_looks: 0,
             fold: None,
             packet_parts: Vec::new(),
             resident: 0,

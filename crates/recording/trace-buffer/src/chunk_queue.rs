@@ -24,6 +24,12 @@ impl ChunkQueue {
         self.len == 0
     }
 
+    /// Bytes that it takes beyond itself.
+    #[inline]
+    pub(crate) fn room_bytes(&self) -> usize {
+        size_of_val(&*self.room)
+    }
+
     /// The offset at `index`, counted from the first.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<u32> {

@@ -20,6 +20,11 @@ use crate::sequence::Consumed;
 /// than readers take; and whoever writes chunks of some bytes makes others wait while millions are looked at for one packet.
 const MAX_CHUNKS_OF_PACKET: usize = 64 * 1024;
 
+/// To make room for one chunk, so many others are looked at for the ends of packets that go (upstream has no limit). Packets whose ends lie
+/// beyond are lost, as those are whose ends have not come. Ours: thousands of beginnings may lie in the place of one chunk, and a million
+/// chunks in which there is nothing between each and its end.
+pub(crate) const MAX_EVICT_LOOKS: usize = if cfg!(test) { 64 } else { 16 * 1024 };
+
 /// What the chunks are drained for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -246,7 +251,7 @@ impl TraceBuffer {
     fn reassemble(&mut self, drain: &mut Drain, begin: &Fragment) -> Reassembled {
         self.packet_parts.clear();
         self.packet_parts.push(Part::new(drain.at, &drain.header, begin));
-        let outcome = self.look_ahead(drain.slot, 0, &drain.header, drain.gap_seen);
+        let outcome = self.look_ahead(drain.purpose, drain.slot, 0, &drain.header, drain.gap_seen);
         match outcome {
             Reassembled::Whole => self.stats.readaheads_succeeded += 1,
             Reassembled::NotYet | Reassembled::Lost(_) => self.stats.readaheads_failed += 1,
@@ -266,6 +271,7 @@ impl TraceBuffer {
     /// Collects the fragments that continue the one in `packet_parts`, which is in the sequence's chunk at `index`, with this header.
     pub(crate) fn look_ahead(
         &mut self,
+        purpose: Purpose,
         slot: u32,
         index: usize,
         header: &Header,
@@ -280,7 +286,11 @@ impl TraceBuffer {
             if ahead - index > MAX_CHUNKS_OF_PACKET {
                 return Reassembled::Lost(REASSEMBLY_BROKEN_CHAIN);
             }
-            self.looks_left = self.looks_left.saturating_sub(1);
+            match purpose {
+                Purpose::Read => self.looks_left = self.looks_left.saturating_sub(1),
+                Purpose::Evict if self.evict_looks >= MAX_EVICT_LOOKS => return Reassembled::NotYet,
+                Purpose::Evict => self.evict_looks += 1,
+            }
             let Some(next) = sequence.get(ahead) else { break };
             let header = self.ring.header(next);
             if header.has(NEEDS_PATCHING) {

@@ -52,10 +52,8 @@ impl TraceBuffer {
         header.flags &= !PLAIN;
         self.ring.set_header(at, header);
 
-        let payload = self.ring.payload_mut(at, &header);
         for patch in patches {
-            let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut()?;
-            *target = patch.data;
+            self.ring.patch(at, &header, patch.offset as usize, patch.data)?;
         }
         if !more_pending {
             header.flags &= !NEEDS_PATCHING;

@@ -241,6 +241,14 @@ impl Ring {
         &mut self.bytes[at + HEADER_BYTES..][..usize::from(header.payload_size)]
     }
 
+    /// Puts four bytes at an offset of the payload of the chunk at `at`. `None` if they lie outside of it.
+    pub(crate) fn patch(&mut self, at: usize, header: &Header, offset: usize, data: [u8; 4]) -> Option<()> {
+        let end = offset.checked_add(data.len()).filter(|&end| end <= usize::from(header.payload_size))?;
+        self.before_change(at + HEADER_BYTES + offset, data.len());
+        self.bytes[at + HEADER_BYTES..][offset..end].copy_from_slice(&data);
+        Some(())
+    }
+
     /// All bytes in use; packets point into them.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {

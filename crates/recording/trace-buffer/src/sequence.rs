@@ -132,6 +132,12 @@ impl Sequence {
         self.chunks.len()
     }
 
+    /// Bytes that it takes to know where the chunks are.
+    #[inline]
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.chunks.room_bytes()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }

@@ -59,6 +59,8 @@ pub(crate) struct Sequences {
     free_slots: Vec<u32>,
     /// The writer that was looked up last: writers tend to commit several chunks in a row.
     latest: Option<(SequenceKey, u32)>,
+    /// Bytes that it takes to know where all chunks are.
+    index_bytes: usize,
     /// How many sequences are without chunks.
     num_empty: usize,
     /// When and which sequences became empty, in this order. Some are not any more.
@@ -153,6 +155,12 @@ impl Sequences {
         self.has_emptied(slot);
     }
 
+    /// Bytes that it takes to know where all chunks are: 4 to 8 for each.
+    #[inline]
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.index_bytes
+    }
+
     /// Where all chunks of all sequences are, in no order.
     pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         self.blocks.iter_mut().flatten().flat_map(Sequence::chunks_mut)
@@ -161,6 +169,8 @@ impl Sequences {
     /// Slot and offset of all chunks.
     pub(crate) fn all_chunks(&self) -> impl Iterator<Item = (u32, usize)> {
         let sequences = || self.blocks.iter().flatten();
+        #[cfg(test)]
+        assert_eq!(sequences().map(Sequence::index_bytes).sum::<usize>(), self.index_bytes);
         #[cfg(test)]
         assert_eq!(sequences().filter(|sequence| sequence.emptied_as().is_some()).count(), self.num_empty);
         let slots = (0..).zip(sequences());
@@ -173,15 +183,22 @@ impl Sequences {
     pub(crate) fn insert_chunk(&mut self, slot: u32, index: usize, at: usize) {
         let sequence = self.get_mut(slot);
         let was_empty = sequence.emptied_as().is_some();
+        let before = sequence.index_bytes();
         sequence.insert(index, at);
+        let after = sequence.index_bytes();
         self.num_empty -= usize::from(was_empty);
+        self.index_bytes = self.index_bytes + after - before;
     }
 
     /// Removes a sequence's first chunk as consumed.
     #[inline]
     pub(crate) fn pop_first_chunk(&mut self, slot: u32, consumed: Consumed) {
         let sequence = self.get_mut(slot);
+        let before = sequence.index_bytes();
         sequence.pop_first(consumed);
+        let given_back = before - sequence.index_bytes();
+        self.index_bytes -= given_back;
+        let sequence = self.get(slot);
         if sequence.is_empty() && sequence.emptied_as().is_none() {
             self.has_emptied(slot);
         }
@@ -242,6 +259,7 @@ impl Sequences {
     /// Gives back the memory of a sequence that is no longer used, and its slot to another.
     fn remove(&mut self, slot: u32) {
         let key = self.get(slot).key;
+        self.index_bytes -= self.get(slot).index_bytes();
         if let Ok(entry) = self.slot_of.find_entry(key.hash(), |&other| other == slot) {
             entry.remove();
         }

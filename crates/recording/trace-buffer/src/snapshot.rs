@@ -87,6 +87,7 @@ impl TraceBuffer {
             read_pass: None,
             interrupted: None,
             looks_left: usize::MAX,
+            evict_looks: 0,
             fold: self.fold.as_ref().map(|fold| Box::new(fold.for_clone())),
             packet_parts: Vec::new(),
             resident: 0,

@@ -48,6 +48,14 @@ pub mod chunk_flags {
 /// 32 KiB, which are in the processor's nearest cache.
 const MAX_LATER_CHUNKS: usize = 8 * 1024;
 
+/// It takes 4 to 8 bytes to know where a chunk is, and an empty one takes 16 of the ring. When all that is this part of the ring's size or
+/// more, or so many bytes, each chunk that comes takes at least so much of the ring (upstream has no limit). With chunks of 48 bytes and
+/// more it never comes to that in a ring of less than 192 MiB. (What it takes may double once more, where queues of offsets grow.)
+const INDEX_DIVISOR: usize = 6;
+const MIN_INDEX_BYTES: usize = 64 * 1024;
+const MAX_INDEX_BYTES: usize = 32 << 20;
+const LEAST_BYTES_WHEN_CROWDED: usize = 240;
+
 /// A chunk whose fragments were found, and what is to be stored of it.
 pub(crate) struct Accepted<'a> {
     pub(crate) id: u32,
@@ -88,6 +96,7 @@ impl TraceBuffer {
             return;
         }
         self.end_pass();
+        self.evict_looks = 0;
         if self.closed {
             self.stats.chunks_discarded += 1;
             return;
@@ -110,7 +119,7 @@ impl TraceBuffer {
             self.stats.abi_violations += 1;
         }
         let reserved = if chunk.complete { measured.size } else { chunk.payload.len() };
-        let reserved = reserved.max(measured.size + usual.map_or(0, |_| SUM_BYTES));
+        let reserved = reserved.max(measured.size + usual.map_or(0, |_| SUM_BYTES)).max(self.least_bytes());
         if !self.has_room_for(reserved) {
             self.stats.abi_violations += 1;
             return;
@@ -136,6 +145,19 @@ impl TraceBuffer {
         self.earn_folding(accepted.fragments.len());
         self.store(slot, &accepted, sink);
         self.bring_back_unfinished(sink);
+    }
+
+    /// How many chunks were looked at, beyond those in its way, to make room for the chunk that was [stored](Self::copy_chunk) last: what it
+    /// cost beside its bytes.
+    pub fn looks_to_store(&self) -> usize {
+        self.evict_looks
+    }
+
+    /// What a chunk's payload takes at least, lest there be too many of them.
+    #[inline]
+    fn least_bytes(&self) -> usize {
+        let most = (self.ring.size() / INDEX_DIVISOR).clamp(MIN_INDEX_BYTES, MAX_INDEX_BYTES);
+        if self.sequences.index_bytes() >= most { LEAST_BYTES_WHEN_CROWDED } else { 0 }
     }
 
     /// Could the ring hold a chunk with a payload of this size?

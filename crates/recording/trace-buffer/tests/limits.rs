@@ -253,3 +253,47 @@ fn packets_go_on_through_64_ki_chunks_at_most() {
         assert!(buffer.read_next().is_none());
     }
 }
+
+/// It takes 4 to 8 bytes to know where a chunk is.
+#[test]
+fn a_ring_has_not_so_many_chunks_that_knowing_them_takes_half_of_it() {
+    let mut buffer = ring(1 << 20);
+    let mut chunks = 0;
+    while buffer.stats().write_wrap_count == 0 {
+        copy(&mut buffer, 1, chunks, 0, b"");
+        chunks += 1;
+    }
+    assert!((33_000..36_000).contains(&chunks), "{chunks}, where 65,536 empty ones had room");
+    assert_eq!((buffer.stats().chunks_discarded, buffer.stats().abi_violations), (0, 0));
+}
+
+#[test]
+fn to_make_room_for_a_chunk_a_bounded_number_of_others_is_looked_at() {
+    const WRITERS: u16 = 100;
+    let mut buffer = ring(4 << 20);
+    for writer in 1..=WRITERS {
+        buffer.copy_chunk(&Chunk {
+            producer: ProducerId(1),
+            client: ClientIdentity::default(),
+            writer,
+            chunk_id: 0,
+            num_fragments: 1,
+            flags: chunk_flags::LAST_CONTINUES_ON_NEXT,
+            complete: true,
+            payload: &[2, 8, 1],
+        });
+    }
+    let mut chunk_id = 0;
+    while buffer.used_size() + 60_000 < buffer.size() {
+        chunk_id += 1;
+        (1..=WRITERS).for_each(|writer| copy(&mut buffer, writer, chunk_id, 0, b""));
+    }
+    assert!(chunk_id > 500);
+    let begin = buffer.stats().readaheads_failed;
+    copy(&mut buffer, WRITERS + 1, 0, 1, &[&[0xe0, 0xd4, 0x03][..], &[0; 60_000]].concat());
+    let failed = buffer.stats().readaheads_failed - begin;
+    assert!(failed > 50, "{failed} beginnings were overwritten");
+    assert!(buffer.looks_to_store() <= 16 * 1024, "{} looks", buffer.looks_to_store());
+    copy(&mut buffer, WRITERS + 1, 1, 1, b"\x03abc");
+    assert_eq!(buffer.looks_to_store(), 0);
+}

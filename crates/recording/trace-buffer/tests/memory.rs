@@ -44,13 +44,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const RING_BYTES: usize = 64 * 1024 * 1024;
+const RING_BYTES: usize = 128 * 1024 * 1024;
 
 /// Each of `num_writers` commits `chunks_each` chunks; gives the bytes that the buffer has allocated beside its ring (which does not come
 /// from the allocator) and beside the histograms of chunk sizes, which are statistics and outlive the sequences.
 fn bytes_beside_the_ring(num_writers: usize, chunks_each: u32) -> usize {
     let before = allocated();
-    let mut buffer = TraceBuffer::new(RING_BYTES, FillPolicy::Ring).expect("64 MiB");
+    let mut buffer = TraceBuffer::new(RING_BYTES, FillPolicy::Ring).expect("128 MiB");
     for chunk_id in 0..chunks_each {
         for writer in 0..num_writers {
             buffer.copy_chunk(&Chunk {

@@ -3,6 +3,7 @@
 use crate::Case;
 
 mod blocking_descriptors;
+mod clone_early;
 mod clones;
 mod comes_and_goes;
 mod commit_pile;
@@ -10,12 +11,14 @@ mod connect_flood;
 mod crowd_of_askers;
 mod crowd_of_flushers;
 mod crowd_of_sources;
+mod evict_chains;
 mod expressions;
 mod filters;
 mod flush_pile;
 mod flushes;
 mod fold_clears;
 mod fold_large;
+mod fold_moves;
 mod half_frames;
 mod idle_connections;
 mod large_packets;
@@ -84,4 +87,12 @@ pub const ALL: &[Case] = &[
     waiting_clones::CASE,
     widened_filters::CASE,
     unreadable_chunks::CASE,
+    evict_chains::CASE,
+    evict_chains::SMALL,
+    evict_chains::LARGE_RING,
+    evict_chains::STATS,
+    clone_early::CASE,
+    clone_early::SMALL,
+    fold_moves::CASE,
+    fold_moves::MANY,
 ];

@@ -21,8 +21,13 @@ use crate::{OverwriteSink, TraceBuffer};
 const MAX_OF_SEQUENCE: usize = 4;
 
 /// One that comes again may be in the way of the next, where many threads were stopped together. So much of the ring's size at most moves
-/// because of one commit.
+/// because of one commit, and no more than others can wait for.
 const MAX_MOVED_DIVISOR: usize = 2;
+const MAX_MOVED_BYTES: usize = 4 << 20;
+const MAX_MOVED_CHUNKS: usize = 2048;
+
+/// What one that comes again costs, in chunks looked at.
+const LOOKS_TO_BRING_BACK: usize = 8;
 
 /// How often a chunk comes again. A thread that nobody lets run may take seconds, in which a small ring goes round many times; of a program
 /// that hangs not every lap of the session is to carry a chunk along.
@@ -46,6 +51,8 @@ pub(super) struct AllUnfinished {
     chunks: VecDeque<Unfinished>,
     /// Bytes of the ring for these and those that have come already.
     moved_bytes: usize,
+    /// How many they are.
+    moved_chunks: usize,
 }
 
 impl TraceBuffer {
@@ -64,12 +71,14 @@ impl TraceBuffer {
         }
         let (chunks, begin) = self.find_unfinished(slot, at)?;
         let bytes = self.bytes_of(slot, chunks.clone())?;
-        if all.moved_bytes + bytes > self.ring.size() / MAX_MOVED_DIVISOR {
+        let max_bytes = MAX_MOVED_BYTES.min(self.ring.size() / MAX_MOVED_DIVISOR);
+        if all.moved_bytes + bytes > max_bytes || all.moved_chunks + chunks.len() > MAX_MOVED_CHUNKS {
             return None;
         }
         let begin_at = self.sequences.get(slot).get(chunks.start)?;
         let header = self.ring.header(begin_at);
         all.moved_bytes += bytes;
+        all.moved_chunks += chunks.len();
         let moves = header.moves + 1;
         let num_after = chunks.len() - 1;
         for index in chunks {
@@ -101,7 +110,7 @@ impl TraceBuffer {
                 header.has(LAST_CONTINUES_ON_NEXT) && !header.has(INCOMPLETE) && header.moves < MAX_MOVES;
             if may_come_again && let Some(begin) = beginning_at(self.ring.payload(found, &header), &header) {
                 self.packet_parts.clear();
-                if self.look_ahead(slot, index, &header, false) == Reassembled::NotYet {
+                if self.look_ahead(Purpose::Evict, slot, index, &header, false) == Reassembled::NotYet {
                     let is_between =
                         (index..len).any(|index| self.sequences.get(slot).get(index) == Some(at));
                     return is_between.then_some((index..len, begin));
@@ -154,7 +163,7 @@ impl TraceBuffer {
     pub(crate) fn bring_back_unfinished(&mut self, sink: &mut impl OverwriteSink) {
         while let Some(fold) = &mut self.fold {
             let Some(chunk) = fold.unfinished.chunks.pop_front() else {
-                fold.unfinished.moved_bytes = 0;
+                (fold.unfinished.moved_bytes, fold.unfinished.moved_chunks) = (0, 0);
                 return;
             };
             self.bring_back(&chunk, sink);
@@ -174,6 +183,7 @@ impl TraceBuffer {
             reserved: chunk.reserved,
         };
         self.stats.chunks_relocated += 1;
+        self.evict_looks += LOOKS_TO_BRING_BACK;
         self.store(slot, &accepted, sink);
     }
 }

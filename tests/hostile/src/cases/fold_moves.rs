@@ -56,7 +56,7 @@ fn moves(
     let mut payload = Vec::new();
     encode_varint(bytes as u64, &mut payload);
     payload.extend([8, 1].repeat(bytes / 2));
-    let in_a_request = (100_000 / (payload.len() + 24)).max(1).min(3000);
+    let in_a_request = (100_000 / (payload.len() + 24)).clamp(1, 3000);
     for row in 0..rows {
         let flags = LAST_CONTINUES | if row > 0 { FIRST_CONTINUES } else { 0 };
         for producer in &mut all {

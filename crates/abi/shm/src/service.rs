@@ -123,7 +123,6 @@ impl ServiceView {
     /// their turn, may come before those that were found. Without them later ones would be stored before earlier ones. A second look
     /// finds them, for who has a chunk has had those before it; what is new since then is left for the next time.
     fn look_again(&self, scrape: &mut Scrape) {
-        scrape.newest = scrape.found.iter().map(|(writer, number, ..)| (*writer, *number)).collect();
         if !scrape.newest.is_empty() {
             scrape.pages = self.pages.provided();
         }
@@ -211,6 +210,10 @@ impl Scrape {
         self.base.entry(writer).or_insert(chunk.header.chunk_id);
         let number = self.number(&chunk.header);
         let is_first_look = self.looks == 0;
+        if is_first_look {
+            // As it goes: there may be a million chunks in the end.
+            self.newest.entry(writer).and_modify(|newest| *newest = number.max(*newest)).or_insert(number);
+        }
         if is_first_look || self.newest.get(&writer).is_some_and(|newest| number < *newest) {
             let ChunkIndex { page, chunk: index } = chunk.place.index;
             self.found.insert((writer, number, page, index));
@@ -220,5 +223,32 @@ impl Scrape {
     fn number(&self, header: &ChunkHeader) -> i32 {
         let base = self.base.get(&header.writer_id).copied().unwrap_or_default();
         header.chunk_id.wrapping_sub(base).cast_signed()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::layout::PageLayout;
+    use crate::producer::{NewChunk, ProducerView};
+
+    /// Going through all that was found would take long: there may be a million chunks.
+    #[test]
+    fn what_is_newest_of_each_writer_is_known_as_soon_as_it_is_found() {
+        const PAGES: u32 = 4;
+        let memory = Arc::new(SharedMemory::in_process(PAGES as usize * 4096).unwrap());
+        let producer = ProducerView::new(Arc::clone(&memory), PageSize::DEFAULT).unwrap();
+        let service = ServiceView::new(memory, PageSize::DEFAULT).unwrap();
+        for chunk_id in [7, 9, 8, 6] {
+            let new = NewChunk { writer_id: 1, chunk_id };
+            producer.try_acquire(PageLayout::Div1, new).unwrap().complete().unwrap();
+        }
+        let mut scrape = service.begin_scrape();
+        let mut newest = Vec::new();
+        while scrape.looks == 0 {
+            service.go_on_scraping(&mut scrape, 1, |_| true, |_, _, _| 0);
+            newest.extend(scrape.newest.get(&1).map(|number| scrape.base[&1].wrapping_add_signed(*number)));
+        }
+        assert_eq!(newest[..PAGES as usize], [7, 9, 9, 9]);
     }
 }

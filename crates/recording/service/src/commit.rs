@@ -1,7 +1,7 @@
 //! CommitData: chunks to move, chunks to patch, flushes done, in this order. All of it is hostile until shown otherwise.
 //!
-//! One request may name thousands of chunks: what takes long is done in steps, and answered after the last. What is left for the next step
-//! is kept encoded, for a chunk of two bytes takes dozens of them in memory.
+//! One request may name thousands of chunks, to move or to patch: what takes long is done in steps, and answered after the last. What is
+//! left for the next step is kept encoded, for a chunk of two bytes takes dozens of them in memory.
 
 use bytes::{Buf as _, Bytes};
 use ferretto_protos::CommitDataRequest;
@@ -22,6 +22,14 @@ const BYTES_PER_COST: usize = 2048;
 /// What it costs to store bytes where something is to become of those that they overwrite, compared to where nothing is: a ring that folds
 /// reads all that it takes out.
 const FOLDING_FACTOR: usize = 32;
+/// What it costs to find the chunk that is to be patched, in the same units: it may be any one of millions, most of which no cache has.
+const PATCH_COST: usize = 5;
+/// Patches of one chunk that are read and applied in the time of one unit.
+const PATCHES_PER_COST: usize = 16;
+
+/// The tags of what a request may have many of.
+const CHUNKS_TO_MOVE: u8 = 1 << 3 | 2;
+const CHUNKS_TO_PATCH: u8 = 2 << 3 | 2;
 
 /// What it costs to look at a chunk elsewhere in the ring, which no cache has, in bytes.
 const BYTES_PER_LOOK: usize = 256;
@@ -30,7 +38,7 @@ const BYTES_PER_LOOK: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Commit {
     token: Token,
-    /// Encoded, which has the chunks to move first.
+    /// Encoded, which has the chunks to move first, and then those to patch.
     rest: Bytes,
     /// What it takes until the end.
     held_bytes: usize,
@@ -44,19 +52,29 @@ impl Commit {
         Self { token, held_bytes: rest.len(), rest, bytes }
     }
 
-    fn has_chunks(&self) -> bool {
-        const CHUNKS_TO_MOVE: u8 = 1 << 3 | 2;
-        self.rest.first() == Some(&CHUNKS_TO_MOVE)
+    fn begins_with(&self, tag: u8) -> bool {
+        self.rest.first() == Some(&tag)
     }
 
-    /// The next chunk to move. `None` when all are moved.
-    fn next_chunk(&mut self) -> Option<ChunksToMove> {
-        if !self.has_chunks() {
+    /// The next one of what has this tag. `None` when there are no more.
+    fn next<M: prost::Message + Default>(&mut self, tag: u8) -> Option<M> {
+        if !self.begins_with(tag) {
             return None;
         }
         self.rest.advance(1);
-        ChunksToMove::decode_length_delimited(&mut self.rest).ok()
+        M::decode_length_delimited(&mut self.rest).ok()
     }
+}
+
+/// Hands over one after another until the budget is spent. Says how many.
+fn take_within<T>(items: &[T], budget: &mut Budget, mut take: impl FnMut(&T, &mut Budget)) -> usize {
+    for (index, item) in items.iter().enumerate() {
+        if budget.is_spent() {
+            return index;
+        }
+        take(item, budget);
+    }
+    items.len()
 }
 
 /// What came of a chunk.
@@ -82,19 +100,19 @@ impl Service {
         now: &Now,
     ) {
         let mut budget = self.budget();
-        let (mut moved, mut bytes) = (0, 0usize);
-        for chunk in &request.chunks_to_move {
-            if budget.is_spent() {
-                break;
-            }
-            moved += 1;
-            bytes = bytes.saturating_add(self.take_chunk(id, chunk, &mut budget));
-        }
-        if moved == request.chunks_to_move.len() {
-            self.finish_commit(id, &request, bytes, now);
+        let mut bytes = 0usize;
+        let moved = take_within(&request.chunks_to_move, &mut budget, |chunk, budget| {
+            bytes = bytes.saturating_add(self.take_chunk(id, chunk, budget));
+        });
+        let patched = take_within(&request.chunks_to_patch, &mut budget, |chunk, budget| {
+            self.patch_chunk(id, chunk, budget);
+        });
+        if moved == request.chunks_to_move.len() && patched == request.chunks_to_patch.len() {
+            self.finish_commit(id, request.flush_request_id(), bytes, now);
             return self.answer_producer(from, token, &ferretto_protos::CommitDataResponse::default());
         }
         request.chunks_to_move.drain(..moved);
+        request.chunks_to_patch.drain(..patched);
         if let Some(producer) = self.producers.get_mut(&id) {
             producer.commit = Some(Commit::new(token, &request, bytes));
         }
@@ -141,26 +159,30 @@ impl Service {
         budget: &mut Budget,
         now: &Now,
     ) -> bool {
-        while commit.has_chunks() {
+        while commit.begins_with(CHUNKS_TO_MOVE) {
             if budget.is_spent() {
                 return false;
             }
-            let Some(chunk) = commit.next_chunk() else { break };
+            let Some(chunk) = commit.next(CHUNKS_TO_MOVE) else { break };
             commit.bytes = commit.bytes.saturating_add(self.take_chunk(id, &chunk, budget));
         }
-        let request = CommitDataRequest::decode(std::mem::take(&mut commit.rest)).unwrap_or_default();
-        self.finish_commit(id, &request, commit.bytes, now);
+        while commit.begins_with(CHUNKS_TO_PATCH) {
+            if budget.is_spent() {
+                return false;
+            }
+            let Some(chunk) = commit.next(CHUNKS_TO_PATCH) else { break };
+            self.patch_chunk(id, &chunk, budget);
+        }
+        let rest = CommitDataRequest::decode(std::mem::take(&mut commit.rest)).unwrap_or_default();
+        self.finish_commit(id, rest.flush_request_id(), commit.bytes, now);
         true
     }
 
-    /// What follows when all chunks are moved.
-    fn finish_commit(&mut self, id: ProducerId, request: &CommitDataRequest, bytes: usize, now: &Now) {
+    /// What follows when all chunks are moved and patched.
+    fn finish_commit(&mut self, id: ProducerId, flush_request_id: u64, bytes: usize, now: &Now) {
         self.note_commit(id, bytes);
-        for chunk in &request.chunks_to_patch {
-            self.patch_chunk(id, chunk);
-        }
-        if request.flush_request_id() != 0 {
-            self.flush_acknowledged(id, request.flush_request_id(), now);
+        if flush_request_id != 0 {
+            self.flush_acknowledged(id, flush_request_id, now);
         }
         self.tend_rings(now);
     }
@@ -253,8 +275,9 @@ impl Service {
         0
     }
 
-    fn patch_chunk(&mut self, id: ProducerId, chunk: &ChunkToPatch) {
+    fn patch_chunk(&mut self, id: ProducerId, chunk: &ChunkToPatch, budget: &mut Budget) {
         let count = chunk.patches.len();
+        budget.spend(PATCH_COST + count / PATCHES_PER_COST);
         let writer = u16::try_from(chunk.writer_id()).unwrap_or_default();
         let buffer = self.writable_buffer(id, writer, chunk.target_buffer());
         let buffer = buffer.and_then(|(buffer, _)| self.buffers.get_mut(&buffer));
@@ -286,18 +309,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_gives_chunk_by_chunk_and_then_the_rest() {
+    fn what_is_left_gives_one_after_another_and_then_the_rest() {
         let chunk =
             |page| ChunksToMove { page: Some(page), data: Some(vec![7; 3].into()), ..Default::default() };
+        let patch = |writer| ChunkToPatch { writer_id: Some(writer), ..Default::default() };
         let request = CommitDataRequest {
             chunks_to_move: vec![chunk(1), ChunksToMove::default(), chunk(2)],
-            chunks_to_patch: vec![ChunkToPatch { writer_id: Some(3), ..Default::default() }],
+            chunks_to_patch: vec![patch(3), ChunkToPatch::default()],
             flush_request_id: Some(4),
         };
         let mut commit = Commit::new(Token(1), &request, 0);
-        let chunks: Vec<ChunksToMove> = std::iter::from_fn(|| commit.next_chunk()).collect();
+        let chunks: Vec<ChunksToMove> = std::iter::from_fn(|| commit.next(CHUNKS_TO_MOVE)).collect();
         assert_eq!(chunks, request.chunks_to_move);
+        let chunks: Vec<ChunkToPatch> = std::iter::from_fn(|| commit.next(CHUNKS_TO_PATCH)).collect();
+        assert_eq!(chunks, request.chunks_to_patch);
         let rest = CommitDataRequest::decode(commit.rest).unwrap();
-        assert_eq!(rest, CommitDataRequest { chunks_to_move: Vec::new(), ..request });
+        assert_eq!(rest, CommitDataRequest { flush_request_id: Some(4), ..Default::default() });
     }
 }

@@ -5,7 +5,7 @@ mod world;
 use std::num::NonZeroUsize;
 
 use ferretto_protos as protos;
-use ferretto_protos::commit_data_request::ChunksToMove;
+use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch};
 use ferretto_service::{ConsumerCall, ConsumerConn, ProducerCall, ProducerConn};
 use ferretto_shm::ChunkWriter;
 use prost::Message;
@@ -247,6 +247,39 @@ fn what_is_left_of_a_large_commit_is_kept_as_small_as_it_came() {
         world.service.continue_commit(producer, &world.now);
     }
     assert_eq!(world.service.committing_bytes(producer), 0);
+}
+
+/// Each chunk is sought for, of thousands.
+#[test]
+fn a_commit_with_many_patches_is_answered_when_all_are_applied() {
+    const PATCHED: u32 = 10;
+    let (mut world, producer, consumer) = tracing("");
+    let request = commit(&mut world, producer, PATCHED);
+    world.commit(producer, request);
+    let patches = vec![chunk_to_patch::Patch { offset: Some(0), data: Some(vec![0; 4].into()) }];
+    let patch = |id: u32| ChunkToPatch {
+        target_buffer: Some(1),
+        writer_id: Some(1),
+        chunk_id: Some(id),
+        patches: patches.clone(),
+        ..Default::default()
+    };
+    // Half of them are not there.
+    let chunks_to_patch = (0..2 * PATCHED).map(patch).collect();
+    world.commits_wait = true;
+    world.producers.get_mut(&producer).unwrap().last_reply = None;
+    world.commit(producer, protos::CommitDataRequest { chunks_to_patch, ..Default::default() });
+    let mut parts = 1;
+    while world.service.is_committing(producer) {
+        assert!(world.producers[&producer].last_reply.is_none());
+        world.service.continue_commit(producer, &world.now);
+        world.run();
+        parts += 1;
+    }
+    assert!(world.producers[&producer].last_reply.is_some() && parts == 2 * PATCHED, "{parts}");
+    let stats = world.stats(consumer).buffer_stats[0];
+    let found = u64::from(PATCHED);
+    assert_eq!((stats.patches_succeeded(), stats.patches_failed()), (found, found));
 }
 
 #[test]

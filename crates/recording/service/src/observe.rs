@@ -1,6 +1,6 @@
 //! ObserveEvents: telling a consumer how its data sources start and stop, and when to clone its session.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ferretto_protos::observable_events::{
@@ -13,7 +13,9 @@ use crate::instance_set::InstanceState;
 use crate::limits;
 use crate::output::Reply;
 use crate::query::ELEMENT_OVERHEAD;
+use crate::registry::Consumer;
 use crate::service::Service;
+use crate::session::Session;
 use crate::triggers::ReceivedTrigger;
 
 impl Service {
@@ -43,13 +45,12 @@ impl Service {
     /// What happened before somebody looked is told at once.
     fn report_current_states(&mut self, session_id: SessionId) {
         let Some(session) = self.sessions.get(&session_id) else { return };
-        let instances = session.instances.iter().filter(|instance| reported(instance.state).is_some());
-        let states: Vec<_> = instances
-            .map(|instance| (instance.producer_name.clone(), instance.source_name.clone(), instance.state))
-            .collect();
         let all_started = session.all_started_reported;
-        for (producer_name, source_name, state) in states {
-            self.observe_instance(session_id, &producer_name, &source_name, state);
+        if let Some(observing) = observer(session, &mut self.consumers, Type::DataSourcesInstances) {
+            for instance in session.instances.iter() {
+                observing.note(&instance.producer_name, &instance.source_name, instance.state);
+            }
+            self.have_news.extend(session.owner);
         }
         if all_started {
             self.observe_all_started(session_id);
@@ -58,12 +59,9 @@ impl Service {
 
     /// Who wants to know of such events. There will be some.
     fn observer(&mut self, session_id: SessionId, kind: Type) -> Option<&mut Observing> {
-        let owner = self.sessions.get(&session_id)?.owner?;
-        let observing = self.consumers.get_mut(&owner)?.observing.as_mut()?;
-        if observing.mask & kind as u32 == 0 {
-            return None;
-        }
-        self.have_news.insert(owner);
+        let session = self.sessions.get(&session_id)?;
+        let observing = observer(session, &mut self.consumers, kind)?;
+        self.have_news.extend(session.owner);
         Some(observing)
     }
 
@@ -78,10 +76,25 @@ impl Service {
         source_name: &Arc<str>,
         state: InstanceState,
     ) {
-        let Some(state) = reported(state) else { return };
+        if reported(state).is_some()
+            && let Some(observing) = self.observer(session_id, Type::DataSourcesInstances)
+        {
+            observing.note(producer_name, source_name, state);
+        }
+    }
+
+    /// The same of many that have come to one state, named by their producers and data sources.
+    pub(crate) fn observe_instances(
+        &mut self,
+        session_id: SessionId,
+        names: Vec<(Arc<str>, Arc<str>)>,
+        state: InstanceState,
+    ) {
+        if names.is_empty() {
+            return;
+        }
         if let Some(observing) = self.observer(session_id, Type::DataSourcesInstances) {
-            let (producer_name, source_name) = (producer_name.clone(), source_name.clone());
-            observing.push(Change { producer_name, source_name, state });
+            names.iter().for_each(|(producer, source)| observing.note(producer, source, state));
         }
     }
 
@@ -176,6 +189,14 @@ impl Observing {
         Self { token, mask, changes: VecDeque::new(), bytes: 0, all_started: false, is_behind: false }
     }
 
+    /// If it is something to tell of.
+    fn note(&mut self, producer_name: &Arc<str>, source_name: &Arc<str>, state: InstanceState) {
+        if let Some(state) = reported(state) {
+            let (producer_name, source_name) = (producer_name.clone(), source_name.clone());
+            self.push(Change { producer_name, source_name, state });
+        }
+    }
+
     fn push(&mut self, change: Change) {
         // What comes too late is not kept: the call is about to be rejected.
         if !self.is_too_far_behind() {
@@ -216,6 +237,16 @@ impl Observing {
         let is_something = events != ObservableEvents::default();
         is_something.then(|| Reply::more(self.token, &ObserveEventsResponse { events: Some(events) }))
     }
+}
+
+/// Who has this session and wants to know of such events.
+fn observer<'a>(
+    session: &Session,
+    consumers: &'a mut BTreeMap<ConsumerConn, Consumer>,
+    kind: Type,
+) -> Option<&'a mut Observing> {
+    let observing = consumers.get_mut(&session.owner?)?.observing.as_mut()?;
+    (observing.mask & kind as u32 != 0).then_some(observing)
 }
 
 /// What is told of a state, if anything.

@@ -13,6 +13,7 @@ use crate::enable::GuardedStart;
 use crate::environment::{Environment, ServiceOptions};
 use crate::file_output::WriteMemory;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
+use crate::limits;
 use crate::losses::RefusedProducers;
 use crate::machines::Relay;
 use crate::memory::SharedMemoryByUser;
@@ -58,6 +59,8 @@ pub struct Service {
     pub(crate) last_producer: u16,
     pub(crate) last_buffer: u16,
     pub(crate) last_session: u64,
+    /// Of the sessions with so many instances that they take turns.
+    last_long_turn: SessionId,
     pub(crate) last_instance: u64,
     pub(crate) last_source: SourceSerial,
     /// Who has data sources of which name.
@@ -132,6 +135,7 @@ impl Service {
             last_producer: 0,
             last_buffer: 0,
             last_session: 0,
+            last_long_turn: SessionId(0),
             last_instance: 0,
             last_source: SourceSerial(0),
             offers: BTreeMap::new(),
@@ -332,13 +336,29 @@ impl Service {
     /// Some time is over. Does what has become due.
     pub fn handle_timeout(&mut self, now: &Now) {
         self.do_some_work(now);
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for session in sessions {
+        for session in self.sessions_in_turn(now) {
             self.expire_flushes(session, now);
             self.expire_stop(session, now);
             self.expire_timers(session, now);
         }
         self.flush_observed_events();
+    }
+
+    /// All but those for whom something is due and who have so many instances that it takes milliseconds: of these one, and the others in
+    /// the next turns.
+    fn sessions_in_turn(&mut self, now: &Now) -> Vec<SessionId> {
+        let takes_long = |session: &Session| {
+            session.instances.len() > limits::MANY_INSTANCES
+                && session_deadlines(session).any(|deadline| now.is_over(deadline))
+        };
+        let (long, mut in_turn): (Vec<_>, Vec<_>) =
+            self.sessions.values().partition(|session| takes_long(session));
+        let after_last = long.iter().find(|session| session.id > self.last_long_turn);
+        if let Some(next) = after_last.or(long.first()) {
+            self.last_long_turn = next.id;
+            in_turn.push(next);
+        }
+        in_turn.iter().map(|session| session.id).collect()
     }
 
     /// Nanoseconds until [`handle_timeout`](Self::handle_timeout) has something to do; `None` if nothing waits for time.

@@ -156,9 +156,7 @@ impl Service {
         running.reverse();
         let user = self.sessions.get(&session_id).map_or(Peer::UNKNOWN_UID, |session| session.owner_uid);
         self.begin_for(user, Job::Stop { instances: running }, now);
-        for (producer_name, source_name) in stopped {
-            self.observe_instance(session_id, &producer_name, &source_name, InstanceState::Stopped);
-        }
+        self.observe_instances(session_id, stopped, InstanceState::Stopped);
     }
 
     /// Data sources that did not say in time that they stopped are not waited for any longer.

@@ -3,7 +3,7 @@
 mod world;
 
 use ferretto_protos as protos;
-use ferretto_service::{ConsumerConn, ProducerCall, ProducerConn};
+use ferretto_service::{ConsumerConn, ProducerCall, ProducerConn, limits};
 use world::World;
 
 /// What may end a data source.
@@ -56,5 +56,33 @@ fn a_data_source_is_told_to_stop_once() {
             let stops = names.iter().filter(|name| **name == "stop").count();
             assert_eq!(stops, 1, "{case:?}, and the service waits for it: {waits}: {names:?}");
         }
+    }
+}
+
+/// Each takes milliseconds, and nobody else is to wait for all of them.
+#[test]
+fn of_sessions_with_many_instances_one_ends_a_turn() {
+    const SOURCES: usize = 256;
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut world = World::default();
+    let producer = world.producer("p");
+    for _ in 0..=limits::MANY_INSTANCES / SOURCES {
+        let name = Some("data".to_owned());
+        let source = protos::DataSourceDescriptor { name, no_flush: Some(true), ..Default::default() };
+        world.register_as(producer, source);
+    }
+    let sources = "data_sources { config { name: 'data' } }".repeat(SOURCES);
+    let consumers = [(); 3].map(|()| world.consumer(1000));
+    for consumer in consumers {
+        world.enable(consumer, &format!("buffers {{ size_kb: 64 }} {sources} duration_ms: 1000"));
+    }
+    world.advance_ms(500);
+    world.set_time(world.now.clocks.boottime + SECOND_NS);
+    for turn in 1..=consumers.len() {
+        assert_eq!(world.service.next_timeout_ns(&world.now), Some(0));
+        world.service.handle_timeout(&world.now);
+        world.run();
+        let ended = consumers.iter().filter(|consumer| world.ended(**consumer).is_some()).count();
+        assert_eq!(ended, 1, "in turn {turn}");
     }
 }

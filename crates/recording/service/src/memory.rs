@@ -108,7 +108,11 @@ impl Service {
     }
 
     fn may_have_memory(&self, uid: u32, bytes: usize) -> bool {
-        uid == 0 || uid == self.options.uid || self.shared_memory.has_room(uid, bytes)
+        !self.has_bounded_memory(uid) || self.shared_memory.has_room(uid, bytes)
+    }
+
+    fn has_bounded_memory(&self, uid: u32) -> bool {
+        uid != 0 && uid != self.options.uid
     }
 
     /// Gives a producer memory at its first data source instance.
@@ -162,6 +166,7 @@ impl Service {
             MemorySizes { size: or_hint(sizes.size, hints.size), page: or_hint(sizes.page, hints.page) };
         let max = match sizes.size {
             0 => limits::MAX_SHARED_MEMORY_SIZE,
+            _ if self.has_bounded_memory(session.owner_uid) => limits::MAX_SHARED_MEMORY_SIZE_BY_USERS,
             _ => limits::MAX_CONFIGURED_SHARED_MEMORY_SIZE,
         };
         let wanted = wanted.or_valid(max);

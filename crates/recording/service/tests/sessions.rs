@@ -718,10 +718,13 @@ fn memory_is_chosen_by_config_then_hint_then_default() {
             (512 * KB, 4 * KB),
         ),
         ("", 64 * 1024, 0, (32 * 1024 * KB, 4 * KB)),
-        ("producers { producer_name: \"p\" shm_size_kb: 65536 }", 0, 0, (64 * 1024 * KB, 4 * KB)),
-        ("producers { producer_name: \"p\" shm_size_kb: 1048576 }", 0, 0, (256 * 1024 * KB, 4 * KB)),
+        ("producers { producer_name: \"p\" shm_size_kb: 40960 }", 0, 0, (40 * 1024 * KB, 4 * KB)),
+        ("producers { producer_name: \"p\" shm_size_kb: 1048576 }", 0, 0, (48 * 1024 * KB, 4 * KB)),
     ];
-    for (more, size_kb, page_kb, expected) in cases {
+    let as_user = cases.map(|case| (1000, case));
+    let large = "producers { producer_name: \"p\" shm_size_kb: 1048576 }";
+    let of_others = [0, SERVICE_UID].map(|uid| (uid, (large, 0, 0, (256 * 1024 * KB, 4 * KB))));
+    for (uid, (more, size_kb, page_kb, expected)) in as_user.into_iter().chain(of_others) {
         let mut world = World::default();
         let producer = world.introduce(&world::Introduction {
             size_hint: size_kb * 1024,
@@ -729,10 +732,10 @@ fn memory_is_chosen_by_config_then_hint_then_default() {
             ..named("p")
         });
         world.register(producer, "data");
-        let consumer = world.consumer(1000);
+        let consumer = world.consumer(uid);
         world.enable(consumer, &config(more));
         let found = &world.producers[&producer];
-        assert_eq!((found.memory.as_ref().unwrap().len(), found.page_size), expected, "{more}");
+        assert_eq!((found.memory.as_ref().unwrap().len(), found.page_size), expected, "{more} of {uid}");
     }
 }
 
@@ -801,13 +804,14 @@ fn the_producers_of_a_user_have_so_much_shared_memory_in_sum() {
         world.producers[&producer].response.unwrap().using_shmem_provided_by_producer()
     };
     let mut world = World::default();
-    let large: Vec<_> = (0..8).map(|_| brings(&mut world, 21)).collect();
+    const FITTING: usize = limits::MAX_SHARED_MEMORY_PER_USER / limits::MAX_SHARED_MEMORY_SIZE;
+    let large: Vec<_> = (0..FITTING).map(|_| brings(&mut world, 21)).collect();
     assert!(large.iter().all(|producer| is_used(&world, *producer)));
     let too_much = brings(&mut world, 21);
     assert!(!is_used(&world, too_much));
     let other = brings(&mut world, 22);
     assert!(is_used(&world, other), "others are in nobody's way");
-    let of_root: Vec<_> = (0..9).map(|_| brings(&mut world, 0)).collect();
+    let of_root: Vec<_> = (0..=FITTING).map(|_| brings(&mut world, 0)).collect();
     assert!(of_root.iter().all(|producer| is_used(&world, *producer)));
 
     // It is not left without, and records.
@@ -838,7 +842,11 @@ fn what_a_stranger_gives_to_a_producer_is_on_the_strangers_account() {
     };
     let len = |world: &World, producer| world.producers[&producer].memory.as_ref().unwrap().len();
     let (large, consumer) = gives(&mut world, "large", 256 * 1024);
-    assert_eq!(len(&world, large), limits::MAX_SHARED_MEMORY_PER_USER);
+    assert_eq!(len(&world, large), limits::MAX_SHARED_MEMORY_SIZE_BY_USERS);
+    world.free(consumer);
+    let (_second, consumer) = gives(&mut world, "second", 48 * 1024);
+    world.free(consumer);
+    let (_third, consumer) = gives(&mut world, "third", 32 * 1024);
     world.free(consumer);
     // Nothing is left for another gift.
     let (small, consumer) = gives(&mut world, "small", 1024);

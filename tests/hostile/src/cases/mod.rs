@@ -28,12 +28,15 @@ mod late_sources;
 mod many_requests;
 mod many_sequences;
 mod matches;
+mod observers;
 mod one_connection;
 mod own_packets;
+mod patch_pile;
 mod protovms;
 mod refused_packets;
 mod semaphores;
 mod short_periods;
+mod touched_memory;
 mod triggers;
 mod unread_answers;
 mod unreadable_chunks;
@@ -73,12 +76,17 @@ pub const ALL: &[Case] = &[
     many_requests::CASE,
     many_sequences::CASE,
     matches::CASE,
+    observers::CASE,
+    observers::ENDS,
     one_connection::CASE,
     own_packets::CASE,
+    patch_pile::CASE,
     protovms::CASE,
     refused_packets::CASE,
     semaphores::CASE,
     short_periods::CASE,
+    touched_memory::CASE,
+    touched_memory::ONE,
     triggers::CASE,
     unread_answers::CASE,
     vm_programs::CASE,

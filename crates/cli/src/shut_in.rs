@@ -221,10 +221,10 @@ fn resolve_names(rights: &mut Rights) {
         .extend(written_anew.filter(|folder| folder.starts_with("/run") && folder != Path::new("/run")));
 }
 
-/// Where the files of these sockets are removed from, unless anybody may make files there: the right is for all files of the folder, and
+/// Where the files of these sockets are removed from, unless others may make files there: the right is for all files of the folder, and
 /// those are not the daemon's. There its sockets stay, and the next start removes them.
 fn folders(sockets: &[Address]) -> Vec<PathBuf> {
-    const OTHERS_WRITE: u32 = 0o002;
+    const OTHERS_WRITE: u32 = 0o022;
     let is_common =
         |folder: &PathBuf| fs::metadata(folder).is_ok_and(|found| found.mode() & OTHERS_WRITE != 0);
     let folder = |socket: &Address| match socket {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use crate::address::Address;
-use crate::walk::{self, Found, Verdict, walk};
+use crate::walk::{self, Held, Verdict, walk};
 
 /// Whether root and this user may be taken for the service wherever they listen; others depend on the place.
 pub(crate) fn is_trusted_anywhere(uid: u32) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn is_trusted_anywhere(uid: u32) -> bool {
 /// elsewhere from now on: what is connected to afterwards is what was looked at.
 pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
     if let Address::Path(path) = address {
-        match walk(path, &|folder, step| judge(folder, &step.found, listener)) {
+        match walk(path, &|folder, step| judge(folder, step, listener)) {
             Ok(place) if place.found.is_some() => return Ok(()),
             Ok(_) => return Err(io::ErrorKind::NotFound.into()),
             Err(walk::Error::System(error)) => return Err(error),
@@ -33,11 +33,12 @@ pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// A step is of root or of this user, where nobody else can take it away; or of the listener, where not everybody could make it.
-fn judge(folder: Option<&Found>, step: &Found, listener: u32) -> Verdict {
-    let is_lawless = folder.is_some_and(Found::is_lawless);
-    let is_for_all = folder.is_some_and(Found::is_for_all);
-    match is_trusted_anywhere(step.owner) && !is_lawless || step.owner == listener && !is_for_all {
+/// A step is of root or of this user, where nobody else can take it away; or of the listener, where nobody else could make it, either.
+fn judge(folder: Option<&Held>, step: &Held, listener: u32) -> Verdict {
+    let is_lawless = || folder.is_some_and(|folder| folder.is_lawless(listener));
+    let is_shared = || folder.is_some_and(|folder| folder.is_shared(listener));
+    let owner = step.found.owner;
+    match is_trusted_anywhere(owner) && !is_lawless() || owner == listener && !is_shared() {
         true => Verdict::GoOn,
         false => Verdict::Refuse,
     }
@@ -143,5 +144,42 @@ mod tests {
         assert!(may_listen(&closed.join("link/s")));
         lchown(open.join("between"), Some(STRANGER), None).unwrap();
         assert!(!may_listen(&closed.join("link/s")), "one link on the way is theirs");
+    }
+
+    #[test]
+    fn a_place_for_a_group_is_a_place_for_all_unless_nobody_else_is_in_it() {
+        /// Nobody's own.
+        const TEAM: u32 = 4343;
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root can make things that are another user's");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let shared = place.path().join("shared");
+        make(&shared, 0o755);
+        make(&shared.join("own"), 0o755);
+        let socket = shared.join("own/s");
+        let _listener = listen(&socket);
+        for (group, mode, may) in [
+            (TEAM, 0o2755, true),
+            (TEAM, 0o2775, false),
+            (TEAM, 0o3775, true),
+            (STRANGER, 0o775, true),
+            (0, 0o775, true),
+        ] {
+            lchown(&shared, None, Some(group)).unwrap();
+            fs::set_permissions(&shared, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(may_listen(&socket), may, "{group} {mode:o}");
+        }
+        // Source: linux/posix_acl_xattr.h; whose rights, which, and his number.
+        let list = [(1, 7, -1), (2, 7, 4444), (4, 5, -1), (0x10, 7, -1), (0x20, 5, -1)];
+        let entry = |(tag, rights, id): (u16, u16, i32)| {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let list = [2_u32.to_le_bytes().to_vec(), list.map(entry).concat()].concat();
+        match rustix::fs::setxattr(&shared, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
+        {
+            Ok(()) => assert!(!may_listen(&socket), "a further user may write there"),
+            Err(errno) => println!("skipped: no lists of users here: {errno}"),
+        }
     }
 }

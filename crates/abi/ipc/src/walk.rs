@@ -12,13 +12,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat_raw};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fgetxattr, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
 /// As many links as the kernel follows on one path (path_resolution(7)).
 const MAX_LINKS: usize = 40;
-/// Everybody may make names in a folder with this mode bit.
+/// Everybody may make names in a folder with this mode bit, and
 const OTHERS_WRITE: u32 = 0o002;
+/// its group in one with this one.
+const GROUP_WRITES: u32 = 0o020;
 /// In a folder with this one too, only the owner of what has a name may take it away (unlink(2)).
 const STICKY: u32 = 0o1000;
 
@@ -27,6 +29,8 @@ const STICKY: u32 = 0o1000;
 pub struct Found {
     /// The owner's user id.
     pub owner: u32,
+    /// Its group's id.
+    pub group: u32,
     /// Kind and permissions, as in stat(2).
     pub mode: u32,
     /// The device, and
@@ -45,22 +49,18 @@ impl Found {
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.mode)
     }
-
-    /// Of a folder: whether everybody may make names in it.
-    pub fn is_for_all(&self) -> bool {
-        self.mode & OTHERS_WRITE != 0
-    }
-
-    /// Of a folder: whether everybody may exchange what others have made in it.
-    pub fn is_lawless(&self) -> bool {
-        self.is_for_all() && self.mode & STICKY == 0
-    }
 }
 
 impl From<rustix::fs::Stat> for Found {
     #[allow(clippy::unnecessary_cast, reason = "their types differ between machines")]
     fn from(stat: rustix::fs::Stat) -> Self {
-        Self { owner: stat.st_uid, mode: stat.st_mode, device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+        Self {
+            owner: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode,
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+        }
     }
 }
 
@@ -71,6 +71,36 @@ pub struct Held {
     pub fd: OwnedFd,
     /// What it is.
     pub found: Found,
+}
+
+impl Held {
+    /// Of a folder: whether others than its owner and this user may make names in it.
+    pub fn is_shared(&self, user: u32) -> bool {
+        self.found.mode & OTHERS_WRITE != 0 || self.found.mode & GROUP_WRITES != 0 && !self.is_group_of(user)
+    }
+
+    /// Of a folder: whether others than its owner and this user may exchange what is in it.
+    pub fn is_lawless(&self, user: u32) -> bool {
+        self.found.mode & STICKY == 0 && self.is_shared(user)
+    }
+
+    /// Whether nobody but the owner or this user has the rights that the mode gives to the group.
+    #[inline(never)]
+    fn is_group_of(&self, user: u32) -> bool {
+        let Found { owner, group, .. } = self.found;
+        let is_of_one =
+            |user| ferretto_sys::is_group_of_one(group, user) && ferretto_sys::overflow_user() != Some(user);
+        (is_of_one(owner) || is_of_one(user)) && !self.has_list()
+    }
+
+    /// Whether there is a list of further users (acl(5)): the group's rights are then the most that any of them has. Where it cannot be looked
+    /// at there may be one.
+    fn has_list(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(fd) = openat(&self.fd, c".", flags, Mode::empty()) else { return true };
+        let list = fgetxattr(&fd, c"system.posix_acl_access", &mut [0; 1][..]);
+        !matches!(list, Err(Errno::NODATA | Errno::OPNOTSUPP))
+    }
 }
 
 /// What is to be done at a step.
@@ -133,7 +163,7 @@ impl From<Errno> for Error {
 /// Follows a path. `judge` is asked about each step that is there, links and the last name too: with the folder that it is in (none for the
 /// root and for the folder that this process is in), and with what it is. Also about each folder that is left by `..`, for its name may have
 /// been given to another one meanwhile.
-pub fn walk(path: &Path, judge: &dyn Fn(Option<&Found>, &Held) -> Verdict) -> Result<Place, Error> {
+pub fn walk(path: &Path, judge: &dyn Fn(Option<&Held>, &Held) -> Verdict) -> Result<Place, Error> {
     let mut text = path.as_os_str().as_bytes().to_vec();
     let (mut at, mut links, mut is_by_link) = (0, 0, false);
     let mut here = start(&text, judge)?;
@@ -149,11 +179,11 @@ pub fn walk(path: &Path, judge: &dyn Fn(Option<&Found>, &Held) -> Verdict) -> Re
             next => next?,
         };
         let verdict = match name {
-            b".." => match judge(Some(&next.found), &here) {
+            b".." => match judge(Some(&next), &here) {
                 Verdict::Refuse => Verdict::Refuse,
                 _ => judge(None, &next),
             },
-            _ => judge(Some(&here.found), &next),
+            _ => judge(Some(&here), &next),
         };
         if verdict == Verdict::Refuse {
             return Err(refused(name, &next));
@@ -182,7 +212,7 @@ pub fn walk(path: &Path, judge: &dyn Fn(Option<&Found>, &Held) -> Verdict) -> Re
 }
 
 /// The folder that a path starts from.
-fn start(path: &[u8], judge: &dyn Fn(Option<&Found>, &Held) -> Verdict) -> Result<Held, Error> {
+fn start(path: &[u8], judge: &dyn Fn(Option<&Held>, &Held) -> Verdict) -> Result<Held, Error> {
     let name = match path.first() {
         None => return Err(Errno::NOENT.into()),
         Some(b'/') => b"/",
@@ -241,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    fn all(_: Option<&Found>, _: &Held) -> Verdict {
+    fn all(_: Option<&Held>, _: &Held) -> Verdict {
         Verdict::GoOn
     }
 
@@ -297,7 +327,7 @@ mod tests {
         fs::write(path("folder/file"), "").unwrap();
         symlink("folder", path("link")).unwrap();
         let kinds = RefCell::new(Vec::new());
-        let note = |_: Option<&Found>, step: &Held| {
+        let note = |_: Option<&Held>, step: &Held| {
             kinds.borrow_mut().push(step.found.kind());
             Verdict::GoOn
         };
@@ -306,7 +336,7 @@ mod tests {
         let last = kinds.get(kinds.len() - 3..).unwrap();
         assert_eq!(last, [FileType::Symlink, FileType::Directory, FileType::RegularFile]);
         let at_links = |verdict| {
-            move |_: Option<&Found>, step: &Held| match step.found.kind() {
+            move |_: Option<&Held>, step: &Held| match step.found.kind() {
                 FileType::Symlink => verdict,
                 _ => Verdict::GoOn,
             }

@@ -1,7 +1,7 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
-//! own](has_rights_of_its_own), and, with the feature `daemon`, how a thread is [scheduled](Scheduling), [terminals](close_terminals) that a
+//! own](has_rights_of_its_own), whether a group is [one user's](is_group_of_one), and, with the feature `daemon`, how a thread is [scheduled](Scheduling), [terminals](close_terminals) that a
 //! program was started with, and [code](Code) that is no longer needed.
 #![allow(unsafe_code)]
 
@@ -28,7 +28,7 @@ pub use credentials::{PeerCredentials, peer_credentials};
 pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
-pub use rights::{has_rights_of_its_own, overflow_user};
+pub use rights::{has_rights_of_its_own, is_group_of_one, overflow_user};
 #[cfg(feature = "daemon")]
 pub use scheduling::Scheduling;
 #[cfg(feature = "daemon")]

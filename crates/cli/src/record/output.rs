@@ -17,6 +17,7 @@ use ferretto_ipc::walk::{self, Found, Held, Place, Verdict, walk};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, openat, renameat, statat, unlinkat,
 };
+use rustix::process::geteuid;
 
 use crate::printable::printable;
 use crate::report::UserError;
@@ -181,15 +182,15 @@ impl Drop for Output {
 
 /// Where others may make names, only links and things that are one's own are taken. A file that its folder's owner has made there is
 /// replaced, not written to.
-fn judge(folder: Option<&Found>, step: &Held) -> Verdict {
+fn judge(folder: Option<&Held>, step: &Held) -> Verdict {
     let Some(folder) = folder else { return Verdict::GoOn };
     let is_ones_own = || user::is_as_oneself(step.found.owner);
     let may_be_taken = match step.found.kind() {
         FileType::Directory => true,
-        FileType::RegularFile => !folder.is_for_all() || is_ones_own(),
+        FileType::RegularFile => is_ones_own() || !is_shared(folder),
         // One's own may have been brought there by others.
         FileType::Symlink => !is_others(folder) || is_ones_own() && !is_exchangeable(folder),
-        _ => !is_others(folder) || is_ones_own(),
+        _ => is_ones_own() || !is_others(folder),
     };
     match may_be_taken {
         false => Verdict::Refuse,
@@ -210,14 +211,19 @@ fn is_without_path(link: &Held) -> bool {
     is_of_proc && walk::read_link(link).is_ok_and(|target| says_no_path(&target))
 }
 
+/// Whether others than a folder's owner and this user may make names in it.
+fn is_shared(folder: &Held) -> bool {
+    folder.is_shared(geteuid().as_raw())
+}
+
 /// Whether somebody else may make names in a folder.
-fn is_others(folder: &Found) -> bool {
-    folder.is_for_all() || !is_ones_own(folder)
+fn is_others(folder: &Held) -> bool {
+    !is_ones_own(&folder.found) || is_shared(folder)
 }
 
 /// Whether somebody else may take names in a folder away, and bring others.
-fn is_exchangeable(folder: &Found) -> bool {
-    folder.is_lawless() || !is_ones_own(folder)
+fn is_exchangeable(folder: &Held) -> bool {
+    !is_ones_own(&folder.found) || folder.is_lawless(geteuid().as_raw())
 }
 
 /// In a user name space the folders of the machine's root are those of a hidden user.
@@ -319,7 +325,6 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     use rustix::fs::CWD;
-    use rustix::process::geteuid;
 
     use super::*;
 
@@ -430,6 +435,36 @@ mod tests {
             let output = Output::open(&path(free)).unwrap();
             assert!(output.partial_path().is_some(), "{free}");
         }
+    }
+
+    #[test]
+    fn a_folder_for_a_group_is_one_for_all() {
+        /// Nobody's own.
+        const TEAM: u32 = 4343;
+        if !geteuid().is_root() {
+            return println!("skipped: only root can make things that are another user's");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        make(&path("share"), 0o755);
+        fs::write(path("victim"), b"precious").unwrap();
+        fs::write(path("share/file"), b"").unwrap();
+        make_pipe(&path("share/pipe"));
+        for name in ["share/link", "share/own"] {
+            symlink(path("victim"), path(name)).unwrap();
+        }
+        for name in ["share/file", "share/pipe", "share/link"] {
+            lchown(path(name), Some(STRANGER), None).unwrap();
+        }
+        let refused = |group: u32, mode: u32| {
+            lchown(path("share"), None, Some(group)).unwrap();
+            fs::set_permissions(path("share"), fs::Permissions::from_mode(mode)).unwrap();
+            ["file", "pipe", "link", "own"].map(|name| Output::open(&path("share").join(name)).is_err())
+        };
+        assert_eq!(refused(TEAM, 0o2775), [true; 4]);
+        assert_eq!(refused(TEAM, 0o3775), [true, true, true, false], "nobody else can have brought that one");
+        assert_eq!(refused(TEAM, 0o2755), [false; 4], "its owner has made them what they are");
+        assert_eq!(refused(0, 0o2775), [false; 4], "nobody else is in root's group");
     }
 
     /// Between the look at a name and its use.

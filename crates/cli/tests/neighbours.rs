@@ -84,6 +84,55 @@ fn a_root_of_a_user_name_space_records_its_own_programs_only() {
     assert!(!mode.is_empty() && !mode.ends_with("6\n"), "{mode}{words}");
 }
 
+/// In there a neighbour has the same number as root.
+#[test]
+fn a_user_name_space_does_not_make_a_neighbours_folder_ones_own() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    set_mode(place.folder.path(), 0o755);
+    for (folder, user) in [("own", USER), ("theirs", NEIGHBOUR)] {
+        fs::create_dir(place.path(folder)).unwrap();
+        chown(place.path(folder), Some(user), Some(user)).unwrap();
+    }
+    let (file, link) = (place.write("own/file", "precious"), place.path("theirs/link"));
+    chown(&file, Some(USER), Some(USER)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let pipe = place.path("theirs/pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+    set_mode(&pipe, 0o666);
+    for theirs in [&link, &pipe] {
+        std::os::unix::fs::lchown(theirs, Some(NEIGHBOUR), Some(NEIGHBOUR)).unwrap();
+    }
+    place.write(
+        "config",
+        "buffers { size_kb: 64 } data_sources { config { name: 'linux.system_info' } } duration_ms: 10",
+    );
+    let program = place.path("ferretto");
+    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    let record = |output: &str| {
+        // By a pipe of the user's own.
+        let words = "unshare -Ur ./ferretto record --own -q -c config -o \"$0\" | cat";
+        let mut command =
+            place.command(std::path::Path::new("bash"), &["-o", "pipefail", "-c", words, output]);
+        command.uid(USER).gid(USER).output().unwrap()
+    };
+    let stdout = record("/dev/stdout");
+    let words = common::stderr(&stdout);
+    if words.contains("unshare:") {
+        return println!("skipped: {words}");
+    }
+    assert!(stdout.status.success() && !stdout.stdout.is_empty(), "{words}");
+    for (output, may) in
+        [("theirs/link", false), ("theirs/pipe", false), ("/dev/null", true), ("own/file", true)]
+    {
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+        let recorded = record(output);
+        assert_eq!(recorded.status.success(), may, "{output}: {}", common::stderr(&recorded));
+    }
+}
+
 /// Root sees everybody's sessions, and a recorder's name is not hard to guess.
 #[test]
 fn a_snapshot_of_the_systems_service_is_of_the_user_before_sudo_only() {

@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use ferretto_ipc::walk::{self, Found, Held, Place, Verdict, walk};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, openat, renameat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, openat, renameat, stat, statat,
+    unlinkat,
 };
 use rustix::process::geteuid;
 
@@ -202,13 +203,16 @@ fn judge(folder: Option<&Held>, step: &Held) -> Verdict {
 /// Whether a link is one of /proc to what has no path, as `pipe:[4242]` at `/dev/stdout`, or a file whose name is gone. Others there say the
 /// path.
 fn is_without_path(link: &Held) -> bool {
-    /// Source: linux/magic.h, `PROC_SUPER_MAGIC`.
-    const PROC: u64 = 0x9fa0;
     let says_no_path = |target: &[u8]| {
         target.ends_with(b" (deleted)") || target.first() != Some(&b'/') && target.contains(&b':')
     };
-    let is_of_proc = fstatfs(&link.fd).is_ok_and(|system| system.f_type as u64 == PROC);
-    is_of_proc && walk::read_link(link).is_ok_and(|target| says_no_path(&target))
+    is_of_proc(link) && walk::read_link(link).is_ok_and(|target| says_no_path(&target))
+}
+
+fn is_of_proc(step: &Held) -> bool {
+    /// Source: linux/magic.h, `PROC_SUPER_MAGIC`.
+    const PROC: u64 = 0x9fa0;
+    fstatfs(&step.fd).is_ok_and(|system| system.f_type as u64 == PROC)
 }
 
 /// Whether others than a folder's owner and this user may make names in it.
@@ -218,17 +222,26 @@ fn is_shared(folder: &Held) -> bool {
 
 /// Whether somebody else may make names in a folder.
 fn is_others(folder: &Held) -> bool {
-    !is_ones_own(&folder.found) || is_shared(folder)
+    !is_ones_own(folder) || is_shared(folder)
 }
 
 /// Whether somebody else may take names in a folder away, and bring others.
 fn is_exchangeable(folder: &Held) -> bool {
-    !is_ones_own(&folder.found) || folder.is_lawless(geteuid().as_raw())
+    !is_ones_own(folder) || folder.is_lawless(geteuid().as_raw())
 }
 
-/// In a user name space the folders of the machine's root are those of a hidden user.
-fn is_ones_own(folder: &Found) -> bool {
-    user::is_as_oneself(folder.owner) || user::is_hidden(folder.owner)
+/// Whether a folder's owner is as good as oneself. In a user name space a hidden user may be the machine's root or a neighbour: there only
+/// those folders are taken for root's that can be nobody else's.
+fn is_ones_own(folder: &Held) -> bool {
+    user::is_as_oneself(folder.found.owner) || user::is_hidden(folder.found.owner) && is_the_systems(folder)
+}
+
+/// Whether a folder is the kernel's or the system's wherever the file hierarchy is as it should (hier(7)): `/dev/stdout` leads over these.
+fn is_the_systems(folder: &Held) -> bool {
+    let Found { device, inode, .. } = folder.found;
+    let is_at =
+        |path: &str| stat(path).map(Found::from).is_ok_and(|at| (at.device, at.inode) == (device, inode));
+    is_of_proc(folder) || is_at("/") || is_at("/dev")
 }
 
 fn cannot_go(path: &Path, error: walk::Error) -> anyhow::Error {

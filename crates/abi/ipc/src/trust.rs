@@ -5,7 +5,7 @@
 //! below a folder like `/tmp`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::address::Address;
 use crate::walk::{self, Held, Verdict, walk};
@@ -20,7 +20,9 @@ pub(crate) fn is_trusted_anywhere(uid: u32) -> bool {
 /// elsewhere from now on: what is connected to afterwards is what was looked at.
 pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
     if let Address::Path(path) = address {
-        match walk(path, &|folder, step| judge(folder, step, listener)) {
+        // Whoever names a socket from where he is may be in a neighbour's folder.
+        let here = if path.is_absolute() { PathBuf::new() } else { std::env::current_dir()? };
+        match walk(&here.join(path), &|folder, step| judge(folder, step, listener)) {
             Ok(place) if place.found.is_some() => return Ok(()),
             Ok(_) => return Err(io::ErrorKind::NotFound.into()),
             Err(walk::Error::System(error)) => return Err(error),
@@ -87,10 +89,6 @@ mod tests {
         make(&open.join("own"), 0o755);
         let _listeners = [closed.join("s"), open.join("s"), open.join("own/s")].map(|socket| listen(&socket));
         assert!(may_listen(&closed.join("s")));
-        // From where this program is.
-        let here = format!("..{}", "/..".repeat(60));
-        let relative = Path::new(&here).join(closed.strip_prefix("/").unwrap());
-        assert!(may_listen(&relative.join("s")));
         assert!(may_listen(&open.join("own/s")), "whose folder it is counts");
         assert!(check_place(&Address::Abstract(b"name".to_vec()), STRANGER).is_err());
         for trusted in [0, rustix::process::geteuid().as_raw()] {
@@ -99,6 +97,27 @@ mod tests {
         let lawless = fs::Permissions::from_mode(0o777);
         fs::set_permissions(&open, lawless).unwrap();
         assert!(!may_listen(&open.join("own/s")), "others may exchange the folder");
+    }
+
+    /// The only test here to whom it matters where this process is.
+    #[test]
+    fn from_within_a_folder_it_lies_where_it_lies() {
+        let place = tempfile::tempdir().unwrap();
+        let (closed, open) = (place.path().join("closed"), place.path().join("open"));
+        make(&closed, 0o755);
+        make(&open, 0o1777);
+        let before = std::env::current_dir().unwrap();
+        let mut listeners = Vec::new();
+        for folder in [&closed, &open] {
+            make(&folder.join("theirs"), 0o755);
+            listeners.push(listen(&folder.join("theirs/s")));
+            let is_theirs = lchown(folder.join("theirs"), Some(STRANGER), None).is_ok();
+            std::env::set_current_dir(folder.join("theirs")).unwrap();
+            let may = !is_theirs || *folder == closed;
+            assert_eq!(may_listen(Path::new("s")), may, "{}", folder.display());
+            assert_eq!(may_listen(Path::new("./../theirs/s")), may, "{}", folder.display());
+        }
+        std::env::set_current_dir(before).unwrap();
     }
 
     #[test]

@@ -20,7 +20,7 @@ use rustix::net::{
 };
 
 use crate::address::Address;
-use crate::walk::Found;
+use crate::walk::{Found, Held};
 use crate::{remote, trust};
 
 /// Connections that wait to be accepted; upstream's value. A thread that connects and hangs up fills any queue, and whoever comes has all of
@@ -65,12 +65,19 @@ impl Stream {
         Self::connect_within(address, Duration::ZERO)
     }
 
-    /// The same; where too many wait at a Unix socket, one waits with them for so long at most. After that it is
-    /// [`io::ErrorKind::TimedOut`].
+    /// The same; where too many wait at a Unix socket of root's or one's own, or at a place that others cannot take, one waits with them for so
+    /// long at most. After that it is [`io::ErrorKind::TimedOut`].
     pub fn connect_within(address: &Address, patience: Duration) -> io::Result<Self> {
         match address {
             Address::Path(_) | Address::Abstract(_) => {
-                let stream = connect_unix(address, patience)?;
+                let stream = match connect_unix(address, Duration::ZERO) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && !patience.is_zero() => {
+                        // Nor does one wait for somebody who is not taken for the service.
+                        trust::check_owner(address)?;
+                        connect_unix(address, patience)?
+                    }
+                    connected => connected?,
+                };
                 let listener = ferretto_sys::peer_credentials(&stream.fd)?.uid;
                 if trust::is_trusted_anywhere(listener) {
                     return Ok(stream);
@@ -386,19 +393,28 @@ fn listen_unix(address: &Address, permissions: Option<(&Path, Permissions)>) -> 
 /// Holds up whoever else is about to listen in this folder. Without it, where the folder cannot be locked or somebody keeps it locked,
 /// all goes on: then two that start at once may still disturb each other.
 fn lock_folder(socket: &Path) -> Option<OwnedFd> {
-    const ATTEMPTS: usize = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     let folder = trust::folder_of(socket);
     let fd =
         rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    for _ in 0..ATTEMPTS {
-        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Some(fd),
+    let found = Found::of(&fd).ok()?;
+    let folder = Held { fd, found };
+    for _ in 0..attempts_to_lock(&folder) {
+        match flock(&folder.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder.fd),
             Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
             Err(_) => return None,
         }
     }
     None
+}
+
+/// Whoever is about to listen takes some milliseconds, more on a busy machine; a neighbour who may lock the folder has no end.
+fn attempts_to_lock(folder: &Held) -> u32 {
+    match folder.is_shared(rustix::process::geteuid().as_raw()) {
+        true => 10,
+        false => 100,
+    }
 }
 
 /// Only a socket on which nobody answers is stale.
@@ -419,5 +435,23 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => in_use("another service answers there; stop it or choose another name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn who_keeps_a_common_folder_locked_is_not_waited_for_as_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let attempts = |mode| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let fd = OwnedFd::from(fs::File::open(folder.path()).unwrap());
+            attempts_to_lock(&Held { found: Found::of(&fd).unwrap(), fd })
+        };
+        assert_eq!((attempts(0o755), attempts(0o1777)), (100, 10));
     }
 }

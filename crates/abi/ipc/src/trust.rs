@@ -35,6 +35,14 @@ pub(crate) fn check_place(address: &Address, listener: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
+/// The same for a socket file's owner, of whom it is not known yet who listens.
+pub(crate) fn check_owner(address: &Address) -> io::Result<()> {
+    match address {
+        Address::Path(path) => check_place(address, rustix::fs::stat(path)?.st_uid),
+        _ => Ok(()),
+    }
+}
+
 /// A step is of root or of this user, where nobody else can take it away; or of the listener, where nobody else could make it, either.
 fn judge(folder: Option<&Held>, step: &Held, listener: u32) -> Verdict {
     let is_lawless = || folder.is_some_and(|folder| folder.is_lawless(listener));

@@ -236,6 +236,22 @@ fn where_too_many_wait_one_waits_with_them() {
 }
 
 #[test]
+fn nobody_waits_at_a_neighbours_socket() {
+    const NEIGHBOUR: u32 = 4242;
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can make things that are another user's");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let _listener = crowded_listener(&path);
+    std::os::unix::fs::chown(&path, Some(NEIGHBOUR), None).unwrap();
+    let kind = || Stream::connect_within(&path_address(&path), Duration::from_millis(20)).unwrap_err().kind();
+    assert_eq!(kind(), ErrorKind::TimedOut, "root has let him");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    assert_eq!(kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
 fn a_successors_socket_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");

@@ -1,7 +1,7 @@
 //! Where a flight recorder with a service of its own can be found: a socket in a folder that only its user may enter.
 //!
 //! That folder is what keeps others out: whoever reaches the socket may record, and read what is recorded. So it must be a real folder of
-//! this user, closed to everybody else. Root under `sudo` asks the recorder of the user before it, and takes nobody else for that one.
+//! this user, closed to everybody else: where a neighbour has made one of its name before, another one is taken. Root under `sudo` asks the recorder of the user before it, and takes nobody else for that one.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -14,6 +14,7 @@ use ferretto_ipc::socket::Stream;
 use rustix::process::geteuid;
 
 use super::DEFAULT_NAME;
+use crate::private::unguessable;
 use crate::report::UserError;
 use crate::user;
 
@@ -25,10 +26,10 @@ const OTHERS: u32 = 0o077;
 /// The socket of a new recorder. Its folder is there afterwards, and nobody answers at it: a socket that a dead recorder has left behind is
 /// replaced.
 pub(crate) fn claim(name: &str) -> Result<PathBuf> {
-    let folder = own_folder();
-    make(&folder)?;
-    let path = in_folder(&folder, name);
-    if Stream::connect(&Address::Path(path.clone())).is_ok() {
+    let home = Home::own();
+    let folder = home.make()?;
+    let runs = |folder: &PathBuf| Stream::connect(&Address::Path(in_folder(folder, name))).is_ok();
+    if home.folders().iter().any(runs) {
         let error = UserError::new(format!("a flight recorder named \"{name}\" runs already"));
         let snapshot = match name {
             DEFAULT_NAME => "ferretto snapshot".to_owned(),
@@ -39,37 +40,98 @@ pub(crate) fn claim(name: &str) -> Result<PathBuf> {
             .help("or give the new one another name: --name NAME")
             .into());
     }
-    Ok(path)
+    Ok(in_folder(&folder, name))
 }
 
 /// Where a recorder of this user may listen, and for root under `sudo` one of the user before it; and who is to listen there.
 pub(crate) fn where_to_look(name: &str) -> Vec<(PathBuf, u32)> {
-    let mut folders = vec![(own_folder(), geteuid().as_raw())];
-    if let Some(uid) = user::before_sudo() {
-        folders.push((PathBuf::from(format!("/run/user/{uid}/ferretto")), uid));
-        folders.push((shared_temp(uid), uid));
+    let mut homes = vec![Home::own()];
+    if let Some(user) = user::before_sudo() {
+        homes.push(Home { user, place: Place::Own(PathBuf::from(format!("/run/user/{user}/ferretto"))) });
+        homes.push(Home::in_temp(user));
     }
-    folders.retain(|(folder, uid)| check(folder, *uid).is_ok());
-    folders.into_iter().map(|(folder, uid)| (in_folder(&folder, name), uid)).collect()
+    let sockets = |home: &Home| {
+        home.folders().into_iter().map(|folder| (in_folder(&folder, name), home.user)).collect::<Vec<_>>()
+    };
+    homes.iter().flat_map(sockets).collect()
 }
 
 fn in_folder(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.sock"))
 }
 
-fn own_folder() -> PathBuf {
-    let uid = geteuid();
-    if uid.is_root() {
-        return PathBuf::from("/run/ferretto");
-    }
-    let of_session = environment("XDG_RUNTIME_DIR").map(PathBuf::from);
-    // It stays set for another user after `su`.
-    let is_own = |folder: &PathBuf| fs::metadata(folder).is_ok_and(|meta| meta.uid() == uid.as_raw());
-    of_session.filter(is_own).map_or_else(|| shared_temp(uid.as_raw()), |folder| folder.join("ferretto"))
+/// Where a user's recorders have their folder.
+#[derive(Debug)]
+struct Home {
+    user: u32,
+    place: Place,
 }
 
-fn shared_temp(uid: u32) -> PathBuf {
-    PathBuf::from(format!("/tmp/ferretto-{uid}"))
+#[derive(Debug)]
+enum Place {
+    /// This is the folder, and nobody else can have made it.
+    Own(PathBuf),
+    /// It is in this one, in which everybody may make names: `ferretto-UID`, or if somebody else was first, one that begins like this and that
+    /// nobody could know.
+    Shared(PathBuf),
+}
+
+impl Home {
+    fn own() -> Self {
+        let user = geteuid();
+        if user.is_root() {
+            return Self { user: 0, place: Place::Own(PathBuf::from("/run/ferretto")) };
+        }
+        let user = user.as_raw();
+        let of_session = environment("XDG_RUNTIME_DIR").map(PathBuf::from);
+        // It stays set for another user after `su`.
+        let is_own = |folder: &PathBuf| fs::metadata(folder).is_ok_and(|meta| meta.uid() == user);
+        match of_session.filter(is_own) {
+            Some(folder) => Self { user, place: Place::Own(folder.join("ferretto")) },
+            None => Self::in_temp(user),
+        }
+    }
+
+    fn in_temp(user: u32) -> Self {
+        Self { user, place: Place::Shared(PathBuf::from("/tmp")) }
+    }
+
+    /// Those that are there and will do, best first.
+    fn folders(&self) -> Vec<PathBuf> {
+        let will_do = |folder: &PathBuf| check(folder, self.user).is_ok();
+        let shared = match &self.place {
+            Place::Own(folder) => return Some(folder.clone()).filter(will_do).into_iter().collect(),
+            Place::Shared(shared) => shared,
+        };
+        let first = self.name();
+        let begins = format!("{first}-");
+        let names = fs::read_dir(shared).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let further = names.filter(|name| name.as_encoded_bytes().starts_with(begins.as_bytes()));
+        std::iter::once(first.into()).chain(further).map(|name| shared.join(name)).filter(will_do).collect()
+    }
+
+    /// One that is there afterwards.
+    fn make(&self) -> Result<PathBuf> {
+        let folder = match &self.place {
+            Place::Own(folder) => folder.clone(),
+            Place::Shared(shared) => match self.folders().into_iter().next() {
+                Some(found) => return Ok(found),
+                None => shared.join(self.name()),
+            },
+        };
+        match (make(&folder), &self.place) {
+            (Ok(()), _) => Ok(folder),
+            (Err(error), Place::Own(_)) => Err(error),
+            (Err(_), Place::Shared(shared)) => {
+                let folder = shared.join(format!("{}-{:016x}", self.name(), unguessable()));
+                make(&folder).map(|()| folder)
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("ferretto-{}", self.user)
+    }
 }
 
 fn make(folder: &Path) -> Result<()> {
@@ -122,5 +184,26 @@ mod tests {
         assert!(make(&place.path().join("no/such/place")).is_err());
         let another = geteuid().as_raw() + 1;
         assert!(check(&folder, another).is_err(), "whoever looks, root too: it is somebody else's");
+    }
+
+    #[test]
+    fn who_takes_the_first_name_keeps_nobody_out() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = Home { user: geteuid().as_raw(), place: Place::Shared(temp.path().to_owned()) };
+        let first = temp.path().join(home.name());
+        fs::create_dir(&first).unwrap();
+        fs::set_permissions(&first, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(home.folders().is_empty());
+        let other = home.make().unwrap();
+        assert!(other != first && check(&other, home.user).is_ok(), "{}", other.display());
+        // A neighbour's or a link would not do either.
+        fs::create_dir(temp.path().join(format!("{}-planted", home.name()))).unwrap();
+        assert_eq!(home.folders(), std::slice::from_ref(&other));
+        assert_eq!(home.make().unwrap(), other);
+        fs::remove_dir(&first).unwrap();
+        let neighbour = Home { user: home.user + 1, place: Place::Shared(temp.path().to_owned()) };
+        assert!(neighbour.folders().is_empty());
+        fs::remove_dir(&other).unwrap();
+        assert_eq!(home.make().unwrap(), first);
     }
 }

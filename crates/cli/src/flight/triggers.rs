@@ -3,11 +3,13 @@
 //! It listens through a session of its own that records nothing. A session that waits for triggers may last a week at most, and the
 //! recording is to last for as long as one likes; this one is simply begun again.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use ferretto_consumer::{Consumer, Event, Observe};
 use ferretto_ipc::address::Address;
 use ferretto_protos::observable_events::CloneTriggerHit;
@@ -25,6 +27,9 @@ use crate::report::{self, UserError};
 const LISTEN_MS: u32 = 7 * 24 * 3600 * 1000;
 /// Numbers tried for a file before giving up.
 const MAX_NUMBER: u32 = 100_000;
+/// Of these, those that were free and then could not be written. More than a neighbour is quick enough to take, and where none can be written
+/// it is soon said.
+const MAX_REFUSED: usize = 16;
 /// Snapshots that may follow each other at once, and the time that earns one more. Programs call triggers as often as they like, and each
 /// snapshot takes room for good.
 const BURST: u32 = 10;
@@ -129,16 +134,26 @@ impl Ears {
             clone_trigger_delay_ms: hit.trigger_delay_ms,
             ..request(&self.flight.name)
         };
-        let mut output = Output::open(&self.next_path()?)?;
+        let mut output = open_numbered(&self.flight.base())?;
         snapshot::take(&mut connect(&self.flight)?, &request, &mut output, self.flight.quiet)
     }
+}
 
-    /// The first number that no file has.
-    fn next_path(&self) -> Result<PathBuf> {
-        let base = self.flight.base();
-        let mut paths = (1..MAX_NUMBER).map(|number| numbered(&base, &number.to_string()));
-        paths.find(|path| !path.exists()).with_context(|| format!("no number is left for {}", base.display()))
+/// Opens the first number that nothing has, or one after it: what came there meanwhile is refused if it is a neighbour's.
+fn open_numbered(base: &Path) -> Result<Output> {
+    let is_free = |path: &PathBuf| {
+        // A link that leads to nothing is something.
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    let paths = (1..MAX_NUMBER).map(|number| numbered(base, &number.to_string())).filter(is_free);
+    let mut refused = None;
+    for path in paths.take(MAX_REFUSED) {
+        match Output::open(&path) {
+            Ok(output) => return Ok(output),
+            Err(error) => refused = Some(error),
+        }
     }
+    Err(refused.unwrap_or_else(|| anyhow!("no number is left for {}", base.display())))
 }
 
 /// How many snapshots may be taken now.
@@ -201,5 +216,16 @@ mod tests {
         assert_eq!(allowance.take(later), None);
         let taken = (0..1000).filter(|_| allowance.take(start + 100 * EARNED_IN).is_some()).count();
         assert_eq!(taken, BURST as usize);
+    }
+
+    #[test]
+    fn a_planted_name_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("t-1.pftrace"), "").unwrap();
+        std::os::unix::fs::symlink("nothing", path("t-2.pftrace")).unwrap();
+        let output = open_numbered(&path("t.pftrace")).unwrap();
+        assert_eq!(output.target_path(), Some(path("t-3.pftrace").as_path()));
+        assert!(open_numbered(&path("no/such/t.pftrace")).is_err());
     }
 }

@@ -1,25 +1,23 @@
-//! The output of `perfetto`: written in place under its own name, as upstream does and scripts expect.
+//! The output of `perfetto`: written in place under its own name, as upstream does and scripts expect, but into nothing of others.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::Result;
+use ferretto_ipc::walk::Place;
 
-use crate::record::output::plain;
+use crate::printable::printable;
+use crate::record::output::{open_in_place, remove_from_place};
 use crate::report::UserError;
-
-/// Upstream's mode (perfetto_cmd.cc).
-const MODE: u32 = 0o600;
 
 /// An opened output.
 pub(crate) struct OutFile {
     /// What messages call it.
     name: String,
-    /// Absent for stdout.
-    path: Option<PathBuf>,
+    /// Where it is; absent for stdout.
+    place: Option<Place>,
     file: File,
     written: u64,
 }
@@ -29,28 +27,27 @@ impl OutFile {
     pub(crate) fn open(path: &str, no_clobber: bool) -> Result<Self> {
         if path == "-" {
             let file = rustix::io::dup(io::stdout()).map_err(io::Error::from)?.into();
-            return Ok(Self { name: "stdout".to_owned(), path: None, file, written: 0 });
+            return Ok(Self { name: "stdout".to_owned(), place: None, file, written: 0 });
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(MODE);
-        if no_clobber {
-            options.create_new(true)
-        } else {
-            options.create(true).truncate(true)
-        };
-        let file = options.open(path).map_err(|error| refuse(path, &error, no_clobber))?;
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.into());
-        Ok(Self { name: path.display().to_string(), path: Some(path), file, written: 0 })
+        let (place, file) =
+            open_in_place(Path::new(path), no_clobber).map_err(|error| match no_clobber && exists(path) {
+                true => {
+                    UserError::new(format!("{path} exists, and --no-clobber forbids to overwrite it")).into()
+                }
+                false => error,
+            })?;
+        let name = fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
+        Ok(Self { name, place: Some(place), file, written: 0 })
     }
 
     /// The file's name; None for stdout.
     pub(crate) fn path(&self) -> Option<&str> {
-        self.path.as_ref().map(|_| self.name.as_str())
+        self.place.as_ref().map(|_| self.name.as_str())
     }
 
     /// What is written, to be read again; None for stdout.
     pub(crate) fn to_read(&self) -> Option<&File> {
-        self.path.as_ref().map(|_| &self.file)
+        self.place.as_ref().map(|_| &self.file)
     }
 
     /// A descriptor for the service to write to.
@@ -67,19 +64,18 @@ impl OutFile {
 
     /// Says how much was written, to stderr as upstream does.
     pub(crate) fn announce(&self) {
-        eprintln!("Wrote {} bytes into {}", self.len(), self.name);
+        eprintln!("Wrote {} bytes into {}", self.len(), printable(&self.name));
     }
 
     /// Removes the file if nothing was written to it.
     pub(crate) fn remove_if_empty(&self) {
-        if let Some(path) = self.path.as_ref().filter(|_| self.len() == 0) {
-            // An empty file that stays does no harm.
-            let _ = fs::remove_file(path);
+        if let Some(place) = self.place.as_ref().filter(|_| self.len() == 0) {
+            remove_from_place(place, &self.file);
         }
     }
 
     fn len(&self) -> u64 {
-        let on_disk = self.path.as_ref().and_then(|_| self.file.metadata().ok()).map(|meta| meta.len());
+        let on_disk = self.place.as_ref().and_then(|_| self.file.metadata().ok()).map(|meta| meta.len());
         on_disk.unwrap_or(self.written).max(self.written)
     }
 }
@@ -101,11 +97,8 @@ impl Write for Counter<'_> {
     }
 }
 
-fn refuse(path: &str, error: &io::Error, no_clobber: bool) -> anyhow::Error {
-    if no_clobber && error.kind() == io::ErrorKind::AlreadyExists {
-        return UserError::new(format!("{path} exists, and --no-clobber forbids to overwrite it")).into();
-    }
-    UserError::new(format!("cannot write {path}: {}", plain(error))).into()
+fn exists(path: &str) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use ferretto_ipc::walk::{self, Found, Held, Place, Verdict, walk};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, openat, renameat, stat, statat,
-    unlinkat,
+    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, ftruncate, openat, renameat, stat,
+    statat, unlinkat,
 };
 use rustix::process::geteuid;
 
@@ -62,7 +62,7 @@ impl Output {
             Some(FileType::Directory) => Err(is_a_directory(path)),
             _ if ends_in_folder => Err(cannot_write(path, &ErrorKind::NotADirectory.into())),
             Some(FileType::RegularFile) | None => Self::beside(place, path),
-            Some(_) => Self::special(&place, path),
+            Some(_) => Ok(Self { file: open_special(&place, path)?, names: None }),
         }
     }
 
@@ -78,30 +78,6 @@ impl Output {
         }
         let file = rustix::io::dup(io::stdout()).context("cannot use stdout")?.into();
         Ok(Self { file, names: None })
-    }
-
-    fn special(place: &Place, shown: &Path) -> Result<Self> {
-        let mut found = place.found;
-        let is_link = found.is_some_and(|found| found.kind() == FileType::Symlink);
-        if is_link {
-            found = statat(&place.folder.fd, &place.name, AtFlags::empty()).ok().map(Found::from);
-        }
-        // A pipe opened for reading too does not wait for its reader; whatever else might wait is not what was looked at.
-        let is_pipe = found.is_some_and(|found| found.kind() == FileType::Fifo);
-        let access = if is_pipe { OFlags::RDWR } else { OFlags::WRONLY };
-        let follow = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = access | follow | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = openat(&place.folder.fd, &place.name, flags, Mode::empty());
-        let fd = opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
-        let is_same =
-            |now: Found| found.is_some_and(|before| (now.device, now.inode) == (before.device, before.inode));
-        if !Found::of(&fd).is_ok_and(is_same) {
-            let error = UserError::new(format!("{} was exchanged meanwhile", shown.display()));
-            return Err(error.help("choose a folder of your own: -o ~/trace.pftrace").into());
-        }
-        let flags = fcntl_getfl(&fd).context("cannot use the file")?;
-        fcntl_setfl(&fd, flags - OFlags::NONBLOCK).context("cannot use the file")?;
-        Ok(Self { file: fd.into(), names: None })
     }
 
     fn beside(place: Place, shown: &Path) -> Result<Self> {
@@ -178,6 +154,93 @@ impl Drop for Output {
         if self.names.is_some() && self.file.metadata().is_ok_and(|meta| meta.len() == 0) {
             self.discard();
         }
+    }
+}
+
+/// Opens a pipe or device.
+fn open_special(place: &Place, shown: &Path) -> Result<File> {
+    let mut found = place.found;
+    let is_link = found.is_some_and(|found| found.kind() == FileType::Symlink);
+    if is_link {
+        found = statat(&place.folder.fd, &place.name, AtFlags::empty()).ok().map(Found::from);
+    }
+    // A pipe opened for reading too does not wait for its reader; whatever else might wait is not what was looked at.
+    let is_pipe = found.is_some_and(|found| found.kind() == FileType::Fifo);
+    let access = if is_pipe { OFlags::RDWR } else { OFlags::WRONLY };
+    let follow = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = access | follow | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = openat(&place.folder.fd, &place.name, flags, Mode::empty());
+    let fd = opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
+    if !is_what_was_found(&fd, found) {
+        return Err(was_exchanged(shown));
+    }
+    let flags = fcntl_getfl(&fd).context("cannot use the file")?;
+    fcntl_setfl(&fd, flags - OFlags::NONBLOCK).context("cannot use the file")?;
+    Ok(fd.into())
+}
+
+fn is_what_was_found(fd: &OwnedFd, found: Option<Found>) -> bool {
+    let is_same =
+        |now: Found| found.is_some_and(|before| (now.device, now.inode) == (before.device, before.inode));
+    Found::of(fd).is_ok_and(is_same)
+}
+
+fn was_exchanged(shown: &Path) -> anyhow::Error {
+    let error = UserError::new(format!("{} was exchanged meanwhile", shown.display()));
+    error.help("choose a folder of your own: -o ~/trace.pftrace").into()
+}
+
+/// Opens a file to be written under its own name, empty, as `perfetto -o` has it; with as much care as [`Output`]. What is there is kept, if
+/// `is_new`, and an error.
+pub(crate) fn open_in_place(path: &Path, is_new: bool) -> Result<(Place, File)> {
+    let place = walk(path, &judge_in_place).map_err(|error| cannot_go(path, error))?;
+    let ends_in_folder = path.as_os_str().as_bytes().ends_with(b"/");
+    let opened = match place.found.as_ref().map(Found::kind) {
+        Some(FileType::Directory) => return Err(is_a_directory(path)),
+        _ if ends_in_folder => return Err(cannot_write(path, &ErrorKind::NotADirectory.into())),
+        found if is_new && (found.is_some() || place.is_by_link) => {
+            return Err(cannot_write(path, &ErrorKind::AlreadyExists.into()));
+        }
+        Some(FileType::RegularFile) => open_again(&place, path)?,
+        Some(_) => open_special(&place, path)?,
+        None => {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let opened = openat(&place.folder.fd, &place.name, flags, Mode::from_raw_mode(MODE));
+            opened.map_err(|errno| cannot_write(path, &errno.into()))?.into()
+        }
+    };
+    Ok((place, opened))
+}
+
+/// Opens a file that is there, and empties it.
+fn open_again(place: &Place, shown: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = openat(&place.folder.fd, &place.name, flags, Mode::empty());
+    let fd = opened.map_err(|errno| cannot_write(shown, &errno.into()))?;
+    if !is_what_was_found(&fd, place.found) {
+        return Err(was_exchanged(shown));
+    }
+    ftruncate(&fd, 0).map_err(|errno| cannot_write(shown, &errno.into()))?;
+    Ok(fd.into())
+}
+
+/// Removes a file that was opened in place, if it is still there.
+pub(crate) fn remove_from_place(place: &Place, file: &File) {
+    let now = statat(&place.folder.fd, &place.name, AtFlags::SYMLINK_NOFOLLOW).map(Found::from);
+    let is_it =
+        |now: Found| now.kind() == FileType::RegularFile && Found::of(file).is_ok_and(|opened| opened == now);
+    if now.is_ok_and(is_it) {
+        // An empty file that stays does no harm.
+        let _ = unlinkat(&place.folder.fd, &place.name, AtFlags::empty());
+    }
+}
+
+/// As [`judge`], but what a folder's owner has made there is not replaced: it is his, and so would be what is written to it.
+fn judge_in_place(folder: Option<&Held>, step: &Held) -> Verdict {
+    let is_file = step.found.kind() == FileType::RegularFile;
+    match is_file && folder.is_some_and(is_others) && !user::is_as_oneself(step.found.owner) {
+        true => Verdict::Refuse,
+        false => judge(folder, step),
     }
 }
 
@@ -480,6 +543,47 @@ mod tests {
         assert_eq!(refused(0, 0o2775), [false; 4], "nobody else is in root's group");
     }
 
+    #[test]
+    fn what_is_written_in_place_is_ones_own() {
+        if !geteuid().is_root() {
+            return println!("skipped: only root can make things that are another user's");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        make(&path("common"), 0o1777);
+        make(&path("theirs"), 0o755);
+        fs::write(path("victim"), b"precious").unwrap();
+        for name in ["common/file", "theirs/file"] {
+            fs::write(path(name), b"").unwrap();
+        }
+        make_pipe(&path("common/pipe"));
+        symlink(path("victim"), path("common/link")).unwrap();
+        for name in ["common/file", "common/pipe", "common/link", "theirs/file", "theirs"] {
+            lchown(path(name), Some(STRANGER), None).unwrap();
+        }
+        for planted in ["common/file", "common/pipe", "common/link", "theirs/file"] {
+            assert!(open_in_place(&path(planted), false).is_err(), "{planted}");
+        }
+        assert_eq!(fs::read(path("victim")).unwrap(), b"precious");
+        symlink(path("victim"), path("link")).unwrap();
+        for own in ["common/new", "common/new", "theirs/new", "link"] {
+            let (place, mut file) = open_in_place(&path(own), false).unwrap();
+            assert!(open_in_place(&path(own), true).is_err(), "it is there");
+            assert_eq!(fs::read(path(own)).unwrap(), b"");
+            file.write_all(b"trace").unwrap();
+            assert_eq!(fs::read(path(own)).unwrap(), b"trace");
+            if own == "link" {
+                remove_from_place(&place, &file);
+            }
+        }
+        assert!(path("link").is_symlink() && !path("victim").exists());
+        let (place, file) = open_in_place(&path("common/gone"), true).unwrap();
+        fs::rename(path("common/gone"), path("moved")).unwrap();
+        fs::write(path("common/gone"), b"").unwrap();
+        remove_from_place(&place, &file);
+        assert!(path("common/gone").exists(), "it is another");
+    }
+
     /// Between the look at a name and its use.
     #[test]
     fn what_others_put_there_meanwhile_is_not_written_to() {
@@ -504,7 +608,7 @@ mod tests {
         let place = walk(&target, &judge).unwrap();
         fs::rename(&target, folder.path().join("first")).unwrap();
         make_pipe(&target);
-        assert!(Output::special(&place, &target).is_err(), "another pipe");
+        assert!(open_special(&place, &target).is_err(), "another pipe");
     }
 
     #[test]

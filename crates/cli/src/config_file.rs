@@ -56,15 +56,14 @@ pub(crate) fn parse_binary(name: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// A text config, as binary.
 pub(crate) fn parse_text(name: &Path, text: &str) -> Result<Vec<u8>> {
-    text::parse_trace_config(text).map_err(|error| UserError::new(picture(name, text, &error)).into())
+    text::parse_trace_config(text).map_err(|error| pictured(name, text, &error).into())
 }
 
 /// A text config without what our schema does not know; what is left out is said on stderr.
 pub(crate) fn parse_text_lossy(name: &Path, text: &str) -> Result<Vec<u8>> {
-    let parsed =
-        text::parse_trace_config_lossy(text).map_err(|error| UserError::new(picture(name, text, &error)))?;
+    let parsed = text::parse_trace_config_lossy(text).map_err(|error| pictured(name, text, &error))?;
     for dropped in &parsed.dropped {
-        eprintln!("note: left out: {}", picture(name, text, dropped));
+        eprintln!("note: left out: {}", pictured(name, text, dropped));
     }
     Ok(parsed.bytes)
 }
@@ -77,9 +76,9 @@ pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// The message, and the line with a caret under the place.
-pub(crate) fn picture(name: &Path, text: &str, error: &TextError) -> String {
+pub(crate) fn pictured(name: &Path, text: &str, error: &TextError) -> UserError {
     let (line, column) = (error.line, error.column);
-    let place = format!("{}:{line}:{column}: {}", name.display(), error.message);
+    let place = UserError::new(format!("{}:{line}:{column}: {}", name.display(), error.message));
     let Some(source) = line.checked_sub(1).and_then(|index| text.lines().nth(index)) else {
         return place;
     };
@@ -88,7 +87,7 @@ pub(crate) fn picture(name: &Path, text: &str, error: &TextError) -> String {
     // Tabs stay tabs, so that the caret stands where the terminal puts the character.
     let indent: String =
         source.chars().take(column.saturating_sub(1)).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-    format!("{place}\n {margin} |\n {number} | {source}\n {margin} | {indent}^")
+    place.picture(format!(" {margin} |\n {number} | {source}\n {margin} | {indent}^"))
 }
 
 #[cfg(test)]

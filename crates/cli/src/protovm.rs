@@ -11,7 +11,7 @@ use ferretto_protovm::compile::{CompileError, compile};
 use prost::Message as _;
 use prost_reflect::DescriptorPool;
 
-use crate::config_file::{self, as_text, picture};
+use crate::config_file::{self, as_text, pictured};
 use crate::record::output::{Output, plain};
 use crate::report::UserError;
 
@@ -103,12 +103,12 @@ fn compile_bytes(name: &Path, bytes: &[u8], descriptors: &DescriptorPool) -> Res
     }
     let config = CompileConfig::decode(bytes)
         .map_err(|error| UserError::new(format!("{} is no CompileConfig: {error}", name.display())))?;
-    compile(&config, descriptors)
-        .map_err(|error| with_advice(&error, format!("{}: {error}", name.display()), descriptors))
+    compile(&config, descriptors).map_err(|error| {
+        with_advice(&error, UserError::new(format!("{}: {error}", name.display())), descriptors)
+    })
 }
 
-fn with_advice(error: &CompileError, message: String, descriptors: &DescriptorPool) -> UserError {
-    let message = UserError::new(message);
+fn with_advice(error: &CompileError, message: UserError, descriptors: &DescriptorPool) -> UserError {
     if error.name().is_none() || !std::ptr::eq(descriptors, text::descriptor_pool()) {
         return message;
     }
@@ -131,14 +131,14 @@ fn compile_text(text: &str, descriptors: &DescriptorPool) -> Result<VmProgram, M
 impl Mistake {
     fn told(&self, file: &Path, text: &str, descriptors: &DescriptorPool) -> UserError {
         let error = match self {
-            Self::Text(error) => return UserError::new(picture(file, text, error)),
+            Self::Text(error) => return pictured(file, text, error),
             Self::Meaning(error) => error,
         };
         let message = match place_of(error, text, descriptors) {
             Some((line, column)) => {
-                picture(file, text, &TextError { line, column, message: error.to_string() })
+                pictured(file, text, &TextError { line, column, message: error.to_string() })
             }
-            None => format!("{}: {error}", file.display()),
+            None => UserError::new(format!("{}: {error}", file.display())),
         };
         with_advice(error, message, descriptors)
     }

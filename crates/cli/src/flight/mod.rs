@@ -24,7 +24,7 @@ use rustix::process::geteuid;
 pub(crate) use self::snapshot::boottime_ns;
 pub(crate) use self::triggers::Listener;
 use crate::config_bytes::ConfigBytes;
-use crate::printable::printable_lines;
+use crate::printable::{printable, printable_lines};
 use crate::record::output::{Output, default_name};
 use crate::report::UserError;
 use crate::units;
@@ -222,11 +222,14 @@ impl Flight {
         for trigger in &self.triggers {
             text += &format!(
                 "  or: ferretto trigger {trigger}, into {}\n",
-                numbered(&self.base(), "N").display()
+                printable(&numbered(&self.base(), "N").display().to_string())
             );
         }
         text += &match &self.last {
-            Some(path) => format!("At the end the last moments go into {}.\n", path.display()),
+            Some(path) => {
+                let path = path.display().to_string();
+                format!("At the end the last moments go into {}.\n", printable(&path))
+            }
             None => "Nothing is written at the end (-o FILE would write the last moments).\n".to_owned(),
         };
         text

@@ -12,6 +12,7 @@ use ferretto_trace_info::tally::Ftrace;
 
 use super::plan::Plan;
 use crate::losses::{self, Evidence, Verdict};
+use crate::printable::printable;
 use crate::units::{bytes, counted, duration};
 
 /// What a source recorded, if that may be where nobody could look.
@@ -72,7 +73,7 @@ pub(crate) fn render(summary: &Summary<'_>) -> String {
 }
 
 fn headline(summary: &Summary<'_>) -> String {
-    let place = summary.path.map_or_else(|| "a pipe or device".to_owned(), |path| path.display().to_string());
+    let place = summary.path.map_or_else(|| "a pipe or device".to_owned(), shown);
     if !summary.counted {
         return format!("Recorded {} into {place}.\n", duration(summary.elapsed));
     }
@@ -207,9 +208,14 @@ fn list(heading: &str, sentences: &[String]) -> String {
     text
 }
 
+/// A name on one line: nothing in it says anything of its own.
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string()).into_owned()
+}
+
 fn how_to_open(path: Option<&Path>) -> String {
     let Some(path) = path else { return String::new() };
-    let path = path.display();
+    let path = shown(path);
     format!(
         "Open it: drag {path} into https://ui.perfetto.dev (it stays in your browser),\n\
          or query it: trace_processor {path}\n"

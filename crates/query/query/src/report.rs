@@ -1,4 +1,4 @@
-//! Errors as people read them: what is wrong, then what to do about it.
+//! Errors as people read them: what is wrong, then what to do about it. Each is one line, whatever the names in it are.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -39,13 +39,35 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Error { message, help } => {
-                eprintln!("error: {message}");
+                eprintln!("error: {}", on_one_line(message));
                 if let Some(help) = help {
-                    eprintln!("help: {help}");
+                    eprintln!("help: {}", on_one_line(help));
                 }
                 ExitCode::FAILURE
             }
             Self::NobodyListens => ExitCode::SUCCESS,
         }
+    }
+}
+
+/// With control characters written out: names of files, also of those within archives, are anybody's, and could end a line or steer a terminal.
+fn on_one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_do_not_end_a_line() {
+        assert_eq!(on_one_line("cannot read t\nLost: \u{1b}[1mit"), "cannot read t\\nLost: \\u{1b}[1mit");
     }
 }

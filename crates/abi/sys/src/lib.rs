@@ -1,8 +1,8 @@
 //! What is wanted from the machine and no safe interface gives, or only a large one: the [time stamp counter](time_stamp_counter), the
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
-//! own](has_rights_of_its_own), whether a group is [one user's](is_group_of_one), and, with the feature `daemon`, how a thread is [scheduled](Scheduling), [terminals](close_terminals) that a
-//! program was started with, and [code](Code) that is no longer needed.
+//! own](has_rights_of_its_own), whether a group is [one user's](is_group_of_one), and, with the feature `daemon`, how a thread is
+//! [scheduled](Scheduling), [terminals](close_terminals) that a program was started with, and [code](Code) that is no longer needed.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

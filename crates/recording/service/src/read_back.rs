@@ -18,7 +18,7 @@ use crate::filtering::{Outlet, Put};
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::{ClockReadings, Now};
 use crate::service::Service;
-use crate::session::{SequenceIds, Session};
+use crate::session::{SequenceIds, Session, State};
 use crate::{clock_snapshots, limits};
 
 /// The sequence of the service's own packets; producers' begin after it.
@@ -230,6 +230,8 @@ impl Service {
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
         let mut trusted = TrustedFields::default();
         let place = &mut session.read_place;
+        // What comes after the end, from those who are slow to stop, is in no stats yet.
+        let is_over = session.state == State::Disabled;
         // They take time, too: what is refused, and chunks in which there is nothing to read.
         let (mut refused_bytes, mut looks) = (0, limits::READ_CHUNKS);
         let mut goes_on = !session.buffers.is_empty();
@@ -273,7 +275,7 @@ impl Service {
                     None => outlet.put(Some(index), packet.slices().chain([suffix]), len),
                 };
                 match put {
-                    Put::Done => {}
+                    Put::Done => session.stats_armed |= is_over,
                     Put::Unfinished => return Progress::More,
                     Put::NoRoom => return Progress::NoRoom,
                 }

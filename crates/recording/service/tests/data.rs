@@ -801,6 +801,38 @@ fn the_last_read_ends_with_stats_even_if_there_were_some_just_before() {
     assert!(overwritten(&mut world) > 0);
 }
 
+/// A data source that is slow to stop may still write when all is over, and has been read.
+#[test]
+fn what_comes_after_the_end_is_in_stats_that_follow_it() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register_as(
+        producer,
+        protos::DataSourceDescriptor {
+            name: Some("data".to_owned()),
+            will_notify_on_stop: Some(true),
+            ..Default::default()
+        },
+    );
+    let consumer = world.consumer(1000);
+    world.enable(consumer, "buffers { size_kb: 4 } data_sources { config { name: \"data\" } }");
+    world.disable(consumer);
+    world.advance_ms(10_000);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+    let mut chunks_written = || {
+        let packets = world.read(consumer);
+        let stats = packets.iter().find_map(|packet| match &packet.data {
+            Some(Data::TraceStats(stats)) => Some(stats.buffer_stats[0].chunks_written()),
+            _ => None,
+        });
+        world.emit(producer, 1, 0, 1, &[&packet("late")]);
+        stats
+    };
+    assert_eq!(chunks_written(), Some(0));
+    assert_eq!(chunks_written(), Some(1));
+    assert_eq!(chunks_written(), None);
+}
+
 /// Names from before would be taken for those of after.
 #[test]
 fn what_follows_on_a_clone_that_takes_all_away_says_that_something_is_missing() {

@@ -50,10 +50,10 @@ const MAX_LATER_CHUNKS: usize = 8 * 1024;
 
 /// It takes 4 to 8 bytes to know where a chunk is, and an empty one takes 16 of the ring. When all that is this part of the ring's size or
 /// more, or so many bytes, each chunk that comes takes at least so much of the ring (upstream has no limit). With chunks of 48 bytes and
-/// more it never comes to that in a ring of less than 192 MiB. (What it takes may double once more, where queues of offsets grow.)
+/// more it never comes to that in a ring of less than 144 MiB. (What it takes may double once more, where queues of offsets grow.)
 const INDEX_DIVISOR: usize = 6;
 const MIN_INDEX_BYTES: usize = 64 * 1024;
-const MAX_INDEX_BYTES: usize = 32 << 20;
+const MAX_INDEX_BYTES: usize = 24 << 20;
 const LEAST_BYTES_WHEN_CROWDED: usize = 240;
 
 /// A chunk whose fragments were found, and what is to be stored of it.

@@ -22,8 +22,8 @@ const BYTES_PER_COST: usize = 2048;
 /// What it costs to store bytes where something is to become of those that they overwrite, compared to where nothing is: a ring that folds
 /// reads all that it takes out.
 const FOLDING_FACTOR: usize = 32;
-/// What it costs to find the chunk that is to be patched, in the same units: it may be any one of millions, most of which no cache has.
-const PATCH_COST: usize = 5;
+/// What it costs to find the chunk that is to be patched, in the same units: hundreds may be looked at that no cache has.
+const PATCH_COST: usize = 20;
 /// Patches of one chunk that are read and applied in the time of one unit.
 const PATCHES_PER_COST: usize = 16;
 

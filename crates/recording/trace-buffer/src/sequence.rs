@@ -13,8 +13,6 @@ use crate::sequences::SequenceKey;
 /// Chunks come late by a few places only. When a hostile writer's ids span more than half of their range, no
 /// order exists, and the two ways of searching may disagree; that is its own loss.
 const NEAR_CHUNKS: usize = 256;
-/// This many are looked at before that by those who patch a chunk: mostly it is one of the last.
-const LATEST_CHUNKS: usize = 8;
 
 /// What is remembered of the chunk that left the buffer last, read or overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,11 +178,12 @@ impl Sequence {
         low
     }
 
-    /// Where the chunk with this id is. A hostile producer asks for thousands that are not there: they take no more than a bisection.
+    /// Where the chunk with this id is. A hostile producer asks for thousands that are not there: each takes as many looks as there are
+    /// chunks nearby, and a bisection.
     pub(crate) fn find(&self, id: u32, ring: &Ring) -> Option<usize> {
-        let latest = self.len().saturating_sub(LATEST_CHUNKS);
-        let found = (latest..self.len()).rev().find(|&index| self.id_at(index, ring) == id);
-        let index = found.or_else(|| self.first_after(id, latest, ring).checked_sub(1))?;
+        let near = self.len().saturating_sub(NEAR_CHUNKS);
+        let found = (near..self.len()).rev().find(|&index| self.id_at(index, ring) == id);
+        let index = found.or_else(|| self.first_after(id, near, ring).checked_sub(1))?;
         if self.id_at(index, ring) == id { self.get(index) } else { None }
     }
 

@@ -213,9 +213,9 @@ fn columns(bundle: &mut Packet<'_>, now: u64, cpu: u64) {
     let times = |count: u64, step: u64| (0..count).map(move |at| if at == 0 { now } else { step });
     compact.packed_varints(1, times(400, 2400));
     compact.packed_varints(2, (0..400).map(|at| at % 3));
-    compact.packed_varints(3, (0..400).map(|at| thread_of(cpu, at)));
+    compact.packed_varints(3, (1..=400).map(|at| thread_of(cpu, at)));
     compact.packed_varints(4, (0..400).map(|_| 120));
-    compact.packed_varints(6, (0..400).map(|at| at % 40));
+    compact.packed_varints(6, (1..=400).map(|at| at % 40));
     compact.packed_varints(7, times(200, 4700));
     compact.packed_varints(8, (0..200).map(|at| 4000 + 100 * cpu + at % 40));
     compact.packed_varints(9, (0..200).map(|_| cpu));
@@ -223,30 +223,28 @@ fn columns(bundle: &mut Packet<'_>, now: u64, cpu: u64) {
     compact.packed_varints(11, (0..200).map(|at| at % 40));
 }
 
-/// 100 events, two switches and a wake-up in turn.
+/// 100 events, two switches and a wake-up in turn. Who leaves is who came last, also from one bundle to the next.
 fn events(bundle: &mut Packet<'_>, now: u64, cpu: u64) {
     for at in 0..100 {
+        let switches = at - at / 3;
         let mut event = bundle.nested(2);
         event.varint(1, now + at * 9_000);
-        event.varint(2, thread_of(cpu, at));
-        match at % 3 {
-            2 => {
-                let mut waking = event.nested(20);
-                waking.string(1, "worker");
-                waking.varint(2, thread_of(cpu, at | 1));
-                waking.varint(3, 120);
-                waking.varint(5, cpu);
-            }
-            _ => {
-                let mut switch = event.nested(4);
-                switch.string(1, "worker");
-                switch.varint(2, thread_of(cpu, at));
-                switch.varint(3, 120);
-                switch.varint(4, 1);
-                switch.string(5, "another");
-                switch.varint(6, thread_of(cpu, at + 1));
-                switch.varint(7, 120);
-            }
+        event.varint(2, thread_of(cpu, switches));
+        if at % 3 == 2 || at == 99 {
+            let mut waking = event.nested(20);
+            waking.string(1, "worker");
+            waking.varint(2, thread_of(cpu, at | 1));
+            waking.varint(3, 120);
+            waking.varint(5, cpu);
+        } else {
+            let mut switch = event.nested(4);
+            switch.string(1, "worker");
+            switch.varint(2, thread_of(cpu, switches));
+            switch.varint(3, 120);
+            switch.varint(4, 1);
+            switch.string(5, "another");
+            switch.varint(6, thread_of(cpu, switches + 1));
+            switch.varint(7, 120);
         }
     }
 }

@@ -14,6 +14,7 @@
 
 pub mod bystanders;
 pub mod cases;
+mod chunks;
 pub mod client;
 mod memory;
 mod refused;

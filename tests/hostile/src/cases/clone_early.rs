@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ferretto_interop::config;
 use ferretto_protos::clone_session_request::Selector;
-use ferretto_protos::commit_data_request::ChunksToMove;
 use ferretto_protos::{CloneSessionRequest, CommitDataRequest, DataSourceDescriptor, ReadBuffersRequest};
 use prost::encoding::encode_varint;
 
+use crate::chunks::{FIRST_CONTINUES, LAST_CONTINUES, chunk};
 use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
@@ -31,8 +31,6 @@ pub(crate) const SMALL: Case = Case {
 
 const FILLER: usize = 60_000;
 const BUFFER: u32 = 2;
-const FIRST_CONTINUES: u16 = 1;
-const LAST_CONTINUES: u16 = 2;
 
 fn clone_early(target: &Target, kib: usize) -> io::Result<()> {
     let mut producer = target.producer("early", 4096 * 16)?;
@@ -55,7 +53,8 @@ fn clone_early(target: &Target, kib: usize) -> io::Result<()> {
         if row + 1 < rows {
             flags |= LAST_CONTINUES;
         }
-        let chunks_to_move = vec![chunk(1, row, 1 | flags << 10, &[2, 8, 1]), chunk(2, row, 1, &filler)];
+        let chunks_to_move =
+            vec![chunk(BUFFER, 1, row, 1, flags, &[2, 8, 1]), chunk(BUFFER, 2, row, 1, 0, &filler)];
         producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
     }
     producer.sync()?;
@@ -67,13 +66,4 @@ fn clone_early(target: &Target, kib: usize) -> io::Result<()> {
     cloner.settle()?;
     Refused::unless(cloner.stats().is_ok(), "no clone")?;
     Ok(())
-}
-
-fn chunk(writer: u16, id: u32, packets: u16, payload: &[u8]) -> ChunksToMove {
-    let mut data = Vec::with_capacity(8 + payload.len());
-    data.extend(id.to_le_bytes());
-    data.extend(writer.to_le_bytes());
-    data.extend(packets.to_le_bytes());
-    data.extend(payload);
-    ChunksToMove { target_buffer: Some(BUFFER), data: Some(data.into()), ..Default::default() }
 }

@@ -3,11 +3,10 @@
 use std::io;
 
 use ferretto_interop::config;
-use ferretto_protos::commit_data_request::ChunksToMove;
-use ferretto_protos::{CommitDataRequest, DataSourceDescriptor, DisableTracingRequest};
+use ferretto_protos::{DataSourceDescriptor, DisableTracingRequest};
 use prost::encoding::encode_varint;
 
-use crate::client::Client;
+use crate::chunks::{LAST_CONTINUES, chunk, commit_all};
 use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
@@ -46,7 +45,6 @@ pub(crate) const STATS: Case = Case {
 const WRITERS: u16 = 2000;
 const IN_A_REQUEST: usize = 6000;
 const BUFFER: u32 = 2;
-const LAST_CONTINUES: u16 = 2;
 const LARGE: usize = 65_000;
 
 fn chains(target: &Target, kib: usize, only_stats: bool) -> io::Result<()> {
@@ -60,9 +58,10 @@ fn chains(target: &Target, kib: usize, only_stats: bool) -> io::Result<()> {
     )))?;
     // A ring of another size than a multiple of the last chunk: it has to turn for it.
     let rows = (kib * 1024 - LARGE + 1000 - usize::from(WRITERS) * 32) / (16 * usize::from(WRITERS));
-    let begins = (1..=WRITERS).map(|writer| chunk(writer, 0, 1 | LAST_CONTINUES << 10, &[1, 8]));
-    let empty = (1..=rows as u32).flat_map(|row| (1..=WRITERS).map(move |writer| chunk(writer, row, 0, &[])));
-    commit(&mut producer, begins.chain(empty))?;
+    let begins = (1..=WRITERS).map(|writer| chunk(BUFFER, writer, 0, 1, LAST_CONTINUES, &[1, 8]));
+    let empty = (1..=rows as u32)
+        .flat_map(|row| (1..=WRITERS).map(move |writer| chunk(BUFFER, writer, row, 0, 0, &[])));
+    commit_all(&mut producer, begins.chain(empty), IN_A_REQUEST)?;
     let written = consumer.stats()?.buffer_stats[0].chunks_written();
     Refused::unless(written > rows as u64 * u64::from(WRITERS), "they were not written")?;
     if only_stats {
@@ -79,27 +78,8 @@ fn chains(target: &Target, kib: usize, only_stats: bool) -> io::Result<()> {
     encode_varint(LARGE as u64 - 3, &mut payload);
     payload.resize(LARGE, 0);
     for id in 0..2 {
-        commit(&mut producer, std::iter::once(chunk(3000, id, 1, &payload)))?;
+        commit_all(&mut producer, std::iter::once(chunk(BUFFER, 3000, id, 1, 0, &payload)), 1)?;
     }
     let overwritten = consumer.stats()?.buffer_stats[0].chunks_overwritten();
     Refused::unless(overwritten > 1000, &format!("only {overwritten} were overwritten"))
-}
-
-fn commit(producer: &mut Client, mut chunks: impl Iterator<Item = ChunksToMove>) -> io::Result<()> {
-    loop {
-        let chunks_to_move: Vec<_> = chunks.by_ref().take(IN_A_REQUEST).collect();
-        if chunks_to_move.is_empty() {
-            return producer.sync();
-        }
-        producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
-    }
-}
-
-fn chunk(writer: u16, id: u32, packets: u16, payload: &[u8]) -> ChunksToMove {
-    let mut data = Vec::with_capacity(8 + payload.len());
-    data.extend(id.to_le_bytes());
-    data.extend(writer.to_le_bytes());
-    data.extend(packets.to_le_bytes());
-    data.extend(payload);
-    ChunksToMove { target_buffer: Some(BUFFER), data: Some(data.into()), ..Default::default() }
 }

@@ -3,11 +3,10 @@
 use std::io;
 
 use ferretto_interop::config;
-use ferretto_protos::commit_data_request::ChunksToMove;
-use ferretto_protos::{CommitDataRequest, DataSourceDescriptor};
+use ferretto_protos::DataSourceDescriptor;
 use prost::encoding::encode_varint;
 
-use crate::client::Client;
+use crate::chunks::{FIRST_CONTINUES, LAST_CONTINUES, chunk, commit_all};
 use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
@@ -29,8 +28,6 @@ pub(crate) const MANY: Case = Case {
 };
 
 const BUFFER: u32 = 2;
-const FIRST_CONTINUES: u16 = 1;
-const LAST_CONTINUES: u16 = 2;
 
 fn moves(
     target: &Target,
@@ -60,38 +57,14 @@ fn moves(
     for row in 0..rows {
         let flags = LAST_CONTINUES | if row > 0 { FIRST_CONTINUES } else { 0 };
         for producer in &mut all {
-            let mut chunks = (1..=writers).map(|writer| chunk(writer, row, 1 | flags << 10, &payload));
-            send(producer, &mut chunks, in_a_request)?;
+            let chunks = (1..=writers).map(|writer| chunk(BUFFER, writer, row, 1, flags, &payload));
+            commit_all(producer, chunks, in_a_request)?;
         }
     }
     for id in 0..20 {
-        send(&mut all[0], &mut std::iter::once(chunk(32_767, id, 1, &[2, 8, 1])), 1)?;
+        commit_all(&mut all[0], std::iter::once(chunk(BUFFER, 32_767, id, 1, 0, &[2, 8, 1])), 1)?;
     }
     let stats = consumer.stats()?;
     let overwritten = stats.buffer_stats[0].chunks_overwritten();
-
     Refused::unless(overwritten > 0, "none was overwritten")
-}
-
-fn send(
-    producer: &mut Client,
-    chunks: &mut impl Iterator<Item = ChunksToMove>,
-    count: usize,
-) -> io::Result<()> {
-    loop {
-        let chunks_to_move: Vec<_> = chunks.by_ref().take(count).collect();
-        if chunks_to_move.is_empty() {
-            return producer.sync();
-        }
-        producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
-    }
-}
-
-fn chunk(writer: u16, id: u32, packets: u16, payload: &[u8]) -> ChunksToMove {
-    let mut data = Vec::with_capacity(8 + payload.len());
-    data.extend(id.to_le_bytes());
-    data.extend(writer.to_le_bytes());
-    data.extend(packets.to_le_bytes());
-    data.extend(payload);
-    ChunksToMove { target_buffer: Some(BUFFER), data: Some(data.into()), ..Default::default() }
 }

@@ -3,10 +3,10 @@
 use std::io;
 
 use ferretto_interop::config;
-use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
+use ferretto_protos::commit_data_request::ChunkToPatch;
 use ferretto_protos::{CommitDataRequest, DataSourceDescriptor};
 
-use crate::client::Client;
+use crate::chunks::{chunk, commit_all};
 use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
@@ -31,15 +31,10 @@ fn run(target: &Target) -> io::Result<()> {
     let mut consumer = target.consumer()?;
     consumer
         .have_enabled(&config("buffers { size_kb: 524288 } data_sources { config { name: 'patches' } }"))?;
-    let mut chunks = (1..=ROWS).flat_map(|row| (1..=WRITERS).map(move |writer| chunk(writer, 4 * row)));
-    loop {
-        let chunks_to_move: Vec<_> = chunks.by_ref().take(1200).collect();
-        if chunks_to_move.is_empty() {
-            break;
-        }
-        producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
-    }
-    producer.sync()?;
+    let payload = [vec![79], vec![8; 79]].concat();
+    let row = |row| (1..=WRITERS).map(move |writer| (writer, 4 * row));
+    let chunks = (1..=ROWS).flat_map(row).map(|(writer, id)| chunk(BUFFER, writer, id, 1, 0, &payload));
+    commit_all(&mut producer, chunks, 1200)?;
     let written = consumer.stats()?.buffer_stats[0].chunks_written();
     Refused::unless(written > 1_000_000, "they were not written")?;
     let patch = |number: usize| ChunkToPatch {
@@ -56,14 +51,5 @@ fn run(target: &Target) -> io::Result<()> {
     }
     let failed = consumer.stats()?.buffer_stats[0].patches_failed();
     Refused::unless(failed > 1000, "nothing was to be patched")?;
-    drop::<Client>(producer);
     Ok(())
-}
-
-fn chunk(writer: u16, id: u32) -> ChunksToMove {
-    let mut data = id.to_le_bytes().to_vec();
-    data.extend(writer.to_le_bytes());
-    data.extend([1, 0, 79]);
-    data.resize(8 + 80, 8);
-    ChunksToMove { target_buffer: Some(BUFFER), data: Some(data.into()), ..Default::default() }
 }

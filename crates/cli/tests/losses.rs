@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::time::Duration;
 
 use common::{Place, assert_status, send_signal, stderr, wait_until};
@@ -179,6 +179,8 @@ fn text(text: &str) -> Vec<u8> {
 struct Recording<'a> {
     place: &'a Place,
     child: Child,
+    words: BufReader<ChildStderr>,
+    said: String,
 }
 
 const BUFFER: &str = "buffers { size_kb: 256 }";
@@ -188,10 +190,14 @@ impl<'a> Recording<'a> {
     fn start(place: &'a Place, config: &str) -> Self {
         place.write("config", config);
         let args = ["record", "-c", "config", "--any-source", "-o", "t"];
-        let child = place.ferretto(&args).stderr(Stdio::piped()).spawn().unwrap();
-        let socket = place.path("producer.sock");
-        wait_until("the recorder listens", || UnixStream::connect(&socket).is_ok());
-        Self { place, child }
+        let mut child = place.ferretto(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut words = BufReader::new(child.stderr.take().unwrap());
+        // It listens before it has a session.
+        let mut said = String::new();
+        while !said.contains("Recording until Ctrl-C") {
+            assert_ne!(words.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+        Self { place, child, words, said }
     }
 
     /// Ends it and gives what it says.
@@ -202,11 +208,12 @@ impl<'a> Recording<'a> {
         self.said()
     }
 
-    fn said(self) -> String {
-        let output = self.child.wait_with_output().unwrap();
-        assert_status(&output, 0);
+    fn said(mut self) -> String {
+        self.words.read_to_string(&mut self.said).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.said);
         assert!(self.place.path("t").exists());
-        stderr(&output)
+        self.said
     }
 }
 

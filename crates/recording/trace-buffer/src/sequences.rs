@@ -9,7 +9,7 @@ use crate::stats::HistogramIndex;
 use crate::{ClientIdentity, ProducerId};
 
 /// Producer and writer in one number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SequenceKey(u32);
 
 impl SequenceKey {

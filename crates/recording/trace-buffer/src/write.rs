@@ -134,9 +134,6 @@ impl TraceBuffer {
             reserved: reserved as u16, // at most MAX_PAYLOAD_BYTES
         };
         let slot = found.unwrap_or_else(|| self.add_sequence(key, chunk.client));
-        if self.sequences.get(slot).is_empty() {
-            self.note_return(key, chunk.chunk_id, accepted.fragments, flags);
-        }
         self.histograms.add(self.sequences.histogram(slot), measured.size as u64);
         if measured.missing == Some(Missing::GivenUp) {
             self.stats.trace_writer_packet_loss += 1;
@@ -184,6 +181,7 @@ impl TraceBuffer {
     pub(crate) fn store(&mut self, slot: u32, chunk: &Accepted<'_>, sink: &mut impl OverwriteSink) {
         let Admission::Place { index, already_consumed } = self.admit(slot, chunk) else { return };
         let len_before = self.sequences.get(slot).len();
+        self.expect_chunk_of(slot);
         if self.make_room(outer_size(usize::from(chunk.reserved)), sink).is_err() {
             self.closed = true;
             self.stats.chunks_discarded += 1;
@@ -194,6 +192,9 @@ impl TraceBuffer {
         if num_evicted > index && chunk.moves > 0 {
             self.leave_out(slot, chunk);
             return;
+        }
+        if num_evicted == len_before {
+            self.note_return(slot, chunk, already_consumed);
         }
         self.place(slot, chunk, index.saturating_sub(num_evicted), already_consumed);
         self.sequences.sweep();

@@ -343,6 +343,21 @@ fn what_was_given_up_is_missed_by_those_who_write_again() {
     assert_eq!(buffer.stats().sequence_states_lost, 2);
 }
 
+/// The first time that states have no room is when it is made for a chunk of a writer of whom there is nothing but the state.
+#[test]
+fn the_state_of_whoever_comes_back_is_kept_while_room_is_made() {
+    for num_others in 30..120 {
+        let mut buffer = ring(16 << 10);
+        let mut all = writers(num_others);
+        all.iter_mut().for_each(|writer| writer.commit(&mut buffer));
+        (0..20).for_each(|delta| all[0].event(delta));
+        all[0].commit(&mut buffer);
+        let mut reader = Reader::default();
+        reader.read_all(&mut buffer);
+        assert_eq!(reader.skipped > 0, buffer.stats().sequence_states_lost > 0, "{num_others} others");
+    }
+}
+
 #[test]
 fn whoever_has_read_a_packet_knows_what_it_said() {
     let mut buffer = ring(64 << 10);

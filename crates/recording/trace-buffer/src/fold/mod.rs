@@ -31,6 +31,7 @@ use crate::ring::{Header, INCOMPLETE};
 use crate::sequence::Consumed;
 use crate::sequences::{SequenceKey, Sequences};
 use crate::validator;
+use crate::write::Accepted;
 use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
 
 /// All states together take at most this part of the buffer's size.
@@ -103,6 +104,8 @@ pub(crate) struct Fold {
     /// How much may be put together because of what was stored.
     whole_left: usize,
     unfinished: AllUnfinished,
+    /// For a chunk of which room is being made.
+    arriving: Option<SequenceKey>,
     telling: Telling,
     /// How far the read pass has come; here, where the shorter ways of reading do not find it.
     pub(crate) pass: Option<ReadPass>,
@@ -138,6 +141,7 @@ impl Fold {
             whole: Vec::new(),
             whole_left: MAX_WHOLE_BYTES,
             unfinished: AllUnfinished::default(),
+            arriving: None,
             telling: Telling::default(),
             pass: None,
         }
@@ -263,12 +267,17 @@ impl Fold {
         folded.size = size;
     }
 
-    /// Empties the states of sequences of which nothing is left in the buffer, and forgets those that the buffer has forgotten.
+    /// Empties the states of sequences of which nothing is left in the buffer, nor on its way into it, and forgets those that the buffer has
+    /// forgotten.
     fn forget_gone(&mut self, sequences: &mut Sequences) {
         self.takes_until_forgetting = self.states.len();
+        let mut coming: Vec<SequenceKey> = self.unfinished.keys().chain(self.arriving).collect();
+        coming.sort_unstable();
         self.states.retain_mut(|folded| {
             let slot = sequences.find(folded.key);
-            if slot.is_some_and(|slot| sequences.get(slot).is_empty()) {
+            if slot.is_some_and(|slot| sequences.get(slot).is_empty())
+                && coming.binary_search(&folded.key).is_err()
+            {
                 folded.empty();
             }
             slot.is_some()
@@ -289,11 +298,11 @@ fn is_too_large(packet: &Packet<'_>) -> bool {
     packet.in_one_piece().is_none() && packet.len() > MAX_WHOLE_BYTES
 }
 
-/// Does the chunk's first packet say that all is said again?
-fn first_clears_state(payload: &[u8], flags: u8) -> bool {
-    match fragment_at(payload, 0, flags) {
+/// Does the first packet that was not consumed say that all is said again?
+fn next_clears_state(chunk: &Accepted<'_>, already_consumed: u16) -> bool {
+    match fragment_at(chunk.fragments, usize::from(already_consumed), chunk.flags) {
         fragments::Found::Fragment(Fragment { kind: Kind::Whole, body_at, end }) => {
-            payload.get(body_at..end).and_then(scan).is_some_and(|packet| packet.clears_state())
+            chunk.fragments.get(body_at..end).and_then(scan).is_some_and(|packet| packet.clears_state())
         }
         _ => false,
     }
@@ -401,15 +410,25 @@ impl TraceBuffer {
         }
     }
 
-    /// A sequence of which nothing is here gets a chunk. What was known of it may have been given up, or forgotten with it; for writers
-    /// count their chunks from 0. It is not missed if the first packet says that all is said again.
-    pub(crate) fn note_return(&mut self, key: SequenceKey, chunk_id: u32, payload: &[u8], flags: u8) {
+    /// Room is going to be made for a chunk of this sequence.
+    #[inline]
+    pub(crate) fn expect_chunk_of(&mut self, slot: u32) {
+        if let Some(fold) = &mut self.fold {
+            fold.arriving = Some(self.sequences.get(slot).key);
+        }
+    }
+
+    /// A sequence of which nothing is here gets a chunk, for which there is room now: making it may have cost a state, this one's too. What
+    /// was known of it may have been given up, or forgotten with it; for writers count their chunks from 0. It is not missed if the first
+    /// packet says that all is said again.
+    pub(crate) fn note_return(&mut self, slot: u32, chunk: &Accepted<'_>, already_consumed: u16) {
         let Some(fold) = &mut self.fold else { return };
-        let is_missed = match fold.find(key) {
+        let sequence = self.sequences.get(slot);
+        let is_missed = match fold.find(sequence.key) {
             Some(at) => fold.take_emptied(at) != 0,
-            None => chunk_id != 0,
+            None => chunk.id != 0 && sequence.last_consumed().is_none(),
         };
-        if is_missed && !first_clears_state(payload, flags) {
+        if is_missed && !next_clears_state(chunk, already_consumed) {
             self.stats.sequence_states_lost += 1;
         }
     }

@@ -55,6 +55,13 @@ pub(super) struct AllUnfinished {
     moved_chunks: usize,
 }
 
+impl AllUnfinished {
+    /// Whose chunks they are.
+    pub(super) fn keys(&self) -> impl Iterator<Item = SequenceKey> {
+        self.chunks.iter().map(|chunk| chunk.key)
+    }
+}
+
 impl TraceBuffer {
     /// Where the chunk at `at`, or one before it in its sequence, ends with a packet that goes on: leaves in that chunk what is whole, if the
     /// rest is to come again, and nothing of those after it. Says where it is: up to there, and no further, the sequence is to be drained.

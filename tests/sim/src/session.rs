@@ -69,6 +69,8 @@ pub(crate) struct Session {
     pub(crate) promised: Option<BTreeMap<Stream, u64>>,
     /// The trigger that it waits for has been called out.
     pub(crate) was_triggered: bool,
+    /// Before anybody asked for the end: what comes later may find a file that was finished without it.
+    pub(crate) was_triggered_in_time: bool,
     /// Somebody asked for its end, or it may end by itself.
     pub(crate) is_stopping: bool,
     pub(crate) watch: Watch,
@@ -103,6 +105,7 @@ impl Session {
             promised: None,
             is_stopping: has_trigger,
             was_triggered: false,
+            was_triggered_in_time: false,
             watch: Watch::Nothing,
             stop_waits: BTreeSet::new(),
         }
@@ -170,14 +173,23 @@ impl Session {
     pub(crate) fn is_lossless(&self) -> bool {
         let is_unlimited = |plan: &Plan| plan.file.as_ref().is_none_or(|file| file.max_bytes.is_none());
         let is_ample = self.plan.as_ref().is_some_and(|plan| plan.is_ample() && is_unlimited(plan));
-        is_ample && self.checker.emptied == 0 && !self.waits_for_trigger()
+        is_ample && self.checker.emptied == 0 && !self.may_lack_trigger()
     }
 
     /// Nothing of it can be read yet, if ever: without its trigger there is no trace, and a session for snapshots is read through its
     /// clones only.
     pub(crate) fn waits_for_trigger(&self) -> bool {
+        self.is_without_trigger(self.was_triggered)
+    }
+
+    /// The same, perhaps.
+    fn may_lack_trigger(&self) -> bool {
+        self.is_without_trigger(self.was_triggered_in_time)
+    }
+
+    fn is_without_trigger(&self, was_triggered: bool) -> bool {
         let Some(trigger) = self.plan.as_ref().and_then(|plan| plan.trigger.as_ref()) else { return false };
-        !self.is_copy && (trigger.mode == TriggerMode::CloneSnapshot || !self.was_triggered)
+        !self.is_copy && (trigger.mode == TriggerMode::CloneSnapshot || !was_triggered)
     }
 
     /// A session without a consumer may free itself.

@@ -54,6 +54,7 @@ impl Model {
                         trigger.is_some_and(|it| request.trigger_names.iter().any(|name| name == it.name));
                     // The service may have done with one that is over but for its file.
                     session.was_triggered |= is_it && session.state != State::Freed;
+                    session.was_triggered_in_time |= is_it && session.promised.is_none();
                 }
             }
             ProducerCall::NotifyDataSourceStopped(request) => {

@@ -27,6 +27,8 @@ const MAX_RELAYS: usize = 3;
 const MAX_STEPS: usize = 3000;
 /// Rounds in which everybody brings things to an end; each delivers all that is on its way.
 const SETTLE_ROUNDS: usize = 400;
+/// Meanwhile work is done faster than time passes, as it is where a step is a millisecond's.
+const SETTLE_STEPS: usize = 10;
 /// Rounds between looks at the service's state.
 const STEPS_PER_LOOK: usize = 64;
 /// The user of the service itself.
@@ -615,6 +617,12 @@ impl World {
         self.write_files(true);
         self.serve();
         self.time_passes();
+        // Periodic flushes of several sessions may make more work than is done in one step each time.
+        for _ in 0..SETTLE_STEPS {
+            if self.service.has_work() {
+                self.handle_timeout();
+            }
+        }
     }
 
     fn is_settled(&self) -> bool {

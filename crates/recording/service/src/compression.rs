@@ -3,7 +3,7 @@
 //! Each batch that is read becomes a packet with `compressed_packets` or `zstd_compressed_packets`: the batch as it would stand in a file,
 //! in the format of zlib or as a frame of zstd. The packets that readers want before they unpack anything stay as they are.
 
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 
 use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_PACKETS};
 use ferretto_protozero::Message as Writer;
@@ -20,6 +20,9 @@ const DEFLATE_LEVEL: u32 = 6;
 
 /// For large packets, which are compressed at once: at the level above, one that repeats itself in the worst way takes 0.2 µs a byte.
 const FAST_DEFLATE_LEVEL: u32 = 1;
+
+/// Bytes that are given to the encoder at once.
+const DEFLATE_WRITE_BYTES: usize = 16 << 10;
 
 /// zstd's own choice, which it names 0.
 const ZSTD_DEFAULT_LEVEL: i32 = 3;
@@ -67,19 +70,20 @@ impl<'a, S: PacketSink> Compressing<'a, S> {
 }
 
 enum Encoder {
-    Deflate(ZlibEncoder<Vec<u8>>),
+    /// Each write costs the encoder as much as kilobytes do, and packets are small.
+    Deflate(BufWriter<ZlibEncoder<Vec<u8>>>),
     /// All of it is needed at once.
-    Zstd {
-        batch: Vec<u8>,
-        level: i32,
-    },
+    Zstd { batch: Vec<u8>, level: i32 },
 }
 
 impl Encoder {
     /// The level is that of zlib.
     fn new(codec: Codec, deflate_level: u32) -> Self {
         match codec {
-            Codec::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::new(deflate_level))),
+            Codec::Deflate => {
+                let encoder = ZlibEncoder::new(Vec::new(), Compression::new(deflate_level));
+                Self::Deflate(BufWriter::with_capacity(DEFLATE_WRITE_BYTES, encoder))
+            }
             Codec::Zstd { level } => Self::Zstd { batch: Vec::new(), level: zstd_level(level) },
         }
     }
@@ -98,7 +102,10 @@ impl Encoder {
     fn finish(self) -> Option<(u32, Vec<u8>)> {
         match self {
             // Writing to memory cannot fail.
-            Self::Deflate(encoder) => encoder.finish().ok().map(|batch| (COMPRESSED_PACKETS, batch)),
+            Self::Deflate(encoder) => {
+                let batch = encoder.into_inner().ok()?.finish().ok()?;
+                Some((COMPRESSED_PACKETS, batch))
+            }
             Self::Zstd { batch, level } => match zstd_frame(&batch, level) {
                 Ok(frame) => Some((ZSTD_COMPRESSED_PACKETS, frame)),
                 Err(error) => {

@@ -32,6 +32,11 @@ impl Rng {
 
     pub(crate) fn bytes(&mut self, most: usize) -> Vec<u8> {
         let len = self.below(most + 1);
-        (0..len).map(|_| self.next().to_le_bytes()[0]).collect()
+        let mut bytes: Vec<u8> = Vec::with_capacity(len + 7);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
     }
 }

@@ -50,9 +50,11 @@ fn test_event(stream: Stream, meant: Meant, count: u64, len: usize) -> Data {
     Data::ForTesting(TestEvent { str, counter: Some(count), is_last: Some(true), ..Default::default() })
 }
 
+const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
+
 fn text(stream: Stream, meant: Meant, count: u64, len: usize) -> String {
-    let letter = char::from(b'a' + (count % 26) as u8);
-    let filler: String = std::iter::repeat_n(letter, len).collect();
+    let letter = usize::try_from(count % 26).unwrap_or(0);
+    let filler = LETTERS[letter..=letter].repeat(len);
     let (Stream { uid, session, instance }, Meant { epoch, iid, ticks }) = (stream, meant);
     format!("{uid}/{session}/{instance}/{epoch}/{iid}/{ticks}/{len}/{filler}")
 }

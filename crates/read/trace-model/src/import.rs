@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferretto_protos::fields::{trace_packet as kind, tracing_service_event};
+use ferretto_trace_read::head::NEEDS_INCREMENTAL_STATE;
 use ferretto_trace_read::recent::Recent;
 use ferretto_trace_read::{Head, Place};
 use ferretto_trace_tables::{Helper, MachineId, Store, Tables, TraceFileId};
@@ -22,6 +23,7 @@ use crate::event::{Event, Origin, WholePacket};
 use crate::ftrace::bundle::Arrival;
 use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::import_logs::Where;
+use crate::lanes::{Lane, Lanes, UsualPacket};
 use crate::logs::android;
 use crate::model::Model;
 use crate::order::{Order, QueueId};
@@ -30,6 +32,7 @@ use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
 use crate::trace_files::File;
 use crate::trace_stats::Losses;
+use crate::track_event::descriptor::DEFAULT_UUID;
 use crate::translation::TRANSLATION_TABLE;
 use crate::wire;
 
@@ -45,6 +48,8 @@ pub struct Import {
     model: Model,
     order: Order,
     sequences: Sequences,
+    /// Where packets with nothing but a usual event go.
+    lanes: Lanes,
     /// The latest time of each machine's packets.
     latest: Vec<i64>,
     /// Packets on clocks that no snapshot had shown when they came.
@@ -126,6 +131,7 @@ impl Import {
     pub fn next_file(&mut self, file: TraceFileId) {
         self.take_deferred();
         self.model.file = file;
+        self.lanes.clear();
         self.files_so_far += 1;
     }
 
@@ -153,7 +159,9 @@ impl Import {
 
     /// Takes the next packet of the file.
     pub fn push(&mut self, packet: &[u8], place: Place) {
-        self.take(packet, place, false);
+        if self.take_usual(packet).is_none() {
+            self.take(packet, place, false);
+        }
     }
 
     /// Memory is short: what waits, and most of the rows, lie in the store from now on. Called again, also what has come since.
@@ -201,11 +209,38 @@ impl Import {
         }
     }
 
+    /// Takes a packet that has nothing but a usual event, of a sequence whose last packet was like that: as [`take`](Self::take) does, in one
+    /// go. Nothing if it is not such a packet; then nothing has changed.
+    #[inline]
+    fn take_usual(&mut self, packet: &[u8]) -> Option<()> {
+        let UsualPacket { sequence_id, timestamp, flags, event } = UsualPacket::read(packet)?;
+        let Lane { number, writer, default_uuid, clock, .. } = self.lanes.get(sequence_id)?;
+        let model = &mut self.model;
+        let sequence = self.sequences.all.get_mut(number)?;
+        let event = model.read_usual_event(event, writer, default_uuid)?;
+        let ts = match clock {
+            Some(clock) => model.clocks.to_trace_time_of(clock, timestamp as i64)?,
+            None => timestamp as i64,
+        };
+        if flags & NEEDS_INCREMENTAL_STATE != 0 {
+            sequence.losses.needed = sequence.losses.needed.saturating_add(1);
+        }
+        let latest = latest_of(&mut self.latest, MachineId(0));
+        *latest = ts.max(*latest);
+        model.stats.set_machine(MachineId(0));
+        if let Some(event) = model.usual_event(ts, event, writer, sequence) {
+            self.order.push_track(MachineId(0), ts, event);
+        }
+        Some(())
+    }
+
     fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {
         let model = &mut self.model;
         let Ok(mut head) = Head::of(packet) else {
             return model.log(Stat::TokenizerSkippedPackets, Some(Where::At(place)), &[]);
         };
+        let raw_sequence_id = head.sequence_id;
+        self.lanes.leave(&head);
         head.sequence_id = sequence_of_file(head.sequence_id, self.files_so_far);
         let is_marker = matches!(head.data, Some((kind::SYNCHRONIZATION_MARKER, _)));
         let machine = model.machine_of_packet(head.machine_id, is_marker, &mut self.order);
@@ -217,6 +252,40 @@ impl Import {
             return;
         }
         self.wait(&arrived, number);
+        if matches!(head.data, Some((kind::TRACK_EVENT, _)))
+            && machine == MachineId(0)
+            && head.machine_id == 0
+        {
+            self.enter_lane(raw_sequence_id, &head, number);
+        }
+    }
+
+    /// The next packet of a sequence may be a usual one.
+    fn enter_lane(&mut self, raw_sequence_id: u32, head: &Head<'_>, number: usize) {
+        let Some(sequence) = self.sequences.all.get(number) else { return };
+        let generation = sequence.generation();
+        let Some(writer) = generation.writer.get().filter(|writer| !writer.is_last()) else { return };
+        let has_time = head.timestamp.is_some();
+        if head.sequence_id == 0 || !has_time || !sequence.is_valid() || generation.is_doubtful {
+            return;
+        }
+        let said = generation.defaults().clock_id.filter(|id| *id != 0);
+        let clocks = &self.model.clocks;
+        let clock = said.or_else(|| clocks.default_of(Machine(0)));
+        let clock = clock.map(|id| Clock::new(id, head.sequence_id, Machine(0)));
+        let clock = clock.filter(|clock| *clock != clocks.trace_clock());
+        let number_of_clock = clock.and_then(|clock| clocks.number_of(clock));
+        if clock.is_some() && number_of_clock.is_none() {
+            return;
+        }
+        let default_uuid = generation.defaults().track_uuid.unwrap_or(DEFAULT_UUID);
+        self.lanes.enter(Lane {
+            sequence_id: raw_sequence_id,
+            number,
+            writer,
+            default_uuid,
+            clock: number_of_clock,
+        });
     }
 
     /// Takes note of a packet, and reads what is about the trace as a whole.

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`sequence`] | interned data, defaults, generations, packets that are missing |
 //! | [`clock_snapshots`], [`remote_clocks`] | what packets say of clocks |
+//! | `lanes` | packets with nothing but a usual event, quickly |
 //! | [`order`] | events by time; which of two at the same time is first |
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
 //! | [`process_tree`], [`namespaces`] | the list of processes, and what they are called within their namespaces |
@@ -56,6 +57,7 @@ pub mod ftrace;
 pub mod generic_kernel;
 pub mod import;
 pub mod import_logs;
+mod lanes;
 pub mod logs;
 pub mod machines;
 pub mod metadata;

@@ -91,6 +91,27 @@ impl<'a> Fields<'a> {
         Some(value)
     }
 
+    /// Takes the next field if its tag is these two bytes, which say that it has eight bytes.
+    #[inline(always)]
+    pub fn fixed64_of_two(&mut self, tag: [u8; 2]) -> Option<u64> {
+        let (first, rest) = self.rest.split_first_chunk()?;
+        if *first != tag {
+            return None;
+        }
+        let (value, rest) = rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*value))
+    }
+
+    /// Takes the next field, whose tag is one byte and says that it has eight bytes. Nothing is taken if it is malformed.
+    #[inline(always)]
+    pub fn take_fixed64(&mut self) -> Option<u64> {
+        let (_, rest) = self.rest.split_first()?;
+        let (value, rest) = rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*value))
+    }
+
     /// Takes the next field, whose tag is one byte and says that it is a message. Nothing is taken if it is malformed or long.
     #[inline(always)]
     pub fn take_message(&mut self) -> Option<&'a [u8]> {

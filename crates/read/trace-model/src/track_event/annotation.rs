@@ -3,9 +3,9 @@
 use ferretto_protos::fields::debug_annotation::nested_value;
 use ferretto_protos::fields::{debug_annotation as field, interned_data};
 use ferretto_trace_read::fields::{Fields, Value};
-use ferretto_trace_tables::Str;
+use ferretto_trace_tables::{Str, Strings};
 
-use super::said::{Reader, Unreadable};
+use super::said::{Keys, Reader, Unreadable};
 use super::{WriterId, json};
 use crate::args::ArgValue;
 use crate::wire;
@@ -96,6 +96,36 @@ impl<'a> Annotation<'a> {
         }
         it
     }
+}
+
+const NAME_IID_TAG: u8 = (field::NAME_IID << 3) as u8;
+const BOOL_VALUE_TAG: u8 = (field::BOOL_VALUE << 3) as u8;
+const UINT_VALUE_TAG: u8 = (field::UINT_VALUE << 3) as u8;
+const INT_VALUE_TAG: u8 = (field::INT_VALUE << 3) as u8;
+const DOUBLE_VALUE_TAG: u8 = (field::DOUBLE_VALUE << 3 | 1) as u8;
+const STRING_VALUE_TAG: u8 = (field::STRING_VALUE << 3 | 2) as u8;
+const POINTER_VALUE_TAG: u8 = (field::POINTER_VALUE << 3) as u8;
+
+/// Reads an annotation with a name by a number that was met lately, and then one simple value: as most are. Nothing if it is another.
+#[inline(always)]
+pub(super) fn usual_arg(
+    message: &[u8],
+    writer: WriterId,
+    keys: &Keys,
+    strings: &mut Strings,
+) -> Option<(Str, ArgValue)> {
+    let mut fields = Fields::new(message);
+    let key = keys.get(writer, fields.number_of(NAME_IID_TAG)?)?;
+    let value = match fields.first_byte()? {
+        BOOL_VALUE_TAG => ArgValue::Bool(fields.take_number()? != 0),
+        UINT_VALUE_TAG => ArgValue::Uint(fields.take_number()?),
+        INT_VALUE_TAG => ArgValue::Int(fields.take_number()? as i64),
+        DOUBLE_VALUE_TAG => ArgValue::Real(f64::from_bits(fields.take_fixed64()?)),
+        STRING_VALUE_TAG => ArgValue::Text(strings.intern_bytes(fields.take_message()?)),
+        POINTER_VALUE_TAG => ArgValue::Pointer(fields.take_number()?),
+        _ => return None,
+    };
+    fields.first_byte().is_none().then_some((key, value))
 }
 
 impl Reader<'_> {

@@ -290,7 +290,13 @@ impl Model {
         Some(out)
     }
 
-    fn absolute(&self, track: TrackRef, uuid: u64, value: f64, sequence: &mut Sequence) -> Option<f64> {
+    pub(super) fn absolute(
+        &self,
+        track: TrackRef,
+        uuid: u64,
+        value: f64,
+        sequence: &mut Sequence,
+    ) -> Option<f64> {
         let counter = self.descriptors.get(track)?.counter?;
         let value = match counter.unit_multiplier {
             ..=0 => value,

@@ -13,10 +13,10 @@ pub(super) mod event_type {
     pub(in super::super) const STATE: u64 = 5;
 }
 
-const TYPE_TAG: u8 = (field::TYPE << 3) as u8;
-const NAME_IID_TAG: u8 = (field::NAME_IID << 3) as u8;
-const TRACK_UUID_TAG: u8 = (field::TRACK_UUID << 3) as u8;
-const CATEGORY_IIDS_TAG: u8 = (field::CATEGORY_IIDS << 3) as u8;
+pub(super) const TYPE_TAG: u8 = (field::TYPE << 3) as u8;
+pub(super) const NAME_IID_TAG: u8 = (field::NAME_IID << 3) as u8;
+pub(super) const TRACK_UUID_TAG: u8 = (field::TRACK_UUID << 3) as u8;
+pub(super) const CATEGORY_IIDS_TAG: u8 = (field::CATEGORY_IIDS << 3) as u8;
 
 /// What of an event is not repeated, and what of the rest is there.
 #[derive(Clone, Copy, Debug, Default)]

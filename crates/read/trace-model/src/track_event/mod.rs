@@ -8,6 +8,7 @@
 //! | [`descriptor`] | what programs say of their tracks |
 //! | [`resolve`] | whose a track is, and which row |
 //! | [`arrive`] | an event out of its packet, in the order of the file |
+//! | `usual` | the same for what most events say, quickly |
 //! | `fields` | its fields |
 //! | [`names`] | its name and categories |
 //! | [`running`] | times and counters that are differences |
@@ -36,6 +37,7 @@ pub mod reflect;
 pub mod resolve;
 pub mod running;
 pub(crate) mod said;
+pub(crate) mod usual;
 mod whole;
 
 pub(crate) use said::base64;
@@ -147,7 +149,7 @@ impl WriterId {
     const MAX: u32 = (1 << KIND_SHIFT) - 1;
 
     /// It may be several.
-    fn is_last(self) -> bool {
+    pub(crate) fn is_last(self) -> bool {
         self.0 == Self::MAX
     }
 }

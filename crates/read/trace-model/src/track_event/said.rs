@@ -26,12 +26,43 @@ pub(crate) struct Scratch {
     arrays: HashMap<Str, u32, RandomState>,
     key: String,
     flat_key: String,
-    /// Keys of annotations by who wrote them and the numbers of their names, as they were met lately.
-    keys: Recent<(WriterId, u64), Str, KEYS>,
+    keys: Keys,
 }
+
+/// Keys of annotations by who wrote them and the numbers of their names, as they were met lately.
+#[derive(Debug, Default)]
+pub(super) struct Keys(Recent<(WriterId, u64), Str, KEYS>);
 
 /// Ours: programs have some hundreds of names, and this fits into the processor's cache.
 const KEYS: usize = 512;
+
+impl Keys {
+    #[inline]
+    pub(super) fn get(&self, writer: WriterId, name_iid: u64) -> Option<Str> {
+        self.0.get(name_iid ^ u64::from(writer.0) << 4, (writer, name_iid))
+    }
+
+    fn put(&mut self, writer: WriterId, name_iid: u64, key: Str) {
+        self.0.put(name_iid ^ u64::from(writer.0) << 4, (writer, name_iid), key);
+    }
+}
+
+/// What usual annotations are read with.
+#[derive(Debug)]
+pub(super) struct Usual<'a> {
+    /// Arguments, of which there are none.
+    pub args: &'a mut Vec<Arg>,
+    pub keys: &'a Keys,
+}
+
+impl Scratch {
+    /// Begins an event that may be a usual one.
+    #[inline]
+    pub(super) fn begin_usual(&mut self) -> Usual<'_> {
+        self.args.clear();
+        Usual { args: &mut self.args, keys: &self.keys }
+    }
+}
 
 /// Why the rest of something is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,13 +244,13 @@ impl<'a> Reader<'a> {
     /// The key of an annotation that names itself by a number, if it was met lately.
     #[inline]
     pub(super) fn recent_key(&self, writer: WriterId, name_iid: u64) -> Option<Str> {
-        self.scratch.keys.get(name_iid ^ u64::from(writer.0) << 4, (writer, name_iid))
+        self.scratch.keys.get(writer, name_iid)
     }
 
     /// The key so far is that of this annotation.
     pub(super) fn remember_key(&mut self, writer: WriterId, name_iid: u64) {
         let key = self.strings.intern(&self.scratch.key);
-        self.scratch.keys.put(name_iid ^ u64::from(writer.0) << 4, (writer, name_iid), key);
+        self.scratch.keys.put(writer, name_iid, key);
     }
 
     /// The event was written by this thread, though it is not on its track.

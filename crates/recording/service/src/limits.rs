@@ -42,7 +42,8 @@ pub const MAX_TRIGGER_HISTORY: usize = 4096;
 pub const MAX_TRIGGERS_PER_REQUEST: usize = 1024;
 /// Producers and triggers of a session of which it is remembered whether they go together. Ours: to find out may take a millisecond.
 pub const MAX_TRIGGER_VERDICTS: usize = 4096;
-/// Triggers that a session has received and that wait for the next read-back; the oldest are forgotten. Ours.
+/// Triggers that a session has received and that wait for the next read-back; the oldest are forgotten. Ours: they are encoded at once, which
+/// takes a MiB and a millisecond if all names are of [`MAX_NAME_BYTES`].
 pub const MAX_RECEIVED_TRIGGERS: usize = 1024;
 /// Snapshots of a session that wait for the delay of their trigger. Ours: more than anybody could write at one time.
 pub const MAX_PENDING_SNAPSHOTS: usize = 64;
@@ -177,8 +178,8 @@ pub const MAX_DESCRIPTOR_BYTES: usize = 112 * 1024;
 pub const MAX_DESCRIPTOR_BYTES_PER_PRODUCER: usize = 4 * 1024 * 1024;
 /// Bytes of all descriptors of one user's producers. Ours, likewise: a program of the SDK has a few kilobytes.
 pub const MAX_DESCRIPTOR_BYTES_PER_UID: usize = 32 * 1024 * 1024;
-/// Bytes of a producer's name and of its SDK version that are kept. Ours: names are matched with expressions, which takes time for each
-/// byte.
+/// Bytes of a producer's name and of its SDK version that are kept, and of a trigger's name. Ours: names are matched with expressions, which
+/// takes time for each byte, and there may be [`MAX_RECEIVED_TRIGGERS`] of them in a session.
 pub const MAX_NAME_BYTES: usize = 512;
 /// Bytes of a data source's name. Ours: it is repeated in much that is said of its instances.
 pub const MAX_SOURCE_NAME_BYTES: usize = 4096;

@@ -425,6 +425,33 @@ fn what_is_received_is_bounded() {
 }
 
 #[test]
+fn what_is_received_takes_little_however_long_the_names_are() {
+    let name = "n".repeat(limits::MAX_NAME_BYTES);
+    let mut lab = Lab::new(&format!(
+        "trigger_mode: STOP_TRACING trigger_timeout_ms: 1000 triggers {{ name: \"{name}\" stop_delay_ms: 9 }}"
+    ));
+    let shouter = lab.world.producer(&"p".repeat(4096));
+    // As many as fit into a frame.
+    for _ in 0..8 {
+        call_out(&mut lab.world, shouter, &vec![name.as_str(); 200]);
+    }
+    lab.world.advance_ms(0);
+    let received = triggers(&lab.world.read(lab.consumer));
+    let bytes: usize = received.iter().map(Message::encoded_len).sum();
+    assert_eq!(received.len(), limits::MAX_RECEIVED_TRIGGERS);
+    assert!(bytes < 1_200_000, "{bytes}");
+    let long = format!(
+        "{} triggers {{ name: \"a\" }} triggers {{ name: \"{name}n\" }}",
+        "trigger_mode: STOP_TRACING trigger_timeout_ms: 9"
+    );
+    let consumer = lab.world.consumer(1000);
+    lab.world.enable(consumer, &with(&long));
+    let expected =
+        format!("trigger_config.triggers[1].name has {} bytes; {} is the most", name.len() + 1, name.len());
+    assert_eq!(lab.world.ended(consumer), Some(expected));
+}
+
+#[test]
 fn wrong_triggers_are_refused_with_reasons_in_upstreams_order() {
     let start = "trigger_mode: START_TRACING trigger_timeout_ms: 9";
     let stop = "trigger_mode: STOP_TRACING trigger_timeout_ms: 9";

@@ -34,6 +34,8 @@ pub enum ConfigError {
         "write_into_file cannot be used with trigger_mode STOP_TRACING or CLONE_SNAPSHOT: what comes before the trigger stays in memory"
     )]
     TriggerWithFile,
+    #[error("trigger_config.triggers[{index}].name has {bytes} bytes; {max} is the most", max = limits::MAX_NAME_BYTES)]
+    LongTriggerName { index: usize, bytes: usize },
     #[error("two triggers are named {0:?}; names must be unique in trigger_config")]
     DuplicateTrigger(String),
     #[error("trigger {name:?}: producer_name_regex {pattern:?} is no valid regular expression: {reason}")]

@@ -106,7 +106,11 @@ pub(super) fn parse_triggers(config: &TraceConfig, mode: TriggerMode) -> Result<
         return Err(ConfigError::TooManyRegexes { of, max: limits::MAX_REGEXES });
     }
     let mut triggers = BTreeMap::new();
-    for trigger in wire.map_or(&[][..], |wire| &wire.triggers) {
+    for (index, trigger) in wire.map_or(&[][..], |wire| &wire.triggers).iter().enumerate() {
+        let bytes = trigger.name().len();
+        if bytes > limits::MAX_NAME_BYTES {
+            return Err(ConfigError::LongTriggerName { index, bytes });
+        }
         if triggers.insert(Arc::from(trigger.name()), parse_trigger(trigger)?).is_some() {
             return Err(ConfigError::DuplicateTrigger(trigger.name().to_owned()));
         }

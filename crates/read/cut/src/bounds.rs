@@ -17,7 +17,8 @@ pub(crate) struct Bounds {
     span: Option<(i64, i64)>,
     /// The first profile of a heap, or by a program, and the last: all of a trace are kept, but a trace may have nothing else.
     dumps: Option<(i64, i64)>,
-    cpus: HashSet<(u32, u32), RandomState>,
+    /// CPUs of all machines.
+    pub(crate) cpus: HashSet<(u32, u32), RandomState>,
     /// Scheduling counts since then: the last of the times at which CPUs' data begin (upstream: ftrace_parser.cc, the soft drop).
     pub(crate) sched_counts_from: Option<i64>,
     /// Whom the first switch of each CPU leaves that says it, and when: a machine, a thread and a time.

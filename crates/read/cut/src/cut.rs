@@ -11,11 +11,11 @@ use hashbrown::HashSet;
 
 use crate::event::TrackEvent;
 use crate::filter::Filter;
-use crate::index::{edge_of, event_of, place};
+use crate::index::{Index, edge_of, event_of, place};
 use crate::kind::Kind;
 use crate::links::{Links, Touched};
 use crate::look::{First, GRAIN, Grain, Look};
-use crate::passes::{pass, pass_over};
+use crate::passes::{parts_of, pass, pass_over};
 use crate::plan::{Need, Plan};
 use crate::range::{Moment, Range};
 use crate::source::Source;
@@ -177,9 +177,10 @@ impl First {
         ranges: &[Range],
         outs: Vec<W>,
     ) -> Result<Vec<Report>, Error> {
-        let Look { indexes, mut blocks } = look;
+        let Look { mut indexes, mut blocks } = look;
         let mut walk = std::mem::take(&mut self.walk);
         let left_out = walk.left_out;
+        walk = settle_doubts(source, walk, &mut indexes)?;
         let mut writers = Vec::new();
         for (index, out) in indexes.into_iter().zip(outs) {
             let (mut plan, tracks, mut touched) = index.finish();
@@ -221,6 +222,32 @@ impl First {
         self.walk = walk;
         Ok(reports)
     }
+}
+
+/// Tells what threads need of which the first pass cannot tell it.
+fn settle_doubts<S: Source + ?Sized>(
+    source: &S,
+    mut walk: Walk,
+    indexes: &mut [Index],
+) -> Result<Walk, Error> {
+    let mut doubts: Vec<_> = indexes.iter_mut().map(Index::doubts).collect();
+    if doubts.iter().all(Option::is_none) {
+        return Ok(walk);
+    }
+    (walk, _) = pass(source, walk.again(), |walk, seen| {
+        if let Some(parts) = parts_of(seen) {
+            for doubts in doubts.iter_mut().flatten() {
+                doubts.take(walk, seen, &parts);
+            }
+        }
+        Ok(())
+    })?;
+    for (index, doubts) in indexes.iter_mut().zip(doubts) {
+        if let Some(doubts) = doubts {
+            index.settle(doubts);
+        }
+    }
+    Ok(walk)
 }
 
 /// Tells what disordered tracks need, in as many passes as their events are many.

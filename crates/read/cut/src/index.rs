@@ -84,6 +84,9 @@ impl Index {
         match seen.kind {
             Kind::State | Kind::Descriptor | Kind::Progress => {}
             Kind::Whole => {
+                if let (Some((trace_packet::PROCESS_TREE, tree)), Some(ts)) = (seen.head.data, seen.ts) {
+                    self.kernel.process_tree(seen.head.machine_id, tree, ts);
+                }
                 if seen.head.needs_state() || is_state_told(seen) {
                     self.keep(place);
                 }
@@ -103,6 +106,16 @@ impl Index {
                 Kind::State | Kind::Progress => false,
                 _ => seen.ts.is_none_or(|ts| self.range.has(ts)),
             }
+    }
+
+    /// For a further pass over the kernel's events, if one is needed.
+    pub(crate) fn doubts(&mut self) -> Option<Kernel> {
+        self.kernel.doubts()
+    }
+
+    /// That pass is over.
+    pub(crate) fn settle(&mut self, doubts: Kernel) {
+        self.kernel.settle(doubts);
     }
 
     /// What is needed, but for disordered tracks: what those need is told by a further pass.

@@ -6,6 +6,7 @@
 
 use crate::ftrace::bundle::{Parts, When};
 use crate::ftrace::compact::{CompactSwitch, CompactWaking};
+use crate::ftrace::overlap::UNKNOWN;
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Sched};
 use crate::names::Name;
@@ -38,6 +39,9 @@ impl Sched {
         wakings: &[CompactWaking],
         names: &[Name],
     ) -> Option<Side> {
+        if self.doubts.is_some() {
+            return None;
+        }
         let side = self.side(switches, wakings)?;
         let current = self.cpus.get_mut(&key)?.current?;
         let rows = Rows::new(current, switches, wakings, names);
@@ -90,26 +94,20 @@ impl Sched {
     }
 
     fn all_before(&mut self, key: CpuKey, rows: &Rows<'_>) {
-        let (machine, count, bundle) = (key.0, rows.switches.len(), self.bundles);
+        let (machine, count) = (key.0, rows.switches.len());
         if let Some(end) = rows.end(0)
             && let Some(thread) = self.threads.entry(machine, rows.tid(0), self.range)
         {
             thread.leave(rows.ended(0), end, self.range);
         }
-        let mut met = Vec::new();
-        for at in usize::from(count == 0)..=count {
-            let Some(number) = self.number_of(machine, rows.tid(at)) else { continue };
-            if self.threads.meet(number, bundle, at).is_none() {
-                met.push(number);
-            }
-        }
-        for number in met {
-            let Some(at) = self.threads.met(number, bundle) else { continue };
+        self.note_runs(machine, rows);
+        for thread in 0.. {
+            let Some((number, at)) = self.overlaps.in_bundle(thread) else { break };
             self.take_run(number, rows, at);
         }
         for waking in rows.wakings {
             let Some(number) = self.number_of(machine, waking.pid) else { continue };
-            let last = self.threads.met(number, bundle).and_then(|at| rows.start(at));
+            let last = self.overlaps.last_in_bundle(number).and_then(|at| rows.start(at));
             if last.is_some_and(|start| waking.raw_ts < start.raw) {
                 continue;
             }
@@ -119,6 +117,29 @@ impl Sched {
         }
         if let (Some(cpu), Some(last)) = (self.cpus.get_mut(&key), count.checked_sub(1)) {
             cpu.last_before = Some([rows.ended(last), rows.run(count)]);
+        }
+    }
+
+    /// Notes which threads the bundle runs, and when.
+    fn note_runs(&mut self, machine: u32, rows: &Rows<'_>) {
+        if rows.switches.is_empty() {
+            return;
+        }
+        let mut tid = rows.current.tid;
+        let mut start = rows.current.start().map_or(UNKNOWN, |start| start.ts);
+        for switch in rows.switches {
+            let end = switch.raw_ts as i64;
+            self.note_run(machine, tid, start, if start == UNKNOWN { UNKNOWN } else { end });
+            (tid, start) = (switch.next_pid, end);
+        }
+        self.note_run(machine, tid, UNKNOWN, UNKNOWN);
+    }
+
+    #[inline]
+    fn note_run(&mut self, machine: u32, tid: i32, start: i64, end: i64) {
+        match self.number_of(machine, tid) {
+            Some(number) => self.overlaps.push(number, start, end),
+            None => self.overlaps.skip(),
         }
     }
 
@@ -173,6 +194,7 @@ impl Sched {
     }
 
     /// A thread's number; one that there is no room for is counted.
+    #[inline]
     fn number_of(&mut self, machine: u32, tid: i32) -> Option<usize> {
         let number = self.threads.number(machine, tid, self.range);
         self.beyond += u64::from(number.is_none());

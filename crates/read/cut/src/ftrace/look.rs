@@ -1,5 +1,7 @@
 //! The kernel's part of the pass that looks: each event goes to those who follow it.
 
+use std::collections::BTreeMap;
+
 use ferretto_protos::fields::ftrace_event;
 use ferretto_trace_read::fields::{Fields, Value};
 use foldhash::fast::RandomState;
@@ -8,6 +10,8 @@ use hashbrown::HashMap;
 use crate::bounds::Bounds;
 use crate::ftrace::at_once::{Rows, Side};
 use crate::ftrace::bundle::{Event, Parts, When};
+use crate::ftrace::doubts::{Doubtful, Doubts};
+use crate::ftrace::lives::Lives;
 use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{CpuKey, Sched};
@@ -24,7 +28,9 @@ const MAX_BLOCKED: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     range: Range,
+    counts_from: i64,
     sched: Sched,
+    lives: Lives,
     pairs: Pairs,
     blocked: HashMap<(u32, i32), Kept, RandomState>,
     homes: HashMap<CpuKey, Home, RandomState>,
@@ -35,10 +41,58 @@ impl Kernel {
         let counts_from = bounds.sched_counts_from.unwrap_or(i64::MIN);
         Self {
             range,
-            sched: Sched::new(range, counts_from, &bounds.first_leaves),
+            counts_from,
+            sched: Sched::new(range, counts_from, &bounds.first_leaves, bounds.cpus.iter().copied()),
+            lives: Lives::new(range.from),
             pairs: Pairs::new(range),
             blocked: HashMap::default(),
             homes: HashMap::default(),
+        }
+    }
+
+    /// Takes a list of processes.
+    pub(crate) fn process_tree(&mut self, machine: u32, tree: &[u8], ts: i64) {
+        self.lives.listed(machine, tree, ts);
+    }
+
+    /// For a further pass over all bundles, if there is a thread of which this one cannot tell what it needs. It takes the names along.
+    pub(crate) fn doubts(&mut self) -> Option<Self> {
+        let mut doubtful: Doubtful = BTreeMap::new();
+        let overlapping = self.sched.take_doubtful();
+        for (thread, bounds) in self.lives.bounds() {
+            let last = self.sched.last_before(thread);
+            if overlapping.contains(&thread) || bounds.are_of_several(last) {
+                doubtful.insert(thread, bounds.times);
+            }
+        }
+        for thread in overlapping {
+            doubtful.entry(thread).or_default();
+        }
+        if doubtful.is_empty() {
+            return None;
+        }
+        let mut sched = Sched::new(self.range, self.counts_from, &[], []);
+        sched.names = std::mem::take(&mut self.sched.names);
+        sched.doubts = Some(Doubts::new(self.range.from, doubtful));
+        Some(Self {
+            range: self.range,
+            counts_from: self.counts_from,
+            sched,
+            lives: Lives::new(i64::MIN),
+            pairs: Pairs::new(self.range),
+            blocked: HashMap::default(),
+            homes: HashMap::default(),
+        })
+    }
+
+    /// The further pass is over.
+    pub(crate) fn settle(&mut self, further: Self) {
+        let mut sched = further.sched;
+        self.sched.names = std::mem::take(&mut sched.names);
+        self.sched.beyond += sched.beyond;
+        if let Some(doubts) = sched.doubts {
+            let (threads, needed) = doubts.finish();
+            self.sched.settle(threads, needed);
         }
     }
 
@@ -77,13 +131,14 @@ impl Kernel {
                 None => writes = true,
             }
         }
+        self.sched.end_bundle((machine, bundle.cpu));
         writes
     }
 
     /// Tells what must be kept from before the range and from after it; returns how often a bound was met.
     pub(crate) fn finish(self, tail: &mut Tail) -> u64 {
-        let Self { range, sched, pairs, blocked, homes } = self;
-        let beyond = pairs.beyond + sched.beyond;
+        let Self { range, sched, lives, pairs, blocked, homes, .. } = self;
+        let beyond = pairs.beyond + sched.beyond + lives.beyond;
         tail.extend(pairs.needed());
         let blocked = blocked.into_iter().filter(|((machine, tid), _)| sched.was_there(*machine, *tid));
         tail.extend(blocked.map(|(_, kept)| kept));
@@ -106,8 +161,16 @@ impl Kernel {
                 self.sched.renamed((machine, cpu), tid as i32, when, comm);
             }
             ftrace_event::TASK_NEWTASK => {
+                let [tid, flags] = numbers(event.payload, [1, 3]);
+                self.lives.made((machine, tid as i32), when.ts, event.pid, flags as u64);
                 let run = rows.map(|rows| rows.run_at(event.raw_ts));
                 self.sched.wake(machine, Wake { waker_run: run, ..created(event, when, cpu) });
+            }
+            _ if self.sched.doubts.is_some() => {}
+            ftrace_event::SCHED_PROCESS_FREE => {
+                let [tid] = numbers(event.payload, [2]);
+                self.lives.ended((machine, tid as i32), when.ts);
+                self.sched.did(machine, event.pid, when);
             }
             ftrace_event::SCHED_BLOCKED_REASON if when.ts >= self.range.to => {
                 let [tid] = numbers(event.payload, [1]);

@@ -6,6 +6,7 @@
 //! | [`look`] | gives each event to those who follow it |
 //! | [`sched`], [`run`], [`thread`], [`threads`] | who ran where, and which states are open at the ends of a range |
 //! | [`at_once`] | the same for a bundle in columns as a whole |
+//! | [`overlap`], [`lives`], [`doubts`] | threads that two CPUs run at once, or whose number another gets: a further pass follows their states |
 //! | [`pairs`] | other events that open something, that close it, or whose last one counts |
 //! | [`recut`] | a bundle with less in it |
 //! | [`tail`] | bundles of what is needed from outside of the range |
@@ -13,7 +14,10 @@
 pub(crate) mod at_once;
 pub(crate) mod bundle;
 pub(crate) mod compact;
+pub(crate) mod doubts;
+pub(crate) mod lives;
 pub(crate) mod look;
+pub(crate) mod overlap;
 pub(crate) mod pairs;
 pub(crate) mod recut;
 pub(crate) mod run;

@@ -109,6 +109,12 @@ pub(crate) struct Wake {
     pub(crate) source: WakeSource,
 }
 
+impl Wake {
+    pub(crate) fn is_creation(&self) -> bool {
+        self.source == WakeSource::Creation
+    }
+}
+
 /// What says that a thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeSource {

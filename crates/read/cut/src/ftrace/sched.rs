@@ -17,10 +17,15 @@
 //!
 //! Memory: that of [`crate::ftrace::thread`]; [`MAX_CPUS`], [`MAX_EARLY`], [`MAX_UNENDED`], [`MAX_WITHOUT_BEGIN`].
 
+use std::collections::BTreeSet;
+
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::ftrace::bundle::When;
+use crate::ftrace::doubts::Doubts;
+use crate::ftrace::lives::ThreadKey;
+use crate::ftrace::overlap::Overlaps;
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::thread::{Thread, Upto};
 use crate::ftrace::threads::Threads;
@@ -114,6 +119,13 @@ pub(crate) struct Sched {
     unended: Vec<(u32, [Run; 2])>,
     /// How many runs before the range have no begin.
     without_begin: usize,
+    pub(super) overlaps: Overlaps,
+    /// Threads whose states before the range a further pass has to follow.
+    doubtful: BTreeSet<ThreadKey>,
+    /// In the further pass: they, and nothing else.
+    pub(super) doubts: Option<Doubts>,
+    /// What it has found they need.
+    settled: Option<(BTreeSet<ThreadKey>, Needed)>,
     pub(crate) names: Names,
     /// Bundles that were taken at once.
     pub(super) bundles: u64,
@@ -123,7 +135,12 @@ pub(crate) struct Sched {
 
 impl Sched {
     /// `first_leaves` are the threads that the first switch of each CPU leaves, and when.
-    pub(crate) fn new(range: Range, counts_from: i64, first_leaves: &[(u32, i32, i64)]) -> Self {
+    pub(crate) fn new(
+        range: Range,
+        counts_from: i64,
+        first_leaves: &[(u32, i32, i64)],
+        cpus: impl IntoIterator<Item = CpuKey>,
+    ) -> Self {
         let mut threads = Threads::default();
         let mut orderly_from = counts_from;
         for (machine, tid, at) in first_leaves.iter().filter(|(_, _, at)| *at < range.from) {
@@ -141,6 +158,10 @@ impl Sched {
             early: HashMap::default(),
             unended: Vec::new(),
             without_begin: 0,
+            overlaps: Overlaps::new(cpus),
+            doubtful: BTreeSet::new(),
+            doubts: None,
+            settled: None,
             names: Names::default(),
             bundles: 0,
             beyond: 0,
@@ -190,6 +211,13 @@ impl Sched {
         cpu.current = Some(next);
         let woken = std::mem::take(&mut cpu.woken);
         let ended = before.with_end(when, state);
+        if let Some(doubts) = &mut self.doubts {
+            for (tid, when) in woken {
+                doubts.waker_has_run((machine, tid), when, ended);
+            }
+            doubts.switch(machine, when, ended, next);
+            return;
+        }
         if when.ts < self.range.from {
             cpu.last_before = Some([ended, next]);
         } else if when.ts >= self.range.to {
@@ -208,6 +236,11 @@ impl Sched {
             }
         }
         let range = self.range;
+        if let Some(start) = ended.start().filter(|_| when.ts < range.from && ended.tid != 0)
+            && let Some(number) = threads.number(machine, ended.tid, range)
+        {
+            self.overlaps.push(number, start.ts, when.ts);
+        }
         let left = threads.entry(machine, ended.tid, range).map(|thread| thread.leave(ended, when, range));
         let entered = threads.entry(machine, next.tid, range).map(|thread| thread.enter(next, when, range));
         if left.and(entered).is_none() {
@@ -219,6 +252,30 @@ impl Sched {
             cpu.woken = woken;
             cpu.woken.clear();
         }
+    }
+
+    /// A bundle has ended.
+    pub(super) fn end_bundle(&mut self, key: CpuKey) {
+        let current = self.cpus.get_mut(&key).and_then(|cpu| cpu.current).and_then(|run| run.start());
+        let Some(current) = current else { return };
+        let Self { overlaps, threads, doubtful, .. } = self;
+        let idle = threads.known(key.0, 0);
+        overlaps.finish(key, current.ts, idle, |number| doubtful.extend(threads.key(number)));
+    }
+
+    /// The threads whose states before the range a further pass has to follow, of those that the switches tell of.
+    pub(super) fn take_doubtful(&mut self) -> BTreeSet<ThreadKey> {
+        std::mem::take(&mut self.doubtful)
+    }
+
+    /// The last moment before the range at which something happened to a thread.
+    pub(super) fn last_before(&self, (machine, tid): ThreadKey) -> Option<i64> {
+        self.threads.get(machine, tid)?.last_before()
+    }
+
+    /// What it has found they need.
+    pub(super) fn settle(&mut self, threads: BTreeSet<ThreadKey>, needed: Needed) {
+        self.settled = Some((threads, needed));
     }
 
     /// The switch that ends a run was lost.
@@ -277,6 +334,9 @@ impl Sched {
         if let Some(cpu) = cpu.filter(|cpu| is_told && cpu.woken.len() < MAX_WOKEN) {
             cpu.woken.push((wake.tid, wake.when));
         }
+        if let Some(doubts) = &mut self.doubts {
+            return doubts.wake(machine, wake);
+        }
         match self.threads.entry(machine, wake.tid, self.range) {
             Some(thread) => thread.wake(wake, self.range),
             None => self.beyond += 1,
@@ -286,6 +346,9 @@ impl Sched {
     /// A thread has a new name. Most give it to themselves. Switches in the compact form are known before the events of their bundle, so that the
     /// run may be over.
     pub(crate) fn renamed(&mut self, cpu: CpuKey, tid: i32, when: When, comm: Name) {
+        if let Some(doubts) = &mut self.doubts {
+            doubts.renamed((cpu.0, tid), when, comm);
+        }
         let current = self.cpus.get_mut(&cpu).and_then(|cpu| cpu.current.as_mut());
         let thread = self.threads.get_mut(cpu.0, tid);
         for run in thread.into_iter().flat_map(Thread::runs).chain(current) {
@@ -326,22 +389,25 @@ impl Sched {
             let side = if is_before { &mut needed.before } else { &mut needed.after };
             side.extend(runs.iter().map(|run| (*machine, *run)));
         }
-        for ((machine, _), thread) in self.threads.iter().filter(|((_, tid), _)| *tid != 0) {
-            for left in thread.left() {
-                let Some(run) = left.run else { continue };
-                needed.before.push((machine, run));
-                needed.add(machine, &left.before);
-            }
-            for lost in thread.lost() {
-                needed.before.extend(lost.runs.into_iter().flatten().map(|run| (machine, run)));
-                needed.wakes.extend(lost.wake.map(|wake| (machine, wake)));
-            }
-            needed.add(machine, &thread.before);
+        if let Some((_, settled)) = &self.settled {
+            needed.before.extend_from_slice(&settled.before);
+            needed.wakes.extend_from_slice(&settled.wakes);
+        }
+        for ((machine, tid), thread) in self.threads.iter().filter(|((_, tid), _)| *tid != 0) {
             if let Some(after) = thread.after().filter(|_| thread.was_there) {
                 needed.after.extend(after.run.map(|run| (machine, run)));
                 needed.after.extend(after.renamed.map(|run| (machine, run)));
                 needed.wakes.extend(after.wake.map(|wake| (machine, wake)));
             }
+            if self.settled.as_ref().is_some_and(|(settled, _)| settled.contains(&(machine, tid))) {
+                continue;
+            }
+            for left in thread.left() {
+                let Some(run) = left.run else { continue };
+                needed.before.push((machine, run));
+                needed.add(machine, &left.before);
+            }
+            needed.add(machine, &thread.before);
         }
         for (machine, wake) in &needed.wakes {
             let runs = if wake.when.ts < self.range.from { &mut needed.before } else { &mut needed.after };

@@ -10,12 +10,10 @@ use crate::range::Range;
 /// Wakings that are kept until it is known which came first after the thread's last run. Ours: of those that bundles out of step tell of, the
 /// last ones matter.
 const MAX_WAKES: usize = 16;
-/// States of a thread that two CPUs leave open for ever. Ours: each is an accident.
-const MAX_LOST: usize = 16;
 /// Runs without a begin about which later packets may tell more. Ours: CPUs' events come some time after those of others.
 const RECENT: usize = 16;
 /// `TASK_RUNNING`: not blocked, so that wakings do not count.
-const RUNNABLE: i64 = 0;
+pub(super) const RUNNABLE: i64 = 0;
 
 /// A thread.
 #[derive(Debug)]
@@ -24,7 +22,6 @@ pub(crate) struct Thread {
     after: Option<Box<After>>,
     /// Runs without a begin.
     left: Vec<Left>,
-    lost: Vec<Lost>,
     /// Its name at the end of the range.
     pub(crate) comm: Name,
     /// It was there before the end of the range.
@@ -38,15 +35,6 @@ pub(crate) struct Left {
     /// Absent until it is met, if it is known that there will be one.
     pub(crate) run: Option<Run>,
     pub(crate) before: Upto,
-}
-
-/// Another such state: two CPUs' clocks do not agree.
-#[derive(Debug)]
-pub(crate) struct Lost {
-    /// Two runs at once: the end of the first of them to end opens the state, and that of the other one leaves it open.
-    pub(crate) runs: [Option<Run>; 2],
-    /// It has opened the state, after that run.
-    pub(crate) wake: Option<Wake>,
 }
 
 /// What closes a thread's state after the range, and its last name.
@@ -69,14 +57,7 @@ pub(crate) struct Upto {
 
 impl Thread {
     pub(crate) fn new(range: Range) -> Self {
-        Self {
-            before: Upto::new(range.from),
-            after: None,
-            left: Vec::new(),
-            lost: Vec::new(),
-            comm: 0,
-            was_there: false,
-        }
+        Self { before: Upto::new(range.from), after: None, left: Vec::new(), comm: 0, was_there: false }
     }
 
     /// It will be left at this time, and its begin may not be seen.
@@ -89,14 +70,15 @@ impl Thread {
         &self.left
     }
 
-    /// The other states that stay open.
-    pub(crate) fn lost(&self) -> &[Lost] {
-        &self.lost
-    }
-
     /// What was after the range.
     pub(crate) fn after(&self) -> Option<&After> {
         self.after.as_deref()
+    }
+
+    /// The last moment before the range at which something happened to it.
+    pub(crate) fn last_before(&self) -> Option<i64> {
+        let woken = self.before.wakes.iter().map(|wake| wake.when);
+        woken.chain(self.before.run.as_ref().and_then(last_moment)).map(|when| when.ts).max()
     }
 
     /// A run of it was seen that makes a row.
@@ -109,8 +91,7 @@ impl Thread {
         let left = self.left.iter_mut().flat_map(|left| [&mut left.run, &mut left.before.run]);
         let after = self.after.as_deref_mut().into_iter();
         let after = after.flat_map(|after| [&mut after.run, &mut after.renamed]);
-        let lost = self.lost.iter_mut().flat_map(|lost| &mut lost.runs);
-        std::iter::once(&mut self.before.run).chain(after).chain(left).chain(lost).flatten()
+        std::iter::once(&mut self.before.run).chain(after).chain(left).flatten()
     }
 
     #[inline]
@@ -126,11 +107,6 @@ impl Thread {
         }
         self.was_there = true;
         self.comm = run.comm;
-        if when.ts < range.from
-            && let Some(last) = self.before.run.filter(|last| are_at_once(last, &run))
-        {
-            self.lose([Some(last), Some(run)], None);
-        }
         self.each_upto(|upto| upto.enter(run, when));
     }
 
@@ -143,19 +119,7 @@ impl Thread {
         }
         self.was_there = true;
         if when.ts < range.from {
-            self.leave_before(run, when);
             self.each_upto(|upto| upto.leave(run, when));
-        }
-    }
-
-    /// Notes if that leaves a state open.
-    #[inline]
-    fn leave_before(&mut self, run: Run, when: When) {
-        self.lost.iter_mut().for_each(|lost| lost.learn_end(&run));
-        let last = self.before.run;
-        if last.is_some_and(|last| are_at_once(&run, &last)) {
-            let wake = self.before.first_wake().filter(|wake| wake.when < when);
-            self.lose([Some(run), last], wake);
         }
     }
 
@@ -172,20 +136,6 @@ impl Thread {
         true
     }
 
-    #[cold]
-    fn lose(&mut self, runs: [Option<Run>; 2], wake: Option<Wake>) {
-        let start = |run: Option<Run>| run.and_then(|run| run.start());
-        // Of several runs within a longer one, the last is the one whose state stays open.
-        let is_same = |lost: &Lost| start(runs[0]).is_some() && start(lost.runs[0]) == start(runs[0]);
-        if let Some(known) = self.lost.iter_mut().find(|lost| is_same(lost)) {
-            if start(known.runs[1]) < start(runs[1]) {
-                *known = Lost { runs, wake };
-            }
-        } else if self.lost.len() < MAX_LOST {
-            self.lost.push(Lost { runs, wake });
-        }
-    }
-
     /// It is woken.
     #[inline]
     pub(crate) fn wake(&mut self, wake: Wake, range: Range) {
@@ -193,7 +143,6 @@ impl Thread {
             return self.wake_after(wake);
         }
         self.was_there = true;
-        self.lost.iter_mut().for_each(|lost| lost.wake(wake));
         self.each_upto(|upto| upto.wake(wake));
     }
 
@@ -208,34 +157,9 @@ impl Thread {
     pub(crate) fn waker_has_run(&mut self, when: When, run: Run) {
         let left = self.left.iter_mut().rev().take(RECENT).flat_map(|left| &mut left.before.wakes);
         let after = self.after.iter_mut().flat_map(|after| &mut after.wake);
-        let lost = self.lost.iter_mut().flat_map(|lost| &mut lost.wake);
-        let wakes = self.before.wakes.iter_mut().chain(after).chain(left).chain(lost);
+        let wakes = self.before.wakes.iter_mut().chain(after).chain(left);
         let is_it = |wake: &&mut Wake| wake.when == when && wake.waker == run.tid && wake.cpu == run.cpu();
         wakes.filter(is_it).for_each(|wake| wake.waker_run = Some(run));
-    }
-}
-
-/// The one began before the other one, and did not end until then.
-#[inline]
-fn are_at_once(one: &Run, other: &Run) -> bool {
-    one.start().is_some()
-        && one.start() < other.start()
-        && one.end().is_some_and(|end| Some(end) > other.start())
-}
-
-impl Lost {
-    fn learn_end(&mut self, run: &Run) {
-        let is_it = |mine: &&mut Run| mine.start().is_some() && mine.start() == run.start();
-        self.runs.iter_mut().flatten().filter(is_it).for_each(|mine| mine.learn_end(run));
-    }
-
-    fn wake(&mut self, wake: Wake) {
-        let ends = self.runs.map(|run| run.and_then(|run| run.end()));
-        let (opens, leaves) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
-        let is_between = opens <= Some(wake.when) && leaves.is_some_and(|leaves| wake.when < leaves);
-        if is_between && self.wake.is_none_or(|first| wake.when < first.when) {
-            self.wake = Some(wake);
-        }
     }
 }
 
@@ -335,22 +259,24 @@ impl Upto {
             return;
         }
         if self.wakes.len() >= MAX_WAKES {
-            self.forget_a_wake();
+            self.forget_wakes();
         }
         // Mostly there is one, for each of many threads.
         self.wakes.reserve_exact(1);
         self.wakes.push(wake);
     }
 
-    /// The earliest, for wakings come in the order of the file, which is that of time for each CPU only; but not the one that has opened the
+    /// The earlier half, for wakings come in the order of the file, which is that of time for each CPU only; but not the one that has opened the
     /// state, as far as is known: where switches were lost, many follow on it.
     #[cold]
-    fn forget_a_wake(&mut self) {
+    fn forget_wakes(&mut self) {
+        self.wakes.sort_by_key(|wake| wake.when);
         let opening = self.first_wake().map(|wake| wake.when);
-        let others = self.wakes.iter().enumerate().filter(|(_, wake)| Some(wake.when) != opening);
-        if let Some((first, _)) = others.min_by_key(|(_, wake)| wake.when) {
-            self.wakes.swap_remove(first);
-        }
+        let mut at = 0;
+        self.wakes.retain(|wake| {
+            at += 1;
+            at > MAX_WAKES / 2 || Some(wake.when) == opening
+        });
     }
 
     /// The waking that has opened the state.

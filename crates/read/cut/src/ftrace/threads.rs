@@ -57,6 +57,11 @@ impl Threads {
         self.all.get_mut(number)
     }
 
+    /// Which thread has a number.
+    pub(crate) fn key(&self, number: usize) -> Option<(u32, i32)> {
+        self.keys.get(number).copied()
+    }
+
     #[inline]
     pub(crate) fn by_number(&mut self, number: usize) -> Option<&mut Thread> {
         self.all.get_mut(number)
@@ -70,19 +75,12 @@ impl Threads {
         (last.bundle == bundle).then_some(last.at)
     }
 
-    /// Where a thread was last met in this bundle.
-    #[inline]
-    pub(crate) fn met(&self, number: usize, bundle: u64) -> Option<usize> {
-        let mark = self.marks.get(number)?;
-        (mark.bundle == bundle).then_some(mark.at)
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = ((u32, i32), &Thread)> {
         self.keys.iter().copied().zip(&self.all)
     }
 
     #[inline]
-    fn known(&self, machine: u32, tid: i32) -> Option<usize> {
+    pub(super) fn known(&self, machine: u32, tid: i32) -> Option<usize> {
         if machine == 0
             && let Some(number) = self.direct.get(tid as usize)
         {

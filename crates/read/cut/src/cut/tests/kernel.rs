@@ -9,6 +9,7 @@ const SCHED_SWITCH: u32 = 4;
 const SCHED_WAKING: u32 = 20;
 const TASK_NEWTASK: u32 = 235;
 const TASK_RENAME: u32 = 236;
+const SCHED_PROCESS_FREE: u32 = 240;
 const SCHED_BLOCKED_REASON: u32 = ferretto_protos::fields::ftrace_event::SCHED_BLOCKED_REASON;
 const SYS_ENTER: u32 = 329;
 const WORKQUEUE_EXECUTE_END: u32 = 57;
@@ -332,6 +333,124 @@ fn a_state_that_a_thread_on_two_cpus_at_once_leaves_open_is_kept() {
                 assert!(cut.iter().any(|other| other.starts_with(&line)), "{line}: {cut:#?}");
             }
         }
+    }
+}
+
+/// The same of whole bundles in columns, of which the runs in between do not count otherwise; and again where one of the CPUs hands over many
+/// bundles before the other one comes.
+#[test]
+fn a_state_that_a_thread_on_two_cpus_at_once_leaves_open_in_columns_is_kept() {
+    let (thread, other) = ((60, "on both"), (61, "other"));
+    for bundles in [1, 200] {
+        let mut trace = Vec::new();
+        (0..2).for_each(|cpu| bundle_of(&mut trace, cpu, |bundle| columns(bundle, &[(900, 0, IDLE)], &[])));
+        let first = [(2000, 0, thread), (2020, RUNNABLE, other), (2025, SLEEPS, IDLE)];
+        bundle_of(&mut trace, 0, |bundle| columns(bundle, &first, &[]));
+        for now in 0..bundles - 1 {
+            let run = [(2100 + now * 2, 0, thread), (2101 + now * 2, SLEEPS, IDLE)];
+            bundle_of(&mut trace, 0, |bundle| columns(bundle, &run, &[]));
+        }
+        let second = [(2010, 0, thread), (2030, SLEEPS, IDLE), (3000, 0, thread), (3010, SLEEPS, IDLE)];
+        bundle_of(&mut trace, 1, |bundle| columns(bundle, &second, &[(2022, thread)]));
+        for cpu in 0..2 {
+            let ends = [(8000, 0, other), (8010, SLEEPS, IDLE)];
+            bundle_of(&mut trace, cpu, |bundle| columns(bundle, &ends, &[]));
+        }
+        let cut = cut_of(&trace, 6000, 7000);
+        for line in [
+            "2000 cpu0 to 60 on both",
+            "2010 cpu1 to 60 on both",
+            "2020 cpu0 to 61 other",
+            "2022 cpu1 wakes 60",
+            "2030 cpu1 to 0 swapper/1",
+        ] {
+            assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+        }
+    }
+}
+
+fn newtask(bundle: &mut Message<'_, Vec<u8>>, ts: u64, maker: Who, child: Who) {
+    event(bundle, ts, maker.0, TASK_NEWTASK, |task| {
+        task.varint(1, child.0);
+        task.string(2, child.1);
+    });
+}
+
+fn free(bundle: &mut Message<'_, Vec<u8>>, ts: u64, thread: Who) {
+    event(bundle, ts, 0, SCHED_PROCESS_FREE, |event| {
+        event.string(1, thread.1);
+        event.varint(2, thread.0);
+    });
+}
+
+/// Its last state is open for ever, and so is that of whoever had its number before.
+#[test]
+fn a_thread_whose_number_another_has_keeps_its_last_state() {
+    let (maker, one, two) = ((10, "maker"), (77, "one"), (77, "two"));
+    let first = |trace: &mut Vec<u8>| {
+        bundle_of(trace, 0, |bundle| {
+            switch(bundle, 1000, IDLE, 0, maker);
+            newtask(bundle, 1010, maker, one);
+            switch(bundle, 1020, maker, SLEEPS, one);
+            switch(bundle, 1030, one, DEAD, IDLE);
+            switch(bundle, 3000, IDLE, 0, maker);
+            switch(bundle, 3010, maker, SLEEPS, IDLE);
+        });
+    };
+    let second = |trace: &mut Vec<u8>| {
+        bundle_of(trace, 1, |bundle| {
+            switch(bundle, 500, (11, "other"), SLEEPS, IDLE);
+            free(bundle, 1500, one);
+            switch(bundle, 2000, IDLE, 0, two);
+            switch(bundle, 2010, two, SLEEPS, IDLE);
+            switch(bundle, 8000, IDLE, 0, (11, "other"));
+        });
+    };
+    for is_turned in [false, true] {
+        let mut trace = Vec::new();
+        match is_turned {
+            false => [first(&mut trace), second(&mut trace)],
+            true => [second(&mut trace), first(&mut trace)],
+        };
+        let cut = cut_of(&trace, 6000, 7000);
+        for line in ["1020 cpu0 to 77 one", "1030 cpu0 to 0 swapper/0", "2000 cpu1 to 77 two"] {
+            assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
+        }
+    }
+}
+
+/// Readers take it for another process then (v52), whose first thread was only made.
+#[test]
+fn whoever_made_a_process_whose_parent_the_list_of_processes_calls_otherwise_runs_while_it_does() {
+    let (maker, child) = ((10, "maker"), (77, "child"));
+    let mut trace = Vec::new();
+    let tree = |trace: &mut Vec<u8>, ts: u64, pid: u64, parent: u64| {
+        let mut body = Vec::new();
+        let mut packet = Message::new(&mut body);
+        packet.varint(8, ts);
+        packet.varint(10, 2);
+        let mut tree = packet.nested(2);
+        let mut process = tree.nested(1);
+        process.varint(1, pid);
+        process.varint(2, parent);
+        drop(process);
+        drop(tree);
+        drop(packet);
+        Message::new(trace).bytes(1, &body);
+    };
+    tree(&mut trace, 500, maker.0, 1);
+    tree(&mut trace, 1015, child.0, 1);
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1000, IDLE, 0, maker);
+        newtask(bundle, 1010, maker, child);
+        switch(bundle, 1020, maker, SLEEPS, child);
+        switch(bundle, 1030, child, SLEEPS, maker);
+        switch(bundle, 1040, maker, SLEEPS, IDLE);
+        switch(bundle, 8000, IDLE, 0, maker);
+    });
+    let cut = cut_of(&trace, 6000, 7000);
+    for line in ["1000 cpu0 to 10 maker", "1010 cpu0 10 makes", "1020 cpu0 to 77 child"] {
+        assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
     }
 }
 

@@ -83,17 +83,16 @@ impl Buffer {
             return self.trace.refuse_chunk();
         }
         self.store_anyway(chunk);
-        self.account.set(self.trace.sequence_count());
+        self.account.set(self.trace.writer_slots());
     }
 
     /// Whether the chunk's writer is known, or can be remembered in the place of another.
     fn has_room_for_writer_of(&mut self, chunk: &Chunk<'_>) -> bool {
-        if self.trace.knows(chunk.producer, chunk.writer) {
+        if self.trace.knows(chunk.producer, chunk.writer) || self.trace.has_free_writer_slot() {
             return true;
         }
         self.trace.forget_idle_writers();
-        self.account.set(self.trace.sequence_count());
-        !self.account.is_full()
+        self.trace.has_free_writer_slot()
     }
 
     fn store_anyway(&mut self, chunk: &Chunk<'_>) {
@@ -176,7 +175,8 @@ impl Buffer {
     /// All that [`replace`](Self::replace) needs memory for. What is more than may be done at once is neither folded nor given to VMs.
     pub(crate) fn replacement(&self, at_once: &mut AtOnce) -> Result<Replacement, CreateError> {
         let empty = TraceBuffer::new(self.trace.size(), self.trace.fill_policy())?
-            .with_histograms(self.trace.max_histograms());
+            .with_histograms(self.trace.max_histograms())
+            .one_of(self.trace.parts());
         let mut copy_if = |wanted: bool| {
             let copies = wanted && at_once.take_bytes(self.trace.used_size());
             copies.then(|| self.trace.clone_read_only()).transpose()
@@ -209,7 +209,7 @@ impl Buffer {
             empty.go_on_without(&self.trace);
         }
         let trace = std::mem::replace(&mut self.trace, empty);
-        self.account.set(self.trace.sequence_count());
+        self.account.set(self.trace.writer_slots());
         let marks = std::mem::take(&mut self.marks);
         Self { trace, vms, marks, account: SequenceAccount::default() }
     }

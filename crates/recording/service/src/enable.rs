@@ -265,6 +265,7 @@ impl Service {
                 TraceBuffer::new(size, spec.policy).map_err(|error| EnableError::Buffer { index, error })?;
             self.last_buffer = id.0;
             let buffer = buffer.with_histograms(limits::MAX_HISTOGRAMS_PER_SESSION / specs.len());
+            let buffer = buffer.one_of(specs.len());
             let buffer = if spec.folds_overwritten { buffer.fold_overwritten() } else { buffer };
             made.push((id, Buffer::new(buffer).with_account(&account)));
         }

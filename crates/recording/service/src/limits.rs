@@ -68,9 +68,9 @@ pub const MAX_HISTOGRAMS_PER_SESSION: usize = 64 * 1024;
 /// Sequences of a session whose ids are remembered; beyond, those of the producer that has the most get new ones. Ours: as many threads as
 /// nobody traces at one time.
 pub const MAX_SEQUENCE_IDS: usize = 256 * 1024;
-/// Sequences of which the buffers of a session have chunks, or had some lately; a new writer's chunks are refused beyond. Ours: they take
-/// some 25 MiB, and a clone copies all of them at once, in some 20 milliseconds.
-pub const MAX_SEQUENCES_PER_SESSION: usize = 256 * 1024;
+/// Sequences of which the buffers of a session have chunks, or have had some at one time; a new writer's chunks are refused beyond. Ours:
+/// they take some 12 MiB, and a clone copies all of them at once, in some 10 milliseconds.
+pub const MAX_SEQUENCES_PER_SESSION: usize = 128 * 1024;
 /// When there are so many, those of producers that are gone are forgotten as soon as all of the trace has been read. Ours.
 pub const MANY_SEQUENCE_IDS: usize = 64 * 1024;
 

@@ -1,4 +1,4 @@
-//! How many writers the buffers of a session have something of: each is remembered by some ninety bytes, and copied at once when the session is
+//! How many writers the buffers of a session have had something of at one time: each is remembered by some ninety bytes, and copied at once when the session is
 //! cloned, however small its chunks are.
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The buffer's public type: how it is made, what it consists of, and what it tells about itself.
 
+use std::num::NonZeroUsize;
+
 use crate::chunk_flags::NEEDS_PATCHING;
 use crate::drain::{Drain, Part};
 use crate::fold::Fold;
@@ -68,6 +70,8 @@ pub struct TraceBuffer {
     pub(crate) ring: Ring,
     /// Where the next chunk goes. At most `ring.used()`.
     pub(crate) write_at: usize,
+    /// It is one of so many that are copied at one time.
+    pub(crate) parts: NonZeroUsize,
     pub(crate) sequences: Sequences,
     pub(crate) stats: Stats,
     pub(crate) histograms: WriterHistograms,
@@ -119,6 +123,7 @@ impl TraceBuffer {
             has_data: false,
             ring,
             write_at: 0,
+            parts: NonZeroUsize::MIN,
             sequences: Sequences::default(),
             stats,
             histograms: WriterHistograms::at_most(MAX_WRITER_HISTOGRAMS),
@@ -140,14 +145,33 @@ impl TraceBuffer {
         self
     }
 
+    /// The same as one of so many that are [cloned](Self::begin_clone) at one time: what is bounded beside the ring, for the time that it takes
+    /// to copy it, is bounded for all of them together. Meant for buffers that are still empty.
+    #[must_use]
+    pub fn one_of(mut self, parts: usize) -> Self {
+        self.parts = NonZeroUsize::new(parts).unwrap_or(NonZeroUsize::MIN);
+        self.limit_fold();
+        self
+    }
+
+    /// How many they are.
+    pub fn parts(&self) -> usize {
+        self.parts.get()
+    }
+
     /// How many writers may have a histogram.
     pub fn max_histograms(&self) -> usize {
         self.histograms.max()
     }
 
-    /// How many writers it has something of, or remembers.
-    pub fn sequence_count(&self) -> usize {
-        self.sequences.count()
+    /// For how many writers it has room: as many as it has had something of at one time.
+    pub fn writer_slots(&self) -> usize {
+        self.sequences.slot_count()
+    }
+
+    /// Whether there is room among them for another one.
+    pub fn has_free_writer_slot(&self) -> bool {
+        self.sequences.has_free_slot()
     }
 
     /// Whether a writer is among them.

@@ -130,8 +130,13 @@ impl Sequences {
         self.histograms[slot as usize]
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.slot_of.len()
+    /// Slots are not given back, but to other sequences.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.histograms.len()
+    }
+
+    pub(crate) fn has_free_slot(&self) -> bool {
+        !self.free_slots.is_empty()
     }
 
     /// All sequences, in no order.

@@ -75,6 +75,7 @@ impl TraceBuffer {
             has_data: self.has_data,
             ring,
             write_at: self.write_at,
+            parts: self.parts,
             sequences: self.sequences.clone(),
             stats: Stats {
                 bytes_read: 0,

@@ -50,7 +50,8 @@ const MAX_LATER_CHUNKS: usize = 8 * 1024;
 
 /// It takes 4 to 8 bytes to know where a chunk is, and an empty one takes 16 of the ring. When all that is this part of the ring's size or
 /// more, or so many bytes, each chunk that comes takes at least so much of the ring (upstream has no limit). With chunks of 48 bytes and
-/// more it never comes to that in a ring of less than 144 MiB. (What it takes may double once more, where queues of offsets grow.)
+/// more it never comes to that in a ring of less than 144 MiB. (What it takes may double once more, where queues of offsets grow.) The most
+/// is that of all buffers that are cloned at one time.
 const INDEX_DIVISOR: usize = 6;
 const MIN_INDEX_BYTES: usize = 64 * 1024;
 const MAX_INDEX_BYTES: usize = 24 << 20;
@@ -153,7 +154,7 @@ impl TraceBuffer {
     /// What a chunk's payload takes at least, lest there be too many of them.
     #[inline]
     fn least_bytes(&self) -> usize {
-        let most = (self.ring.size() / INDEX_DIVISOR).clamp(MIN_INDEX_BYTES, MAX_INDEX_BYTES);
+        let most = (self.ring.size() / INDEX_DIVISOR).min(MAX_INDEX_BYTES / self.parts).max(MIN_INDEX_BYTES);
         if self.sequences.index_bytes() >= most { LEAST_BYTES_WHEN_CROWDED } else { 0 }
     }
 

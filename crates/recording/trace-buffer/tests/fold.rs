@@ -382,6 +382,28 @@ fn a_state_that_does_not_fit_is_counted_and_the_loss_is_told() {
     assert!(reader.skipped > 0 && reader.losses == 1 && reader.events.is_empty());
 }
 
+/// A clone copies the states of all rings of a session at once.
+#[test]
+fn rings_that_are_cloned_together_share_the_room_for_states() {
+    // Some 240 KiB of them.
+    const WRITERS: u16 = 400;
+    for (parts, is_room) in [(1, true), (16, true), (64, false)] {
+        let mut buffer = ring(64 << 20).one_of(parts);
+        for mut writer in writers(WRITERS) {
+            writer.commit(&mut buffer);
+        }
+        let mut reader = Reader::default();
+        reader.read_all(&mut buffer);
+        let mut other = Writer { id: 3000, ..Writer::default() };
+        other.begin();
+        other.commit(&mut buffer);
+        let mut first = Writer { id: 1, chunk_id: 1, ..Writer::default() };
+        first.event(1);
+        first.commit(&mut buffer);
+        assert_eq!(buffer.stats().sequence_states_lost == 0, is_room, "one of {parts}");
+    }
+}
+
 #[test]
 fn a_chunk_that_never_came_ends_the_state_until_the_writer_begins_anew() {
     let mut buffer = ring(64 * 1024);
@@ -519,8 +541,9 @@ fn what_is_more_than_may_be_looked_at_is_not_folded() {
 
 /// It would be put together at once, and gone through.
 #[test]
-fn what_a_packet_of_megabytes_says_is_lost_and_counted() {
-    for (pieces, is_lost) in [(2_000_000 / PIECE_BYTES, false), (2_000_000 / PIECE_BYTES + 1, true)] {
+fn what_a_packet_of_half_a_megabyte_says_is_lost_and_counted() {
+    const MOST_BYTES: usize = 512 << 10;
+    for (pieces, is_lost) in [(MOST_BYTES / PIECE_BYTES, false), (MOST_BYTES / PIECE_BYTES + 1, true)] {
         let mut buffer = ring(4 << 20);
         let mut writer = writers(1).remove(0);
         writer.commit(&mut buffer);
@@ -535,13 +558,13 @@ fn what_a_packet_of_megabytes_says_is_lost_and_counted() {
 
 #[test]
 fn of_large_packets_that_begin_in_one_place_the_first_is_folded() {
-    let mut buffer = ring(16 << 20);
+    let mut buffer = ring(4 << 20);
     let mut all = writers(7);
     for writer in &mut all {
         writer.commit(&mut buffer);
         writer.begin_large(&mut buffer);
     }
-    all.iter_mut().for_each(|writer| writer.large(&mut buffer, 1_900_000 / PIECE_BYTES));
+    all.iter_mut().for_each(|writer| writer.large(&mut buffer, 500_000 / PIECE_BYTES));
     let mut other = Writer { id: 3000, ..Writer::default() };
     other.begin();
     other.go_round(&mut buffer, 0.3);

@@ -111,3 +111,28 @@ fn sequences_that_come_and_go_do_not_add_up() {
     let histograms = 2 * MAX_WRITER_HISTOGRAMS * (size_of::<WriterHistogram>() + 16);
     assert!(peak < histograms + 512 * 1024, "400,000 short-lived writers took {peak} bytes");
 }
+
+/// A clone copies at once where the chunks of all buffers of a session are.
+#[test]
+fn where_chunks_are_takes_no_more_in_many_buffers_than_in_one() {
+    const CHUNKS: u32 = 300_000;
+    const HEADER_BYTES: u64 = 16;
+    let size_of_each = |parts| {
+        let mut buffer = TraceBuffer::new(RING_BYTES, FillPolicy::Ring).expect("128 MiB").one_of(parts);
+        for chunk_id in 0..CHUNKS {
+            buffer.copy_chunk(&Chunk {
+                producer: ProducerId(1),
+                client: ClientIdentity::default(),
+                writer: 1,
+                chunk_id,
+                num_fragments: 0,
+                flags: 0,
+                complete: true,
+                payload: &[],
+            });
+        }
+        buffer.stats().bytes_written / u64::from(CHUNKS)
+    };
+    assert_eq!(size_of_each(1), HEADER_BYTES);
+    assert!(size_of_each(128) > 10 * HEADER_BYTES);
+}

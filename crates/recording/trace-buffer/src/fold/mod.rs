@@ -30,7 +30,6 @@ use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE, READ_GAP};
 use crate::ring::{Header, INCOMPLETE};
 use crate::sequence::Consumed;
 use crate::sequences::{SequenceKey, Sequences};
-use crate::validator;
 use crate::write::Accepted;
 use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
 
@@ -40,12 +39,16 @@ const LIMIT_DIVISOR: usize = 20;
 const MIN_LIMIT_BYTES: usize = 128 * 1024;
 const MAX_MIN_LIMIT_DIVISOR: usize = 8;
 
+/// And no more than this in all buffers that are cloned at one time: clones copy the states at once, and a state is said at once. Both take
+/// a millisecond for a megabyte.
+const MAX_STATES_BYTES: usize = 8 << 20;
+
 /// Between packets in pieces, so much memory is kept for putting them together.
 const KEEP_BYTES: usize = 64 * 1024;
 
 /// A packet in pieces that is larger is not put together: what it says is lost. It is copied and gone through while nobody else is served,
-/// and may be most of a ring. One of this size has no more fields than the [validator] lets into a trace, for each takes two bytes.
-const MAX_WHOLE_BYTES: usize = 2 * validator::MAX_FIELDS;
+/// and may be most of a ring. One of this size may have a hundred thousand names, which takes some 20 ms.
+const MAX_WHOLE_BYTES: usize = 512 << 10;
 /// Because of what is stored so many times as much is put together of what is overwritten, and once in a while [`MAX_WHOLE_BYTES`]: many
 /// large packets may begin in one place.
 const WHOLE_BYTES_PER_STORED: usize = 16;
@@ -327,14 +330,21 @@ impl Telling {
 
 impl TraceBuffer {
     /// From here on, what is overwritten is folded, sequence by sequence, within a twentieth of the buffer's size, in small ones an
-    /// eighth.
+    /// eighth, and 8 MiB in all buffers that are [cloned at one time](Self::one_of).
     /// Meant for rings that are still empty.
     #[must_use]
     pub fn fold_overwritten(mut self) -> Self {
+        self.fold = Some(Box::new(Fold::new(usize::MAX)));
+        self.limit_fold();
+        self
+    }
+
+    pub(crate) fn limit_fold(&mut self) {
         let size = self.ring.size();
         let least = MIN_LIMIT_BYTES.min(size / MAX_MIN_LIMIT_DIVISOR);
-        self.fold = Some(Box::new(Fold::new((size / LIMIT_DIVISOR).max(least))));
-        self
+        if let Some(fold) = &mut self.fold {
+            fold.limit = (size / LIMIT_DIVISOR).max(least).min(MAX_STATES_BYTES / self.parts);
+        }
     }
 
     /// Is what is overwritten folded?

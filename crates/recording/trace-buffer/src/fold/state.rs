@@ -144,10 +144,12 @@ impl SequenceState {
         self.defaults = Box::default();
         self.default_clock = None;
         self.has_running_default = false;
-        for track in self.tracks.iter() {
-            self.older_tracks.replace(track);
+        let tracks = std::mem::take(&mut self.tracks);
+        if self.older_tracks.is_empty() {
+            self.older_tracks = tracks;
+        } else {
+            tracks.iter().for_each(|track| self.older_tracks.replace(track));
         }
-        self.tracks.clear();
         for counter in &mut self.counters {
             (counter.int, counter.double) = (0, 0.0);
         }

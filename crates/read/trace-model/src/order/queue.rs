@@ -32,7 +32,7 @@ const MIN_PACKED: usize = 256;
 /// What may wait.
 pub(crate) trait Waits: Sized {
     /// Its columns; nothing if it is not packed.
-    fn pack(_: &[(i64, Self)]) -> Option<Vec<Packed>> {
+    fn pack(_: InTurn<'_, Self>) -> Option<Vec<Packed>> {
         None
     }
 
@@ -65,17 +65,45 @@ pub(crate) struct ToPack<T> {
 }
 
 impl<T: Waits> ToPack<T> {
-    /// Its columns: times, and what events are. None if they are not packed.
+    /// Its columns: times, and what events are. None if they are not packed; then they stand in their order.
     pub(crate) fn packed(&mut self) -> Vec<Kept> {
-        if self.is_disordered {
-            sort(&mut self.events);
-            self.is_disordered = false;
-        }
-        let columns = if self.events.len() < MIN_PACKED { None } else { T::pack(&self.events) };
-        let Some(columns) = columns else { return Vec::new() };
-        let times = column(&self.events, |(ts, _)| *ts);
+        let turns = self.is_disordered.then(|| turns(&self.events));
+        let in_turn = InTurn { events: &self.events, turns: turns.as_deref() };
+        let columns = if self.events.len() < MIN_PACKED { None } else { T::pack(in_turn) };
+        let Some(columns) = columns else {
+            if let Some(turns) = turns {
+                take_turns(&mut self.events, &turns);
+            }
+            return Vec::new();
+        };
+        let times = in_turn.column(|(ts, _)| *ts);
         let columns = [times].into_iter().chain(columns);
         columns.map(|column| Kept::new(column, self.store.as_ref())).collect()
+    }
+}
+
+/// The events of a block by time.
+#[derive(Debug)]
+pub(crate) struct InTurn<'a, T> {
+    events: &'a [(i64, T)],
+    /// Which it is of the events, where that is not their order.
+    turns: Option<&'a [u32]>,
+}
+
+impl<T> Clone for InTurn<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for InTurn<'_, T> {}
+
+impl<T> InTurn<'_, T> {
+    /// A column of them.
+    #[inline(always)]
+    pub(crate) fn column<C: Cell>(self, get: impl Fn(&(i64, T)) -> C + Copy) -> Packed {
+        let Some(turns) = self.turns else { return Packed::quickly(self.events, get) };
+        Packed::quickly(turns, |at| self.events.get(*at as usize).map_or(C::from_bits(None), get))
     }
 }
 
@@ -100,25 +128,28 @@ impl ToUnpack {
 macro_rules! waits {
     ($event:ident { $($field:ident: $cell:ty),* $(,)? }) => {
         $crate::order::queue::waits! {
-            $event { $($field: $cell = |it| it.$field),* } => |$($field),*| Self { $($field),* }
+            $event { $($field: $cell = |it| it.$field),* } => Self { $($field),* }
         }
     };
     ($event:ident { $($field:ident: $cell:ty = $get:expr),* $(,)? } => $new:expr) => {
         impl $crate::order::queue::Waits for $event {
-            fn pack(events: &[(i64, Self)]) -> Option<Vec<ferretto_trace_tables::packed::Packed>> {
-                Some(vec![$({
-                    let get: fn(&Self) -> $cell = $get;
-                    $crate::order::queue::column(events, |(_, event)| get(event))
-                }),*])
+            fn pack(
+                events: $crate::order::queue::InTurn<'_, Self>,
+            ) -> Option<Vec<ferretto_trace_tables::packed::Packed>> {
+                Some(vec![$(
+                    events.column(|(_, event)| $crate::order::queue::cell_of::<Self, $cell>(event, $get))
+                ),*])
             }
 
             fn unpack(times: &[i64], columns: &[ferretto_trace_tables::packed::Packed]) -> Vec<(i64, Self)> {
+                use ferretto_trace_tables::Cell as _;
                 let mut columns = columns.iter();
-                $( let mut $field = $crate::order::queue::cells::<$cell>(columns.next(), times.len()).into_iter(); )*
-                let new: fn($($cell),*) -> Self = $new;
-                let mut events = Vec::with_capacity(times.len());
-                events.extend(times.iter().map_while(|ts| Some((*ts, new($($field.next()?),*)))));
-                events
+                $( let $field = $crate::order::queue::cells::<$cell>(columns.next(), times.len()); )*
+                let event = |(at, ts): (usize, &i64)| {
+                    $( let $field: $cell = $field.get(at).copied().unwrap_or(<$cell>::from_bits(None)); )*
+                    (*ts, $new)
+                };
+                times.iter().enumerate().map(event).collect()
             }
 
             fn pack_later(
@@ -149,9 +180,10 @@ macro_rules! waits {
 }
 pub(crate) use waits;
 
-/// A column of events.
-pub(crate) fn column<T, C: Cell>(events: &[T], get: impl Fn(&T) -> C) -> Packed {
-    Packed::of(&events.iter().map(get).collect::<Vec<C>>())
+/// What an event has in a column.
+#[inline(always)]
+pub(crate) fn cell_of<T, C>(event: &T, get: impl Fn(&T) -> C) -> C {
+    get(event)
 }
 
 /// The first rows of a column.
@@ -310,24 +342,33 @@ impl<T: Waits> Waiting<T> {
     }
 }
 
-/// By time; what arrived first stays first.
-fn sort<T>(events: &mut Vec<(i64, T)>) {
+/// Which event comes first, second and so on: by time; what arrived first stays first.
+fn turns<T>(events: &[(i64, T)]) -> Vec<u32> {
     let times = || events.iter().map(|(ts, _)| *ts);
     let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
-    if last.wrapping_sub(first) as u64 >= 1 << (u64::BITS - BLOCK_BITS) {
-        return events.sort_by_key(|(ts, _)| *ts);
+    let range = last.wrapping_sub(first) as u64;
+    // A block has no more.
+    let places = 0..events.len() as u32;
+    if range >= 1 << (u64::BITS - BLOCK_BITS) {
+        let mut places: Vec<u32> = places.collect();
+        places.sort_by_key(|at| events.get(*at as usize).map(|(ts, _)| *ts));
+        return places;
     }
     // Numbers are sorted several times as fast as events.
-    let key = |(at, ts): (usize, i64)| (ts.wrapping_sub(first) as u64) << BLOCK_BITS | at as u64;
-    let mut keys: Vec<u64> = times().enumerate().map(key).collect();
-    let bits = u64::BITS - (last.wrapping_sub(first) as u64).leading_zeros();
+    let key = |(at, ts): (u32, i64)| (ts.wrapping_sub(first) as u64) << BLOCK_BITS | u64::from(at);
+    let mut keys: Vec<u64> = places.zip(times()).map(key).collect();
+    let bits = u64::BITS - range.leading_zeros();
     match keys.len() >= RADIX && bits <= MAX_DIGITS * RADIX_BITS {
         true => sort_by_digits(&mut keys, bits),
         false => keys.sort_unstable(),
     }
+    keys.into_iter().map(|key| (key & (BLOCK_EVENTS as u64 - 1)) as u32).collect()
+}
+
+/// Puts events into the order of their turns.
+fn take_turns<T>(events: &mut Vec<(i64, T)>, turns: &[u32]) {
     let mut unsorted: Vec<Option<(i64, T)>> = events.drain(..).map(Some).collect();
-    let place = |key: u64| (key & (BLOCK_EVENTS as u64 - 1)) as usize;
-    events.extend(keys.into_iter().filter_map(|key| unsorted.get_mut(place(key))?.take()));
+    events.extend(turns.iter().filter_map(|at| unsorted.get_mut(*at as usize)?.take()));
 }
 
 /// Bits of a digit: as many counters as stay in a processor's first cache.

@@ -133,7 +133,7 @@ waits! {
         first: u32 = |it| it.data[0],
         // Most have no arguments, those that have come with numbers that are near.
         second: Option<u32> = |it| Some(it.data[1]).filter(|number| *number != 0),
-    } => |track, writer_and_kind, first, second| Self {
+    } => Self {
         track: TrackRef(track),
         writer_and_kind: writer_and_kind.rotate_right(u32::BITS - KIND_SHIFT),
         data: [first, second.unwrap_or(0)],

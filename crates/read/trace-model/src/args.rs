@@ -156,6 +156,7 @@ impl RowOf {
 
 impl ArgLists {
     /// The list of these arguments. Of a key that comes twice the last one counts, at the place of the first.
+    #[inline]
     pub fn intern(&mut self, args: &[Arg]) -> ArgList {
         if args.is_empty() {
             return ArgList::EMPTY;
@@ -211,6 +212,7 @@ impl ArgLists {
     }
 
     /// Writes a list into the table `args`, if it is not there; returns the set's number.
+    #[inline]
     pub fn write(&mut self, list: ArgList, tables: &mut Tables) -> Option<ArgSetId> {
         if list.is_empty() {
             return None;
@@ -307,7 +309,7 @@ struct Sets {
     /// Where each begins.
     table: HashTable<u32>,
     hasher: RandomState,
-    /// The list that is looked for.
+    /// The list that is looked for, and whatever else there was.
     wanted: Vec<u8>,
     /// The list that is written.
     written: Vec<Arg>,
@@ -334,18 +336,21 @@ impl Sets {
 
     #[inline]
     fn intern_packed(&mut self, most: usize, fill: impl FnOnce(&mut Packer<'_>)) -> ArgList {
-        self.wanted.resize(most * MAX_ARG_BYTES + STEP_BYTES, 0);
+        let room = most * MAX_ARG_BYTES + STEP_BYTES;
+        if self.wanted.len() < room {
+            self.wanted.resize(room, 0);
+        }
         let mut packer = Packer { to: &mut self.wanted, at: 0 };
         fill(&mut packer);
         let len = packer.at;
-        self.wanted.truncate(len);
-        if len == 0 {
+        let wanted = self.wanted.get(..len).unwrap_or_default();
+        if wanted.is_empty() {
             return ArgList::EMPTY;
         }
-        let hash = self.hasher.hash_one(self.wanted.as_slice());
-        match self.table.find(hash, |list| packed(&self.bytes, *list) == self.wanted) {
+        let hash = self.hasher.hash_one(wanted);
+        match self.table.find(hash, |list| packed(&self.bytes, *list) == wanted) {
             Some(list) => ArgList(*list),
-            None => self.add(hash),
+            None => self.add(len, hash),
         }
     }
 
@@ -408,15 +413,16 @@ impl Sets {
     }
 
     /// Adds the list that is looked for.
-    fn add(&mut self, hash: u64) -> ArgList {
+    fn add(&mut self, len: usize, hash: u64) -> ArgList {
+        let wanted = self.wanted.get(..len).unwrap_or_default();
         if self.bytes.is_empty() {
             self.bytes.resize(ALIGNMENT, 0);
         }
         let Ok(list) = u32::try_from(self.bytes.len() / ALIGNMENT) else { return ArgList::EMPTY };
-        let Ok(len) = u32::try_from(self.wanted.len()) else { return ArgList::EMPTY };
+        let Ok(len) = u32::try_from(len) else { return ArgList::EMPTY };
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&len.to_le_bytes());
-        self.bytes.extend_from_slice(&self.wanted);
+        self.bytes.extend_from_slice(wanted);
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         let rehash = |list: &u32| self.hasher.hash_one(packed(&self.bytes, *list));
         self.table.insert_unique(hash, list, rehash);

@@ -18,12 +18,13 @@ pub(super) struct NoPlace;
 impl Model {
     /// Applies an event of the time `ts`.
     pub fn apply_track_event(&mut self, ts: i64, event: TrackEvent) {
-        self.stats.set_machine(self.descriptors.machine_of(event.track));
+        let (machine, row) = self.descriptors.row_of_thread(event.track);
+        self.stats.set_machine(machine);
         let applied = match event.kind() {
-            Kind::Begin(said) => self.apply_begin(ts, &event, said),
-            Kind::End(said) => self.apply_end(ts, &event, said),
-            Kind::Instant(said) => self.apply_instant(ts, &event, said),
-            Kind::Counter(value) => self.apply_counter(ts, &event, value),
+            Kind::Begin(said) => self.apply_begin(ts, &event, row, said),
+            Kind::End(said) => self.apply_end(ts, &event, row, said),
+            Kind::Instant(said) => self.apply_instant(ts, &event, row, said),
+            Kind::Counter(value) => self.apply_counter(ts, &event, row, value),
             Kind::Whole(index) => self.apply_whole(ts, &event, index),
         };
         if applied.is_err() {
@@ -32,40 +33,84 @@ impl Model {
     }
 
     #[inline]
-    fn apply_begin(&mut self, ts: i64, event: &TrackEvent, said: Said) -> Result<(), NoPlace> {
-        let (track, args) = self.place(event, said, Use::Begin)?;
+    fn apply_begin(
+        &mut self,
+        ts: i64,
+        event: &TrackEvent,
+        row: Option<TrackId>,
+        said: Said,
+    ) -> Result<(), NoPlace> {
+        let (track, args) = self.place(event, row, said, Use::Begin)?;
         let label = self.label_of(said.label, args);
         self.begin_event_slice(ts, track, label);
         Ok(())
     }
 
     #[inline]
-    fn apply_end(&mut self, ts: i64, event: &TrackEvent, said: Said) -> Result<(), NoPlace> {
-        let (track, args) = self.place(event, said, Use::End)?;
+    fn apply_end(
+        &mut self,
+        ts: i64,
+        event: &TrackEvent,
+        row: Option<TrackId>,
+        said: Said,
+    ) -> Result<(), NoPlace> {
+        let (track, args) = self.place(event, row, said, Use::End)?;
         let label = self.label_of(said.label, args);
         let (slices, mut out) = self.slices();
         slices.end(&mut out, ts, track, label);
         Ok(())
     }
 
-    fn apply_instant(&mut self, ts: i64, event: &TrackEvent, said: Said) -> Result<(), NoPlace> {
-        let (track, args) = self.place(event, said, Use::Instant)?;
+    #[inline]
+    fn apply_instant(
+        &mut self,
+        ts: i64,
+        event: &TrackEvent,
+        row: Option<TrackId>,
+        said: Said,
+    ) -> Result<(), NoPlace> {
+        let (track, args) = self.place(event, row, said, Use::Instant)?;
         let label = self.label_of(said.label, args);
         self.complete_event_slice(ts, 0, track, label);
         Ok(())
     }
 
-    fn apply_counter(&mut self, ts: i64, event: &TrackEvent, value: f64) -> Result<(), NoPlace> {
+    #[inline]
+    fn apply_counter(
+        &mut self,
+        ts: i64,
+        event: &TrackEvent,
+        row: Option<TrackId>,
+        value: f64,
+    ) -> Result<(), NoPlace> {
         let said = Said { label: LabelId(0), args: ArgList::EMPTY };
-        let (track_id, args) = self.place(event, said, Use::Plain)?;
+        let (track_id, args) = self.place(event, row, said, Use::Plain)?;
         let arg_set_id = self.args.write(args, &mut self.tables);
         self.tables.counter.push(CounterRow { ts, track_id, value, arg_set_id });
         Ok(())
     }
 
-    /// The row of the event's track, and all that is said of what happens there.
-    #[inline]
-    fn place(&mut self, event: &TrackEvent, said: Said, what: Use) -> Result<(TrackId, ArgList), NoPlace> {
+    /// The row of the event's track, and all that is said of what happens there. A thread's own row, where it is known, says both.
+    #[inline(always)]
+    fn place(
+        &mut self,
+        event: &TrackEvent,
+        row: Option<TrackId>,
+        said: Said,
+        what: Use,
+    ) -> Result<(TrackId, ArgList), NoPlace> {
+        match row {
+            Some(track) => Ok((track, said.args)),
+            None => self.find_place(event, said, what),
+        }
+    }
+
+    fn find_place(
+        &mut self,
+        event: &TrackEvent,
+        said: Said,
+        what: Use,
+    ) -> Result<(TrackId, ArgList), NoPlace> {
         let scope = self.scope_of(event.track).ok_or(NoPlace)?;
         let args = match scope.whose {
             Whose::Thread(_) => said.args,

@@ -14,7 +14,7 @@ use ferretto_trace_tables::{MachineId, Str, Strings, Tables, TrackId, Upid, Utid
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use super::resolve::{Row, Scope};
+use super::resolve::{Row, Scope, Whose};
 use crate::stats::{Stat, Stats};
 use crate::wire::number as number_of;
 
@@ -144,6 +144,17 @@ impl Descriptors {
     /// The place of a uuid that was met.
     pub(super) fn find(&self, machine: MachineId, uuid: u64) -> Option<TrackRef> {
         self.by_uuid.get(&(machine, uuid)).copied()
+    }
+
+    /// The machine of a track, and its row if that is its own, and a thread's.
+    #[inline]
+    pub(super) fn row_of_thread(&self, track: TrackRef) -> (MachineId, Option<TrackId>) {
+        let Some(slot) = self.slots.get(track.0 as usize) else { return (MachineId(0), None) };
+        let row = match (&slot.scope, &slot.row) {
+            (Some(Scope { whose: Whose::Thread(_), .. }), Some(Row::Track(row))) => Some(*row),
+            _ => None,
+        };
+        (slot.machine, row)
     }
 
     /// The row of a track, if it has one of its own.

@@ -35,7 +35,7 @@ pub const MAX_SLOW_DATA_SOURCES: usize = 32;
 
 /// The time over which `max_per_24_h` of a trigger counts.
 pub const TRIGGER_WINDOW: Duration = Duration::from_secs(24 * 3600);
-/// Activations of triggers that are remembered for [`TRIGGER_WINDOW`]. Ours: a higher `max_per_24_h` is no limit.
+/// Activations of triggers that are remembered for [`TRIGGER_WINDOW`], of all users. Ours: a higher `max_per_24_h` is no limit.
 pub const MAX_TRIGGER_HISTORY: usize = 4096;
 /// Triggers in one `ActivateTriggers` request, and of one producer that are not looked at yet; more are ignored. Ours: each may be looked up
 /// in the whole history.

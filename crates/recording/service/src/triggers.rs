@@ -1,9 +1,9 @@
 //! Triggers: names that producers call out, and what sessions make of them (upstream: tracing_service_impl.cc, `ActivateTriggers`).
 //!
 //! A name that no session waits for costs a look at the sessions; the others are looked at in steps. Activations that count are remembered for a day, whoever they came
-//! from, because `max_per_24_h` of a later session counts them too.
+//! from, because `max_per_24_h` of a later session of the same user counts them too.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -140,32 +140,71 @@ impl SessionTriggers {
     }
 }
 
-/// The activations of the last 24 hours that counted.
+/// The activations of the last 24 hours that counted, by users: what counts for the sessions of one is nothing to those of another.
 #[derive(Debug, Default)]
 pub(crate) struct TriggerHistory {
-    /// When, on the boot clock, and the hash of the name; in the order of time.
-    entries: VecDeque<(u64, u64)>,
+    /// In the order of time.
+    entries: VecDeque<Activation>,
+    /// How many of them each user has.
+    of_users: BTreeMap<u32, usize>,
 }
 
+#[derive(Debug)]
+struct Activation {
+    /// On the boot clock.
+    at_ns: u64,
+    key: ActivationKey,
+}
+
+/// Whose sessions it counted for, and the hash of its name.
+type ActivationKey = (u32, u64);
+
 impl TriggerHistory {
-    fn count(&mut self, name: &str, now: &Now) -> usize {
-        let day = limits::TRIGGER_WINDOW.as_nanos() as u64;
-        let begin = now.clocks.boottime.saturating_sub(day);
-        while self.entries.front().is_some_and(|(at, _)| *at < begin) {
-            self.entries.pop_front();
-        }
-        let name = hash(name);
-        self.entries.iter().filter(|(_, other)| *other == name).count()
+    fn count(&mut self, user: u32, name: &str, now: &Now) -> usize {
+        self.forget_old(now);
+        let key = (user, hash(name));
+        self.entries.iter().filter(|entry| entry.key == key).count()
     }
 
-    /// When it is full, a name that is called out again and again displaces itself, not others.
-    fn push(&mut self, name: &str, now: &Now) {
-        let name = hash(name);
+    fn push(&mut self, user: u32, name: &str, now: &Now) {
+        self.forget_old(now);
+        let key = (user, hash(name));
         if self.entries.len() >= limits::MAX_TRIGGER_HISTORY {
-            let own = self.entries.iter().position(|(_, other)| *other == name);
-            self.entries.remove(own.unwrap_or_default());
+            self.make_room(key);
         }
-        self.entries.push_back((now.clocks.boottime, name));
+        self.entries.push_back(Activation { at_ns: now.clocks.boottime, key });
+        *self.of_users.entry(user).or_default() += 1;
+    }
+
+    /// Whoever has the most loses the oldest. If it is for the same user, a name that is called out again and again displaces itself.
+    fn make_room(&mut self, key: ActivationKey) {
+        let most = self.of_users.iter().max_by_key(|(_, count)| **count);
+        let Some(user) = most.map(|(user, _)| *user) else { return };
+        let same = self.entries.iter().position(|entry| user == key.0 && entry.key == key);
+        let of_user = || self.entries.iter().position(|entry| entry.key.0 == user);
+        if let Some(entry) = same.or_else(of_user).and_then(|index| self.entries.remove(index)) {
+            self.uncount(&entry);
+        }
+    }
+
+    fn forget_old(&mut self, now: &Now) {
+        let day = limits::TRIGGER_WINDOW.as_nanos() as u64;
+        let begin = now.clocks.boottime.saturating_sub(day);
+        while self.entries.front().is_some_and(|entry| entry.at_ns < begin)
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.uncount(&entry);
+        }
+    }
+
+    fn uncount(&mut self, entry: &Activation) {
+        let user = entry.key.0;
+        if let Some(count) = self.of_users.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_users.remove(&user);
+            }
+        }
     }
 }
 
@@ -216,8 +255,8 @@ impl Outcome {
     }
 }
 
-/// What it costs to look whether a name came too often, and whether it counts for a session, in [`Budget`]'s units.
-const NAME_COST: usize = 10;
+/// What it costs to go through the history, and to look whether a trigger counts for a session, in [`Budget`]'s units.
+const HISTORY_COST: usize = 10;
 const SESSION_COST: usize = 2;
 
 impl Service {
@@ -271,34 +310,31 @@ impl Service {
         now: &Now,
     ) {
         let waiting = self.sessions.values().filter(|session| session.listens_to(name).is_some());
-        let waiting: Vec<SessionId> = waiting.map(|session| session.id).collect();
-        if waiting.is_empty() {
-            return;
-        }
-        budget.spend(NAME_COST);
-        let before = self.trigger_history.count(name, now);
-        let received = outcome.received;
-        for session_id in waiting {
+        let waiting: Vec<(SessionId, u32)> = waiting.map(|session| (session.id, session.owner_uid)).collect();
+        let mut owners = BTreeSet::new();
+        for (session_id, owner_uid) in waiting {
             budget.spend(SESSION_COST);
-            if self.is_triggered(session_id, source, name, before, budget) {
+            if self.is_triggered(session_id, source, name, budget, now) {
+                owners.insert(owner_uid);
                 outcome.received += 1;
                 outcome.first.get_or_insert_with(|| (session_id, Arc::clone(name)));
                 outcome.left_out += usize::from(!self.act_on(session_id, source, name, now));
             }
         }
-        if outcome.received > received {
-            self.trigger_history.push(name, now);
+        for owner_uid in owners {
+            budget.spend(HISTORY_COST);
+            self.trigger_history.push(owner_uid, name, now);
         }
     }
 
-    /// Says whether the trigger counts for this session; `before` is how often it did in the last 24 hours.
+    /// Says whether the trigger counts for this session.
     fn is_triggered(
         &mut self,
         session_id: SessionId,
         source: &Source,
         name: &Arc<str>,
-        before: usize,
         budget: &mut Budget,
+        now: &Now,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(&session_id) else { return false };
         let triggers = session.config.triggers.as_ref();
@@ -311,11 +347,16 @@ impl Service {
             tracing::debug!(%session_id, trigger = %name, "trigger skipped by chance");
             return false;
         }
-        if spec.max_per_24_h > 0 && before >= usize::try_from(spec.max_per_24_h).unwrap_or(usize::MAX) {
-            tracing::debug!(%session_id, trigger = %name, "trigger came more often than max_per_24_h allows");
-            return false;
+        if spec.max_per_24_h == 0 {
+            return true;
         }
-        true
+        budget.spend(HISTORY_COST);
+        let before = self.trigger_history.count(session.owner_uid, name, now);
+        let counts = before < usize::try_from(spec.max_per_24_h).unwrap_or(usize::MAX);
+        if !counts {
+            tracing::debug!(%session_id, trigger = %name, "trigger came more often than max_per_24_h allows");
+        }
+        counts
     }
 
     /// Says whether there was room for what the trigger asks for.
@@ -446,21 +487,30 @@ mod tests {
     fn history_forgets_after_a_day() {
         let day = limits::TRIGGER_WINDOW.as_nanos() as u64;
         let mut history = TriggerHistory::default();
-        history.push("a", &at(10));
-        history.push("b", &at(20));
-        assert_eq!(history.count("a", &at(10 + day)), 1);
-        assert_eq!(history.count("a", &at(11 + day)), 0);
-        assert_eq!(history.count("b", &at(11 + day)), 1);
+        history.push(1, "a", &at(10));
+        history.push(1, "b", &at(20));
+        assert_eq!((history.count(1, "a", &at(10 + day)), history.count(2, "a", &at(10 + day))), (1, 0));
+        assert_eq!(history.count(1, "a", &at(11 + day)), 0);
+        assert_eq!(history.count(1, "b", &at(11 + day)), 1);
+        assert_eq!(history.count(1, "b", &at(21 + day)), 0);
+        assert!(history.entries.is_empty() && history.of_users.is_empty());
     }
 
     #[test]
-    fn a_full_history_keeps_other_names() {
+    fn a_full_history_keeps_other_names_and_other_users() {
         let mut history = TriggerHistory::default();
-        history.push("rare", &at(0));
-        for i in 0..2 * limits::MAX_TRIGGER_HISTORY as u64 {
-            history.push("flood", &at(i));
-        }
+        history.push(1, "rare", &at(0));
+        history.push(2, "rare", &at(0));
+        let many = 2 * limits::MAX_TRIGGER_HISTORY as u64;
+        (0..many).for_each(|i| history.push(2, "flood", &at(i)));
         assert_eq!(history.entries.len(), limits::MAX_TRIGGER_HISTORY);
-        assert_eq!(history.count("rare", &at(1)), 1);
+        assert_eq!((history.count(1, "rare", &at(1)), history.count(2, "rare", &at(1))), (1, 1));
+        (0..many).for_each(|i| history.push(2, &i.to_string(), &at(i)));
+        (0..3).for_each(|_| history.push(1, "rare", &at(many)));
+        assert_eq!(
+            (history.count(1, "rare", &at(1)), history.entries.len()),
+            (4, limits::MAX_TRIGGER_HISTORY)
+        );
+        assert_eq!(history.of_users.values().sum::<usize>(), limits::MAX_TRIGGER_HISTORY);
     }
 }

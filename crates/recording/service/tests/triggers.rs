@@ -329,7 +329,7 @@ fn triggers_are_skipped_by_chance() {
 }
 
 #[test]
-fn a_trigger_counts_so_often_a_day_whatever_the_session() {
+fn a_trigger_counts_so_often_a_day_whatever_the_session_of_its_user() {
     let snapshots = "trigger_mode: CLONE_SNAPSHOT trigger_timeout_ms: 604800000 \
                      triggers { name: \"a\" max_per_24_h: 2 } triggers { name: \"b\" max_per_24_h: 2 }";
     let mut lab = Lab::new(snapshots);
@@ -347,6 +347,33 @@ fn a_trigger_counts_so_often_a_day_whatever_the_session() {
     // The first one is a day old, the second one half a day.
     lab.world.advance_ms(DAY_MS / 2 + 1);
     assert_eq!([hits(&mut lab, "a"), hits(&mut lab, "a")], [1, 0]);
+}
+
+#[test]
+fn what_counts_for_a_neighbours_session_does_not_count_against_ones_own() {
+    let once = |more: &str| {
+        with(&format!(
+            "trigger_mode: START_TRACING trigger_timeout_ms: 1000 triggers {{ name: \"a\" max_per_24_h: 1 {more} }}"
+        ))
+    };
+    let mut world = World::default();
+    let app = world.producer("app");
+    let [honest, neighbour, again] = [1000, 2000, 1000].map(|uid| world.consumer(uid));
+    world.enable(honest, &once("producer_name_regex: \"app\""));
+    world.enable(neighbour, &once(""));
+    let shouter = world.producer("shouter");
+    call_out(&mut world, shouter, &["a"]);
+    call_out(&mut world, app, &["a", "a"]);
+    world.advance_ms(0);
+    let callers = |packets: &[TracePacket]| {
+        triggers(packets).iter().map(|trigger| trigger.producer_name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(callers(&world.read(neighbour)), ["shouter"]);
+    assert_eq!(callers(&world.read(honest)), ["app"]);
+    // One's own do count.
+    world.enable(again, &once(""));
+    call_out(&mut world, app, &["a"]);
+    assert_eq!(callers(&world.read(again)), [""; 0]);
 }
 
 #[test]

@@ -5,12 +5,14 @@
 //! else wants to clone it waits beside it, and comes back to its turn when that is whole.
 
 use ferretto_protos::CloneSessionRequest;
+use ferretto_protos::clone_session_request::Selector;
 use ferretto_trace_buffer::TraceBuffer;
 
 use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::now::Now;
+use crate::producers::truncated;
 use crate::protovms::ProtoVms;
 use crate::service::Service;
 use crate::work::{Budget, Job};
@@ -90,11 +92,32 @@ impl Cloning {
         }
     }
 
+    /// What is kept of it while it waits: thousands may, and a request may be as large as a frame.
+    pub(crate) fn kept_small(mut self) -> Self {
+        if let Self::Asked { source, asked } = &mut self {
+            asked.keep_little(*source);
+        }
+        self
+    }
+
     fn into_file(self) -> Option<FileHandle> {
         match self {
             Self::Asked { asked, .. } => asked.file,
             Self::Flushed { clone, .. } => clone.file,
             Self::Copying(_) => None,
+        }
+    }
+}
+
+impl Asked {
+    /// The source has been found, and of other names no more than this goes into the trace.
+    fn keep_little(&mut self, source: SessionId) {
+        let request = &mut self.request;
+        if let Some(Selector::UniqueSessionName(_)) = request.selector {
+            request.selector = Some(Selector::SessionId(source.0));
+        }
+        for name in [&mut request.clone_trigger_name, &mut request.clone_trigger_producer_name] {
+            *name = name.as_deref().map(truncated);
         }
     }
 }
@@ -206,5 +229,37 @@ impl Service {
             }
             self.resume_waiting(source);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::limits::MAX_NAME_BYTES;
+    use crate::work_queue::WorkQueue;
+
+    #[test]
+    fn of_what_waits_little_is_kept() {
+        let name = || "n".repeat(100_000);
+        let request = CloneSessionRequest {
+            selector: Some(Selector::UniqueSessionName(name())),
+            clone_trigger_name: Some(name()),
+            clone_trigger_producer_name: Some(name()),
+            skip_trace_filter: Some(true),
+            ..Default::default()
+        };
+        let asked = Asked { from: ConsumerConn(1), token: Token(2), request: Box::new(request), file: None };
+        let (source, mut queue) = (SessionId(3), WorkQueue::default());
+        queue.wait(source, Cloning::Asked { source, asked });
+        let Some(Cloning::Asked { asked: Asked { request, .. }, .. }) = queue.next_waiting(source) else {
+            panic!("it waits as it was asked for");
+        };
+        assert!(request.encoded_len() < 2 * MAX_NAME_BYTES + 32, "{} bytes", request.encoded_len());
+        assert_eq!(
+            (request.selector.as_ref(), request.skip_trace_filter()),
+            (Some(&Selector::SessionId(3)), true)
+        );
     }
 }

@@ -86,7 +86,7 @@ impl WorkQueue {
     /// A clone of this session waits until the one that is being made is whole.
     pub(crate) fn wait(&mut self, source: SessionId, cloning: Cloning) {
         self.hold([cloning.consumer().map(Holds::Consumer), None]);
-        self.waiting.entry(source).or_default().push_back(cloning);
+        self.waiting.entry(source).or_default().push_back(cloning.kept_small());
     }
 
     /// The one that has waited the longest.

@@ -5,9 +5,10 @@ mod world;
 use std::num::NonZeroUsize;
 
 use ferretto_protos::clone_session_request::Selector;
+use ferretto_protos::trace_packet::Data;
 use ferretto_protos::{CloneSessionRequest, CloneSessionResponse};
-use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerConn};
-use world::{World, packet};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerConn, limits};
+use world::{World, packet, payloads};
 
 /// Fills several parts of a copy.
 const PACKETS: u32 = 100;
@@ -141,6 +142,28 @@ fn clones_of_one_session_come_one_after_another() {
     assert_left(&world, 3, 3);
 }
 
+#[test]
+fn who_waits_for_a_session_by_name_gets_it_and_names_his_trigger() {
+    let (mut world, producer, _) = world(&format!("{CONFIG} unique_session_name: 'own'"));
+    let first = begin_clone(&mut world, producer, None);
+    let second = world.consumer(1000);
+    let request = CloneSessionRequest {
+        selector: Some(Selector::UniqueSessionName("own".to_owned())),
+        clone_trigger_name: Some("t".repeat(100_000)),
+        ..Default::default()
+    };
+    world.ask(second, ConsumerCall::CloneSession(request));
+    assert!(response_after_flushes(&mut world, producer, first).success());
+    assert!(response_after_flushes(&mut world, producer, second).success());
+    let packets = world.read(second);
+    let names = packets.iter().filter_map(|packet| match &packet.data {
+        Some(Data::CloneSnapshotTrigger(trigger)) => Some(trigger.trigger_name()),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["t".repeat(limits::MAX_NAME_BYTES)]);
+    assert_eq!(numbers(&payloads(&packets)), Vec::from_iter(0..PACKETS));
+}
+
 /// One that had to wait is flushed for when its turn has come.
 fn response_after_flushes(
     world: &mut World,
@@ -201,7 +224,7 @@ fn a_file_is_copied_up_to_the_time_of_the_flush() {
     world.service.handle_timeout(&world.now);
     let told = response(&mut world, other);
     assert!(told.success() && told.was_write_into_file(), "{told:?}");
-    let payloads = world::payloads(&world.file_packets(CLONE));
+    let payloads = payloads(&world.file_packets(CLONE));
     assert_eq!(numbers(&payloads), Vec::from_iter(0..PACKETS));
     assert!(world.files[&CLONE].closed);
     world.disable(consumer);

@@ -14,9 +14,6 @@ use hashbrown::HashMap;
 
 /// Sequences that are told apart; beyond it packets count as readable. It bounds our memory on a hostile trace.
 const MAX_SEQUENCES: usize = 1 << 20;
-/// Readings of clocks that are kept; later ones no longer correct what clocks show. An hour of a thousand threads that say theirs every ten
-/// seconds has fewer. It bounds our memory, to some 40 MB.
-const MAX_READINGS: usize = 1 << 20;
 
 /// What a reader knows so far.
 #[derive(Debug, Default)]
@@ -26,7 +23,8 @@ pub struct Readable {
     /// The one that wrote the last packet: it often wrote the next one, too.
     last: Option<((u32, u32), usize)>,
     clocks: Clocks,
-    readings: usize,
+    /// Some clock was shown.
+    has_readings: bool,
     wall: Option<Wall>,
     /// Packets whose names nobody knows.
     pub without_names: u64,
@@ -111,7 +109,7 @@ impl Readable {
     pub fn steady(&self, sequence: usize, head: &Head<'_>) -> Option<Steady> {
         match self.sequences.get(sequence)?.default_clock {
             0 => Some(Steady::trace()),
-            BOOTTIME if head.machine_id == 0 && self.readings == 0 => Some(Steady::trace()),
+            BOOTTIME if head.machine_id == 0 && !self.has_readings => Some(Steady::trace()),
             id => self.clocks.steady(Clock::new(id, head.sequence_id, Machine(head.machine_id))),
         }
     }
@@ -141,7 +139,7 @@ impl Readable {
         match clock {
             0 => Some(value),
             // It counts as the trace's clock until something else is said.
-            BOOTTIME if head.machine_id == 0 && self.readings == 0 => Some(value),
+            BOOTTIME if head.machine_id == 0 && !self.has_readings => Some(value),
             id => {
                 let clock = Clock::new(id, head.sequence_id, Machine(head.machine_id));
                 let time = self.clocks.to_trace_time(clock, value).ok();
@@ -187,11 +185,9 @@ impl Readable {
         if let Some(clock) = snapshot.trace_clock {
             self.clocks.set_trace_clock(clock);
         }
-        if self.readings < MAX_READINGS {
-            self.readings += snapshot.readings.len();
-            // One that is wrong tells nothing.
-            let _ = self.clocks.add_snapshot(&snapshot.readings);
-        }
+        self.has_readings |= !snapshot.readings.is_empty();
+        // One that is wrong tells nothing.
+        let _ = self.clocks.add_snapshot(&snapshot.readings);
     }
 }
 

@@ -4,9 +4,12 @@
 //! most four steps. On each step the latest snapshot counts that is not after the time, or the first if all are; nothing is interpolated. A
 //! clock that went back is none to convert from (upstream: clock_synchronizer.h, clock_tracker.h).
 //!
-//! Memory: the snapshots. A conversion is a search of the graph, but for times near the last one of the same clock, which are the rule.
+//! A conversion is a search of the graph, but for times near the last one of the same clock, which are the rule, and where no snapshot has
+//! had a way that is new.
+//!
+//! Traces are hostile: the constants here bound memory, to some 100 MB, and the work of all searches by the number of them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use ferretto_protos::fields::clock_snapshot as field;
 use foldhash::fast::RandomState;
@@ -29,10 +32,24 @@ const SEQUENCE_CLOCKS: std::ops::RangeInclusive<u32> = 64..=127;
 const MAX_STEPS: usize = 4;
 /// Clocks that a search looks at. Ours: the trace's clock may have an edge to one of each sequence, and a search in vain would see them all.
 const MAX_SEARCHED: usize = 4096;
-/// Clocks of one trace: beyond, further ones are unknown. Ours: each sequence may have 64 of its own, hence many.
-const MAX_CLOCKS: usize = 1 << 20;
-/// Clocks of one snapshot: it has an edge for each two of them. Ours: writers say a handful.
+/// Steps that all searches may take, beside [`STEPS_OF_A_SEARCH`] for each. Ours: what an attacker has of it is a fraction of a second.
+const MAX_STEPS_OF_ALL: u64 = 1 << 22;
+/// Ours: from a sequence's clock, or another machine's, it is a few.
+const STEPS_OF_A_SEARCH: u64 = 16;
+/// Clocks of one trace: beyond, further ones are unknown. Ours: upstream's service hands out 65,535 sequences, whose writers have two of their
+/// own each.
+const MAX_CLOCKS: usize = 1 << 17;
+/// Clocks of one snapshot: it has an edge for each two of them, each way. Ours: writers say a handful.
 const MAX_CLOCKS_OF_SNAPSHOT: usize = 32;
+/// Edges between two clocks. Ours: three clocks that each of 65,535 sequences shows at once have 6 for each. 40 bytes each.
+const MAX_EDGES: usize = 1 << 19;
+/// Clocks of all sets of clocks that are shown at once. Ours: the same sequences have 3 each. 90 bytes each.
+const MAX_SHOWN: usize = 1 << 18;
+/// Readings that are kept. Beyond, of each set of clocks the newest takes the place of the one before it: times that come in order do not
+/// notice. Ours: a thousand threads that say theirs every ten seconds take three hours to say so many. 16 bytes each.
+const MAX_READINGS: usize = 1 << 21;
+/// Machines that are told apart. Ours, as in `ferretto-trace-model`.
+const MAX_GUESTS: usize = 4096;
 
 /// A machine, by a number that whoever reads the trace gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,7 +148,7 @@ impl Reading {
 /// `ClockSnapshot`.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// What the clocks showed.
+    /// What the clocks showed; of too many the first.
     pub readings: Vec<Reading>,
     /// Which is the trace's clock. Old traces do not say so, but have `BOOTTIME`.
     pub trace_clock: Option<Clock>,
@@ -142,7 +159,8 @@ impl Snapshot {
     #[must_use]
     pub fn read(message: &[u8], sequence_id: u32, machine: Machine) -> Self {
         let clocks = wire::all_bytes(message, field::CLOCKS);
-        let readings: Vec<Reading> = clocks.map(|clock| Reading::read(clock, sequence_id, machine)).collect();
+        let readings = clocks.map(|clock| Reading::read(clock, sequence_id, machine));
+        let readings: Vec<Reading> = readings.take(MAX_CLOCKS_OF_SNAPSHOT).collect();
         let primary = wire::number(message, field::PRIMARY_TRACE_CLOCK).unwrap_or(0) as u32;
         let shows = |id| readings.iter().any(|reading| reading.clock.id == id);
         let trace_clock = match primary {
@@ -173,6 +191,8 @@ pub struct Invalid;
 type Set = u32;
 /// From one clock to another, by snapshots of a set.
 type Edge = (Clock, Clock, Set);
+/// The turn of what has changed: something that was found out at one turn holds until the next.
+type Turn = u64;
 
 /// All clocks of a trace.
 #[derive(Debug)]
@@ -186,9 +206,18 @@ pub struct Clocks {
     guests: HashMap<Machine, OfMachine, RandomState>,
     numbers: HashMap<Clock, usize, RandomState>,
     states: Vec<State>,
-    edges: BTreeSet<Edge>,
-    shown: HashMap<(usize, Set), Shown, RandomState>,
+    /// Of each two clocks the set that ways lead by: the lowest of all that show both.
+    edges: BTreeMap<(Clock, Clock), Set>,
+    shown: HashMap<(u32, Set), Shown, RandomState>,
+    readings: usize,
     snapshots: u32,
+    /// Of what clocks showed.
+    turn: Turn,
+    /// Of the edges, and of where ways have to lead.
+    turn_of_ways: Turn,
+    searches: u64,
+    /// That these have taken.
+    steps: u64,
     /// The last clock that was converted: most times come from one.
     last: Option<(Clock, usize)>,
     /// Clocks that were converted lately.
@@ -206,10 +235,10 @@ struct State {
     hand: Hand,
     /// A snapshot showed an earlier time than one before: it cannot be converted from.
     goes_back: bool,
-    /// The last answer, and how many snapshots there were then.
-    cached: Option<(u32, Conversion)>,
-    /// The last way, or that there was none, and how many snapshots there were then.
-    way: Option<(u32, Option<Vec<Edge>>)>,
+    /// The last answer.
+    cached: Option<(Turn, Conversion)>,
+    /// The last way, or that there was none.
+    way: Option<(Turn, Option<Vec<Edge>>)>,
 }
 
 /// How a clock's values are read, and where it stands.
@@ -221,10 +250,18 @@ struct Hand {
     last_ns: i64,
 }
 
+/// What a clock showed in snapshots of one set.
 #[derive(Debug, Default)]
 struct Shown {
-    snapshots: Vec<u32>,
-    times_ns: Vec<i64>,
+    times: Vec<Shot>,
+    /// Its edges by this set are known.
+    has_edges: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shot {
+    snapshot: u32,
+    ns: i64,
 }
 
 /// What is added to a time, and for which times.
@@ -269,9 +306,14 @@ impl Default for Clocks {
             guests: HashMap::default(),
             numbers: HashMap::default(),
             states: Vec::new(),
-            edges: BTreeSet::new(),
+            edges: BTreeMap::new(),
             shown: HashMap::default(),
+            readings: 0,
             snapshots: 0,
+            turn: 0,
+            turn_of_ways: 0,
+            searches: 0,
+            steps: 0,
             last: None,
             recent: Recent::default(),
         }
@@ -289,7 +331,7 @@ impl Clocks {
     /// time of that machine was converted; returns whether it did. What another machine has said before stands, or times that were converted
     /// would be on another clock than later ones (upstream, which asks for the file only, lets it change).
     pub fn set_trace_clock(&mut self, clock: Clock) -> bool {
-        let machine = self.of_machine(clock.machine);
+        let Some(machine) = self.of_machine(clock.machine) else { return false };
         machine.default = Some(clock.id);
         let may_change = !machine.has_converted && self.said_by.is_none_or(|by| by == clock.machine);
         if may_change {
@@ -297,9 +339,8 @@ impl Clocks {
         }
         if may_change && self.trace_clock != clock {
             self.trace_clock = clock;
-            for state in &mut self.states {
-                (state.cached, state.way) = (None, None);
-            }
+            self.turn += 1;
+            self.turn_of_ways += 1;
         }
         may_change
     }
@@ -316,33 +357,69 @@ impl Clocks {
     /// A new machine, whose times are on the same clock as the first one's.
     pub fn add_machine(&mut self, machine: Machine) {
         let default = self.default_of(Machine(0));
-        self.of_machine(machine).default = default;
+        if let Some(machine) = self.of_machine(machine) {
+            machine.default = default;
+        }
     }
 
     /// Adds a snapshot; returns its number.
     ///
     /// # Errors
     ///
-    /// If it contradicts what is known. Then it has a number, and counts for nothing.
+    /// If it contradicts what is known, or has clocks that there is no room for. Then it has a number, and counts for nothing.
     pub fn add_snapshot(&mut self, readings: &[Reading]) -> Result<u32, Invalid> {
         let snapshot = self.snapshots;
         self.snapshots = self.snapshots.saturating_add(1);
+        self.turn += 1;
         let readings = readings.get(..readings.len().min(MAX_CLOCKS_OF_SNAPSHOT)).unwrap_or_default();
         let set = set_of(readings);
+        if !self.has_room(readings, set) {
+            return Err(Invalid);
+        }
         let mut numbers = Vec::with_capacity(readings.len());
         for reading in readings {
             numbers.push(self.show(reading, set, snapshot)?);
         }
-        for (at, (from, a)) in numbers.iter().zip(readings).enumerate() {
-            for (to, b) in numbers.iter().zip(readings).skip(at + 1) {
-                for (number, edge) in [(*from, (a.clock, b.clock, set)), (*to, (b.clock, a.clock, set))] {
-                    if self.states.get(number).is_some_and(|state| !state.goes_back) {
-                        self.edges.insert(edge);
-                    }
-                }
+        self.add_edges(readings, &numbers, set);
+        Ok(snapshot)
+    }
+
+    /// Whether its clocks have been shown together before, or may be.
+    fn has_room(&self, readings: &[Reading], set: Set) -> bool {
+        let clocks = readings.len();
+        let is_room = self.shown.len() + clocks <= MAX_SHOWN
+            && self.readings + clocks <= MAX_READINGS
+            && self.edges.len() + clocks * clocks.saturating_sub(1) <= MAX_EDGES;
+        is_room || readings.iter().all(|reading| self.shown_by(reading.clock, set).is_some())
+    }
+
+    fn add_edges(&mut self, readings: &[Reading], numbers: &[usize], set: Set) {
+        let mut are_known = true;
+        for number in numbers {
+            if let Some(shown) = self.shown.get_mut(&(*number as u32, set)) {
+                are_known &= std::mem::replace(&mut shown.has_edges, true);
             }
         }
-        Ok(snapshot)
+        if are_known {
+            return;
+        }
+        for (at, (from, a)) in numbers.iter().zip(readings).enumerate() {
+            for (to, b) in numbers.iter().zip(readings).skip(at + 1) {
+                self.add_edge(*from, (a.clock, b.clock), set);
+                self.add_edge(*to, (b.clock, a.clock), set);
+            }
+        }
+    }
+
+    fn add_edge(&mut self, from: usize, clocks: (Clock, Clock), set: Set) {
+        if self.states.get(from).is_none_or(|state| state.goes_back) {
+            return;
+        }
+        let lowest = self.edges.entry(clocks).or_insert(Set::MAX);
+        if set <= *lowest {
+            *lowest = set;
+            self.turn_of_ways += 1;
+        }
     }
 
     /// The trace's time of a clock's, in nanoseconds. It was converted: from now on, its machine does not change the trace's clock.
@@ -352,7 +429,9 @@ impl Clocks {
     /// If nothing leads from that clock to the trace's.
     #[inline]
     pub fn to_trace_time(&mut self, clock: Clock, value: i64) -> Result<i64, Unknown> {
-        self.of_machine(clock.machine).has_converted = true;
+        if let Some(machine) = self.of_machine(clock.machine) {
+            machine.has_converted = true;
+        }
         if clock == self.trace_clock {
             return Ok(value);
         }
@@ -370,7 +449,7 @@ impl Clocks {
         }
         let (_, number) = self.last.filter(|(last, _)| *last == clock)?;
         let state = self.states.get(number)?;
-        let (_, conversion) = state.cached.filter(|(then, _)| *then == self.snapshots)?;
+        let (_, conversion) = state.cached.filter(|(then, _)| *then == self.turn)?;
         Some(Steady { number: Some(number), hand: state.hand, conversion })
     }
 
@@ -400,7 +479,7 @@ impl Clocks {
     /// others, which leaves all as it was.
     #[inline]
     pub fn to_trace_time_of(&mut self, ClockNumber(number): ClockNumber, value: i64) -> Option<i64> {
-        self.states.get_mut(number)?.as_before(value, self.snapshots)
+        self.states.get_mut(number)?.as_before(value, self.turn)
     }
 
     /// The time that a clock showed when another one showed `value`.
@@ -418,36 +497,37 @@ impl Clocks {
         };
         self.last = Some((clock, number));
         self.recent.put(clock.place(), clock, number);
-        let snapshots = self.snapshots;
+        let turn = self.turn;
         let is_to_trace = to == self.trace_clock;
         let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
-        if is_to_trace && let Some(ns) = state.as_before(value, snapshots) {
+        if is_to_trace && let Some(ns) = state.as_before(value, turn) {
             return Ok(ns);
         }
         let way = match &state.way {
-            Some((then, way)) if is_to_trace && *then == snapshots => way.clone(),
+            Some((then, way)) if is_to_trace && *then == self.turn_of_ways => way.clone(),
             _ => self.search(clock, to),
         };
         let is_known = self.numbers.contains_key(&to);
         let state = self.states.get_mut(number).ok_or(Unknown::Clock)?;
         if is_to_trace {
-            state.way = Some((snapshots, way.clone()));
+            state.way = Some((self.turn_of_ways, way.clone()));
         }
         let way = way.ok_or(if is_known { Unknown::Way } else { Unknown::TraceClock })?;
         let ns = state.hand.peek_ns(value);
         state.hand.last_ns = ns;
         let conversion = self.along(&way, ns).ok_or(Unknown::Way)?;
         if is_to_trace && let Some(state) = self.states.get_mut(number) {
-            state.cached = Some((snapshots, conversion));
+            state.cached = Some((turn, conversion));
         }
         Ok(ns.saturating_add(conversion.offset_ns))
     }
 
     #[inline]
-    fn of_machine(&mut self, machine: Machine) -> &mut OfMachine {
+    fn of_machine(&mut self, machine: Machine) -> Option<&mut OfMachine> {
         match machine {
-            HOST => &mut self.host,
-            guest => self.guests.entry(guest).or_default(),
+            HOST => Some(&mut self.host),
+            guest if self.guests.len() < MAX_GUESTS => Some(self.guests.entry(guest).or_default()),
+            guest => self.guests.get_mut(&guest),
         }
     }
 
@@ -463,22 +543,24 @@ impl Clocks {
         }
         let ns = reading.value.wrapping_mul(state.hand.unit_multiplier_ns);
         state.hand.last_ns = ns;
-        let shown = self.shown.entry((number, set)).or_default();
-        if shown.snapshots.last() == Some(&snapshot) {
+        let shown = self.shown.entry((number as u32, set)).or_default();
+        let last = shown.times.last();
+        if last.is_some_and(|last| last.snapshot == snapshot) {
             return Err(Invalid);
         }
-        if shown.times_ns.last().is_some_and(|last| *last > ns) {
-            if is_trace_clock {
-                return Err(Invalid);
-            }
-            if !state.goes_back {
-                state.goes_back = true;
-                self.forget_ways_from(reading.clock);
-            }
+        let goes_back = last.is_some_and(|last| last.ns > ns);
+        if goes_back && is_trace_clock {
+            return Err(Invalid);
         }
-        let shown = self.shown.entry((number, set)).or_default();
-        shown.snapshots.push(snapshot);
-        shown.times_ns.push(ns);
+        if self.readings >= MAX_READINGS && shown.times.pop().is_some() {
+            self.readings -= 1;
+        }
+        shown.add(Shot { snapshot, ns });
+        self.readings += 1;
+        if goes_back && !state.goes_back {
+            state.goes_back = true;
+            self.forget_ways_from(reading.clock);
+        }
         Ok(number)
     }
 
@@ -498,38 +580,55 @@ impl Clocks {
     }
 
     fn forget_ways_from(&mut self, clock: Clock) {
-        let gone: Vec<Edge> = self.edges_from(clock).copied().collect();
-        for edge in gone {
-            self.edges.remove(&edge);
+        let gone: Vec<Edge> = self.edges_from(clock).collect();
+        for (from, to, _) in gone {
+            self.edges.remove(&(from, to));
         }
+        self.turn_of_ways += 1;
     }
 
-    fn edges_from(&self, clock: Clock) -> impl Iterator<Item = &Edge> {
+    fn edges_from(&self, clock: Clock) -> impl Iterator<Item = Edge> {
         let first = Clock::of_machine(0, Machine(0));
-        self.edges.range((clock, first, 0)..).take_while(move |(from, _, _)| *from == clock)
+        let edges = self.edges.range((clock, first)..).take_while(move |((from, _), _)| *from == clock);
+        edges.map(|((from, to), set)| (*from, *to, *set))
     }
 
-    /// The shortest way, breadth first.
-    fn search(&self, from: Clock, to: Clock) -> Option<Vec<Edge>> {
+    /// The shortest way, breadth first: of several the first in their order. None if it takes too many steps to find it.
+    fn search(&mut self, from: Clock, to: Clock) -> Option<Vec<Edge>> {
+        self.searches += 1;
+        let steps = MAX_STEPS_OF_ALL.saturating_add(self.searches.saturating_mul(STEPS_OF_A_SEARCH));
+        let mut left = steps.saturating_sub(self.steps);
+        let way = self.search_within(&mut left, from, to);
+        self.steps = steps.saturating_sub(left).max(self.steps);
+        way
+    }
+
+    fn search_within(&self, left: &mut u64, from: Clock, to: Clock) -> Option<Vec<Edge>> {
         let mut seen = hashbrown::HashSet::<Clock, RandomState>::default();
         seen.insert(from);
         let mut ways: Vec<Vec<Edge>> = vec![Vec::new()];
-        for _ in 0..MAX_STEPS {
+        for step in 1..=MAX_STEPS {
+            let end = |way: &Vec<Edge>| way.last().map_or(from, |(_, to, _)| *to);
+            for way in &ways {
+                *left = left.checked_sub(1)?;
+                let at = end(way);
+                if let Some(set) = self.edges.get(&(at, to)) {
+                    return Some(way.iter().copied().chain([(at, to, *set)]).collect());
+                }
+            }
+            if step == MAX_STEPS {
+                break;
+            }
             let mut longer = Vec::new();
             for way in &ways {
-                let at = way.last().map_or(from, |(_, to, _)| *to);
-                for edge in self.edges_from(at) {
+                for edge in self.edges_from(end(way)) {
+                    *left = left.checked_sub(1)?;
                     if seen.len() > MAX_SEARCHED {
                         return None;
                     }
-                    if !seen.insert(edge.1) {
-                        continue;
+                    if seen.insert(edge.1) {
+                        longer.push(way.iter().copied().chain([edge]).collect());
                     }
-                    let way: Vec<Edge> = way.iter().chain([edge]).copied().collect();
-                    if edge.1 == to {
-                        return Some(way);
-                    }
-                    longer.push(way);
                 }
             }
             ways = longer;
@@ -542,32 +641,41 @@ impl Clocks {
         for (from, to, set) in way {
             let here = ns.saturating_add(whole.offset_ns);
             let (from, to) = (self.shown_by(*from, *set)?, self.shown_by(*to, *set)?);
-            let after = from.times_ns.partition_point(|time| *time <= here);
+            let after = from.times.partition_point(|shot| shot.ns <= here);
             let at = after.saturating_sub(1);
-            let shown_ns = *from.times_ns.get(at)?;
-            let snapshot = *from.snapshots.get(at)?;
-            let twin = to.snapshots.binary_search(&snapshot).ok()?;
+            let Shot { snapshot, ns: shown_ns } = *from.times.get(at)?;
+            let twin = to.times.binary_search_by_key(&snapshot, |shot| shot.snapshot).ok()?;
             let starts = if at == 0 { i64::MIN } else { shown_ns.saturating_sub(whole.offset_ns) };
             let ends =
-                from.times_ns.get(at + 1).map_or(i64::MAX, |next| next.saturating_sub(whole.offset_ns));
+                from.times.get(at + 1).map_or(i64::MAX, |next| next.ns.saturating_sub(whole.offset_ns));
             whole.from_ns = whole.from_ns.max(starts);
             whole.before_ns = whole.before_ns.min(ends);
-            let step = to.times_ns.get(twin)?.wrapping_sub(shown_ns);
+            let step = to.times.get(twin)?.ns.wrapping_sub(shown_ns);
             whole.offset_ns = whole.offset_ns.wrapping_add(step);
         }
         Some(whole)
     }
 
     fn shown_by(&self, clock: Clock, set: Set) -> Option<&Shown> {
-        self.shown.get(&(*self.numbers.get(&clock)?, set))
+        self.shown.get(&(*self.numbers.get(&clock)? as u32, set))
+    }
+}
+
+impl Shown {
+    fn add(&mut self, shot: Shot) {
+        // Most sets are shown once.
+        if self.times.is_empty() {
+            self.times.reserve_exact(1);
+        }
+        self.times.push(shot);
     }
 }
 
 impl State {
     /// The trace's time of a clock's, if the last answer holds for it.
     #[inline(always)]
-    fn as_before(&mut self, value: i64, snapshots: u32) -> Option<i64> {
-        let (_, conversion) = self.cached.filter(|(then, _)| *then == snapshots)?;
+    fn as_before(&mut self, value: i64, turn: Turn) -> Option<i64> {
+        let (_, conversion) = self.cached.filter(|(then, _)| *then == turn)?;
         self.hand.trace_time(value, conversion)
     }
 }
@@ -752,6 +860,103 @@ mod tests {
         assert_eq!(clocks.trace_clock().machine, HERE);
         assert!(clocks.set_trace_clock(Clock::new(MONOTONIC, 0, HERE)));
         assert_eq!(clocks.default_of(there.machine), Some(BOOTTIME));
+    }
+
+    /// A clock with so many others that a search in vain sees as many as it may.
+    fn crowd(clocks: &mut Clocks) -> Result<(), Invalid> {
+        for group in 0..140 {
+            let others = (1..32).map(|n| reading(1000 + group * 32 + n, 1));
+            let readings: Vec<Reading> = [reading(200, i64::from(group))].into_iter().chain(others).collect();
+            clocks.add_snapshot(&readings)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_way_is_looked_for_again_only_if_there_may_be_another() -> Result<(), Invalid> {
+        let mut clocks = Clocks::default();
+        crowd(&mut clocks)?;
+        for _ in 0..1000 {
+            clocks.add_snapshot(&[])?;
+            assert_eq!(convert(&mut clocks, 200, 5), Err(Unknown::TraceClock));
+        }
+        assert_eq!(clocks.searches, 1);
+        clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(200, 200)])?;
+        for value in 200..1200 {
+            assert_eq!(convert(&mut clocks, 200, value), Ok(value + 800));
+            clocks.add_snapshot(&[reading(BOOTTIME, 801 + value), reading(200, 1 + value)])?;
+        }
+        assert_eq!(clocks.searches, 2);
+        Ok(())
+    }
+
+    #[test]
+    fn searches_take_so_many_steps_in_sum() -> Result<(), Invalid> {
+        let mut clocks = Clocks { steps: MAX_STEPS_OF_ALL - 10_000, ..Clocks::default() };
+        crowd(&mut clocks)?;
+        for n in 0..2000 {
+            clocks.add_snapshot(&[reading(10_000 + n, 1), reading(20_000 + n, 1)])?;
+            assert_eq!(convert(&mut clocks, 200, 5), Err(Unknown::TraceClock));
+        }
+        assert_eq!(clocks.searches, 2000);
+        assert!(clocks.steps <= MAX_STEPS_OF_ALL + 2000 * STEPS_OF_A_SEARCH, "{}", clocks.steps);
+        // What is near is found still.
+        clocks.add_snapshot(&[reading(BOOTTIME, 1000), reading(MONOTONIC, 100)])?;
+        assert_eq!(convert(&mut clocks, MONOTONIC, 110), Ok(1010));
+        Ok(())
+    }
+
+    #[test]
+    fn clocks_in_any_order_have_one_edge_each_way() -> Result<(), Invalid> {
+        let mut clocks = Clocks::default();
+        let mut readings: Vec<Reading> = (0..32).map(|n| reading(200 + n, 1)).collect();
+        for at in 0..100 {
+            readings.swap(at % 31, 31 - at % 7);
+            clocks.add_snapshot(&readings)?;
+        }
+        assert!(clocks.shown.len() > 1000, "orders are told apart");
+        assert_eq!(clocks.edges.len(), 32 * 31);
+        Ok(())
+    }
+
+    #[test]
+    fn sets_of_clocks_are_bounded_and_known_ones_go_on() {
+        let mut clocks = Clocks::default();
+        let first = [reading(BOOTTIME, 1000), reading(MONOTONIC, 100)];
+        assert!(clocks.add_snapshot(&first).is_ok());
+        let own = |sequence| Reading::new(Clock::new(64, sequence, HERE), 1);
+        let sets = (1..).take_while(|at| clocks.add_snapshot(&[reading(BOOTTIME, 1), own(*at)]).is_ok());
+        assert_eq!(sets.count(), MAX_CLOCKS - 2);
+        assert!(clocks.shown.len() <= MAX_SHOWN && clocks.edges.len() <= MAX_EDGES);
+        assert_eq!(clocks.add_snapshot(&[reading(BOOTTIME, 1), reading(REALTIME, 1)]), Err(Invalid));
+        assert!(clocks.add_snapshot(&[reading(BOOTTIME, 3000), reading(MONOTONIC, 2000)]).is_ok());
+        assert_eq!(convert(&mut clocks, MONOTONIC, 2001), Ok(3001));
+    }
+
+    #[test]
+    fn of_too_many_readings_the_newest_count() -> Result<(), Invalid> {
+        let mut clocks = Clocks { readings: MAX_READINGS - 4, ..Clocks::default() };
+        let mut show =
+            |at: i64| clocks.add_snapshot(&[reading(BOOTTIME, 1001 * at), reading(MONOTONIC, 1000 * at)]);
+        for at in 1..100 {
+            show(at)?;
+        }
+        assert_eq!(clocks.readings, MAX_READINGS);
+        assert_eq!(clocks.shown.values().map(|shown| shown.times.len()).sum::<usize>(), 4);
+        for (value, expected) in [(99_005, 99_104), (1005, 1006)] {
+            assert_eq!(convert(&mut clocks, MONOTONIC, value), Ok(expected));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_snapshot_has_so_many_clocks_and_a_trace_so_many_machines() {
+        assert_eq!(Snapshot::read(&b"\x0a\x00".repeat(1000), 7, HERE).readings.len(), MAX_CLOCKS_OF_SNAPSHOT);
+        let mut clocks = Clocks::default();
+        for machine in 1..10_000 {
+            assert!(clocks.to_trace_time(Clock::new(MONOTONIC, 0, Machine(machine)), 5).is_err());
+        }
+        assert_eq!(clocks.guests.len(), MAX_GUESTS);
     }
 
     #[test]

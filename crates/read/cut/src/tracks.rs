@@ -5,7 +5,7 @@
 //! comes late (several threads write to it) is *disordered*: what is needed of it is told by a further pass, which puts its events in order
 //! ([`Disordered`]).
 //!
-//! Memory: [`MAX_TRACKS`], [`MAX_OPEN`], some 100 bytes each.
+//! Memory: [`MAX_TRACKS`], [`MAX_OPEN`], some 200 bytes each.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -17,6 +17,14 @@ use crate::range::Range;
 const MAX_TRACKS: usize = 1 << 19;
 /// Slices that are open at once on all tracks. Ours: further ones are not followed, which is counted.
 const MAX_OPEN: usize = 1 << 20;
+/// Slices that are open at once on one track: deeper ones are none for those who read traces, either (upstream: slice_tracker.cc). It bounds
+/// how far an end looks for its begin.
+const MAX_DEPTH: usize = 512;
+/// With more tracks a stack gives back the memory that it does not need. Ours: most traces have fewer, and in those it need not be asked for
+/// again.
+const FEW_TRACKS: usize = 1024;
+/// When few of the tracks can be forgotten all are, or the next one would ask again.
+const MAX_KEPT: usize = MAX_TRACKS / 8 * 7;
 /// Events of disordered tracks that are put in order at once; with more there are several passes. 48 bytes each.
 pub(crate) const MAX_RECORDS: u64 = 1 << 20;
 
@@ -75,6 +83,7 @@ impl Tracks {
     #[inline]
     pub(crate) fn take(&mut self, key: TrackKey, edge: Edge, pair: impl FnOnce(&Edge, &Edge)) {
         let number = self.number(key);
+        let are_few = self.tracks.len() <= FEW_TRACKS;
         let Some(track) = self.tracks.get_mut(number) else { return };
         if edge.ts < track.last_ts && track.events > 0 {
             track.is_disordered = true;
@@ -82,6 +91,9 @@ impl Tracks {
         track.last_ts = edge.ts;
         track.events = track.events.saturating_add(1);
         if edge.is_begin {
+            if track.stack.len() >= MAX_DEPTH {
+                return;
+            }
             if self.open >= MAX_OPEN {
                 self.beyond += 1;
                 return;
@@ -90,6 +102,9 @@ impl Tracks {
             track.stack.push(edge);
         } else if let Some(begin) = end_of(&mut track.stack, &edge) {
             self.open -= 1;
+            if !are_few {
+                give_back(&mut track.stack);
+            }
             pair(&begin, &edge);
         }
     }
@@ -134,11 +149,10 @@ impl Tracks {
     }
 
     fn forget_idle(&mut self) {
-        let before = self.tracks.len();
         self.tracks.retain(|track| !track.stack.is_empty() || track.is_disordered);
-        if self.tracks.len() == before {
-            // All are in use: start anew with none.
-            self.beyond += before as u64;
+        if self.tracks.len() > MAX_KEPT {
+            // Nearly all are in use: start anew with none.
+            self.beyond += self.tracks.len() as u64;
             self.tracks.clear();
             self.open = 0;
         }
@@ -148,6 +162,13 @@ impl Tracks {
 
     pub(crate) fn range(&self) -> Range {
         self.range
+    }
+}
+
+/// Leaves a stack no more memory than some times what it holds.
+fn give_back(stack: &mut Vec<Edge>) {
+    if stack.capacity() > 4 * (stack.len() + 1) {
+        stack.shrink_to(2 * stack.len());
     }
 }
 
@@ -194,12 +215,64 @@ impl Disordered {
             let mut stack = Vec::new();
             for (_, edge) in track {
                 if edge.is_begin {
-                    stack.push(*edge);
+                    if stack.len() < MAX_DEPTH {
+                        stack.push(*edge);
+                    }
                 } else if let Some(begin) = end_of(&mut stack, edge) {
                     pair(&begin, Some(edge));
                 }
             }
             stack.iter().for_each(|begin| pair(begin, None));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(ts: i64, name: u64, is_begin: bool) -> Edge {
+        let place = Place { ordinal: ts as u64, sequence: 0, generation: 0 };
+        Edge { ts, place, name, is_begin }
+    }
+
+    #[test]
+    fn an_end_looks_at_as_many_slices_as_a_track_may_have() {
+        let mut tracks = Tracks::new(Range::ALL);
+        (0..10_000).for_each(|ts| tracks.take((0, 7), edge(ts, 1, true), |_, _| panic!("it begins")));
+        assert_eq!((tracks.open().count(), tracks.open, tracks.beyond), (MAX_DEPTH, MAX_DEPTH, 0));
+        tracks.take((0, 7), edge(10_000, 2, false), |_, _| panic!("nothing is called so"));
+        let mut pairs = Vec::new();
+        for ts in 10_001..12_000 {
+            tracks.take((0, 7), edge(ts, 1, false), |begin, _| pairs.push(begin.ts));
+        }
+        assert!(pairs.into_iter().eq((0..MAX_DEPTH as i64).rev()));
+
+        let mut disordered = Disordered::default();
+        (0..10_000).for_each(|ts| disordered.take((0, 7), edge(ts, 1, true)));
+        let mut open = 0;
+        disordered.finish(|_, _| open += 1);
+        assert_eq!(open, MAX_DEPTH);
+    }
+
+    #[test]
+    fn tracks_that_nobody_uses_are_looked_for_seldom_and_have_little_memory() {
+        let mut tracks = Tracks::new(Range::ALL);
+        let busy = MAX_KEPT as u64 + 1;
+        (0..busy).for_each(|key| tracks.take((0, key), edge(0, 1, true), |_, _| ()));
+        let mut anew = 0;
+        for key in busy..busy + MAX_TRACKS as u64 {
+            let before = tracks.tracks.len();
+            tracks.take((0, key), edge(1, 1, true), |_, _| ());
+            tracks.take((0, key), edge(2, 1, false), |_, _| ());
+            anew += u64::from(tracks.tracks.len() <= before);
+        }
+        assert_eq!((anew, tracks.beyond), (1, busy));
+
+        for depth in 0..MAX_DEPTH as i64 {
+            tracks.take((0, 1), edge(depth, 1, true), |_, _| ());
+        }
+        (0..MAX_DEPTH as i64 - 1).for_each(|_| tracks.take((0, 1), edge(1000, 1, false), |_, _| ()));
+        assert!(tracks.tracks.iter().all(|track| track.stack.capacity() <= 8));
     }
 }

@@ -13,6 +13,31 @@ const USERS_PART: usize = 2;
 /// Bytes in the connections of one user: what was sent and is not served, and what waits to be read. Honest clients hold some kilobytes, a
 /// consumer that reads 256.
 const MAX_BYTES_PER_USER: usize = 32 * 1024 * 1024;
+/// The same of all users of other machines together: what is said of them anybody can say.
+const MAX_REMOTE_BYTES: usize = MAX_BYTES_PER_USER;
+
+/// Who holds bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// A user of this machine, as the kernel says.
+    Local(u32),
+    /// One of another machine, as its relay says; who has not said it is nobody of no machine.
+    Remote {
+        /// An id of the machine.
+        machine: u32,
+        /// The user's number there.
+        user: u32,
+    },
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local(user) => write!(f, "the user {user}"),
+            Self::Remote { machine, user } => write!(f, "the user {user} of the machine {machine}"),
+        }
+    }
+}
 
 /// Why somebody is not let in, or has to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,27 +54,24 @@ pub enum TooMuch {
         connections: usize,
     },
     /// In the connections of one user.
-    #[error("the connections of the user {user} hold {bytes} bytes that are not served or not read")]
+    #[error("the connections of {holder} hold {bytes} bytes that are not served or not read")]
     Bytes {
-        /// Whose.
-        user: u32,
+        /// Whose; it need not be who has just taken more.
+        holder: Holder,
         /// How many.
         bytes: usize,
     },
 }
 
-#[derive(Debug, Default)]
-struct Holding {
-    connections: usize,
-    bytes: usize,
-}
-
 /// The books.
 #[derive(Debug)]
 pub struct Holdings {
-    users: BTreeMap<u32, Holding>,
+    /// Connections of users.
+    users: BTreeMap<u32, usize>,
     connections: usize,
     max_connections: usize,
+    bytes: BTreeMap<Holder, usize>,
+    remote_bytes: usize,
     /// Root is privileged, and this user.
     own_uid: Option<u32>,
 }
@@ -63,7 +85,8 @@ impl Holdings {
     }
 
     fn with(max_connections: usize, own_uid: Option<u32>) -> Self {
-        Self { users: BTreeMap::new(), connections: 0, max_connections, own_uid }
+        let (users, bytes) = Default::default();
+        Self { users, connections: 0, max_connections, bytes, remote_bytes: 0, own_uid }
     }
 
     /// A connection of a user is there. Call [`leave`](Self::leave) when it is not any more.
@@ -78,34 +101,64 @@ impl Holdings {
         if self.connections >= max {
             return Err(TooMuch::Connections(self.connections));
         }
-        let holding = self.users.entry(user).or_default();
-        if holding.connections >= max_of_user {
-            return Err(TooMuch::OfUser { user, connections: holding.connections });
+        let connections = self.users.entry(user).or_default();
+        if *connections >= max_of_user {
+            return Err(TooMuch::OfUser { user, connections: *connections });
         }
-        holding.connections += 1;
+        *connections += 1;
         self.connections += 1;
         Ok(())
     }
 
-    /// A connection is gone, and what it held.
-    pub fn leave(&mut self, user: u32, bytes: usize) {
-        let Some(holding) = self.users.get_mut(&user) else { return };
+    /// A connection is gone. What it holds is to be given back by [`release`](Self::release).
+    pub fn leave(&mut self, user: u32) {
+        let Some(connections) = self.users.get_mut(&user) else { return };
         self.connections = self.connections.saturating_sub(1);
-        holding.connections = holding.connections.saturating_sub(1);
-        holding.bytes = holding.bytes.saturating_sub(bytes);
-        if holding.connections == 0 {
+        *connections = connections.saturating_sub(1);
+        if *connections == 0 {
             self.users.remove(&user);
         }
     }
 
-    /// A connection holds so much instead of what it `held`. It is in the books, also if it is too much: the connection has to end.
-    pub fn hold(&mut self, user: u32, held: usize, now: usize) -> Result<(), TooMuch> {
-        let Some(holding) = self.users.get_mut(&user) else { return Ok(()) };
-        holding.bytes = holding.bytes.saturating_sub(held).saturating_add(now);
-        match now > held && holding.bytes > MAX_BYTES_PER_USER {
-            true => Err(TooMuch::Bytes { user, bytes: holding.bytes }),
-            false => Ok(()),
+    /// A connection holds so much instead of what it `held`. It is in the books, also if it is too much: then one of those that the error
+    /// names has to end.
+    pub fn hold(&mut self, holder: Holder, held: usize, now: usize) -> Result<(), TooMuch> {
+        self.release(holder, held);
+        if now == 0 {
+            return Ok(());
         }
+        let bytes = self.bytes.entry(holder).or_default();
+        *bytes = bytes.saturating_add(now);
+        let bytes = *bytes;
+        if matches!(holder, Holder::Remote { .. }) {
+            self.remote_bytes = self.remote_bytes.saturating_add(now);
+        }
+        match holder {
+            _ if now <= held => Ok(()),
+            Holder::Local(_) if bytes > MAX_BYTES_PER_USER => Err(TooMuch::Bytes { holder, bytes }),
+            Holder::Remote { .. } if self.remote_bytes > MAX_REMOTE_BYTES => Err(self.largest_remote()),
+            Holder::Local(_) | Holder::Remote { .. } => Ok(()),
+        }
+    }
+
+    /// So much is held no more.
+    pub fn release(&mut self, holder: Holder, held: usize) {
+        let Some(bytes) = self.bytes.get_mut(&holder) else { return };
+        let held = held.min(*bytes);
+        *bytes -= held;
+        if *bytes == 0 {
+            self.bytes.remove(&holder);
+        }
+        if matches!(holder, Holder::Remote { .. }) {
+            self.remote_bytes -= held;
+        }
+    }
+
+    fn largest_remote(&self) -> TooMuch {
+        let remote = self.bytes.iter().filter(|(holder, _)| matches!(holder, Holder::Remote { .. }));
+        let nobody = (&Holder::Remote { machine: 0, user: 0 }, &0);
+        let (holder, bytes) = remote.max_by_key(|(_, bytes)| **bytes).unwrap_or(nobody);
+        TooMuch::Bytes { holder: *holder, bytes: *bytes }
     }
 }
 
@@ -133,28 +186,51 @@ mod tests {
         assert_eq!(enter_all(&mut holdings, 3), (0, TooMuch::Connections(1500)));
         assert_eq!(holdings.enter(OWN), Ok(()));
         assert_eq!(enter_all(&mut holdings, 0), (99, TooMuch::Connections(1600)));
-        holdings.leave(1, 0);
+        holdings.leave(1);
         assert_eq!(enter_all(&mut holdings, 2).0, 0);
-        (0..200).for_each(|_| holdings.leave(1, 0));
+        (0..200).for_each(|_| holdings.leave(1));
         assert_eq!(enter_all(&mut holdings, 3).0, 101);
     }
 
     #[test]
     fn who_holds_too_much_is_told_by_whose_growth_it_is() {
         let mut holdings = Holdings::with(1600, Some(OWN));
-        for user in [1, 1, 2] {
-            holdings.enter(user).unwrap();
-        }
-        assert_eq!(holdings.hold(1, 0, MAX_BYTES_PER_USER), Ok(()));
-        let too_much = TooMuch::Bytes { user: 1, bytes: MAX_BYTES_PER_USER + 1 };
-        assert_eq!(holdings.hold(1, 0, 1), Err(too_much));
+        let [first, second] = [1, 2].map(Holder::Local);
+        assert_eq!(holdings.hold(first, 0, MAX_BYTES_PER_USER), Ok(()));
+        let too_much = TooMuch::Bytes { holder: first, bytes: MAX_BYTES_PER_USER + 1 };
+        assert_eq!(holdings.hold(first, 0, 1), Err(too_much));
         // Who gives some back is let go on.
-        assert_eq!(holdings.hold(1, MAX_BYTES_PER_USER, MAX_BYTES_PER_USER - 1), Ok(()));
-        assert_eq!(holdings.hold(2, 0, MAX_BYTES_PER_USER), Ok(()));
-        holdings.leave(1, MAX_BYTES_PER_USER - 1);
-        assert_eq!(holdings.hold(1, 1, MAX_BYTES_PER_USER), Ok(()));
-        holdings.leave(1, MAX_BYTES_PER_USER);
-        holdings.leave(2, MAX_BYTES_PER_USER);
-        assert!(holdings.users.is_empty() && holdings.connections == 0);
+        assert_eq!(holdings.hold(first, MAX_BYTES_PER_USER, MAX_BYTES_PER_USER - 1), Ok(()));
+        assert_eq!(holdings.hold(second, 0, MAX_BYTES_PER_USER), Ok(()));
+        holdings.release(first, MAX_BYTES_PER_USER - 1);
+        assert_eq!(holdings.hold(first, 1, MAX_BYTES_PER_USER), Ok(()));
+        holdings.release(first, MAX_BYTES_PER_USER);
+        holdings.release(second, MAX_BYTES_PER_USER);
+        assert!(holdings.bytes.is_empty());
+    }
+
+    #[test]
+    fn of_other_machines_who_holds_the_most_is_told_whosever_growth_it_is() {
+        const HALF: usize = MAX_REMOTE_BYTES / 2;
+        let mut holdings = Holdings::with(1600, Some(OWN));
+        let of = |machine, user| Holder::Remote { machine, user };
+        let (small, large, elsewhere) = (of(1, 1), of(1, 2), of(2, 2));
+        assert_eq!(holdings.hold(large, 0, HALF), Ok(()));
+        assert_eq!(holdings.hold(elsewhere, 0, HALF - 10), Ok(()));
+        assert_eq!(holdings.hold(small, 0, 10), Ok(()));
+        let too_much = TooMuch::Bytes { holder: large, bytes: HALF };
+        assert_eq!(holdings.hold(small, 10, 20), Err(too_much));
+        // That of this machine's users is nothing to them.
+        assert_eq!(holdings.hold(Holder::Local(2), 0, MAX_BYTES_PER_USER), Ok(()));
+        holdings.release(large, HALF);
+        assert_eq!(holdings.hold(small, 20, HALF), Ok(()));
+        assert_eq!(holdings.hold(small, HALF, HALF + 10), Ok(()));
+        assert_eq!(
+            holdings.hold(elsewhere, HALF - 10, HALF),
+            Err(TooMuch::Bytes { holder: small, bytes: HALF + 10 })
+        );
+        holdings.release(small, HALF + 10);
+        holdings.release(elsewhere, HALF);
+        assert_eq!((holdings.remote_bytes, holdings.bytes.len()), (0, 1));
     }
 }

@@ -11,4 +11,4 @@ mod elsewhere;
 mod holdings;
 
 pub use elsewhere::{Elsewhere, MAX_WAITING, Passed, Whose, close_stream};
-pub use holdings::{Holdings, TooMuch};
+pub use holdings::{Holder, Holdings, TooMuch};

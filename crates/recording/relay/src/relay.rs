@@ -177,7 +177,7 @@ impl Relay {
         let credentials = producer.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
         let begun = self.holdings.enter(credentials.uid).map_err(io::Error::other).and_then(|()| {
             let begun = self.begin_to_connect(credentials);
-            begun.inspect_err(|_| self.holdings.leave(credentials.uid, 0))
+            begun.inspect_err(|_| self.holdings.leave(credentials.uid))
         });
         match begun {
             Ok((connecting, introduction)) => {
@@ -216,7 +216,7 @@ impl Relay {
         let Some(mut watched) = self.pairs.remove(&key) else { return Ok(()) };
         // Its socket may outlive it, where it is closed.
         watched.watch(&self.epoll, key, Side::Producer, Interest::default())?;
-        self.holdings.leave(watched.uid, 0);
+        self.holdings.leave(watched.uid);
         watched.pair.close(&mut self.scratch);
         Ok(())
     }

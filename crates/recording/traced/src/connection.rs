@@ -10,7 +10,7 @@ use ferretto_ipc::host::{HostConnection, Reply as IpcReply, Request, RequestId};
 use ferretto_ipc::identity::machine_id;
 use ferretto_ipc::methods::{CONSUMER_PORT, PRODUCER_PORT, RELAY_PORT, ServiceDef};
 use ferretto_ipc::socket::Stream;
-use ferretto_peers::{Elsewhere, MAX_WAITING, TooMuch, close_stream};
+use ferretto_peers::{Elsewhere, Holder, MAX_WAITING, TooMuch, close_stream};
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 use rustix::event::epoll::EventFlags;
@@ -65,6 +65,9 @@ const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;
 /// Requests of one client that may wait for their last reply; beyond, it is not a client that follows the protocol.
 const MAX_OPEN_REQUESTS: usize = 4096;
 
+/// In whose books a peer of another machine is until a relay has said whom it stands for.
+const UNKNOWN_HOLDER: Holder = Holder::Remote { machine: 0, user: Peer::UNKNOWN_UID };
+
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
@@ -102,8 +105,9 @@ pub(crate) struct Connection {
     /// say.
     pub(crate) user: u32,
     elsewhere: Elsewhere,
-    /// What it holds, as the books have it.
+    /// What it holds, as the books have it, and in whose.
     pub(crate) held_bytes: usize,
+    pub(crate) holder: Holder,
     /// What epoll was told to look for.
     pub(crate) interest: Interest,
     /// What epoll said that it is ready for, and nobody has looked at yet.
@@ -134,6 +138,7 @@ impl Connection {
             side: door.side,
             relays: door.relays,
             user: user_of(&stream),
+            holder: if stream.passes_fds() { Holder::Local(user_of(&stream)) } else { UNKNOWN_HOLDER },
             elsewhere,
             stream,
             host: HostConnection::new(services),
@@ -314,6 +319,16 @@ impl Connection {
         let identity = self.relayed_identity()?;
         let id = machine_id(identity.machine_id_hint(), &self.stream.peer_host().unwrap_or_default());
         Some(Machine { id, name: identity.machine_name().to_owned() })
+    }
+
+    /// In whose books it is from now on: a relay may just have said whom it stands for.
+    pub(crate) fn current_holder(&self) -> Holder {
+        if self.holder != UNKNOWN_HOLDER {
+            return self.holder;
+        }
+        let Some(machine) = self.machine() else { return UNKNOWN_HOLDER };
+        let uid = self.relayed_identity().and_then(|identity| identity.uid);
+        Holder::Remote { machine: machine.id, user: uid.map_or(Peer::UNKNOWN_UID, i32::cast_unsigned) }
     }
 
     /// Whom a relay stands for.

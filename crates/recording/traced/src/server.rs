@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
-use ferretto_peers::{Elsewhere, Holdings, close_stream};
+use ferretto_peers::{Elsewhere, Holder, Holdings, TooMuch, close_stream};
 use ferretto_service::{
     ConsumerCall, ConsumerConn, Now, Output, Peer, ProducerCall, ProducerConn, RelayCall, Service, Token,
 };
@@ -155,7 +155,7 @@ impl Server {
         }
         let key = self.new_key();
         if let Err(error) = self.poller.add(set_of(door.side), &stream, key, EventFlags::IN) {
-            self.holdings.leave(user, 0);
+            self.holdings.leave(user);
             return Err(error);
         }
         let connection = Connection::new(door, stream, self.elsewhere.clone());
@@ -497,13 +497,6 @@ impl Server {
         for key in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
-            let committing = match connection.side {
-                Side::Producer => self.service.committing_bytes(ProducerConn(key)),
-                Side::Consumer => 0,
-            };
-            let holds = connection.host.held_bytes() + committing;
-            let held = std::mem::replace(&mut connection.held_bytes, holds);
-            let books = self.holdings.hold(connection.user, held, connection.held_bytes);
             let wanted = connection.wanted_interest();
             let updated = if wanted == connection.interest {
                 Ok(())
@@ -512,14 +505,57 @@ impl Server {
             };
             // It may have taken all that kept its client from being served: then nothing is left at the socket to wait for.
             let is_let_go = connection.has_room() && self.held_up.remove(&key);
-            if let Err(error) = sent.and(updated).and(books.map_err(Ended::from)) {
+            if let Err(error) = sent.and(updated) {
                 self.ended.insert(key, error);
+            }
+            if let Err(too_much) = self.note_what_it_holds(key) {
+                self.end_one_of(too_much, key);
             }
             if is_let_go {
                 self.line_up(key);
             }
         }
         self.has_more_work |= !self.turns.is_empty();
+    }
+
+    fn note_what_it_holds(&mut self, key: u64) -> Result<(), TooMuch> {
+        let Some(connection) = self.connections.get_mut(&key) else { return Ok(()) };
+        if self.ended.contains_key(&key) {
+            return Ok(());
+        }
+        let committing = match connection.side {
+            Side::Producer => self.service.committing_bytes(ProducerConn(key)),
+            Side::Consumer => 0,
+        };
+        let holder = connection.current_holder();
+        if holder != connection.holder {
+            self.holdings.release(connection.holder, std::mem::take(&mut connection.held_bytes));
+            connection.holder = holder;
+        }
+        let holds = connection.host.held_bytes() + committing;
+        let held = std::mem::replace(&mut connection.held_bytes, holds);
+        self.holdings.hold(holder, held, holds)
+    }
+
+    /// Who holds too much loses the connection by which it became too much; if that is another's, the one that holds the most.
+    fn end_one_of(&mut self, too_much: TooMuch, key: u64) {
+        let is_its =
+            |holder| self.connections.get(&key).is_some_and(|connection| connection.holder == holder);
+        let key = match too_much {
+            TooMuch::Bytes { holder, .. } if !is_its(holder) => self.largest_of(holder),
+            _ => Some(key),
+        };
+        let Some(key) = key else { return };
+        if let Some(connection) = self.connections.get_mut(&key) {
+            self.holdings.release(connection.holder, std::mem::take(&mut connection.held_bytes));
+        }
+        self.ended.insert(key, too_much.into());
+    }
+
+    fn largest_of(&self, holder: Holder) -> Option<u64> {
+        let connections = self.connections.iter().filter(|(_, connection)| connection.holder == holder);
+        let (key, _) = connections.max_by_key(|(_, connection)| connection.held_bytes)?;
+        Some(*key)
     }
 
     /// Forgets connections that have ended; says whether the service heard of any.
@@ -532,7 +568,8 @@ impl Server {
             let Some(connection) = self.connections.remove(&key) else { continue };
             self.turns.remove(key);
             self.held_up.remove(&key);
-            self.holdings.leave(connection.user, connection.held_bytes);
+            self.holdings.leave(connection.user);
+            self.holdings.release(connection.holder, connection.held_bytes);
             match error {
                 Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),
                 error => tracing::warn!(key, side = ?connection.side, "connection dropped: {error}"),

@@ -269,3 +269,50 @@ fn a_relay_that_floods_with_clocks_does_not_hold_up_others() {
         assert!(consumer.query_service_state(true).is_ok());
     }
 }
+
+/// Half of the largest frame but a little, from a program that a relay says to be this user's.
+fn half_a_frame(host: &Host, uid: i32) -> TcpStream {
+    let Address::Tcp { host: name, port } = address(host) else { panic!("TCP") };
+    let mut client = ClientConnection::new("ProducerPort");
+    client.set_peer_identity(identity(1, uid, "boot id", "guest")).unwrap();
+    let said = client.poll_transmit().unwrap().bytes.to_vec();
+    let half = [&120_000_u32.to_le_bytes()[..], &[0; 110_000]].concat();
+    let mut stream = TcpStream::connect((name.as_str(), *port)).unwrap();
+    stream.write_all(&[said, half].concat()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream
+}
+
+fn is_hung_up_on(stream: &TcpStream) -> bool {
+    let mut bytes = [0; 256];
+    loop {
+        match (&mut &*stream).read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+}
+
+#[test]
+fn a_user_of_another_machine_who_fills_the_memory_throws_no_other_out() {
+    const USERS_BYTES: usize = 32 << 20;
+    let host = host(true);
+    let (honest, hostile) = (5001, 5002);
+    let first = half_a_frame(&host, honest);
+    let mut crowd: Vec<TcpStream> =
+        (0..USERS_BYTES / 110_000).map(|_| half_a_frame(&host, hostile)).collect();
+    let lost = |crowd: &[TcpStream]| crowd.iter().filter(|stream| is_hung_up_on(stream)).count();
+    wait_until("all that there may be is held", || {
+        crowd.push(half_a_frame(&host, hostile));
+        lost(&crowd) > 0
+    });
+    let before = lost(&crowd);
+    // Whoever comes now makes it too much.
+    let second = half_a_frame(&host, honest);
+    wait_until("the one that holds the most has lost something again", || {
+        lost(&crowd) > before || is_hung_up_on(&second)
+    });
+    assert!(!is_hung_up_on(&first) && !is_hung_up_on(&second), "{} of {}", lost(&crowd), crowd.len());
+    assert!(lost(&crowd) < crowd.len() / 4, "no more than has to go: {} of {}", lost(&crowd), crowd.len());
+}

@@ -279,9 +279,9 @@ pub const MAX_CONFIGURED_SHARED_MEMORY_SIZE: usize = ferretto_shm::MAX_LEN;
 /// The same by a config of a user who is neither root nor the service's own. Ours, for the memory of the service: a producer makes it look
 /// at all of it, and 64 MiB is what one client may cost.
 pub const MAX_SHARED_MEMORY_SIZE_BY_USERS: usize = 48 * 1024 * 1024;
-/// Shared memory of all producers of one user who is neither root nor the service's own, in bytes. Ours, likewise: four with all that
-/// they may wish for, or five hundred with the default.
-pub const MAX_SHARED_MEMORY_PER_USER: usize = 128 * 1024 * 1024;
+/// Shared memory of all producers of one user who is neither root nor the service's own, in bytes. Ours, likewise: three with all that
+/// they may wish for, or four hundred with the default.
+pub const MAX_SHARED_MEMORY_PER_USER: usize = 96 * 1024 * 1024;
 /// What further producers of that user get, whatever they or a config wish. Ours: all that there may be have no more than
 /// [`MAX_SHARED_MEMORY_PER_USER`] together, and eight pages are enough to write.
 pub const SHARED_MEMORY_SIZE_AT_LAST: usize = MAX_SHARED_MEMORY_PER_USER / MAX_PRODUCERS_PER_UID;

@@ -72,6 +72,8 @@ pub struct TraceBuffer {
     pub(crate) write_at: usize,
     /// It is one of so many that are copied at one time.
     pub(crate) parts: NonZeroUsize,
+    /// When it takes so much to know where all chunks are, they must not be small.
+    pub(crate) crowded_index_bytes: usize,
     pub(crate) sequences: Sequences,
     pub(crate) stats: Stats,
     pub(crate) histograms: WriterHistograms,
@@ -116,7 +118,7 @@ impl TraceBuffer {
     pub fn new(size_bytes: usize, policy: FillPolicy) -> Result<Self, CreateError> {
         let ring = Ring::new(size_bytes)?;
         let stats = Stats { buffer_size: ring.size() as u64, ..Stats::default() };
-        Ok(Self {
+        let mut buffer = Self {
             policy,
             read_only: false,
             closed: false,
@@ -124,6 +126,7 @@ impl TraceBuffer {
             ring,
             write_at: 0,
             parts: NonZeroUsize::MIN,
+            crowded_index_bytes: 0,
             sequences: Sequences::default(),
             stats,
             histograms: WriterHistograms::at_most(MAX_WRITER_HISTOGRAMS),
@@ -135,7 +138,9 @@ impl TraceBuffer {
             packet_parts: Vec::new(),
             resident: 0,
             clone: None,
-        })
+        };
+        buffer.limit_index();
+        Ok(buffer)
     }
 
     /// The same with histograms of no more than so many writers, nor than [`MAX_WRITER_HISTOGRAMS`].
@@ -150,6 +155,7 @@ impl TraceBuffer {
     #[must_use]
     pub fn one_of(mut self, parts: usize) -> Self {
         self.parts = NonZeroUsize::new(parts).unwrap_or(NonZeroUsize::MIN);
+        self.limit_index();
         self.limit_fold();
         self
     }

@@ -76,6 +76,7 @@ impl TraceBuffer {
             ring,
             write_at: self.write_at,
             parts: self.parts,
+            crowded_index_bytes: self.crowded_index_bytes,
             sequences: self.sequences.clone(),
             stats: Stats {
                 bytes_read: 0,

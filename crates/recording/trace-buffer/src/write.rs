@@ -56,6 +56,9 @@ const INDEX_DIVISOR: usize = 6;
 const MIN_INDEX_BYTES: usize = 64 * 1024;
 const MAX_INDEX_BYTES: usize = 24 << 20;
 const LEAST_BYTES_WHEN_CROWDED: usize = 240;
+/// In large rings more, so that it comes to no more than that, up to what writers have in a page.
+const MOST_LEAST_BYTES: usize = 4000;
+const INDEX_BYTES_A_CHUNK: usize = 8;
 
 /// A chunk whose fragments were found, and what is to be stored of it.
 pub(crate) struct Accepted<'a> {
@@ -154,8 +157,16 @@ impl TraceBuffer {
     /// What a chunk's payload takes at least, lest there be too many of them.
     #[inline]
     fn least_bytes(&self) -> usize {
-        let most = (self.ring.size() / INDEX_DIVISOR).min(MAX_INDEX_BYTES / self.parts).max(MIN_INDEX_BYTES);
-        if self.sequences.index_bytes() >= most { LEAST_BYTES_WHEN_CROWDED } else { 0 }
+        let most = self.crowded_index_bytes;
+        if self.sequences.index_bytes() < most {
+            return 0;
+        }
+        (self.ring.size() / (most / INDEX_BYTES_A_CHUNK)).clamp(LEAST_BYTES_WHEN_CROWDED, MOST_LEAST_BYTES)
+    }
+
+    pub(crate) fn limit_index(&mut self) {
+        let most = (self.ring.size() / INDEX_DIVISOR).min(MAX_INDEX_BYTES / self.parts);
+        self.crowded_index_bytes = most.max(MIN_INDEX_BYTES);
     }
 
     /// Could the ring hold a chunk with a payload of this size?

@@ -71,6 +71,7 @@ pub struct Holdings {
     connections: usize,
     max_connections: usize,
     bytes: BTreeMap<Holder, usize>,
+    max_bytes_of_user: usize,
     remote_bytes: usize,
     /// Root is privileged, and this user.
     own_uid: Option<u32>,
@@ -85,8 +86,20 @@ impl Holdings {
     }
 
     fn with(max_connections: usize, own_uid: Option<u32>) -> Self {
-        let (users, bytes) = Default::default();
-        Self { users, connections: 0, max_connections, bytes, remote_bytes: 0, own_uid }
+        Self {
+            users: BTreeMap::new(),
+            connections: 0,
+            max_connections,
+            bytes: BTreeMap::new(),
+            max_bytes_of_user: MAX_BYTES_PER_USER,
+            remote_bytes: 0,
+            own_uid,
+        }
+    }
+
+    /// With another bound on the bytes of a user of this machine than 32 MiB.
+    pub fn with_bytes_per_user(self, max_bytes_of_user: usize) -> Self {
+        Self { max_bytes_of_user, ..self }
     }
 
     /// A connection of a user is there. Call [`leave`](Self::leave) when it is not any more.
@@ -135,7 +148,7 @@ impl Holdings {
         }
         match holder {
             _ if now <= held => Ok(()),
-            Holder::Local(_) if bytes > MAX_BYTES_PER_USER => Err(TooMuch::Bytes { holder, bytes }),
+            Holder::Local(_) if bytes > self.max_bytes_of_user => Err(TooMuch::Bytes { holder, bytes }),
             Holder::Remote { .. } if self.remote_bytes > MAX_REMOTE_BYTES => Err(self.largest_remote()),
             Holder::Local(_) | Holder::Remote { .. } => Ok(()),
         }

@@ -1,13 +1,14 @@
 //! Carries producers of this machine to the tracing service of another.
 //!
 //! A relay takes the service's place at this machine's producer socket. For each producer that connects it opens a connection to the
-//! service by TCP or vsock, says there which process it is, and passes bytes both ways without looking into them. On one more
+//! service by TCP or vsock, says there which process it is, and passes bytes both ways. Of these it looks at the lengths of frames only. On one more
 //! connection it says what this machine is and, every half minute, what its clocks show, so that a trace has one time line.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `relay` | the loop: accepts producers, waits, stops |
 //! | `pair` | one producer and its connection to the service |
+//! | `unfinished` | how much of a producer's frame has come |
 //! | `sync` | the relay's own connection: clocks and facts |
 //!
 //! Upstream: src/traced_relay.
@@ -16,6 +17,7 @@
 mod pair;
 mod relay;
 mod sync;
+mod unfinished;
 
 use std::io;
 

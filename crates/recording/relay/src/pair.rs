@@ -11,6 +11,8 @@ use ferretto_ipc::remote::{Connected, Connecting};
 use ferretto_ipc::socket::Stream;
 use ferretto_peers::{Elsewhere, MAX_WAITING, close_stream};
 
+use crate::unfinished::Unfinished;
+
 /// Bytes that wait in one direction: the largest frame, so that most receives are one (upstream's size).
 pub(crate) const MAX_QUEUED: usize = 128 * 1024;
 
@@ -36,6 +38,8 @@ pub(crate) struct Interest {
 pub(crate) struct Pair {
     producer: End,
     service: End,
+    /// What the producer has sent of a frame that is not whole.
+    unfinished: Unfinished,
     /// The connection to the service is being made; `service` has no socket yet.
     connecting: Option<Connecting>,
     /// Whose program the producer is, and waits for what it passes to be closed.
@@ -65,7 +69,8 @@ impl Pair {
     ) -> Self {
         let service = End { queue: BytesMut::from(introduction), ..End::default() };
         let producer = End { stream: Some(producer), ..End::default() };
-        Self { producer, service, connecting: Some(connecting), user, elsewhere }
+        let unfinished = Unfinished::default();
+        Self { producer, service, unfinished, connecting: Some(connecting), user, elsewhere }
     }
 
     /// The descriptor of an end. The service's changes while it is being connected to.
@@ -96,6 +101,11 @@ impl Pair {
         let over = |from: &End, to: &End| from.is_at_end && (to.queue.is_empty() || to.is_closed);
         let is_connected = self.connecting.is_none();
         (over(&self.producer, &self.service) && is_connected) || over(&self.service, &self.producer)
+    }
+
+    /// Bytes of the producer's of which the rest of the frame is still to come.
+    pub(crate) fn unfinished_bytes(&self) -> usize {
+        self.unfinished.bytes()
     }
 
     /// Nothing more is taken from the producer.
@@ -153,7 +163,11 @@ impl Pair {
         // A descriptor that comes along is closed, which may block: the service will be told that memory is not shared.
         let fds = received.fd.into_iter().chain(received.others);
         let waiting = self.elsewhere.close_passed(self.user, fds);
-        to.queue.extend_from_slice(scratch.get(..received.len).unwrap_or_default());
+        let bytes = scratch.get(..received.len).unwrap_or_default();
+        to.queue.extend_from_slice(bytes);
+        if side == Side::Producer {
+            self.unfinished.push(bytes);
+        }
         from.is_at_end = received.len == 0 || received.is_truncated || waiting > MAX_WAITING;
     }
 

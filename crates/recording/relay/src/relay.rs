@@ -9,7 +9,7 @@ use ferretto_ipc::address::Address;
 use ferretto_ipc::identity::{identity_frame, peer_identity};
 use ferretto_ipc::remote::Connecting;
 use ferretto_ipc::socket::{Listener, PeerCredentials, Permissions, Stream, group_id};
-use ferretto_peers::{Elsewhere, Holdings, close_stream};
+use ferretto_peers::{Elsewhere, Holder, Holdings, close_stream};
 use rustix::event::{Timespec, epoll};
 
 use crate::pair::{Interest, Pair, Side};
@@ -20,6 +20,9 @@ use crate::{Error, RelayOptions, system};
 const MAX_PRODUCERS: usize = 1024;
 /// Descriptors of each.
 const FDS_PER_PRODUCER: u64 = 2;
+/// Bytes of one user's producers of which the rest of the frame is still to come: half of what a service keeps for all other machines. Honest
+/// ones send the rest at once, but for while the service is slow: then more than a hundred of them may each be in the middle of one.
+const MAX_UNFINISHED_BYTES_PER_USER: usize = 16 * 1024 * 1024;
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Events taken from the kernel at once; more are there the next time.
@@ -45,7 +48,7 @@ pub struct Relay {
     accepts_again_at: Option<Instant>,
     pairs: BTreeMap<u64, Watched>,
     last_pair: u64,
-    /// No user takes the places of all others.
+    /// No user takes the places of all others, or the room that the service has for them.
     holdings: Holdings,
     /// Where what producers have passed is closed.
     elsewhere: Elsewhere,
@@ -60,6 +63,8 @@ pub struct Relay {
 struct Watched {
     pair: Pair,
     uid: u32,
+    /// As the books have it.
+    unfinished_bytes: usize,
     interests: [Interest; 2],
 }
 
@@ -81,7 +86,8 @@ impl Relay {
             accepts_again_at: None,
             pairs: BTreeMap::new(),
             last_pair: 0,
-            holdings: Holdings::new(MAX_PRODUCERS, FDS_PER_PRODUCER, own_uid()),
+            holdings: Holdings::new(MAX_PRODUCERS, FDS_PER_PRODUCER, own_uid())
+                .with_bytes_per_user(MAX_UNFINISHED_BYTES_PER_USER),
             elsewhere: Elsewhere::default(),
             sync_is_watched: false,
             scratch: vec![0; RECEIVE_BYTES],
@@ -207,7 +213,10 @@ impl Relay {
     ) -> io::Result<()> {
         self.last_pair += 1;
         let pair = Pair::new(producer, connecting, introduction, uid, self.elsewhere.clone());
-        self.pairs.insert(self.last_pair, Watched { pair, uid, interests: Default::default() });
+        self.pairs.insert(
+            self.last_pair,
+            Watched { pair, uid, unfinished_bytes: 0, interests: Default::default() },
+        );
         self.settle(self.last_pair)
     }
 
@@ -217,6 +226,7 @@ impl Relay {
         // Its socket may outlive it, where it is closed.
         watched.watch(&self.epoll, key, Side::Producer, Interest::default())?;
         self.holdings.leave(watched.uid);
+        self.holdings.release(Holder::Local(watched.uid), watched.unfinished_bytes);
         watched.pair.close(&mut self.scratch);
         Ok(())
     }
@@ -230,6 +240,12 @@ impl Relay {
         }
         if let Err(error) = watched.pair.handle_ready(side, &mut self.scratch) {
             tracing::debug!("a producer is hung up on: the service cannot be reached: {error}");
+            return self.hang_up(key);
+        }
+        let unfinished = watched.pair.unfinished_bytes();
+        let before = std::mem::replace(&mut watched.unfinished_bytes, unfinished);
+        if let Err(too_much) = self.holdings.hold(Holder::Local(watched.uid), before, unfinished) {
+            tracing::warn!("a producer is hung up on: {too_much}");
             return self.hang_up(key);
         }
         self.settle(key)

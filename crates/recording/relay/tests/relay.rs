@@ -459,3 +459,36 @@ fn no_user_takes_all_places_and_root_has_some_in_reserve() {
     let root: Vec<UnixStream> = (0..70).map(|_| UnixStream::connect(relay.socket()).unwrap()).collect();
     wait_until("all are taken", || refused(&root) == 70 - 64);
 }
+
+#[test]
+fn halves_of_frames_are_bounded_for_a_user() {
+    const USERS_BYTES: usize = 16 << 20;
+    const HALF: usize = 100_000;
+    const MORE: usize = 20;
+    let host = service_at("127.0.0.1:0");
+    let relay = Running::to(host.producer_addresses()[0].clone());
+    let mut producer = relay.producer("p");
+    until(&mut producer, |event| matches!(event, ProducerEvent::Connected));
+    let half = [&120_000_u32.to_le_bytes()[..], &[0; HALF]].concat();
+    let halves = (0..USERS_BYTES / half.len() + MORE).map(|_| {
+        let mut stream = UnixStream::connect(relay.socket()).unwrap();
+        // It may be hung up on already.
+        let _ = stream.write_all(&half);
+        stream.set_nonblocking(true).unwrap();
+        stream
+    });
+    let halves: Vec<UnixStream> = halves.collect();
+    let is_hung_up_on = |stream: &&UnixStream| matches!((&mut &**stream).read(&mut [0; 64]), Ok(0));
+    let refused = || halves.iter().filter(is_hung_up_on).count();
+    wait_until("what is too much is hung up on", || refused() >= MORE);
+    assert!(refused() < 2 * MORE, "{} of {}", refused(), halves.len());
+    // Whose frames are whole goes on, and those who have gone left room.
+    let mut consumer = enable(&host);
+    drop(halves);
+    let mut again = UnixStream::connect(relay.socket()).unwrap();
+    again.write_all(&half).unwrap();
+    again.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(again.read(&mut [0; 64]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+    until(&mut producer, |event| matches!(event, ProducerEvent::Start { .. }));
+    drop(read(&mut consumer));
+}

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -33,13 +33,32 @@ const KEEPALIVE_RETRIES: u32 = 3;
 
 /// A connection that is being made, without waiting for it.
 ///
-/// Wait until [`as_fd`](AsFd::as_fd) is writable, then call [`finish`](Self::finish). A name is looked up when it starts, which may take
-/// time; numbers need no look-up.
+/// Wait until [`as_fd`](AsFd::as_fd) is writable, then call [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Connecting {
     stream: Stream,
     /// Other addresses of the same name.
     rest: VecDeque<SocketAddrAny>,
+}
+
+/// Where an address leads: what its name stands for.
+#[derive(Debug, Clone)]
+pub struct Resolved(VecDeque<SocketAddrAny>);
+
+impl Resolved {
+    /// Looks a name up, which may take seconds.
+    pub fn look_up(address: &Address) -> io::Result<Self> {
+        Ok(Self(resolve(address)?.into()))
+    }
+
+    /// Of an address without a name, which needs no look-up.
+    pub fn of_numbers(address: &Address) -> Option<Self> {
+        match address {
+            Address::Tcp { host, .. } if host.parse::<IpAddr>().is_err() => None,
+            Address::Tcp { .. } | Address::Vsock { .. } => Self::look_up(address).ok(),
+            Address::Path(_) | Address::Abstract(_) => None,
+        }
+    }
 }
 
 /// What became of a [`Connecting`].
@@ -52,12 +71,17 @@ pub enum Connected {
 }
 
 impl Connecting {
-    /// Begins to connect. A Unix socket succeeds or fails at once.
+    /// Begins to connect. A Unix socket succeeds or fails at once. A name is looked up first, which may take time.
     pub fn start(address: &Address) -> io::Result<Self> {
         if address.passes_fds() {
             return Ok(Self { stream: Stream::connect(address)?, rest: VecDeque::new() });
         }
         Self::try_next(resolve(address)?.into(), no_address(address))
+    }
+
+    /// Begins to connect to where an address leads.
+    pub fn to(resolved: &Resolved) -> io::Result<Self> {
+        Self::try_next(resolved.0.clone(), io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
     }
 
     /// Says how it went.

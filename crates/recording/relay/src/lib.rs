@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `relay` | the loop: accepts producers, waits, stops |
+//! | `lookup` | where the service is, looked up on a thread |
 //! | `pair` | one producer and its connection to the service |
 //! | `unfinished` | how much of a producer's frame has come |
 //! | `sync` | the relay's own connection: clocks and facts |
@@ -14,6 +15,7 @@
 //! Upstream: src/traced_relay.
 #![forbid(unsafe_code)]
 
+mod lookup;
 mod pair;
 mod relay;
 mod sync;

@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ferretto_ipc::address::Address;
 use ferretto_ipc::identity::{identity_frame, peer_identity};
 use ferretto_ipc::remote::Connecting;
 use ferretto_ipc::socket::{Listener, PeerCredentials, Permissions, Stream, group_id};
 use ferretto_peers::{Elsewhere, Holder, Holdings, close_stream};
 use rustix::event::{Timespec, epoll};
 
+use crate::lookup::{Lookup, Resolver};
 use crate::pair::{Interest, Pair, Side};
 use crate::sync::Sync;
 use crate::{Error, RelayOptions, system};
@@ -35,14 +35,16 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Keys of what is waited for. Listeners come after these, the ends of pairs after [`FIRST_PAIR_KEY`]: two for each.
 const STOP_KEY: u64 = 0;
 const SYNC_KEY: u64 = 1;
-const FIRST_LISTENER_KEY: u64 = 2;
+const LOOKUP_KEY: u64 = 2;
+const FIRST_LISTENER_KEY: u64 = 3;
 const FIRST_PAIR_KEY: u64 = 1 << 16;
 
 /// A relay whose sockets are there.
 #[derive(Debug)]
 pub struct Relay {
     epoll: OwnedFd,
-    service_address: Address,
+    /// Where the service is.
+    lookup: Lookup,
     listeners: Vec<Listener>,
     /// When nobody is accepted for lack of descriptors.
     accepts_again_at: Option<Instant>,
@@ -71,6 +73,10 @@ struct Watched {
 impl Relay {
     /// Listens for producers.
     pub fn new(options: RelayOptions) -> Result<Self, Error> {
+        Self::with_resolver(options, Resolver::default())
+    }
+
+    pub(crate) fn with_resolver(options: RelayOptions, resolver: Resolver) -> Result<Self, Error> {
         if options.service_address.passes_fds() {
             return Err(Error::ServiceIsLocal(options.service_address));
         }
@@ -78,10 +84,11 @@ impl Relay {
         let listeners = listen(&options)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from);
         let epoll = epoll.map_err(system("set up the event loop"))?;
+        let lookup = Lookup::new(options.service_address.clone(), resolver);
         Ok(Self {
             epoll,
-            sync: Sync::new(options.service_address.clone(), options.system_info, Instant::now()),
-            service_address: options.service_address,
+            sync: Sync::new(options.service_address, options.system_info, Instant::now()),
+            lookup: lookup.map_err(system("set up the event loop"))?,
             listeners,
             accepts_again_at: None,
             pairs: BTreeMap::new(),
@@ -98,12 +105,21 @@ impl Relay {
     pub fn run(mut self, stop: impl AsFd) -> Result<(), Error> {
         let failed = system("wait for events");
         add(&self.epoll, &stop, STOP_KEY, epoll::EventFlags::IN).map_err(&failed)?;
-        self.set_accepting(true).map_err(&failed)?;
+        add(&self.epoll, &self.lookup, LOOKUP_KEY, epoll::EventFlags::IN).map_err(&failed)?;
+        // Who comes before the service's name has been looked up for the first time waits at the socket.
+        self.lookup.look_up(Instant::now());
+        if self.lookup.is_answered() {
+            self.set_accepting(true).map_err(&failed)?;
+        }
         loop {
-            let deadline = [Some(self.sync.deadline()), self.accepts_again_at].into_iter().flatten().min();
+            let sync = self.lookup.is_answered().then(|| self.sync.deadline());
+            let deadline = [sync, self.accepts_again_at].into_iter().flatten().min();
             let keys = self.wait(deadline).map_err(&failed)?;
             if keys.contains(&STOP_KEY) {
                 return self.stop().map_err(&failed);
+            }
+            if keys.contains(&LOOKUP_KEY) {
+                self.take_address().map_err(&failed)?;
             }
             self.process_sync(keys.contains(&SYNC_KEY)).map_err(&failed)?;
             for key in keys {
@@ -144,6 +160,12 @@ impl Relay {
             Err(error) => return Err(error.into()),
         }
         Ok(events.into_iter().map(|event: epoll::Event| event.data.u64()).collect())
+    }
+
+    fn take_address(&mut self) -> io::Result<()> {
+        let was_answered = self.lookup.is_answered();
+        self.lookup.take_answer();
+        if was_answered { Ok(()) } else { self.set_accepting(true) }
     }
 
     fn handle_ready(&mut self, key: u64) -> io::Result<()> {
@@ -198,10 +220,12 @@ impl Relay {
     }
 
     /// Begins to connect for a producer, as which the service is to know it.
-    fn begin_to_connect(&self, credentials: PeerCredentials) -> io::Result<(Connecting, Vec<u8>)> {
+    fn begin_to_connect(&mut self, credentials: PeerCredentials) -> io::Result<(Connecting, Vec<u8>)> {
         let identity = peer_identity(credentials.pid, credentials.uid);
         let introduction = identity_frame(identity).map_err(io::Error::other)?;
-        Ok((Connecting::start(&self.service_address)?, introduction))
+        let connecting = self.lookup.current().and_then(Connecting::to);
+        let connecting = connecting.inspect_err(|_| self.lookup.look_up(Instant::now()))?;
+        Ok((connecting, introduction))
     }
 
     fn add_pair(
@@ -240,6 +264,7 @@ impl Relay {
         }
         if let Err(error) = watched.pair.handle_ready(side, &mut self.scratch) {
             tracing::debug!("a producer is hung up on: the service cannot be reached: {error}");
+            self.lookup.look_up(Instant::now());
             return self.hang_up(key);
         }
         let unfinished = watched.pair.unfinished_bytes();
@@ -267,13 +292,13 @@ impl Relay {
     fn process_sync(&mut self, is_ready: bool) -> io::Result<()> {
         // Its descriptor comes and goes: it is watched anew each time that it has done something.
         let now = Instant::now();
-        if !is_ready && self.sync.deadline() > now {
+        if !self.lookup.is_answered() || (!is_ready && self.sync.deadline() > now) {
             return Ok(());
         }
         if let (true, Some((fd, _))) = (std::mem::take(&mut self.sync_is_watched), self.sync.fd()) {
             epoll::delete(&self.epoll, fd)?;
         }
-        self.sync.process(is_ready, now);
+        self.sync.process(is_ready, &mut self.lookup, now);
         if let Some((fd, writes)) = self.sync.fd() {
             let mut flags = epoll::EventFlags::IN;
             flags.set(epoll::EventFlags::OUT, writes);
@@ -374,5 +399,110 @@ fn raise_descriptor_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::debug!("the limit of descriptors stays as it is: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+
+    use ferretto_ipc::address::Address;
+    use ferretto_ipc::remote::Resolved;
+    use ferretto_protos::SystemInfo;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// The connection of the producer that has sent this byte after its introduction; the relay's own is `kept`.
+    fn accept_of(listener: &TcpListener, last: u8, kept: &mut Vec<TcpStream>) -> TcpStream {
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+            let mut bytes = Vec::new();
+            while !bytes.ends_with(b"RelayPort") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                bytes.extend(byte);
+                if bytes.ends_with(&[last, b'!']) {
+                    return stream;
+                }
+            }
+            kept.push(stream);
+        }
+    }
+
+    fn expect(stream: &mut (impl io::Read + io::Write), byte: u8) {
+        let mut got = [0];
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(got, [byte]);
+    }
+
+    #[test]
+    fn a_name_is_looked_up_beside_those_who_are_connected_and_when_nobody_is_there() {
+        let dir = std::env::temp_dir().join(format!("ferretto-lookup-{}", std::process::id()));
+        let _ = std::fs::remove_file(&dir);
+        let (asked, is_asked) = channel();
+        let (answer, answers) = channel::<String>();
+        let answers = Mutex::new(answers);
+        let resolver = Resolver(Arc::new(move |_: &Address| {
+            asked.send(()).unwrap();
+            let found = answers.lock().unwrap().recv().unwrap();
+            Ok(Resolved::of_numbers(&found.parse().unwrap()).unwrap())
+        }));
+        let options = RelayOptions {
+            producer_addresses: vec![Address::Path(dir.clone())],
+            service_address: "service.invalid:20001".parse().unwrap(),
+            socket_permissions: None,
+            system_info: SystemInfo::default(),
+        };
+        let relay = Relay::with_resolver(options, resolver).unwrap();
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let thread = std::thread::spawn(move || relay.run(stopped));
+        let connect = || {
+            let stream = UnixStream::connect(&dir).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+            stream
+        };
+
+        // Who comes before it is known waits.
+        let mut honest = connect();
+        honest.write_all(b"a!").unwrap();
+        is_asked.recv_timeout(TIMEOUT).unwrap();
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        answer.send(first.local_addr().unwrap().to_string()).unwrap();
+        let mut kept = Vec::new();
+        let mut service = accept_of(&first, b'a', &mut kept);
+        let mut another = connect();
+        another.write_all(b"b!").unwrap();
+        accept_of(&first, b'b', &mut kept);
+        assert!(is_asked.try_recv().is_err(), "what was found is kept");
+
+        // The service goes elsewhere; meanwhile those who are connected go on.
+        drop(first);
+        while is_asked.try_recv().is_err() {
+            assert_eq!(connect().read(&mut [0]).unwrap(), 0);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(connect());
+        honest.write_all(b"c").unwrap();
+        expect(&mut service, b'c');
+        service.write_all(b"d").unwrap();
+        expect(&mut honest, b'd');
+
+        let second = TcpListener::bind("127.0.0.1:0").unwrap();
+        answer.send(second.local_addr().unwrap().to_string()).unwrap();
+        // Those who come before the relay has heard of it are hung up on.
+        drop(kept);
+        kept = vec![second.accept().unwrap().0];
+        let mut late = connect();
+        late.write_all(b"e!").unwrap();
+        accept_of(&second, b'e', &mut kept);
+        drop(stop);
+        thread.join().unwrap().unwrap();
     }
 }

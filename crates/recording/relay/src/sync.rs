@@ -16,6 +16,8 @@ use ferretto_protos::{BuiltinClock, InitRelayRequest, SyncClockRequest, SystemIn
 use prost::Message;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::lookup::Lookup;
+
 /// Between rounds (upstream: `kSyncClockIntervalMs`). Quartzes drift apart by a millisecond in that time.
 const ROUND_INTERVAL: Duration = Duration::from_secs(30);
 /// A service that does not answer in this time will not.
@@ -79,17 +81,20 @@ impl Sync {
     }
 
     /// Does what there is to do. `is_ready`: the descriptor is.
-    pub(crate) fn process(&mut self, is_ready: bool, now: Instant) {
+    pub(crate) fn process(&mut self, is_ready: bool, lookup: &mut Lookup, now: Instant) {
         let waiting = State::Waiting { until: now };
         let next = match std::mem::replace(&mut self.state, waiting) {
             State::Waiting { until } if until > now => Ok(State::Waiting { until }),
-            State::Waiting { .. } => self.connect(now),
+            State::Waiting { .. } => connect(lookup, now),
             State::Connecting { connecting, deadline } if is_ready => self.finish(connecting, deadline, now),
             State::Connecting { deadline, .. } if deadline <= now => Err(silence()),
             State::Connecting { connecting, deadline } => Ok(State::Connecting { connecting, deadline }),
             State::Connected(session) => self.go_on(session, is_ready, now),
         };
-        self.state = next.unwrap_or_else(|error| self.give_up(&error, now));
+        self.state = next.unwrap_or_else(|error| {
+            lookup.look_up(now);
+            self.give_up(&error, now)
+        });
     }
 
     fn give_up(&mut self, error: &io::Error, now: Instant) -> State {
@@ -99,11 +104,6 @@ impl Sync {
             tracing::warn!("not connected to the service on {}: {error}; trying again", self.address);
         }
         State::Waiting { until: now + delay }
-    }
-
-    fn connect(&self, now: Instant) -> io::Result<State> {
-        let connecting = Connecting::start(&self.address)?;
-        Ok(State::Connecting { connecting, deadline: now + ANSWER_TIMEOUT })
     }
 
     fn finish(&self, connecting: Connecting, deadline: Instant, now: Instant) -> io::Result<State> {
@@ -194,6 +194,11 @@ impl Step {
             Self::Resting { until } => until,
         }
     }
+}
+
+fn connect(lookup: &Lookup, now: Instant) -> io::Result<State> {
+    let connecting = Connecting::to(lookup.current()?)?;
+    Ok(State::Connecting { connecting, deadline: now + ANSWER_TIMEOUT })
 }
 
 fn silence() -> io::Error {

@@ -32,6 +32,8 @@ pub(crate) struct Bundle<'a> {
     boot_timestamp: Option<i64>,
     pub(crate) previous_end: Option<i64>,
     pub(crate) compact: Option<&'a [u8]>,
+    /// Events before it were lost.
+    pub(crate) has_lost: bool,
     /// It says more than events: losses, errors, descriptors.
     pub(crate) says_more: bool,
 }
@@ -104,7 +106,10 @@ impl<'a> Bundle<'a> {
                 (field::LAST_READ_EVENT_TIMESTAMP | field::PREVIOUS_BUNDLE_END_TIMESTAMP, value) => {
                     bundle.previous_end = value.as_u64().map(|ts| ts as i64);
                 }
-                (field::LOST_EVENTS, value) => bundle.says_more |= value.as_u64() != Some(0),
+                (field::LOST_EVENTS, value) => {
+                    bundle.has_lost |= value.as_u64() != Some(0);
+                    bundle.says_more |= bundle.has_lost;
+                }
                 _ => bundle.says_more = true,
             }
         }

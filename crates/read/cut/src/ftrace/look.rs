@@ -1,6 +1,6 @@
 //! The kernel's part of the pass that looks: each event goes to those who follow it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_protos::fields::ftrace_event;
 use ferretto_trace_read::fields::{Fields, Value};
@@ -11,10 +11,11 @@ use crate::bounds::Bounds;
 use crate::ftrace::at_once::{Rows, Side};
 use crate::ftrace::bundle::{Event, Parts, When};
 use crate::ftrace::doubts::{Doubtful, Doubts};
-use crate::ftrace::lives::Lives;
+use crate::ftrace::lives::{Lives, ThreadKey};
 use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{CpuKey, Sched};
+use crate::ftrace::stacks::{Stacks, Track};
 use crate::ftrace::tail::Tail;
 use crate::index::place;
 use crate::names::Name;
@@ -32,6 +33,10 @@ pub(crate) struct Kernel {
     sched: Sched,
     lives: Lives,
     pairs: Pairs,
+    /// Events were lost.
+    has_losses: bool,
+    /// In the further pass.
+    stacks: Option<(BTreeSet<Track>, Stacks)>,
     blocked: HashMap<(u32, i32), Kept, RandomState>,
     homes: HashMap<CpuKey, Home, RandomState>,
 }
@@ -45,6 +50,8 @@ impl Kernel {
             sched: Sched::new(range, counts_from, &bounds.first_leaves, bounds.cpus.iter().copied()),
             lives: Lives::new(range.from),
             pairs: Pairs::new(range),
+            has_losses: false,
+            stacks: None,
             blocked: HashMap::default(),
             homes: HashMap::default(),
         }
@@ -58,8 +65,12 @@ impl Kernel {
     /// For a further pass over all bundles, if there is a thread of which this one cannot tell what it needs. It takes the names along.
     pub(crate) fn doubts(&mut self) -> Option<Self> {
         let mut doubtful: Doubtful = BTreeMap::new();
-        let overlapping = self.sched.take_doubtful();
-        for (thread, bounds) in self.lives.bounds() {
+        let overlapping = self.sched.take_doubtful(self.has_losses);
+        let bounds = self.lives.bounds();
+        let tracks = self.pairs.doubtful(self.has_losses);
+        let bounds_of = |thread: ThreadKey| bounds.get(&thread).map_or(&[][..], |bounds| &bounds.times);
+        let stacks = Stacks::new(self.range, tracks.clone(), bounds_of);
+        for (thread, bounds) in bounds {
             let last = self.sched.last_before(thread);
             if overlapping.contains(&thread) || bounds.are_of_several(last) {
                 doubtful.insert(thread, bounds.times);
@@ -68,7 +79,7 @@ impl Kernel {
         for thread in overlapping {
             doubtful.entry(thread).or_default();
         }
-        if doubtful.is_empty() {
+        if doubtful.is_empty() && tracks.is_empty() {
             return None;
         }
         let mut sched = Sched::new(self.range, self.counts_from, &[], []);
@@ -80,6 +91,8 @@ impl Kernel {
             sched,
             lives: Lives::new(i64::MIN),
             pairs: Pairs::new(self.range),
+            has_losses: false,
+            stacks: Some((tracks, stacks)),
             blocked: HashMap::default(),
             homes: HashMap::default(),
         })
@@ -94,6 +107,9 @@ impl Kernel {
             let (threads, needed) = doubts.finish();
             self.sched.settle(threads, needed);
         }
+        if let Some((tracks, stacks)) = further.stacks {
+            self.pairs.settle(tracks, stacks.finish());
+        }
     }
 
     /// Takes the next bundle of the file; says whether something of it will be written.
@@ -102,6 +118,7 @@ impl Kernel {
         if let Some(pair) = bundle.pair() {
             walk.add_pair(seen, pair);
         }
+        self.has_losses |= bundle.has_lost;
         let machine = seen.head.machine_id;
         let home = Home {
             machine,
@@ -166,7 +183,11 @@ impl Kernel {
                 let run = rows.map(|rows| rows.run_at(event.raw_ts));
                 self.sched.wake(machine, Wake { waker_run: run, ..created(event, when, cpu) });
             }
-            _ if self.sched.doubts.is_some() => {}
+            _ if self.stacks.is_some() => {
+                if let Some((_, stacks)) = &mut self.stacks {
+                    stacks.take(event, when, home);
+                }
+            }
             ftrace_event::SCHED_PROCESS_FREE => {
                 let [tid] = numbers(event.payload, [2]);
                 self.lives.ended((machine, tid as i32), when.ts);

@@ -13,7 +13,7 @@
 //! Memory: [`MAX_KEYS`], [`MAX_OPEN`], [`REORDERED`], each an event of some 100 bytes.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use ferretto_protos::fields::ftrace_event as field;
 use ferretto_protozero::read::{Fields, Value};
@@ -21,6 +21,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::ftrace::bundle::{Event, When};
+use crate::ftrace::stacks::{Step, Track, step_of};
 use crate::range::Range;
 
 /// States and pairs that are followed. Ours: a thread has one or two.
@@ -29,6 +30,8 @@ const MAX_KEYS: usize = 1 << 18;
 const MAX_OPEN: usize = 1 << 18;
 /// Events put in order before they go to their stacks. Ours: more than CPUs hand over at once.
 const REORDERED: usize = 1 << 16;
+/// Names of which a pair is counted. Ours: a thread has some.
+const MAX_NAMES: usize = 32;
 /// Longer events are not followed: it bounds the memory. The kernel's have less than a page.
 const MAX_EVENT_BYTES: usize = 4096;
 
@@ -98,6 +101,45 @@ struct Pair {
     end_until: i64,
     /// The first end after it.
     end_after: Option<Kept>,
+    /// The track, and how many more begins than ends there are of each name before the end of the range.
+    track: Option<Track>,
+    unended: Vec<(u32, i32)>,
+    /// The first of them and the last.
+    ends: Option<[(i64, Step); 2]>,
+}
+
+impl Pair {
+    /// Some begins or ends were lost: more than the begin of what the first one ends, and the end of what the last one begins.
+    fn is_doubtful(&self) -> bool {
+        let Some([(_, first), (_, last)]) = self.ends else { return false };
+        self.unended.iter().any(|(name, count)| {
+            let before = i32::from(first == Step::End(*name));
+            let after = i32::from(last == Step::Begin(*name));
+            count + before - after != 0
+        })
+    }
+
+    #[inline]
+    fn count(&mut self, ts: i64, (track, step): (Track, Step)) {
+        let (name, by) = match step {
+            Step::Begin(name) => (name, 1),
+            Step::End(name) => (name, -1),
+            Step::Instant | Step::Bound => return,
+        };
+        self.track = Some(track);
+        let [first, last] = self.ends.get_or_insert([(ts, step); 2]);
+        if ts < first.0 {
+            *first = (ts, step);
+        }
+        if ts >= last.0 {
+            *last = (ts, step);
+        }
+        if let Some((_, count)) = self.unended.iter_mut().find(|(other, _)| *other == name) {
+            *count += by;
+        } else if self.unended.len() < MAX_NAMES {
+            self.unended.push((name, by));
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +163,8 @@ pub(crate) struct Pairs {
     stacks: HashMap<(u32, u32, i32), Vec<Nested>, RandomState>,
     open: usize,
     kept: Vec<Kept>,
+    /// The tracks that a further pass has followed, and what they need.
+    settled: Option<(BTreeSet<Track>, Vec<Kept>)>,
     /// Events beyond the bounds.
     pub(crate) beyond: u64,
 }
@@ -149,6 +193,7 @@ impl Pairs {
             stacks: HashMap::default(),
             open: 0,
             kept: Vec::new(),
+            settled: None,
             beyond: 0,
         }
     }
@@ -166,6 +211,17 @@ impl Pairs {
         }
     }
 
+    /// The tracks that a further pass has to follow: where events were lost, all.
+    pub(super) fn doubtful(&self, has_losses: bool) -> BTreeSet<Track> {
+        let doubtful = self.pairs.values().filter(|pair| has_losses || pair.is_doubtful());
+        doubtful.filter_map(|pair| pair.track).collect()
+    }
+
+    /// What it has found they need.
+    pub(super) fn settle(&mut self, tracks: BTreeSet<Track>, kept: Vec<Kept>) {
+        self.settled = Some((tracks, kept));
+    }
+
     /// What must be kept from before the range and from after it.
     pub(crate) fn needed(mut self) -> Vec<Kept> {
         while let Some(Reverse(Waiting(_, nested))) = self.waiting.pop() {
@@ -174,9 +230,16 @@ impl Pairs {
         for nested in std::mem::take(&mut self.stacks).into_values().flatten() {
             self.keep(nested, |when, range| when.ts < range.from);
         }
-        let Self { mut kept, states, pairs, .. } = self;
+        let Self { mut kept, states, pairs, mut settled, .. } = self;
         kept.extend(states.into_values());
+        if let Some((_, settled)) = &mut settled {
+            kept.append(settled);
+        }
         for pair in pairs.into_values() {
+            let is_settled = |track| settled.as_ref().is_some_and(|(settled, _)| settled.contains(track));
+            if pair.track.as_ref().is_some_and(is_settled) {
+                continue;
+            }
             kept.extend(pair.begin.filter(|begin| begin.when.ts > pair.end));
             kept.extend(pair.end_after.filter(|_| pair.begin_until > pair.end_until));
         }
@@ -207,6 +270,9 @@ impl Pairs {
         let until = if is_begin { &mut pair.begin_until } else { &mut pair.end_until };
         if when.ts < self.range.to {
             *until = when.ts.max(*until);
+            if let Some(step) = step_of(event, home) {
+                pair.count(when.ts, step);
+            }
         }
         match is_begin {
             true if when.ts < self.range.from => {

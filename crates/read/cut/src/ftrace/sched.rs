@@ -263,9 +263,14 @@ impl Sched {
         overlaps.finish(key, current.ts, idle, |number| doubtful.extend(threads.key(number)));
     }
 
-    /// The threads whose states before the range a further pass has to follow, of those that the switches tell of.
-    pub(super) fn take_doubtful(&mut self) -> BTreeSet<ThreadKey> {
-        std::mem::take(&mut self.doubtful)
+    /// The threads whose states before the range a further pass has to follow, of those that the switches tell of: where events were lost, all.
+    pub(super) fn take_doubtful(&mut self, has_losses: bool) -> BTreeSet<ThreadKey> {
+        let mut doubtful = std::mem::take(&mut self.doubtful);
+        if has_losses {
+            let threads = self.threads.iter().filter(|((_, tid), _)| *tid != 0);
+            doubtful.extend(threads.filter(|(_, thread)| thread.last_before().is_some()).map(|(key, _)| key));
+        }
+        doubtful
     }
 
     /// The last moment before the range at which something happened to a thread.

@@ -12,6 +12,7 @@ const TASK_RENAME: u32 = 236;
 const SCHED_PROCESS_FREE: u32 = 240;
 const SCHED_BLOCKED_REASON: u32 = ferretto_protos::fields::ftrace_event::SCHED_BLOCKED_REASON;
 const SYS_ENTER: u32 = 329;
+const SYS_EXIT: u32 = 330;
 const WORKQUEUE_EXECUTE_END: u32 = 57;
 const WORKQUEUE_EXECUTE_START: u32 = 58;
 // A field of `FtraceEventBundle`.
@@ -452,6 +453,76 @@ fn whoever_made_a_process_whose_parent_the_list_of_processes_calls_otherwise_run
     for line in ["1000 cpu0 to 10 maker", "1010 cpu0 10 makes", "1020 cpu0 to 77 child"] {
         assert!(cut.iter().any(|other| other == line), "{line}: {cut:#?}");
     }
+}
+
+fn call(bundle: &mut Message<'_, Vec<u8>>, ts: u64, thread: Who, kind: u32, id: u64) {
+    event(bundle, ts, thread.0, kind, |call| call.varint(1, id));
+}
+
+/// Its end was lost: readers leave it open for ever, with all that comes after it within. One that ends before its number comes again is over.
+#[test]
+fn a_system_call_that_does_not_end_is_kept() {
+    let thread = (20, "caller");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        call(bundle, 500, thread, SYS_EXIT, 61);
+        call(bundle, 600, thread, SYS_ENTER, 15);
+        call(bundle, 1000, thread, SYS_ENTER, 61);
+        // Here events were lost.
+        call(bundle, 2000, thread, SYS_EXIT, 58);
+        for now in (2010..4000).step_by(20) {
+            call(bundle, now, thread, SYS_ENTER, 14);
+            call(bundle, now + 10, thread, SYS_EXIT, 14);
+        }
+        call(bundle, 4000, thread, SYS_ENTER, 61);
+        call(bundle, 8000, thread, SYS_EXIT, 61);
+        call(bundle, 8010, thread, SYS_ENTER, 14);
+        call(bundle, 8020, thread, SYS_EXIT, 14);
+    });
+    let times = |cut: &[String]| -> Vec<String> {
+        cut.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    // What ends is the topmost.
+    assert_eq!(times(&cut_of(&trace, 6000, 7000)), ["1000", "4000", "8000"]);
+}
+
+/// As many ends as begins may be lost; then the trace says so.
+#[test]
+fn a_system_call_that_ends_as_another_one_is_kept() {
+    let thread = (20, "caller");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        call(bundle, 1000, thread, SYS_ENTER, 61);
+        call(bundle, 1100, thread, SYS_ENTER, 61);
+        call(bundle, 1110, thread, SYS_EXIT, 61);
+    });
+    bundle_of(&mut trace, 0, |bundle| {
+        bundle.varint(3, 1);
+        call(bundle, 6500, thread, SYS_EXIT, 61);
+        call(bundle, 9000, thread, SYS_ENTER, 61);
+    });
+    let cut = cut_of(&trace, 6000, 7000);
+    assert!(cut.iter().any(|line| line.starts_with("1000 ")), "{cut:#?}");
+}
+
+/// What ends below others ends them as soon as something comes, which readers count.
+#[test]
+fn an_end_that_is_out_of_place_is_kept_with_what_it_ends() {
+    let thread = (20, "caller");
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 0, |bundle| {
+        call(bundle, 1000, thread, SYS_ENTER, 61);
+        call(bundle, 1100, thread, SYS_ENTER, 62);
+        call(bundle, 1200, thread, SYS_EXIT, 61);
+        call(bundle, 1300, thread, SYS_ENTER, 63);
+        call(bundle, 1400, thread, SYS_EXIT, 63);
+        call(bundle, 1500, thread, SYS_ENTER, 63);
+        call(bundle, 1600, thread, SYS_EXIT, 63);
+        call(bundle, 9000, thread, SYS_ENTER, 61);
+    });
+    let cut = cut_of(&trace, 6000, 7000);
+    let times: Vec<_> = cut.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(times, ["1000", "1100", "1200", "1300", "1400"]);
 }
 
 /// A switch to it was lost: it is left, though readers think that it waits.

@@ -18,7 +18,7 @@ use anyhow::Result;
 use ferretto_protos::TraceConfig;
 use ferretto_trace_info::{Info, Report};
 use ferretto_trace_read::Reader;
-use ferretto_trace_read::container::{Container, unpacked};
+use ferretto_trace_read::container::{Container, FileBytes, unpacked};
 use prost::Message;
 
 use crate::losses::{self, Evidence, Verdict};
@@ -125,7 +125,10 @@ fn read(name: String, mut file: Box<dyn Read>, file_bytes: Option<u64>) -> Resul
         return Err(UserError::new(format!("{name} is empty")).into());
     }
     let whole = io::Cursor::new(outer.clone()).chain(file);
-    let Ok(trace) = unpacked(whole) else { return Err(refusal(&name, &outer, "info").into()) };
+    let read_of_file = FileBytes::default();
+    let Ok(trace) = unpacked(read_of_file.of(whole)) else {
+        return Err(refusal(&name, &outer, "info").into());
+    };
     let trouble = Rc::default();
     let mut trace = Tolerant { trace, trouble: Rc::clone(&trouble) };
     let inner = head_of(&mut trace)?;
@@ -136,7 +139,7 @@ fn read(name: String, mut file: Box<dyn Read>, file_bytes: Option<u64>) -> Resul
     }
     let trace = io::Cursor::new(inner.clone()).chain(trace);
     let mut info = Info::default();
-    let end = Reader::new(trace).for_each(|packet, place| info.push(packet, place))?;
+    let end = Reader::new(trace).within(read_of_file).for_each(|packet, place| info.push(packet, place))?;
     let report = info.finish(end);
     if formats::is_none_after_all(&report) {
         return Err(refusal(&name, &inner, "info").into());

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read};
 
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protozero::read::{Fields, Value};
-use ferretto_trace_read::container::{Container, unpacked};
+use ferretto_trace_read::container::{Container, FileBytes, unpacked};
 use ferretto_trace_read::head::INCREMENTAL_STATE_CLEARED;
 use ferretto_trace_read::recognize::{Format, HEAD_BYTES, Use, recognize};
 use ferretto_trace_read::{End, Reader};
@@ -113,7 +113,9 @@ pub fn copy(
     let mut sink = sink(out, options);
     let (mut failure, mut left_out) = (None, 0);
     let watched = Watched { file, bytes: &bytes, watch, has_failed: &has_failed };
-    let end = Reader::new(unpacked(watched).map_err(Error::Read)?).for_each(|packet, _| {
+    let file_bytes = FileBytes::default();
+    let unpacked = unpacked(file_bytes.of(watched)).map_err(Error::Read)?;
+    let end = Reader::new(unpacked).within(file_bytes).for_each(|packet, _| {
         if has_failed.get() {
             return;
         }

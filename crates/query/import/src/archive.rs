@@ -529,7 +529,15 @@ impl Contents {
 
     fn read_packets(&mut self, file: usize, each: &mut dyn FnMut(&[u8], Place)) -> Result<End, String> {
         let bytes = self.bytes_of(file, TakenOff::Packing).map_err(|error| error.to_string())?;
-        Reader::new(bytes).for_each(each).map_err(|error| error.to_string())
+        let left = Rc::clone(&bytes.left);
+        let end = Reader::new(bytes).for_each(|packet, place| {
+            // What comes out of batches counts, too.
+            if place.in_batch.is_some() {
+                left.set(left.get().saturating_sub(packet.len() as u64));
+            }
+            each(packet, place);
+        });
+        end.map_err(|error| error.to_string())
     }
 
     /// What is wrong with the file is noted; what is wrong with the reading of all files is an error.

@@ -18,7 +18,7 @@ use ferretto_trace_model::Import;
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
-use ferretto_trace_read::container::unpacked;
+use ferretto_trace_read::container::{FileBytes, unpacked};
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::{Helper, Tables};
 
@@ -148,11 +148,12 @@ fn make(
 /// Reads, hashes, unpacks and cuts.
 fn read(file: impl Read, shared: &Shared, each: &mut dyn FnMut(&[u8], Place)) -> Result<Imported, Error> {
     let mut tap = Tap::new(file, shared);
-    let mut trace = unpacked(&mut tap)?;
+    let file_bytes = FileBytes::default();
+    let mut trace = unpacked(file_bytes.of(&mut tap))?;
     let mut head = Vec::new();
     trace.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     others::must_be_own(&head)?;
-    let end = Reader::new(io::Cursor::new(head).chain(trace)).for_each(each)?;
+    let end = Reader::new(io::Cursor::new(head).chain(trace)).within(file_bytes).for_each(each)?;
     if end.packets == 0 && end.torn_at != Some(0) {
         return Err(Error::NotATrace("it has no packet"));
     }

@@ -110,6 +110,9 @@ pub struct Around {
 const PIECES_AT_ONCE: usize = 8;
 /// Pieces of one trace. Ours: a folder of more is of no use.
 const MAX_PIECES: usize = 10_000;
+/// Passes over a file that put events in order. Ours: there are events on tracks of several threads for so many million; further ones are not
+/// followed, which is counted.
+const MAX_PASSES: u64 = 64;
 /// Written at once.
 const OUT_BYTES: usize = 1 << 18;
 
@@ -260,7 +263,7 @@ fn put_in_order<S: Source + ?Sized>(
 ) -> Result<Walk, Error> {
     let (mut keys, events) = tracks.disordered();
     keys.sort_unstable();
-    let passes = events.div_ceil(MAX_RECORDS).max(1);
+    let passes = events.div_ceil(MAX_RECORDS).clamp(1, MAX_PASSES);
     let share = keys.len().div_ceil(passes as usize).max(1);
     let range = tracks.range();
     for keys in keys.chunks(share) {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use ferretto_trace_read::End;
+use ferretto_trace_read::{End, Reader};
 
 use crate::around::Search;
 use crate::blocks::Blocks;
@@ -12,7 +12,7 @@ use crate::bounds::Bounds;
 use crate::cut::{Around, Error, Options};
 use crate::filter::Processes;
 use crate::index::Index;
-use crate::passes::{parts_of, pass, read};
+use crate::passes::{parts_of, pass, read, reader, reader_of};
 use crate::range::{Moment, Range};
 use crate::sizes::Sizes;
 use crate::source::Source;
@@ -56,7 +56,12 @@ impl Look {
         Self { indexes, blocks: Blocks::of(grain.block_bytes) }
     }
 
-    fn pass(&mut self, file: impl Read, walk: Walk, bounds: &mut Bounds) -> Result<(Walk, End), Error> {
+    fn pass(
+        &mut self,
+        reader: Reader<impl Read>,
+        walk: Walk,
+        bounds: &mut Bounds,
+    ) -> Result<(Walk, End), Error> {
         let Self { indexes, blocks } = self;
         let both = RefCell::new((indexes, bounds));
         let usual = |walk: &mut Walk, packet: &[u8]| {
@@ -70,7 +75,7 @@ impl Look {
             }
             Some((told.sequence, is_wanted))
         };
-        read(file, walk, Some(blocks), usual, |walk, seen| {
+        read(reader, walk, Some(blocks), usual, |walk, seen| {
             let (indexes, bounds) = &mut *both.borrow_mut();
             let parts = parts_of(seen);
             bounds.take(walk, seen, parts.as_ref());
@@ -94,8 +99,8 @@ impl First {
             return Ok((Self::of(source, options, false)?, None));
         }
         let mut guessed = Bounds::default();
-        let file = source.open().map_err(Error::Read)?.take(grain.glance_bytes);
-        let (walk, end) = Look::new(&[], &guessed, grain).pass(file, Walk::default(), &mut guessed)?;
+        let glance = reader_of(source, grain.glance_bytes)?;
+        let (walk, end) = Look::new(&[], &guessed, grain).pass(glance, Walk::default(), &mut guessed)?;
         let is_whole = end.bytes < grain.glance_bytes;
         let glance = Self::new(walk, end, guessed);
         if is_whole {
@@ -105,8 +110,7 @@ impl First {
         let Ok(range) = glance.range(options) else { return Ok((Self::of(source, options, false)?, None)) };
         let mut look = Look::new(&[range], &glance.bounds, grain);
         let mut bounds = Bounds::default();
-        let file = source.open().map_err(Error::Read)?;
-        let (walk, end) = look.pass(file, Walk::default(), &mut bounds)?;
+        let (walk, end) = look.pass(reader(source)?, Walk::default(), &mut bounds)?;
         let first = Self::new(walk, end, bounds)?;
         let is_right = first.range(options).is_ok_and(|is| is == range)
             && first.bounds.agrees(&glance.bounds)
@@ -179,8 +183,7 @@ impl First {
     ) -> Result<Look, Error> {
         let mut look = Look::new(ranges, &self.bounds, grain);
         let walk = std::mem::take(&mut self.walk).again();
-        let file = source.open().map_err(Error::Read)?;
-        (self.walk, _) = look.pass(file, walk, &mut Bounds::default())?;
+        (self.walk, _) = look.pass(reader(source)?, walk, &mut Bounds::default())?;
         Ok(look)
     }
 }

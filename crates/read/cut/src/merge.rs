@@ -25,12 +25,13 @@ use ferretto_protos::fields::{
 };
 use ferretto_protozero::Message;
 use ferretto_protozero::read::{Field, Fields, Value};
-use ferretto_trace_read::{Head, Reader};
+use ferretto_trace_read::Head;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::cut::Error;
 use crate::kind::Kind;
+use crate::passes::reader;
 use crate::source::Source;
 use crate::write::put;
 
@@ -174,7 +175,7 @@ pub fn merge<S: Source>(
 
 fn look<S: Source>(source: &S) -> Result<Look, Error> {
     let mut look = Look::default();
-    let reader = Reader::new(source.open().map_err(Error::Read)?);
+    let reader = reader(source)?;
     let end = reader.for_each(|packet, _| match Head::of(packet) {
         Ok(head) => look.take(packet, &head),
         Err(_) => look.left_out += 1,
@@ -342,7 +343,7 @@ fn copy<S: Source>(
     let Part { is_further, says_start, mut moved } = part;
     let mut result = Ok(());
     let mut packet = Vec::new();
-    let reader = Reader::new(source.open().map_err(Error::Read)?);
+    let reader = reader(source)?;
     let end = reader.for_each(|bytes, _| {
         let Ok(head) = Head::of(bytes) else { return };
         let is_left = match head.data {

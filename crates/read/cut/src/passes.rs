@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use ferretto_trace_read::container::FileBytes;
 use ferretto_trace_read::{End, Head, Reader};
 
 use crate::blocks::Blocks;
@@ -17,8 +18,20 @@ pub(crate) fn pass<S: Source + ?Sized>(
     walk: Walk,
     mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<()>,
 ) -> Result<(Walk, End), Error> {
+    let reader = reader(source)?;
+    read(reader, walk, None, |_, _| None, |walk, seen| each(walk, seen).map(|()| false))
+}
+
+/// Reads all of it, and bounds what comes out.
+pub(crate) fn reader<S: Source + ?Sized>(source: &S) -> Result<Reader<impl Read>, Error> {
+    reader_of(source, u64::MAX)
+}
+
+/// The same of its first so many bytes.
+pub(crate) fn reader_of<S: Source + ?Sized>(source: &S, bytes: u64) -> Result<Reader<impl Read>, Error> {
+    let file_bytes = source.file_bytes().map_err(Error::Read)?;
     let file = source.open().map_err(Error::Read)?;
-    read(file, walk, None, |_, _| None, |walk, seen| each(walk, seen).map(|()| false))
+    Ok(Reader::new(file.take(bytes)).within(FileBytes::new(file_bytes)))
 }
 
 /// Reads the blocks of a trace that are wanted.
@@ -43,6 +56,8 @@ pub(crate) fn pass_over<S: Source + ?Sized>(
         }
         offset = run.to.unwrap_or(u64::MAX);
         let part = (&mut *file).take(offset - run.from);
+        // The pass that looked has seen it all.
+        let part = Reader::new(part).within(FileBytes::new(u64::MAX));
         (walk, _) = read(part, walk, None, |_, _| None, |walk, seen| each(walk, seen).map(|()| false))?;
     }
     Ok(walk)
@@ -51,14 +66,14 @@ pub(crate) fn pass_over<S: Source + ?Sized>(
 /// Calls `usual` with every packet, which may take it and says of which sequence it was; and `each` with all others. Both say whether the
 /// packet's block is wanted.
 pub(crate) fn read(
-    file: impl Read,
+    reader: Reader<impl Read>,
     mut walk: Walk,
     mut blocks: Option<&mut Blocks>,
     mut usual: impl FnMut(&mut Walk, &[u8]) -> Option<(usize, bool)>,
     mut each: impl FnMut(&mut Walk, &Seen<'_>) -> io::Result<bool>,
 ) -> Result<(Walk, End), Error> {
     let mut result = Ok(());
-    let end = Reader::new(file).for_each(|packet, place| {
+    let end = reader.for_each(|packet, place| {
         if result.is_err() {
             return;
         }

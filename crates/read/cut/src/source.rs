@@ -14,7 +14,14 @@ pub trait Source {
     /// If it cannot be read.
     fn open(&self) -> io::Result<Box<dyn Read + '_>>;
 
-    /// The same from this byte on, if it can be read from anywhere.
+    /// How many bytes it has, packed as it is: what comes out of it is bounded by that.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be told.
+    fn file_bytes(&self) -> io::Result<u64>;
+
+    /// The bytes from this one on, if it can be read from anywhere.
     ///
     /// # Errors
     ///
@@ -44,6 +51,10 @@ impl Source for UnpackedFile {
         container::unpacked(BufReader::with_capacity(1 << 16, file))
     }
 
+    fn file_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
     fn open_at(&self, offset: u64) -> io::Result<Option<Box<dyn Read + '_>>> {
         let mut file = &self.0;
         file.seek(SeekFrom::Start(0))?;
@@ -60,5 +71,9 @@ impl Source for UnpackedFile {
 impl Source for [u8] {
     fn open(&self) -> io::Result<Box<dyn Read + '_>> {
         container::unpacked(self)
+    }
+
+    fn file_bytes(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
     }
 }

@@ -207,6 +207,10 @@ impl ferretto_cut::Source for Bytes {
     fn open(&self) -> std::io::Result<Box<dyn std::io::Read + '_>> {
         Ok(Box::new(self.0.as_slice()))
     }
+
+    fn file_bytes(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
 }
 
 #[test]

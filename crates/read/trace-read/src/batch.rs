@@ -3,7 +3,7 @@
 //! Such a packet holds nothing but its batch: a part of a trace in the format of zlib or as a frame of zstd (upstream:
 //! trace_packet.proto, `compressed_packets`, `zstd_compressed_packets`).
 
-use std::io::Read;
+use std::io::{Read, Take};
 
 use ferretto_protos::fields::trace_packet::{COMPRESSED_PACKETS, ZSTD_COMPRESSED_PACKETS};
 use flate2::read::ZlibDecoder;
@@ -51,26 +51,37 @@ impl<'a> Batch<'a> {
     /// Calls `each` with every packet inside and its offset in the batch, up to where the batch cannot be read; says whether that is its
     /// end.
     pub fn unpack(self, each: &mut impl FnMut(&[u8], u64)) -> bool {
+        self.unpack_within(MAX_BATCH_BYTES, each).0
+    }
+
+    /// The same, of so many bytes at most; says how many came out, too.
+    pub(crate) fn unpack_within(self, bytes: u64, each: &mut impl FnMut(&[u8], u64)) -> (bool, u64) {
+        let most = bytes.min(MAX_BATCH_BYTES);
         match self {
-            Self::Deflate(bytes) => cut(ZlibDecoder::new(bytes).take(MAX_BATCH_BYTES), each),
-            Self::Zstd(bytes) => {
-                StreamingDecoder::new(bytes).is_ok_and(|frame| cut(frame.take(MAX_BATCH_BYTES), each))
-            }
+            Self::Deflate(bytes) => cut(ZlibDecoder::new(bytes).take(most), most, each),
+            Self::Zstd(bytes) => match StreamingDecoder::new(bytes) {
+                Ok(frame) => cut(frame.take(most), most, each),
+                Err(_) => (false, 0),
+            },
         }
     }
 }
 
-fn cut(mut batch: std::io::Take<impl Read>, each: &mut impl FnMut(&[u8], u64)) -> bool {
+fn cut(mut batch: Take<impl Read>, most: u64, each: &mut impl FnMut(&[u8], u64)) -> (bool, u64) {
     let mut stream = PacketStream::default();
     let mut piece = vec![0; PIECE_BYTES];
+    let mut is_whole = false;
     while stream.broken_at().is_none() {
         match batch.read(&mut piece) {
-            Ok(0) => return batch.limit() > 0 && !stream.is_torn(),
+            Ok(0) => {
+                is_whole = batch.limit() > 0 && !stream.is_torn();
+                break;
+            }
             Ok(len) => stream.push(piece.get(..len).unwrap_or_default(), each),
-            Err(_) => return false,
+            Err(_) => break,
         }
     }
-    false
+    (is_whole, most - batch.limit())
 }
 
 #[cfg(test)]
@@ -147,9 +158,9 @@ mod tests {
         let megabyte = vec![0; 1 << 20];
         let packets = part(&[megabyte.as_slice(); 4]);
         let mut count = 0;
-        let is_whole =
-            cut(ZlibDecoder::new(deflated(&packets).as_slice()).take(5 << 19), &mut |_, _| count += 1);
-        assert_eq!((count, is_whole), (2, false));
+        let packed = deflated(&packets);
+        let end = Batch::Deflate(&packed).unpack_within(5 << 19, &mut |_, _| count += 1);
+        assert_eq!((count, end), (2, (false, 5 << 19)));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a file is by its first bytes, and its bytes without what it is packed into.
 
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
@@ -60,6 +62,55 @@ pub fn unpacked<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> 
             io::ErrorKind::Unsupported,
             "it is a zip archive; unpack it, and give its traces one by one",
         )),
+    }
+}
+
+/// How many bytes a file has, packed as it is, or how many of them were read: what [`crate::Reader::within`] bounds it by.
+///
+/// ```
+/// use ferretto_trace_read::Reader;
+/// use ferretto_trace_read::container::{FileBytes, unpacked};
+///
+/// let (file, file_bytes) = (&b"\x0a\x03one"[..], FileBytes::default());
+/// let trace = unpacked(file_bytes.of(file))?;
+/// let end = Reader::new(trace).within(file_bytes.clone()).for_each(|_, _| {})?;
+/// assert_eq!((end.packets, file_bytes.get()), (1, 5));
+/// # Ok::<_, std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FileBytes(Arc<AtomicU64>);
+
+/// A file whose bytes are counted when they are read.
+#[derive(Debug)]
+pub struct Counted<R> {
+    file: R,
+    bytes: FileBytes,
+}
+
+impl FileBytes {
+    /// Of a file that has so many.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// Counts those that are read of `file`.
+    pub fn of<R: Read>(&self, file: R) -> Counted<R> {
+        Counted { file, bytes: self.clone() }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read(to)?;
+        self.bytes.0.fetch_add(len as u64, Relaxed);
+        Ok(len)
     }
 }
 

@@ -3,11 +3,17 @@
 use std::io::{self, Read};
 
 use crate::batch::Batch;
+use crate::container::FileBytes;
 use crate::place::Place;
 use crate::stream::PacketStream;
 
 /// Read at once: what is read stays in the processor's own cache until it was looked at.
 const PIECE_BYTES: usize = 1 << 18;
+/// What becomes of a byte of a file, packed as it is, on average, at most: what deflate alone can make of it. Batches in a file that is packed
+/// as a whole could become that squared; traces are a twentieth of their size when they are packed, seldom less.
+const MAX_RATIO: u64 = 1032;
+/// Beside that. Ours: a batch may have a few bytes, and become a megabyte; this is read in some seconds.
+const MAX_BESIDE_BYTES: u64 = 256 << 20;
 
 /// Reads a trace from its first byte to its last, whole packets only.
 ///
@@ -25,6 +31,12 @@ pub struct Reader<R> {
     file: R,
     stream: PacketStream,
     end: End,
+    /// Of the file, if it is packed.
+    file_bytes: Option<FileBytes>,
+    /// Bytes out of batches.
+    out_of_batches: u64,
+    /// Where a batch begins with which these are too many.
+    too_much_at: Option<u64>,
 }
 
 /// What was met on the way to the end of a trace.
@@ -49,14 +61,24 @@ pub struct End {
 impl<R: Read> Reader<R> {
     /// Reads `file`, which holds a trace that is not packed: see [`crate::container::unpacked`].
     pub fn new(file: R) -> Self {
-        Self { file, stream: PacketStream::default(), end: End::default() }
+        let (stream, end) = (PacketStream::default(), End::default());
+        Self { file, stream, end, file_bytes: None, out_of_batches: 0, too_much_at: None }
+    }
+
+    /// What is read comes out of a file with so many bytes, packed as it is, and may be 256 MiB and 1,032 times as much. Otherwise this is so of
+    /// what comes out of batches, for the bytes that are read.
+    #[must_use]
+    pub fn within(mut self, file_bytes: FileBytes) -> Self {
+        self.file_bytes = Some(file_bytes);
+        self
     }
 
     /// Calls `each` with every packet, those out of batches too, in the order of the file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read. What is wrong with its bytes is not an error but told by [`End`].
+    /// If the file cannot be read, or becomes more when it is unpacked than one can be made for: [`io::ErrorKind::InvalidData`], which says
+    /// where. What else is wrong with its bytes is not an error but told by [`End`].
     pub fn for_each(mut self, mut each: impl FnMut(&[u8], Place)) -> io::Result<End> {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -65,6 +87,9 @@ impl<R: Read> Reader<R> {
                 Ok(len) => self.push(piece.get(..len).unwrap_or_default(), &mut each),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+            if let Some(at) = self.too_much_at {
+                return Err(too_much(at));
             }
             if self.stream.broken_at().is_some() {
                 break;
@@ -79,18 +104,30 @@ impl<R: Read> Reader<R> {
     }
 
     fn push(&mut self, piece: &[u8], each: &mut impl FnMut(&[u8], Place)) {
-        let end = &mut self.end;
+        let Self { stream, end, file_bytes, out_of_batches, too_much_at, .. } = self;
         end.bytes += piece.len() as u64;
-        self.stream.push(piece, &mut |packet, offset| match Batch::of(packet) {
+        let (file_bytes, so_far) = file_bytes.as_ref().map_or((end.bytes, 0), |file| (file.get(), end.bytes));
+        let most = MAX_BESIDE_BYTES.saturating_add(file_bytes.saturating_mul(MAX_RATIO));
+        if so_far > most {
+            *too_much_at = Some(stream.whole_until());
+            return;
+        }
+        stream.push(piece, &mut |packet, offset| match Batch::of(packet) {
             None => {
                 end.packets += 1;
                 each(packet, Place { offset, in_batch: None });
             }
+            Some(_) if too_much_at.is_some() => {}
             Some(batch) => {
-                let is_whole = batch.unpack(&mut |packet, inner| {
+                let left = most.saturating_sub(so_far).saturating_sub(*out_of_batches);
+                let (is_whole, bytes) = batch.unpack_within(left, &mut |packet, inner| {
                     end.packets += 1;
                     each(packet, Place { offset, in_batch: Some(inner) });
                 });
+                *out_of_batches += bytes;
+                if bytes == left {
+                    *too_much_at = Some(offset);
+                }
                 if !is_whole {
                     end.broken_batches += 1;
                     end.first_broken_batch.get_or_insert(Place { offset, in_batch: None });
@@ -98,6 +135,12 @@ impl<R: Read> Reader<R> {
             }
         });
     }
+}
+
+fn too_much(offset: u64) -> io::Error {
+    let words =
+        format!("at offset {offset}: unpacked it is more than {MAX_RATIO} times as much as is in the file");
+    io::Error::new(io::ErrorKind::InvalidData, words)
 }
 
 #[cfg(test)]
@@ -154,6 +197,28 @@ mod tests {
             (end.broken_batches, end.first_broken_batch),
             (1, Some(Place { offset: 4, in_batch: None }))
         );
+    }
+
+    #[test]
+    fn of_a_packed_file_so_much_comes_out_in_sum() {
+        // Unpacked, each of them has 4 MB.
+        let body = vec![0; 1_000_000];
+        let bomb = batch(&[body.as_slice(); 4]);
+        let stream = trace(&[bomb.as_slice(); 20]);
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&stream).unwrap();
+        let file = encoder.finish().unwrap();
+        let file_bytes = FileBytes::default();
+        let unpacked = crate::container::unpacked(file_bytes.of(file.as_slice())).unwrap();
+        let mut bytes = 0;
+        let mut reader = Reader::new(unpacked).within(file_bytes);
+        // What came before.
+        reader.out_of_batches = MAX_BESIDE_BYTES;
+        let error = reader.for_each(|packet, _| bytes += packet.len() as u64).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().starts_with("at offset "), "{error}");
+        let most = MAX_RATIO * file.len() as u64;
+        assert!(bytes < most && most < 20_000_000, "{bytes} of {most}");
     }
 
     proptest! {

@@ -13,7 +13,7 @@
 //! What a trace says of itself (its config, its uuid) is the first one's. Statistics of losses are joined: buffers of later traces are numbered
 //! on, and writers by their new sequences.
 //!
-//! Memory: the numbers of sequences, [`MAX_SNAPSHOTS`], and one packet.
+//! Memory: of each trace the numbers of sequences, [`MAX_SNAPSHOTS`] and [`MAX_SNAPSHOT_BYTES`], its last statistics; and one packet.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -41,6 +41,12 @@ const MAX_SEQUENCES: usize = 1 << 20;
 const SAME_START_NS: i64 = 2_000_000_000;
 /// What the machine's clocks showed, of one trace. Ours: services say it every ten seconds; further ones stay where they are.
 const MAX_SNAPSHOTS: usize = 1 << 15;
+/// Bytes of these packets. Ours: one has a hundred.
+const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
+/// What a machine says of itself: so much of it is compared. Ours: names have 65 bytes each.
+const MAX_SYSTEM_BYTES: usize = 4096;
+/// Machines of one trace, as in `ferretto-trace-model`. Further ones keep their numbers.
+const MAX_MACHINES: usize = 4096;
 /// The first clock that is not the machine's (upstream: builtin_clock.proto).
 const FIRST_OTHER_CLOCK: u64 = 64;
 /// The first of the clocks of programs' own (upstream: builtin_clock.proto).
@@ -87,10 +93,13 @@ struct Look {
     calendar: Option<(i64, i64)>,
     sequences: HashSet<(u32, u32), RandomState>,
     machines: Vec<u32>,
+    known_machines: HashSet<u32, RandomState>,
     /// Clocks of programs' own.
     clocks: HashSet<u32, RandomState>,
     /// When the machine's clocks showed what.
     snapshots: Vec<(i64, Vec<u8>)>,
+    /// That these have, with the first for which there was no room.
+    snapshot_bytes: usize,
     buffers: u64,
     /// When its service began.
     tracing_started: Option<u64>,
@@ -103,6 +112,8 @@ struct Look {
 #[derive(Debug, Default)]
 struct Taken {
     sequences: HashSet<(u32, u32), RandomState>,
+    /// The numbers of sequences, whatever their machine.
+    of_sequences: HashSet<u32, RandomState>,
     next_sequence: u32,
     machines: HashSet<u32, RandomState>,
     next_machine: u32,
@@ -192,7 +203,7 @@ impl Look {
         if self.sequences.len() < MAX_SEQUENCES {
             self.sequences.insert((head.machine_id, head.sequence_id));
         }
-        if !self.machines.contains(&head.machine_id) && self.machines.len() < 4096 {
+        if self.machines.len() < MAX_MACHINES && self.known_machines.insert(head.machine_id) {
             self.machines.push(head.machine_id);
         }
         if let Some((trace_packet::CLOCK_SNAPSHOT, snapshot)) = head.data {
@@ -200,8 +211,8 @@ impl Look {
             let own = own.filter_map(|id| u32::try_from(id).ok()).filter(|id| *id >= FIRST_OWN_CLOCK);
             let room = MAX_CLOCKS.saturating_sub(self.clocks.len());
             self.clocks.extend(own.take(room));
-            if let Some(boot) = of_machine(snapshot).filter(|_| self.snapshots.len() < MAX_SNAPSHOTS) {
-                self.snapshots.push((boot, packet.to_vec()));
+            if let Some(boot) = of_machine(snapshot) {
+                self.snapshot(boot, packet);
             }
         }
         match head.data {
@@ -212,7 +223,8 @@ impl Look {
             Some((trace_packet::SYSTEM_INFO, info)) if head.machine_id == 0 => {
                 let name =
                     Fields::new(info).map_while(Result::ok).find(|part| part.number == system_info::UTSNAME);
-                self.system = self.system.take().or(name.map(|name| name.raw.to_vec()));
+                let name = name.map(|name| name.raw.get(..MAX_SYSTEM_BYTES).unwrap_or(name.raw).to_vec());
+                self.system = self.system.take().or(name);
             }
             Some((trace_packet::TRACE_CONFIG, config)) => {
                 let buffers = Fields::new(config).map_while(Result::ok);
@@ -224,6 +236,14 @@ impl Look {
                 self.tracing_started = [self.tracing_started, head.timestamp].into_iter().flatten().min();
             }
             _ => {}
+        }
+    }
+
+    /// Keeps the first ones: without a gap, as [`copy`] counts them.
+    fn snapshot(&mut self, boot: i64, packet: &[u8]) {
+        self.snapshot_bytes = self.snapshot_bytes.saturating_add(packet.len());
+        if self.snapshots.len() < MAX_SNAPSHOTS && self.snapshot_bytes <= MAX_SNAPSHOT_BYTES {
+            self.snapshots.push((boot, packet.to_vec()));
         }
     }
 
@@ -267,16 +287,18 @@ impl Taken {
             self.machines.insert(given);
             numbers.machines.insert(*machine, given);
         }
+        let own: HashSet<u32, RandomState> = look.sequences.iter().map(|(_, sequence)| *sequence).collect();
         // In order, so that the same traces become the same one.
         for (machine, sequence) in look.sequences.iter().collect::<BTreeSet<_>>() {
             let given_machine = numbers.machines.get(machine).copied().unwrap_or(*machine);
             let is_taken = self.sequences.contains(&(given_machine, *sequence));
-            let given = if is_taken && *sequence != 0 { self.free_sequence(look) } else { *sequence };
+            let given = if is_taken && *sequence != 0 { self.free_sequence(&own) } else { *sequence };
             numbers.sequences.insert((*machine, *sequence), given);
         }
         for ((machine, _), given) in &numbers.sequences {
             let machine = numbers.machines.get(machine).copied().unwrap_or(*machine);
             self.sequences.insert((machine, *given));
+            self.of_sequences.insert(*given);
         }
         for clock in look.clocks.iter().collect::<BTreeSet<_>>() {
             if !self.clocks.insert(*clock) {
@@ -298,15 +320,12 @@ impl Taken {
         }
     }
 
-    /// One that no trace has, this one neither. Readers may keep losses by sequences alone, so it is free on all machines.
-    fn free_sequence(&mut self, look: &Look) -> u32 {
+    /// One that no trace has, this one neither, whose own these are. Readers may keep losses by sequences alone, so it is free on all machines.
+    fn free_sequence(&mut self, own: &HashSet<u32, RandomState>) -> u32 {
         loop {
-            self.next_sequence += 1;
+            self.next_sequence = self.next_sequence.wrapping_add(1);
             let next = self.next_sequence;
-            let is_free = |of: &HashSet<(u32, u32), RandomState>| {
-                self.machines.iter().chain(&look.machines).all(|machine| !of.contains(&(*machine, next)))
-            };
-            if is_free(&self.sequences) && is_free(&look.sequences) {
+            if next != 0 && !self.of_sequences.contains(&next) && !own.contains(&next) {
                 return next;
             }
         }
@@ -315,7 +334,9 @@ impl Taken {
     fn free_machine(&mut self, look: &Look) -> u32 {
         loop {
             self.next_machine += 1;
-            if !self.machines.contains(&self.next_machine) && !look.machines.contains(&self.next_machine) {
+            if !self.machines.contains(&self.next_machine)
+                && !look.known_machines.contains(&self.next_machine)
+            {
                 return self.next_machine;
             }
         }
@@ -561,5 +582,73 @@ impl Merged {
     fn count(&mut self, bytes: u64) {
         self.packets += 1;
         self.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bytes(Vec<u8>);
+
+    impl Source for Bytes {
+        fn open(&self) -> io::Result<Box<dyn io::Read + '_>> {
+            Ok(Box::new(self.0.as_slice()))
+        }
+
+        fn file_bytes(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+    }
+
+    fn packet(out: &mut Vec<u8>, fill: impl FnOnce(&mut Message<'_, Vec<u8>>)) {
+        fill(&mut Message::new(out).nested(1));
+    }
+
+    fn timed(packet: &mut Message<'_, Vec<u8>>, sequence: u32, machine: u32) {
+        packet.varint(trace_packet::TIMESTAMP, 5);
+        packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, u64::from(sequence));
+        packet.varint(trace_packet::MACHINE_ID, u64::from(machine));
+    }
+
+    /// With the numbers compared machine by machine this takes minutes.
+    #[test]
+    fn a_free_number_is_found_at_once_however_many_machines_there_are() {
+        let mut trace = Vec::new();
+        (1..MAX_MACHINES as u32).for_each(|machine| packet(&mut trace, |packet| timed(packet, 1, machine)));
+        (1..=100_000).for_each(|sequence| packet(&mut trace, |packet| timed(packet, sequence, 0)));
+        let trace = Bytes(trace);
+        let looks = [look(&trace).unwrap(), look(&trace).unwrap()];
+        let mut taken = Taken::default();
+        let first = taken.give(&looks[0], true);
+        let second = taken.give(&looks[1], true);
+        assert!(first.sequences.iter().all(|((_, old), new)| old == new));
+        let of_host = second.sequences.iter().filter(|((machine, _), _)| *machine == 0);
+        let anew: HashSet<u32, RandomState> = of_host.map(|(_, new)| *new).collect();
+        assert_eq!(anew.len(), 100_000);
+        assert!(anew.iter().all(|number| *number > 100_000));
+    }
+
+    #[test]
+    fn what_clocks_showed_is_kept_for_so_many_bytes_and_none_is_lost() {
+        let padding = vec![0; 1 << 20];
+        let mut trace = Vec::new();
+        for boot in 1..=40 {
+            packet(&mut trace, |packet| {
+                let mut snapshot = packet.nested(trace_packet::CLOCK_SNAPSHOT);
+                let mut clock = snapshot.nested(clock_snapshot::CLOCKS);
+                clock.varint(clock_snapshot::clock::CLOCK_ID, BOOTTIME);
+                clock.varint(clock_snapshot::clock::TIMESTAMP, boot);
+                drop(clock);
+                snapshot.bytes(900, &padding);
+            });
+        }
+        let sources = [Bytes(trace)];
+        let look = look(&sources[0]).unwrap();
+        assert_eq!(look.snapshots.len(), 15);
+        assert!(look.snapshots.iter().map(|(_, packet)| packet.len()).sum::<usize>() <= MAX_SNAPSHOT_BYTES);
+        let mut out = Vec::new();
+        let merged = merge(&sources, Machines::One, &mut out).unwrap();
+        assert_eq!((merged.packets, merged.left_out), (40, 0));
     }
 }

@@ -40,7 +40,7 @@ const STEPS_OF_A_SEARCH: u64 = 16;
 /// own each.
 const MAX_CLOCKS: usize = 1 << 17;
 /// Clocks of one snapshot: it has an edge for each two of them, each way. Ours: writers say a handful.
-const MAX_CLOCKS_OF_SNAPSHOT: usize = 32;
+pub(crate) const MAX_CLOCKS_OF_SNAPSHOT: usize = 32;
 /// Edges between two clocks. Ours: three clocks that each of 65,535 sequences shows at once have 6 for each. 40 bytes each.
 const MAX_EDGES: usize = 1 << 19;
 /// Clocks of all sets of clocks that are shown at once. Ours: the same sequences have 3 each. 90 bytes each.

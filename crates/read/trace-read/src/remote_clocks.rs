@@ -15,11 +15,13 @@ use std::collections::BTreeMap;
 use ferretto_protos::fields::clock_snapshot;
 use ferretto_protos::fields::remote_clock_sync as field;
 
-use crate::clocks::{BOOTTIME, Clock, Machine, Reading};
+use crate::clocks::{BOOTTIME, Clock, MAX_CLOCKS_OF_SNAPSHOT, Machine, Reading};
 use crate::wire;
 
 /// Snapshots that follow each other by less belong to one round. Upstream's.
 const ROUND_NS: u64 = 30_000_000_000;
+/// Pings of one packet. Ours: relays say a few at once.
+const MAX_PINGS: usize = 1024;
 
 /// What both machines showed, by clock: host, client.
 type Pair = BTreeMap<u32, (u64, u64)>;
@@ -29,10 +31,11 @@ type Pair = BTreeMap<u32, (u64, u64)>;
 pub fn snapshots(message: &[u8], machine: Machine, host: Machine) -> Vec<Vec<Reading>> {
     let mut snapshots = Vec::new();
     let mut pairs = Vec::new();
-    for synced in wire::all_bytes(message, field::SYNCED_CLOCKS) {
+    for synced in wire::all_bytes(message, field::SYNCED_CLOCKS).take(MAX_PINGS) {
         let clocks = |number| {
             let snapshot = wire::bytes(synced, number).unwrap_or_default();
-            wire::all_bytes(snapshot, clock_snapshot::CLOCKS).map(|clock| Reading::read(clock, 0, machine))
+            let clocks = wire::all_bytes(snapshot, clock_snapshot::CLOCKS).take(MAX_CLOCKS_OF_SNAPSHOT);
+            clocks.map(|clock| Reading::read(clock, 0, machine))
         };
         let mut pair = Pair::new();
         for reading in clocks(field::synced_clocks::HOST_CLOCKS) {
@@ -46,9 +49,10 @@ pub fn snapshots(message: &[u8], machine: Machine, host: Machine) -> Vec<Vec<Rea
         snapshots.push(client);
         pairs.push(pair);
     }
+    let shown = pairs.iter().flatten().filter(|(_, (host, _))| *host != 0);
+    let last_shown: BTreeMap<u32, u64> = shown.map(|(id, (host, _))| (*id, *host)).collect();
     for (id, offset) in offsets(&pairs) {
-        let mut readings = pairs.iter().filter_map(|pair| pair.get(&id)).map(|(host, _)| *host);
-        let anchor = readings.rfind(|value| *value != 0).unwrap_or(0) as i64;
+        let anchor = last_shown.get(&id).copied().unwrap_or(0) as i64;
         snapshots.push(vec![
             Reading::new(Clock::of_machine(id, host), anchor),
             Reading::new(Clock::of_machine(id, machine), anchor.wrapping_add(offset)),
@@ -84,6 +88,19 @@ fn offsets(pairs: &[Pair]) -> Vec<(u32, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_packet_has_so_many_pings_of_so_many_clocks() {
+        let pings = b"\x0a\x00".repeat(100_000);
+        assert_eq!(snapshots(&pings, Machine(1), Machine(0)).len(), MAX_PINGS);
+        let mut message = Vec::new();
+        let clocks = b"\x0a\x02\x08\x06".repeat(1000);
+        let mut pings = ferretto_protozero::Message::new(&mut message);
+        pings.nested(field::SYNCED_CLOCKS).bytes(field::synced_clocks::CLIENT_CLOCKS, &clocks);
+        drop(pings);
+        let snapshots = snapshots(&message, Machine(1), Machine(0));
+        assert_eq!(snapshots.first().map(Vec::len), Some(MAX_CLOCKS_OF_SNAPSHOT));
+    }
 
     #[test]
     fn the_mean_of_both_round_trips_counts_within_a_round() {

@@ -11,6 +11,10 @@ use crate::walk::NO_GENERATION;
 /// Packets that are needed from outside. Ours: a range has some for each track, counter and process; further ones are left out, and counted.
 const MAX_NEEDED: usize = 1 << 20;
 
+/// States of sequences that are relied on. Ours: a thousand threads that say theirs anew every five seconds have as many in an hour and a half;
+/// with more, all states are kept.
+const MAX_RELIED_ON: usize = 1 << 20;
+
 /// A packet, and what it relies on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -46,6 +50,8 @@ pub(crate) struct Plan {
     needed: HashMap<u64, Needed, RandomState>,
     /// Of each sequence and generation that is relied on the last packet that does.
     until: HashMap<(usize, u64), u64, RandomState>,
+    /// These are too many to be told apart.
+    keeps_all_states: bool,
     /// Events of the kernel from outside of the range.
     pub(crate) tail: Tail,
     /// What was left out because of bounds.
@@ -58,6 +64,7 @@ impl Plan {
             range,
             needed: HashMap::default(),
             until: HashMap::default(),
+            keeps_all_states: false,
             tail: Tail::default(),
             beyond: 0,
         }
@@ -90,10 +97,17 @@ impl Plan {
 
     /// What was interned before this packet is needed.
     pub(crate) fn rely(&mut self, place: Place) {
-        if place.generation != NO_GENERATION {
-            let until = self.until.entry((place.sequence, place.generation)).or_default();
-            *until = place.ordinal.max(*until);
+        let key = (place.sequence, place.generation);
+        if place.generation == NO_GENERATION || self.keeps_all_states {
+            return;
         }
+        if self.until.len() >= MAX_RELIED_ON && !self.until.contains_key(&key) {
+            self.keeps_all_states = true;
+            self.until = HashMap::default();
+            return;
+        }
+        let until = self.until.entry(key).or_default();
+        *until = place.ordinal.max(*until);
     }
 
     pub(crate) fn needs(&self, ordinal: u64) -> Option<Need> {
@@ -107,6 +121,24 @@ impl Plan {
 
     /// Up to which packet what is interned is needed.
     pub(crate) fn until(&self, sequence: usize, generation: u64) -> Option<u64> {
-        self.until.get(&(sequence, generation)).copied()
+        match self.keeps_all_states {
+            true => Some(u64::MAX),
+            false => self.until.get(&(sequence, generation)).copied(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_are_relied_on_are_bounded_and_with_more_all_are_kept() {
+        let mut plan = Plan::new(Range::ALL);
+        let place = |generation| Place { ordinal: generation + 1, sequence: 0, generation };
+        (0..MAX_RELIED_ON as u64).for_each(|generation| plan.rely(place(generation)));
+        assert_eq!((plan.until(0, 7), plan.until(0, u64::MAX - 1)), (Some(8), None));
+        (0..10).for_each(|more| plan.rely(place(u64::MAX - 2 - more)));
+        assert_eq!((plan.until(0, 7), plan.until.len()), (Some(u64::MAX), 0));
     }
 }

@@ -13,6 +13,7 @@ use ferretto_trace_read::remote_clocks;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
+use crate::event::MAX_EXTRA;
 use crate::kind::Kind;
 use crate::usual::{SliceEvent, Told};
 
@@ -472,7 +473,12 @@ impl Sequence {
                         match part.number {
                             track_event_defaults::TRACK_UUID => self.track_uuid = part.value.as_u64(),
                             track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
-                                crate::packed::each(part.value, |uuid| self.extra_counters.push(uuid));
+                                crate::packed::each(part.value, |uuid| {
+                                    // An event has values for so many.
+                                    if self.extra_counters.len() < MAX_EXTRA {
+                                        self.extra_counters.push(uuid);
+                                    }
+                                });
                             }
                             _ => {}
                         }
@@ -481,5 +487,23 @@ impl Sequence {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_has_as_many_further_counters_as_an_event_has_values_for() {
+        let mut event = Vec::new();
+        let counters = track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS;
+        ferretto_protozero::Message::new(&mut event).packed_varints(counters, 1..=1000u64);
+        let mut defaults = Vec::new();
+        ferretto_protozero::Message::new(&mut defaults)
+            .bytes(trace_packet_defaults::TRACK_EVENT_DEFAULTS, &event);
+        let mut sequence = Sequence::new((0, 1));
+        sequence.take_defaults(&defaults);
+        assert!(sequence.extra_counters.into_iter().eq(1..=MAX_EXTRA as u64));
     }
 }

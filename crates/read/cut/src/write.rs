@@ -6,6 +6,7 @@ use ferretto_protos::fields::trace_packet;
 use ferretto_protozero::varint;
 use ferretto_trace_read::clocks::{Machine, Reading, Snapshot};
 use foldhash::fast::RandomState;
+use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::edit::{self, Rest, Values};
@@ -22,6 +23,12 @@ use crate::walk::{NO_GENERATION, Seen, Walk};
 /// The tag of `Trace.packet`.
 const PACKET_TAG: u8 = 0x0a;
 
+/// CPUs of all machines, of which the first bundle is known.
+const MAX_CPUS: usize = 1 << 14;
+/// Sums of counters of differences, of all sequences. Ours: a program has one or two for each thread; what further ones say stays as it is, which
+/// is counted.
+const MAX_SUMS: usize = 1 << 20;
+
 /// Writes one cut.
 #[derive(Debug)]
 pub(crate) struct Writer<W> {
@@ -30,6 +37,8 @@ pub(crate) struct Writer<W> {
     out: W,
     sequences: Vec<Sequence>,
     cpus: HashSet<(u32, u32), RandomState>,
+    /// How many there are.
+    sums: usize,
     /// What is written next, and what goes into it.
     packet: Vec<u8>,
     data: Vec<u8>,
@@ -74,6 +83,7 @@ impl<W: Write> Writer<W> {
             out,
             sequences: Vec::new(),
             cpus: HashSet::default(),
+            sums: 0,
             packet: Vec::new(),
             data: Vec::new(),
             packets: 0,
@@ -165,7 +175,8 @@ impl<W: Write> Writer<W> {
         }
         let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return Ok(()) };
         if seen.head.clears_state() {
-            sequence.counters.clear();
+            self.sums -= sequence.counters.len();
+            sequence.counters = HashMap::default();
         }
         if let Some((trace_packet::CLOCK_SNAPSHOT, message)) = seen.head.data {
             sequence.take_snapshot(message, walk.ticks(seen.sequence));
@@ -180,7 +191,8 @@ impl<W: Write> Writer<W> {
         if let Some(pair) = bundle.pair() {
             walk.add_pair(seen, pair);
         }
-        let is_first = self.cpus.insert((seen.head.machine_id, bundle.cpu));
+        let has_room = self.cpus.len() < MAX_CPUS;
+        let is_first = has_room && self.cpus.insert((seen.head.machine_id, bundle.cpu));
         let mut data = std::mem::take(&mut self.data);
         data.clear();
         let result = match recut(&bundle, walk, seen, self.plan.range, is_first, &mut data) {
@@ -199,17 +211,24 @@ impl<W: Write> Writer<W> {
         let defaults = walk.sequences.get(seen.sequence);
         let extra = defaults.map_or(&[][..], |sequence| &sequence.extra_counters);
         let own = event.track_uuid.or_else(|| defaults.and_then(|sequence| sequence.track_uuid));
-        let Some(sequence) = self.sequences.get_mut(seen.sequence) else { return Ok(()) };
+        let Self { sequences, sums, plan, .. } = self;
+        let Some(sequence) = sequences.get_mut(seen.sequence) else { return Ok(()) };
         let said = event.counters();
         for (uuid, value) in said.extra(extra).filter(|(uuid, _)| walk.incremental.contains(uuid)) {
-            let sum = sequence.counters.entry(uuid).or_default();
-            sum.value = sum.value.wrapping_add(value);
+            match sequence.sum(uuid, sums) {
+                Some(sum) => sum.value = sum.value.wrapping_add(value),
+                None => plan.beyond += 1,
+            }
         }
         let own = own.filter(|uuid| walk.incremental.contains(uuid));
         if let Some(own) = own.filter(|_| said.value.is_some() || said.double_value.is_some()) {
-            let sum = sequence.counters.entry(own).or_default();
-            sum.value = sum.value.wrapping_add(said.value.unwrap_or(0));
-            sum.double_value += said.double_value.unwrap_or(0.0);
+            match sequence.sum(own, sums) {
+                Some(sum) => {
+                    sum.value = sum.value.wrapping_add(said.value.unwrap_or(0));
+                    sum.double_value += said.double_value.unwrap_or(0.0);
+                }
+                None => plan.beyond += 1,
+            }
         }
         match fate {
             Fate::Less | Fate::Descriptor => self.less(walk, seen),
@@ -249,7 +268,7 @@ impl<W: Write> Writer<W> {
             let timestamp = self.timestamp(seen);
             let Some(sequence) = self.sequences.get_mut(seen.sequence) else { continue };
             let value = match walk.incremental.contains(&uuid) {
-                true => sequence.counters.entry(uuid).or_default().settle(),
+                true => sequence.counters.get_mut(&uuid).map_or(value, Sum::settle),
                 false => value,
             };
             self.edited(|packet| edit::counter_packet(seen.bytes, timestamp, uuid, value, packet))?;
@@ -345,6 +364,18 @@ impl Sum {
 }
 
 impl Sequence {
+    /// What a counter is; nothing if there are too many.
+    fn sum(&mut self, uuid: u64, sums: &mut usize) -> Option<&mut Sum> {
+        match self.counters.entry(uuid) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) if *sums < MAX_SUMS => {
+                *sums += 1;
+                Some(new.insert(Sum::default()))
+            }
+            Entry::Vacant(_) => None,
+        }
+    }
+
     /// The clocks in it, which say what they show. Others go on from the last packet that was written.
     fn take_snapshot(&mut self, message: &[u8], ticks: &[(u32, i64)]) {
         for Reading { clock, .. } in Snapshot::read(message, 0, Machine(0)).readings {
@@ -388,5 +419,18 @@ impl Values {
                 .extra
                 .as_ref()
                 .is_none_or(|new| new.iter().zip(was).all(|(value, was)| as_was(value, was)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_counters_are_bounded() {
+        let (mut sequence, mut sums) = (Sequence::default(), MAX_SUMS - 10);
+        assert_eq!((0..100).filter(|uuid| sequence.sum(*uuid, &mut sums).is_some()).count(), 10);
+        assert!(sequence.sum(9, &mut sums).is_some(), "known ones go on");
+        assert_eq!(sums, MAX_SUMS);
     }
 }

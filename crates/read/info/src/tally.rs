@@ -24,6 +24,8 @@ use crate::readable::{Arrival, Readable};
 const MAX_DISTINCT: usize = 1 << 20;
 /// Names of events that could not be enabled: the summary shows a few only.
 const MAX_NAMES: usize = 64;
+/// What is read of such a name, or of the kernel's words on what went wrong: those are some lines.
+const MAX_TEXT_BYTES: usize = 32 << 10;
 /// CPUs that are told apart.
 const MAX_CPUS: usize = 4096;
 /// What is decoded of a message of counts: those of honest services have some hundred bytes a buffer and a writer. A message becomes larger
@@ -286,7 +288,8 @@ impl Tally {
     }
 
     fn service_event(&mut self, body: &[u8]) {
-        let event = TracingServiceEvent::decode(body).ok().and_then(|event| event.event_type);
+        let event =
+            TracingServiceEvent::decode(bounded(body).as_ref()).ok().and_then(|event| event.event_type);
         match event {
             Some(EventType::SlowStartingDataSources(slow)) => add_names(&mut self.slow_to_start, &slow),
             Some(EventType::LastFlushSlowDataSources(slow)) => add_names(&mut self.slow_to_flush, &slow),
@@ -309,7 +312,8 @@ impl Tally {
 
 fn add_names(names: &mut BTreeSet<String>, sources: &DataSources) {
     for source in sources.data_source.iter().take(MAX_NAMES.saturating_sub(names.len())) {
-        names.insert(format!("{} of {}", source.data_source_name(), source.producer_name()));
+        let name = format!("{} of {}", source.data_source_name(), source.producer_name());
+        names.insert(one_line(&name));
     }
 }
 
@@ -354,6 +358,7 @@ impl Ftrace {
     fn stats(&mut self, body: &[u8]) {
         let at_end = varint_field(body, ftrace_stats::PHASE) == Some(PHASE_END);
         for (number, value) in messages(body) {
+            let value = value.get(..MAX_TEXT_BYTES).unwrap_or(value);
             let name = || String::from_utf8_lossy(value).into_owned();
             match number {
                 ftrace_stats::CPU_STATS => self.cpu_stats(value, at_end),
@@ -539,6 +544,26 @@ mod tests {
         let ftrace = &tally.ftrace;
         assert_eq!((ftrace.switches, ftrace.wakings, ftrace.others), (4, 3, 1));
         assert_eq!((ftrace.lossy_bundles, ftrace.lossy_cpus.len()), (1, 1));
+    }
+
+    #[test]
+    fn names_and_words_are_bounded() {
+        let long = vec![b'x'; 1 << 20];
+        let said = packet(|packet| {
+            let mut stats = packet.nested(trace_packet::FTRACE_STATS);
+            stats.bytes(ftrace_stats::UNKNOWN_FTRACE_EVENTS, &long);
+            stats.bytes(ftrace_stats::FAILED_FTRACE_EVENTS, &long);
+        });
+        let slow = packet(|packet| {
+            let mut event = packet.nested(trace_packet::SERVICE_EVENT);
+            // Each of them is of a few bytes, and takes some hundred once it is decoded.
+            let sources = [10, 0].repeat(MAX_MESSAGE_BYTES);
+            event.bytes(ferretto_protos::fields::tracing_service_event::SLOW_STARTING_DATA_SOURCES, &sources);
+        });
+        let tally = tally(&[said, slow]);
+        let names = tally.ftrace.unknown_events.iter().chain(&tally.ftrace.failed_events);
+        assert!(names.map(String::len).eq([MAX_TEXT_BYTES; 2]));
+        assert!(tally.slow_to_start.is_empty(), "a list as large as this is not read");
     }
 
     #[test]

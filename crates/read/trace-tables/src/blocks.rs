@@ -27,11 +27,16 @@ const CHANGES: usize = 64;
 /// Of few blocks: as many rows as are not worth it.
 const FEW_CHANGES: usize = 1024;
 
+/// Rows that are not packed, at most.
+const OPEN_ROWS: usize = 2 * BLOCK_ROWS;
+
 /// A long column.
 #[derive(Debug)]
 pub struct Blocks<T> {
     sealed: Vec<Kept>,
-    /// The rows behind them.
+    /// All of them.
+    rows: usize,
+    /// Those behind the packed ones, each at its number modulo [`OPEN_ROWS`].
     open: Vec<T>,
     /// By row: what was written over packed rows.
     changed: HashMap<u32, T, RandomState>,
@@ -50,6 +55,7 @@ impl<T> Default for Blocks<T> {
     fn default() -> Self {
         Self {
             sealed: Vec::new(),
+            rows: 0,
             open: Vec::new(),
             changed: HashMap::default(),
             store: None,
@@ -63,6 +69,7 @@ impl<T: Clone> Clone for Blocks<T> {
     fn clone(&self) -> Self {
         Self {
             sealed: self.sealed.clone(),
+            rows: self.rows,
             open: self.open.clone(),
             changed: self.changed.clone(),
             store: self.store.clone(),
@@ -76,17 +83,36 @@ impl<T: Cell> Blocks<T> {
     /// Adds a row.
     #[inline]
     pub fn push(&mut self, cell: T) {
-        if self.open.len() >= 2 * BLOCK_ROWS {
+        if self.rows.is_multiple_of(BLOCK_ROWS) {
+            self.make_room();
+        }
+        self.put(self.rows, cell);
+    }
+
+    /// Adds a row, of this number: the next. There must be room: see [`make_room`](Self::make_room).
+    #[inline]
+    pub(crate) fn put(&mut self, row: usize, cell: T) {
+        self.rows = row + 1;
+        match self.open.get_mut(row % OPEN_ROWS) {
+            Some(place) => *place = cell,
+            None => self.open.push(cell),
+        }
+    }
+
+    /// Makes room for the next rows, as many as a block has, where their first is the first of a block.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_room(&mut self) {
+        if self.rows - self.sealed_rows() >= OPEN_ROWS {
             self.seal();
         }
-        self.open.push(cell);
     }
 
     /// How many rows there are.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.sealed_rows() + self.open.len()
+        self.rows
     }
 
     /// Whether there are none.
@@ -99,10 +125,10 @@ impl<T: Cell> Blocks<T> {
     #[inline]
     #[must_use]
     pub fn get(&self, row: usize) -> Option<T> {
-        match row.checked_sub(self.sealed_rows()) {
-            Some(row) => self.open.get(row).copied(),
-            None => Some(self.packed(row)),
+        if row < self.sealed_rows() {
+            return Some(self.packed(row));
         }
+        if row < self.rows { self.open.get(row % OPEN_ROWS).copied() } else { None }
     }
 
     /// What stands in a row that is there. In one that is not, whatever a cell is that nobody wrote.
@@ -115,20 +141,21 @@ impl<T: Cell> Blocks<T> {
     /// Writes over a row. One that is not there is not written.
     #[inline]
     pub fn set(&mut self, row: usize, cell: T) {
-        match row.checked_sub(self.sealed_rows()) {
-            Some(row) => {
-                if let Some(there) = self.open.get_mut(row) {
-                    *there = cell;
-                }
-            }
-            None => self.change(row, cell),
+        if row < self.sealed_rows() {
+            return self.change(row, cell);
+        }
+        if row < self.rows
+            && let Some(there) = self.open.get_mut(row % OPEN_ROWS)
+        {
+            *there = cell;
         }
     }
 
     /// All rows, one after the other.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         let sealed = (0..self.sealed.len()).flat_map(|number| self.unpacked(number));
-        sealed.chain(self.open.iter().copied())
+        let open = self.sealed_rows()..self.rows;
+        sealed.chain(open.filter_map(|row| self.open.get(row % OPEN_ROWS).copied()))
     }
 
     /// Blocks lie in the store from now on.
@@ -164,7 +191,8 @@ impl<T: Cell> Blocks<T> {
             let block = Packed::of(&cells);
             self.sealed = vec![Kept::Here(block); rows / BLOCK_ROWS];
         }
-        self.open = vec![cell; rows % BLOCK_ROWS];
+        self.rows = rows;
+        self.open = vec![cell; self.first_open() + rows % BLOCK_ROWS];
     }
 
     #[inline]
@@ -172,10 +200,14 @@ impl<T: Cell> Blocks<T> {
         self.sealed.len() * BLOCK_ROWS
     }
 
-    #[cold]
-    #[inline(never)]
+    /// Where the first row stands that is not packed.
+    fn first_open(&self) -> usize {
+        self.sealed_rows() % OPEN_ROWS
+    }
+
     fn seal(&mut self) {
-        let cells = self.open.get(..BLOCK_ROWS).unwrap_or_default();
+        let cells = self.open.get(self.first_open()..).and_then(|open| open.get(..BLOCK_ROWS));
+        let cells = cells.unwrap_or_default();
         let block = match &self.helper {
             None => Kept::new(Packed::of(cells), self.store.as_ref()),
             Some(helper) => {
@@ -188,7 +220,6 @@ impl<T: Cell> Blocks<T> {
             last.settle();
         }
         self.sealed.push(block);
-        self.open.drain(..BLOCK_ROWS);
     }
 
     #[cold]

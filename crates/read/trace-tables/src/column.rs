@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::blocks::Blocks;
 use crate::helper::Helper;
+use crate::packed::BLOCK_ROWS;
 use crate::store::Store;
 use crate::strings::Str;
 
@@ -145,14 +146,24 @@ impl<T: Cell> Gaps<T> {
     /// Adds a cell.
     #[inline]
     pub fn push(&mut self, value: Option<T>) {
+        let row = self.len();
+        if row.is_multiple_of(BLOCK_ROWS) {
+            self.cells.make_room();
+        }
+        self.put(row, value);
+    }
+
+    /// Adds a cell, of this row: the next. There must be room, as in [`Blocks::put`].
+    #[inline]
+    fn put(&mut self, row: usize, value: Option<T>) {
         if self.cells.is_empty() {
             if value.is_none() {
-                self.empty += 1;
+                self.empty = row + 1;
                 return;
             }
             self.begin();
         }
-        self.cells.push(value);
+        self.cells.put(row, value);
     }
 
     /// Writes over a cell. A row that is not there is not written.
@@ -295,8 +306,10 @@ impl<T: Cell> ColumnData for Gaps<T> {
 pub trait Grow {
     /// What a row gives it.
     type Cell;
-    /// Adds a cell.
-    fn grow(&mut self, cell: Self::Cell);
+    /// Adds a cell, of this row: the next.
+    fn grow(&mut self, row: usize, cell: Self::Cell);
+    /// Makes room, if it has blocks, for as many rows as one has, before the first of them comes.
+    fn make_room(&mut self) {}
     /// Blocks, if it has some, lie in the store from now on.
     fn move_to(&mut self, _: &Arc<dyn Store>) {}
     /// Somebody packs its blocks, if it has some, from now on. Without, all of them are packed.
@@ -307,7 +320,7 @@ impl<T> Grow for Vec<T> {
     type Cell = T;
 
     #[inline]
-    fn grow(&mut self, cell: T) {
+    fn grow(&mut self, _: usize, cell: T) {
         self.push(cell);
     }
 }
@@ -316,8 +329,12 @@ impl<T: Cell> Grow for Blocks<T> {
     type Cell = T;
 
     #[inline]
-    fn grow(&mut self, cell: T) {
-        self.push(cell);
+    fn grow(&mut self, row: usize, cell: T) {
+        self.put(row, cell);
+    }
+
+    fn make_room(&mut self) {
+        Self::make_room(self);
     }
 
     fn move_to(&mut self, store: &Arc<dyn Store>) {
@@ -333,8 +350,12 @@ impl<T: Cell> Grow for Gaps<T> {
     type Cell = Option<T>;
 
     #[inline]
-    fn grow(&mut self, cell: Option<T>) {
-        self.push(cell);
+    fn grow(&mut self, row: usize, cell: Option<T>) {
+        self.put(row, cell);
+    }
+
+    fn make_room(&mut self) {
+        self.cells.make_room();
     }
 
     fn move_to(&mut self, store: &Arc<dyn Store>) {

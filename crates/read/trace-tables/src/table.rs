@@ -78,9 +78,18 @@ macro_rules! table {
             pub fn push(&mut self, row: $row) -> u32 {
                 let number = self.len;
                 self.len += 1;
-                $( $crate::column::Grow::grow(&mut self.$column, row.$column); )*
+                if number.is_multiple_of($crate::packed::BLOCK_ROWS) {
+                    self.make_room();
+                }
+                $( $crate::column::Grow::grow(&mut self.$column, number, row.$column); )*
                 // Four billion rows are more than any trace has that fits in memory.
                 u32::try_from(number).unwrap_or(u32::MAX)
+            }
+
+            #[cold]
+            #[inline(never)]
+            fn make_room(&mut self) {
+                $( $crate::column::Grow::make_room(&mut self.$column); )*
             }
 
             /// Blocks of its columns lie in the store from now on.

@@ -376,19 +376,52 @@ fn append_bytes<const N: usize>(numbers: &[u64], words: &mut Vec<u64>, together:
 
 fn append_bits(numbers: &[u64], width: u32, words: &mut Vec<u64>) {
     words.reserve(numbers.len() * width as usize / 64 + 1);
-    let (mut word, mut used) = (0u64, 0u32);
-    for number in numbers {
-        word |= number << used;
-        used += width;
-        if used >= u64::BITS {
-            words.push(word);
-            used -= u64::BITS;
+    let mut bits = Bits { words, word: 0, used: 0 };
+    // Several at once, as far as they go into a word.
+    let rest = match width {
+        ..=16 => {
+            let (fours, rest) = numbers.as_chunks();
+            for [a, b, c, d] in fours {
+                bits.put(a | b << width | c << (2 * width) | d << (3 * width), 4 * width);
+            }
+            rest
+        }
+        17..=32 => {
+            let (pairs, rest) = numbers.as_chunks();
+            pairs.iter().for_each(|[low, high]| bits.put(low | high << width, 2 * width));
+            rest
+        }
+        _ => numbers,
+    };
+    rest.iter().for_each(|number| bits.put(*number, width));
+    bits.end();
+}
+
+/// Words that bits are appended to.
+struct Bits<'a> {
+    words: &'a mut Vec<u64>,
+    /// What is not a whole word yet, and how many bits that is.
+    word: u64,
+    used: u32,
+}
+
+impl Bits<'_> {
+    #[inline(always)]
+    fn put(&mut self, number: u64, width: u32) {
+        self.word |= number << self.used;
+        self.used += width;
+        if self.used >= u64::BITS {
+            self.words.push(self.word);
+            self.used -= u64::BITS;
             // What of the number had no room.
-            word = if used == 0 { 0 } else { number >> (width - used) };
+            self.word = if self.used == 0 { 0 } else { number >> (width - self.used) };
         }
     }
-    if used > 0 {
-        words.push(word);
+
+    fn end(self) {
+        if self.used > 0 {
+            self.words.push(self.word);
+        }
     }
 }
 

@@ -471,6 +471,9 @@ const STEP_BYTES: usize = size_of::<u128>();
 /// Numbers below this have five bytes at most as varints.
 const SHORT_LIMIT: u64 = 1 << 35;
 
+/// A key of so many bytes has room in a word beside such a number.
+const SHORT_KEY: usize = size_of::<u64>() - 5;
+
 /// A number below [`SHORT_LIMIT`] as a varint, and its bytes.
 #[inline(always)]
 fn short_word(value: u64) -> (u64, usize) {
@@ -527,6 +530,9 @@ impl Packer<'_> {
         let bits = if kind == INT { varint::zigzag(bits as i64) } else { bits };
         if flat_key.is_none() && bits < SHORT_LIMIT && kind < REAL {
             let (value, len) = short_word(bits);
+            if key.len <= SHORT_KEY {
+                return self.short_step(about | value << (8 * key.len), key.len + len);
+            }
             return self.step((u128::from(about) | u128::from(value) << (8 * key.len), key.len + len));
         }
         self.step((u128::from(about), key.len));
@@ -537,6 +543,15 @@ impl Packer<'_> {
             REAL => self.step((u128::from(bits), size_of::<u64>())),
             NULL.. => {}
             _ => self.step(varint::word(bits)),
+        }
+    }
+
+    /// The same as [`step`](Self::step) for what fits into a word.
+    #[inline(always)]
+    fn short_step(&mut self, bytes: u64, len: usize) {
+        if let Some(place) = self.to.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = bytes.to_le_bytes();
+            self.at += len;
         }
     }
 

@@ -32,7 +32,7 @@ struct RunningThread {
 }
 
 /// A switch, with both sides of it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FullSwitch {
     pub(crate) prev_comm: Option<Str>,
     pub(crate) prev_tid: i64,
@@ -185,7 +185,7 @@ impl Model {
             RowArgs::Kept => self.raw.kept.push_switch(*event),
             RowArgs::Written => match self.args.has_helper() {
                 true => self.list_of_row(id, |raw, list| list.extend(raw.switch_args(event.values()))),
-                false => self.packed_row_args(id, 7, |raw, to| raw.pack_switch(event.values(), to)),
+                false => self.switch_args_of_row(id, event),
             },
         }
     }

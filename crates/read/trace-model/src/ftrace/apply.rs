@@ -4,9 +4,9 @@ use super::generic;
 use super::kept::RowArgs;
 use super::numbers as event;
 use super::payload::Payload;
+use super::raw::FullWaking;
 use super::windows::Window;
 use super::{Cpu, KernelEvent};
-use crate::args::ArgValue;
 use crate::model::Model;
 use crate::sched::FullSwitch;
 use crate::sequence::Generation;
@@ -90,11 +90,12 @@ impl Model {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_event(at.cpu, event),
             RowArgs::Written => {
-                let [pid, prio, success, target_cpu] = waking.numbers.map(|it| ArgValue::Int(it as i64));
-                let values = [ArgValue::Text(comm), pid, prio, success, target_cpu];
+                let waking = FullWaking { comm, numbers: waking.numbers };
                 match self.args.has_helper() {
-                    true => self.list_of_row(id, |raw, list| list.extend(raw.full_waking_args(values))),
-                    false => self.packed_row_args(id, 5, |raw, to| raw.pack_waking(values, to)),
+                    true => self.list_of_row(id, |raw, list| {
+                        list.extend(raw.full_waking_args(waking.values()));
+                    }),
+                    false => self.waking_args_of_row(id, &waking),
                 }
             }
         }

@@ -13,8 +13,9 @@ use ferretto_trace_tables::{Str, Strings, Utid};
 use super::apply::At;
 use super::kept::{Kept, RowArgs};
 use super::{Cpu, KernelEvent};
-use crate::args::{Arg, ArgValue, PackedKey, Packer, RowOf};
+use crate::args::{Arg, ArgList, ArgLists, ArgValue, PackedKey, Packer, RowOf};
 use crate::model::Model;
+use crate::sched::FullSwitch;
 use crate::sequence::Generation;
 use crate::stats::Stat;
 
@@ -53,10 +54,63 @@ pub struct Raw {
     max_number: u32,
     switch: Option<Names>,
     waking: Option<Names>,
+    /// What switches and wake-ups have said lately, as lists of arguments.
+    pub(crate) switches: RecentLists<FullSwitch>,
+    pub(crate) wakings: RecentLists<FullWaking>,
     /// The arguments of the event that is read.
     pub(super) list: Vec<Arg>,
     /// `args[0]` and so on.
     call_args: Vec<Str>,
+}
+
+/// The fields of `sched_waking`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FullWaking {
+    pub(crate) comm: Str,
+    /// `pid`, `prio`, `success`, `target_cpu`.
+    pub(crate) numbers: [u64; 4],
+}
+
+impl FullWaking {
+    /// Its arguments, in the order of its fields.
+    pub(crate) fn values(&self) -> [ArgValue; 5] {
+        let [pid, prio, success, target_cpu] = self.numbers.map(|it| ArgValue::Int(it as i64));
+        [ArgValue::Text(self.comm), pid, prio, success, target_cpu]
+    }
+}
+
+/// Lists of arguments by what says them, of those that share a place the last: the same threads are switched between again and again.
+#[derive(Debug)]
+pub(crate) struct RecentLists<K> {
+    places: Box<[Option<(K, ArgList)>]>,
+}
+
+/// Ours: some hundred threads take turns on a busy machine, and this stays in the processor's second cache.
+const RECENT_LISTS: usize = 1024;
+
+impl<K: Copy + Eq> Default for RecentLists<K> {
+    fn default() -> Self {
+        Self { places: vec![None; RECENT_LISTS].into() }
+    }
+}
+
+impl<K: Copy + Eq> RecentLists<K> {
+    /// The list of `key`, or what `make` makes. `number` is different for most keys.
+    #[inline]
+    fn get_or(&mut self, number: u64, key: &K, make: impl FnOnce() -> ArgList) -> ArgList {
+        let place = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_LISTS;
+        let place = self.places.get_mut(place);
+        if let Some(Some((last, list))) = &place
+            && last == key
+        {
+            return *list;
+        }
+        let list = make();
+        if let Some(place) = place {
+            *place = Some((*key, list));
+        }
+        list
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,6 +154,8 @@ impl Default for Raw {
             max_number: KNOWN_EVENTS.iter().map(|event| event.field_id).max().unwrap_or(0),
             switch: None,
             waking: None,
+            switches: RecentLists::default(),
+            wakings: RecentLists::default(),
             list: Vec::new(),
             call_args: Vec::new(),
         }
@@ -207,18 +263,6 @@ impl Raw {
         fields.iter().zip(values).map(arg)
     }
 
-    /// Packs [`switch_args`](Self::switch_args).
-    pub(crate) fn pack_switch(&self, values: [ArgValue; 7], to: &mut Packer<'_>) {
-        let fields = self.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
-        fields.iter().zip(values).for_each(|(field, value)| to.put(field.packed, value));
-    }
-
-    /// Packs [`full_waking_args`](Self::full_waking_args).
-    pub(crate) fn pack_waking(&self, values: [ArgValue; 5], to: &mut Packer<'_>) {
-        let fields = self.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
-        fields.iter().zip(values).for_each(|(field, value)| to.put(field.packed, value));
-    }
-
     /// Arguments of `sched_waking` in its compact form: `comm`, `pid`, `prio`, `target_cpu`.
     pub(crate) fn waking_args(&self, values: [ArgValue; 4]) -> impl Iterator<Item = Arg> {
         let names = self.waking.as_ref();
@@ -301,18 +345,39 @@ impl Model {
         self.raw.list = list;
     }
 
-    /// Gives a row the arguments that are packed.
+    /// Gives a row the arguments of a switch.
     #[inline]
-    pub(crate) fn packed_row_args(&mut self, id: u32, most: usize, fill: impl FnOnce(&Raw, &mut Packer<'_>)) {
-        let raw = &self.raw;
-        let list = self.args.intern_packed(most, |packer| fill(raw, packer));
-        self.args.write_for(RowOf::Event(id), list, &mut self.tables);
+    pub(crate) fn switch_args_of_row(&mut self, id: u32, switch: &FullSwitch) {
+        let Self { raw, args, tables, .. } = self;
+        let fields = raw.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        let number =
+            (switch.prev_tid as u64) << 40 ^ (switch.next_tid as u64) << 8 ^ switch.prev_state as u64;
+        let list = raw.switches.get_or(number, switch, || pack(args, fields, &switch.values()));
+        args.write_for(RowOf::Event(id), list, tables);
+    }
+
+    /// Gives a row the arguments of a wake-up.
+    #[inline]
+    pub(crate) fn waking_args_of_row(&mut self, id: u32, waking: &FullWaking) {
+        let Self { raw, args, tables, .. } = self;
+        let fields = raw.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        let [pid, _, _, target_cpu] = waking.numbers;
+        let list = raw.wakings.get_or(pid << 8 ^ target_cpu, waking, || pack(args, fields, &waking.values()));
+        args.write_for(RowOf::Event(id), list, tables);
     }
 
     /// Gives a row arguments.
     pub(crate) fn row_args(&mut self, id: u32, args: &[Arg]) {
         self.args.write_args_for(RowOf::Event(id), args, &mut self.tables);
     }
+}
+
+/// The list of an event's fields.
+fn pack(args: &mut ArgLists, fields: &[Name], values: &[ArgValue]) -> ArgList {
+    let fill = |packer: &mut Packer<'_>| {
+        fields.iter().zip(values).for_each(|(field, value)| packer.put(field.packed, *value));
+    };
+    args.intern_packed(values.len(), fill)
 }
 
 fn read_args(

@@ -1,7 +1,7 @@
 //! Drives the reading of a file.
 //!
 //! ```text
-//! reader's thread: file ─▶ hash ─▶ unpack ─▶ cut ─▶ parcels of packets ──▶ caller's thread: rules ─▶ tables
+//! reader's thread: file ─▶ hash ─▶ unpack ─▶ cut, outline ─▶ parcels ──▶ caller's thread: rules ─▶ tables
 //!                                                              helper's thread: blocks packed and unpacked
 //! ```
 //!
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ferretto_trace_model::Import;
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
+use ferretto_trace_model::{Import, Outline};
 use ferretto_trace_read::container::{FileBytes, unpacked};
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::{Helper, Tables};
@@ -31,6 +31,8 @@ use crate::source::{Shared, SourceFile, Tap};
 
 /// Bytes of packets that go from thread to thread at once: a fraction of a millisecond's work.
 const PARCEL_BYTES: usize = 256 << 10;
+/// Packets that do so at most: what is known of each takes as much again as a small one.
+const PARCEL_PACKETS: usize = 8 << 10;
 /// Bytes of a trace that are looked at, to say whether it is one. Few: what is packed may break behind them.
 const HEAD_BYTES: usize = 1024;
 /// Parcels that may wait.
@@ -164,8 +166,16 @@ fn read(file: impl Read, shared: &Shared, each: &mut dyn FnMut(&[u8], Place)) ->
 #[derive(Default)]
 struct Parcel {
     bytes: Vec<u8>,
-    /// Where each ends in `bytes`, and where it is in the file.
-    packets: Vec<(usize, Place)>,
+    packets: Vec<InParcel>,
+}
+
+/// A packet in a parcel.
+struct InParcel {
+    /// Where it ends in the parcel's bytes.
+    end: usize,
+    /// Where it is in the file.
+    place: Place,
+    outline: Option<Outline>,
 }
 
 fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) -> Result<Imported, Error> {
@@ -177,8 +187,9 @@ fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) 
             let mut parcel = Parcel::default();
             let imported = read(file, shared, &mut |packet, place| {
                 parcel.bytes.extend_from_slice(packet);
-                parcel.packets.push((parcel.bytes.len(), place));
-                if parcel.bytes.len() >= PARCEL_BYTES || parcel.packets.len() >= PARCEL_BYTES / 16 {
+                let outline = Outline::of(packet);
+                parcel.packets.push(InParcel { end: parcel.bytes.len(), place, outline });
+                if parcel.bytes.len() >= PARCEL_BYTES || parcel.packets.len() >= PARCEL_PACKETS {
                     hand_over(&mut parcel, &send, &empty);
                 }
             });
@@ -187,8 +198,8 @@ fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) 
         });
         for mut parcel in parcels {
             let mut start = 0;
-            for (end, place) in parcel.packets.drain(..) {
-                fold.take(parcel.bytes.get(start..end).unwrap_or_default(), place, shared);
+            for InParcel { end, place, outline } in parcel.packets.drain(..) {
+                fold.take_outlined(parcel.bytes.get(start..end).unwrap_or_default(), outline, place, shared);
                 start = end;
             }
             parcel.bytes.clear();
@@ -237,6 +248,20 @@ impl<'a> Fold<'a> {
             return;
         }
         self.import.push(packet, place);
+        self.count(packet, shared);
+    }
+
+    /// The same, of a packet that somebody has looked into.
+    fn take_outlined(&mut self, packet: &[u8], outline: Option<Outline>, place: Place, shared: &Shared) {
+        if self.wrong.is_some() {
+            return;
+        }
+        self.import.push_outlined(packet, outline, place);
+        self.count(packet, shared);
+    }
+
+    #[inline]
+    fn count(&mut self, packet: &[u8], shared: &Shared) {
         // Also of packets of no bytes a number is held.
         self.since += packet.len() + 16;
         if self.since >= PARCEL_BYTES {

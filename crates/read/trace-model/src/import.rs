@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferretto_protos::fields::{trace_packet as kind, tracing_service_event};
-use ferretto_trace_read::head::NEEDS_INCREMENTAL_STATE;
 use ferretto_trace_read::recent::Recent;
 use ferretto_trace_read::{Head, Place};
 use ferretto_trace_tables::{Helper, MachineId, Store, Tables, TraceFileId};
@@ -23,7 +22,7 @@ use crate::event::{Event, Origin, WholePacket};
 use crate::ftrace::bundle::Arrival;
 use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::import_logs::Where;
-use crate::lanes::{Lane, Lanes, UsualPacket};
+use crate::lanes::{Lane, Lanes, Outline};
 use crate::logs::android;
 use crate::model::Model;
 use crate::order::{Order, QueueId};
@@ -158,8 +157,18 @@ impl Import {
     }
 
     /// Takes the next packet of the file.
+    #[inline(never)]
     pub fn push(&mut self, packet: &[u8], place: Place) {
-        if self.take_usual(packet).is_none() {
+        let outline = Outline::of(packet);
+        if outline.and_then(|outline| self.take_usual(packet, outline)).is_none() {
+            self.take(packet, place, false);
+        }
+    }
+
+    /// The same, where somebody has looked into the packet already: `outline` is what [`Outline::of`] says of it.
+    #[inline(never)]
+    pub fn push_outlined(&mut self, packet: &[u8], outline: Option<Outline>, place: Place) {
+        if outline.and_then(|outline| self.take_usual(packet, outline)).is_none() {
             self.take(packet, place, false);
         }
     }
@@ -211,18 +220,18 @@ impl Import {
 
     /// Takes a packet that has nothing but a usual event, of a sequence whose last packet was like that: as [`take`](Self::take) does, in one
     /// go. Nothing if it is not such a packet; then nothing has changed.
-    #[inline]
-    fn take_usual(&mut self, packet: &[u8]) -> Option<()> {
-        let UsualPacket { sequence_id, timestamp, flags, event } = UsualPacket::read(packet)?;
-        let Lane { number, writer, default_uuid, clock, .. } = self.lanes.get(sequence_id)?;
+    #[inline(always)]
+    fn take_usual(&mut self, packet: &[u8], outline: Outline) -> Option<()> {
+        let Lane { number, writer, default_uuid, clock, .. } = self.lanes.get(outline.sequence_id)?;
         let model = &mut self.model;
         let sequence = self.sequences.all.get_mut(number)?;
-        let event = model.read_usual_event(event, writer, default_uuid)?;
+        let event = model.read_usual_event(outline.event(packet)?, writer, default_uuid)?;
+        let timestamp = outline.timestamp as i64;
         let ts = match clock {
-            Some(clock) => model.clocks.to_trace_time_of(clock, timestamp as i64)?,
-            None => timestamp as i64,
+            Some(clock) => model.clocks.to_trace_time_of(clock, timestamp)?,
+            None => timestamp,
         };
-        if flags & NEEDS_INCREMENTAL_STATE != 0 {
+        if outline.needs_state {
             sequence.losses.needed = sequence.losses.needed.saturating_add(1);
         }
         let latest = latest_of(&mut self.latest, MachineId(0));

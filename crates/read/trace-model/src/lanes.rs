@@ -9,7 +9,7 @@ use ferretto_protos::fields::trace_packet as field;
 use ferretto_trace_read::Head;
 use ferretto_trace_read::clocks::ClockNumber;
 use ferretto_trace_read::fields::Fields;
-use ferretto_trace_read::head::INCREMENTAL_STATE_CLEARED;
+use ferretto_trace_read::head::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
 use crate::track_event::WriterId;
 use crate::track_event::usual::two_bytes;
@@ -78,14 +78,16 @@ impl Lanes {
     }
 }
 
-/// A packet with nothing but an event, and what the service says of whose it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UsualPacket<'a> {
-    pub(crate) sequence_id: u32,
+/// What a packet says that has nothing but an event, and what the service says of whose it is. Made of its bytes alone, so that another thread may
+/// make it than the one that takes packets: see [`Import::push_outlined`](crate::Import::push_outlined).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
     pub(crate) timestamp: u64,
-    pub(crate) flags: u32,
-    /// `TrackEvent`.
-    pub(crate) event: &'a [u8],
+    pub(crate) sequence_id: u32,
+    /// Where its event lies.
+    event_at: u16,
+    event_len: u16,
+    pub(crate) needs_state: bool,
 }
 
 const TIMESTAMP_TAG: u8 = (field::TIMESTAMP << 3) as u8;
@@ -95,10 +97,11 @@ const TRACK_EVENT_TAG: u8 = (field::TRACK_EVENT << 3 | 2) as u8;
 const TRUSTED_UID_TAG: u8 = (field::TRUSTED_UID << 3) as u8;
 const TRUSTED_PID_TAG: [u8; 2] = two_bytes(field::TRUSTED_PID << 3);
 
-impl<'a> UsualPacket<'a> {
-    /// Reads a packet; nothing if there is more in it, or less.
+impl Outline {
+    /// That of a packet; nothing if there is more in it, or less.
     #[inline(always)]
-    pub(crate) fn read(packet: &'a [u8]) -> Option<Self> {
+    #[must_use]
+    pub fn of(packet: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(packet);
         let (mut sequence_id, mut timestamp, mut flags, mut event) = (0, None, 0, None);
         while let Some(tag) = fields.first_byte() {
@@ -106,15 +109,31 @@ impl<'a> UsualPacket<'a> {
                 TIMESTAMP_TAG => timestamp = Some(fields.take_number()?),
                 SEQUENCE_ID_TAG => sequence_id = fields.take_number()? as u32,
                 SEQUENCE_FLAGS_TAG => flags |= fields.take_number()? as u32,
-                TRACK_EVENT_TAG => event = Some(fields.take_message()?),
+                TRACK_EVENT_TAG => {
+                    let len = fields.take_message()?.len();
+                    event = Some((fields.offset() - len, len));
+                }
                 // No event depends on them.
                 TRUSTED_UID_TAG => _ = fields.take_number()?,
                 _ => _ = fields.number_of_two(TRUSTED_PID_TAG)?,
             }
         }
+        let (event_at, event_len) = event?;
         if flags & INCREMENTAL_STATE_CLEARED != 0 {
             return None;
         }
-        Some(Self { sequence_id, timestamp: timestamp?, flags, event: event? })
+        Some(Self {
+            timestamp: timestamp?,
+            sequence_id,
+            event_at: u16::try_from(event_at).ok()?,
+            event_len: u16::try_from(event_len).ok()?,
+            needs_state: flags & NEEDS_INCREMENTAL_STATE != 0,
+        })
+    }
+
+    /// `TrackEvent` in the bytes of the packet.
+    #[inline]
+    pub(crate) fn event<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
+        packet.get(usize::from(self.event_at)..)?.get(..usize::from(self.event_len))
     }
 }

@@ -90,3 +90,4 @@ pub mod triggers;
 
 use ferretto_trace_read::{clocks, wire};
 pub use import::Import;
+pub use lanes::Outline;

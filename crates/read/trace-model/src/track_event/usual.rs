@@ -42,7 +42,7 @@ enum What {
 
 impl Model {
     /// Reads `TracePacket.track_event`, of a writer with these defaults; nothing if it is not a usual one. Nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_usual_event(
         &mut self,
         message: &[u8],
@@ -89,7 +89,7 @@ impl Model {
     }
 
     /// The event of the time `ts`; nothing, and a count of why, if it is left out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn usual_event(
         &mut self,
         ts: i64,

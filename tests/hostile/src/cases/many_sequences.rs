@@ -5,7 +5,8 @@ use std::io;
 use ferretto_interop::config;
 use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::{
-    CloneSessionRequest, CommitDataRequest, DataSourceDescriptor, commit_data_request::ChunksToMove,
+    CloneSessionRequest, CommitDataRequest, DataSourceDescriptor, ReadBuffersRequest,
+    commit_data_request::ChunksToMove,
 };
 
 use crate::{Case, Refused, Target};
@@ -14,11 +15,17 @@ pub(crate) const CASE: Case = Case {
     name: "many_sequences",
     tells: "32,767 writers with a small chunk in each of 128 buffers, and clones of them",
     needs_many: true,
-    // The buffers and those of a clone.
     // The buffers, and those of the clones.
     asks_for_kib: 4 * BUFFERS as u64 * BUFFER_KIB,
     is_slow: true,
-    run,
+    run: |target| run(target, false),
+};
+
+pub(crate) const READ: Case = Case {
+    name: "many_sequences_read",
+    tells: "the same, where all of a buffer is read before anything is in the next one",
+    run: |target| run(target, true),
+    ..CASE
 };
 
 const BUFFERS: u32 = 128;
@@ -27,7 +34,7 @@ const MAX_WRITER_ID: u16 = 32_767;
 /// In one request.
 const CHUNKS: usize = 2000;
 
-fn run(target: &Target) -> io::Result<()> {
+fn run(target: &Target, reads: bool) -> io::Result<()> {
     let mut producer = target.producer("threads", 4096 * 16)?;
     producer.listen()?;
     let name = Some("threads".to_owned());
@@ -47,6 +54,15 @@ fn run(target: &Target) -> io::Result<()> {
         for writers in writers.chunks(CHUNKS) {
             let chunks_to_move = writers.iter().map(|writer| chunk(*writer, buffer)).collect();
             producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
+        }
+        if reads {
+            producer.sync()?;
+            consumer.call("ReadBuffers", &ReadBuffersRequest::default())?;
+            // With it what is empty is forgotten.
+            producer.commit(&CommitDataRequest {
+                chunks_to_move: vec![chunk(MAX_WRITER_ID, buffer)],
+                ..Default::default()
+            })?;
         }
     }
     producer.sync()?;

@@ -19,6 +19,7 @@ mod flushes;
 mod fold_clears;
 mod fold_large;
 mod fold_moves;
+mod fold_states;
 mod half_frames;
 mod idle_connections;
 mod large_packets;
@@ -75,6 +76,7 @@ pub const ALL: &[Case] = &[
     late_chunks::CASE,
     many_requests::CASE,
     many_sequences::CASE,
+    many_sequences::READ,
     matches::CASE,
     observers::CASE,
     observers::ENDS,
@@ -103,4 +105,5 @@ pub const ALL: &[Case] = &[
     clone_early::SMALL,
     fold_moves::CASE,
     fold_moves::MANY,
+    fold_states::CASE,
 ];

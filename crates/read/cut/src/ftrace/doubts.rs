@@ -37,6 +37,7 @@ enum What {
     Enters(Run),
     Leaves(Run),
     Wakes(Wake),
+    IsNamed(Name),
     /// Another makes it.
     Begins(Wake),
 }
@@ -61,6 +62,25 @@ pub(crate) struct Doubts {
 struct Life {
     waiting: Vec<Event>,
     state: Option<State>,
+    name: Name,
+}
+
+impl Life {
+    /// The name that it has when a run ends may come from another one.
+    fn name(&mut self, what: &mut What) {
+        match what {
+            What::Enters(run) => self.name = run.comm,
+            What::IsNamed(name) => self.name = *name,
+            What::Leaves(run) => {
+                if run.end_comm == run.comm && self.name != 0 {
+                    run.end_comm = self.name;
+                }
+                self.name = run.end_comm;
+            }
+            What::Bound | What::Begins(_) => self.name = 0,
+            What::Wakes(_) => {}
+        }
+    }
 }
 
 /// The state that a thread is in, and what has brought it there.
@@ -77,7 +97,7 @@ impl Doubts {
     pub(crate) fn new(until: i64, doubtful: Doubtful) -> Self {
         let life = |bounds: Vec<i64>| {
             let bound = |ts: i64| Event { when: When { ts, raw: 0 }, what: What::Bound };
-            Life { waiting: bounds.into_iter().map(bound).collect(), state: None }
+            Life { waiting: bounds.into_iter().map(bound).collect(), ..Life::default() }
         };
         let threads = doubtful.into_iter().map(|(key, bounds)| (key, life(bounds))).collect();
         Self { until, threads, waiting: 0, needed: Needed::default() }
@@ -114,21 +134,13 @@ impl Doubts {
 
     /// A thread has a new name.
     pub(crate) fn renamed(&mut self, thread: ThreadKey, when: When, comm: Name) {
-        let Some(life) = self.threads.get_mut(&thread) else { return };
-        for event in life.waiting.iter_mut().rev().take(RECENT) {
-            if let What::Leaves(run) = &mut event.what
-                && run.start().is_none_or(|start| start <= when)
-                && run.end().is_none_or(|end| when <= end)
-            {
-                run.end_comm = comm;
-            }
-        }
+        self.add(thread, when, What::IsNamed(comm));
     }
 
     /// The threads, and what the states need that are open when the range begins.
     pub(crate) fn finish(mut self) -> (BTreeSet<ThreadKey>, Needed) {
         for ((machine, _), life) in &mut self.threads {
-            life.settle(*machine, 0, &mut self.needed);
+            life.settle_all(*machine, &mut self.needed);
             if let Some(state) = life.state {
                 self.needed.add_state(*machine, state);
             }
@@ -148,14 +160,22 @@ impl Doubts {
         }
     }
 
+    /// If all threads have few that wait, none is left waiting.
     #[cold]
     fn settle_half(&mut self) {
-        self.waiting = 0;
-        for ((machine, _), life) in &mut self.threads {
-            let rest = if life.waiting.len() > FEW_EVENTS { life.waiting.len() / 2 } else { FEW_EVENTS };
-            life.settle(*machine, rest, &mut self.needed);
-            self.waiting += life.waiting.len();
+        for is_half in [true, false] {
+            self.waiting = 0;
+            for ((machine, _), life) in &mut self.threads {
+                let rest = if is_half { FEW_EVENTS.max(life.waiting.len() / 2) } else { 0 };
+                life.settle(*machine, rest, &mut self.needed);
+                self.waiting += life.waiting.len();
+            }
+            if self.waiting <= MAX_EVENTS / 2 {
+                return;
+            }
         }
+        // The rest are bounds, which were not counted.
+        self.waiting = 0;
     }
 }
 
@@ -163,16 +183,25 @@ impl Life {
     /// Takes all events but the last ones, in the order of time.
     fn settle(&mut self, machine: u32, rest: usize, needed: &mut Needed) {
         self.waiting.sort_by_key(|event| event.when.ts);
-        let mut count = self.waiting.len().saturating_sub(rest);
-        if rest > 0 {
-            // Bounds are all known, but not what happens before them.
-            let last = self.waiting.iter().rposition(|event| !matches!(event.what, What::Bound));
-            count = count.min(last.unwrap_or(0));
-        }
-        for event in self.waiting.drain(..count) {
-            if let Some(lost) = take(&mut self.state, event.what) {
+        // Bounds are all known, but not what happens before them.
+        let last = self.waiting.iter().rposition(|event| !matches!(event.what, What::Bound));
+        let count = self.waiting.len().saturating_sub(rest).min(last.map_or(0, |last| last + 1));
+        self.take(machine, count, needed);
+    }
+
+    fn settle_all(&mut self, machine: u32, needed: &mut Needed) {
+        self.waiting.sort_by_key(|event| event.when.ts);
+        self.take(machine, self.waiting.len(), needed);
+    }
+
+    /// Takes so many events.
+    fn take(&mut self, machine: u32, count: usize, needed: &mut Needed) {
+        let rest = self.waiting.split_off(count);
+        for Event { mut what, .. } in std::mem::replace(&mut self.waiting, rest) {
+            self.name(&mut what);
+            if let Some(lost) = take(&mut self.state, what) {
                 needed.add_state(machine, lost);
-                if let What::Leaves(run) = event.what {
+                if let What::Leaves(run) = what {
                     needed.before.push((machine, run));
                 }
             }
@@ -184,6 +213,7 @@ impl Life {
 fn take(state: &mut Option<State>, what: What) -> Option<State> {
     match what {
         What::Bound => state.take(),
+        What::IsNamed(_) => None,
         What::Enters(run) => {
             *state = Some(State { runs: true, run: Some(run), wake: None });
             None

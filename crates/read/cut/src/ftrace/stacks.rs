@@ -142,20 +142,28 @@ impl Stacks {
     /// What the slices need that reach into the range.
     pub(super) fn finish(mut self) -> Vec<Kept> {
         for stack in self.tracks.values_mut() {
-            stack.settle(0, self.range, &mut self.kept);
+            stack.settle_all(self.range, &mut self.kept);
             stack.come_to_range(&mut self.kept);
         }
         self.kept
     }
 
+    /// If all tracks have few that wait, none is left waiting.
     #[cold]
     fn settle_half(&mut self) {
-        self.waiting = 0;
-        for stack in self.tracks.values_mut() {
-            let rest = FEW_EVENTS.max(stack.waiting.len() / 2);
-            stack.settle(rest, self.range, &mut self.kept);
-            self.waiting += stack.waiting.len();
+        for is_half in [true, false] {
+            self.waiting = 0;
+            for stack in self.tracks.values_mut() {
+                let rest = if is_half { FEW_EVENTS.max(stack.waiting.len() / 2) } else { 0 };
+                stack.settle(rest, self.range, &mut self.kept);
+                self.waiting += stack.waiting.len();
+            }
+            if self.waiting <= MAX_EVENTS / 2 {
+                return;
+            }
         }
+        // The rest are bounds, which were not counted.
+        self.waiting = 0;
     }
 }
 
@@ -163,15 +171,21 @@ impl Stack {
     /// Takes all events but the last ones, in the order of time.
     fn settle(&mut self, rest: usize, range: Range, kept: &mut Vec<Kept>) {
         self.waiting.sort_by_key(|waiting| waiting.when.ts);
-        let mut count = self.waiting.len().saturating_sub(rest);
-        if rest > 0 {
-            // Bounds are all known, but not what happens before them.
-            let last = self.waiting.iter().rposition(|waiting| waiting.step != Step::Bound);
-            count = count.min(last.unwrap_or(0));
-        }
-        let mut rest = self.waiting.split_off(count);
-        std::mem::swap(&mut rest, &mut self.waiting);
-        for waiting in rest {
+        // Bounds are all known, but not what happens before them.
+        let last = self.waiting.iter().rposition(|waiting| waiting.step != Step::Bound);
+        let count = self.waiting.len().saturating_sub(rest).min(last.map_or(0, |last| last + 1));
+        self.take(count, range, kept);
+    }
+
+    fn settle_all(&mut self, range: Range, kept: &mut Vec<Kept>) {
+        self.waiting.sort_by_key(|waiting| waiting.when.ts);
+        self.take(self.waiting.len(), range, kept);
+    }
+
+    /// Takes so many events.
+    fn take(&mut self, count: usize, range: Range, kept: &mut Vec<Kept>) {
+        let rest = self.waiting.split_off(count);
+        for waiting in std::mem::replace(&mut self.waiting, rest) {
             if waiting.when.ts >= range.from {
                 self.come_to_range(kept);
             }
@@ -188,7 +202,7 @@ impl Stack {
     }
 
     fn step(&mut self, mut waiting: Waiting, range: Range, kept: &mut Vec<Kept>) {
-        let is_needed = self.close(&mut waiting, range, kept);
+        let is_needed = self.close(&mut waiting, kept);
         let Waiting { when, step, event } = waiting;
         match step {
             Step::Instant => {}
@@ -232,7 +246,7 @@ impl Stack {
     }
 
     /// Takes away what has ended before an event; says whether that ended others.
-    fn close(&mut self, now: &mut Waiting, range: Range, kept: &mut Vec<Kept>) -> bool {
+    fn close(&mut self, now: &mut Waiting, kept: &mut Vec<Kept>) -> bool {
         let (mut has_unfinished, mut ends_others) = (false, false);
         for at in (0..self.open.len()).rev() {
             let Some(end) = self.open.get(at).map(|slice| slice.end.as_ref().map(|(end, _)| end.ts)) else {
@@ -242,7 +256,7 @@ impl Stack {
                 None => has_unfinished = true,
                 Some(end) if has_unfinished => {
                     if now.when.ts > end {
-                        self.end_others(at, now, range, kept);
+                        self.end_others(at, now, kept);
                         (has_unfinished, ends_others) = (false, true);
                     }
                 }
@@ -255,12 +269,8 @@ impl Stack {
 
     /// What is above a slice that has ended ends with it. Readers count that, wherever it is.
     #[cold]
-    fn end_others(&mut self, at: usize, now: &mut Waiting, range: Range, kept: &mut Vec<Kept>) {
-        let is_after = now.when.ts >= range.to;
+    fn end_others(&mut self, at: usize, now: &mut Waiting, kept: &mut Vec<Kept>) {
         let mut ended = self.open.split_off(at);
-        if is_after && ended.iter().all(|slice| slice.begin.ts >= range.to) {
-            return;
-        }
         ended.iter_mut().for_each(|slice| slice.keep(kept));
         keep(now.when, &mut now.event, kept);
     }

@@ -525,6 +525,30 @@ fn an_end_that_is_out_of_place_is_kept_with_what_it_ends() {
     assert_eq!(times, ["1000", "1100", "1200", "1300", "1400"]);
 }
 
+/// Of two runs at once the later end has the name that the other one has brought: what is written says whom it leaves, which columns do not.
+#[test]
+fn a_name_that_one_of_two_runs_at_once_brings_is_the_last() {
+    let (thread, other) = ((60, "old"), (61, "other"));
+    let mut trace = Vec::new();
+    (0..2).for_each(|cpu| bundle_of(&mut trace, cpu, |bundle| columns(bundle, &[(900, 0, IDLE)], &[])));
+    bundle_of(&mut trace, 1, |bundle| {
+        columns(bundle, &[(2000, 0, thread), (2040, SLEEPS, other), (2050, SLEEPS, IDLE)], &[]);
+    });
+    bundle_of(&mut trace, 0, |bundle| {
+        columns(bundle, &[(2010, 0, thread), (2030, SLEEPS, other), (2045, SLEEPS, IDLE)], &[]);
+        event(bundle, 2020, thread.0, TASK_RENAME, |rename| {
+            rename.varint(1, thread.0);
+            rename.string(2, thread.1);
+            rename.string(3, "new");
+        });
+    });
+    (0..2).for_each(|cpu| {
+        bundle_of(&mut trace, cpu, |bundle| columns(bundle, &[(8000, 0, other), (8010, SLEEPS, IDLE)], &[]));
+    });
+    let cut = cut_bytes(&trace, 6000, 7000);
+    assert_eq!(left_at(&cut, 2040), Some((60, "new".to_owned())), "{:#?}", lines(&cut));
+}
+
 /// A switch to it was lost: it is left, though readers think that it waits.
 #[test]
 fn a_state_that_a_lost_switch_leaves_open_is_kept() {

@@ -23,7 +23,9 @@ use crate::range::Range;
 use crate::walk::{Seen, Walk};
 
 /// Threads whose first reason to be blocked after the range is kept. Ours, as for other last values.
-const MAX_BLOCKED: usize = 1 << 20;
+const MAX_BLOCKED: usize = 1 << 18;
+/// Of longer ones none is: the kernel's have some numbers.
+const MAX_BLOCKED_BYTES: usize = 256;
 
 /// What one range needs of the kernel's events.
 #[derive(Debug)]
@@ -197,7 +199,8 @@ impl Kernel {
                 let [tid] = numbers(event.payload, [1]);
                 let key = (machine, tid as i32);
                 let is_first = self.blocked.get(&key).is_none_or(|first| when < first.when);
-                if is_first && (self.blocked.len() < MAX_BLOCKED || self.blocked.contains_key(&key)) {
+                let has_room = self.blocked.len() < MAX_BLOCKED || self.blocked.contains_key(&key);
+                if is_first && has_room && event.bytes.len() <= MAX_BLOCKED_BYTES {
                     self.blocked.insert(key, Kept { when, home, bytes: event.bytes.to_vec() });
                 }
             }

@@ -34,6 +34,8 @@ const REORDERED: usize = 1 << 16;
 const MAX_NAMES: usize = 32;
 /// Longer events are not followed: it bounds the memory. The kernel's have less than a page.
 const MAX_EVENT_BYTES: usize = 4096;
+/// Bytes of all events that are held. Ours: most have less than a hundred.
+const MAX_HELD_BYTES: usize = 128 << 20;
 
 // Field numbers of `FtraceEvent` (upstream: ftrace_event.proto).
 const SOFTIRQ_ENTRY: u32 = 24;
@@ -163,6 +165,8 @@ pub(crate) struct Pairs {
     stacks: HashMap<(u32, u32, i32), Vec<Nested>, RandomState>,
     open: usize,
     kept: Vec<Kept>,
+    /// Bytes of all events here.
+    held: usize,
     /// The tracks that a further pass has followed, and what they need.
     settled: Option<(BTreeSet<Track>, Vec<Kept>)>,
     /// Events beyond the bounds.
@@ -193,6 +197,7 @@ impl Pairs {
             stacks: HashMap::default(),
             open: 0,
             kept: Vec::new(),
+            held: 0,
             settled: None,
             beyond: 0,
         }
@@ -256,7 +261,7 @@ impl Pairs {
         }
         let last = self.states.entry(key).or_default();
         if last.bytes.is_empty() || last.when <= when {
-            last.set(event, when, home);
+            self.beyond += u64::from(!last.set(event, when, home, &mut self.held));
         }
     }
 
@@ -278,14 +283,14 @@ impl Pairs {
             true if when.ts < self.range.from => {
                 let begin = pair.begin.get_or_insert_default();
                 if begin.bytes.is_empty() || begin.when <= when {
-                    begin.set(event, when, home);
+                    self.beyond += u64::from(!begin.set(event, when, home, &mut self.held));
                 }
             }
             false if when.ts < self.range.from => pair.end = pair.end.max(when.ts),
             false if when.ts >= self.range.to => {
                 let first = pair.end_after.get_or_insert_default();
                 if first.bytes.is_empty() || when < first.when {
-                    first.set(event, when, home);
+                    self.beyond += u64::from(!first.set(event, when, home, &mut self.held));
                 }
             }
             _ => {}
@@ -294,7 +299,13 @@ impl Pairs {
 
     fn nest(&mut self, class: u32, event: &Event<'_>, when: When, home: Home, is_begin: bool) {
         // Within the range all is kept anyway.
-        let bytes = (!self.range.has(when.ts)).then(|| event.bytes.into());
+        let bytes: Option<Box<[u8]>> = (!self.range.has(when.ts)).then(|| event.bytes.into());
+        let len = bytes.as_ref().map_or(0, |bytes| bytes.len());
+        if self.held + len > MAX_HELD_BYTES {
+            self.beyond += 1;
+            return;
+        }
+        self.held += len;
         let nested = Nested { when, home, bytes, is_begin, key: (home.machine, class, event.pid) };
         self.arrived += 1;
         self.waiting.push(Reverse(Waiting(self.arrived, nested)));
@@ -309,14 +320,14 @@ impl Pairs {
         if nested.is_begin {
             if self.open >= MAX_OPEN {
                 self.beyond += 1;
-                return;
+                return self.let_go(&nested);
             }
             self.open += 1;
             self.stacks.entry(nested.key).or_default().push(nested);
             return;
         }
-        let Some(stack) = self.stacks.get_mut(&nested.key) else { return };
-        let Some(begin) = stack.pop() else { return };
+        let Some(stack) = self.stacks.get_mut(&nested.key) else { return self.let_go(&nested) };
+        let Some(begin) = stack.pop() else { return self.let_go(&nested) };
         if stack.is_empty() {
             self.stacks.remove(&nested.key);
         }
@@ -327,19 +338,32 @@ impl Pairs {
     }
 
     fn keep(&mut self, nested: Nested, is_needed: impl Fn(When, Range) -> bool) {
-        if is_needed(nested.when, self.range)
-            && let Some(bytes) = nested.bytes
-        {
+        if !is_needed(nested.when, self.range) {
+            return self.let_go(&nested);
+        }
+        if let Some(bytes) = nested.bytes {
             self.kept.push(Kept { when: nested.when, home: nested.home, bytes: bytes.into() });
         }
+    }
+
+    fn let_go(&mut self, nested: &Nested) {
+        self.held -= nested.bytes.as_ref().map_or(0, |bytes| bytes.len());
     }
 }
 
 impl Kept {
-    fn set(&mut self, event: &Event<'_>, when: When, home: Home) {
+    /// Takes the place of what was there, if there is room; says whether there was.
+    fn set(&mut self, event: &Event<'_>, when: When, home: Home, held: &mut usize) -> bool {
+        let before = self.bytes.capacity();
+        if *held + event.bytes.len().saturating_sub(before) > MAX_HELD_BYTES {
+            return false;
+        }
         (self.when, self.home) = (when, home);
         self.bytes.clear();
+        self.bytes.reserve_exact(event.bytes.len());
         self.bytes.extend_from_slice(event.bytes);
+        *held += self.bytes.capacity() - before;
+        true
     }
 }
 
@@ -467,4 +491,41 @@ fn hash(parts: &[u64]) -> u64 {
 
 fn mix(so_far: u64, part: u64) -> u64 {
     (so_far ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_are_held_are_bounded_in_bytes() {
+        let long = vec![0; MAX_EVENT_BYTES];
+        let home = |cpu| Home { cpu, ..Home::default() };
+        let event = |kind, pid, payload| Event { bytes: &long, raw_ts: 0, pid, kind, payload };
+        let mut pairs = Pairs::new(Range { from: 1_000_000, to: 2_000_000 });
+        for number in 0..100_000 {
+            let when = When { ts: i64::from(number), raw: 0 };
+            pairs.take(&event(SYS_ENTER, number, b"\x08\x07"), when, home(0));
+            pairs.take(&event(field::FUNCGRAPH_ENTRY, number, b""), when, home(0));
+            assert!(pairs.held <= MAX_HELD_BYTES);
+        }
+        assert!(pairs.beyond > 0);
+        let kept = pairs.needed();
+        assert!(kept.iter().map(|kept| kept.bytes.len()).sum::<usize>() <= MAX_HELD_BYTES);
+    }
+
+    #[test]
+    fn what_is_over_is_let_go() {
+        let long = vec![0; MAX_EVENT_BYTES];
+        let event = |kind| Event { bytes: &long, raw_ts: 0, pid: 7, kind, payload: b"" };
+        let mut pairs = Pairs::new(Range { from: 1_000_000, to: 2_000_000 });
+        for ts in 0..50_000 {
+            let kind = if ts % 2 == 0 { field::FUNCGRAPH_ENTRY } else { field::FUNCGRAPH_EXIT };
+            pairs.take(&event(kind), When { ts, raw: 0 }, Home::default());
+            while let Some(Reverse(Waiting(_, first))) = pairs.waiting.pop() {
+                pairs.apply(first);
+            }
+        }
+        assert_eq!((pairs.held, pairs.beyond, pairs.kept.len()), (0, 0, 0));
+    }
 }

@@ -19,6 +19,8 @@ use crate::range::Range;
 const MAX_EVENTS: usize = 1 << 17;
 /// Fewer of one track are left waiting.
 const FEW_EVENTS: usize = 64;
+/// Longer events are not followed: the kernel's have some numbers and a name.
+const MAX_EVENT_BYTES: usize = 512;
 /// Deeper ones make no slices (upstream: slice_tracker.cc).
 const MAX_DEPTH: usize = 512;
 /// What is open of those who had a number before. Ours: each has one or two.
@@ -131,6 +133,9 @@ impl Stacks {
     pub(super) fn take(&mut self, event: &Event<'_>, when: When, home: Home) {
         let Some((track, step)) = step_of(event, home) else { return };
         let Some(stack) = self.tracks.get_mut(&track) else { return };
+        if event.bytes.len() > MAX_EVENT_BYTES {
+            return;
+        }
         let event = (!self.range.has(when.ts)).then(|| (home, event.bytes.into()));
         stack.waiting.push(Waiting { when, step, event });
         self.waiting += 1;

@@ -10,7 +10,7 @@
 //! Pairs that do not nest may come in any order (their halves may be on two CPUs, whose bundles come one after the other). For those that
 //! nest, [`REORDERED`] events are put in order.
 //!
-//! Memory: [`MAX_KEYS`], [`MAX_OPEN`], [`REORDERED`], each an event of some 100 bytes.
+//! Memory: [`MAX_KEYS`], [`MAX_OPEN`], [`REORDERED`], each an event of some 100 bytes; and of pairs [`MAX_NAMES`], 8 bytes each.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

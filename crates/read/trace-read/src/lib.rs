@@ -18,8 +18,9 @@
 //! | [`recent`] | what was looked up just before |
 //! | [`clocks`], [`remote_clocks`] | every clock's time to the trace's; what pings say of another machine's |
 //!
-//! A trace is hostile. Memory is bounded whatever it says: one packet ([`stream::MAX_BUFFERED_PACKET_BYTES`]) and the window of what
-//! decompresses it. What is whole is read; what is not is an error, or a count, with its place.
+//! A trace is hostile. Memory is bounded whatever it says: one packet ([`stream::MAX_BUFFERED_PACKET_BYTES`]), the window of what
+//! decompresses it, and the constants of [`clocks`]. Time grows as the packets do, and what is unpacked as the file does
+//! ([`Reader::within`]). What is whole is read; what is not is an error, or a count, with its place.
 
 pub mod batch;
 pub mod clocks;

@@ -288,11 +288,13 @@ impl<T: Waits> Waiting<T> {
         let (settled, rest): (Vec<_>, Vec<_>) =
             self.blocks.into_iter().partition(|block| block.number < self.settled);
         let first_of_rest = rest.iter().map(|block| block.first_ts).min();
-        let packed = settled.into_iter().map(Turn::of).collect();
+        let packed: BinaryHeap<_> = settled.into_iter().map(Turn::of).collect();
+        let other = packed.peek().map(|block: &Turn<_>| block.turn.0);
         InOrder {
             packed,
             opened: BinaryHeap::new(),
             current: None,
+            other,
             rest,
             first_of_rest,
             next: self.next,
@@ -481,6 +483,8 @@ pub(crate) struct InOrder<T> {
     opened: BinaryHeap<Opened<T>>,
     /// The one whose turn it is, or was last.
     current: Option<Opened<T>>,
+    /// Whose turn it is of the others.
+    other: Option<(i64, usize)>,
     /// What came later, and its earliest time.
     rest: Vec<Block<T>>,
     first_of_rest: Option<i64>,
@@ -497,7 +501,7 @@ impl<T: Waits> InOrder<T> {
     #[inline]
     pub(crate) fn next_ts(&self) -> Option<i64> {
         let current = self.current.as_ref().map(|block| block.turn.0.0);
-        let other = self.other().map(|(ts, _)| ts);
+        let other = self.other.map(|(ts, _)| ts);
         current.into_iter().chain(other).chain(self.first_of_rest).min()
     }
 
@@ -507,7 +511,7 @@ impl<T: Waits> InOrder<T> {
         let until = until.min(self.first_of_rest.unwrap_or(i64::MAX));
         let mut are_any = false;
         loop {
-            let other = self.other().unwrap_or((i64::MAX, usize::MAX));
+            let other = self.other.unwrap_or((i64::MAX, usize::MAX));
             if self.current.as_ref().is_none_or(|block| block.turn.0 > other) {
                 self.switch();
                 if self.current.is_none() {
@@ -539,14 +543,6 @@ impl<T: Waits> InOrder<T> {
         }
     }
 
-    /// Whose turn it is of the blocks but the current one.
-    #[inline]
-    fn other(&self) -> Option<(i64, usize)> {
-        let opened = self.opened.peek().map(|block| block.turn.0);
-        let packed = self.packed.peek().map(|block| block.turn.0);
-        opened.into_iter().chain(packed).min()
-    }
-
     /// It is another block's turn.
     #[cold]
     fn switch(&mut self) {
@@ -563,6 +559,9 @@ impl<T: Waits> InOrder<T> {
             }
         }
         self.current = self.opened.pop();
+        let opened = self.opened.peek().map(|block| block.turn.0);
+        let packed = self.packed.peek().map(|block| block.turn.0);
+        self.other = opened.into_iter().chain(packed).min();
         if let (true, Some(helper)) = (self.is_ahead, &self.helper)
             && let Some(mut next) = self.packed.peek_mut()
             && matches!(next.events, Events::Packed(..) | Events::Packing(..))

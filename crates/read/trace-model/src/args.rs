@@ -15,6 +15,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::translation::Translations;
+pub(crate) use beside::Slot;
 use beside::{Beside, Shared, What};
 
 mod beside;
@@ -128,6 +129,8 @@ pub struct ArgLists {
     /// Without a helper.
     sets: Sets,
     beside: Option<Beside>,
+    /// The arguments that are made for a row.
+    made: Vec<Arg>,
     /// The key whose first value stays.
     first_stays: Option<Str>,
     /// What becomes of values when they are written.
@@ -223,7 +226,7 @@ impl ArgLists {
         };
         beside.catch_up(tables);
         let mut shared = beside.shared.lock();
-        let Shared { sets, rows } = &mut *shared;
+        let Shared { sets, rows, .. } = &mut *shared;
         sets.write(list, rows, &mut tables.strings, translations)
     }
 
@@ -250,7 +253,7 @@ impl ArgLists {
     pub(crate) fn write_args_for(&mut self, row: RowOf, args: &[Arg], tables: &mut Tables) {
         match &mut self.beside {
             Some(beside) if !self.translations.may_concern() && !args.is_empty() => {
-                beside.add_args(row, args, self.first_stays, tables);
+                beside.add_args(row, (args, None), self.first_stays, tables);
             }
             _ => {
                 let list = self.intern(args);
@@ -259,11 +262,37 @@ impl ArgLists {
         }
     }
 
+    /// Whether rows may say that their arguments are those of a slot.
+    #[inline]
+    pub(crate) fn has_slots(&self) -> bool {
+        self.beside.is_some() && !self.translations.may_concern()
+    }
+
+    /// The same for arguments that come again, where there are slots: what was said last by this one is `known` to be the same, or `make` says
+    /// it.
+    #[inline]
+    pub(crate) fn write_slot_for(
+        &mut self,
+        row: RowOf,
+        (slot, is_known): (Slot, bool),
+        tables: &mut Tables,
+        make: impl FnOnce(&mut Vec<Arg>),
+    ) {
+        let Some(beside) = &mut self.beside else { return };
+        if is_known {
+            return beside.add(row, What::Remembered(slot), tables);
+        }
+        self.made.clear();
+        make(&mut self.made);
+        beside.add_args(row, (&self.made, Some(slot)), self.first_stays, tables);
+    }
+
     /// A helper writes beside from now on, until [`end_helper`](Self::end_helper).
     pub(crate) fn set_helper(&mut self, helper: &Arc<dyn Helper>, tables: &mut Tables) {
         // The helper does not know the texts.
         self.sets.types.know_all(&mut tables.strings);
-        let shared = Shared { sets: std::mem::take(&mut self.sets), rows: std::mem::take(&mut tables.args) };
+        let (sets, rows) = (std::mem::take(&mut self.sets), std::mem::take(&mut tables.args));
+        let shared = Shared { sets, rows, remembered: Vec::new() };
         self.beside = Some(Beside::new(shared, helper.clone()));
     }
 

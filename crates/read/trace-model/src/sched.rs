@@ -183,10 +183,7 @@ impl Model {
         match self.raw.row_args {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_switch(*event),
-            RowArgs::Written => match self.args.has_helper() {
-                true => self.list_of_row(id, |raw, list| list.extend(raw.switch_args(event.values()))),
-                false => self.switch_args_of_row(id, event),
-            },
+            RowArgs::Written => self.switch_args_of_row(id, event),
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) struct Both {
 pub(super) struct Shared {
     pub(super) sets: Sets,
     pub(super) rows: ArgTable,
+    /// By slot.
+    pub(super) remembered: Vec<ArgList>,
 }
 
 #[derive(Debug, Default)]
@@ -66,9 +68,14 @@ struct Batch {
 pub(super) enum What {
     /// A list.
     List(ArgList),
-    /// Arguments of the batch up to this one, from where the last row's end.
-    Args(usize),
+    /// Arguments of the batch up to this one, from where the last row's end. With a slot their list is remembered there.
+    Args(usize, Option<Slot>),
+    /// The list that is remembered.
+    Remembered(Slot),
 }
+
+/// A place for a list that comes again.
+pub(crate) type Slot = u16;
 
 impl Beside {
     pub(super) fn new(shared: Shared, helper: Arc<dyn Helper>) -> Self {
@@ -91,7 +98,7 @@ impl Beside {
     pub(super) fn add_args(
         &mut self,
         row: RowOf,
-        args: &[Arg],
+        (args, slot): (&[Arg], Option<Slot>),
         first_stays: Option<Str>,
         tables: &mut Tables,
     ) {
@@ -100,7 +107,7 @@ impl Beside {
             self.batch.first_stays = first_stays;
         }
         self.batch.args.extend_from_slice(args);
-        self.add(row, What::Args(self.batch.args.len()), tables);
+        self.add(row, What::Args(self.batch.args.len(), slot), tables);
     }
 
     /// Everything that rows have said is written, and they have their numbers.
@@ -174,14 +181,31 @@ impl Shared {
         for (_, what) in &batch.rows {
             let list = match what {
                 What::List(list) => *list,
-                What::Args(end) => {
+                What::Args(end, slot) => {
                     let args = batch.args.get(begin..*end).unwrap_or_default();
                     begin = *end;
-                    self.sets.intern(args, batch.first_stays)
+                    let list = self.sets.intern(args, batch.first_stays);
+                    if let Some(slot) = slot {
+                        remember(&mut self.remembered, *slot, list);
+                    }
+                    list
+                }
+                What::Remembered(slot) => {
+                    self.remembered.get(usize::from(*slot)).copied().unwrap_or_default()
                 }
             };
             batch.sets.push(self.sets.write_plain(list, &mut self.rows));
         }
+    }
+}
+
+fn remember(lists: &mut Vec<ArgList>, slot: Slot, list: ArgList) {
+    let slot = usize::from(slot);
+    if lists.len() <= slot {
+        lists.resize(slot + 1, ArgList::EMPTY);
+    }
+    if let Some(place) = lists.get_mut(slot) {
+        *place = list;
     }
 }
 

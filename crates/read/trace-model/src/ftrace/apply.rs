@@ -90,13 +90,7 @@ impl Model {
             RowArgs::Left => {}
             RowArgs::Kept => self.raw.kept.push_event(at.cpu, event),
             RowArgs::Written => {
-                let waking = FullWaking { comm, numbers: waking.numbers };
-                match self.args.has_helper() {
-                    true => self.list_of_row(id, |raw, list| {
-                        list.extend(raw.full_waking_args(waking.values()));
-                    }),
-                    false => self.waking_args_of_row(id, &waking),
-                }
+                self.waking_args_of_row(id, &FullWaking { comm, numbers: waking.numbers });
             }
         }
         if window == Window::Within {

@@ -13,7 +13,7 @@ use ferretto_trace_tables::{Str, Strings, Utid};
 use super::apply::At;
 use super::kept::{Kept, RowArgs};
 use super::{Cpu, KernelEvent};
-use crate::args::{Arg, ArgList, ArgLists, ArgValue, PackedKey, Packer, RowOf};
+use crate::args::{Arg, ArgList, ArgLists, ArgValue, PackedKey, Packer, RowOf, Slot};
 use crate::model::Model;
 use crate::sched::FullSwitch;
 use crate::sequence::Generation;
@@ -55,8 +55,11 @@ pub struct Raw {
     switch: Option<Names>,
     waking: Option<Names>,
     /// What switches and wake-ups have said lately, as lists of arguments.
-    pub(crate) switches: RecentLists<FullSwitch>,
-    pub(crate) wakings: RecentLists<FullWaking>,
+    switches: RecentLists<FullSwitch, ArgList>,
+    wakings: RecentLists<FullWaking, ArgList>,
+    /// The same where a helper has the lists.
+    switches_of_helper: RecentLists<FullSwitch, ()>,
+    wakings_of_helper: RecentLists<FullWaking, ()>,
     /// The arguments of the event that is read.
     pub(super) list: Vec<Arg>,
     /// `args[0]` and so on.
@@ -81,24 +84,32 @@ impl FullWaking {
 
 /// Lists of arguments by what says them, of those that share a place the last: the same threads are switched between again and again.
 #[derive(Debug)]
-pub(crate) struct RecentLists<K> {
-    places: Box<[Option<(K, ArgList)>]>,
+struct RecentLists<K, L> {
+    places: Box<[Option<(K, L)>]>,
 }
 
 /// Ours: some hundred threads take turns on a busy machine, and this stays in the processor's second cache.
 const RECENT_LISTS: usize = 1024;
 
-impl<K: Copy + Eq> Default for RecentLists<K> {
+/// Where the slots of wake-ups begin.
+const WAKING_SLOTS: Slot = RECENT_LISTS as Slot;
+
+impl<K: Copy + Eq, L: Copy> Default for RecentLists<K, L> {
     fn default() -> Self {
         Self { places: vec![None; RECENT_LISTS].into() }
     }
 }
 
-impl<K: Copy + Eq> RecentLists<K> {
-    /// The list of `key`, or what `make` makes. `number` is different for most keys.
+/// The place for what has this number, which is different for most.
+#[inline]
+fn place_of(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_LISTS
+}
+
+impl<K: Copy + Eq> RecentLists<K, ArgList> {
+    /// The list of `key`, or what `make` makes.
     #[inline]
-    fn get_or(&mut self, number: u64, key: &K, make: impl FnOnce() -> ArgList) -> ArgList {
-        let place = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_LISTS;
+    fn get_or(&mut self, place: usize, key: &K, make: impl FnOnce() -> ArgList) -> ArgList {
         let place = self.places.get_mut(place);
         if let Some(Some((last, list))) = &place
             && last == key
@@ -110,6 +121,19 @@ impl<K: Copy + Eq> RecentLists<K> {
             *place = Some((*key, list));
         }
         list
+    }
+}
+
+impl<K: Copy + Eq> RecentLists<K, ()> {
+    /// Whether `key` is what was met last at its place.
+    #[inline]
+    fn meet(&mut self, place: usize, key: &K) -> bool {
+        let Some(place) = self.places.get_mut(place) else { return false };
+        let is_known = place.as_ref().is_some_and(|(last, ())| last == key);
+        if !is_known {
+            *place = Some((*key, ()));
+        }
+        is_known
     }
 }
 
@@ -156,6 +180,8 @@ impl Default for Raw {
             waking: None,
             switches: RecentLists::default(),
             wakings: RecentLists::default(),
+            switches_of_helper: RecentLists::default(),
+            wakings_of_helper: RecentLists::default(),
             list: Vec::new(),
             call_args: Vec::new(),
         }
@@ -349,21 +375,37 @@ impl Model {
     #[inline]
     pub(crate) fn switch_args_of_row(&mut self, id: u32, switch: &FullSwitch) {
         let Self { raw, args, tables, .. } = self;
-        let fields = raw.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
         let number =
             (switch.prev_tid as u64) << 40 ^ (switch.next_tid as u64) << 8 ^ switch.prev_state as u64;
-        let list = raw.switches.get_or(number, switch, || pack(args, fields, &switch.values()));
-        args.write_for(RowOf::Event(id), list, tables);
+        let (row, place) = (RowOf::Event(id), place_of(number));
+        if args.has_slots() {
+            let slot = (place as Slot, raw.switches_of_helper.meet(place, switch));
+            return args
+                .write_slot_for(row, slot, tables, |list| list.extend(raw.switch_args(switch.values())));
+        }
+        let fields = raw.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        let list = raw.switches.get_or(place, switch, || pack(args, fields, &switch.values()));
+        args.write_for(row, list, tables);
     }
 
     /// Gives a row the arguments of a wake-up.
     #[inline]
     pub(crate) fn waking_args_of_row(&mut self, id: u32, waking: &FullWaking) {
+        if self.args.has_helper() && !self.args.has_slots() {
+            return self.list_of_row(id, |raw, list| list.extend(raw.full_waking_args(waking.values())));
+        }
         let Self { raw, args, tables, .. } = self;
-        let fields = raw.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
         let [pid, _, _, target_cpu] = waking.numbers;
-        let list = raw.wakings.get_or(pid << 8 ^ target_cpu, waking, || pack(args, fields, &waking.values()));
-        args.write_for(RowOf::Event(id), list, tables);
+        let (row, place) = (RowOf::Event(id), place_of(pid << 8 ^ target_cpu));
+        if args.has_slots() {
+            let slot = (WAKING_SLOTS + place as Slot, raw.wakings_of_helper.meet(place, waking));
+            return args.write_slot_for(row, slot, tables, |list| {
+                list.extend(raw.full_waking_args(waking.values()))
+            });
+        }
+        let fields = raw.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
+        let list = raw.wakings.get_or(place, waking, || pack(args, fields, &waking.values()));
+        args.write_for(row, list, tables);
     }
 
     /// Gives a row arguments.

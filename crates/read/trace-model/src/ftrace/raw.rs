@@ -88,15 +88,26 @@ struct RecentLists<K, L> {
     places: Box<[Option<(K, L)>]>,
 }
 
-/// Ours: some hundred threads take turns on a busy machine, and this stays in the processor's second cache.
-const RECENT_LISTS: usize = 1024;
+/// Ours: a busy machine switches between some thousand pairs of threads, and this stays in the processor's second cache.
+const RECENT_LISTS: usize = 4096;
 
 /// Where the slots of wake-ups begin.
 const WAKING_SLOTS: Slot = RECENT_LISTS as Slot;
 
-impl<K: Copy + Eq, L: Copy> Default for RecentLists<K, L> {
+impl<K, L> Default for RecentLists<K, L> {
     fn default() -> Self {
-        Self { places: vec![None; RECENT_LISTS].into() }
+        Self { places: Box::default() }
+    }
+}
+
+impl<K: Copy, L: Copy> RecentLists<K, L> {
+    /// A place; memory is taken for all of them when the first is asked for.
+    #[inline]
+    fn place(&mut self, place: usize) -> Option<&mut Option<(K, L)>> {
+        if self.places.is_empty() {
+            self.places = vec![None; RECENT_LISTS].into();
+        }
+        self.places.get_mut(place)
     }
 }
 
@@ -110,7 +121,7 @@ impl<K: Copy + Eq> RecentLists<K, ArgList> {
     /// The list of `key`, or what `make` makes.
     #[inline]
     fn get_or(&mut self, place: usize, key: &K, make: impl FnOnce() -> ArgList) -> ArgList {
-        let place = self.places.get_mut(place);
+        let place = self.place(place);
         if let Some(Some((last, list))) = &place
             && last == key
         {
@@ -128,7 +139,7 @@ impl<K: Copy + Eq> RecentLists<K, ()> {
     /// Whether `key` is what was met last at its place.
     #[inline]
     fn meet(&mut self, place: usize, key: &K) -> bool {
-        let Some(place) = self.places.get_mut(place) else { return false };
+        let Some(place) = self.place(place) else { return false };
         let is_known = place.as_ref().is_some_and(|(last, ())| last == key);
         if !is_known {
             *place = Some((*key, ()));

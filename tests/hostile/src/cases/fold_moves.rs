@@ -20,10 +20,10 @@ pub(crate) const CASE: Case = Case {
 
 pub(crate) const MANY: Case = Case {
     name: "fold_moves_many",
-    tells: "260,000 writers with four tiny chunks each do so in a ring of 32 MiB",
+    tells: "130,000 writers with four small chunks each do so in a ring of 32 MiB",
     needs_many: true,
     asks_for_kib: 32 * 1024,
-    run: |target| moves(target, 32_700, 8, 32_700, 4, 2),
+    run: |target| moves(target, 32_700, 8, 16_300, 4, 60),
     ..CASE
 };
 

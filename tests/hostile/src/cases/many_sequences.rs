@@ -4,11 +4,9 @@ use std::io;
 
 use ferretto_interop::config;
 use ferretto_protos::clone_session_request::Selector;
-use ferretto_protos::{
-    CloneSessionRequest, CommitDataRequest, DataSourceDescriptor, ReadBuffersRequest,
-    commit_data_request::ChunksToMove,
-};
+use ferretto_protos::{CloneSessionRequest, CommitDataRequest, DataSourceDescriptor, ReadBuffersRequest};
 
+use crate::chunks::chunk;
 use crate::{Case, Refused, Target};
 
 pub(crate) const CASE: Case = Case {
@@ -33,6 +31,8 @@ const BUFFER_KIB: u64 = 1024;
 const MAX_WRITER_ID: u16 = 32_767;
 /// In one request.
 const CHUNKS: usize = 2000;
+/// With its length before it.
+const SMALLEST_PACKET: [u8; 3] = [2, 0x08, 0x01];
 
 fn run(target: &Target, reads: bool) -> io::Result<()> {
     let mut producer = target.producer("threads", 4096 * 16)?;
@@ -52,7 +52,8 @@ fn run(target: &Target, reads: bool) -> io::Result<()> {
     for buffer in 2..2 + BUFFERS {
         let writers: Vec<u16> = (1..=MAX_WRITER_ID).collect();
         for writers in writers.chunks(CHUNKS) {
-            let chunks_to_move = writers.iter().map(|writer| chunk(*writer, buffer)).collect();
+            let chunks_to_move =
+                writers.iter().map(|writer| chunk(buffer, *writer, 0, 1, 0, &SMALLEST_PACKET)).collect();
             producer.commit(&CommitDataRequest { chunks_to_move, ..Default::default() })?;
         }
         if reads {
@@ -60,7 +61,7 @@ fn run(target: &Target, reads: bool) -> io::Result<()> {
             consumer.call("ReadBuffers", &ReadBuffersRequest::default())?;
             // With it what is empty is forgotten.
             producer.commit(&CommitDataRequest {
-                chunks_to_move: vec![chunk(MAX_WRITER_ID, buffer)],
+                chunks_to_move: vec![chunk(buffer, MAX_WRITER_ID, 0, 1, 0, &SMALLEST_PACKET)],
                 ..Default::default()
             })?;
         }
@@ -75,12 +76,4 @@ fn run(target: &Target, reads: bool) -> io::Result<()> {
         another.call("CloneSession", &clone)?;
     }
     Ok(())
-}
-
-/// The smallest one with a packet in it.
-fn chunk(writer: u16, buffer: u32) -> ChunksToMove {
-    let mut data = 0u32.to_le_bytes().to_vec();
-    data.extend(writer.to_le_bytes());
-    data.extend([1, 0, 2, 0x08, 0x01]);
-    ChunksToMove { target_buffer: Some(buffer), data: Some(data.into()), ..Default::default() }
 }

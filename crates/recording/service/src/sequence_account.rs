@@ -1,5 +1,5 @@
-//! How many writers the buffers of a session have had something of at one time: each is remembered by some ninety bytes, and copied at once when the session is
-//! cloned, however small its chunks are.
+//! How many writers the buffers of a session have had something of at one time: each is remembered by some ninety bytes, and copied at
+//! once when the session is cloned, however small its chunks are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

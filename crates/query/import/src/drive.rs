@@ -244,11 +244,7 @@ impl<'a> Fold<'a> {
     }
 
     pub(crate) fn take(&mut self, packet: &[u8], place: Place, shared: &Shared) {
-        if self.wrong.is_some() {
-            return;
-        }
-        self.import.push(packet, place);
-        self.count(packet, shared);
+        self.take_outlined(packet, Outline::of(packet), place, shared);
     }
 
     /// The same, of a packet that somebody has looked into.
@@ -257,11 +253,6 @@ impl<'a> Fold<'a> {
             return;
         }
         self.import.push_outlined(packet, outline, place);
-        self.count(packet, shared);
-    }
-
-    #[inline]
-    fn count(&mut self, packet: &[u8], shared: &Shared) {
         // Also of packets of no bytes a number is held.
         self.since += packet.len() + 16;
         if self.since >= PARCEL_BYTES {

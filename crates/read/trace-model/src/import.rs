@@ -157,12 +157,8 @@ impl Import {
     }
 
     /// Takes the next packet of the file.
-    #[inline(never)]
     pub fn push(&mut self, packet: &[u8], place: Place) {
-        let outline = Outline::of(packet);
-        if outline.and_then(|outline| self.take_usual(packet, outline)).is_none() {
-            self.take(packet, place, false);
-        }
+        self.push_outlined(packet, Outline::of(packet), place);
     }
 
     /// The same, where somebody has looked into the packet already: `outline` is what [`Outline::of`] says of it.

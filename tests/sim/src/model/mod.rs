@@ -104,6 +104,8 @@ pub(crate) struct Model {
     gone: BTreeMap<u32, Session>,
     /// The packets of each honest stream that the service has taken.
     ledger: BTreeMap<Stream, u64>,
+    /// What it is about to take from producers that have vanished, after the end of their sessions.
+    being_scraped: Vec<(Stream, u64)>,
     last_extra: u32,
     /// The EnableTracing call that is being served, and the session that it would make.
     attempt: Option<(ConsumerConn, Token, u32)>,
@@ -389,6 +391,7 @@ impl Model {
 
     /// What must hold after each input.
     fn check(&mut self) {
+        self.note_scraped();
         self.note_copies();
         for waiting in &self.waiting {
             let is_it = |clone: &&CloneFile| (clone.conn, clone.token) == (waiting.conn, waiting.token);

@@ -100,6 +100,24 @@ impl Model {
         *known = (*known).max(count);
     }
 
+    /// What a producer that vanishes still holds is taken in steps. A clone of a session that is over does not wait for them; one of a
+    /// session that goes on scrapes by itself.
+    fn scraped_at_leave(&mut self, stream: Stream, count: u64) {
+        let is_over = |session: &Session| session.serial == stream.session && session.state == State::Ended;
+        match self.sessions.values().any(is_over) {
+            true => self.being_scraped.push((stream, count)),
+            false => self.service_has(stream, count),
+        }
+    }
+
+    pub(super) fn note_scraped(&mut self) {
+        if !self.is_working {
+            std::mem::take(&mut self.being_scraped)
+                .into_iter()
+                .for_each(|(stream, count)| self.service_has(stream, count));
+        }
+    }
+
     pub(crate) fn producer_has_called(&mut self) {
         self.check();
     }
@@ -118,7 +136,7 @@ impl Model {
             let was_scraped = self.is_working && self.sessions.values().any(is_stopping);
             if takes_part && !was_scraped && count > self.ledger.get(&stream).copied().unwrap_or(0) {
                 fate.saw("uncommitted chunks are scraped");
-                self.service_has(stream, count);
+                self.scraped_at_leave(stream, count);
             }
         }
         self.drop_instances(conn, None);

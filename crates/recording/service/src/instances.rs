@@ -242,6 +242,13 @@ impl Service {
         self.sessions.get(&session_id).is_some_and(|session| session.instances.count_of(source.serial) > 0)
     }
 
+    fn has_room_for_instance(&self, session_id: SessionId) -> bool {
+        let Some(session) = self.sessions.get(&session_id) else { return false };
+        let of_owner = self.sessions.values().filter(|other| other.owner_uid == session.owner_uid);
+        session.instances.len() < limits::MAX_INSTANCES_PER_SESSION
+            && of_owner.map(|other| other.instances.len()).sum::<usize>() < limits::MAX_INSTANCES_PER_UID
+    }
+
     fn set_up_instance(
         &mut self,
         session_id: SessionId,
@@ -252,10 +259,9 @@ impl Service {
     ) -> Option<InstanceKey> {
         budget.spend(INSTANCE_COST);
         let producer_name = self.producers.get(&id)?.name.clone();
+        let has_room = self.has_room_for_instance(session_id);
         let session = self.sessions.get_mut(&session_id)?;
-        if session.instances.len() >= limits::MAX_INSTANCES_PER_SESSION
-            || session.instances.count_of(source.serial) >= limits::MAX_INSTANCES_PER_SOURCE
-        {
+        if !has_room || session.instances.count_of(source.serial) >= limits::MAX_INSTANCES_PER_SOURCE {
             if session.losses.sources_left_out == 0 {
                 tracing::warn!(session = %session_id, "too many data source instances: {} of {producer_name} is left out, and what comes after it", source.name);
             }

@@ -202,6 +202,8 @@ pub const MAX_SEEN_SOURCES: usize = 256 * 1024;
 pub const MAX_INSTANCES_PER_SESSION: usize = 65_536;
 /// Of these, how many of one registered data source. Ours: its producer hears of all of them, before it can read what is meant for it.
 pub const MAX_INSTANCES_PER_SOURCE: usize = 256;
+/// Instances of all sessions of one user. Ours, for the memory of the service: each takes some 300 bytes.
+pub const MAX_INSTANCES_PER_UID: usize = 2 * MAX_INSTANCES_PER_SESSION;
 /// Bytes of a regular expression for producers' names. Ours: bounds the time to read it.
 pub const MAX_REGEX_BYTES: usize = 4096;
 /// What such an expression may take once it is compiled. Ours: it bounds the time of a match, which is a millisecond for a name that is as

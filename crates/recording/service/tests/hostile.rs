@@ -326,6 +326,24 @@ fn a_session_has_a_bounded_number_of_instances_of_one_data_source() {
 }
 
 #[test]
+fn the_sessions_of_a_user_have_a_bounded_number_of_instances_in_sum() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    let sources = limits::MAX_INSTANCES_PER_SESSION / limits::MAX_INSTANCES_PER_SOURCE;
+    (0..sources).for_each(|_| world.register(producer, "data"));
+    let wanted = "data_sources { config { name: 'data' } }".repeat(limits::MAX_INSTANCES_PER_SOURCE);
+    let wanted = format!("buffers {{ size_kb: 64 }} {wanted}");
+    let mut set_up = |uid: u32| {
+        let consumer = world.consumer(uid);
+        world.enable(consumer, &wanted);
+        (0..1000).for_each(|_| world.advance_ms(0));
+        world.command_names(producer).iter().filter(|name| **name == "setup").count()
+    };
+    let most = limits::MAX_INSTANCES_PER_SESSION;
+    assert_eq!([1000, 1000, 1000, 1001].map(&mut set_up), [most, most, 0, most]);
+}
+
+#[test]
 fn writers_are_bounded_for_all_buffers_of_a_session() {
     const BUFFERS: u16 = 10;
     let mut world = World::default();

@@ -1,4 +1,4 @@
-//! Sessions with as many instances as there may be, whose consumer asks again and again how they are, or which all end at one time.
+//! Sessions with as many instances as a user may have, whose consumer asks again and again how they are, or which all end at one time.
 
 use std::io;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::{Case, Target};
 
 pub(crate) const CASE: Case = Case {
     name: "observers",
-    tells: "consumers of five sessions with 65,536 instances each ask again and again how these are",
+    tells: "consumers of five sessions with as many instances as a user may have ask again and again how these are",
     needs_many: true,
     asks_for_kib: 5 * 64,
     is_slow: true,

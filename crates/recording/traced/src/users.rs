@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use ferretto_service::Peer;
+use rustix::process::geteuid;
 
 /// Asks the system, which may not be possible any more later: a daemon gives up rights.
 pub(crate) fn learn() {
@@ -17,4 +18,9 @@ pub(crate) fn known(uid: u32) -> u32 {
     static OVERFLOW_UID: OnceLock<Option<u32>> = OnceLock::new();
     let overflow_uid = OVERFLOW_UID.get_or_init(ferretto_sys::overflow_user);
     if Some(uid) == *overflow_uid { Peer::UNKNOWN_UID } else { uid }
+}
+
+/// Whether a user is root or the service's own: what they have made is as good as the service's.
+pub(crate) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || known(uid) == geteuid().as_raw()
 }

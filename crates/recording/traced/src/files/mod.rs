@@ -1,14 +1,13 @@
 //! Trace files: opened or passed, written by a thread each, closed.
 
+mod made;
 mod passed;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ferretto_peers::{Elsewhere, Whose};
@@ -16,9 +15,6 @@ use ferretto_service::{FileContent, FileHandle, FileWrite};
 
 pub(crate) use writer::Reports;
 use writer::{Content, Job, Target, Writer};
-
-/// The mode of files that the service creates: what a trace says of others is for its owner (upstream: 0644).
-const CREATE_MODE: u32 = 0o600;
 
 /// The open files. Shared with the service's environment, which creates some.
 #[derive(Debug, Clone, Default)]
@@ -51,9 +47,8 @@ impl FileTable {
 
     /// Creates a file that must not exist.
     pub(crate) fn create(&self, path: &str) -> io::Result<FileHandle> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(CREATE_MODE).open(path);
-        let file = file.map_err(|error| self.explain(error))?;
-        Ok(self.add(file.into(), rustix::process::geteuid().as_raw()))
+        let file = made::make(Path::new(path)).map_err(|error| self.explain(error))?;
+        Ok(self.add(file, rustix::process::geteuid().as_raw()))
     }
 
     /// Files can be made below these folders only: whoever is refused for that is told.
@@ -136,7 +131,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs::{File, OpenOptions};
     use std::io::{Read, Write};
 
     use bytes::Bytes;

@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstatfs, statx};
-use rustix::process::geteuid;
 
 use crate::users;
 
@@ -55,7 +54,7 @@ pub(super) fn check_place(file: impl AsFd, user: u32) -> io::Result<()> {
 
 /// Root and the service's own user have its rights anyway.
 fn refuse(what: &str, user: u32) -> io::Result<()> {
-    if user == 0 || users::known(user) == geteuid().as_raw() {
+    if users::is_trusted(user) {
         return Ok(());
     }
     Err(io::Error::other(format!(
@@ -68,6 +67,8 @@ mod tests {
     use std::fs::File;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
+
+    use rustix::process::geteuid;
 
     use super::*;
 

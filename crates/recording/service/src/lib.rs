@@ -19,6 +19,7 @@
 //! | `read_back`, `filtering`, `clock_snapshots`, `service_events`, `stats` | the way out, what is kept and what the service adds |
 //! | `ipc_output`, `file_output`, `file_copy`, `prefix`, `compression` | where it goes, and in what form |
 //! | `triggers` | what producers call out for sessions to start, stop or be cloned |
+//! | `user_book`, `source_bytes`, `sequence_account` | what one user or session may have of the memory |
 //! | `concurrent`, `scheduling` | what sessions do to one another and to the service's thread |
 //! | `observe`, `query` | what consumers can ask |
 //! | [`limits`] | every bound |
@@ -26,7 +27,6 @@
 //! Upstream: src/tracing/service/tracing_service_impl.cc.
 #![forbid(unsafe_code)]
 
-mod announced_writers;
 mod buffers;
 mod calls;
 mod clock_snapshots;
@@ -74,6 +74,7 @@ mod start_stop;
 mod stats;
 mod telling;
 mod triggers;
+mod user_book;
 mod work;
 mod work_queue;
 

@@ -22,6 +22,7 @@ use crate::output::Reply;
 use crate::registry::{DataSource, MemorySizes, Producer, next_free_id};
 use crate::scrape::ProducerScrape;
 use crate::service::Service;
+use crate::user_book::Whose;
 use crate::work::{Budget, Job};
 
 impl Service {
@@ -95,9 +96,11 @@ impl Service {
             self.refuse_producer(peer, name, "a session with lockdown_mode keeps other users out");
             return None;
         }
-        let of_uid = self.producers.values().filter(|producer| producer.peer.uid == peer.uid).count();
+        let whose = Whose::of(peer, link.machine.as_ref());
+        let is_his = |producer: &&Producer| Whose::of(producer.peer, producer.machine.as_ref()) == whose;
+        let of_user = self.producers.values().filter(is_his).count();
         let free = next_free_id(self.last_producer, |id| self.producers.contains_key(&ProducerId(id)));
-        let (true, Some(id)) = (of_uid < limits::MAX_PRODUCERS_PER_UID, free) else {
+        let (true, Some(id)) = (of_user < limits::MAX_PRODUCERS_PER_UID, free) else {
             self.refuse_producer(peer, name, "too many programs are connected");
             return None;
         };
@@ -234,10 +237,10 @@ impl Service {
         if writer == 0 || writer > limits::MAX_WRITER_ID {
             return;
         }
-        let user = self.user_of(id);
+        let whose = self.whose(id);
         if let Some(producer) = self.producers.get_mut(&id) {
             let is_new = !producer.writers.contains_key(&writer);
-            if is_new && !self.announced_writers.add(user) {
+            if is_new && !self.announced_writers.add(whose, 1) {
                 return;
             }
             producer.writers.insert(writer, crate::BufferId(buffer));
@@ -248,11 +251,11 @@ impl Service {
     }
 
     pub(crate) fn unregister_trace_writer(&mut self, id: ProducerId, writer: u32) {
-        let user = self.user_of(id);
+        let whose = self.whose(id);
         if let (Some(producer), Ok(writer)) = (self.producers.get_mut(&id), u16::try_from(writer))
             && producer.writers.remove(&writer).is_some()
         {
-            self.announced_writers.remove(user, 1);
+            self.announced_writers.remove(whose, 1);
         }
     }
 
@@ -312,9 +315,9 @@ impl Service {
             leaving.sessions.pop_front();
         }
         if leaving.of.is_none() {
-            let user = self.user_of(id);
+            let whose = self.whose(id);
             if let Some(producer) = self.producers.remove(&id) {
-                self.announced_writers.remove(user, producer.writers.len());
+                self.announced_writers.remove(whose, producer.writers.len());
                 if let Some(memory) = &producer.memory {
                     self.shared_memory.remove(memory.payer, memory.memory.len());
                 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use crate::announced_writers::AnnouncedWriters;
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::clone_steps::Asked;
@@ -25,6 +24,7 @@ use crate::scheduling::Boost;
 use crate::session::{Session, State};
 use crate::source_bytes::SourceBytes;
 use crate::triggers::{CalledOut, TriggerHistory};
+use crate::user_book::UserBook;
 use crate::work_queue::WorkQueue;
 
 /// The tracing service, without sockets, files, clocks or threads.
@@ -91,7 +91,7 @@ pub struct Service {
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
     pub(crate) close_when_copied: Vec<FileHandle>,
     pub(crate) source_bytes: SourceBytes,
-    pub(crate) announced_writers: AnnouncedWriters,
+    pub(crate) announced_writers: UserBook,
     pub(crate) shared_memory: SharedMemoryByUser,
 }
 
@@ -156,7 +156,7 @@ impl Service {
             last_written: SessionId(0),
             close_when_copied: Vec::new(),
             source_bytes: SourceBytes::default(),
-            announced_writers: AnnouncedWriters::default(),
+            announced_writers: UserBook::new(limits::MAX_ANNOUNCED_WRITERS_PER_UID),
             shared_memory: SharedMemoryByUser::default(),
         }
     }

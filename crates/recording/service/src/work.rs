@@ -128,8 +128,8 @@ impl Service {
             Job::Clone(cloning) => cloning.consumer().and_then(consumer),
             Job::Scrape(scrape) => session(scrape.session),
             Job::Tell(telling) => session(telling.session),
-            Job::Leave(leaving) => Some(self.user_of(leaving.producer)),
-            Job::Triggers { producer } => Some(self.user_of(*producer)),
+            Job::Leave(leaving) => Some(self.whose(leaving.producer).local_uid()),
+            Job::Triggers { producer } => Some(self.whose(*producer).local_uid()),
             job => job.session().and_then(session),
         };
         user.unwrap_or(Peer::UNKNOWN_UID)

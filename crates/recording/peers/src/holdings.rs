@@ -17,7 +17,7 @@ const MAX_BYTES_PER_USER: usize = 32 * 1024 * 1024;
 const MAX_REMOTE_BYTES: usize = MAX_BYTES_PER_USER;
 
 /// Who holds bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
     /// A user of this machine, as the kernel says.
     Local(u32),

@@ -101,11 +101,10 @@ pub(crate) struct Connection {
     pub(crate) host: HostConnection,
     /// The service knows it: it has made a call.
     pub(crate) is_introduced: bool,
-    /// Whose time it takes, and who waits for what it passes to be closed. Those of other machines are one user, whatever their relays
-    /// say.
+    /// Who waits for what it passes to be closed. Those of other machines are one user, whatever their relays say.
     pub(crate) user: u32,
     elsewhere: Elsewhere,
-    /// What it holds, as the books have it, and in whose.
+    /// What it holds, as the books have it, and in whose; the same has its turns.
     pub(crate) held_bytes: usize,
     pub(crate) holder: Holder,
     /// What epoll was told to look for.

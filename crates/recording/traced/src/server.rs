@@ -159,7 +159,7 @@ impl Server {
             return Err(error);
         }
         let connection = Connection::new(door, stream, self.elsewhere.clone());
-        self.turns.add(key, connection.user);
+        self.turns.add(key, connection.holder);
         self.connections.insert(key, connection);
         Ok(())
     }
@@ -531,6 +531,7 @@ impl Server {
         if holder != connection.holder {
             self.holdings.release(connection.holder, std::mem::take(&mut connection.held_bytes));
             connection.holder = holder;
+            self.turns.set_holder(key, holder);
         }
         let holds = connection.host.held_bytes() + committing;
         let held = std::mem::replace(&mut connection.held_bytes, holds);

@@ -3,58 +3,66 @@
 //! So nobody waits for longer than the request that is being served, and one of each other user: whoever asks for much or has many
 //! clients makes those wait who do the same, and themselves. Who was away for a while has saved nothing up: he begins where those who
 //! wait have come to.
+//!
+//! Users of other machines have a user's part together, for what is said of them anybody can say; and each of them the same of that.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+
+use ferretto_peers::Holder;
 
 /// Those who wait, each with the time that they had.
 #[derive(Debug, Default)]
-struct Queue<K: Ord> {
-    waiting: BTreeSet<(u64, K)>,
+struct Queue {
+    waiting: BTreeSet<(u64, Member)>,
     /// What the one had who was served last.
     floor_ns: u64,
 }
 
-/// A user, or a client.
+/// What somebody had: a user, or a client.
 #[derive(Debug, Default)]
 struct Account {
     used_ns: u64,
     waits: bool,
 }
 
-#[derive(Debug, Default)]
-struct User {
-    account: Account,
-    clients: usize,
-    queue: Queue<u64>,
+/// Somebody who has turns, or shares them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Member {
+    User(u32),
+    /// All users of other machines.
+    Remote,
+    RemoteUser(Holder),
+    Client(u64),
 }
 
-#[derive(Debug)]
-struct Client {
-    user: u32,
+/// Those who share turns.
+#[derive(Debug, Default)]
+struct Group {
     account: Account,
+    queue: Queue,
+    members: HashMap<Member, Self>,
 }
 
 /// All clients, by the keys that the loop gave them.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    users: BTreeMap<u32, User>,
-    queue: Queue<u32>,
-    clients: HashMap<u64, Client>,
+    all: Group,
+    clients: HashMap<u64, Holder>,
 }
 
-impl<K: Ord + Copy> Queue<K> {
-    fn push(&mut self, who: K, account: &mut Account) {
+impl Queue {
+    fn push(&mut self, who: Member, account: &mut Account) {
         if !std::mem::replace(&mut account.waits, true) {
             account.used_ns = account.used_ns.max(self.floor_ns);
             self.waiting.insert((account.used_ns, who));
         }
     }
 
-    fn first(&self) -> Option<K> {
+    fn first(&self) -> Option<Member> {
         self.waiting.first().map(|(_, who)| *who)
     }
 
-    fn remove(&mut self, who: K, account: &mut Account) {
+    fn remove(&mut self, who: Member, account: &mut Account) {
         if std::mem::take(&mut account.waits) {
             self.waiting.remove(&(account.used_ns, who));
             self.floor_ns = self.floor_ns.max(account.used_ns);
@@ -62,7 +70,7 @@ impl<K: Ord + Copy> Queue<K> {
     }
 
     /// What it had moves its place, should it wait already.
-    fn charge(&mut self, who: K, account: &mut Account, ns: u64) {
+    fn charge(&mut self, who: Member, account: &mut Account, ns: u64) {
         let waited = account.waits;
         self.remove(who, account);
         account.used_ns = account.used_ns.saturating_add(ns);
@@ -76,61 +84,116 @@ impl<K: Ord + Copy> Queue<K> {
     }
 }
 
+impl Group {
+    fn add(&mut self, path: &[Member]) {
+        if let [first, rest @ ..] = path {
+            self.members.entry(*first).or_default().add(rest);
+        }
+    }
+
+    fn remove(&mut self, path: &[Member]) {
+        let [first, rest @ ..] = path else { return };
+        let Some(member) = self.members.get_mut(first) else { return };
+        member.remove(rest);
+        if member.queue.is_empty() {
+            self.queue.remove(*first, &mut member.account);
+        }
+        if member.members.is_empty() {
+            self.members.remove(first);
+        }
+    }
+
+    fn wait(&mut self, path: &[Member]) {
+        let [first, rest @ ..] = path else { return };
+        let Some(member) = self.members.get_mut(first) else { return };
+        member.wait(rest);
+        self.queue.push(*first, &mut member.account);
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        let first = self.queue.first()?;
+        let member = self.members.get_mut(&first)?;
+        let key = match first {
+            Member::Client(key) => key,
+            _ => member.next()?,
+        };
+        // What it had moves its place.
+        self.queue.remove(first, &mut member.account);
+        if !member.queue.is_empty() {
+            self.queue.push(first, &mut member.account);
+        }
+        Some(key)
+    }
+
+    fn charge(&mut self, path: &[Member], ns: u64) {
+        let [first, rest @ ..] = path else { return };
+        let Some(member) = self.members.get_mut(first) else { return };
+        self.queue.charge(*first, &mut member.account, ns);
+        member.charge(rest, ns);
+    }
+
+    fn has_waiting(&self, path: &[Member]) -> bool {
+        match path {
+            [] => self.account.waits,
+            [first, rest @ ..] => self.members.get(first).is_some_and(|member| member.has_waiting(rest)),
+        }
+    }
+}
+
 impl Turns {
-    /// A client of a user is there.
-    pub(crate) fn add(&mut self, key: u64, user: u32) {
-        self.users.entry(user).or_default().clients += 1;
-        self.clients.insert(key, Client { user, account: Account::default() });
+    /// A client is there.
+    pub(crate) fn add(&mut self, key: u64, holder: Holder) {
+        with_path(key, holder, |path| self.all.add(path));
+        self.clients.insert(key, holder);
+    }
+
+    /// It is known now whose it is.
+    pub(crate) fn set_holder(&mut self, key: u64, holder: Holder) {
+        let Some(before) = self.clients.get(&key).copied().filter(|before| *before != holder) else { return };
+        let waits = with_path(key, before, |path| self.all.has_waiting(path));
+        self.remove(key);
+        self.add(key, holder);
+        if waits {
+            self.wait(key);
+        }
     }
 
     /// It is gone.
     pub(crate) fn remove(&mut self, key: u64) {
-        let Some(mut client) = self.clients.remove(&key) else { return };
-        let Some(user) = self.users.get_mut(&client.user) else { return };
-        user.queue.remove(key, &mut client.account);
-        user.clients -= 1;
-        if user.queue.is_empty() {
-            self.queue.remove(client.user, &mut user.account);
-        }
-        if user.clients == 0 {
-            self.users.remove(&client.user);
+        if let Some(holder) = self.clients.remove(&key) {
+            with_path(key, holder, |path| self.all.remove(path));
         }
     }
 
     /// There is something to do for it.
     pub(crate) fn wait(&mut self, key: u64) {
-        let Some(client) = self.clients.get_mut(&key) else { return };
-        let Some(user) = self.users.get_mut(&client.user) else { return };
-        user.queue.push(key, &mut client.account);
-        self.queue.push(client.user, &mut user.account);
+        if let Some(holder) = self.clients.get(&key) {
+            with_path(key, *holder, |path| self.all.wait(path));
+        }
     }
 
     /// Who is served next. It has to [`wait`](Self::wait) again if there is more to do for it.
     pub(crate) fn next(&mut self) -> Option<u64> {
-        let user_id = self.queue.first()?;
-        let user = self.users.get_mut(&user_id)?;
-        let key = user.queue.first()?;
-        if let Some(client) = self.clients.get_mut(&key) {
-            user.queue.remove(key, &mut client.account);
-        }
-        // What it had moves its place.
-        self.queue.remove(user_id, &mut user.account);
-        if !user.queue.is_empty() {
-            self.queue.push(user_id, &mut user.account);
-        }
-        Some(key)
+        self.all.next()
     }
 
     /// It has been served for so long.
     pub(crate) fn charge(&mut self, key: u64, ns: u64) {
-        let Some(client) = self.clients.get_mut(&key) else { return };
-        let Some(user) = self.users.get_mut(&client.user) else { return };
-        self.queue.charge(client.user, &mut user.account, ns);
-        user.queue.charge(key, &mut client.account, ns);
+        if let Some(holder) = self.clients.get(&key) {
+            with_path(key, *holder, |path| self.all.charge(path, ns));
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.all.queue.is_empty()
+    }
+}
+
+/// Where a client is, from the group of all.
+fn with_path<T>(key: u64, holder: Holder, then: impl FnOnce(&[Member]) -> T) -> T {
+    match holder {
+        Holder::Local(user) => then(&[Member::User(user), Member::Client(key)]),
+        Holder::Remote { .. } => then(&[Member::Remote, Member::RemoteUser(holder), Member::Client(key)]),
     }
 }
 
@@ -153,7 +216,7 @@ mod tests {
     #[test]
     fn who_takes_little_is_served_often() {
         let mut turns = Turns::default();
-        [1, 2].iter().for_each(|key| turns.add(*key, 0));
+        [1, 2].iter().for_each(|key| turns.add(*key, Holder::Local(0)));
         [1, 2].iter().for_each(|key| turns.wait(*key));
         let served = serve(&mut turns, 110, |key| if key == 1 { 10 } else { 100 });
         assert_eq!(served.iter().filter(|key| **key == 1).count(), 100);
@@ -162,8 +225,8 @@ mod tests {
     #[test]
     fn a_user_with_many_clients_gets_no_more_than_one_with_one() {
         let mut turns = Turns::default();
-        (0..100).for_each(|key| turns.add(key, 1));
-        turns.add(100, 2);
+        (0..100).for_each(|key| turns.add(key, Holder::Local(1)));
+        turns.add(100, Holder::Local(2));
         (0..=100).for_each(|key| turns.wait(key));
         let served = serve(&mut turns, 200, |_| 10);
         assert_eq!(served.iter().filter(|key| **key == 100).count(), 100);
@@ -174,8 +237,8 @@ mod tests {
     #[test]
     fn who_comes_anew_is_served_soon_and_has_saved_nothing_up() {
         let mut turns = Turns::default();
-        (0..10).for_each(|key| turns.add(key, 0));
-        turns.add(10, 0);
+        (0..10).for_each(|key| turns.add(key, Holder::Local(0)));
+        turns.add(10, Holder::Local(0));
         (0..10).for_each(|key| turns.wait(key));
         serve(&mut turns, 1000, |_| 10);
         turns.wait(10);
@@ -188,7 +251,7 @@ mod tests {
     #[test]
     fn who_waits_again_before_what_it_had_is_charged_stays_one() {
         let mut turns = Turns::default();
-        [1, 2].iter().for_each(|key| turns.add(*key, *key as u32));
+        [1, 2].iter().for_each(|key| turns.add(*key, Holder::Local(*key as u32)));
         [1, 2].iter().for_each(|key| turns.wait(*key));
         for _ in 0..10 {
             let key = turns.next().unwrap();
@@ -204,7 +267,7 @@ mod tests {
     #[test]
     fn those_who_are_gone_are_not_served() {
         let mut turns = Turns::default();
-        [1, 2, 3].iter().for_each(|key| turns.add(*key, *key as u32 % 2));
+        [1, 2, 3].iter().for_each(|key| turns.add(*key, Holder::Local(*key as u32 % 2)));
         [1, 2, 3].iter().for_each(|key| turns.wait(*key));
         [1, 2].iter().for_each(|key| turns.remove(*key));
         assert_eq!(turns.next(), Some(3));
@@ -212,6 +275,22 @@ mod tests {
         turns.charge(1, 5);
         turns.wait(1);
         turns.remove(3);
-        assert!(turns.next().is_none() && turns.users.is_empty());
+        assert!(turns.next().is_none() && turns.all.members.is_empty());
+    }
+
+    #[test]
+    fn users_of_other_machines_share_one_part_by_user() {
+        let mut turns = Turns::default();
+        let remote = |user| Holder::Remote { machine: 7, user };
+        turns.add(0, Holder::Local(0));
+        (1..100).for_each(|key| turns.add(key, remote(1000)));
+        turns.add(100, remote(u32::MAX));
+        (0..=100).for_each(|key| turns.wait(key));
+        turns.set_holder(100, remote(1001));
+        let served = serve(&mut turns, 400, |_| 10);
+        let of = |key: u64| served.iter().filter(|served| **served == key).count();
+        assert_eq!((of(0), of(100)), (200, 100), "however many clients the other one has");
+        (0..=100).for_each(|key| turns.remove(key));
+        assert!(turns.is_empty() && turns.all.members.is_empty());
     }
 }

@@ -268,23 +268,29 @@ impl ArgLists {
         self.beside.is_some() && !self.translations.may_concern()
     }
 
-    /// The same for arguments that come again, where there are slots: what was said last by this one is `known` to be the same, or `make` says
-    /// it.
-    #[inline]
+    /// The same for arguments of a row of `ftrace_event` that come again, where there are slots: what was said last by this one is `known` to be
+    /// the same, or `make` says it. Returns the number that the slot has come to have, if it has.
     pub(crate) fn write_slot_for(
         &mut self,
-        row: RowOf,
+        row: u32,
         (slot, is_known): (Slot, bool),
         tables: &mut Tables,
         make: impl FnOnce(&mut Vec<Arg>),
-    ) {
-        let Some(beside) = &mut self.beside else { return };
-        if is_known {
-            return beside.add(row, What::Remembered(slot), tables);
+    ) -> Option<ArgSetId> {
+        let beside = self.beside.as_mut()?;
+        if !is_known {
+            self.made.clear();
+            make(&mut self.made);
+            beside.begin_slot(slot, row);
+            beside.add_args(RowOf::Event(row), (&self.made, Some(slot)), self.first_stays, tables);
+            return None;
         }
-        self.made.clear();
-        make(&mut self.made);
-        beside.add_args(row, (&self.made, Some(slot)), self.first_stays, tables);
+        let set = beside.set_of_slot(slot);
+        match set {
+            Some(set) => RowOf::Event(row).set(set, tables),
+            None => beside.add(RowOf::Event(row), What::Remembered(slot), tables),
+        }
+        set
     }
 
     /// A helper writes beside from now on, until [`end_helper`](Self::end_helper).
@@ -294,12 +300,6 @@ impl ArgLists {
         let (sets, rows) = (std::mem::take(&mut self.sets), std::mem::take(&mut tables.args));
         let shared = Shared { sets, rows, remembered: Vec::new() };
         self.beside = Some(Beside::new(shared, helper.clone()));
-    }
-
-    /// Whether one does.
-    #[inline]
-    pub(crate) fn has_helper(&self) -> bool {
-        self.beside.is_some()
     }
 
     /// Blocks of the table lie in the store from now on, if a helper has it.

@@ -37,7 +37,7 @@ use crate::event::Event;
 use crate::ftrace::{Cpu, KernelEvent, Switch, Waking};
 use crate::track_event::TrackEvent;
 use queue::{InOrder, Waiting};
-pub(crate) use queue::{Waits, waits};
+pub(crate) use queue::{Run, Waits, waits};
 
 /// Which queue an event waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,6 +155,15 @@ impl Order {
         }
     }
 
+    /// Adds events of the kernel between these times to the same queue.
+    pub(crate) fn push_kernel_run(&mut self, cpu: Cpu, times: (i64, i64), run: Box<dyn Run<KernelEvent>>) {
+        match self.queue(QueueId::of_cpu(cpu.machine, cpu.cpu), times.1) {
+            Queue::Kernel(_, waiting) => waiting.push_run(times, run),
+            empty @ Queue::Empty => *empty = Queue::Kernel(cpu, Waiting::of_run(times, run)),
+            _ => {}
+        }
+    }
+
     /// Adds a switch to the queue [`QueueId::switches_of_cpu`].
     #[inline]
     pub fn push_switch(&mut self, cpu: Cpu, ts: i64, event: Switch) {
@@ -237,7 +246,7 @@ impl Order {
     }
 
     /// Takes events in turn until the earliest is one that came after the last reading.
-    fn take_settled(&mut self, mut each: impl FnMut(i64, Event)) -> i64 {
+    fn take_settled(&mut self, each: impl FnMut(i64, Event)) -> i64 {
         let queues = std::mem::take(&mut self.queues);
         let mut queues: Vec<Sorted> = queues.into_iter().map(Queue::sorted).collect();
         if queues.len() <= MAX_AHEAD {
@@ -248,33 +257,24 @@ impl Order {
             .enumerate()
             .filter_map(|(index, queue)| queue.next_ts().map(|ts| Reverse((ts, index))))
             .collect();
-        let (mut late, mut taken_until) = (0, self.taken_until.unwrap_or(i64::MIN));
-        let mut each = |ts, event| {
-            if ts < taken_until {
-                late += 1;
-            } else {
-                taken_until = ts;
-                each(ts, event);
-            }
-        };
+        let taken_until = self.taken_until.unwrap_or(i64::MIN);
+        let mut turns = Turns { each, late: 0, taken_until };
         let mut turn = next.pop();
         while let Some(Reverse((_, index))) = turn {
             let until = next.peek().map_or(i64::MAX, |Reverse((ts, _))| *ts);
             let Some(queue) = queues.get_mut(index) else { break };
-            if !queue.drain_until(until, &mut each) {
-                break;
-            }
+            let Some(next_ts) = queue.drain_until(until, &mut turns) else { break };
             // Its next event is later than the first of the others, whose turn it is now.
-            turn = match (queue.next_ts(), next.peek_mut()) {
+            turn = match (next_ts, next.peek_mut()) {
                 (Some(ts), Some(mut first)) => Some(std::mem::replace(&mut *first, Reverse((ts, index)))),
                 (Some(ts), None) => Some(Reverse((ts, index))),
                 (None, Some(first)) => Some(PeekMut::pop(first)),
                 (None, None) => None,
             };
         }
-        self.taken_until = Some(taken_until).filter(|ts| *ts != i64::MIN);
+        self.taken_until = Some(turns.taken_until).filter(|ts| *ts != i64::MIN);
         self.queues = queues.into_iter().map(Sorted::into_queue).collect();
-        late
+        turns.late
     }
 
     #[inline]
@@ -399,20 +399,45 @@ impl Sorted {
         }
     }
 
-    fn drain_until(&mut self, until: i64, each: &mut impl FnMut(i64, Event)) -> bool {
+    #[inline(always)]
+    fn drain_until(&mut self, until: i64, turns: &mut Turns<impl FnMut(i64, Event)>) -> Option<Option<i64>> {
         match self {
-            Self::Empty => false,
-            Self::Any(events) => events.drain_until(until, each),
-            Self::Tracks(events) => events.drain_until(until, |ts, event| each(ts, Event::Track(event))),
+            Self::Empty => None,
+            Self::Any(events) => events.drain_until(until, |ts, event| turns.take(ts, event)),
+            Self::Tracks(events) => {
+                events.drain_until(until, |ts, event| turns.take(ts, Event::Track(event)))
+            }
             Self::Kernel(cpu, events) => {
-                events.drain_until(until, |ts, event| each(ts, Event::Kernel(*cpu, event)))
+                events.drain_until(until, |ts, event| turns.take(ts, Event::Kernel(*cpu, event)))
             }
             Self::Switches(cpu, events) => {
-                events.drain_until(until, |ts, event| each(ts, Event::Switch(*cpu, event)))
+                events.drain_until(until, |ts, event| turns.take(ts, Event::Switch(*cpu, event)))
             }
             Self::Wakings(cpu, events) => {
-                events.drain_until(until, |ts, event| each(ts, Event::Waking(*cpu, event)))
+                events.drain_until(until, |ts, event| turns.take(ts, Event::Waking(*cpu, event)))
             }
+        }
+    }
+}
+
+/// Those who have their turn.
+struct Turns<F> {
+    each: F,
+    /// How many came too late.
+    late: i64,
+    /// The time of the last that did not.
+    taken_until: i64,
+}
+
+impl<F: FnMut(i64, Event)> Turns<F> {
+    // Which event it is is known where this is called.
+    #[inline(always)]
+    fn take(&mut self, ts: i64, event: Event) {
+        if ts < self.taken_until {
+            self.late += 1;
+        } else {
+            self.taken_until = ts;
+            (self.each)(ts, event);
         }
     }
 }

@@ -52,6 +52,53 @@ pub enum ProcessName {
     System,
 }
 
+/// Threads that live, by number. Scheduling asks for the same ones all the time: those of the lower numbers are found without a hash.
+#[derive(Debug, Default)]
+struct Living {
+    low: Vec<Option<Utid>>,
+    others: HashMap<i64, Utid, RandomState>,
+}
+
+/// Numbers below this: those that Linux gives unless it is told to give more (`PID_MAX_DEFAULT`).
+const LOW_TIDS: usize = 32 << 10;
+
+impl Living {
+    /// The place of a number that has one.
+    #[inline]
+    fn low(tid: i64) -> Option<usize> {
+        usize::try_from(tid).ok().filter(|tid| *tid < LOW_TIDS)
+    }
+
+    #[inline]
+    fn get(&self, tid: i64) -> Option<Utid> {
+        match Self::low(tid) {
+            Some(place) => self.low.get(place).copied().flatten(),
+            None => self.others.get(&tid).copied(),
+        }
+    }
+
+    fn insert(&mut self, tid: i64, utid: Utid) {
+        let Some(place) = Self::low(tid) else {
+            self.others.insert(tid, utid);
+            return;
+        };
+        if self.low.len() <= place {
+            self.low.resize(place + 1, None);
+        }
+        if let Some(there) = self.low.get_mut(place) {
+            *there = Some(utid);
+        }
+    }
+
+    fn remove(&mut self, tid: i64) {
+        match Self::low(tid).map(|place| self.low.get_mut(place)) {
+            Some(Some(there)) => *there = None,
+            Some(None) => {}
+            None => _ = self.others.remove(&tid),
+        }
+    }
+}
+
 /// The threads and processes of one machine.
 #[derive(Debug, Default)]
 pub struct Processes {
@@ -60,7 +107,7 @@ pub struct Processes {
     /// Threads of a number that have not ended, the latest last.
     tids: HashMap<i64, Vec<Utid>, RandomState>,
     /// The one of them that lives.
-    living: HashMap<i64, Utid, RandomState>,
+    living: Living,
     pids: HashMap<i64, Upid, RandomState>,
     /// The threads of a process.
     members: HashMap<Upid, Vec<Utid>, RandomState>,
@@ -101,7 +148,7 @@ impl Processes {
     /// Formats that know no idle task have threads and processes of the number 0 like any others. The rows stay, without a name.
     pub fn disown_idle(&mut self, tables: &mut Tables) {
         self.tids.remove(&0);
-        self.living.remove(&0);
+        self.living.remove(0);
         self.pids.remove(&0);
         if let Some(name) = tables.thread.name.get_mut(self.idle.index()) {
             *name = None;
@@ -118,7 +165,7 @@ impl Processes {
     #[inline]
     #[must_use]
     pub fn find_thread(&self, tid: i64) -> Option<Utid> {
-        self.living.get(&tid).copied()
+        self.living.get(tid)
     }
 
     /// The thread of this number that lives now, or a new one.
@@ -192,7 +239,7 @@ impl Processes {
     ) -> Upid {
         let before = self.pids.remove(&pid);
         self.tids.remove(&pid);
-        self.living.remove(&pid);
+        self.living.remove(pid);
         let main = self.start_thread(tables, pid, start_ts);
         if let Some(name) = name {
             self.name_thread(tables, main, name, source);
@@ -414,8 +461,8 @@ impl Processes {
         let others = self.tids.get(&tid).map(Vec::as_slice).unwrap_or_default();
         match others.iter().rev().find(|utid| self.is_alive(tables, **utid)).copied() {
             Some(utid) => self.living.insert(tid, utid),
-            None => self.living.remove(&tid),
-        };
+            None => self.living.remove(tid),
+        }
     }
 
     /// A process is no more: its threads are dead, too.

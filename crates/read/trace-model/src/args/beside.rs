@@ -35,6 +35,8 @@ pub(super) struct Beside {
     ahead: usize,
     /// Batches that are empty, with their memory.
     empty: Vec<Batch>,
+    /// By slot: the row that has said its arguments, and their set, once that is known.
+    slots: Vec<(u32, Option<ArgSetId>)>,
 }
 
 /// The lists and the table, and what is to be written.
@@ -81,7 +83,7 @@ impl Beside {
     pub(super) fn new(shared: Shared, helper: Arc<dyn Helper>) -> Self {
         let shared =
             Arc::new(Both { shared: Mutex::new(shared), waiting: Mutex::default(), done: Mutex::default() });
-        Self { shared, helper, batch: Batch::default(), ahead: 0, empty: Vec::new() }
+        Self { shared, helper, batch: Batch::default(), ahead: 0, empty: Vec::new(), slots: Vec::new() }
     }
 
     /// A row with a list.
@@ -108,6 +110,22 @@ impl Beside {
         }
         self.batch.args.extend_from_slice(args);
         self.add(row, What::Args(self.batch.args.len(), slot), tables);
+    }
+
+    /// A row says arguments that its slot has from now on.
+    pub(super) fn begin_slot(&mut self, slot: Slot, row: u32) {
+        let slot = usize::from(slot);
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, (0, None));
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = (row, None);
+        }
+    }
+
+    /// The set of a slot's arguments, if it is known by now.
+    pub(super) fn set_of_slot(&self, slot: Slot) -> Option<ArgSetId> {
+        self.slots.get(usize::from(slot))?.1
     }
 
     /// Everything that rows have said is written, and they have their numbers.
@@ -144,9 +162,16 @@ impl Beside {
     fn take_numbers(&mut self, tables: &mut Tables) {
         let done = std::mem::take(&mut *lock(&self.shared.done));
         for mut batch in done {
-            for ((row, _), set) in batch.rows.iter().zip(&batch.sets) {
+            for ((row, what), set) in batch.rows.iter().zip(&batch.sets) {
                 if let Some(set) = set {
                     row.set(*set, tables);
+                }
+                // The slot may have other arguments since.
+                if let (RowOf::Event(row), What::Args(_, Some(slot))) = (row, what)
+                    && let Some((first, known)) = self.slots.get_mut(usize::from(*slot))
+                    && first == row
+                {
+                    *known = *set;
                 }
             }
             batch.rows.clear();

@@ -4,19 +4,19 @@
 //! a pair of times, taken when it was read.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ferretto_protos::fields::{
     ftrace_event as event_field, ftrace_event_bundle as field, system_info, tracing_service_event, utsname,
 };
-use ferretto_protozero::varint;
-use ferretto_trace_read::fields::{Fields, Value};
+use ferretto_trace_read::fields::{Field, Fields, Value};
 use ferretto_trace_tables::MachineId;
 
 use super::{Bundle, Cpu, KernelEvent, MAX_CPUS, QueueKind};
 use crate::clocks::{BOOTTIME, Clock, Machine, Reading};
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
-use crate::order::{Order, QueueId};
+use crate::order::{Order, QueueId, Run};
 use crate::sequence::Generation;
 use crate::stats::Stat;
 
@@ -32,6 +32,12 @@ mod ftrace_clock {
     pub(super) const LOCAL: u64 = 3;
     pub(super) const MONO_RAW: u64 = 4;
 }
+
+/// Fewer events of a bundle wait one by one: as many as make up for the room that a bundle needs.
+const MIN_RUN: usize = 16;
+
+/// A short event: more of them have no room in a bundle, mostly.
+const EVENT_BYTES: usize = 24;
 
 /// What takes part when packets of the kernel arrive.
 #[derive(Debug)]
@@ -63,7 +69,7 @@ struct Head<'a> {
 impl Arrival<'_> {
     /// Reads `TracePacket.ftrace_events`.
     pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>) {
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(message.len() / EVENT_BYTES);
         let head = Head::of(message, &mut events);
         let Some(cpu) = head.cpu.filter(|cpu| *cpu < MAX_CPUS) else {
             self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
@@ -183,8 +189,40 @@ impl Arrival<'_> {
             return;
         }
         let number = self.model.bundles.next();
-        let mut waiting = 0;
         self.open(cpu, QueueKind::Events);
+        let bytes: Arc<[u8]> = message.into();
+        let waiting = match self.times_of_run(clock, events) {
+            Some(times) => {
+                let run = InBundle { bytes: bytes.clone(), bundle: number, events: events.len() };
+                self.order.push_kernel_run(cpu, times, Box::new(run));
+                events.len()
+            }
+            None => self.events_one_by_one(cpu, clock, events, number),
+        };
+        self.model.bundles.push(Bundle { bytes, state: state.clone() }, waiting);
+    }
+
+    /// When the first and the last of the events happen, if they can wait in their bundle: they are in order, there is nothing odd about any
+    /// of them, and their clock is the trace's.
+    fn times_of_run(&mut self, clock: Clock, events: &[(usize, &[u8])]) -> Option<(i64, i64)> {
+        if events.len() < MIN_RUN || self.model.bundles.has_store() {
+            return None;
+        }
+        let first = self.trace_time(clock, usual(events.first()?.1)?.0)?;
+        if clock != self.model.clocks.trace_clock() {
+            return None;
+        }
+        let mut last = first;
+        for (_, event) in events {
+            let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
+            last = ts;
+        }
+        Some((first, last))
+    }
+
+    /// Each event waits by itself; as how many they do.
+    fn events_one_by_one(&mut self, cpu: Cpu, clock: Clock, events: &[(usize, &[u8])], number: u32) -> usize {
+        let mut waiting = 0;
         for (at, event) in events {
             match usual(event) {
                 Some((timestamp, found)) => {
@@ -196,7 +234,7 @@ impl Arrival<'_> {
                 None => waiting += self.event(cpu, clock, event, *at, number),
             }
         }
-        self.model.bundles.push(Bundle { bytes: message.into(), state: state.clone() }, waiting);
+        waiting
     }
 
     /// A processor's queue is made with those of lower numbers: the order of queues decides which of two events is first.
@@ -304,36 +342,53 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Events that wait in their bundle, all of which are as all writers write them.
+#[derive(Debug)]
+struct InBundle {
+    bytes: Arc<[u8]>,
+    /// The number of the bundle.
+    bundle: u32,
+    events: usize,
+}
+
+impl Run<KernelEvent> for InBundle {
+    fn len(&self) -> usize {
+        self.events
+    }
+
+    fn read(&self, to: &mut Vec<(i64, KernelEvent)>) {
+        let mut fields = Fields::new(&self.bytes);
+        while let Some(Ok(part)) = fields.next() {
+            let (field::EVENT, Value::Bytes(event)) = (part.number, part.value) else { continue };
+            let Some((timestamp, found)) = usual(event) else { continue };
+            // Those of a longer bundle have no number.
+            let at =
+                u32::try_from(fields.offset() - event.len()).unwrap_or(u32::MAX).saturating_add(found.at);
+            to.push((timestamp as i64, KernelEvent { bundle: self.bundle, at, ..found }));
+        }
+    }
+}
+
 /// An event as all writers write it: its time, its thread, and what happened. Returns its time, and where its fields lie in it.
 #[inline]
 fn usual(event: &[u8]) -> Option<(u64, KernelEvent)> {
     const TIMESTAMP: u8 = (event_field::TIMESTAMP << 3) as u8;
     const PID: u8 = (event_field::PID << 3) as u8;
-    let (timestamp, rest) = varint_of(event.strip_prefix(&[TIMESTAMP])?)?;
-    let (tid, rest) = varint_of(rest.strip_prefix(&[PID])?)?;
-    let (tag, rest) = varint_of(rest)?;
-    let (len, rest) = varint_of(rest)?;
-    // The wire type of messages is 2.
-    if tag & 7 != 2 || len != rest.len() as u64 {
+    let mut fields = Fields::new(event);
+    let timestamp = fields.number_of(TIMESTAMP)?;
+    let tid = fields.number_of(PID)?;
+    let Field { number: field, value: Value::Bytes(payload) } = fields.next()?.ok()? else { return None };
+    if fields.first_byte().is_some() {
         return None;
     }
     let found = KernelEvent {
         bundle: 0,
-        at: u32::try_from(event.len() - rest.len()).ok()?,
-        len: u32::try_from(len).ok()?,
-        field: u32::try_from(tag >> 3).ok().filter(|field| *field != 0)?,
+        at: u32::try_from(event.len() - payload.len()).ok()?,
+        len: u32::try_from(payload.len()).ok()?,
+        field,
         tid: Some(tid as u32),
     };
     Some((timestamp, found))
-}
-
-#[inline]
-fn varint_of(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    if let [byte @ 0..0x80, rest @ ..] = bytes {
-        return Some((u64::from(*byte), rest));
-    }
-    let (value, len) = varint::decode(bytes)?;
-    Some((value, bytes.get(len..)?))
 }
 
 /// `6.1.0-13-amd64` is (6, 1).

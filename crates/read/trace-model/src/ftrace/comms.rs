@@ -18,9 +18,29 @@ pub struct Comms {
 
 #[derive(Clone, Copy, Debug)]
 struct Comm {
-    bytes: [u8; MAX_BYTES],
-    len: u8,
+    name: Short,
     text: Str,
+}
+
+/// A name of at most `MAX_BYTES`: how many it has, and its first and its last eight, or all of them. They say which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Short {
+    len: usize,
+    words: [u64; 2],
+}
+
+impl Short {
+    #[inline]
+    fn of(name: &[u8]) -> Option<Self> {
+        let words = match (name.first_chunk(), name.last_chunk()) {
+            (Some(first), Some(last)) if name.len() <= MAX_BYTES => {
+                [u64::from_le_bytes(*first), u64::from_le_bytes(*last)]
+            }
+            (None, None) => [name.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0],
+            _ => return None,
+        };
+        Some(Self { len: name.len(), words })
+    }
 }
 
 impl Default for Comms {
@@ -33,22 +53,16 @@ impl Comms {
     /// The text of a thread's name.
     #[inline]
     pub fn get(&mut self, tid: i64, name: &[u8], strings: &mut Strings) -> Str {
-        let mut bytes = [0; MAX_BYTES];
-        let (Some(start), Ok(len)) = (bytes.get_mut(..name.len()), u8::try_from(name.len())) else {
-            return strings.intern_bytes(name);
-        };
-        start.copy_from_slice(name);
-        let Some(place) = self.places.get_mut(tid as usize % PLACES) else {
+        let (Some(short), Some(place)) = (Short::of(name), self.places.get_mut(tid as usize % PLACES)) else {
             return strings.intern_bytes(name);
         };
         if let Some(comm) = place
-            && comm.bytes == bytes
-            && comm.len == len
+            && comm.name == short
         {
             return comm.text;
         }
         let text = strings.intern_bytes(name);
-        *place = Some(Comm { bytes, len, text });
+        *place = Some(Comm { name: short, text });
         text
     }
 }
@@ -64,6 +78,12 @@ mod tests {
         for (tid, name) in [
             (1, "a"),
             (1, "a\0"),
+            (1, "\0a"),
+            (1, "worker-1"),
+            (1, "worker-12"),
+            (1, "worker-1worker-1"),
+            (1, "worker-1"),
+            (1, "worker-2worker-1"),
             (1, "b"),
             (PLACES as i64 + 1, "a"),
             (1, "a"),

@@ -159,8 +159,8 @@ waits! {
 /// The bytes of a bundle, and what its sequence had interned.
 #[derive(Debug)]
 pub struct Bundle {
-    /// `FtraceEventBundle`.
-    pub bytes: Box<[u8]>,
+    /// `FtraceEventBundle`. Events that wait in it have it, too.
+    pub bytes: Arc<[u8]>,
     /// The names of the kernel's functions.
     pub state: Rc<Generation>,
 }
@@ -243,6 +243,10 @@ impl Bundles {
     pub(crate) fn move_to(&mut self, store: &Arc<dyn Store>) {
         for waiting in self.all.iter_mut().skip(self.moved) {
             let Where::Here(bundle) = &waiting.bundle else { continue };
+            if Arc::strong_count(&bundle.bytes) > 1 {
+                // Events wait in it: it stays.
+                continue;
+            }
             let words: Vec<u64> = bundle.bytes.chunks(WORD_BYTES).map(word).collect();
             if let Some(place) = store.put(&words) {
                 waiting.bundle = Where::There(place, bundle.bytes.len(), bundle.state.clone());
@@ -250,6 +254,11 @@ impl Bundles {
         }
         self.moved = self.all.len();
         self.store = Some(store.clone());
+    }
+
+    /// Whether bundles lie in a store.
+    fn has_store(&self) -> bool {
+        self.store.is_some()
     }
 
     /// The number that the next bundle has.

@@ -7,13 +7,13 @@ use ferretto_protos::fields::interned_data::KERNEL_SYMBOLS;
 use ferretto_protos::ftrace::{FieldKind, KNOWN_EVENTS, KnownEvent, known_event};
 use ferretto_protozero::varint;
 use ferretto_trace_read::fields::{Fields, Value};
-use ferretto_trace_tables::tables::FtraceEventRow;
-use ferretto_trace_tables::{Str, Strings, Utid};
+use ferretto_trace_tables::tables::{FtraceEventRow, Tables};
+use ferretto_trace_tables::{ArgSetId, Str, Strings, Utid};
 
 use super::apply::At;
 use super::kept::{Kept, RowArgs};
 use super::{Cpu, KernelEvent};
-use crate::args::{Arg, ArgList, ArgLists, ArgValue, PackedKey, Packer, RowOf, Slot};
+use crate::args::{Arg, ArgLists, ArgValue, PackedKey, Packer, RowOf, Slot};
 use crate::model::Model;
 use crate::sched::FullSwitch;
 use crate::sequence::Generation;
@@ -54,12 +54,9 @@ pub struct Raw {
     max_number: u32,
     switch: Option<Names>,
     waking: Option<Names>,
-    /// What switches and wake-ups have said lately, as lists of arguments.
-    switches: RecentLists<FullSwitch, ArgList>,
-    wakings: RecentLists<FullWaking, ArgList>,
-    /// The same where a helper has the lists.
-    switches_of_helper: RecentLists<FullSwitch, ()>,
-    wakings_of_helper: RecentLists<FullWaking, ()>,
+    /// What switches and wake-ups have said lately, and the sets of arguments that came of it.
+    switches: RecentSets<FullSwitch>,
+    wakings: RecentSets<FullWaking>,
     /// The arguments of the event that is read.
     pub(super) list: Vec<Arg>,
     /// `args[0]` and so on.
@@ -82,69 +79,63 @@ impl FullWaking {
     }
 }
 
-/// Lists of arguments by what says them, of those that share a place the last: the same threads are switched between again and again.
+/// Sets of arguments by what says them, of those that share a place the last two: the same threads are switched between again and again.
 #[derive(Debug)]
-struct RecentLists<K, L> {
-    places: Box<[Option<(K, L)>]>,
+struct RecentSets<K> {
+    places: Box<[[Option<Recent<K>>; WAYS]]>,
+    /// Which way the next one goes that is new.
+    way: usize,
+}
+
+/// What was met last at its place.
+#[derive(Clone, Copy, Debug)]
+struct Recent<K> {
+    says: K,
+    /// Unless a helper has yet to tell it.
+    set: Option<ArgSetId>,
 }
 
 /// Ours: a busy machine switches between some thousand pairs of threads, and this stays in the processor's second cache.
-const RECENT_LISTS: usize = 4096;
+const RECENT_PLACES: usize = 4096;
+/// Those that share a place.
+const WAYS: usize = 2;
 
 /// Where the slots of wake-ups begin.
-const WAKING_SLOTS: Slot = RECENT_LISTS as Slot;
+const WAKING_SLOTS: Slot = (RECENT_PLACES * WAYS) as Slot;
 
-impl<K, L> Default for RecentLists<K, L> {
+impl<K> Default for RecentSets<K> {
     fn default() -> Self {
-        Self { places: Box::default() }
-    }
-}
-
-impl<K: Copy, L: Copy> RecentLists<K, L> {
-    /// A place; memory is taken for all of them when the first is asked for.
-    #[inline]
-    fn place(&mut self, place: usize) -> Option<&mut Option<(K, L)>> {
-        if self.places.is_empty() {
-            self.places = vec![None; RECENT_LISTS].into();
-        }
-        self.places.get_mut(place)
+        Self { places: Box::default(), way: 0 }
     }
 }
 
 /// The place for what has this number, which is different for most.
 #[inline]
 fn place_of(number: u64) -> usize {
-    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_LISTS
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_PLACES
 }
 
-impl<K: Copy + Eq> RecentLists<K, ArgList> {
-    /// The list of `key`, or what `make` makes.
+impl<K: Copy + Eq> RecentSets<K> {
+    /// Where `says` is at a place: its slot, whether it was there, and its set, if that is known. Memory is taken for all places when the first
+    /// is asked for.
     #[inline]
-    fn get_or(&mut self, place: usize, key: &K, make: impl FnOnce() -> ArgList) -> ArgList {
-        let place = self.place(place);
-        if let Some(Some((last, list))) = &place
-            && last == key
-        {
-            return *list;
+    fn meet(&mut self, place: usize, says: &K) -> Option<(usize, bool, &mut Option<ArgSetId>)> {
+        if self.places.is_empty() {
+            self.places = vec![[None; WAYS]; RECENT_PLACES].into();
         }
-        let list = make();
-        if let Some(place) = place {
-            *place = Some((*key, list));
+        let ways = self.places.get_mut(place)?;
+        let is_it = |recent: &Option<Recent<K>>| recent.as_ref().is_some_and(|recent| recent.says == *says);
+        let known = ways.iter().position(is_it);
+        let way = known.unwrap_or_else(|| {
+            self.way = (self.way + 1) % WAYS;
+            self.way
+        });
+        let there = ways.get_mut(way)?;
+        if known.is_none() {
+            *there = None;
         }
-        list
-    }
-}
-
-impl<K: Copy + Eq> RecentLists<K, ()> {
-    /// Whether `key` is what was met last at its place.
-    #[inline]
-    fn meet(&mut self, place: usize, key: &K) -> bool {
-        let Some(place) = self.place(place) else { return false };
-        let is_known = place.as_ref().is_some_and(|(last, ())| last == key);
-        if !is_known {
-            *place = Some((*key, ()));
-        }
-        is_known
+        let recent = there.get_or_insert(Recent { says: *says, set: None });
+        Some((place * WAYS + way, known.is_some(), &mut recent.set))
     }
 }
 
@@ -189,10 +180,8 @@ impl Default for Raw {
             max_number: KNOWN_EVENTS.iter().map(|event| event.field_id).max().unwrap_or(0),
             switch: None,
             waking: None,
-            switches: RecentLists::default(),
-            wakings: RecentLists::default(),
-            switches_of_helper: RecentLists::default(),
-            wakings_of_helper: RecentLists::default(),
+            switches: RecentSets::default(),
+            wakings: RecentSets::default(),
             list: Vec::new(),
             call_args: Vec::new(),
         }
@@ -293,13 +282,6 @@ impl Raw {
         fields.iter().zip(values).map(arg)
     }
 
-    /// Arguments of `sched_waking`, all of its fields in their order.
-    pub(crate) fn full_waking_args(&self, values: [ArgValue; 5]) -> impl Iterator<Item = Arg> {
-        let fields = self.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
-        let arg = |(field, value): (&Name, ArgValue)| Arg { flat_key: field.key, key: field.key, value };
-        fields.iter().zip(values).map(arg)
-    }
-
     /// Arguments of `sched_waking` in its compact form: `comm`, `pid`, `prio`, `target_cpu`.
     pub(crate) fn waking_args(&self, values: [ArgValue; 4]) -> impl Iterator<Item = Arg> {
         let names = self.waking.as_ref();
@@ -385,38 +367,32 @@ impl Model {
     /// Gives a row the arguments of a switch.
     #[inline]
     pub(crate) fn switch_args_of_row(&mut self, id: u32, switch: &FullSwitch) {
-        let Self { raw, args, tables, .. } = self;
         let number =
             (switch.prev_tid as u64) << 40 ^ (switch.next_tid as u64) << 8 ^ switch.prev_state as u64;
-        let (row, place) = (RowOf::Event(id), place_of(number));
-        if args.has_slots() {
-            let slot = (place as Slot, raw.switches_of_helper.meet(place, switch));
-            return args
-                .write_slot_for(row, slot, tables, |list| list.extend(raw.switch_args(switch.values())));
+        let place = place_of(number);
+        let Self { raw: Raw { switches, switch: names, .. }, args, tables, .. } = self;
+        let Some((slot, is_known, set)) = switches.meet(place, switch) else { return };
+        if set.is_none() {
+            let come_again = ComeAgain { row: id, slot: slot as Slot, is_known, set };
+            write_again(come_again, names.as_ref(), &switch.values(), (args, tables));
+        } else {
+            tables.ftrace_event.arg_set_id.set(id as usize, *set);
         }
-        let fields = raw.switch.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
-        let list = raw.switches.get_or(place, switch, || pack(args, fields, &switch.values()));
-        args.write_for(row, list, tables);
     }
 
     /// Gives a row the arguments of a wake-up.
     #[inline]
     pub(crate) fn waking_args_of_row(&mut self, id: u32, waking: &FullWaking) {
-        if self.args.has_helper() && !self.args.has_slots() {
-            return self.list_of_row(id, |raw, list| list.extend(raw.full_waking_args(waking.values())));
-        }
-        let Self { raw, args, tables, .. } = self;
         let [pid, _, _, target_cpu] = waking.numbers;
-        let (row, place) = (RowOf::Event(id), place_of(pid << 8 ^ target_cpu));
-        if args.has_slots() {
-            let slot = (WAKING_SLOTS + place as Slot, raw.wakings_of_helper.meet(place, waking));
-            return args.write_slot_for(row, slot, tables, |list| {
-                list.extend(raw.full_waking_args(waking.values()))
-            });
+        let place = place_of(pid << 8 ^ target_cpu);
+        let Self { raw: Raw { wakings, waking: names, .. }, args, tables, .. } = self;
+        let Some((slot, is_known, set)) = wakings.meet(place, waking) else { return };
+        if set.is_none() {
+            let come_again = ComeAgain { row: id, slot: WAKING_SLOTS + slot as Slot, is_known, set };
+            write_again(come_again, names.as_ref(), &waking.values(), (args, tables));
+        } else {
+            tables.ftrace_event.arg_set_id.set(id as usize, *set);
         }
-        let fields = raw.waking.as_ref().map(|names| names.fields.as_slice()).unwrap_or_default();
-        let list = raw.wakings.get_or(place, waking, || pack(args, fields, &waking.values()));
-        args.write_for(row, list, tables);
     }
 
     /// Gives a row arguments.
@@ -425,12 +401,38 @@ impl Model {
     }
 }
 
-/// The list of an event's fields.
-fn pack(args: &mut ArgLists, fields: &[Name], values: &[ArgValue]) -> ArgList {
+/// A row of `ftrace_event` whose arguments may come again.
+struct ComeAgain<'a> {
+    row: u32,
+    slot: Slot,
+    /// They are those that the slot had last.
+    is_known: bool,
+    /// Their set, to be filled in.
+    set: &'a mut Option<ArgSetId>,
+}
+
+/// Writes the arguments of a row, one for each field of an event.
+#[inline(never)]
+fn write_again(
+    row: ComeAgain<'_>,
+    names: Option<&Names>,
+    values: &[ArgValue],
+    (args, tables): (&mut ArgLists, &mut Tables),
+) {
+    let fields = names.map(|names| names.fields.as_slice()).unwrap_or_default();
+    if args.has_slots() {
+        let arg =
+            |(field, value): (&Name, &ArgValue)| Arg { flat_key: field.key, key: field.key, value: *value };
+        let make = |list: &mut Vec<Arg>| list.extend(fields.iter().zip(values).map(arg));
+        *row.set = args.write_slot_for(row.row, (row.slot, row.is_known), tables, make);
+        return;
+    }
     let fill = |packer: &mut Packer<'_>| {
         fields.iter().zip(values).for_each(|(field, value)| packer.put(field.packed, *value));
     };
-    args.intern_packed(values.len(), fill)
+    let list = args.intern_packed(values.len(), fill);
+    *row.set = args.write(list, tables);
+    tables.ftrace_event.arg_set_id.set(row.row as usize, *row.set);
 }
 
 fn read_args(

@@ -16,6 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::fmt;
 use std::sync::Arc;
 
 use ferretto_trace_tables::Cell;
@@ -28,6 +29,8 @@ const BLOCK_EVENTS: usize = 1 << BLOCK_BITS;
 const BLOCK_BITS: u32 = 13;
 /// Fewer are not worth packing.
 const MIN_PACKED: usize = 256;
+/// Of events that lie in what they came in, as many as are read at once: what they are then stays in a processor's cache, of some queues.
+const RUNS_EVENTS: usize = 2048;
 
 /// What may wait.
 pub(crate) trait Waits: Sized {
@@ -54,6 +57,51 @@ pub(crate) trait Waits: Sized {
     /// What the helper has unpacked.
     fn unpacked(_: Later<Vec<(i64, Self)>>) -> Vec<(i64, Self)> {
         Vec::new()
+    }
+
+    /// Lets the helper take events out of what they came in; gives that back if it does not.
+    fn read_later(runs: Runs<Self>, _: &dyn Helper) -> Result<Later<Vec<(i64, Self)>>, Runs<Self>> {
+        Err(runs)
+    }
+}
+
+/// Events in the order of time that lie in what they came in: that is as small as they can be packed, and costs nothing.
+pub(crate) trait Run<T>: fmt::Debug + Send {
+    /// How many they are.
+    fn len(&self) -> usize;
+
+    /// Takes them out.
+    fn read(&self, to: &mut Vec<(i64, T)>);
+}
+
+/// Runs one after the other, also in time.
+#[derive(Debug)]
+pub(crate) struct Runs<T> {
+    runs: Vec<Box<dyn Run<T>>>,
+    events: usize,
+    last_ts: i64,
+}
+
+impl<T> Runs<T> {
+    fn of(last_ts: i64, run: Box<dyn Run<T>>) -> Self {
+        Self { events: run.len(), runs: vec![run], last_ts }
+    }
+
+    /// Whether one that begins then has room behind them.
+    fn have_room(&self, first_ts: i64) -> bool {
+        self.last_ts <= first_ts && self.events < RUNS_EVENTS
+    }
+
+    fn push(&mut self, last_ts: i64, run: Box<dyn Run<T>>) {
+        self.events += run.len();
+        self.last_ts = last_ts;
+        self.runs.push(run);
+    }
+
+    pub(crate) fn read(&self) -> Vec<(i64, T)> {
+        let mut events = Vec::with_capacity(self.events);
+        self.runs.iter().for_each(|run| run.read(&mut events));
+        events
     }
 }
 
@@ -175,6 +223,16 @@ macro_rules! waits {
             fn unpacked(block: ferretto_trace_tables::helper::Later<Vec<(i64, Self)>>) -> Vec<(i64, Self)> {
                 block.take()
             }
+
+            fn read_later(
+                runs: $crate::order::queue::Runs<Self>,
+                helper: &dyn ferretto_trace_tables::Helper,
+            ) -> Result<
+                ferretto_trace_tables::helper::Later<Vec<(i64, Self)>>,
+                $crate::order::queue::Runs<Self>,
+            > {
+                Ok(ferretto_trace_tables::helper::Later::new(helper, move || runs.read()))
+            }
         }
     };
 }
@@ -222,6 +280,8 @@ struct Block<T> {
 #[derive(Debug)]
 enum Events<T> {
     Plain(std::vec::IntoIter<(i64, T)>),
+    /// In what they came in.
+    Within(Runs<T>),
     /// So many, as columns: their times, and what they are.
     Packed(usize, Vec<Kept>),
     /// The same, perhaps not packed yet.
@@ -232,9 +292,20 @@ enum Events<T> {
 
 impl<T: Waits> Waiting<T> {
     pub(crate) fn of(ts: i64, event: T) -> Self {
+        Self { open: vec![(ts, event)], ..Self::empty() }
+    }
+
+    /// Of a queue that begins with a run.
+    pub(crate) fn of_run(times: (i64, i64), run: Box<dyn Run<T>>) -> Self {
+        let mut waiting = Self::empty();
+        waiting.push_run(times, run);
+        waiting
+    }
+
+    fn empty() -> Self {
         Self {
             blocks: Vec::new(),
-            open: vec![(ts, event)],
+            open: Vec::new(),
             is_disordered: false,
             next: 0,
             settled: 0,
@@ -250,6 +321,18 @@ impl<T: Waits> Waiting<T> {
         }
         self.is_disordered |= self.open.last().is_some_and(|(last, _)| *last > ts);
         self.open.push((ts, event));
+    }
+
+    /// Adds events between these times.
+    pub(crate) fn push_run(&mut self, (first_ts, last_ts): (i64, i64), run: Box<dyn Run<T>>) {
+        self.seal();
+        if let Some(Block { number, events: Events::Within(runs), .. }) = self.blocks.last_mut()
+            && *number >= self.settled
+            && runs.have_room(first_ts)
+        {
+            return runs.push(last_ts, run);
+        }
+        self.add_block(first_ts, Events::Within(Runs::of(last_ts, run)));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -269,6 +352,7 @@ impl<T: Waits> Waiting<T> {
         }
         for block in &mut self.blocks {
             block.events.settle();
+            block.events.leave_runs(store);
             if let Events::Packed(_, columns) = &mut block.events {
                 columns.iter_mut().for_each(|column| column.move_to(store));
             }
@@ -335,6 +419,10 @@ impl<T: Waits> Waiting<T> {
                 }
             },
         };
+        self.add_block(first_ts, events);
+    }
+
+    fn add_block(&mut self, first_ts: i64, events: Events<T>) {
         // It is surely packed by now.
         if let Some(last) = self.blocks.last_mut() {
             last.events.settle();
@@ -405,6 +493,7 @@ impl<T: Waits> Events<T> {
     fn len(&self) -> usize {
         match self {
             Self::Plain(events) => events.len(),
+            Self::Within(runs) => runs.events,
             Self::Packed(count, _) | Self::Packing(count, _) | Self::Unpacking(count, _) => *count,
         }
     }
@@ -417,9 +506,29 @@ impl<T: Waits> Events<T> {
         }
     }
 
+    /// What lies in what it came in is packed, so that this may go.
+    fn leave_runs(&mut self, store: &Arc<dyn Store>) {
+        let Self::Within(runs) = self else { return };
+        let mut block = ToPack { events: runs.read(), is_disordered: false, store: Some(store.clone()) };
+        let columns = block.packed();
+        *self = match columns.is_empty() {
+            true => Self::Plain(block.events.into_iter()),
+            false => Self::Packed(block.events.len(), columns),
+        };
+    }
+
     /// Lets the helper unpack it, if it is packed.
     fn unpack_later(&mut self, store: Option<&Arc<dyn Store>>, helper: &dyn Helper) {
         self.settle();
+        if let Self::Within(runs) = self {
+            let runs = std::mem::replace(runs, Runs { runs: Vec::new(), events: 0, last_ts: 0 });
+            let events = runs.events;
+            *self = match T::read_later(runs, helper) {
+                Ok(later) => Self::Unpacking(events, later),
+                Err(runs) => Self::Within(runs),
+            };
+            return;
+        }
         let Self::Packed(count, columns) = self else { return };
         let count = *count;
         let block = ToUnpack { count, columns: std::mem::take(columns), store: store.cloned() };
@@ -433,6 +542,7 @@ impl<T: Waits> Events<T> {
         self.settle();
         match self {
             Self::Plain(events) => events,
+            Self::Within(runs) => runs.read().into_iter(),
             Self::Packed(count, columns) => {
                 ToUnpack { count, columns, store: store.cloned() }.unpacked().into_iter()
             }
@@ -505,9 +615,9 @@ impl<T: Waits> InOrder<T> {
         current.into_iter().chain(other).chain(self.first_of_rest).min()
     }
 
-    /// Takes those up to this time, unless one that came later is before them; says whether there were any.
-    #[inline]
-    pub(crate) fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) -> bool {
+    /// Takes those up to this time, unless one that came later is before them; says when the next one is, or nothing if none was taken.
+    #[inline(always)]
+    pub(crate) fn drain_until(&mut self, until: i64, mut each: impl FnMut(i64, T)) -> Option<Option<i64>> {
         let until = until.min(self.first_of_rest.unwrap_or(i64::MAX));
         let mut are_any = false;
         loop {
@@ -515,11 +625,11 @@ impl<T: Waits> InOrder<T> {
             if self.current.as_ref().is_none_or(|block| block.turn.0 > other) {
                 self.switch();
                 if self.current.is_none() {
-                    return are_any;
+                    return are_any.then(|| self.next_ts());
                 }
                 continue;
             }
-            let Some(block) = &mut self.current else { return are_any };
+            let Some(block) = &mut self.current else { return are_any.then(|| self.next_ts()) };
             let Reverse((mut ts, number)) = block.turn;
             while ts <= until && (ts, number) < other {
                 let Some((_, event)) = block.events.next() else { break };
@@ -537,7 +647,8 @@ impl<T: Waits> InOrder<T> {
                 block.turn = Reverse((ts, number));
                 // Another block may have something before that.
                 if ts > until && (ts, number) < other {
-                    return are_any;
+                    let next = ts.min(self.first_of_rest.unwrap_or(i64::MAX));
+                    return are_any.then_some(Some(next));
                 }
             }
         }
@@ -564,7 +675,7 @@ impl<T: Waits> InOrder<T> {
         self.other = opened.into_iter().chain(packed).min();
         if let (true, Some(helper)) = (self.is_ahead, &self.helper)
             && let Some(mut next) = self.packed.peek_mut()
-            && matches!(next.events, Events::Packed(..) | Events::Packing(..))
+            && matches!(next.events, Events::Packed(..) | Events::Packing(..) | Events::Within(..))
         {
             next.events.unpack_later(self.store.as_ref(), &**helper);
         }
@@ -629,9 +740,9 @@ mod tests {
         while let Some(ts) = queue.next_ts() {
             let before = seen.len();
             let until = ts.saturating_add(step);
-            if !queue.drain_until(until, |ts, event| seen.push((ts, event.prev_state))) {
-                break;
-            }
+            let next = queue.drain_until(until, |ts, event| seen.push((ts, event.prev_state)));
+            let Some(next) = next else { break };
+            assert_eq!(next, queue.next_ts());
             assert_eq!(seen[before].0, ts);
             assert!(seen[before..].iter().all(|(ts, _)| *ts <= until));
         }

@@ -1,8 +1,8 @@
 //! Drives the reading of a file.
 //!
 //! ```text
-//! reader's thread: file ─▶ hash ─▶ unpack ─▶ cut, outline ─▶ parcels ──▶ caller's thread: rules ─▶ tables
-//!                                                              helper's thread: blocks packed and unpacked
+//! reader's thread: file ─▶ unpack ─▶ cut, outline ─▶ parcels ──▶ caller's thread: rules ─▶ tables
+//!                   └────▶ helper's thread: hash; blocks packed and unpacked, lists of arguments ◀──┘
 //! ```
 //!
 //! Memory: beside the tables and what waits to become rows, `PARCELS` parcels of at most `PARCEL_BYTES` and one packet. The bound is looked at
@@ -134,7 +134,10 @@ fn make(
     let mut fold = Fold::new(options, watch);
     fold.helper = helper;
     let imported = match fold.helper {
-        None => read(file, &shared, &mut |packet, place| fold.take(packet, place, &shared)),
+        None => {
+            let tap = Tap::new(file, &shared);
+            read(tap, &mut |packet, place| fold.take(packet, place, &shared))
+        }
         Some(_) => on_two_threads(file, &shared, &mut fold),
     };
     // The reader only says that it was stopped.
@@ -148,8 +151,7 @@ fn make(
 }
 
 /// Reads, hashes, unpacks and cuts.
-fn read(file: impl Read, shared: &Shared, each: &mut dyn FnMut(&[u8], Place)) -> Result<Imported, Error> {
-    let mut tap = Tap::new(file, shared);
+fn read<R: Read>(mut tap: Tap<'_, R>, each: &mut dyn FnMut(&[u8], Place)) -> Result<Imported, Error> {
     let file_bytes = FileBytes::default();
     let mut trace = unpacked(file_bytes.of(&mut tap))?;
     let mut head = Vec::new();
@@ -182,10 +184,11 @@ fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) 
     let (send, parcels) = sync_channel::<Parcel>(PARCELS);
     // Empty ones go back, with the memory that they have.
     let (back, empty) = sync_channel::<Parcel>(PARCELS + 2);
+    let tap = Tap::with_helper(file, shared, fold.helper.clone());
     std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut parcel = Parcel::default();
-            let imported = read(file, shared, &mut |packet, place| {
+            let imported = read(tap, &mut |packet, place| {
                 parcel.bytes.extend_from_slice(packet);
                 let outline = Outline::of(packet);
                 parcel.packets.push(InParcel { end: parcel.bytes.len(), place, outline });

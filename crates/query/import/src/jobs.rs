@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use ferretto_trace_tables::Helper;
 use ferretto_trace_tables::helper::Job;
 
-/// Jobs that may wait: each holds some hundred kilobytes.
-const MAX_WAITING: usize = 16;
+/// Jobs that may wait: each holds some hundred kilobytes. Those of two long tables, whose columns may all have a block to pack at once.
+const MAX_WAITING: usize = 32;
 
 /// What waits to be done.
 #[derive(Default)]

@@ -1,10 +1,13 @@
 //! What is known of a file while it is read.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferretto_trace_model::trace_files::HEAD_BYTES;
-use sha2::{Digest, Sha256};
+use ferretto_trace_tables::Helper;
+
+use crate::hash::Hash;
 
 /// The file that a trace was read from, as it is on the disk: packed, if it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,21 +32,26 @@ pub(crate) struct Shared {
 /// A file whose bytes are counted and hashed on their way.
 pub(crate) struct Tap<'a, R> {
     file: R,
-    hash: Sha256,
+    hash: Hash,
     head: Vec<u8>,
     shared: &'a Shared,
 }
 
 impl<'a, R: Read> Tap<'a, R> {
     pub(crate) fn new(file: R, shared: &'a Shared) -> Self {
-        Self { file, hash: Sha256::new(), head: Vec::new(), shared }
+        Self::with_helper(file, shared, None)
+    }
+
+    /// The same, where somebody may hash beside.
+    pub(crate) fn with_helper(file: R, shared: &'a Shared, helper: Option<Arc<dyn Helper>>) -> Self {
+        Self { file, hash: Hash::new(helper), head: Vec::new(), shared }
     }
 
     /// Reads what nobody has read, and says what the whole file was.
     pub(crate) fn finish(mut self) -> io::Result<SourceFile> {
         io::copy(&mut self, &mut io::sink())?;
-        let sha256 = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(SourceFile { bytes: self.shared.bytes.load(Ordering::Relaxed), sha256, head: self.head })
+        let bytes = self.shared.bytes.load(Ordering::Relaxed);
+        Ok(SourceFile { bytes, sha256: self.hash.finish(), head: self.head })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A thread has at most one open row. The idle task has none.
 
+use ferretto_trace_read::recent::Recent;
 use ferretto_trace_tables::tables::{SpuriousSchedWakeupRow, Tables, ThreadStateRow};
 use ferretto_trace_tables::{Str, Strings, ThreadStateId, Ucpu, Utid};
 use foldhash::fast::RandomState;
@@ -27,8 +28,8 @@ pub struct ThreadStates {
     /// By utid.
     threads: Vec<Option<Last>>,
     texts: HashMap<u16, Option<Str>, RandomState>,
-    /// The last of `texts` that was asked for.
-    last_text: Option<(TaskState, Option<Str>)>,
+    /// Of `texts` those that were asked for lately: threads mostly run on, or sleep.
+    recent_texts: Recent<TaskState, Option<Str>, 8>,
     words: Option<Words>,
 }
 
@@ -59,15 +60,15 @@ impl ThreadStates {
     /// A state's text; nothing if it is not valid.
     #[inline]
     pub fn text(&mut self, state: TaskState, strings: &mut Strings) -> Option<Str> {
-        if let Some((last, text)) = self.last_text
-            && last == state
-        {
+        let number = state.number() as u16;
+        // Most are a bit.
+        let place = u64::from(number.trailing_zeros());
+        if let Some(text) = self.recent_texts.get(place, state) {
             return text;
         }
-        let number = state.number() as u16;
         let text =
             *self.texts.entry(number).or_insert_with(|| state.text().map(|text| strings.intern(&text)));
-        self.last_text = Some((state, text));
+        self.recent_texts.put(place, state, text);
         text
     }
 
@@ -229,10 +230,16 @@ impl ThreadStates {
 
     #[inline]
     fn words(&mut self, strings: &mut Strings) -> Words {
-        *self.words.get_or_insert_with(|| Words {
-            running: strings.intern("Running"),
-            runnable: strings.intern("R"),
-        })
+        match self.words {
+            Some(words) => words,
+            None => self.begin_words(strings),
+        }
+    }
+
+    #[cold]
+    fn begin_words(&mut self, strings: &mut Strings) -> Words {
+        let words = Words { running: strings.intern("Running"), runnable: strings.intern("R") };
+        *self.words.insert(words)
     }
 }
 

@@ -36,6 +36,9 @@ mod ftrace_clock {
 /// Fewer events of a bundle wait one by one: as many as make up for the room that a bundle needs.
 const MIN_RUN: usize = 16;
 
+/// The tag of an event in its bundle; the wire type of messages is 2.
+const EVENT_TAG: u8 = (field::EVENT << 3 | 2) as u8;
+
 /// A short event: more of them have no room in a bundle, mostly.
 const EVENT_BYTES: usize = 24;
 
@@ -208,16 +211,14 @@ impl Arrival<'_> {
         if events.len() < MIN_RUN || self.model.bundles.has_store() {
             return None;
         }
-        let first = self.trace_time(clock, usual(events.first()?.1)?.0)?;
-        if clock != self.model.clocks.trace_clock() {
-            return None;
-        }
-        let mut last = first;
+        let (mut first, mut last) = (None, 0);
         for (_, event) in events {
             let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
+            first.get_or_insert(ts);
             last = ts;
         }
-        Some((first, last))
+        let first = self.trace_time(clock, first? as u64)?;
+        (clock == self.model.clocks.trace_clock()).then_some((first, last))
     }
 
     /// Each event waits by itself; as how many they do.
@@ -321,10 +322,15 @@ impl<'a> Head<'a> {
     fn of(message: &'a [u8], events: &mut Vec<(usize, &'a [u8])>) -> Self {
         let mut head = Self::default();
         let mut fields = Fields::new(message);
-        while let Some(Ok(part)) = fields.next() {
+        loop {
+            // Nearly all are events. The bytes of one are the last of its field.
+            if let Some(event) = fields.message_of(EVENT_TAG) {
+                events.push((fields.offset() - event.len(), event));
+                continue;
+            }
+            let Some(Ok(part)) = fields.next() else { return head };
             let number = part.value.as_u64();
             match (part.number, part.value) {
-                // Its bytes are the last of its field.
                 (field::EVENT, Value::Bytes(event)) => events.push((fields.offset() - event.len(), event)),
                 (field::GENERIC_EVENT_DESCRIPTORS, _) => head.has_descriptors = true,
                 (field::CPU, _) => head.cpu = number.map(|cpu| u32::try_from(cpu).unwrap_or(u32::MAX)),
@@ -338,7 +344,6 @@ impl<'a> Head<'a> {
                 _ => {}
             }
         }
-        head
     }
 }
 
@@ -358,8 +363,15 @@ impl Run<KernelEvent> for InBundle {
 
     fn read(&self, to: &mut Vec<(i64, KernelEvent)>) {
         let mut fields = Fields::new(&self.bytes);
-        while let Some(Ok(part)) = fields.next() {
-            let (field::EVENT, Value::Bytes(event)) = (part.number, part.value) else { continue };
+        loop {
+            let event = match fields.message_of(EVENT_TAG) {
+                Some(event) => event,
+                None => match fields.next() {
+                    Some(Ok(Field { number: field::EVENT, value: Value::Bytes(event) })) => event,
+                    Some(Ok(_)) => continue,
+                    _ => return,
+                },
+            };
             let Some((timestamp, found)) = usual(event) else { continue };
             // Those of a longer bundle have no number.
             let at =
@@ -370,7 +382,7 @@ impl Run<KernelEvent> for InBundle {
 }
 
 /// An event as all writers write it: its time, its thread, and what happened. Returns its time, and where its fields lie in it.
-#[inline]
+#[inline(always)]
 fn usual(event: &[u8]) -> Option<(u64, KernelEvent)> {
     const TIMESTAMP: u8 = (event_field::TIMESTAMP << 3) as u8;
     const PID: u8 = (event_field::PID << 3) as u8;

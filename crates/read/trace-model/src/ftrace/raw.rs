@@ -292,10 +292,16 @@ impl Raw {
     }
 }
 
+#[inline]
 fn of_kind(names: &mut Option<Names>, name: &str, strings: &mut Strings) -> Str {
-    if let Some(names) = names {
-        return names.name;
+    match names {
+        Some(names) => names.name,
+        None => begin_kind(names, name, strings),
     }
+}
+
+#[cold]
+fn begin_kind(names: &mut Option<Names>, name: &str, strings: &mut Strings) -> Str {
     let number = strings.intern(name);
     *names = known_event(name).map(|event| Names::of(event, strings));
     number

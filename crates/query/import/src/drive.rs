@@ -1,8 +1,8 @@
 //! Drives the reading of a file.
 //!
 //! ```text
-//! reader's thread: file ─▶ unpack ─▶ cut, outline ─▶ parcels ──▶ caller's thread: rules ─▶ tables
-//!                   └────▶ helper's thread: hash; blocks packed and unpacked, lists of arguments ◀──┘
+//! reader's thread: file ─▶ unpack ─▶ cut, look in ─▶ parcels ──▶ caller's thread: rules ─▶ tables
+//!                   └────▶ helper's thread: hash; states of threads, lists of arguments, blocks ◀───┘
 //! ```
 //!
 //! Memory: beside the tables and what waits to become rows, `PARCELS` parcels of at most `PARCEL_BYTES` and one packet. The bound is looked at
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
-use ferretto_trace_model::{Import, Outline};
+use ferretto_trace_model::{BundlePacket, Import, Outline};
 use ferretto_trace_read::container::{FileBytes, unpacked};
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::{Helper, Tables};
@@ -169,6 +169,8 @@ fn read<R: Read>(mut tap: Tap<'_, R>, each: &mut dyn FnMut(&[u8], Place)) -> Res
 struct Parcel {
     bytes: Vec<u8>,
     packets: Vec<InParcel>,
+    /// Bytes of all of them.
+    packet_bytes: usize,
 }
 
 /// A packet in a parcel.
@@ -177,7 +179,51 @@ struct InParcel {
     end: usize,
     /// Where it is in the file.
     place: Place,
-    outline: Option<Outline>,
+    looked: Looked,
+}
+
+/// What was seen in a packet.
+enum Looked {
+    Outlined(Option<Outline>),
+    /// It has its bytes itself.
+    Bundle(Box<BundlePacket>),
+}
+
+impl Parcel {
+    fn push(&mut self, packet: &[u8], place: Place) {
+        let outline = Outline::of(packet);
+        let bundle = if outline.is_none() { BundlePacket::of(packet) } else { None };
+        let looked = match bundle {
+            Some(bundle) => Looked::Bundle(Box::new(bundle)),
+            None => {
+                self.bytes.extend_from_slice(packet);
+                Looked::Outlined(outline)
+            }
+        };
+        self.packets.push(InParcel { end: self.bytes.len(), place, looked });
+        self.packet_bytes += packet.len();
+    }
+
+    fn is_full(&self) -> bool {
+        self.packet_bytes >= PARCEL_BYTES || self.packets.len() >= PARCEL_PACKETS
+    }
+
+    /// Gives its packets to the rules.
+    fn empty(&mut self, fold: &mut Fold<'_>, shared: &Shared) {
+        let mut start = 0;
+        for InParcel { end, place, looked } in self.packets.drain(..) {
+            match looked {
+                Looked::Bundle(bundle) => fold.take_bundle(&bundle, place, shared),
+                Looked::Outlined(outline) => {
+                    let packet = self.bytes.get(start..end).unwrap_or_default();
+                    fold.take_outlined(packet, outline, place, shared);
+                }
+            }
+            start = end;
+        }
+        self.bytes.clear();
+        self.packet_bytes = 0;
+    }
 }
 
 fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) -> Result<Imported, Error> {
@@ -189,10 +235,8 @@ fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) 
         let reader = scope.spawn(move || {
             let mut parcel = Parcel::default();
             let imported = read(tap, &mut |packet, place| {
-                parcel.bytes.extend_from_slice(packet);
-                let outline = Outline::of(packet);
-                parcel.packets.push(InParcel { end: parcel.bytes.len(), place, outline });
-                if parcel.bytes.len() >= PARCEL_BYTES || parcel.packets.len() >= PARCEL_PACKETS {
+                parcel.push(packet, place);
+                if parcel.is_full() {
                     hand_over(&mut parcel, &send, &empty);
                 }
             });
@@ -200,12 +244,7 @@ fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) 
             imported
         });
         for mut parcel in parcels {
-            let mut start = 0;
-            for InParcel { end, place, outline } in parcel.packets.drain(..) {
-                fold.take_outlined(parcel.bytes.get(start..end).unwrap_or_default(), outline, place, shared);
-                start = end;
-            }
-            parcel.bytes.clear();
+            parcel.empty(fold, shared);
             // A packet may have been huge.
             if parcel.bytes.capacity() <= 2 * PARCEL_BYTES {
                 let _ = back.try_send(parcel);
@@ -256,6 +295,19 @@ impl<'a> Fold<'a> {
             return;
         }
         self.import.push_outlined(packet, outline, place);
+        self.count(packet, shared);
+    }
+
+    /// The same, of a packet with a bundle of the kernel's events.
+    fn take_bundle(&mut self, packet: &BundlePacket, place: Place, shared: &Shared) {
+        if self.wrong.is_none() {
+            self.import.push_bundle(packet, place);
+            self.count(packet.bytes(), shared);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, packet: &[u8], shared: &Shared) {
         // Also of packets of no bytes a number is held.
         self.since += packet.len() + 16;
         if self.since >= PARCEL_BYTES {
@@ -333,9 +385,11 @@ pub(crate) fn look(
 mod tests {
     use std::io::Write;
 
-    use ferretto_protos::fields::trace_packet as field;
+    use ferretto_protos::fields::{
+        ftrace_event, ftrace_event_bundle, sched_switch_ftrace_event as switch, trace_packet as field,
+    };
     use ferretto_protozero::Message;
-    use ferretto_trace_tables::Table;
+    use ferretto_trace_tables::{Table, Value};
 
     use super::*;
 
@@ -355,6 +409,50 @@ mod tests {
             Message::new(&mut bytes).bytes(1, &packet);
         }
         bytes
+    }
+
+    /// Bundles of switches of two processors: most are in order, some are not, and some begin before the last one's end.
+    fn bundles(count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for n in 0..count {
+            let mut packet = Vec::new();
+            let mut message = Message::new(&mut packet);
+            message.varint(field::TRUSTED_PACKET_SEQUENCE_ID, 1 + n % 2);
+            let mut bundle = message.nested(field::FTRACE_EVENTS);
+            bundle.varint(ftrace_event_bundle::CPU, n % 2);
+            for event in 0..40 + n % 3 * 30 {
+                let event = if n % 7 == 3 { 40 - event.min(39) } else { event };
+                let mut written = bundle.nested(ftrace_event_bundle::EVENT);
+                written.varint(ftrace_event::TIMESTAMP, 1_000_000 + n / 2 * 500 + event * 13);
+                written.varint(ftrace_event::PID, 100 + event % 9);
+                let mut switched = written.nested(ftrace_event::SCHED_SWITCH);
+                switched.string(switch::PREV_COMM, &format!("thread {}", event % 9));
+                switched.varint(switch::PREV_PID, 100 + event % 9);
+                switched.varint(switch::PREV_PRIO, 120);
+                switched.varint(switch::PREV_STATE, n % 3);
+                switched.string(switch::NEXT_COMM, &format!("thread {}", (event + 1) % 9));
+                switched.varint(switch::NEXT_PID, 100 + (event + 1) % 9);
+                switched.varint(switch::NEXT_PRIO, 100 + n % 50);
+            }
+            drop(bundle);
+            drop(message);
+            Message::new(&mut bytes).bytes(1, &packet);
+        }
+        bytes
+    }
+
+    /// The rows of all tables.
+    fn all_rows(tables: &Tables) -> Vec<String> {
+        let of = |table: &dyn Table| {
+            let columns = table.columns();
+            let text = |value| match value {
+                Value::Str(text) => format!("{} ", tables.strings.get(text)),
+                value => format!("{value:?} "),
+            };
+            let cells = |row| columns.iter().map(move |it| text(it.data.get(row)));
+            (0..table.len()).map(|row| cells(row).collect::<String>()).collect::<Vec<_>>()
+        };
+        tables.all().into_iter().flat_map(of).collect()
     }
 
     fn options(threads: usize) -> Options {
@@ -379,6 +477,24 @@ mod tests {
         assert_eq!((of_one.end.packets, of_one.source.bytes), (50_001, file.len() as u64));
         assert_eq!(one.slice.len(), 50_000);
         assert_eq!(rows(&one), rows(&two));
+    }
+
+    #[test]
+    fn so_are_those_of_bundles_wherever_their_events_wait() {
+        let file = bundles(1500);
+        let (one, _) = import(file.as_slice(), &options(1), &mut |_| true).unwrap();
+        assert!(one.sched.len() > 90_000, "{}", one.sched.len());
+        let (two, _) = import(file.as_slice(), &options(2), &mut |_| true).unwrap();
+        assert!(all_rows(&one) == all_rows(&two));
+        let used = vec![1u8; 200 << 20];
+        for threads in [1, 2] {
+            let memory_bytes = resident_bytes().unwrap() * 2 - (50 << 20);
+            let options = Options { memory_bytes, threads, ..Options::default() };
+            let (spilled, _) = import(file.as_slice(), &options, &mut |_| true).unwrap();
+            assert!(spilled.are_elsewhere());
+            assert!(all_rows(&one) == all_rows(&spilled));
+        }
+        drop(used);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `spill` | a file for what it has no room for |
 //!
 //! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread; others read and
-//! unpack before them, and pack columns behind them. This is the only room of the wing that starts threads.
+//! unpack before them, and behind them write what no rule waits for, and pack columns. This is the only room of the wing that starts threads.
 //!
 //! ```
 //! use ferretto_import::{Options, import};

@@ -227,8 +227,8 @@ impl Model {
     }
 
     /// Whether a thread that is known may be in this state now: after its death it can only be destroyed.
-    fn may_follow(&self, utid: Utid, state: State) -> bool {
-        let before = self.thread_states.state_of(&self.tables, utid);
+    fn may_follow(&mut self, utid: Utid, state: State) -> bool {
+        let before = self.thread_states.state_of(&mut self.tables, utid);
         let before = before.map(|text| self.tables.strings.get(text)).unwrap_or_default();
         match state {
             State::Created => false,

@@ -19,7 +19,7 @@ use crate::chrome;
 use crate::clocks::{BOOTTIME, Clock, MONOTONIC, Machine, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
-use crate::ftrace::bundle::Arrival;
+use crate::ftrace::bundle::{Arrival, BundlePacket};
 use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::import_logs::Where;
 use crate::lanes::{Lane, Lanes, Outline};
@@ -85,6 +85,8 @@ struct Arrived<'a> {
     place: Place,
     /// All of it, to be put off if its clock is not known; without it, it is given up then.
     packet: Option<&'a [u8]>,
+    /// What somebody has seen in it.
+    looked: Option<&'a BundlePacket>,
 }
 
 impl Import {
@@ -165,8 +167,13 @@ impl Import {
     #[inline(never)]
     pub fn push_outlined(&mut self, packet: &[u8], outline: Option<Outline>, place: Place) {
         if outline.and_then(|outline| self.take_usual(packet, outline)).is_none() {
-            self.take(packet, place, false);
+            self.take(packet, place, false, None);
         }
+    }
+
+    /// The same for a packet with a bundle of the kernel's events.
+    pub fn push_bundle(&mut self, packet: &BundlePacket, place: Place) {
+        self.take(packet.bytes(), place, false, Some(packet));
     }
 
     /// Memory is short: what waits, and most of the rows, lie in the store from now on. Called again, also what has come since.
@@ -182,6 +189,7 @@ impl Import {
         if !std::mem::replace(&mut self.has_helper, true) {
             self.model.tables.set_helper(Some(helper));
             self.model.args.set_helper(helper, &mut self.model.tables);
+            self.model.thread_states.set_helper(helper, &mut self.model.tables);
         }
     }
 
@@ -210,7 +218,7 @@ impl Import {
 
     fn take_deferred(&mut self) {
         for (packet, place) in std::mem::take(&mut self.deferred) {
-            self.take(&packet, place, true);
+            self.take(&packet, place, true, None);
         }
     }
 
@@ -239,7 +247,7 @@ impl Import {
         Some(())
     }
 
-    fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool) {
+    fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool, looked: Option<&BundlePacket>) {
         let model = &mut self.model;
         let Ok(mut head) = Head::of(packet) else {
             return model.log(Stat::TokenizerSkippedPackets, Some(Where::At(place)), &[]);
@@ -251,7 +259,8 @@ impl Import {
         let machine = model.machine_of_packet(head.machine_id, is_marker, &mut self.order);
         model.stats.set_machine(machine);
         let number = self.sequences.number(machine, head.sequence_id);
-        let arrived = Arrived { head: &head, machine, place, packet: (!is_deferred).then_some(packet) };
+        let packet = (!is_deferred).then_some(packet);
+        let arrived = Arrived { head: &head, machine, place, packet, looked };
         // What was put off has told its state when it came.
         if !is_deferred && self.arrive(&arrived, number) == Taken::Wholly {
             return;
@@ -378,7 +387,7 @@ impl Import {
             }
             kind::FTRACE_EVENTS => {
                 let state = sequence.generation().clone();
-                self.kernel(arrived).bundle(data, &state);
+                self.kernel(arrived).bundle(data, &state, arrived.looked);
             }
             kind::FTRACE_STATS => self.kernel(arrived).statistics(data),
             kind::CPU_INFO => model.read_cpu_info(machine, data),
@@ -496,7 +505,7 @@ impl Model {
         order: &mut Order,
         deferred: &mut Vec<(Box<[u8]>, Place)>,
     ) -> Option<Option<i64>> {
-        let Arrived { head, machine, place, packet } = arrived;
+        let Arrived { head, machine, place, packet, .. } = arrived;
         let Some(timestamp) = head.timestamp else { return Some(None) };
         let value = timestamp as i64;
         let said = head.clock_id.filter(|id| *id != 0);

@@ -143,6 +143,7 @@ impl Model {
     pub fn move_to(&mut self, store: &Arc<dyn Store>) {
         self.tables.move_to(store);
         self.args.move_to(store);
+        self.thread_states.move_to(store);
         // What arguments are made of later is wanted at any time.
         if self.raw.row_args != RowArgs::Kept {
             self.bundles.move_to(store);
@@ -159,6 +160,7 @@ impl Model {
     #[must_use]
     pub fn finish_with_args(mut self) -> (Tables, KeptArgs) {
         self.args.end_helper(&mut self.tables);
+        self.thread_states.end_helper(&mut self.tables);
         self.complete_files_and_machines();
         self.resolve_pending();
         let (slices, mut out) = self.slices();

@@ -1,14 +1,21 @@
 //! What each thread did all the time (upstream: thread_state_tracker.cc).
 //!
-//! A thread has at most one open row. The idle task has none.
+//! A thread has at most one open row. The idle task has none. Rules seldom ask what a thread does: where there is a helper, it writes the rows.
+
+use std::sync::Arc;
 
 use ferretto_trace_read::recent::Recent;
-use ferretto_trace_tables::tables::{SpuriousSchedWakeupRow, Tables, ThreadStateRow};
-use ferretto_trace_tables::{Str, Strings, ThreadStateId, Ucpu, Utid};
+use ferretto_trace_tables::tables::{
+    SpuriousSchedWakeupRow, SpuriousSchedWakeupTable, Tables, ThreadStateRow, ThreadStateTable,
+};
+use ferretto_trace_tables::{Helper, Store, Str, Strings, ThreadStateId, Ucpu, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::task_state::TaskState;
+use beside::Beside;
+
+mod beside;
 
 /// Of `common_flags`: in an interrupt's handler, hard or soft.
 const IN_INTERRUPT: u16 = 0x08 | 0x10;
@@ -23,14 +30,48 @@ pub struct Wake {
 }
 
 /// What all threads do.
+///
+/// Where a helper works beside, it has the tables of states, and writes what was said in its order.
 #[derive(Debug, Default)]
 pub struct ThreadStates {
-    /// By utid.
-    threads: Vec<Option<Last>>,
+    /// Without a helper.
+    states: States,
+    beside: Option<Beside>,
     texts: HashMap<u16, Option<Str>, RandomState>,
     /// Of `texts` those that were asked for lately: threads mostly run on, or sleep.
     recent_texts: Recent<TaskState, Option<Str>, 8>,
     words: Option<Words>,
+}
+
+/// What happens to the states of threads that nobody waits for.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Switch { ts: i64, ucpu: Ucpu, prev: Thread, state: Option<Str>, next: Thread },
+    Wake { ts: i64, wakee: Thread, wake: Wake },
+    Begin { ts: i64, child: Thread, parent: Utid },
+    Blocked { utid: Utid, io_wait: bool, function: Option<Str> },
+}
+
+/// A thread whose state changes.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    utid: Utid,
+    /// The idle task has no rows.
+    has_rows: bool,
+}
+
+/// Where the rows of states are.
+#[derive(Debug)]
+struct Rows<'a> {
+    states: &'a mut ThreadStateTable,
+    spurious: &'a mut SpuriousSchedWakeupTable,
+}
+
+/// The states of all threads.
+#[derive(Debug, Default)]
+struct States {
+    /// By utid.
+    threads: Vec<Option<Last>>,
 }
 
 /// The last rows of a thread.
@@ -73,6 +114,7 @@ impl ThreadStates {
     }
 
     /// One thread is switched out, into a state, and another in.
+    #[inline]
     pub fn switch(
         &mut self,
         tables: &mut Tables,
@@ -81,49 +123,26 @@ impl ThreadStates {
         (prev, state): (Utid, Option<Str>),
         next: Utid,
     ) {
-        let words = self.words(&mut tables.strings);
-        // It must have been running; if not, something was lost, and when that ended is not known.
-        if self.last(prev).is_some_and(|last| last.kind == Kind::Running) {
-            self.close(tables, ts, prev);
-        }
-        let kind = if state == Some(words.runnable) { Kind::Runnable } else { Kind::Blocked };
-        self.open(tables, ThreadStateRow { ts, utid: prev, state, ..ThreadStateRow::default() }, kind);
-        // A thread that is moved by force may be on two processors for a moment: whatever it did ends.
-        self.close(tables, ts, next);
-        let row = ThreadStateRow {
-            ts,
-            utid: next,
-            state: Some(words.running),
-            ucpu: Some(ucpu),
-            ..ThreadStateRow::default()
-        };
-        self.open(tables, row, Kind::Running);
+        let (prev, next) = (Thread::of(prev, tables), Thread::of(next, tables));
+        self.change(tables, Change::Switch { ts, ucpu, prev, state, next });
     }
 
     /// A thread is woken. If it does not sleep, that is a row of `spurious_sched_wakeup`.
+    #[inline]
     pub fn wake(&mut self, tables: &mut Tables, ts: i64, wakee: Utid, wake: Wake) {
-        let irq_context = wake.common_flags.map(irq_context);
-        match self.last(wakee) {
-            Some(last) if last.kind != Kind::Blocked => {
-                tables.spurious_sched_wakeup.push(SpuriousSchedWakeupRow {
-                    ts,
-                    thread_state_id: last.row,
-                    irq_context,
-                    utid: wakee,
-                    waker_utid: wake.waker,
-                });
-            }
-            Some(_) => {
-                self.close(tables, ts, wakee);
-                self.open_runnable(tables, ts, wakee, wake.waker, irq_context);
-            }
-            None => self.open_runnable(tables, ts, wakee, wake.waker, irq_context),
-        }
+        let wakee = Thread::of(wakee, tables);
+        self.change(tables, Change::Wake { ts, wakee, wake });
     }
 
     /// A thread was made by another.
     pub fn begin(&mut self, tables: &mut Tables, ts: i64, child: Utid, parent: Utid) {
-        self.open_runnable(tables, ts, child, parent, Some(0));
+        let child = Thread::of(child, tables);
+        self.change(tables, Change::Begin { ts, child, parent });
+    }
+
+    /// Why a thread is blocked.
+    pub fn blocked_reason(&mut self, tables: &mut Tables, utid: Utid, io_wait: bool, function: Option<Str>) {
+        self.change(tables, Change::Blocked { utid, io_wait, function });
     }
 
     /// A thread is in this state from now on, whatever it did. Whether it came into another one at the same time.
@@ -135,97 +154,74 @@ impl ThreadStates {
         state: Option<Str>,
         ucpu: Option<Ucpu>,
     ) -> bool {
-        self.close(tables, ts, utid);
-        let last = self.last(utid).and_then(|last| tables.thread_state.ts.get(last.row.index()));
-        let is_twice = last == Some(ts);
-        let kind = self.kind_of(tables, state);
-        self.open(tables, ThreadStateRow { ts, utid, state, ucpu, ..ThreadStateRow::default() }, kind);
-        is_twice
+        let kind = self.words(&mut tables.strings).kind_of(state);
+        let thread = Thread::of(utid, tables);
+        self.with_states(tables, |states, rows| {
+            states.close(rows, ts, utid);
+            let last = states.last(utid).and_then(|last| rows.states.ts.get(last.row.index()));
+            let is_twice = last == Some(ts);
+            let row = ThreadStateRow { ts, utid, state, ucpu, ..ThreadStateRow::default() };
+            states.open(rows, thread, row, kind);
+            is_twice
+        })
     }
 
     /// What a thread does now is called otherwise.
     pub fn restate(&mut self, tables: &mut Tables, utid: Utid, state: Str) {
-        let kind = self.kind_of(tables, Some(state));
-        let Some(last) = self.threads.get_mut(utid.index()).and_then(Option::as_mut) else { return };
-        last.kind = kind;
-        tables.thread_state.state.set(last.row.index(), Some(state));
+        let kind = self.words(&mut tables.strings).kind_of(Some(state));
+        self.with_states(tables, |states, rows| {
+            let Some(last) = states.threads.get_mut(utid.index()).and_then(Option::as_mut) else { return };
+            last.kind = kind;
+            rows.states.state.set(last.row.index(), Some(state));
+        });
     }
 
     /// What a thread does now.
     #[must_use]
-    pub fn state_of(&self, tables: &Tables, utid: Utid) -> Option<Str> {
-        tables.thread_state.state.get(self.last(utid)?.row.index()).flatten()
+    pub fn state_of(&mut self, tables: &mut Tables, utid: Utid) -> Option<Str> {
+        self.with_states(tables, |states, rows| {
+            rows.states.state.get(states.last(utid)?.row.index()).flatten()
+        })
     }
 
-    fn kind_of(&mut self, tables: &mut Tables, state: Option<Str>) -> Kind {
+    /// A helper writes beside from now on, until [`end_helper`](Self::end_helper).
+    pub(crate) fn set_helper(&mut self, helper: &Arc<dyn Helper>, tables: &mut Tables) {
+        let states = std::mem::take(&mut self.states);
+        self.beside = Some(Beside::new(states, tables, helper.clone()));
+    }
+
+    /// Blocks of the tables lie in the store from now on, if a helper has them.
+    pub(crate) fn move_to(&self, store: &Arc<dyn Store>) {
+        if let Some(beside) = &self.beside {
+            beside.move_to(store);
+        }
+    }
+
+    /// All rows are written, and the tables are where they belong. The helper goes.
+    pub(crate) fn end_helper(&mut self, tables: &mut Tables) {
+        if let Some(beside) = self.beside.take() {
+            self.states = beside.end(tables);
+        }
+    }
+
+    #[inline(always)]
+    fn change(&mut self, tables: &mut Tables, change: Change) {
         let words = self.words(&mut tables.strings);
-        match state {
-            Some(state) if state == words.running => Kind::Running,
-            Some(state) if state == words.runnable => Kind::Runnable,
-            _ => Kind::Blocked,
+        match &mut self.beside {
+            Some(beside) => beside.add(words, change),
+            None => self.states.change(&mut Rows::of(tables), words, change),
         }
     }
 
-    /// Why a thread is blocked.
-    pub fn blocked_reason(&mut self, tables: &mut Tables, utid: Utid, io_wait: bool, function: Option<Str>) {
-        let Some(row) = self.last(utid).and_then(|last| last.blocked) else { return };
-        tables.thread_state.io_wait.set(row.index(), Some(u32::from(io_wait)));
-        if function.is_some() {
-            tables.thread_state.blocked_function.set(row.index(), function);
+    fn with_states<R>(&mut self, tables: &mut Tables, f: impl FnOnce(&mut States, &mut Rows<'_>) -> R) -> R {
+        match &mut self.beside {
+            None => f(&mut self.states, &mut Rows::of(tables)),
+            Some(beside) => {
+                let mut shared = beside.caught_up();
+                let (states, mut rows) = shared.parts();
+                f(states, &mut rows)
+            }
         }
-    }
-
-    fn open_runnable(
-        &mut self,
-        tables: &mut Tables,
-        ts: i64,
-        utid: Utid,
-        waker: Utid,
-        irq_context: Option<u32>,
-    ) {
-        let words = self.words(&mut tables.strings);
-        let waker_id = self.last(waker).filter(|last| last.kind == Kind::Running).map(|last| last.row);
-        let row = ThreadStateRow {
-            ts,
-            utid,
-            state: Some(words.runnable),
-            waker_utid: Some(waker),
-            waker_id,
-            irq_context,
-            ..ThreadStateRow::default()
-        };
-        self.open(tables, row, Kind::Runnable);
-    }
-
-    #[inline]
-    fn last(&self, utid: Utid) -> Option<Last> {
-        self.threads.get(utid.index()).copied().flatten()
-    }
-
-    #[inline]
-    fn close(&mut self, tables: &mut Tables, ts: i64, utid: Utid) {
-        let Some(last) = self.last(utid) else { return };
-        let begun = tables.thread_state.ts.get(last.row.index()).unwrap_or(ts);
-        tables.thread_state.dur.set(last.row.index(), ts.saturating_sub(begun));
-    }
-
-    #[inline]
-    fn open(&mut self, tables: &mut Tables, row: ThreadStateRow, kind: Kind) {
-        let utid = row.utid;
-        if tables.thread.is_idle.get(utid.index()).copied().unwrap_or(false) && is_of_tid_0(tables, utid) {
-            return;
-        }
-        let row = ThreadStateId(tables.thread_state.push(ThreadStateRow { dur: -1, ..row }));
-        if self.threads.len() <= utid.index() {
-            self.threads.resize(utid.index() + 1, None);
-        }
-        let Some(last) = self.threads.get_mut(utid.index()) else { return };
-        let blocked = match kind {
-            Kind::Running => None,
-            Kind::Blocked => Some(row),
-            Kind::Runnable => last.and_then(|last| last.blocked),
-        };
-        *last = Some(Last { row, kind, blocked });
     }
 
     #[inline]
@@ -240,6 +236,153 @@ impl ThreadStates {
     fn begin_words(&mut self, strings: &mut Strings) -> Words {
         let words = Words { running: strings.intern("Running"), runnable: strings.intern("R") };
         *self.words.insert(words)
+    }
+}
+
+impl States {
+    #[inline(always)]
+    fn change(&mut self, rows: &mut Rows<'_>, words: Words, change: Change) {
+        match change {
+            Change::Switch { ts, ucpu, prev, state, next } => {
+                self.switch(rows, words, (ts, ucpu), (prev, state), next);
+            }
+            Change::Wake { ts, wakee, wake } => self.wake(rows, words, ts, wakee, wake),
+            Change::Begin { ts, child, parent } => {
+                self.open_runnable(rows, words, ts, child, parent, Some(0));
+            }
+            Change::Blocked { utid, io_wait, function } => {
+                let Some(row) = self.last(utid).and_then(|last| last.blocked) else { return };
+                rows.states.io_wait.set(row.index(), Some(u32::from(io_wait)));
+                if function.is_some() {
+                    rows.states.blocked_function.set(row.index(), function);
+                }
+            }
+        }
+    }
+
+    fn switch(
+        &mut self,
+        rows: &mut Rows<'_>,
+        words: Words,
+        (ts, ucpu): (i64, Ucpu),
+        (prev, state): (Thread, Option<Str>),
+        next: Thread,
+    ) {
+        // It must have been running; if not, something was lost, and when that ended is not known.
+        if self.last(prev.utid).is_some_and(|last| last.kind == Kind::Running) {
+            self.close(rows, ts, prev.utid);
+        }
+        let kind = if state == Some(words.runnable) { Kind::Runnable } else { Kind::Blocked };
+        let row = ThreadStateRow { ts, utid: prev.utid, state, ..ThreadStateRow::default() };
+        self.open(rows, prev, row, kind);
+        // A thread that is moved by force may be on two processors for a moment: whatever it did ends.
+        self.close(rows, ts, next.utid);
+        let row = ThreadStateRow {
+            ts,
+            utid: next.utid,
+            state: Some(words.running),
+            ucpu: Some(ucpu),
+            ..ThreadStateRow::default()
+        };
+        self.open(rows, next, row, Kind::Running);
+    }
+
+    fn wake(&mut self, rows: &mut Rows<'_>, words: Words, ts: i64, wakee: Thread, wake: Wake) {
+        let irq_context = wake.common_flags.map(irq_context);
+        match self.last(wakee.utid) {
+            Some(last) if last.kind != Kind::Blocked => {
+                rows.spurious.push(SpuriousSchedWakeupRow {
+                    ts,
+                    thread_state_id: last.row,
+                    irq_context,
+                    utid: wakee.utid,
+                    waker_utid: wake.waker,
+                });
+            }
+            Some(_) => {
+                self.close(rows, ts, wakee.utid);
+                self.open_runnable(rows, words, ts, wakee, wake.waker, irq_context);
+            }
+            None => self.open_runnable(rows, words, ts, wakee, wake.waker, irq_context),
+        }
+    }
+
+    fn open_runnable(
+        &mut self,
+        rows: &mut Rows<'_>,
+        words: Words,
+        ts: i64,
+        thread: Thread,
+        waker: Utid,
+        irq_context: Option<u32>,
+    ) {
+        let waker_id = self.last(waker).filter(|last| last.kind == Kind::Running).map(|last| last.row);
+        let row = ThreadStateRow {
+            ts,
+            utid: thread.utid,
+            state: Some(words.runnable),
+            waker_utid: Some(waker),
+            waker_id,
+            irq_context,
+            ..ThreadStateRow::default()
+        };
+        self.open(rows, thread, row, Kind::Runnable);
+    }
+
+    #[inline]
+    fn last(&self, utid: Utid) -> Option<Last> {
+        self.threads.get(utid.index()).copied().flatten()
+    }
+
+    #[inline]
+    fn close(&self, rows: &mut Rows<'_>, ts: i64, utid: Utid) {
+        let Some(last) = self.last(utid) else { return };
+        let begun = rows.states.ts.get(last.row.index()).unwrap_or(ts);
+        rows.states.dur.set(last.row.index(), ts.saturating_sub(begun));
+    }
+
+    #[inline]
+    fn open(&mut self, rows: &mut Rows<'_>, thread: Thread, row: ThreadStateRow, kind: Kind) {
+        if !thread.has_rows {
+            return;
+        }
+        let utid = thread.utid;
+        let row = ThreadStateId(rows.states.push(ThreadStateRow { dur: -1, ..row }));
+        if self.threads.len() <= utid.index() {
+            self.threads.resize(utid.index() + 1, None);
+        }
+        let Some(last) = self.threads.get_mut(utid.index()) else { return };
+        let blocked = match kind {
+            Kind::Running => None,
+            Kind::Blocked => Some(row),
+            Kind::Runnable => last.and_then(|last| last.blocked),
+        };
+        *last = Some(Last { row, kind, blocked });
+    }
+}
+
+impl Words {
+    fn kind_of(self, state: Option<Str>) -> Kind {
+        match state {
+            Some(state) if state == self.running => Kind::Running,
+            Some(state) if state == self.runnable => Kind::Runnable,
+            _ => Kind::Blocked,
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    fn of(tables: &'a mut Tables) -> Self {
+        Self { states: &mut tables.thread_state, spurious: &mut tables.spurious_sched_wakeup }
+    }
+}
+
+impl Thread {
+    #[inline]
+    fn of(utid: Utid, tables: &Tables) -> Self {
+        let is_idle = tables.thread.is_idle.get(utid.index()).copied().unwrap_or(false);
+        Self { utid, has_rows: !(is_idle && is_of_tid_0(tables, utid)) }
     }
 }
 

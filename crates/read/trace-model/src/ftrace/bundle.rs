@@ -3,11 +3,13 @@
 //! Its events say their time by the clock that the kernel was told to use. Where that is none that a snapshot shows, the bundle itself brings
 //! a pair of times, taken when it was read.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use ferretto_protos::fields::{
-    ftrace_event as event_field, ftrace_event_bundle as field, system_info, tracing_service_event, utsname,
+    ftrace_event as event_field, ftrace_event_bundle as field, system_info, trace_packet,
+    tracing_service_event, utsname,
 };
 use ferretto_trace_read::fields::{Field, Fields, Value};
 use ferretto_trace_tables::MachineId;
@@ -69,11 +71,90 @@ struct Head<'a> {
     has_descriptors: bool,
 }
 
-impl Arrival<'_> {
-    /// Reads `TracePacket.ftrace_events`.
-    pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>) {
+/// A packet with a bundle whose events are in order, and as all writers write them. Made of its bytes alone, so that another thread may make it
+/// than the one that takes packets: see [`Import::push_bundle`](crate::Import::push_bundle).
+#[derive(Debug)]
+pub struct BundlePacket {
+    head: Head<'static>,
+    run: EventRun,
+}
+
+impl BundlePacket {
+    /// That of a packet; nothing if there is something else in it.
+    #[must_use]
+    pub fn of(packet: &[u8]) -> Option<Self> {
+        if packet.len() < MIN_RUN * EVENT_BYTES {
+            return None;
+        }
+        let (message, begin) = only_bundle(packet)?;
         let mut events = Vec::with_capacity(message.len() / EVENT_BYTES);
         let head = Head::of(message, &mut events);
+        if head.compact.is_some() || head.has_descriptors {
+            return None;
+        }
+        let times = times_of_run(&events)?;
+        let bundle = begin..begin + message.len();
+        let run = EventRun { bytes: packet.into(), bundle, times, events: events.len() };
+        Some(Self { head: Head { compact: None, ..head }, run })
+    }
+
+    /// The packet.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.run.bytes
+    }
+}
+
+/// The bundle of a packet, and where it begins, if there is one.
+fn only_bundle(packet: &[u8]) -> Option<(&[u8], usize)> {
+    let mut fields = Fields::new(packet);
+    let mut bundle = None;
+    while let Some(part) = fields.next() {
+        let Field { number, value } = part.ok()?;
+        if let (trace_packet::FTRACE_EVENTS, Value::Bytes(message)) = (number, value)
+            && bundle.replace((message, fields.offset() - message.len())).is_some()
+        {
+            return None;
+        }
+    }
+    bundle
+}
+
+/// Events that may wait where they lie.
+#[derive(Clone, Debug)]
+struct EventRun {
+    /// The bundle, and perhaps what is around it.
+    bytes: Arc<[u8]>,
+    /// Where it is there.
+    bundle: Range<usize>,
+    /// When the first and the last happen, by the bundle's clock.
+    times: (i64, i64),
+    events: usize,
+}
+
+/// When the first and the last of events happen, if they can wait in their bundle: they are in order, and there is nothing odd about any of
+/// them.
+fn times_of_run(events: &[(usize, &[u8])]) -> Option<(i64, i64)> {
+    if events.len() < MIN_RUN {
+        return None;
+    }
+    let (mut first, mut last) = (None, 0);
+    for (_, event) in events {
+        let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
+        first.get_or_insert(ts);
+        last = ts;
+    }
+    Some((first?, last))
+}
+
+impl Arrival<'_> {
+    /// Reads `TracePacket.ftrace_events`, into which somebody may have `looked`.
+    pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>, looked: Option<&BundlePacket>) {
+        let mut events = Vec::new();
+        let head = match looked {
+            Some(looked) => looked.head,
+            None => Head::of(message, &mut events),
+        };
         let Some(cpu) = head.cpu.filter(|cpu| *cpu < MAX_CPUS) else {
             self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
             return;
@@ -89,7 +170,15 @@ impl Arrival<'_> {
         if let Some(compact) = head.compact {
             self.compact_sched(cpu, clock, compact);
         }
-        self.events(cpu, clock, message, &events, state);
+        match looked.map(|looked| &looked.run) {
+            Some(run) if self.may_take_run(clock, run.times) => self.take_run(cpu, run.clone(), state),
+            looked => {
+                if looked.is_some() {
+                    Head::of(message, &mut events);
+                }
+                self.events(cpu, clock, message, &events, state);
+            }
+        }
         if head.has_descriptors {
             self.descriptors(message);
         }
@@ -191,34 +280,31 @@ impl Arrival<'_> {
         if events.is_empty() {
             return;
         }
+        if let Some(times) = times_of_run(events)
+            && self.may_take_run(clock, times)
+        {
+            let bundle = 0..message.len();
+            let run = EventRun { bytes: message.into(), bundle, times, events: events.len() };
+            return self.take_run(cpu, run, state);
+        }
         let number = self.model.bundles.next();
         self.open(cpu, QueueKind::Events);
-        let bytes: Arc<[u8]> = message.into();
-        let waiting = match self.times_of_run(clock, events) {
-            Some(times) => {
-                let run = InBundle { bytes: bytes.clone(), bundle: number, events: events.len() };
-                self.order.push_kernel_run(cpu, times, Box::new(run));
-                events.len()
-            }
-            None => self.events_one_by_one(cpu, clock, events, number),
-        };
-        self.model.bundles.push(Bundle { bytes, state: state.clone() }, waiting);
+        let waiting = self.events_one_by_one(cpu, clock, events, number);
+        self.model.bundles.push(Bundle { bytes: message.into(), state: state.clone() }, waiting);
     }
 
-    /// When the first and the last of the events happen, if they can wait in their bundle: they are in order, there is nothing odd about any
-    /// of them, and their clock is the trace's.
-    fn times_of_run(&mut self, clock: Clock, events: &[(usize, &[u8])]) -> Option<(i64, i64)> {
-        if events.len() < MIN_RUN || self.model.bundles.has_store() {
-            return None;
-        }
-        let (mut first, mut last) = (None, 0);
-        for (_, event) in events {
-            let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
-            first.get_or_insert(ts);
-            last = ts;
-        }
-        let first = self.trace_time(clock, first? as u64)?;
-        (clock == self.model.clocks.trace_clock()).then_some((first, last))
+    /// Whether events may wait in their bundle: memory is not short, and their clock is the trace's.
+    fn may_take_run(&mut self, clock: Clock, (first, _): (i64, i64)) -> bool {
+        !self.model.bundles.has_store()
+            && self.trace_time(clock, first as u64).is_some()
+            && clock == self.model.clocks.trace_clock()
+    }
+
+    fn take_run(&mut self, cpu: Cpu, run: EventRun, state: &Rc<Generation>) {
+        let bundle = self.model.bundles.next();
+        self.open(cpu, QueueKind::Events);
+        self.model.bundles.push(Bundle { bytes: run.bytes.clone(), state: state.clone() }, run.events);
+        self.order.push_kernel_run(cpu, run.times, Box::new(InBundle { run, bundle }));
     }
 
     /// Each event waits by itself; as how many they do.
@@ -350,19 +436,19 @@ impl<'a> Head<'a> {
 /// Events that wait in their bundle, all of which are as all writers write them.
 #[derive(Debug)]
 struct InBundle {
-    bytes: Arc<[u8]>,
+    run: EventRun,
     /// The number of the bundle.
     bundle: u32,
-    events: usize,
 }
 
 impl Run<KernelEvent> for InBundle {
     fn len(&self) -> usize {
-        self.events
+        self.run.events
     }
 
     fn read(&self, to: &mut Vec<(i64, KernelEvent)>) {
-        let mut fields = Fields::new(&self.bytes);
+        let begin = self.run.bundle.start;
+        let mut fields = Fields::new(self.run.bytes.get(self.run.bundle.clone()).unwrap_or_default());
         loop {
             let event = match fields.message_of(EVENT_TAG) {
                 Some(event) => event,
@@ -374,8 +460,9 @@ impl Run<KernelEvent> for InBundle {
             };
             let Some((timestamp, found)) = usual(event) else { continue };
             // Those of a longer bundle have no number.
-            let at =
-                u32::try_from(fields.offset() - event.len()).unwrap_or(u32::MAX).saturating_add(found.at);
+            let at = u32::try_from(begin + fields.offset() - event.len())
+                .unwrap_or(u32::MAX)
+                .saturating_add(found.at);
             to.push((timestamp as i64, KernelEvent { bundle: self.bundle, at, ..found }));
         }
     }

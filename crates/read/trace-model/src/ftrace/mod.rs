@@ -1,7 +1,8 @@
 //! The kernel's events: bundles of them out of packets, and what each does in its turn.
 //!
-//! A bundle has the events of one processor. When it arrives its bytes are kept, and each event becomes a few numbers that wait in that
-//! processor's queue: its time, whose it is, which it is, and where in the bundle its fields lie. Scheduling may come in a compact form
+//! A bundle has the events of one processor. When it arrives its bytes are kept. Where its events are in order, and their clock is the trace's,
+//! they wait there; otherwise each event becomes a few numbers that wait in that processor's queue: its time, whose it is, which it is, and
+//! where in the bundle its fields lie. Scheduling may come in a compact form
 //! instead, column by column, and has queues of its own then. In its turn an event becomes a row of `ftrace_event`, and most do more.
 //!
 //! | module | what it does |
@@ -23,7 +24,7 @@
 //! | [`text`] | all of these, where a text says them |
 //! | [`statistics`] | what the kernel and the recorder counted |
 //!
-//! Memory: the bytes of the bundles, some ten bytes an event that waits, and its rows. Nothing is allocated for an event alone.
+//! Memory: the bytes of the bundles, some ten bytes an event that waits outside of them, and its rows. Nothing is allocated for an event alone.
 
 pub mod apply;
 pub mod atrace;

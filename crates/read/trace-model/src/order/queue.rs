@@ -10,7 +10,9 @@
 //! block 3                       ▲        ├──────────┤
 //! ```
 //!
-//! Memory: some eight bytes an event, and the blocks that are unpacked. Worst, where every block reaches over all of the trace, that is all of
+//! Events that lie in what they came in, in their order, are a block as they are (`Runs`): they are read when the first of them has its turn.
+//!
+//! Memory: some eight bytes an event, none of one that lies in what it came in, and the blocks that are unpacked. Worst, where every block reaches over all of the trace, that is all of
 //! them.
 
 use std::cmp::Reverse;
@@ -770,6 +772,57 @@ mod tests {
             let times: Vec<i64> = (0..events).map(order).collect();
             for step in [0, 1, 500, i64::MAX] {
                 let (seen, rest) = drained(queue(&times, 0), step);
+                assert_eq!((seen == sorted(&times), rest.len()), (true, 0));
+            }
+        }
+    }
+
+    /// Switches that lie somewhere.
+    #[derive(Debug)]
+    struct Lying(Vec<(i64, i64)>);
+
+    impl Run<Switch> for Lying {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn read(&self, to: &mut Vec<(i64, Switch)>) {
+            to.extend(
+                self.0.iter().map(|(ts, number)| (*ts, Switch { prev_state: *number, ..Switch::default() })),
+            );
+        }
+    }
+
+    /// The same queue, whose events lie in runs of up to so many as far as they are in order.
+    fn queue_of_runs(times: &[i64], most: usize) -> Waiting<Switch> {
+        let mut queue: Option<Waiting<Switch>> = None;
+        let numbered: Vec<(i64, i64)> = times.iter().copied().zip(0..).collect();
+        for run in numbered.chunk_by(|(a, _), (b, _)| a <= b).flat_map(|run| run.chunks(most)) {
+            let times = (run[0].0, run[run.len() - 1].0);
+            match &mut queue {
+                // Some wait one by one between them.
+                Some(queue) if run.len() % 5 == 0 => {
+                    for (ts, number) in run {
+                        queue.push(*ts, Switch { prev_state: *number, ..Switch::default() });
+                    }
+                }
+                Some(queue) => queue.push_run(times, Box::new(Lying(run.to_vec()))),
+                None => queue = Some(Waiting::of_run(times, Box::new(Lying(run.to_vec())))),
+            }
+        }
+        let mut queue = queue.unwrap();
+        assert_eq!(queue.len(), times.len());
+        queue.settle();
+        queue
+    }
+
+    #[test]
+    fn events_that_lie_in_runs_come_out_as_others_do() {
+        let orders: [fn(i64) -> i64; 4] = [|n| n, |n| n % 701 * 10, |n| n / 3 * 3 % 10_000, |n| -n];
+        for order in orders {
+            let times: Vec<i64> = (0..20_000).map(order).collect();
+            for (most, step) in [(50, 0), (500, 1), (501, 3000), (5000, i64::MAX)] {
+                let (seen, rest) = drained(queue_of_runs(&times, most), step);
                 assert_eq!((seen == sorted(&times), rest.len()), (true, 0));
             }
         }

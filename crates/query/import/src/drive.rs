@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files::File;
-use ferretto_trace_model::{BundlePacket, Import, Outline};
+use ferretto_trace_model::{BundleOutline, Import, Outline};
 use ferretto_trace_read::container::{FileBytes, unpacked};
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::{Helper, Tables};
@@ -169,8 +169,6 @@ fn read<R: Read>(mut tap: Tap<'_, R>, each: &mut dyn FnMut(&[u8], Place)) -> Res
 struct Parcel {
     bytes: Vec<u8>,
     packets: Vec<InParcel>,
-    /// Bytes of all of them.
-    packet_bytes: usize,
 }
 
 /// A packet in a parcel.
@@ -184,45 +182,39 @@ struct InParcel {
 
 /// What was seen in a packet.
 enum Looked {
-    Outlined(Option<Outline>),
-    /// It has its bytes itself.
-    Bundle(Box<BundlePacket>),
+    Nothing,
+    Event(Outline),
+    Bundle(Box<BundleOutline>),
+}
+
+impl Looked {
+    #[inline]
+    fn into(packet: &[u8]) -> Self {
+        if let Some(outline) = Outline::of(packet) {
+            return Self::Event(outline);
+        }
+        BundleOutline::of(packet).map_or(Self::Nothing, |outline| Self::Bundle(Box::new(outline)))
+    }
 }
 
 impl Parcel {
     fn push(&mut self, packet: &[u8], place: Place) {
-        let outline = Outline::of(packet);
-        let bundle = if outline.is_none() { BundlePacket::of(packet) } else { None };
-        let looked = match bundle {
-            Some(bundle) => Looked::Bundle(Box::new(bundle)),
-            None => {
-                self.bytes.extend_from_slice(packet);
-                Looked::Outlined(outline)
-            }
-        };
-        self.packets.push(InParcel { end: self.bytes.len(), place, looked });
-        self.packet_bytes += packet.len();
+        self.bytes.extend_from_slice(packet);
+        self.packets.push(InParcel { end: self.bytes.len(), place, looked: Looked::into(packet) });
     }
 
     fn is_full(&self) -> bool {
-        self.packet_bytes >= PARCEL_BYTES || self.packets.len() >= PARCEL_PACKETS
+        self.bytes.len() >= PARCEL_BYTES || self.packets.len() >= PARCEL_PACKETS
     }
 
     /// Gives its packets to the rules.
     fn empty(&mut self, fold: &mut Fold<'_>, shared: &Shared) {
         let mut start = 0;
         for InParcel { end, place, looked } in self.packets.drain(..) {
-            match looked {
-                Looked::Bundle(bundle) => fold.take_bundle(&bundle, place, shared),
-                Looked::Outlined(outline) => {
-                    let packet = self.bytes.get(start..end).unwrap_or_default();
-                    fold.take_outlined(packet, outline, place, shared);
-                }
-            }
+            fold.take_looked(self.bytes.get(start..end).unwrap_or_default(), looked, place, shared);
             start = end;
         }
         self.bytes.clear();
-        self.packet_bytes = 0;
     }
 }
 
@@ -286,28 +278,21 @@ impl<'a> Fold<'a> {
     }
 
     pub(crate) fn take(&mut self, packet: &[u8], place: Place, shared: &Shared) {
-        self.take_outlined(packet, Outline::of(packet), place, shared);
+        let looked = Outline::of(packet).map_or(Looked::Nothing, Looked::Event);
+        self.take_looked(packet, looked, place, shared);
     }
 
     /// The same, of a packet that somebody has looked into.
-    fn take_outlined(&mut self, packet: &[u8], outline: Option<Outline>, place: Place, shared: &Shared) {
+    #[inline]
+    fn take_looked(&mut self, packet: &[u8], looked: Looked, place: Place, shared: &Shared) {
         if self.wrong.is_some() {
             return;
         }
-        self.import.push_outlined(packet, outline, place);
-        self.count(packet, shared);
-    }
-
-    /// The same, of a packet with a bundle of the kernel's events.
-    fn take_bundle(&mut self, packet: &BundlePacket, place: Place, shared: &Shared) {
-        if self.wrong.is_none() {
-            self.import.push_bundle(packet, place);
-            self.count(packet.bytes(), shared);
+        match looked {
+            Looked::Nothing => self.import.push_outlined(packet, None, place),
+            Looked::Event(outline) => self.import.push_outlined(packet, Some(outline), place),
+            Looked::Bundle(outline) => self.import.push_bundle(packet, &outline, place),
         }
-    }
-
-    #[inline]
-    fn count(&mut self, packet: &[u8], shared: &Shared) {
         // Also of packets of no bytes a number is held.
         self.since += packet.len() + 16;
         if self.since >= PARCEL_BYTES {

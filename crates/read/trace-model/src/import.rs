@@ -19,7 +19,7 @@ use crate::chrome;
 use crate::clocks::{BOOTTIME, Clock, MONOTONIC, Machine, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
-use crate::ftrace::bundle::{Arrival, BundlePacket};
+use crate::ftrace::bundle::{Arrival, BundleOutline};
 use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::import_logs::Where;
 use crate::lanes::{Lane, Lanes, Outline};
@@ -86,7 +86,7 @@ struct Arrived<'a> {
     /// All of it, to be put off if its clock is not known; without it, it is given up then.
     packet: Option<&'a [u8]>,
     /// What somebody has seen in it.
-    looked: Option<&'a BundlePacket>,
+    looked: Option<&'a BundleOutline>,
 }
 
 impl Import {
@@ -171,9 +171,9 @@ impl Import {
         }
     }
 
-    /// The same for a packet with a bundle of the kernel's events.
-    pub fn push_bundle(&mut self, packet: &BundlePacket, place: Place) {
-        self.take(packet.bytes(), place, false, Some(packet));
+    /// The same for a packet with a bundle of the kernel's events, of which `outline` is what [`BundleOutline::of`] says.
+    pub fn push_bundle(&mut self, packet: &[u8], outline: &BundleOutline, place: Place) {
+        self.take(packet, place, false, Some(outline));
     }
 
     /// Memory is short: what waits, and most of the rows, lie in the store from now on. Called again, also what has come since.
@@ -247,7 +247,7 @@ impl Import {
         Some(())
     }
 
-    fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool, looked: Option<&BundlePacket>) {
+    fn take(&mut self, packet: &[u8], place: Place, is_deferred: bool, looked: Option<&BundleOutline>) {
         let model = &mut self.model;
         let Ok(mut head) = Head::of(packet) else {
             return model.log(Stat::TokenizerSkippedPackets, Some(Where::At(place)), &[]);

@@ -89,6 +89,6 @@ pub mod translation;
 pub mod triggers;
 
 use ferretto_trace_read::{clocks, wire};
-pub use ftrace::bundle::BundlePacket;
+pub use ftrace::bundle::BundleOutline;
 pub use import::Import;
 pub use lanes::Outline;

@@ -3,7 +3,6 @@
 //! Its events say their time by the clock that the kernel was told to use. Where that is none that a snapshot shows, the bundle itself brings
 //! a pair of times, taken when it was read.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -71,48 +70,38 @@ struct Head<'a> {
     has_descriptors: bool,
 }
 
-/// A packet with a bundle whose events are in order, and as all writers write them. Made of its bytes alone, so that another thread may make it
-/// than the one that takes packets: see [`Import::push_bundle`](crate::Import::push_bundle).
+/// What a packet says that has a bundle whose events are in order, and as all writers write them. Made of its bytes alone, so that another
+/// thread may make it than the one that takes packets: see [`Import::push_bundle`](crate::Import::push_bundle).
 #[derive(Debug)]
-pub struct BundlePacket {
+pub struct BundleOutline {
     head: Head<'static>,
     run: EventRun,
 }
 
-impl BundlePacket {
+impl BundleOutline {
     /// That of a packet; nothing if there is something else in it.
     #[must_use]
     pub fn of(packet: &[u8]) -> Option<Self> {
         if packet.len() < MIN_RUN * EVENT_BYTES {
             return None;
         }
-        let (message, begin) = only_bundle(packet)?;
+        let message = only_bundle(packet)?;
         let mut events = Vec::with_capacity(message.len() / EVENT_BYTES);
         let head = Head::of(message, &mut events);
         if head.compact.is_some() || head.has_descriptors {
             return None;
         }
-        let times = times_of_run(&events)?;
-        let bundle = begin..begin + message.len();
-        let run = EventRun { bytes: packet.into(), bundle, times, events: events.len() };
-        Some(Self { head: Head { compact: None, ..head }, run })
-    }
-
-    /// The packet.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.run.bytes
+        Some(Self { run: EventRun::of(&events)?, head: Head { compact: None, ..head } })
     }
 }
 
-/// The bundle of a packet, and where it begins, if there is one.
-fn only_bundle(packet: &[u8]) -> Option<(&[u8], usize)> {
-    let mut fields = Fields::new(packet);
+/// The bundle of a packet, if it has one.
+fn only_bundle(packet: &[u8]) -> Option<&[u8]> {
     let mut bundle = None;
-    while let Some(part) = fields.next() {
+    for part in Fields::new(packet) {
         let Field { number, value } = part.ok()?;
         if let (trace_packet::FTRACE_EVENTS, Value::Bytes(message)) = (number, value)
-            && bundle.replace((message, fields.offset() - message.len())).is_some()
+            && bundle.replace(message).is_some()
         {
             return None;
         }
@@ -120,36 +109,32 @@ fn only_bundle(packet: &[u8]) -> Option<(&[u8], usize)> {
     bundle
 }
 
-/// Events that may wait where they lie.
-#[derive(Clone, Debug)]
+/// Events that may wait in their bundle: they are in order, and there is nothing odd about any of them.
+#[derive(Clone, Copy, Debug)]
 struct EventRun {
-    /// The bundle, and perhaps what is around it.
-    bytes: Arc<[u8]>,
-    /// Where it is there.
-    bundle: Range<usize>,
     /// When the first and the last happen, by the bundle's clock.
     times: (i64, i64),
     events: usize,
 }
 
-/// When the first and the last of events happen, if they can wait in their bundle: they are in order, and there is nothing odd about any of
-/// them.
-fn times_of_run(events: &[(usize, &[u8])]) -> Option<(i64, i64)> {
-    if events.len() < MIN_RUN {
-        return None;
+impl EventRun {
+    fn of(events: &[(usize, &[u8])]) -> Option<Self> {
+        if events.len() < MIN_RUN {
+            return None;
+        }
+        let (mut first, mut last) = (None, 0);
+        for (_, event) in events {
+            let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
+            first.get_or_insert(ts);
+            last = ts;
+        }
+        Some(Self { times: (first?, last), events: events.len() })
     }
-    let (mut first, mut last) = (None, 0);
-    for (_, event) in events {
-        let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
-        first.get_or_insert(ts);
-        last = ts;
-    }
-    Some((first?, last))
 }
 
 impl Arrival<'_> {
     /// Reads `TracePacket.ftrace_events`, into which somebody may have `looked`.
-    pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>, looked: Option<&BundlePacket>) {
+    pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>, looked: Option<&BundleOutline>) {
         let mut events = Vec::new();
         let head = match looked {
             Some(looked) => looked.head,
@@ -170,8 +155,8 @@ impl Arrival<'_> {
         if let Some(compact) = head.compact {
             self.compact_sched(cpu, clock, compact);
         }
-        match looked.map(|looked| &looked.run) {
-            Some(run) if self.may_take_run(clock, run.times) => self.take_run(cpu, run.clone(), state),
+        match looked.map(|looked| looked.run) {
+            Some(run) if self.may_take_run(clock, run) => self.take_run(cpu, message, run, state),
             looked => {
                 if looked.is_some() {
                     Head::of(message, &mut events);
@@ -280,12 +265,10 @@ impl Arrival<'_> {
         if events.is_empty() {
             return;
         }
-        if let Some(times) = times_of_run(events)
-            && self.may_take_run(clock, times)
+        if let Some(run) = EventRun::of(events)
+            && self.may_take_run(clock, run)
         {
-            let bundle = 0..message.len();
-            let run = EventRun { bytes: message.into(), bundle, times, events: events.len() };
-            return self.take_run(cpu, run, state);
+            return self.take_run(cpu, message, run, state);
         }
         let number = self.model.bundles.next();
         self.open(cpu, QueueKind::Events);
@@ -294,17 +277,19 @@ impl Arrival<'_> {
     }
 
     /// Whether events may wait in their bundle: memory is not short, and their clock is the trace's.
-    fn may_take_run(&mut self, clock: Clock, (first, _): (i64, i64)) -> bool {
+    fn may_take_run(&mut self, clock: Clock, run: EventRun) -> bool {
         !self.model.bundles.has_store()
-            && self.trace_time(clock, first as u64).is_some()
+            && self.trace_time(clock, run.times.0 as u64).is_some()
             && clock == self.model.clocks.trace_clock()
     }
 
-    fn take_run(&mut self, cpu: Cpu, run: EventRun, state: &Rc<Generation>) {
+    fn take_run(&mut self, cpu: Cpu, message: &[u8], run: EventRun, state: &Rc<Generation>) {
         let bundle = self.model.bundles.next();
         self.open(cpu, QueueKind::Events);
-        self.model.bundles.push(Bundle { bytes: run.bytes.clone(), state: state.clone() }, run.events);
-        self.order.push_kernel_run(cpu, run.times, Box::new(InBundle { run, bundle }));
+        let bytes: Arc<[u8]> = message.into();
+        let events = InBundle { bytes: bytes.clone(), bundle, events: run.events };
+        self.model.bundles.push(Bundle { bytes, state: state.clone() }, run.events);
+        self.order.push_kernel_run(cpu, run.times, Box::new(events));
     }
 
     /// Each event waits by itself; as how many they do.
@@ -436,19 +421,19 @@ impl<'a> Head<'a> {
 /// Events that wait in their bundle, all of which are as all writers write them.
 #[derive(Debug)]
 struct InBundle {
-    run: EventRun,
+    bytes: Arc<[u8]>,
     /// The number of the bundle.
     bundle: u32,
+    events: usize,
 }
 
 impl Run<KernelEvent> for InBundle {
     fn len(&self) -> usize {
-        self.run.events
+        self.events
     }
 
     fn read(&self, to: &mut Vec<(i64, KernelEvent)>) {
-        let begin = self.run.bundle.start;
-        let mut fields = Fields::new(self.run.bytes.get(self.run.bundle.clone()).unwrap_or_default());
+        let mut fields = Fields::new(&self.bytes);
         loop {
             let event = match fields.message_of(EVENT_TAG) {
                 Some(event) => event,
@@ -460,9 +445,8 @@ impl Run<KernelEvent> for InBundle {
             };
             let Some((timestamp, found)) = usual(event) else { continue };
             // Those of a longer bundle have no number.
-            let at = u32::try_from(begin + fields.offset() - event.len())
-                .unwrap_or(u32::MAX)
-                .saturating_add(found.at);
+            let at =
+                u32::try_from(fields.offset() - event.len()).unwrap_or(u32::MAX).saturating_add(found.at);
             to.push((timestamp as i64, KernelEvent { bundle: self.bundle, at, ..found }));
         }
     }

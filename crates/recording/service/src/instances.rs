@@ -18,6 +18,7 @@ use crate::protovms::{NoVm, ProtoVms, Taken, Wanted};
 use crate::registry::{DataSource, Producer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
+use crate::strangers::without_stall;
 use crate::telling::TELL_COST;
 use crate::work::{Budget, Job};
 
@@ -242,8 +243,7 @@ impl Service {
         self.sessions.get(&session_id).is_some_and(|session| session.instances.count_of(source.serial) > 0)
     }
 
-    fn has_room_for_instance(&self, session_id: SessionId) -> bool {
-        let Some(session) = self.sessions.get(&session_id) else { return false };
+    fn has_room_for_instance(&self, session: &Session) -> bool {
         let of_owner = self.sessions.values().filter(|other| other.owner_uid == session.owner_uid);
         session.instances.len() < limits::MAX_INSTANCES_PER_SESSION
             && of_owner.map(|other| other.instances.len()).sum::<usize>() < limits::MAX_INSTANCES_PER_UID
@@ -259,9 +259,13 @@ impl Service {
     ) -> Option<InstanceKey> {
         budget.spend(INSTANCE_COST);
         let producer_name = self.producers.get(&id)?.name.clone();
-        let has_room = self.has_room_for_instance(session_id);
+        let (is_strangers, has_room) = {
+            let (session, producer) = (self.sessions.get(&session_id)?, self.producers.get(&id)?);
+            let has_places = self.leaves_places(session, producer, source.serial);
+            (self.is_stranger(session, producer), has_places && self.has_room_for_instance(session))
+        };
         let session = self.sessions.get_mut(&session_id)?;
-        if !has_room || session.instances.count_of(source.serial) >= limits::MAX_INSTANCES_PER_SOURCE {
+        if !has_room {
             if session.losses.sources_left_out == 0 {
                 tracing::warn!(session = %session_id, "too many data source instances: {} of {producer_name} is left out, and what comes after it", source.name);
             }
@@ -269,7 +273,7 @@ impl Service {
             return None;
         }
         let buffer = *session.buffers.get(session.config.data_sources.get(index)?.buffer)?;
-        let config = session.instance_configs.get(index)?.clone();
+        let config = session.instance_configs.get(index)?.get(is_strangers).clone();
         budget.spend(config.len() / BYTES_PER_COST);
         self.set_up_protovm(session_id, index, id, source, budget);
         self.take_up_machine(session_id, id);
@@ -424,11 +428,26 @@ pub(crate) fn indexes_by_name(session: &Session) -> HashMap<Arc<str>, Vec<usize>
     indexes
 }
 
-/// The configs that instances get, by the config's data sources. All instances of one share theirs.
-pub(crate) fn instance_configs(session: &Session) -> Vec<Bytes> {
+/// What the instances of a data source get. All share it.
+#[derive(Debug)]
+pub(crate) struct InstanceConfig {
+    config: Bytes,
+    /// If it is another one.
+    for_strangers: Option<Bytes>,
+}
+
+impl InstanceConfig {
+    fn get(&self, is_strangers: bool) -> &Bytes {
+        self.for_strangers.as_ref().filter(|_| is_strangers).unwrap_or(&self.config)
+    }
+}
+
+/// The configs that instances get, by the config's data sources.
+pub(crate) fn instance_configs(session: &Session) -> Vec<InstanceConfig> {
     let config_of = |spec: &DataSourceSpec| {
         let buffer = session.buffers.get(spec.buffer).copied().unwrap_or(BufferId(0));
-        instance_config(spec, &session.config, session.id, buffer)
+        let config = instance_config(spec, &session.config, session.id, buffer);
+        InstanceConfig { for_strangers: without_stall(spec, &config), config }
     };
     session.config.data_sources.iter().map(config_of).collect()
 }

@@ -10,6 +10,7 @@
 //! | `calls` | the ports' methods, decoded |
 //! | `config` | a trace config, parsed and checked |
 //! | `producers`, `memory`, `instances` | registering, shared memory, where configured meets registered |
+//! | `strangers` | what a session may want of another user's program |
 //! | `machines` | producers on other machines, and their clocks |
 //! | `enable`, `start_stop`, `detach`, `cloning`, `clone_steps` | the life of a session |
 //! | `flush`, `scrape`, `commit` | the way of the data in |
@@ -72,6 +73,7 @@ mod session;
 mod source_bytes;
 mod start_stop;
 mod stats;
+mod strangers;
 mod telling;
 mod triggers;
 mod user_book;

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::concurrent::ConcurrentEvents;
 use crate::config::SessionConfig;
 use crate::file_output::FileOutput;
@@ -12,6 +10,7 @@ use crate::filtering::Filtering;
 use crate::flush::PendingFlush;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::instance_set::InstanceSet;
+use crate::instances::InstanceConfig;
 use crate::limits;
 use crate::losses::SessionLosses;
 use crate::machines::SessionMachines;
@@ -180,7 +179,7 @@ pub(crate) struct Session {
     pub(crate) buffers: Vec<BufferId>,
     pub(crate) instances: InstanceSet,
     /// What producers are told of each of the config's data sources.
-    pub(crate) instance_configs: Vec<Bytes>,
+    pub(crate) instance_configs: Vec<InstanceConfig>,
     /// More instances come, of what is registered already; those of a session that has started are started at once.
     pub(crate) is_setting_up: bool,
     /// Where the config's data sources of each name stand in it.

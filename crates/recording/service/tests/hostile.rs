@@ -12,7 +12,7 @@ use ferretto_protos::{self as protos, CommitDataRequest, clone_session_request::
 use ferretto_service::{ConsumerCall, ConsumerConn, Peer, ProducerCall, ProducerConn, Token, limits};
 use ferretto_shm::SharedMemory;
 use proptest::prelude::*;
-use world::{World, config, packet};
+use world::{Introduction, World, config, named, packet};
 
 const MEMORY_BYTES: usize = 16 * 4096;
 
@@ -328,19 +328,24 @@ fn a_session_has_a_bounded_number_of_instances_of_one_data_source() {
 #[test]
 fn the_sessions_of_a_user_have_a_bounded_number_of_instances_in_sum() {
     let mut world = World::default();
-    let producer = world.producer("p");
     let sources = limits::MAX_INSTANCES_PER_SESSION / limits::MAX_INSTANCES_PER_SOURCE;
-    (0..sources).for_each(|_| world.register(producer, "data"));
+    let producers = [1000, 1001].map(|uid| world.introduce(&Introduction { uid, ..named("p") }));
+    producers.iter().for_each(|producer| (0..sources).for_each(|_| world.register(*producer, "data")));
     let wanted = "data_sources { config { name: 'data' } }".repeat(limits::MAX_INSTANCES_PER_SOURCE);
     let wanted = format!("buffers {{ size_kb: 64 }} {wanted}");
     let mut set_up = |uid: u32| {
         let consumer = world.consumer(uid);
         world.enable(consumer, &wanted);
         (0..1000).for_each(|_| world.advance_ms(0));
-        world.command_names(producer).iter().filter(|name| **name == "setup").count()
+        let own = producers[usize::from(uid == 1001)];
+        world.command_names(own).iter().filter(|name| **name == "setup").count()
     };
     let most = limits::MAX_INSTANCES_PER_SESSION;
-    assert_eq!([1000, 1000, 1000, 1001].map(&mut set_up), [most, most, 0, most]);
+    let strangers = sources * limits::MAX_INSTANCES_FOR_A_STRANGER;
+    // Those of a stranger's program are part of it.
+    assert_eq!([1000, 1000, 1000].map(&mut set_up), [most - strangers, most, 0]);
+    // What the other one's sessions wanted of this one's is heard, too.
+    assert_eq!(set_up(1001), most - strangers + strangers);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ferretto_protos::data_source_config::BufferExhaustedPolicy;
 use ferretto_protos::{DataSourceConfig, TraceConfig, trace_config};
 use ferretto_protozero::read::{Fields, Value};
 
@@ -27,6 +28,8 @@ pub(crate) struct DataSourceSpec {
     pub(crate) wants_boost: bool,
     /// The consumer has set `supports_tracing_v2`, which is the service's to set.
     pub(crate) claims_tracing_v2: bool,
+    /// Its writers are to wait when their memory is full, or to end their program.
+    pub(crate) wants_stall: bool,
     /// Its ProtoVM is to run, with so much memory for the state.
     pub(crate) protovm_memory_kb: Option<u32>,
 }
@@ -73,10 +76,19 @@ fn parse_data_source(
         machines: MachineFilter::new(config, source),
         wants_boost: inner.priority_boost.is_some(),
         claims_tracing_v2: inner.supports_tracing_v2.is_some(),
+        wants_stall: wants_stall(inner),
         protovm_memory_kb: protovm_memory_kb(inner)?,
         name: inner.name().into(),
         raw,
     })
+}
+
+/// Policies that come to be may do so, too.
+fn wants_stall(config: &DataSourceConfig) -> bool {
+    let policy = config.buffer_exhausted_policy.unwrap_or_default();
+    let harmless =
+        [BufferExhaustedPolicy::BufferExhaustedUnspecified, BufferExhaustedPolicy::BufferExhaustedDrop];
+    !harmless.map(|known| known as i32).contains(&policy)
 }
 
 /// The filters that an updated config makes wider, by the index of their data source. Filters can be widened only: those that match now go

@@ -141,14 +141,15 @@ impl Relay {
                 watched.pair.finish();
                 watched.interests = Default::default();
             }
-            self.settle(key)?;
+            self.settle(key);
         }
         while !self.pairs.is_empty() && Instant::now() < deadline {
             for key in self.wait(Some(deadline))? {
                 self.handle_ready(key)?;
             }
         }
-        self.pairs.keys().copied().collect::<Vec<_>>().into_iter().try_for_each(|key| self.hang_up(key))
+        self.pairs.keys().copied().collect::<Vec<_>>().into_iter().for_each(|key| self.hang_up(key));
+        Ok(())
     }
 
     fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<u64>> {
@@ -171,7 +172,8 @@ impl Relay {
     fn handle_ready(&mut self, key: u64) -> io::Result<()> {
         if let Some(index) = key.checked_sub(FIRST_PAIR_KEY) {
             let (pair, side) = (index / 2, if index % 2 == 0 { Side::Producer } else { Side::Service });
-            return self.forward(pair, side);
+            self.forward(pair, side);
+            return Ok(());
         }
         let listener = key.checked_sub(FIRST_LISTENER_KEY).and_then(|index| usize::try_from(index).ok());
         match listener.and_then(|index| self.listeners.get(index)).map(Listener::accept) {
@@ -210,7 +212,8 @@ impl Relay {
         match begun {
             Ok((connecting, introduction)) => {
                 tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
-                self.add_pair(producer, connecting, &introduction, credentials.uid)
+                self.add_pair(producer, connecting, &introduction, credentials.uid);
+                Ok(())
             }
             Err(error) => {
                 close_stream(producer, credentials.uid, &self.elsewhere, &mut self.scratch);
@@ -228,39 +231,32 @@ impl Relay {
         Ok((connecting, introduction))
     }
 
-    fn add_pair(
-        &mut self,
-        producer: Stream,
-        connecting: Connecting,
-        introduction: &[u8],
-        uid: u32,
-    ) -> io::Result<()> {
+    fn add_pair(&mut self, producer: Stream, connecting: Connecting, introduction: &[u8], uid: u32) {
         self.last_pair += 1;
         let pair = Pair::new(producer, connecting, introduction, uid, self.elsewhere.clone());
         self.pairs.insert(
             self.last_pair,
             Watched { pair, uid, unfinished_bytes: 0, interests: Default::default() },
         );
-        self.settle(self.last_pair)
+        self.settle(self.last_pair);
     }
 
     /// Ends a pair.
-    fn hang_up(&mut self, key: u64) -> io::Result<()> {
-        let Some(mut watched) = self.pairs.remove(&key) else { return Ok(()) };
-        // Its socket may outlive it, where it is closed.
-        watched.watch(&self.epoll, key, Side::Producer, Interest::default())?;
+    fn hang_up(&mut self, key: u64) {
+        let Some(mut watched) = self.pairs.remove(&key) else { return };
+        // Its socket may outlive it, where it is closed. One that could not be watched is not.
+        let _ = watched.watch(&self.epoll, key, Side::Producer, Interest::default());
         self.holdings.leave(watched.uid);
         self.holdings.release(Holder::Local(watched.uid), watched.unfinished_bytes);
         watched.pair.close(&mut self.scratch);
-        Ok(())
     }
 
-    fn forward(&mut self, key: u64, side: Side) -> io::Result<()> {
-        let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
+    fn forward(&mut self, key: u64, side: Side) {
+        let Some(watched) = self.pairs.get_mut(&key) else { return };
         let is_connecting = watched.pair.is_connecting() && side == Side::Service;
-        if is_connecting {
+        if is_connecting && let Err(error) = watched.watch(&self.epoll, key, side, Interest::default()) {
             // The next address that is tried has another descriptor.
-            watched.watch(&self.epoll, key, side, Interest::default())?;
+            return self.cannot_watch(key, &error);
         }
         if let Err(error) = watched.pair.handle_ready(side, &mut self.scratch) {
             tracing::debug!("a producer is hung up on: the service cannot be reached: {error}");
@@ -273,20 +269,29 @@ impl Relay {
             tracing::warn!("a producer is hung up on: {too_much}");
             return self.hang_up(key);
         }
-        self.settle(key)
+        self.settle(key);
     }
 
     /// Ends a pair, or waits for what it wants now.
-    fn settle(&mut self, key: u64) -> io::Result<()> {
-        let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
+    fn settle(&mut self, key: u64) {
+        let Some(watched) = self.pairs.get_mut(&key) else { return };
         if watched.pair.is_over() {
             return self.hang_up(key);
         }
-        for side in [Side::Producer, Side::Service] {
+        let mut sides = [Side::Producer, Side::Service].into_iter();
+        let watched = sides.try_for_each(|side| {
             let wanted = watched.pair.interest(side);
-            watched.watch(&self.epoll, key, side, wanted)?;
+            watched.watch(&self.epoll, key, side, wanted)
+        });
+        if let Err(error) = watched {
+            self.cannot_watch(key, &error);
         }
-        Ok(())
+    }
+
+    /// The kernel watches no more for this user, or has no memory: it is the pair that ends, not the others.
+    fn cannot_watch(&mut self, key: u64, error: &io::Error) {
+        tracing::error!("a producer is hung up on: it cannot be watched: {error}");
+        self.hang_up(key);
     }
 
     fn process_sync(&mut self, is_ready: bool) -> io::Result<()> {

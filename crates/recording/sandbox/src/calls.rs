@@ -107,9 +107,6 @@ mod lists {
         libc::SYS_ftruncate,
         libc::SYS_getcwd,
         libc::SYS_getdents64,
-        libc::SYS_inotify_add_watch,
-        libc::SYS_inotify_init1,
-        libc::SYS_inotify_rm_watch,
         libc::SYS_lseek,
         libc::SYS_memfd_create,
         libc::SYS_newfstatat,
@@ -166,6 +163,10 @@ mod lists {
     #[cfg(not(target_arch = "x86_64"))]
     const OLD_NAMES: &[i64] = &[];
 
+    /// Who connects to a socket may wait for it to be there. It is a look at names in folders that Landlock does not keep shut.
+    const WAITING: &[i64] =
+        &[libc::SYS_inotify_add_watch, libc::SYS_inotify_init1, libc::SYS_inotify_rm_watch];
+
     /// What resolvers of C libraries do with their sockets, besides.
     const RESOLVING: &[i64] = &[libc::SYS_bind];
 
@@ -221,6 +222,9 @@ mod lists {
         }
         if !rights.connects.is_empty() {
             lists.push(&[libc::SYS_connect]);
+        }
+        if rights.connects.contains(&Connection::Unix) {
+            lists.push(WAITING);
         }
         if !rights.controls.is_empty() {
             lists.push(FOLDERS);

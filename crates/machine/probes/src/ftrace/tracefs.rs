@@ -355,11 +355,12 @@ impl Tracefs {
 
     /// Appends function names to one of the function tracer's filter files.
     pub(crate) fn append_functions(&self, file: &str, functions: &[String]) -> io::Result<()> {
-        // `name:command` would run a command of the tracer for everyone who shares the instance.
-        if functions.iter().any(|f| f.contains(':')) {
+        // `name:command` would run a command of the tracer for everyone who shares the instance, and `!name` take a function from the others.
+        let takes_away = |filter: &String| filter.split_whitespace().any(|name| name.starts_with('!'));
+        if functions.iter().any(|filter| filter.contains(':') || takes_away(filter)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a function filter must not contain ':'",
+                "a function filter must not contain ':' or begin with '!'",
             ));
         }
         if functions.is_empty() { Ok(()) } else { self.append(file, &functions.join("\n")) }

@@ -11,7 +11,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmod, chownat, flock};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmod, chownat, flock, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -26,6 +28,9 @@ use crate::{remote, trust};
 /// Connections that wait to be accepted; upstream's value. A thread that connects and hangs up fills any queue, and whoever comes has all of
 /// it in front of him: of 4,096 a third of a second.
 pub(crate) const BACKLOG: i32 = 128;
+
+/// Beside sockets, in folders that others may read: who is about to listen locks it.
+const LOCK_FILE: &str = ".ferretto.lock";
 
 /// As many as can be sent at once (Linux: `SCM_MAX_FD`). One is meaningful; but those for that there is no room the kernel closes while
 /// it receives, and to close one may take long.
@@ -390,18 +395,33 @@ fn listen_unix(address: &Address, permissions: Option<(&Path, Permissions)>) -> 
     Ok(Listener { fd, address: address.clone(), passes_fds: true, file: None })
 }
 
-/// Holds up whoever else is about to listen in this folder. Without it, where the folder cannot be locked or somebody keeps it locked,
-/// all goes on: then two that start at once may still disturb each other.
-fn lock_folder(socket: &Path) -> Option<OwnedFd> {
+/// What holds up whoever else is about to listen in the same folder.
+#[derive(Debug)]
+struct Lock {
+    _held: OwnedFd,
+    /// Where there is a file that goes with it.
+    folder: Option<OwnedFd>,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            // Under the lock: who has waited for it looks whether it is still the same.
+            let _ = unlinkat(folder, LOCK_FILE, AtFlags::empty());
+        }
+    }
+}
+
+/// Without it, where nothing can be locked or somebody keeps it locked, all goes on: then two that start at once may disturb each other.
+fn lock_folder(socket: &Path) -> Option<Lock> {
     const PAUSE: Duration = Duration::from_millis(10);
-    let folder = trust::folder_of(socket);
-    let fd =
-        rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let found = Found::of(&fd).ok()?;
-    let folder = Held { fd, found };
-    for _ in 0..attempts_to_lock(&folder) {
-        match flock(&folder.fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Some(folder.fd),
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(trust::folder_of(socket), flags, Mode::empty()).ok()?;
+    let folder = Held { found: Found::of(&fd).ok()?, fd };
+    let (by_file, attempts) = how_to_lock(&folder);
+    for _ in 0..attempts {
+        match try_to_lock(&folder.fd, by_file) {
+            Ok(held) => return Some(Lock { _held: held, folder: by_file.then_some(folder.fd) }),
             Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
             Err(_) => return None,
         }
@@ -409,11 +429,28 @@ fn lock_folder(socket: &Path) -> Option<OwnedFd> {
     None
 }
 
-/// Whoever is about to listen takes some milliseconds, more on a busy machine; a neighbour who may lock the folder has no end.
-fn attempts_to_lock(folder: &Held) -> u32 {
+/// Whether a file is locked for the folder, and how often to try. Whoever is about to listen takes some milliseconds, more on a busy machine; a
+/// neighbour who may lock has no end. Whoever may read something may lock it (flock(2)): so a folder that others may read has a file of one's own.
+fn how_to_lock(folder: &Held) -> (bool, u32) {
+    const OTHERS_READ: u32 = 0o044;
     match folder.is_shared(rustix::process::geteuid().as_raw()) {
-        true => 10,
-        false => 100,
+        true => (false, 10),
+        false => (folder.found.mode & OTHERS_READ != 0, 100),
+    }
+}
+
+fn try_to_lock(folder: &OwnedFd, by_file: bool) -> Result<OwnedFd, Errno> {
+    let (name, flags, mode) = match by_file {
+        true => (LOCK_FILE, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR),
+        false => (".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()),
+    };
+    let held = openat(folder, name, flags | OFlags::CLOEXEC, mode)?;
+    flock(&held, FlockOperation::NonBlockingLockExclusive)?;
+    let now = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(Found::from);
+    match now.is_ok_and(|now| Found::of(&held).is_ok_and(|held| held.inode == now.inode)) {
+        true => Ok(held),
+        // Whoever had it before has removed it.
+        false => Err(Errno::WOULDBLOCK),
     }
 }
 
@@ -445,13 +482,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_a_common_folder_locked_is_not_waited_for_as_long() {
+    fn neighbours_do_not_keep_a_folder_locked_for_long() {
         let folder = tempfile::tempdir().unwrap();
-        let attempts = |mode| {
-            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let held = || {
             let fd = OwnedFd::from(fs::File::open(folder.path()).unwrap());
-            attempts_to_lock(&Held { found: Found::of(&fd).unwrap(), fd })
+            Held { found: Found::of(&fd).unwrap(), fd }
         };
-        assert_eq!((attempts(0o755), attempts(0o1777)), (100, 10));
+        let locked = |mode| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            how_to_lock(&held())
+        };
+        assert_eq!((locked(0o1777), locked(0o700), locked(0o755)), ((false, 10), (false, 100), (true, 100)));
+        let neighbours = try_to_lock(&held().fd, false).unwrap();
+        let lock = lock_folder(&folder.path().join("socket")).unwrap();
+        let file = fs::metadata(folder.path().join(LOCK_FILE)).unwrap();
+        assert_eq!(file.mode() & 0o777, 0o600, "nobody else may open it, and so lock it");
+        assert_eq!(try_to_lock(&held().fd, true).unwrap_err(), Errno::WOULDBLOCK);
+        drop((lock, neighbours));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing stays");
     }
 }

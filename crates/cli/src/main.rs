@@ -33,6 +33,7 @@ mod wake;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
@@ -95,6 +96,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    outlive_limits_of_files();
     let args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     match (tracebox::Applet::named(name), args.as_slice()) {
@@ -104,6 +106,13 @@ fn main() -> ExitCode {
         (Some(applet), _) => applet.run(args.get(1..).unwrap_or_default()),
         (None, _) => run(Cli::parse_from(args).command),
     }
+}
+
+/// Where files may not become larger (`ulimit -f`, `LimitFSIZE=`) a write is to be an error, not the end of a daemon: what it writes to may be a
+/// client's, who has chosen where in it.
+fn outlive_limits_of_files() {
+    // Refused it is as it was. Programs that are started are not concerned: a handler goes with the program.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
 fn run(command: Command) -> ExitCode {

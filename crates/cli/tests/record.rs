@@ -218,3 +218,14 @@ fn a_recorder_that_cannot_use_the_service_beside_it_says_whose_it_is() {
     let said = stderr(&second);
     assert!(said.contains(&format!("process {} (ferretto)", first.id())), "{said}");
 }
+
+#[test]
+fn a_limit_on_the_sizes_of_files_is_an_error_and_no_end() {
+    let place = Place::new();
+    // What is shared with programs is a file to the kernel.
+    let script = "ulimit -f 8; exec \"$0\" record -t 200ms -o limited.pftrace";
+    let output =
+        place.command("sh".as_ref(), &["-c", script, env!("CARGO_BIN_EXE_ferretto")]).output().unwrap();
+    assert_status(&output, 0);
+    assert!(stderr(&output).contains("there was no memory to share"), "{}", stderr(&output));
+}

@@ -52,6 +52,23 @@ pub(super) fn check_place(file: impl AsFd, user: u32) -> io::Result<()> {
     }
 }
 
+/// An error, if so many bytes more go into what its file system keeps for root, which the service may write into (ext4: `resuid`).
+pub(super) fn check_room(file: impl AsFd, bytes: usize, user: u32) -> io::Result<()> {
+    if users::is_trusted(user) {
+        return Ok(());
+    }
+    let system = fstatfs(file)?;
+    match is_reserved(bytes as u64, system.f_bsize as u64, system.f_bavail as u64, system.f_bfree as u64) {
+        true => Err(io::ErrorKind::StorageFull.into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether there is room for so many bytes, but not for everybody. Some file systems say that there is none at all.
+fn is_reserved(bytes: u64, block_bytes: u64, blocks_for_all: u64, blocks: u64) -> bool {
+    blocks > blocks_for_all && bytes > blocks_for_all.saturating_mul(block_bytes)
+}
+
 /// Root and the service's own user have its rights anyway.
 fn refuse(what: &str, user: u32) -> io::Result<()> {
     if users::is_trusted(user) {
@@ -79,6 +96,28 @@ mod tests {
     fn refused(file: &OwnedFd, user: u32) -> String {
         let checked = check_kind(file, user).and_then(|()| check_place(file, user));
         checked.map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn what_is_kept_for_root_is_not_a_users() {
+        for (bytes, blocks_for_all, blocks, expected) in [
+            (4096, 10, 20, false),
+            (40_960, 10, 20, false),
+            (40_961, 10, 20, true),
+            (1, 0, 20, true),
+            // Full for everybody: the write says so. And nothing is known of how much there is.
+            (40_961, 10, 10, false),
+            (1, 0, 0, false),
+        ] {
+            assert_eq!(
+                is_reserved(bytes, 4096, blocks_for_all, blocks),
+                expected,
+                "{bytes} {blocks_for_all}"
+            );
+        }
+        let file = tempfile::tempfile().unwrap();
+        assert!(check_room(&file, usize::MAX, 0).is_ok());
+        assert!(check_room(&file, 1, 54_321).is_ok());
     }
 
     #[test]

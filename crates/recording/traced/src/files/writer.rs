@@ -195,6 +195,7 @@ impl Target {
         if self.start.get().is_none() {
             passed::check_place(file, self.user)?;
         }
+        passed::check_room(file, bytes.len(), self.user)?;
         file.write_all(bytes)?;
         if self.start.get().is_none() {
             // Known only now: a file that is appended to may have been anywhere before.

@@ -2,6 +2,7 @@
 
 use ferretto_trace_tables::{Tables, Value};
 
+use crate::arg_sets::ArgSets;
 use crate::relation::{Column, Relation, Rows, Source};
 use crate::views::{ADDED, Named, OTHERS, Only, SAMPLES, TRACKS, View, What};
 
@@ -9,13 +10,20 @@ use crate::views::{ADDED, Named, OTHERS, Only, SAMPLES, TRACKS, View, What};
 #[derive(Debug)]
 pub struct Catalog<'a> {
     tables: &'a Tables,
+    arg_sets: Option<&'a ArgSets>,
 }
 
 impl<'a> Catalog<'a> {
     /// That of these tables.
     #[must_use]
     pub fn new(tables: &'a Tables) -> Self {
-        Self { tables }
+        Self { tables, arg_sets: None }
+    }
+
+    /// With sets of arguments numbered and in order as files have them.
+    #[must_use]
+    pub fn with_arg_sets(self, arg_sets: &'a ArgSets) -> Self {
+        Self { arg_sets: Some(arg_sets), ..self }
     }
 
     /// All names: tables first, then views.
@@ -43,6 +51,9 @@ impl<'a> Catalog<'a> {
     fn table(&self, name: &str) -> Option<Relation<'a>> {
         let table = self.tables.find(name)?;
         let mut relation = Relation::of_table(table, &self.tables.strings);
+        if let Some(arg_sets) = self.arg_sets {
+            relation = relation.with_arg_sets(arg_sets);
+        }
         for (_, name, doc, what, is_spare) in ADDED.iter().filter(|(of, ..)| *of == name) {
             let Some(source) = self.source(&relation, name, *what) else { continue };
             let column = Column { name, doc, is_spare: *is_spare, source };
@@ -86,7 +97,7 @@ impl<'a> Catalog<'a> {
 
     fn source(&self, below: &Relation<'a>, name: &str, what: What) -> Option<Source<'a>> {
         let cells = |relation: &Relation<'a>, name| match find(relation, name)?.source {
-            Source::Cells(cells) => Some(cells),
+            Source::Cells(cells) | Source::SetOf(cells, _) => Some(cells),
             _ => None,
         };
         Some(match what {

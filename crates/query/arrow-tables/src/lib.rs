@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`relation`] | a table, or a view over one, as columns that can be asked cell by cell |
 //! | [`catalog`] | all of them by name, those that Trace Processor's users expect among them |
+//! | [`arg_sets`] | numbers and order of sets of arguments in files |
 //! | [`batch`] | a relation's schema, and its rows as batches of Arrow |
 //!
 //! Here Arrow begins: the wings above know nothing of it. Types are few, so that what a table's rows are compared, joined and computed with
@@ -29,11 +30,13 @@
 //! # Ok::<_, arrow_schema::ArrowError>(())
 //! ```
 
+pub mod arg_sets;
 pub mod batch;
 pub mod catalog;
 pub mod relation;
 mod views;
 
+pub use arg_sets::ArgSets;
 pub use batch::{BATCH_ROWS, Batches, batches, schema};
 pub use catalog::Catalog;
 pub use relation::{Column, Relation};

@@ -7,6 +7,12 @@ use ferretto_trace_tables::column::ColumnData;
 use ferretto_trace_tables::tables::ArgTable;
 use ferretto_trace_tables::{Cell, Kind, Str, Strings, Table, Value};
 
+use crate::arg_sets::ArgSets;
+
+/// The table of arguments, and how columns end that have numbers of their sets.
+const ARGS: &str = "args";
+const ARG_SET: &str = "arg_set_id";
+
 /// Rows and columns under a name.
 #[derive(Clone)]
 pub struct Relation<'a> {
@@ -42,7 +48,12 @@ pub struct Column<'a> {
 pub(crate) enum Source<'a> {
     /// The number of the row in the table below.
     RowNumber,
+    /// The number of the row here.
+    Position,
     Cells(&'a dyn ColumnData),
+    /// Of the set of arguments that each row is of, or names, the number in files.
+    SetOfRow(&'a [u32]),
+    SetOf(&'a dyn ColumnData, &'a [u32]),
     /// The sum of two columns of numbers.
     Sum(&'a dyn ColumnData, &'a dyn ColumnData),
     /// A cell of another table, whose row the first column names.
@@ -73,6 +84,29 @@ impl<'a> Relation<'a> {
             source: Source::Cells(column.data),
         }));
         Self { name: table.name(), doc: table.doc(), rows: Rows::All(table.len()), columns, strings }
+    }
+
+    /// With the numbers that sets of arguments have in files.
+    pub(crate) fn with_arg_sets(mut self, arg_sets: &'a ArgSets) -> Self {
+        let numbers = arg_sets.numbers.as_slice();
+        let is_args = self.name == ARGS;
+        for column in &mut self.columns {
+            match column.source {
+                Source::RowNumber if is_args => column.source = Source::Position,
+                Source::Cells(_) if is_args && column.name == ARG_SET => {
+                    *column = Column {
+                        doc: "The number of the set.",
+                        source: Source::SetOfRow(numbers),
+                        ..*column
+                    };
+                }
+                Source::Cells(cells) if column.name.ends_with(ARG_SET) => {
+                    column.source = Source::SetOf(cells, numbers);
+                }
+                _ => {}
+            }
+        }
+        if is_args { self.with_rows(arg_sets.rows.clone()) } else { self }
     }
 
     /// The same columns of these rows of its table, in this order.
@@ -144,7 +178,10 @@ impl<'a> Relation<'a> {
     #[inline]
     #[must_use]
     pub fn cell(&self, column: &Column<'_>, row: usize) -> Value {
-        self.row_below(row).map_or(Value::Null, |row| column.source.get(row))
+        match column.source {
+            Source::Position => Value::Int(i64::try_from(row).unwrap_or(i64::MAX)),
+            source => self.row_below(row).map_or(Value::Null, |row| source.get(row)),
+        }
     }
 
     /// A text of its cells.
@@ -173,7 +210,11 @@ impl Column<'_> {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.source {
-            Source::RowNumber | Source::Sum(..) => Kind::Int,
+            Source::RowNumber
+            | Source::Position
+            | Source::SetOfRow(_)
+            | Source::SetOf(..)
+            | Source::Sum(..) => Kind::Int,
             Source::Cells(data) | Source::Through(_, data) => data.kind(),
             Source::Argument { .. } => Kind::Text,
         }
@@ -183,8 +224,8 @@ impl Column<'_> {
     #[must_use]
     pub fn may_be_null(&self) -> bool {
         match self.source {
-            Source::RowNumber => false,
-            Source::Cells(data) => data.may_be_null(),
+            Source::RowNumber | Source::Position | Source::SetOfRow(_) => false,
+            Source::Cells(data) | Source::SetOf(data, _) => data.may_be_null(),
             Source::Sum(..) | Source::Through(..) | Source::Argument { .. } => true,
         }
     }
@@ -194,8 +235,10 @@ impl Source<'_> {
     #[inline]
     fn get(self, row: usize) -> Value {
         match self {
-            Self::RowNumber => Value::Int(i64::try_from(row).unwrap_or(i64::MAX)),
+            Self::RowNumber | Self::Position => Value::Int(i64::try_from(row).unwrap_or(i64::MAX)),
             Self::Cells(data) => data.get(row),
+            Self::SetOfRow(numbers) => set(numbers, row),
+            Self::SetOf(data, numbers) => number(data, row).map_or(Value::Null, |first| set(numbers, first)),
             Self::Sum(one, other) => match (one.get(row), other.get(row)) {
                 (Value::Int(one), Value::Int(other)) => Value::Int(one.wrapping_add(other)),
                 _ => Value::Null,
@@ -221,6 +264,12 @@ fn number(column: &dyn ColumnData, row: usize) -> Option<usize> {
         Value::Int(number) => usize::try_from(number).ok(),
         _ => None,
     }
+}
+
+/// The number in files of the set that a row of `args` is of.
+#[inline]
+fn set(numbers: &[u32], row: usize) -> Value {
+    numbers.get(row).map_or(Value::Null, |number| Value::Int(i64::from(*number)))
 }
 
 impl std::fmt::Debug for Relation<'_> {

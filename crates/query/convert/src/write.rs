@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ferretto_arrow_tables::Relation;
+use ferretto_arrow_tables::{ArgSets, Relation};
 
 use crate::{Error, Folder, Form, Format, Options, Out, Source, manifest, trace};
 
@@ -49,7 +49,8 @@ pub fn into_folder(
         }
     };
     let mut written = Vec::new();
-    for relation in source.catalog().files() {
+    let arg_sets = ArgSets::of(source.tables);
+    for relation in source.catalog().with_arg_sets(&arg_sets).files() {
         let relation = relation.by_time();
         let file = format!("{}.{}", relation.name(), format.extension);
         let mut out = Counted { to: to.create(&file)?, bytes: 0 };
@@ -78,7 +79,10 @@ pub fn into_file(
     match (format.form, table) {
         (Form::Trace(write), _) => write(source, options, out)?,
         (Form::Packets(sink), _) => trace::write(source.tables, &mut *sink(out, options))?,
-        (Form::Table(write), Some(table)) => write(&relation(source, table)?, options, out)?,
+        (Form::Table(write), Some(table)) => {
+            let arg_sets = ArgSets::of(source.tables);
+            write(&relation(source, &arg_sets, table)?, options, out)?;
+        }
         (Form::Table(_), None) => {
             return Err(Error::Nothing(format!("{} has a file for each table", format.name)));
         }
@@ -96,8 +100,9 @@ fn check(source: &Source<'_>) -> Result<(), Error> {
     if source.tables.are_whole() { Ok(()) } else { Err(Error::Spilled) }
 }
 
-fn relation<'a>(source: &Source<'a>, name: &str) -> Result<Relation<'a>, Error> {
-    source.catalog().find(name).map(Relation::by_time).ok_or_else(|| Error::NoTable(name.to_owned()))
+fn relation<'a>(source: &Source<'a>, arg_sets: &'a ArgSets, name: &str) -> Result<Relation<'a>, Error> {
+    let catalog = source.catalog().with_arg_sets(arg_sets);
+    catalog.find(name).map(Relation::by_time).ok_or_else(|| Error::NoTable(name.to_owned()))
 }
 
 /// Counts what goes through.

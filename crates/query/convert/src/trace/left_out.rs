@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use ferretto_trace_tables::table::Table;
-use ferretto_trace_tables::{Tables, Value};
+use ferretto_trace_tables::{Tables, Upid, Utid, Value};
 
-use super::facts;
 use super::kept::Kept;
+use super::{facts, flows, people};
 use crate::args::args_of;
 
 /// Tables that no packet here is made of.
@@ -64,9 +64,6 @@ pub fn left_out(tables: &Tables) -> Vec<String> {
         ("thread, its times of beginning", "thread", "start_ts"),
         ("thread, its times of ending", "thread", "end_ts"),
         ("process, its times of ending", "process", "end_ts"),
-        ("thread, its arguments", "thread", "arg_set_id"),
-        ("process, its arguments", "process", "arg_set_id"),
-        ("flow, its arguments", "flow", "arg_set_id"),
         (
             "__intrinsic_profiler_sample, the counters that they belong to",
             "__intrinsic_profiler_sample",
@@ -77,6 +74,16 @@ pub fn left_out(tables: &Tables) -> Vec<String> {
     ] {
         say(what, filled(tables, table, column));
     }
+    let threads = (0..tables.thread.len() as u32).map(Utid);
+    let processes = (0..tables.process.len() as u32).map(Upid);
+    say("thread, its arguments", threads.filter(|utid| !people::has_words_for_thread(tables, *utid)).count());
+    say(
+        "process, its arguments",
+        processes
+            .filter(|upid| !people::has_words_for_process(tables, *upid, is_listed(tables, *upid)))
+            .count(),
+    );
+    say("flow, its arguments, at instants", flows::without_words(tables));
     say("__intrinsic_aggregate_sample (each becomes a sample of its weight)", tables.aggregate_sample.len());
     say("process, its parent, where there is no command line", parents(tables));
     say("thread, of no known process (each becomes one)", threads_alone(tables));
@@ -134,6 +141,13 @@ fn numbers_of_rows(tables: &Tables) -> usize {
         args_of(tables, ferretto_trace_tables::ArgSetId(*set)).any(|arg| Kept::is_number(arg.key))
     };
     ["slice", "counter", "state"].map(sets).iter().flatten().filter(|set| has_number(set)).count()
+}
+
+/// Whether the list of processes has it (`tracks`).
+fn is_listed(tables: &Tables, upid: Upid) -> bool {
+    let row = upid.index();
+    tables.process.parent_upid.get(row).is_some()
+        && tables.process.cmdline.get(row).copied().flatten().is_some()
 }
 
 /// Only the list of processes knows parents, and it has command lines.

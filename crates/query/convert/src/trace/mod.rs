@@ -14,8 +14,9 @@
 //! | `sequence` | packets of one writer, and what they have interned |
 //! | `clocks` | what clocks showed |
 //! | `tracks` | processes, threads and tracks, as descriptors |
+//! | `people` | what else is said of processes and threads |
 //! | `facts` | metadata, processors, interrupts |
-//! | `slices` | slices, instants and flows |
+//! | `slices`, `flows` | slices, instants and flows |
 //! | `annotations` | arguments |
 //! | `counters`, `states` | values of counters, states of programs |
 //! | `sched` | scheduling, states of threads and frequencies, as the kernel's events |
@@ -31,10 +32,12 @@ mod annotations;
 mod clocks;
 mod counters;
 mod facts;
+mod flows;
 mod heaps;
 mod kept;
 mod left_out;
 mod logs;
+mod people;
 mod samples;
 mod sched;
 mod sequence;

@@ -138,11 +138,10 @@ fn rows(tables: &Tables, name: &str, without: &[&str]) -> Vec<String> {
 }
 
 /// Columns that say nothing by themselves, or that are another trace's own.
-const NOT_COMPARED: [&str; 10] = [
+const NOT_COMPARED: [&str; 8] = [
     "parent_upid of process",
-    "arg_set_id of thread",
+    // Attributes of OpenTelemetry's resources have no words.
     "arg_set_id of process",
-    "arg_set_id of flow",
     "start_ts of thread",
     "end_ts of thread",
     "end_ts of process",
@@ -226,6 +225,80 @@ fn chromes_events() {
     }
     let said = left_out(&before);
     assert!(said.contains(&"metadata: json_metadata.version".to_owned()), "{said:?}");
+}
+
+/// What stands in a column of arguments.
+fn sets(tables: &Tables, table: &str) -> Vec<String> {
+    let table = tables.find(table).unwrap();
+    let set = |row| match table.cell("arg_set_id", row) {
+        Value::Int(set) => Some(args(tables, ArgSetId(set as u32))),
+        _ => None,
+    };
+    let mut sets: Vec<_> = (0..table.len()).filter_map(set).collect();
+    sets.sort();
+    sets
+}
+
+#[test]
+fn chromes_flows_with_names_and_how_processes_and_threads_are_sorted() {
+    let (before, after) = check(
+        br#"[
+        {"ph":"M","pid":1,"name":"process_sort_index","args":{"sort_index":-5}},
+        {"ph":"M","pid":1,"tid":2,"name":"thread_sort_index","args":{"sort_index":7}},
+        {"ph":"X","pid":1,"tid":2,"ts":10,"dur":9,"name":"a"},
+        {"ph":"s","pid":1,"tid":2,"ts":11,"id":1,"cat":"net","name":"request"},
+        {"ph":"s","pid":1,"tid":2,"ts":12,"id":2,"cat":"net","name":"other"},
+        {"ph":"X","pid":1,"tid":3,"ts":30,"dur":9,"name":"b"},
+        {"ph":"t","pid":1,"tid":3,"ts":31,"id":1,"cat":"net","name":"request"},
+        {"ph":"X","pid":1,"tid":4,"ts":50,"dur":9,"name":"c"},
+        {"ph":"f","bp":"e","pid":1,"tid":4,"ts":51,"id":1,"cat":"net","name":"request"},
+        {"ph":"f","bp":"e","pid":1,"tid":4,"ts":52,"id":2,"cat":"net","name":"other"},
+        {"ph":"X","pid":1,"tid":4,"ts":70,"dur":9,"name":"d"},
+        {"ph":"f","bp":"e","pid":1,"tid":4,"ts":71,"id":2,"cat":"net","name":"other"}
+        ]"#,
+    );
+    assert_eq!(before.flow.len(), 4);
+    assert_eq!(sets(&before, "flow").len(), 4);
+    assert_eq!(sets(&before, "process"), ["process_sort_index_hint=Int(-5)"]);
+    assert_eq!(sets(&before, "thread"), ["thread_sort_index_hint=Int(7)"]);
+    assert_eq!(sets(&after, "process"), sets(&before, "process"));
+    assert_eq!(left_out(&before), Vec::<String>::new());
+}
+
+#[test]
+fn of_flows_at_instants_only_the_arguments_are_left_out() {
+    let file = br#"[
+        {"ph":"X","pid":1,"tid":2,"ts":10,"dur":9,"name":"a"},
+        {"ph":"s","pid":1,"tid":2,"ts":11,"id":1,"cat":"net","name":"request"},
+        {"ph":"f","pid":1,"tid":3,"ts":12,"id":1,"cat":"net","name":"request"},
+        {"ph":"X","pid":1,"tid":3,"ts":20,"dur":0,"name":"at once"}
+        ]"#;
+    let before = read(file);
+    assert_eq!(left_out(&before), ["flow, its arguments, at instants: 1 row"]);
+    let after = again(&before);
+    assert_eq!(
+        rows(&after, "flow", &["trace_id", "arg_set_id"]),
+        rows(&before, "flow", &["trace_id", "arg_set_id"])
+    );
+}
+
+#[test]
+fn labels_of_processes_and_which_are_the_kernels() {
+    let file = r#"
+packet { trusted_packet_sequence_id: 1 process_tree { processes { pid: 7 ppid: 1 cmdline: "/bin/prog" is_kthread: false } } }
+packet { trusted_packet_sequence_id: 2 sequence_flags: 1 track_descriptor { uuid: 1 process { pid: 7 process_labels: "one" process_labels: "two" } } }
+"#;
+    let before = read(file.as_bytes());
+    let of_known = |tables: &Tables| {
+        let mut sets = sets(tables, "process");
+        sets.retain(|set| {
+            set.contains("chrome.process_label[1]=Text(\"two\")") && set.contains("is_kthread=Bool(false)")
+        });
+        sets.len()
+    };
+    assert_eq!(of_known(&before), 1, "{:?}", sets(&before, "process"));
+    assert_eq!(of_known(&again(&before)), 1);
+    assert_eq!(left_out(&before), Vec::<String>::new());
 }
 
 #[test]
@@ -325,7 +398,8 @@ fn firefoxs_profiles() {
 #[test]
 fn opentelemetrys_spans() {
     let (before, _) = check(
-        br#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},
+        br#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}},
+          {"key":"host","value":{"stringValue":"h"}}]},
          "scopeSpans":[{"spans":[
           {"traceId":"5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","name":"a","kind":2,
            "startTimeUnixNano":"1544712660000000000","endTimeUnixNano":"1544712661000000000",
@@ -339,6 +413,8 @@ fn opentelemetrys_spans() {
     );
     assert_eq!((before.slice.len(), before.flow.len()), (3, 1));
     assert!(rows(&before, "slice", &[]).iter().any(|row| row.contains("otlp.")));
+    let said = left_out(&before);
+    assert!(said.contains(&"process, its arguments: 1 row".to_owned()), "{said:?}");
 }
 
 /// As the SDK writes it: a thread's events on other tracks, states, typed arguments, counters.

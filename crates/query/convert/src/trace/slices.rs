@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ferretto_protos::fields::trace_packet::TRACK_EVENT;
+use ferretto_protos::fields::track_event::legacy_event;
 use ferretto_protos::fields::{interned_data, track_event as field};
 use ferretto_protozero::Message;
 use ferretto_trace_tables::{SliceId, Tables, TrackId};
 use foldhash::fast::RandomState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
+use super::flows::{Flows, Old};
 use super::kept::Kept;
 use super::sequence::Sequence;
 use super::{annotations, number, tracks};
@@ -102,6 +104,32 @@ impl Events<'_> {
         if dur > 0 {
             self.ends.push(Reverse((ts.saturating_add(dur), Reverse(slices.depth.at(at)), row)));
         }
+        self.old_flows(SliceId(row), track, ts)
+    }
+
+    /// Flows of the old kind are events of their own, at the slice that has just begun.
+    fn old_flows(&mut self, slice: SliceId, track: TrackId, ts: i64) -> Result<(), Error> {
+        let strings = &self.tables.strings;
+        for Old { flow, phase, name, category, .. } in self.flows.old_of_slice(slice) {
+            self.event.clear();
+            let mut event = Message::new(&mut self.event);
+            event.varint(field::TRACK_UUID, tracks::uuid(self.tables, track));
+            if let Some(category) = *category {
+                let iid = self.sequence.text(interned_data::EVENT_CATEGORIES, category, strings);
+                event.varint(field::CATEGORY_IIDS, iid);
+            }
+            if let Some(name) = *name {
+                let iid = self.sequence.text(interned_data::EVENT_NAMES, name, strings);
+                event.varint(field::NAME_IID, iid);
+            }
+            let mut old = event.nested(field::LEGACY_EVENT);
+            old.varint(legacy_event::PHASE, u32::from(phase.letter()).into());
+            old.varint(legacy_event::UNSCOPED_ID, *flow);
+            old.bool(legacy_event::BIND_TO_ENCLOSING, true);
+            drop(old);
+            drop(event);
+            self.sequence.put(Some(ts), TRACK_EVENT, &self.event, self.sink)?;
+        }
         Ok(())
     }
 
@@ -147,69 +175,4 @@ fn write_thread_time(event: &mut Message<'_, Vec<u8>>, ns: Option<i64>, instruct
     if let Some(count) = instructions {
         event.int(field::THREAD_INSTRUCTION_COUNT_ABSOLUTE, count);
     }
-}
-
-/// The numbers of flows at slices, and whether they end there.
-struct Flows {
-    /// In the order of slices.
-    ends: Vec<(SliceId, u64, bool)>,
-}
-
-/// Numbers that are made here begin with this.
-const MADE: u64 = 1 << 63;
-
-impl Flows {
-    /// A flow that goes from slice to slice keeps its number; of others each part has one of its own.
-    fn of(tables: &Tables) -> Self {
-        let table = &tables.flow;
-        let part = |row: usize| (table.slice_out.at(row), table.slice_in.at(row));
-        let mut by_number = HashMap::<i64, Vec<usize>, RandomState>::default();
-        let mut single = Vec::new();
-        for row in 0..table.len() {
-            match table.trace_id.get(row) {
-                Some(number) => by_number.entry(number).or_default().push(row),
-                None => single.push(row),
-            }
-        }
-        let mut ends = Vec::with_capacity(2 * table.len());
-        let mut taken = HashSet::<u64, RandomState>::default();
-        for (number, mut rows) in by_number {
-            rows.sort_by_key(|row| part(*row).1);
-            let number = number.cast_unsigned();
-            if !is_chain(rows.iter().map(|row| part(*row))) {
-                single.append(&mut rows);
-                continue;
-            }
-            taken.insert(number);
-            ends.extend(rows.first().map(|row| (part(*row).0, number, false)));
-            let last = rows.len() - 1;
-            ends.extend(rows.iter().enumerate().map(|(at, row)| (part(*row).1, number, at == last)));
-        }
-        single.sort_unstable();
-        let numbers = (1..).map(|number| MADE | number).filter(|number| !taken.contains(number));
-        for (row, number) in single.into_iter().zip(numbers) {
-            let (from, to) = part(row);
-            ends.extend([(from, number, false), (to, number, true)]);
-        }
-        ends.sort_unstable();
-        Self { ends }
-    }
-
-    fn of_slice(&self, slice: SliceId) -> impl Iterator<Item = (u64, bool)> + '_ {
-        let from = self.ends.partition_point(|(its, ..)| *its < slice);
-        let rest = self.ends.get(from..).unwrap_or_default();
-        rest.iter().take_while(move |(its, ..)| *its == slice).map(|(_, number, ends)| (*number, *ends))
-    }
-}
-
-/// Whether each part begins where the one before ends.
-fn is_chain(parts: impl Iterator<Item = (SliceId, SliceId)>) -> bool {
-    let mut last = None;
-    for (from, to) in parts {
-        if from >= to || last.is_some_and(|last| last != from) {
-            return false;
-        }
-        last = Some(to);
-    }
-    true
 }

@@ -10,14 +10,17 @@ use ferretto_protos::fields::{
 use ferretto_protozero::Message;
 use ferretto_trace_tables::{Str, Tables, TrackId, Upid, Utid};
 
-use super::number;
 use super::sequence::Sequence;
+use super::{number, people};
 use crate::Error;
 use crate::owners::{Owner, pid, tid};
 use crate::packets::Sink;
 
 /// `SIBLING_MERGE_BEHAVIOR_NONE`.
 const NEVER_MERGED: u64 = 2;
+
+/// `PROCESS_ORDERING_EXPLICIT` and `THREAD_ORDERING_EXPLICIT`.
+const EXPLICIT: u64 = 1;
 
 /// The main track of a thread, by type.
 const OF_THREAD: &str = "thread_execution";
@@ -49,6 +52,7 @@ fn own_thread(tables: &Tables, track: TrackId) -> Option<Utid> {
 pub(super) fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
     let mut writer =
         Descriptors { tables, sequence: Sequence::new(number::DESCRIPTORS), sink, bytes: Vec::new() };
+    writer.orders()?;
     writer.processes_and_threads()?;
     writer.tracks()
 }
@@ -65,6 +69,24 @@ impl Descriptors<'_> {
         self.bytes.clear();
         write(self.tables, &mut Message::new(&mut self.bytes));
         self.sequence.put(None, TRACK_DESCRIPTOR, &self.bytes, self.sink)
+    }
+
+    /// Ranks mean something only where the track above all others says so.
+    fn orders(&mut self) -> Result<(), Error> {
+        let threads = (0..self.tables.thread.len() as u32).map(Utid);
+        let processes = (0..self.tables.process.len() as u32).map(Upid);
+        let are_threads_ordered =
+            threads.into_iter().any(|utid| people::rank_of_thread(self.tables, utid).is_some());
+        let are_processes_ordered =
+            processes.into_iter().any(|upid| people::rank_of_process(self.tables, upid).is_some());
+        if !are_threads_ordered && !are_processes_ordered {
+            return Ok(());
+        }
+        self.put(|_, descriptor| {
+            descriptor.varint(field::UUID, 0);
+            descriptor.varint(field::PROCESS_ORDERING, if are_processes_ordered { EXPLICIT } else { 0 });
+            descriptor.varint(field::THREAD_ORDERING, if are_threads_ordered { EXPLICIT } else { 0 });
+        })
     }
 
     /// In the order of threads, a process before its first one: so that each has the number again that it had.
@@ -97,6 +119,9 @@ impl Descriptors<'_> {
         self.put(|tables, descriptor| {
             let row = upid.index();
             descriptor.varint(field::UUID, uuid_of_process(upid));
+            if let Some(rank) = people::rank_of_process(tables, upid) {
+                descriptor.int(field::SIBLING_ORDER_RANK, rank.into());
+            }
             let mut process = descriptor.nested(field::PROCESS);
             process.varint(process_descriptor::PID, pid(tables, upid).cast_unsigned());
             let text = |text: Option<Str>| text.map(|text| tables.strings.get(text));
@@ -109,6 +134,7 @@ impl Descriptors<'_> {
             if let Some(line) = text(tables.process.cmdline.get(row).copied().flatten()) {
                 line.split(' ').for_each(|word| process.string(process_descriptor::CMDLINE, word));
             }
+            people::write_labels(tables, upid, &mut process);
         })
     }
 
@@ -129,6 +155,9 @@ impl Descriptors<'_> {
         }
         if let Some(uid) = tables.process.uid.get(row) {
             process.int(process_tree::process::UID, uid);
+        }
+        if let Some(is_kthread) = people::is_kthread(tables, upid) {
+            process.bool(process_tree::process::IS_KTHREAD, is_kthread);
         }
         drop(process);
         drop(tree);
@@ -160,6 +189,9 @@ impl Descriptors<'_> {
             descriptor.varint(field::UUID, uuid_of_thread(utid));
             if let Some(upid) = upid {
                 descriptor.varint(field::PARENT_UUID, uuid_of_process(upid));
+            }
+            if let Some(rank) = people::rank_of_thread(tables, utid) {
+                descriptor.int(field::SIBLING_ORDER_RANK, rank.into());
             }
             let mut thread = descriptor.nested(field::THREAD);
             thread.varint(thread_descriptor::PID, pid.cast_unsigned());

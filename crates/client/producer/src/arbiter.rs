@@ -18,7 +18,7 @@ use ferretto_shm::{
 use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
 use crate::patch_list::PatchList;
-use crate::policy::ExhaustedPolicy;
+use crate::policy::{ExhaustedPolicy, Waits};
 use crate::startup::{
     GroupState, Groups, StartupEnd, StartupId, StartupLoss, StartupVolume, StartupWriters, Target, Waiting,
 };
@@ -109,6 +109,16 @@ impl Arbiter {
     /// A writer of a new sequence into this buffer of the service (`DataSourceConfig.target_buffer`). Writes into the void once the
     /// connection has ended, or if there are 32767 others.
     pub fn create_writer(self: &Arc<Self>, target_buffer: u16, policy: ExhaustedPolicy) -> TraceWriter {
+        self.create_writer_that_waits(target_buffer, policy, Waits::default())
+    }
+
+    /// As [`create_writer`](Self::create_writer), one that waits for memory, if it does that, until its session has ended at most.
+    pub fn create_writer_that_waits(
+        self: &Arc<Self>,
+        target_buffer: u16,
+        policy: ExhaustedPolicy,
+        waits: Waits,
+    ) -> TraceWriter {
         let mut state = self.state();
         let target = Target::Buffer(target_buffer);
         let id = if self.is_shut_down() { None } else { state.ids.allocate(target) };
@@ -119,7 +129,7 @@ impl Arbiter {
         drop(state);
         // Before it writes: of a process that dies the service copies the chunks of those that it knows.
         self.send(false);
-        TraceWriter::new(Arc::clone(self), new, target, policy)
+        TraceWriter::new(Arc::clone(self), new, target, policy, waits)
     }
 
     /// Whether the connection has ended: writers made here write into the void.
@@ -251,6 +261,7 @@ impl Arbiter {
         new: NewChunk,
         target: Target,
         policy: ExhaustedPolicy,
+        waits: &Waits,
     ) -> Option<ChunkWriter> {
         if let Target::Group(id) = target
             && !self.may_group_take(id)
@@ -268,11 +279,14 @@ impl Arbiter {
                 }
                 return Some(chunk);
             }
-            if !policy.stalls() {
+            if !policy.stalls() || waits.are_over() {
                 break;
             }
             // The chunks that this writer waits for may be in the queue, and the client's thread may be this one.
             self.commit();
+            if self.attached.get().is_some_and(|attached| attached.link.is_hung_up()) {
+                break;
+            }
             std::thread::sleep(pause);
             waited += pause;
             pause = next_pause(pause);
@@ -382,7 +396,10 @@ impl Arbiter {
             _ => None,
         };
         match id {
-            Some(new) => TraceWriter::new(Arc::clone(self), new, Target::Group(group), ExhaustedPolicy::Drop),
+            Some(new) => {
+                let (target, policy) = (Target::Group(group), ExhaustedPolicy::Drop);
+                TraceWriter::new(Arc::clone(self), new, target, policy, Waits::default())
+            }
             None => TraceWriter::null(),
         }
     }

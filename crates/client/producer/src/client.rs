@@ -113,6 +113,11 @@ impl ProducerClient {
         Ok(writers)
     }
 
+    /// What services call it.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
     /// Offers a data source to sessions, now and at every later connection. The same name again updates what is said about it.
     pub fn register_data_source(&mut self, descriptor: &DataSourceDescriptor) {
         // What was just encoded can be read.

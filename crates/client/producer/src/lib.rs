@@ -62,7 +62,7 @@ pub use event::{InstanceId, ProducerEvent};
 #[doc(hidden)]
 pub use ferretto_ipc::{log, recorder};
 pub use options::{Connector, ProducerOptions, SharedMemorySource};
-pub use policy::ExhaustedPolicy;
+pub use policy::{ExhaustedPolicy, Waits};
 pub use sink::{ChunkSink, SmallPacket};
 pub use startup::{StartupEnd, StartupId, StartupLoss, StartupVolume, StartupWriters};
 pub use writer::{Packet, TraceWriter};

@@ -8,6 +8,7 @@ use ferretto_ipc::QueueError;
 use ferretto_ipc::client::{InvokeError, RequestId};
 use ferretto_ipc::link::{ClientLink, LinkError};
 use ferretto_ipc::log;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A connection behind a lock that is only held for work that never blocks, so that no thread can wait for another for long.
 #[derive(Debug)]
@@ -25,6 +26,14 @@ impl SharedLink {
     /// Whether the connection is useless since the service does not read.
     pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun.load(Ordering::Relaxed)
+    }
+
+    /// Whether the service has gone, or reads nothing: the client's thread may not know yet, and be the one that waits for it.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let mut guard = self.lock();
+        let mut fds = [PollFd::from_borrowed_fd(guard.link().fd(), PollFlags::RDHUP)];
+        let is_hung_up = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        is_hung_up || self.is_overrun()
     }
 
     #[inline(never)]

@@ -1,5 +1,8 @@
 //! What a writer does when the shared memory is full.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ferretto_protos::data_source_config::BufferExhaustedPolicy;
 
 /// What a writer does when it needs a chunk and there is none (upstream: `buffer_exhausted_policy.h`).
@@ -11,11 +14,28 @@ pub enum ExhaustedPolicy {
     /// Drop packets until a chunk is free again. Never waits: for trace points of an app.
     #[default]
     Drop,
-    /// Wait for the service, about half a minute at most, then drop. For threads whose only work is tracing. A writer that waits sends
+    /// Wait for the service, about half a minute at most and no longer than the session lasts, then drop. For threads whose only work is tracing. A writer that waits sends
     /// the pending commits itself, so waiting on the client's own thread does not deadlock.
     Stall,
     /// As [`Stall`](Self::Stall); while packets are being dropped there is no further wait.
     StallThenDrop,
+}
+
+/// Whether writers of one session may still wait for memory; they share it. A new one lets them.
+#[derive(Debug, Clone, Default)]
+pub struct Waits {
+    are_over: Arc<AtomicBool>,
+}
+
+impl Waits {
+    /// The session has ended: writers that wait for memory drop their packets at once, and none waits from now on.
+    pub fn end(&self) {
+        self.are_over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.are_over.load(Ordering::Relaxed)
+    }
 }
 
 impl ExhaustedPolicy {

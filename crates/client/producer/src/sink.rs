@@ -11,7 +11,7 @@ use ferretto_shm::{ChunkFlags, ChunkWriter, NewChunk, WRITER_MAX_PACKETS_PER_CHU
 
 use crate::arbiter::{Arbiter, WriterIdentity};
 use crate::patch_list::{PatchIndex, PatchList};
-use crate::policy::ExhaustedPolicy;
+use crate::policy::{ExhaustedPolicy, Waits};
 
 /// The reserved size of a fragment.
 const HEADER_SIZE: usize = 4;
@@ -51,6 +51,7 @@ struct Target {
     arbiter: Arc<Arbiter>,
     identity: WriterIdentity,
     policy: ExhaustedPolicy,
+    waits: Waits,
 }
 
 #[derive(Debug)]
@@ -99,8 +100,9 @@ impl ChunkSink {
         identity: WriterIdentity,
         next_chunk_id: u32,
         policy: ExhaustedPolicy,
+        waits: Waits,
     ) -> Self {
-        Self { target: Some(Target { arbiter, identity, policy }), next_chunk_id, ..Self::null() }
+        Self { target: Some(Target { arbiter, identity, policy, waits }), next_chunk_id, ..Self::null() }
     }
 
     /// Drops everything, for good.
@@ -254,7 +256,7 @@ impl ChunkSink {
         let target = self.target.as_ref()?;
         let id = self.next_chunk_id;
         let new = NewChunk { chunk_id: id, writer_id: target.identity.writer_id };
-        let writer = target.arbiter.acquire_chunk(new, target.identity.target, policy)?;
+        let writer = target.arbiter.acquire_chunk(new, target.identity.target, policy, &target.waits)?;
         self.next_chunk_id = id.wrapping_add(1);
         let capacity = writer.capacity();
         Some(Chunk { writer, id, capacity, position: 0, header: 0, packets: 0, is_inflated: false })

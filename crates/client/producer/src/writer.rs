@@ -7,7 +7,7 @@ use ferretto_protos::fields::trace_packet;
 use ferretto_protozero::Message;
 
 use crate::arbiter::{Arbiter, NewWriter, WriterIdentity};
-use crate::policy::ExhaustedPolicy;
+use crate::policy::{ExhaustedPolicy, Waits};
 use crate::sink::{ChunkSink, SmallPacket};
 use crate::startup::Target;
 
@@ -42,10 +42,11 @@ impl TraceWriter {
         new: NewWriter,
         target: Target,
         policy: ExhaustedPolicy,
+        waits: Waits,
     ) -> Self {
         let NewWriter { writer_id, first_chunk_id } = new;
         let identity = WriterIdentity { writer_id, target };
-        Self { sink: ChunkSink::new(arbiter, identity, first_chunk_id, policy), id: writer_id }
+        Self { sink: ChunkSink::new(arbiter, identity, first_chunk_id, policy, waits), id: writer_id }
     }
 
     /// A writer into the void, for those who have nowhere to write.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Listener;
 use ferretto_producer::{
-    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, SharedMemorySource,
+    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, SharedMemorySource, Waits,
 };
 
 use rustix::event::{PollFd, Timespec, poll};
@@ -287,6 +287,49 @@ fn after_a_disconnect_instances_are_stopped_and_writers_do_nothing() {
     assert!(!client.activate_triggers(&["x"]));
     // A given connection cannot be made again.
     assert_eq!(client.next_timeout(), None);
+}
+
+#[test]
+fn a_wait_ends_with_the_session_that_asked_for_it() {
+    let (client, mut service) = started(Setup { pages: 2, ..Setup::default() }, options());
+    service.is_stuck = true;
+    let waits = Waits::default();
+    let arbiter = client.arbiter().unwrap();
+    let mut writer = arbiter.create_writer_that_waits(BUFFER, ExhaustedPolicy::Stall, waits.clone());
+    let waiting = std::thread::spawn(move || {
+        (0..4).for_each(|_| {
+            writer.new_packet().bytes(2, &[0; 3000]);
+        });
+        writer
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!waiting.is_finished(), "nobody gives memory back");
+    let ended = Instant::now();
+    waits.end();
+    let mut writer = waiting.join().unwrap();
+    assert!(writer.is_dropping());
+    writer.new_packet().bytes(2, &[0; 3000]);
+    assert!(ended.elapsed() < Duration::from_secs(5), "it goes on at once: {:?}", ended.elapsed());
+}
+
+/// The client's thread itself waits, so that nobody else sees that the service has gone.
+#[test]
+fn a_wait_ends_with_the_connection() {
+    let (client, mut service) = started(Setup { pages: 2, ..Setup::default() }, options());
+    service.is_stuck = true;
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        drop(service);
+        Instant::now()
+    });
+    let mut writer = client.create_writer(BUFFER, ExhaustedPolicy::Stall);
+    (0..4).for_each(|_| {
+        writer.new_packet().bytes(2, &[0; 3000]);
+    });
+    let ended = Instant::now();
+    assert!(writer.is_dropping());
+    let took = ended.saturating_duration_since(ending.join().unwrap());
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]

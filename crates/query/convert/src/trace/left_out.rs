@@ -10,12 +10,8 @@ use super::{facts, flows, people};
 use crate::args::args_of;
 
 /// Tables that no packet here is made of.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 10] = [
     "filedescriptor",
-    "memory_snapshot",
-    "process_memory_snapshot",
-    "memory_snapshot_node",
-    "memory_snapshot_edge",
     "heap_graph",
     "heap_graph_class",
     "heap_graph_object",

@@ -1,7 +1,7 @@
 //! The packets that tables are made into: what other formats say, as a recorder of Perfetto would have written it.
 //!
 //! A sequence of packets for each kind of data, with what it names interned (`sequence`). Reading them gives the same rows of slices with all
-//! their arguments, counters, scheduling, states of threads and of programs, flows, samples, heaps, mappings of memory, logs and facts, but
+//! their arguments, counters, scheduling, states of threads and of programs, flows, samples, heaps, mappings and snapshots of memory, logs and facts, but
 //! for what packets have no words for, of which [`left_out`] tells:
 //!
 //! * states of threads that no switch explains are left out;
@@ -21,7 +21,7 @@
 //! | `counters`, `states` | values of counters, states of programs |
 //! | `sched` | scheduling, states of threads and frequencies, as the kernel's events |
 //! | `samples`, `stacks` | call stacks |
-//! | `heaps`, `smaps` | what was allocated, where memory lay |
+//! | `heaps`, `smaps`, `memory` | what was allocated, where memory lay, what programs say of theirs |
 //! | `logs` | lines of logs |
 //! | `kept`, `left_out` | what keeps its number, what is in no packet |
 //!
@@ -37,6 +37,7 @@ mod heaps;
 mod kept;
 mod left_out;
 mod logs;
+mod memory;
 mod people;
 mod samples;
 mod sched;
@@ -68,6 +69,7 @@ mod number {
     pub(super) const STATES: u32 = 8;
     pub(super) const FACTS: u32 = 9;
     pub(super) const SMAPS: u32 = 10;
+    pub(super) const MEMORY: u32 = 11;
     /// One for each recording of samples from here on.
     pub(super) const FIRST_OF_SAMPLES: u32 = 16;
     /// One for each heap of a process from here on.
@@ -92,6 +94,7 @@ pub fn write(tables: &Tables, sink: &mut dyn Sink) -> Result<(), Error> {
     samples::write(tables, sink)?;
     heaps::write(tables, sink)?;
     smaps::write(tables, sink)?;
+    memory::write(tables, sink)?;
     logs::write(tables, sink)?;
     sink.finish()
 }

@@ -491,3 +491,91 @@ fn heaps_and_where_memory_lies() {
     assert_eq!(before.profiler_smaps.upid.len(), 4);
     assert_eq!(left_out(&before), Vec::<String>::new());
 }
+
+/// Two processes, of which one owns a part of what the other shares with it, and what is shared by all.
+fn of_snapshots() -> Vec<u8> {
+    use ferretto_protos::fields::{trace, trace_packet};
+    use ferretto_protozero::Message;
+    let mut bytes = Vec::new();
+    let mut trace = Message::new(&mut bytes);
+    for (ts, level) in [(100, 0), (200, 1)] {
+        let mut packet = trace.nested(trace::PACKET);
+        packet.varint(trace_packet::TIMESTAMP, ts);
+        packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 1);
+        let mut dump = packet.nested(73);
+        dump.varint(2, level);
+        for pid in [40, 50] {
+            let mut process = dump.nested(3);
+            process.varint(1, pid);
+            let names = ["malloc", "malloc/used", "skia/images/1", "shared", "global/all"];
+            for (at, name) in (1..).zip(names).take(if pid == 40 { 5 } else { 4 }) {
+                let mut node = process.nested(2);
+                node.varint(1, pid * 100 + at);
+                node.string(2, name);
+                if at != 3 {
+                    node.varint(4, ts * 100 / at + pid);
+                }
+                let mut entry = node.nested(5);
+                entry.string(1, "count");
+                entry.varint(2, at % 2 + 1);
+                entry.varint(3, at);
+                drop(entry);
+                let mut entry = node.nested(5);
+                entry.string(1, "kind");
+                entry.string(4, "of heap");
+            }
+            for (source, target, importance) in
+                [(4, 4004, 2), (3, 4005, 1)].into_iter().skip(if pid == 40 { 1 } else { 0 })
+            {
+                let mut edge = process.nested(3);
+                edge.varint(1, pid * 100 + source);
+                edge.varint(2, target);
+                edge.varint(3, importance);
+            }
+        }
+    }
+    drop(trace);
+    bytes
+}
+
+#[test]
+fn what_programs_say_of_their_memory() {
+    let before = read(&of_snapshots());
+    let after = again(&before);
+    assert_eq!(left_out(&before), Vec::<String>::new());
+    assert_eq!(
+        rows(&after, "memory_snapshot", &["track_id"]),
+        rows(&before, "memory_snapshot", &["track_id"])
+    );
+    let dump = |tables: &Tables, row: usize| {
+        let dump = tables.process_memory_snapshot.snapshot_id[row].index();
+        let process = process(tables, tables.process_memory_snapshot.upid[row]);
+        format!("{} {process}", tables.memory_snapshot.timestamp[dump])
+    };
+    let node = |tables: &Tables, row: usize| {
+        let nodes = &tables.memory_snapshot_node;
+        let set = nodes.arg_set_id.get(row).map(|set| args(tables, set));
+        let of = dump(tables, nodes.process_snapshot_id[row].index());
+        let above = nodes.parent_node_id.get(row).map(|it| text(tables, nodes.path[it.index()]));
+        let path = text(tables, nodes.path[row]);
+        format!("{of} {path} in {above:?} {} {} {set:?}", nodes.size[row], nodes.effective_size[row])
+    };
+    let all = |tables: &Tables| {
+        let mut all: Vec<_> =
+            (0..tables.process_memory_snapshot.upid.len()).map(|row| dump(tables, row)).collect();
+        all.extend((0..tables.memory_snapshot_node.size.len()).map(|row| node(tables, row)));
+        let edges = &tables.memory_snapshot_edge;
+        all.extend((0..edges.importance.len()).map(|row| {
+            let [from, to] =
+                [edges.source_node_id[row], edges.target_node_id[row]].map(|it| node(tables, it.index()));
+            format!("{from} owns {to} {}", edges.importance[row])
+        }));
+        all.sort();
+        all
+    };
+    assert_eq!(
+        (before.process_memory_snapshot.upid.len(), before.memory_snapshot_edge.importance.len()),
+        (6, 6)
+    );
+    assert_eq!(all(&after), all(&before));
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::{Place, assert_status, send_signal, stderr, wait_until};
 use ferretto_ipc::frame;
 use ferretto_ipc::methods::PRODUCER_PORT;
+use ferretto_ipc::socket::Stream;
 use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions};
 use ferretto_protos::commit_data_request::chunk_to_patch::Patch;
 use ferretto_protos::commit_data_request::{ChunkToPatch, ChunksToMove};
@@ -575,6 +576,37 @@ fn a_program_offers_too_many_sources() {
         (0..1100).for_each(|number| program.register(&format!("more{number}"), Habits::default()));
     };
     check_polite(&quick(""), act, "77 data sources that programs offer: there are too many");
+}
+
+/// As many sessions as a program has places for record this one, before another does.
+#[test]
+fn a_program_has_no_place_for_another_session() {
+    static CROWD: ferretto::Category = ferretto::Category::new("crowd");
+    let place = Place::new();
+    let traced = place.traced();
+    let stream = UnixStream::connect(place.path("producer.sock")).unwrap();
+    let stream = Stream::from_unix_fd(stream.into()).unwrap();
+    let builder = ferretto::builder("org.example.crowded").connector(Connector::Stream(stream));
+    builder.init().unwrap();
+    let source = "data_sources { config { name: \"track_event\" } }";
+    place.write("crowd", format!("{BUFFER} {}", source.repeat(31)));
+    let args = ["record", "--system", "-c", "crowd", "-o", "c"];
+    let crowd = place.ferretto(&args).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the crowd records", || CROWD.is_enabled());
+    place.write("config", format!("{BUFFER} {source} duration_ms: 500"));
+    let args = ["record", "--system", "-c", "config", "-o", "t"];
+    let recording = place.ferretto(&args).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(250));
+    ferretto::instant!(CROWD, "event");
+    let late = stderr(&recording.wait_with_output().unwrap());
+    let pid = std::process::id();
+    let words = "too many other sessions record it already";
+    let words = format!("all of track_event of org.example.crowded (process {pid}: {words})");
+    assert!(late.contains(&words) && !late.contains("Lost: nothing"), "{late}");
+    send_signal(&crowd, "-INT");
+    let said = stderr(&crowd.wait_with_output().unwrap());
+    assert!(said.contains("Lost: nothing."), "{said}");
+    drop(traced);
 }
 
 #[test]

@@ -129,6 +129,10 @@ impl Finder<'_> {
             );
             self.lost(Kind::Outlives, what, "have the command wait for them, or record without a command");
         }
+        let not_recorded: Vec<String> = self.evidence.tally.not_recorded.iter().cloned().collect();
+        if !not_recorded.is_empty() {
+            self.lost(Kind::NotRecorded, format!("all of {}", listed(&not_recorded)), "");
+        }
         for (source, interceptor) in &self.evidence.plan.intercepted {
             let what = format!("all of {source}: the config gives it to the interceptor {interceptor}");
             self.lost(Kind::Interceptor, what, "remove interceptor_config to have it in the trace");

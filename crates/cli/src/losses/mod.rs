@@ -71,6 +71,8 @@ pub(crate) enum Kind {
     Outlives,
     /// Data sources that were one too many.
     SourcesLeftOut,
+    /// Data sources that programs do not record for this session.
+    NotRecorded,
     /// States that were to keep what is overwritten.
     ProtoVm,
     /// Names and tracks that were to be kept when they were overwritten.
@@ -115,6 +117,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::NotReached, "not-reached"),
     (Kind::Outlives, "outlives"),
     (Kind::SourcesLeftOut, "sources-left-out"),
+    (Kind::NotRecorded, "not-recorded"),
     (Kind::ProtoVm, "protovm"),
     (Kind::SequenceStates, "sequence-states"),
     (Kind::Interceptor, "interceptor"),

@@ -127,8 +127,8 @@ fn instances_at_the_same_time_each_have_an_object_and_packets() {
     static MADE: AtomicU32 = AtomicU32::new(0);
     host();
     MANY.register_with(named("test.many"), || Many(MADE.fetch_add(1, Ordering::Relaxed))).unwrap();
-    // A session that names a source several times has so many instances. The ninth finds no place, but is served like the others.
-    let session = Session::start(consumer(), &config(&["test.many"; 9]));
+    // A session that names a source several times has so many instances. The last finds no place, but is served like the others.
+    let session = Session::start(consumer(), &config(&["test.many"; 32]));
     for round in 0..2 {
         let mut indexes = Vec::new();
         MANY.trace(|ctx| {
@@ -138,13 +138,14 @@ fn instances_at_the_same_time_each_have_an_object_and_packets() {
             assert_eq!(*ctx.thread_state(), round + 1);
             say(ctx, &format!("{number} {round}"));
         });
-        assert_eq!(indexes, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert!(indexes.iter().copied().eq(0..31), "{indexes:?}");
     }
     let packets = session.stop();
     let mut said = texts(&packets);
     said.sort_unstable();
-    let all: Vec<String> =
-        (0..8).flat_map(|number| [0, 1].map(|round| format!("{number} {round}"))).collect();
+    let mut all: Vec<String> =
+        (0..31).flat_map(|number| [0, 1].map(|round| format!("{number} {round}"))).collect();
+    all.sort_unstable();
     assert_eq!(said, all);
     // Their places are free again, and the writers of the ended ones are gone.
     let session = Session::start(consumer(), &config(&["test.many"]));
@@ -171,8 +172,77 @@ fn a_source_can_be_for_one_session_at_a_time() {
     let first = Session::start(consumer(), &config(&["test.single"]));
     let second = Session::start(consumer(), &config(&["test.single"]));
     SINGLE.trace(|ctx| say(ctx, "mine"));
-    assert_eq!(texts(&second.stop()), [""; 0]);
-    assert_eq!(texts(&first.stop()), ["mine"]);
+    let second = second.stop();
+    assert_eq!(texts(&second), [""; 0]);
+    assert_left_out(&second, "test.single");
+    let first = first.stop();
+    assert_eq!(texts(&first), ["mine"]);
+    assert!(first.iter().all(|packet| packet.not_recorded.is_none()));
+}
+
+/// The session is told that it does not get this source, and why.
+#[track_caller]
+fn assert_left_out(packets: &[TracePacket], source: &str) {
+    let left_out: Vec<_> = packets.iter().filter(|packet| packet.not_recorded.is_some()).collect();
+    let [.., last] = left_out.as_slice() else { panic!("nothing is said") };
+    let note = last.not_recorded.as_ref().unwrap();
+    assert_eq!(note.data_source_name(), source);
+    assert_eq!(note.reason(), "too many other sessions record it already");
+    assert_ne!(last.previous_packet_dropped(), 0);
+}
+
+#[test]
+fn there_are_places_for_31_sessions_and_one_more_is_told_that_there_is_none() {
+    const PLACES: usize = 31;
+    let _turn = turn();
+    #[derive(Default)]
+    struct Wanted;
+    impl DataSource for Wanted {
+        type IncrementalState = ();
+        type ThreadState = usize;
+    }
+    static WANTED: DataSourceHandle<Wanted> = DataSourceHandle::new();
+    static CATEGORY: ferretto::Category = ferretto::Category::new("wanted");
+    host();
+    WANTED.register(named("test.wanted")).unwrap();
+    let crowd = [["test.wanted"; PLACES], ["track_event"; PLACES]].concat();
+    let crowd = Session::start(consumer(), &config(&crowd));
+    let mut late = Session::start(consumer(), &config(&["test.wanted", "track_event"]));
+    late.flush();
+    for number in 0..3_u32 {
+        WANTED.trace(|ctx| {
+            assert_eq!(*ctx.thread_state(), number as usize, "of each session its own");
+            *ctx.thread_state() += 1;
+            let text = format!("{}", ctx.instance_index());
+            say(ctx, &text);
+        });
+        ferretto::instant!(CATEGORY, "event", number = number);
+        let _slice = ferretto::slice!(CATEGORY, "slice");
+    }
+    let packets = late.stop();
+    assert_eq!(texts(&packets), [""; 0]);
+    let of_source = |name: &str| {
+        let is_of = |packet: &&TracePacket| {
+            packet.not_recorded.as_ref().is_some_and(|note| note.data_source_name() == name)
+        };
+        packets.iter().filter(is_of).cloned().collect::<Vec<_>>()
+    };
+    for source in ["test.wanted", "track_event"] {
+        let said = of_source(source);
+        assert_left_out(&said, source);
+        assert!(said.len() >= 2, "said again at a flush");
+    }
+    let packets = crowd.stop();
+    assert!(packets.iter().all(|packet| packet.not_recorded.is_none()));
+    let events = packets.iter().filter(|packet| matches!(packet.data, Some(Data::TrackEvent(_)))).count();
+    assert_eq!(events, 9 * PLACES);
+    let mut places: Vec<usize> = texts(&packets).iter().map(|text| text.parse().unwrap()).collect();
+    places.sort_unstable();
+    assert_eq!(places, (0..PLACES).flat_map(|place| [place; 3]).collect::<Vec<_>>());
+    // They are free again.
+    let again = Session::start(consumer(), &config(&["test.wanted"]));
+    WANTED.trace(|ctx| say(ctx, "again"));
+    assert_eq!(texts(&again.stop()), ["again"]);
 }
 
 #[test]

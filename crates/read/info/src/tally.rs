@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ferretto_protos::fields::{ftrace_cpu_stats, ftrace_stats, process_tree, trace_packet};
 use ferretto_protos::ftrace::INTERFERENCE;
+use ferretto_protos::trace_packet::NotRecorded;
 use ferretto_protos::tracing_service_event::{DataSources, EventType};
 use ferretto_protos::{TraceStats, TracingServiceEvent};
 use ferretto_protozero::read::{Fields, Value};
@@ -70,6 +71,8 @@ pub struct Tally {
     pub slow_to_start: BTreeSet<String>,
     /// And those too slow to hand over their last data.
     pub slow_to_flush: BTreeSet<String>,
+    /// What programs did not record, and why, in words.
+    pub not_recorded: BTreeSet<String>,
     /// Packets with data that no other counter here names.
     pub others: u64,
     /// Packets that say that others are missing.
@@ -210,7 +213,9 @@ impl Tally {
         self.program(head, &arrival, is_app);
         // Services before v57 set the plain bit on the first packet of every sequence: nothing is known to be missing.
         let loss = u64::from(head.previous_packet_dropped);
-        if loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !arrival.is_first) {
+        // It says itself what is missing.
+        let is_told = matches!(head.data, Some((trace_packet::NOT_RECORDED, _)));
+        if !is_told && (loss > LOSS_PRESENT || (loss == LOSS_PRESENT && !arrival.is_first)) {
             self.loss(loss, head.sequence_id.into());
         }
         arrival
@@ -282,6 +287,7 @@ impl Tally {
                 self.stats = TraceStats::decode(bounded(body).as_ref()).ok().or(self.stats.take());
             }
             trace_packet::SERVICE_EVENT => self.service_event(body),
+            trace_packet::NOT_RECORDED => self.not_recorded(body, head),
             number if is_bookkeeping(number) => {}
             _ => self.others += 1,
         }
@@ -294,6 +300,16 @@ impl Tally {
             Some(EventType::SlowStartingDataSources(slow)) => add_names(&mut self.slow_to_start, &slow),
             Some(EventType::LastFlushSlowDataSources(slow)) => add_names(&mut self.slow_to_flush, &slow),
             _ => {}
+        }
+    }
+
+    fn not_recorded(&mut self, body: &[u8], head: &Head<'_>) {
+        let Ok(note) = NotRecorded::decode(bounded(body).as_ref()) else { return };
+        if self.not_recorded.len() < MAX_NAMES {
+            let [source, program, reason] =
+                [note.data_source_name(), note.producer_name(), note.reason()].map(one_line);
+            let pid = head.trusted_pid.unwrap_or(0);
+            self.not_recorded.insert(format!("{source} of {program} (process {pid}: {reason})"));
         }
     }
 
@@ -622,6 +638,23 @@ mod tests {
         assert_eq!(tally(&[flagged(1, 1), flagged(1, 1)]).losses.packets, 1);
         let full = tally(&[flagged(1, 257), flagged(2, 65)]).losses;
         assert_eq!((full.packets, full.shared_memory_full, full.overwritten, full.sequences()), (2, 1, 1, 2));
+    }
+
+    #[test]
+    fn what_a_program_does_not_record_is_named_and_no_gap() {
+        let note = packet(|packet| {
+            packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 3);
+            packet.varint(trace_packet::TRUSTED_PID, 7);
+            packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, 1);
+            let mut note = packet.nested(trace_packet::NOT_RECORDED);
+            note.string(trace_packet::not_recorded::DATA_SOURCE_NAME, "source");
+            note.string(trace_packet::not_recorded::PRODUCER_NAME, "program");
+            note.string(trace_packet::not_recorded::REASON, "no\nplace");
+        });
+        let tally = tally(&[note.clone(), note]);
+        let said: Vec<&str> = tally.not_recorded.iter().map(String::as_str).collect();
+        assert_eq!(said, ["source of program (process 7: no; place)"]);
+        assert_eq!((tally.losses.packets, tally.others), (0, 0));
     }
 
     #[test]

@@ -4569,6 +4569,8 @@ pub mod trace_packet {
     pub const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
     /// `TracePacket.machine_id`.
     pub const MACHINE_ID: u32 = 98;
+    /// `TracePacket.not_recorded`.
+    pub const NOT_RECORDED: u32 = 5000;
     /// Field numbers of `ProtoVms`.
     pub mod proto_vms {
         /// `ProtoVms.instance`.
@@ -4584,6 +4586,15 @@ pub mod trace_packet {
             /// `Instance.producer_id`.
             pub const PRODUCER_ID: u32 = 4;
         }
+    }
+    /// Field numbers of `NotRecorded`.
+    pub mod not_recorded {
+        /// `NotRecorded.data_source_name`.
+        pub const DATA_SOURCE_NAME: u32 = 1;
+        /// `NotRecorded.producer_name`.
+        pub const PRODUCER_NAME: u32 = 2;
+        /// `NotRecorded.reason`.
+        pub const REASON: u32 = 3;
     }
 }
 /// Field numbers of `Trace`.

@@ -11018,6 +11018,9 @@ pub struct TracePacket {
     /// Set by the service for producers on other machines.
     #[prost(uint32, optional, tag = "98")]
     pub machine_id: ::core::option::Option<u32>,
+    /// Ferretto's own, as all numbers from 5000 on. Written by the program, in place of the data.
+    #[prost(message, optional, tag = "5000")]
+    pub not_recorded: ::core::option::Option<trace_packet::NotRecorded>,
     #[prost(
         oneof = "trace_packet::Data",
         tags = "11, 60, 2, 9, 4, 6, 7, 89, 33, 34, 35, 37, 74, 75, 38, 45, 46, 54, 66, 67, 68, 69, 134, 135, 124, 125, 126, 130, 61, 64, 43, 44, 1, 36, 50, 133, 72, 107, 113, 132, 138, 900"
@@ -11053,6 +11056,17 @@ pub mod trace_packet {
             #[prost(int32, repeated, packed = "false", tag = "4")]
             pub producer_id: ::prost::alloc::vec::Vec<i32>,
         }
+    }
+    /// Ferretto's own: a program does not record a data source that this session wants.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct NotRecorded {
+        #[prost(string, optional, tag = "1")]
+        pub data_source_name: ::core::option::Option<::prost::alloc::string::String>,
+        #[prost(string, optional, tag = "2")]
+        pub producer_name: ::core::option::Option<::prost::alloc::string::String>,
+        /// In words.
+        #[prost(string, optional, tag = "3")]
+        pub reason: ::core::option::Option<::prost::alloc::string::String>,
     }
     /// Values for `sequence_flags`. They are bits.
     #[derive(

@@ -129,6 +129,11 @@ fn each_count_has_its_kind_and_words() {
         (|_, _, s| own(s).slow_to_flush.push("a of b".to_owned()), Kind::SlowFlush, "of a of b: not handed"),
         (|_, _, s| own(s).slow_to_stop.push("a of b".to_owned()), Kind::SlowStop, "of a of b: not stopped"),
         (|_, t, _| t.slow_to_start.extend(["a of b".to_owned()]), Kind::SlowStart, "of a of b: not started"),
+        (
+            |_, t, _| t.not_recorded.extend(["a of b (process 7: c)".to_owned()]),
+            Kind::NotRecorded,
+            "all of a of b (process 7: c).",
+        ),
         (|_, _, s| own(s).buffers[0].unread_chunks = Some(4), Kind::Unfinished, "4 chunks"),
         (|_, _, s| own(s).buffers[0].protovm_packets = Some(4), Kind::ProtoVm, "4 packets"),
         (|_, _, s| own(s).buffers[0].protovms_off = Some(1), Kind::ProtoVm, "1 state"),

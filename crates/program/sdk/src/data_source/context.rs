@@ -103,7 +103,7 @@ impl<T: DataSource> TraceContext<'_, T> {
         self.sequence.instance.lock()
     }
 
-    /// The instance's number, 0 to 7.
+    /// The instance's number, 0 to 30.
     pub fn instance_index(&self) -> usize {
         self.instance_index
     }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use ferretto_producer::log;
 use ferretto_protos::DataSourceDescriptor;
 use ferretto_protozero::fnv::fnv1a;
 use prost::Message;
@@ -16,7 +15,7 @@ use super::instance::Instance;
 use super::thread::{self, Sequence, Sequences};
 use super::{DataSource, FlushFlags, SetupArgs};
 use crate::clock::Clock;
-use crate::runtime::{self, Ack, AddError, Held, MAX_SOURCES, Setup, Source, Stage};
+use crate::runtime::{self, Ack, AddError, Held, MAX_SOURCES, Setup, Source, Stage, TOO_MANY_SESSIONS};
 use crate::track_event::category::MAX_INSTANCES;
 use crate::track_event::event::{exclusively_in, quietly};
 
@@ -104,7 +103,7 @@ impl Error for RegisterError {}
 impl<T: DataSource> DataSourceHandle<T> {
     /// A data source that is not registered: nobody knows it.
     pub const fn new() -> Self {
-        const { assert!(MAX_INSTANCES < 31) };
+        const { assert!(REVIVES >> MAX_INSTANCES != 0) };
         Self {
             enabled: AtomicU32::new(0),
             changes: AtomicU32::new(0),
@@ -219,14 +218,14 @@ impl<T: DataSource> DataSourceHandle<T> {
             self.catch_up(sequences);
         }
         let Sequences { slots, scratch, .. } = sequences;
-        for (instance_index, place) in slots.iter_mut().enumerate() {
-            if enabled & 1 << instance_index == 0 {
-                continue;
-            }
-            let sequence = match place {
-                Some(sequence) => sequence,
-                None => match self.new_sequence(instance_index) {
-                    Some(new) => place.insert(new),
+        let mut rest = enabled;
+        while rest != 0 {
+            let instance_index = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let sequence = match slots.get_mut(instance_index) {
+                Some(Some(sequence)) => sequence,
+                _ => match self.add_sequence(slots, instance_index) {
+                    Some(new) => new,
                     None => continue,
                 },
             };
@@ -238,14 +237,14 @@ impl<T: DataSource> DataSourceHandle<T> {
     #[cold]
     fn catch_up(&self, sequences: &mut Sequences<T>) {
         let state = self.state();
-        let mut ended = [const { None }; MAX_INSTANCES];
-        for ((place, slot), ended) in sequences.slots.iter_mut().zip(&state.slots).zip(&mut ended) {
+        let mut ended = Vec::new();
+        for (place, slot) in sequences.slots.iter_mut().zip(&state.slots) {
             let Some(sequence) = place else {
                 continue;
             };
             let id = slot.instance.as_ref().map(|instance| instance.id);
             if id != Some(sequence.instance.id) || sequence.writer.is_null() {
-                *ended = place.take();
+                ended.extend(place.take());
                 continue;
             }
             if std::mem::replace(&mut sequence.flushes, slot.flushes) != slot.flushes {
@@ -260,7 +259,20 @@ impl<T: DataSource> DataSourceHandle<T> {
         drop(ended);
     }
 
+    /// The first of this thread for this session.
     #[cold]
+    fn add_sequence<'a>(
+        &self,
+        slots: &'a mut Vec<Option<Sequence<T>>>,
+        slot: usize,
+    ) -> Option<&'a mut Sequence<T>> {
+        let new = self.new_sequence(slot)?;
+        if slots.len() <= slot {
+            slots.resize_with(slot + 1, || None);
+        }
+        Some(slots.get_mut(slot)?.insert(new))
+    }
+
     fn new_sequence(&self, slot: usize) -> Option<Sequence<T>> {
         let (instance, flushes, clears) = {
             let state = self.state();
@@ -360,18 +372,14 @@ impl<T: DataSource> Source for DataSourceHandle<T> {
         std::mem::take(&mut self.state().has_news)
     }
 
-    fn setup(&self, setup: Setup, stage: &mut Stage<'_>) -> Option<usize> {
+    fn setup(&self, setup: &Setup, stage: &mut Stage<'_>) -> Result<usize, String> {
         let (slot, factory) = {
             let state = self.state();
             let is_alone = state.slots.iter().all(|slot| slot.instance.is_none());
             let free = state.slots.iter().position(|slot| slot.instance.is_none());
             let free = free.filter(|_| is_alone || T::MULTIPLE_INSTANCES);
             let (Some(slot), Some(registration)) = (free, &state.registration) else {
-                log::warn(format_args!(
-                    "a session gets nothing of the data source {}: too many others record it already",
-                    setup.config.name()
-                ));
-                return None;
+                return Err(TOO_MANY_SESSIONS.to_owned());
             };
             (slot, Arc::clone(&registration.factory))
         };
@@ -380,7 +388,8 @@ impl<T: DataSource> Source for DataSourceHandle<T> {
             let mut value = factory();
             value.on_setup(&args);
             value
-        })?;
+        });
+        let value = value.ok_or("its callback has panicked")?;
         let policy = match T::POLICY_FROM_CONFIG {
             true => setup.config.exhausted_policy(T::EXHAUSTED_POLICY),
             false => T::EXHAUSTED_POLICY,
@@ -388,7 +397,7 @@ impl<T: DataSource> Source for DataSourceHandle<T> {
         let instance = Instance::new(value, Arc::clone(&setup.arbiter), setup.target_buffer(), policy);
         // The background thread alone gives slots out.
         self.change(slot, |slot| slot.instance = Some(Arc::new(instance)));
-        Some(slot)
+        Ok(slot)
     }
 
     fn start(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
@@ -409,6 +418,9 @@ impl<T: DataSource> Source for DataSourceHandle<T> {
             self.announce();
             instance
         };
+        if let Some(instance) = &instance {
+            instance.end_waits();
+        }
         // The user's destructor, if no thread still holds it.
         stage.call(|| drop(instance));
     }

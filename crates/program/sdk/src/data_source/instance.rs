@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_producer::{Arbiter, ExhaustedPolicy, TraceWriter};
+use ferretto_producer::{Arbiter, ExhaustedPolicy, TraceWriter, Waits};
 
 /// Nobody.
 const NO_THREAD: u64 = 0;
@@ -16,6 +16,7 @@ pub(super) struct Instance<T> {
     arbiter: Arc<Arbiter>,
     target_buffer: u16,
     policy: ExhaustedPolicy,
+    waits: Waits,
     value: Mutex<T>,
     /// The thread that holds `value`, which would wait for itself.
     holder: AtomicU64,
@@ -37,13 +38,19 @@ impl<T> Instance<T> {
             arbiter,
             target_buffer,
             policy,
+            waits: Waits::default(),
             value: Mutex::new(value),
             holder: AtomicU64::new(NO_THREAD),
         }
     }
 
     pub(super) fn create_writer(&self) -> TraceWriter {
-        self.arbiter.create_writer(self.target_buffer, self.policy)
+        self.arbiter.create_writer_that_waits(self.target_buffer, self.policy, self.waits.clone())
+    }
+
+    /// Threads do not wait for memory for this session any more.
+    pub(super) fn end_waits(&self) {
+        self.waits.end();
     }
 
     /// The object; `None` if this very thread has it already.

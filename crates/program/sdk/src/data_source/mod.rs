@@ -84,7 +84,7 @@ pub trait DataSource: Send + Sized + 'static {
     /// Whether a session's config (`buffer_exhausted_policy`) goes before that.
     const POLICY_FROM_CONFIG: bool = false;
 
-    /// Whether several sessions may have it at a time, up to 8. Otherwise all but the first get nothing.
+    /// Whether several sessions may have it at a time, up to 31. Otherwise all but the first get nothing.
     const MULTIPLE_INSTANCES: bool = true;
 
     /// Whether sessions may have the incremental state cleared.
@@ -118,7 +118,7 @@ pub trait DataSource: Send + Sized + 'static {
 pub struct SetupArgs<'a> {
     /// Its config.
     pub config: &'a InstanceConfig,
-    /// The instance's number, 0 to 7; free for another when this one has stopped.
+    /// The instance's number, 0 to 30; free for another when this one has stopped.
     pub instance_index: usize,
     /// Whose session it is: one bit.
     pub backend: Backends,

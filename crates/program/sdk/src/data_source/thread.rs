@@ -25,9 +25,9 @@ pub(super) struct Sequence<T: DataSource> {
     pub(super) clears: u32,
 }
 
-/// A thread's sequences for one data source, by slot.
+/// A thread's sequences for one data source, by slot, as far as this thread has seen them.
 pub(super) struct Sequences<T: DataSource> {
-    pub(super) slots: [Option<Sequence<T>>; MAX_INSTANCES],
+    pub(super) slots: Vec<Option<Sequence<T>>>,
     /// Of the source, as they were seen last.
     pub(super) changes: u32,
     /// Memory that is used for one packet after another.
@@ -53,7 +53,7 @@ impl<T: DataSource> Sequence<T> {
 
 impl<T: DataSource> Default for Sequences<T> {
     fn default() -> Self {
-        Self { slots: [const { None }; MAX_INSTANCES], changes: 0, scratch: Vec::new() }
+        Self { slots: Vec::new(), changes: 0, scratch: Vec::new() }
     }
 }
 

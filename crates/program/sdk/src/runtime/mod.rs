@@ -14,6 +14,7 @@ mod ack;
 mod backend;
 mod fork;
 mod inbox;
+mod left_out;
 mod source;
 mod stage;
 #[cfg(all(test, feature = "in-process"))]
@@ -31,7 +32,7 @@ use ferretto_producer::ProducerOptions;
 pub use ack::Ack;
 pub(crate) use fork::{generation, is_forking};
 pub(crate) use inbox::Reply;
-pub(crate) use source::{AddError, Held, MAX_SOURCES, Setup, Source, add as add_source};
+pub(crate) use source::{AddError, Held, MAX_SOURCES, Setup, Source, TOO_MANY_SESSIONS, add as add_source};
 pub(crate) use stage::Stage;
 
 use ferretto_producer::log;

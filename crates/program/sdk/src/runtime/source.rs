@@ -13,6 +13,9 @@ use crate::track_event::source::TRACK_EVENTS;
 /// The most data sources of a process (upstream: `kMaxDataSources`). Each thread has a place for each.
 pub(crate) const MAX_SOURCES: usize = 32;
 
+/// Why a session gets nothing of a source that has no slot for it.
+pub(crate) const TOO_MANY_SESSIONS: &str = "too many other sessions record it already";
+
 /// A data source: takes part in up to [`MAX_INSTANCES`](crate::track_event::category::MAX_INSTANCES) sessions, each in a slot that it gives out itself.
 ///
 /// Called on the background thread, if not said otherwise. Callbacks of the user go through the [`Stage`].
@@ -26,8 +29,8 @@ pub(crate) trait Source: Sync {
     /// Whether the descriptor says more than the last time.
     fn take_news(&self) -> bool;
 
-    /// A session wants data. The slot, or none if there is no room for it: then nothing else is said of this session.
-    fn setup(&self, setup: Setup, stage: &mut Stage<'_>) -> Option<usize>;
+    /// A session wants data. The slot, or why it gets none: then nothing else is said of this session.
+    fn setup(&self, setup: &Setup, stage: &mut Stage<'_>) -> Result<usize, String>;
 
     /// Write from now on.
     fn start(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>);

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, Timespec, poll};
 use super::ack::{Ack, Answer};
 use super::backend::{Backend, Drain, NewBackend};
 use super::inbox::{Command, Inbox, Reply};
+use super::left_out::LeftOut;
 use super::source::{Setup, Source, sources};
 use super::stage::Stage;
 use crate::backends::Backends;
@@ -63,8 +64,10 @@ struct Instance {
     backend: Backends,
     /// The service's id; `None` when the service is gone.
     id: Option<InstanceId>,
-    /// `None` if there was no room for it: then all that is asked of it is answered at once.
+    /// `None` if it gets nothing: then all that is asked of it is answered at once.
     place: Option<Place>,
+    /// Tells the session so.
+    left_out: Option<LeftOut>,
     is_stopping: bool,
 }
 
@@ -203,27 +206,32 @@ impl Worker {
         let Some(source) = source else {
             return;
         };
-        let kind = setup.backend;
-        let slot = if setup.config.wants_interceptor() {
-            log::warn(format_args!(
-                "a session wants {} to go to an interceptor: this library has none, and gives it nothing",
-                setup.config.name()
-            ));
-            None
-        } else {
-            source.setup(setup, stage)
+        let is_intercepted = setup.config.wants_interceptor();
+        let slot = match is_intercepted {
+            true => Err("it is to go to an interceptor, and this library has none".to_owned()),
+            false => source.setup(&setup, stage),
         };
-        let place = slot.map(|slot| Place { source, slot });
         let key = self.next_number();
-        self.instances.push(Instance { key, backend: kind, id: Some(id), place, is_stopping: false });
-        if let Some(backend) = self.backends.get_mut(backend) {
-            backend.instances.push((id, key));
-        }
+        let Some(backend) = self.backends.get_mut(backend) else {
+            return;
+        };
+        backend.instances.push((id, key));
+        let left_out = slot.as_ref().err().and_then(|reason| {
+            log::warn(format_args!("a session gets nothing of {}: {reason}", setup.config.name()));
+            // Of an interceptor its config tells the session enough.
+            (!is_intercepted).then(|| LeftOut::new(&setup, backend.client.name(), reason))
+        });
+        let place = slot.ok().map(|slot| Place { source, slot });
+        let backend = setup.backend;
+        self.instances.push(Instance { key, backend, id: Some(id), place, left_out, is_stopping: false });
     }
 
     fn start(&mut self, key: u64, stage: &mut Stage<'_>) {
         match self.instance(key).and_then(|instance| instance.place) {
-            None => self.answer(Answer::Started(key), stage),
+            None => {
+                self.left_out(key, LeftOut::say);
+                self.answer(Answer::Started(key), stage);
+            }
             Some(place) => {
                 if self.calibration.is_none() {
                     self.calibration = self.calibrator.start().map(|after| Instant::now() + after);
@@ -242,7 +250,10 @@ impl Worker {
             return;
         }
         match instance.place {
-            None => self.answer(Answer::Stopped(key), stage),
+            None => {
+                self.left_out(key, LeftOut::say_last);
+                self.answer(Answer::Stopped(key), stage);
+            }
             Some(place) => {
                 place.source.stop(place.slot, self.ack(Answer::Stopped(key), place), stage);
             }
@@ -259,6 +270,11 @@ impl Worker {
     ) {
         let number = self.next_number();
         let places = self.places(backend, ids);
+        for id in ids {
+            if let Some(key) = self.key(backend, *id) {
+                self.left_out(key, LeftOut::say);
+            }
+        }
         if let Some(backend) = self.backends.get_mut(backend) {
             // One more is answered here, so that it is answered if there are none.
             backend.begin_flush(number, request_id, places.len() + 1);
@@ -442,6 +458,15 @@ impl Worker {
 
     fn instance(&self, key: u64) -> Option<&Instance> {
         self.instances.iter().find(|instance| instance.key == key)
+    }
+
+    /// Has the session told what it does not get, if this is such an instance.
+    #[inline(never)]
+    fn left_out(&mut self, key: u64, say: fn(&mut LeftOut)) {
+        let instance = self.instances.iter_mut().find(|instance| instance.key == key);
+        if let Some(left_out) = instance.and_then(|instance| instance.left_out.as_mut()) {
+            say(left_out);
+        }
     }
 
     fn key(&self, backend: usize, id: InstanceId) -> Option<u64> {

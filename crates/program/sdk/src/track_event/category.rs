@@ -12,8 +12,10 @@ use crate::track_event::startup::Mismatch;
 /// The state of a category that the registry does not know yet. Not zero, so that the one test for "enabled" finds it.
 const UNREGISTERED: u32 = 1 << 31;
 
-/// Concurrent sessions that can record track events: one bit each (upstream: `kMaxDataSourceInstances`).
-pub(crate) const MAX_INSTANCES: usize = 8;
+/// Concurrent sessions that can record a data source: all bits of a mask but the one above (upstream: `kMaxDataSourceInstances`, 8). More
+/// than a service lets strangers have of one source, so that they do not take all.
+pub(crate) const MAX_INSTANCES: usize = 31;
+const _: () = assert!(MAX_INSTANCES < u32::BITS as usize);
 
 /// Categories that can be made at run time: they are never taken back. What comes after belongs to [`TOO_MANY`].
 const MAX_DYNAMIC: usize = 4096;

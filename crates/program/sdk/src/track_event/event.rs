@@ -136,8 +136,8 @@ impl TracePoint {
 pub fn snapshot_clocks(category: &'static Category, clocks: &[(u32, u64)]) {
     with_thread(category, |thread, instances| {
         let now = thread.now();
-        for index in (0..MAX_INSTANCES).filter(|index| instances & 1 << index != 0) {
-            if let Some(place) = thread.place(index) {
+        for index in places_in(instances) {
+            if let Some(place) = thread.places.sequence(index) {
                 place.sequence.write_clocks(now, clocks);
             }
         }
@@ -158,12 +158,23 @@ pub(crate) struct ThreadState {
     /// Of the slots, as it was seen last.
     changes: u32,
     clock: Clock,
-    places: [Place; MAX_INSTANCES],
+    places: Places,
     /// Made by the first event that needs it.
     scratch: Option<Box<Scratch>>,
 }
 
-/// Where the sequence for a slot's session is. As an `Option`, but nothing is a zero.
+/// The sequences of a thread, by slot. Seldom are there more sessions than near ones, which the shortest way knows; those of the others are
+/// made when they are needed, so that threads do not carry room for them around.
+#[derive(Debug)]
+struct Places {
+    near: [Place; NEAR],
+    far: [Option<Box<SequenceOfSlot>>; MAX_INSTANCES - NEAR],
+}
+
+/// Slots whose sequences are in the thread's state.
+const NEAR: usize = 8;
+
+/// Where the sequence for a near slot's session is. As an `Option`, but nothing is a zero.
 #[derive(Debug)]
 #[repr(u8)]
 #[expect(clippy::large_enum_variant, reason = "a pointer would be in the way of each event")]
@@ -207,7 +218,7 @@ fn emit_shortly(
         while rest != 0 {
             let index = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            let is_written = match thread.places.get_mut(index) {
+            let is_written = match thread.places.near.get_mut(index) {
                 Some(Place::Taken(place)) => write_shortly(&mut place.sequence, now),
                 _ => false,
             };
@@ -228,7 +239,7 @@ fn emit_details(
 ) {
     with_thread(category, |thread, instances| {
         let event = Event { point, values, details: Some(details), now: thread.now() };
-        for index in (0..MAX_INSTANCES).filter(|index| instances & 1 << index != 0) {
+        for index in places_in(instances) {
             thread.write(index, &event);
         }
     });
@@ -259,6 +270,15 @@ pub(crate) struct Sessions {
     pub(crate) before: u32,
 }
 
+/// The places of a mask.
+fn places_in(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        place
+    })
+}
+
 /// Writes an event into these sessions, as far as they still record; the places of those in which it was lost.
 pub(crate) fn emit_into(
     Sessions { places, before }: Sessions,
@@ -273,8 +293,7 @@ pub(crate) fn emit_into(
     fence(Ordering::Acquire);
     let write = |thread: &mut ThreadState| {
         let event = Event { point, values, details: Some(details), now: thread.now() };
-        let wanted = (0..MAX_INSTANCES).filter(|index| places & 1 << index != 0);
-        let lost = wanted.filter(|index| !thread.write_before(before, *index, &event));
+        let lost = places_in(places).filter(|index| !thread.write_before(before, *index, &event));
         lost.map(|index| 1 << index).sum()
     };
     let lost = THREAD.try_with(|thread| Some(write(&mut *thread.try_borrow_mut().ok()?)));
@@ -297,8 +316,8 @@ pub(crate) fn last_ns() -> u64 {
 /// Hands over what this thread has written so far.
 pub(crate) fn flush_thread() {
     exclusively_in(|thread| {
-        for place in &mut thread.places {
-            if let Place::Taken(place) = place {
+        for index in 0..MAX_INSTANCES {
+            if let Some(place) = thread.places.taken(index) {
                 place.sequence.flush();
             }
         }
@@ -308,7 +327,7 @@ pub(crate) fn flush_thread() {
 /// Hands over what this thread has written for this session.
 pub(crate) fn flush_slot(index: usize) {
     exclusively_in(|thread| {
-        if let Some(Place::Taken(place)) = thread.places.get_mut(index) {
+        if let Some(place) = thread.places.taken(index) {
             place.sequence.flush();
         }
     });
@@ -359,7 +378,10 @@ impl ThreadState {
             epoch: 0,
             changes: 0,
             clock: Clock::new(),
-            places: [const { Place::Empty }; MAX_INSTANCES],
+            places: Places {
+                near: [const { Place::Empty }; NEAR],
+                far: [const { None }; MAX_INSTANCES - NEAR],
+            },
             scratch: None,
         }
     }
@@ -383,34 +405,18 @@ impl ThreadState {
 
     #[inline(never)]
     fn write(&mut self, index: usize, event: &Event<'_>) {
-        if let Some(place) = Self::place_in(&mut self.places, index) {
+        if let Some(place) = self.places.sequence(index) {
             place.sequence.write(event, &self.clock, self.scratch.get_or_insert_default());
         }
     }
 
     /// As [`write`](Self::write), if the session has a number below this; `false` if the event was lost.
     fn write_before(&mut self, before: u32, index: usize, event: &Event<'_>) -> bool {
-        match Self::place_in(&mut self.places, index) {
+        match self.places.sequence(index) {
             Some(place) if place.session < before => {
                 place.sequence.write(event, &self.clock, self.scratch.get_or_insert_default())
             }
             _ => true,
-        }
-    }
-
-    fn place(&mut self, index: usize) -> Option<&mut SequenceOfSlot> {
-        Self::place_in(&mut self.places, index)
-    }
-
-    fn place_in(places: &mut [Place], index: usize) -> Option<&mut SequenceOfSlot> {
-        let place = places.get_mut(index)?;
-        if let Place::Empty = place {
-            // The first event of this thread for this session.
-            *place = Place::Taken(SequenceOfSlot::new(index)?);
-        }
-        match place {
-            Place::Taken(place) => Some(place),
-            Place::Empty => None,
         }
     }
 
@@ -432,13 +438,16 @@ impl ThreadState {
     }
 
     fn catch_up_with_slots(&mut self) {
-        for (index, place) in self.places.iter_mut().enumerate() {
-            let (Place::Taken(current), Some(slot)) = (&mut *place, session::slot(index)) else {
+        for index in 0..MAX_INSTANCES {
+            let Some(current) = self.places.taken(index) else {
+                continue;
+            };
+            let Some(slot) = session::slot(index) else {
                 continue;
             };
             let session = slot.session.as_ref().filter(|session| session.id == current.session);
             let Some(session) = session.filter(|_| !current.sequence.is_dead()) else {
-                *place = Place::Empty;
+                self.places.clear(index);
                 continue;
             };
             current.sequence.set_options(session.wishes.options);
@@ -447,6 +456,44 @@ impl ThreadState {
             }
             if std::mem::replace(&mut current.clears, slot.clears) != slot.clears {
                 current.sequence.clear_incremental_state();
+            }
+        }
+    }
+}
+
+impl Places {
+    /// The sequence of this slot, if there is one.
+    fn taken(&mut self, index: usize) -> Option<&mut SequenceOfSlot> {
+        match self.near.get_mut(index) {
+            Some(Place::Taken(place)) => Some(place),
+            Some(Place::Empty) => None,
+            None => self.far.get_mut(index - NEAR)?.as_deref_mut(),
+        }
+    }
+
+    /// The sequence of this slot, which is made for the thread's first event for its session.
+    fn sequence(&mut self, index: usize) -> Option<&mut SequenceOfSlot> {
+        match self.near.get_mut(index) {
+            Some(Place::Taken(_)) => {}
+            Some(place) => *place = Place::Taken(SequenceOfSlot::new(index)?),
+            None => {
+                let place = self.far.get_mut(index - NEAR)?;
+                if place.is_none() {
+                    *place = Some(Box::new(SequenceOfSlot::new(index)?));
+                }
+            }
+        }
+        self.taken(index)
+    }
+
+    /// Hands over what the sequence of this slot holds.
+    fn clear(&mut self, index: usize) {
+        match self.near.get_mut(index) {
+            Some(place) => *place = Place::Empty,
+            None => {
+                if let Some(place) = self.far.get_mut(index - NEAR) {
+                    *place = None;
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_producer::{
-    Arbiter, ExhaustedPolicy, StartupLoss, StartupVolume, StartupWriters, TraceWriter, log,
+    Arbiter, ExhaustedPolicy, StartupLoss, StartupVolume, StartupWriters, TraceWriter, Waits, log,
 };
 
 use crate::builder::settings;
@@ -65,6 +65,7 @@ enum Destination {
         arbiter: Arc<Arbiter>,
         target_buffer: u16,
         policy: ExhaustedPolicy,
+        waits: Waits,
     },
     /// The session is still to come.
     Startup(StartupWriters),
@@ -91,14 +92,15 @@ impl Session {
     fn with_id(id: u32, setup: &Setup, wishes: Wishes) -> Self {
         let policy = setup.config.exhausted_policy(settings().track_event_policy);
         let arbiter = Arc::clone(&setup.arbiter);
-        let destination = Destination::Buffer { arbiter, target_buffer: setup.target_buffer(), policy };
+        let target_buffer = setup.target_buffer();
+        let destination = Destination::Buffer { arbiter, target_buffer, policy, waits: Waits::default() };
         Self { id, destination, wishes }
     }
 
     pub(crate) fn create_writer(&self) -> TraceWriter {
         match &self.destination {
-            Destination::Buffer { arbiter, target_buffer, policy } => {
-                arbiter.create_writer(*target_buffer, *policy)
+            Destination::Buffer { arbiter, target_buffer, policy, waits } => {
+                arbiter.create_writer_that_waits(*target_buffer, *policy, waits.clone())
             }
             Destination::Startup(writers) => writers.create_writer(),
         }
@@ -238,6 +240,14 @@ pub(crate) fn started() -> Vec<(usize, u32, Started)> {
     let slots = lock();
     let started = |(index, slot): (usize, &Slot)| Some((index, slot.session.as_ref()?.id, slot.started?));
     slots.iter().enumerate().filter_map(started).collect()
+}
+
+/// Threads do not wait for memory for this session any more.
+pub(crate) fn end_waits(index: usize) {
+    let session = lock().get(index).and_then(|slot| slot.session.clone());
+    if let Some(Destination::Buffer { waits, .. }) = session.as_ref().map(|session| &session.destination) {
+        waits.end();
+    }
 }
 
 /// Frees the place.

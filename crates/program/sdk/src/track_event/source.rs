@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use ferretto_producer::log;
 use ferretto_producer::{StartupLoss, StartupWriters};
 use ferretto_protos::fields::{
     data_source_descriptor as fields, track_event_category, track_event_descriptor,
@@ -12,7 +11,7 @@ use ferretto_protozero::control::Writer;
 
 use crate::data_source::SetupArgs;
 use crate::observers;
-use crate::runtime::{Ack, Held, Setup, Source, Stage};
+use crate::runtime::{Ack, Held, Setup, Source, Stage, TOO_MANY_SESSIONS};
 use crate::track_event::category::{Category, announce_change, registry};
 use crate::track_event::event;
 use crate::track_event::session::{self, Session};
@@ -57,24 +56,15 @@ impl Source for TrackEvents {
         registry().take_news() || is_new
     }
 
-    fn setup(&self, setup: Setup, stage: &mut Stage<'_>) -> Option<usize> {
-        let wishes = match Wishes::new(&setup.config) {
-            Ok(wishes) => wishes,
-            Err(error) => {
-                log::warn(format_args!(
-                    "a session gets no track events: its config cannot be decoded: {error}"
-                ));
-                return None;
-            }
-        };
-        let adopted = session::adopt_startup(&setup, &wishes);
-        let Some(slot) = adopted.or_else(|| session::add(Session::new(&setup, wishes))) else {
-            log::warn(format_args!("a session gets no track events: too many others record them already"));
-            return None;
-        };
+    fn setup(&self, setup: &Setup, stage: &mut Stage<'_>) -> Result<usize, String> {
+        let wishes =
+            Wishes::new(&setup.config).map_err(|error| format!("its config cannot be decoded: {error}"))?;
+        let adopted = session::adopt_startup(setup, &wishes);
+        let slot = adopted.or_else(|| session::add(Session::new(setup, wishes)));
+        let slot = slot.ok_or(TOO_MANY_SESSIONS)?;
         let args = SetupArgs { config: &setup.config, instance_index: slot, backend: setup.backend };
         observers::notify(stage, &|observer| observer.on_setup(&args));
-        Some(slot)
+        Ok(slot)
     }
 
     fn start(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
@@ -90,6 +80,7 @@ impl Source for TrackEvents {
     fn stop(&self, slot: usize, ack: Ack, stage: &mut Stage<'_>) {
         observers::notify(stage, &|observer| observer.on_stop(slot));
         registry().set_filter(slot, None);
+        session::end_waits(slot);
         stage.call(|| {
             announce_change();
             // What callbacks have traced on this thread.

@@ -3,7 +3,7 @@
 //! In memory a set's number is that of its first row, as the sets came. Two thirds of a trace of kernel events are numbers of sets and what
 //! is in them, and that order hides what they have in common. So files have sets with the same keys together, by what they say, and count
 //! them without gaps: numbers are small, columns of `args` repeat or grow, and what an event's kind and thread say of its set is in the
-//! higher bytes of the number. That is a tenth of such a folder, and of its arguments nearly half.
+//! higher bytes of the number. That is a tenth of such a folder, and more than half of `args`.
 
 use ferretto_trace_tables::Tables;
 use ferretto_trace_tables::column::Cell;

@@ -14,7 +14,7 @@
 //! | `kind` | which packets are about a time, and which about the trace |
 //! | `bounds` | when the trace begins and ends |
 //! | `index`, `tracks`, `ftrace`, `counted` | the pass that looks: slices, counters, scheduling at the ends of the range |
-//! | `usual` | the packets that most are, read in one go |
+//! | `usual`, `tag` | the packets that most are, read in one go |
 //! | `blocks` | which parts of the file the pass that writes has to see |
 //! | `links` | the other ends of flows |
 //! | `filter`, `around`, `sizes` | processes and categories; where a slice is; where to split |
@@ -49,6 +49,7 @@ mod plan;
 mod range;
 mod sizes;
 mod source;
+mod tag;
 mod tracks;
 mod usual;
 mod walk;

@@ -8,16 +8,7 @@ use ferretto_trace_read::fields::Fields;
 use ferretto_trace_read::head::NEEDS_INCREMENTAL_STATE;
 
 use crate::event::{SLICE_BEGIN, SLICE_END, name_of_iid};
-
-/// A tag of one byte: a number, or a message.
-const fn number(field: u32) -> u8 {
-    assert!(field < 16);
-    (field << 3) as u8
-}
-
-const fn message(field: u32) -> u8 {
-    number(field) | 2
-}
+use crate::tag::{message, number};
 
 const TIMESTAMP: u8 = number(trace_packet::TIMESTAMP);
 const SEQUENCE_ID: u8 = number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID);

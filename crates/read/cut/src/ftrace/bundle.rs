@@ -5,6 +5,7 @@ use ferretto_protos::fields::ftrace_event_bundle as field;
 use ferretto_trace_read::fields::{Fields, Value};
 
 use crate::ftrace::compact::{Compact, CompactSwitch, CompactWaking};
+use crate::tag;
 use crate::walk::{Seen, Walk};
 
 /// `FTRACE_CLOCK_MONO_RAW`, `FTRACE_CLOCK_GLOBAL`, `FTRACE_CLOCK_LOCAL` of `FtraceClock` (upstream: ftrace_event_bundle.proto).
@@ -18,6 +19,10 @@ const BOOTTIME: u32 = 6;
 const KERNELS_OWN: u32 = 64;
 /// CPUs (upstream: ftrace_tokenizer.cc).
 const MAX_CPUS: u64 = 4096;
+/// Tags of what most of a bundle is.
+const EVENT: u8 = tag::message(field::EVENT);
+const TIMESTAMP: u8 = tag::number(event_field::TIMESTAMP);
+const PID: u8 = tag::number(event_field::PID);
 
 /// The fields of a bundle that are not events.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +96,12 @@ impl<'a> Bundle<'a> {
     fn read(bytes: &'a [u8], mut each_event: impl FnMut(&'a [u8])) -> Option<Self> {
         let mut bundle = Self { bytes, clock_id: BOOTTIME, ..Self::default() };
         let mut cpu = None;
-        for part in Fields::new(bytes) {
+        let mut fields = Fields::new(bytes);
+        loop {
+            while let Some(event) = fields.message_of(EVENT) {
+                each_event(event);
+            }
+            let Some(part) = fields.next() else { break };
             let part = part.ok()?;
             match (part.number, part.value) {
                 (field::EVENT, Value::Bytes(event)) => each_event(event),
@@ -148,6 +158,21 @@ impl<'a> Bundle<'a> {
 impl<'a> Event<'a> {
     #[inline]
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        Self::usual(bytes).or_else(|| Self::unusual(bytes))
+    }
+
+    /// In the order that the kernel's events are written in.
+    #[inline(always)]
+    fn usual(bytes: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields::new(bytes);
+        let raw_ts = fields.number_of(TIMESTAMP)?;
+        let pid = fields.number_of(PID)? as i32;
+        let part = fields.next()?.ok()?;
+        let kind = part.number;
+        part.value.as_bytes().map(|payload| Self { bytes, raw_ts, pid, kind, payload })
+    }
+
+    fn unusual(bytes: &'a [u8]) -> Option<Self> {
         let mut event = Event { bytes, raw_ts: 0, pid: 0, kind: 0, payload: &[] };
         let mut has_time = false;
         for part in Fields::new(bytes).whole() {

@@ -13,6 +13,7 @@ use crate::ftrace::bundle::{Event, Parts, When};
 use crate::ftrace::doubts::{Doubtful, Doubts};
 use crate::ftrace::lives::{Lives, ThreadKey};
 use crate::ftrace::pairs::{Home, Kept, Pairs, is_always_kept};
+use crate::ftrace::payload::{Switch, Waking, common_flags};
 use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{CpuKey, Sched};
 use crate::ftrace::stacks::{Stacks, Track};
@@ -212,50 +213,26 @@ impl Kernel {
     }
 
     fn switch(&mut self, event: &Event<'_>, when: When, (machine, cpu): CpuKey) {
-        let [mut prev_comm, mut next_comm] = [&b""[..]; 2];
-        let [mut prev_pid, mut prev_prio, mut state, mut next_pid, mut next_prio] = [0i64; 5];
-        for part in Fields::new(event.payload).whole() {
-            match (part.number, part.value) {
-                (1, Value::Bytes(comm)) => prev_comm = comm,
-                (5, Value::Bytes(comm)) => next_comm = comm,
-                (2, value) => set(&mut prev_pid, value),
-                (3, value) => set(&mut prev_prio, value),
-                (4, value) => set(&mut state, value),
-                (6, value) => set(&mut next_pid, value),
-                (7, value) => set(&mut next_prio, value),
-                _ => {}
-            }
-        }
+        let said = Switch::of(event.payload);
         let names = &mut self.sched.names;
-        let prev_comm = names.intern_of(prev_pid as i32, prev_comm);
-        let prev = Who { tid: prev_pid as i32, prio: prev_prio as i32, comm: prev_comm };
-        let comm = names.intern_of(next_pid as i32, next_comm);
-        let next = Who { tid: next_pid as i32, prio: next_prio as i32, comm };
-        self.sched.switch((machine, cpu), when, Some(prev), state, Run::new(next, cpu, Some(when)));
+        let prev_comm = names.intern(said.prev_comm);
+        let prev = Who { tid: said.prev_pid, prio: said.prev_prio, comm: prev_comm };
+        let comm = names.intern(said.next_comm);
+        let next = Who { tid: said.next_pid, prio: said.next_prio, comm };
+        self.sched.switch((machine, cpu), when, Some(prev), said.prev_state, Run::new(next, cpu, Some(when)));
     }
 
     fn waking(&mut self, event: &Event<'_>, when: When, (machine, cpu): CpuKey) {
-        let (mut comm, [mut tid, mut prio, mut target_cpu]) = (&b""[..], [0i64; 3]);
-        for part in Fields::new(event.payload).whole() {
-            match (part.number, part.value) {
-                (1, Value::Bytes(text)) => comm = text,
-                (2, value) => set(&mut tid, value),
-                (3, value) => set(&mut prio, value),
-                (5, value) => set(&mut target_cpu, value),
-                _ => {}
-            }
-        }
-        let flags = Fields::new(event.bytes).whole();
-        let flags = flags.filter(|part| part.number == ftrace_event::COMMON_FLAGS).last();
+        let said = Waking::of(event.payload);
         let wake = Wake {
             when,
             cpu,
             waker: event.pid,
-            tid: tid as i32,
-            target_cpu: target_cpu as i32,
-            prio: prio as i32,
-            comm: self.sched.names.intern_of(tid as i32, comm),
-            common_flags: flags.and_then(|part| part.value.as_u64()).map(|flags| flags as u32),
+            tid: said.pid,
+            target_cpu: said.target_cpu,
+            prio: said.prio,
+            comm: self.sched.names.intern(said.comm),
+            common_flags: common_flags(event.bytes),
             source: WakeSource::Event,
             waker_run: None,
         };
@@ -325,12 +302,6 @@ fn created(event: &Event<'_>, when: When, cpu: u32) -> Wake {
         comm: 0,
         common_flags: None,
         source: WakeSource::Creation,
-    }
-}
-
-fn set(slot: &mut i64, value: Value<'_>) {
-    if let Some(number) = value.as_u64() {
-        *slot = number as i64;
     }
 }
 

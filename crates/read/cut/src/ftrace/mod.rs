@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`bundle`], [`compact`] | takes a bundle apart |
+//! | [`bundle`], [`compact`], [`payload`] | takes a bundle apart |
 //! | [`look`] | gives each event to those who follow it |
 //! | [`sched`], [`run`], [`thread`], [`threads`] | who ran where, and which states are open at the ends of a range |
 //! | [`at_once`] | the same for a bundle in columns as a whole |
@@ -20,6 +20,7 @@ pub(crate) mod lives;
 pub(crate) mod look;
 pub(crate) mod overlap;
 pub(crate) mod pairs;
+pub(crate) mod payload;
 pub(crate) mod recut;
 pub(crate) mod run;
 pub(crate) mod sched;

@@ -9,6 +9,10 @@ use hashbrown::HashMap;
 
 use crate::ftrace::bundle::When;
 use crate::ftrace::pairs::{Home, Kept};
+use crate::ftrace::payload::{
+    COMM, NEXT_COMM, NEXT_PID, NEXT_PRIO, PID, PREV_COMM, PREV_PID, PREV_PRIO, PREV_STATE, PRIO, SUCCESS,
+    TARGET_CPU,
+};
 use crate::ftrace::run::{Run, Wake, WakeSource};
 use crate::ftrace::sched::{Anchor, CpuKey, Needed};
 use crate::names::{Name, Names};
@@ -18,20 +22,6 @@ use crate::range::Range;
 const BUNDLE_EVENTS: usize = 1024;
 /// The idle thread's priority (Linux: `MAX_PRIO - 20`).
 const IDLE_PRIO: i32 = 120;
-/// Fields of `SchedSwitchFtraceEvent` and `SchedWakingFtraceEvent` (upstream: sched.proto).
-const PREV_COMM: u32 = 1;
-const PREV_PID: u32 = 2;
-const PREV_PRIO: u32 = 3;
-const PREV_STATE: u32 = 4;
-const NEXT_COMM: u32 = 5;
-const NEXT_PID: u32 = 6;
-const NEXT_PRIO: u32 = 7;
-const COMM: u32 = 1;
-const PID: u32 = 2;
-const PRIO: u32 = 3;
-const SUCCESS: u32 = 4;
-const TARGET_CPU: u32 = 5;
-
 /// A machine, a sequence of its packets and a generation of that.
 type Interned = (u32, u32, u64);
 

@@ -11,6 +11,9 @@ use crate::ftrace::run::{Run, Wake, WakeSource, Who};
 use crate::ftrace::sched::{Cpu, CpuKey, MAX_WOKEN, Sched};
 use crate::names::Name;
 
+/// The thread that runs on a CPU when no other does.
+const IDLE: i32 = 0;
+
 /// The rows of a bundle, in the order of time, on the trace's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
@@ -46,7 +49,9 @@ impl Sched {
         let current = self.cpus.get_mut(&key)?.current?;
         let rows = Rows::new(current, switches, wakings, names);
         self.bundles += 1;
-        self.resolve_woken(key, &rows);
+        if !switches.is_empty() {
+            self.resolve_woken(key, rows.ended(0));
+        }
         match side {
             Side::Before => self.all_before(key, &rows),
             Side::Within => self.all_within(key.0, &rows),
@@ -76,20 +81,6 @@ impl Sched {
             range if first >= range.to => Some(Side::After),
             range if range.has(first) && range.has(last) => Some(Side::Within),
             _ => None,
-        }
-    }
-
-    /// Whom the CPU's thread has woken before learns when that ran.
-    fn resolve_woken(&mut self, key: CpuKey, rows: &Rows<'_>) {
-        if rows.switches.is_empty() {
-            return;
-        }
-        let Some(cpu) = self.cpus.get_mut(&key) else { return };
-        let ended = rows.ended(0);
-        for (tid, when) in cpu.woken.drain(..) {
-            if let Some(thread) = self.threads.get_mut(key.0, tid) {
-                thread.waker_has_run(when, ended);
-            }
         }
     }
 
@@ -174,7 +165,8 @@ impl Sched {
         for at in 1..=count {
             let Some(number) = self.number_of(machine, rows.tid(at)) else { continue };
             let last = self.threads.meet(number, bundle, at);
-            if last.is_some_and(|last| rows.comm(last) == rows.comm(at)) {
+            // Whatever the idle thread is called, nothing is needed of it.
+            if last.is_some_and(|last| rows.tid(at) == IDLE || rows.comm(last) == rows.comm(at)) {
                 continue;
             }
             self.take_run(number, rows, at);

@@ -76,17 +76,29 @@ pub(super) struct Cpus {
 impl Cpus {
     /// The CPU, if there is one or may be one more.
     pub(super) fn entry(&mut self, key: CpuKey) -> Option<&mut Cpu> {
-        if self.number(key).is_none() && self.all.len() < MAX_CPUS {
-            self.numbers.insert(key, self.all.len());
-            self.all.push((key, Cpu::default()));
-        }
-        self.get_mut(&key)
+        let number = match self.number(key) {
+            Some(number) => number,
+            None => self.add(key)?,
+        };
+        self.last = number;
+        self.all.get_mut(number).map(|(_, cpu)| cpu)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: &CpuKey) -> Option<&mut Cpu> {
         self.last = self.number(*key)?;
         self.all.get_mut(self.last).map(|(_, cpu)| cpu)
+    }
+
+    #[cold]
+    fn add(&mut self, key: CpuKey) -> Option<usize> {
+        let number = self.all.len();
+        if number >= MAX_CPUS {
+            return None;
+        }
+        self.numbers.insert(key, number);
+        self.all.push((key, Cpu::default()));
+        Some(number)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &(CpuKey, Cpu)> {
@@ -209,15 +221,15 @@ impl Sched {
         };
         let unended = cpu.current.filter(|current| current.tid != before.tid);
         cpu.current = Some(next);
-        let woken = std::mem::take(&mut cpu.woken);
         let ended = before.with_end(when, state);
         if let Some(doubts) = &mut self.doubts {
-            for (tid, when) in woken {
+            for (tid, when) in cpu.woken.drain(..) {
                 doubts.waker_has_run((machine, tid), when, ended);
             }
             doubts.switch(machine, when, ended, next);
             return;
         }
+        let has_woken = !cpu.woken.is_empty();
         if when.ts < self.range.from {
             cpu.last_before = Some([ended, next]);
         } else if when.ts >= self.range.to {
@@ -229,13 +241,17 @@ impl Sched {
         if ended.start().is_none() && ended.tid != 0 && when.ts < self.range.from {
             self.leave_without_begin(machine, ended, when);
         }
-        let threads = &mut self.threads;
-        for (tid, when) in &woken {
-            if let Some(thread) = threads.get_mut(machine, *tid) {
-                thread.waker_has_run(*when, ended);
-            }
+        if has_woken {
+            self.resolve_woken((machine, number), ended);
         }
-        let range = self.range;
+        self.count_run(machine, ended, next, when);
+    }
+
+    /// A run ends, and the next one of its CPU begins.
+    #[inline]
+    fn count_run(&mut self, machine: u32, ended: Run, next: Run, when: When) {
+        let Self { threads, range, .. } = self;
+        let range = *range;
         if let Some(start) = ended.start().filter(|_| when.ts < range.from && ended.tid != 0)
             && let Some(number) = threads.number(machine, ended.tid, range)
         {
@@ -243,14 +259,16 @@ impl Sched {
         }
         let left = threads.entry(machine, ended.tid, range).map(|thread| thread.leave(ended, when, range));
         let entered = threads.entry(machine, next.tid, range).map(|thread| thread.enter(next, when, range));
-        if left.and(entered).is_none() {
-            self.beyond += 1;
-            return;
-        }
-        if let Some(cpu) = self.cpus.get_mut(&(machine, number)).filter(|_| !woken.is_empty()) {
-            // Its memory serves the next ones.
-            cpu.woken = woken;
-            cpu.woken.clear();
+        self.beyond += u64::from(left.and(entered).is_none());
+    }
+
+    /// Whom the CPU's thread has woken learns when that ran.
+    pub(super) fn resolve_woken(&mut self, key: CpuKey, ended: Run) {
+        let Some(cpu) = self.cpus.get_mut(&key) else { return };
+        for (tid, when) in cpu.woken.drain(..) {
+            if let Some(thread) = self.threads.get_mut(key.0, tid) {
+                thread.waker_has_run(when, ended);
+            }
         }
     }
 

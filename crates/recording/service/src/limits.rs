@@ -208,9 +208,9 @@ pub const MAX_INSTANCES_FOR_A_STRANGER: usize = 2;
 /// half of them are for root, the service's own user and the program's.
 pub const MAX_INSTANCES_FOR_STRANGERS: usize = 4;
 /// The same for programs of root and of the service's own user, such as the probes of the machine, to which all others are strangers: three
-/// in each of a user's sessions. Ours likewise, for our SDK has 32 places.
+/// in each of a user's sessions. Ours likewise, for our SDK has 31 places,
 pub const MAX_INSTANCES_FOR_A_STRANGER_OF_ROOTS: usize = 16;
-/// A quarter of these is for root and the service's own user.
+/// of which seven are for root and the service's own user.
 pub const MAX_INSTANCES_FOR_STRANGERS_OF_ROOTS: usize = 24;
 /// Instances of all sessions of one user. Ours, for the memory of the service: each takes some 300 bytes.
 pub const MAX_INSTANCES_PER_UID: usize = 2 * MAX_INSTANCES_PER_SESSION;

@@ -23,14 +23,20 @@ const RECENT_TRACKS: usize = 256;
 /// Those that are open.
 #[derive(Debug, Default)]
 pub struct Slices {
-    slots: Vec<Slot>,
-    /// The uppermost of those that are free.
-    free: Top,
+    pool: Pool,
     tops: Tops,
     /// Ends whose beginning is not known.
     pub stray_ends: u64,
     /// Beginnings for which there was no room.
     pub left_out: u64,
+}
+
+/// Those of all tracks.
+#[derive(Debug, Default)]
+struct Pool {
+    slots: Vec<Slot>,
+    /// The uppermost of those that are free.
+    free: Top,
     open: u64,
 }
 
@@ -107,23 +113,47 @@ impl Slices {
     /// How many have not ended.
     #[must_use]
     pub fn open(&self) -> u64 {
-        self.open
+        self.pool.open
     }
 
     /// Begins one on a sequence's own track.
     #[inline(always)]
     pub fn begin(&mut self, top: &mut Top, open: Open) {
-        let Some(slot) = self.slot(Slot { open, below: top.0 }) else {
-            self.left_out += 1;
-            return;
-        };
-        self.open += 1;
-        top.0 = slot;
+        self.left_out += u64::from(!self.pool.begin(top, open));
     }
 
     /// Ends the uppermost one of a sequence's own track; with a name, that of this name.
     #[inline(always)]
     pub fn end(&mut self, top: &mut Top, name: Name) -> Option<Open> {
+        self.pool.end(top, name)
+    }
+
+    /// Begins one on any track.
+    #[inline(never)]
+    pub fn begin_on(&mut self, track: u64, open: Open) {
+        let has_room = self.pool.begin(self.tops.of(track), open);
+        self.left_out += u64::from(!has_room);
+    }
+
+    /// Ends one of any track.
+    #[inline(never)]
+    pub fn end_on(&mut self, track: u64, name: Name) -> Option<Open> {
+        self.pool.end(self.tops.of(track), name)
+    }
+}
+
+impl Pool {
+    /// Says whether there was room.
+    #[inline(always)]
+    fn begin(&mut self, top: &mut Top, open: Open) -> bool {
+        let Some(slot) = self.slot(Slot { open, below: top.0 }) else { return false };
+        self.open += 1;
+        top.0 = slot;
+        true
+    }
+
+    #[inline(always)]
+    fn end(&mut self, top: &mut Top, name: Name) -> Option<Open> {
         let slot = *self.slots.get(top.0 as usize)?;
         if !slot.open.is_called(name) {
             return self.end_below(top.0, name);
@@ -131,23 +161,6 @@ impl Slices {
         self.release(top.0);
         top.0 = slot.below;
         Some(slot.open)
-    }
-
-    /// Begins one on any track.
-    #[inline(never)]
-    pub fn begin_on(&mut self, track: u64, open: Open) {
-        let mut top = *self.tops.of(track);
-        self.begin(&mut top, open);
-        *self.tops.of(track) = top;
-    }
-
-    /// Ends one of any track.
-    #[inline(never)]
-    pub fn end_on(&mut self, track: u64, name: Name) -> Option<Open> {
-        let mut top = *self.tops.of(track);
-        let ended = self.end(&mut top, name);
-        *self.tops.of(track) = top;
-        ended
     }
 
     /// One that is not the uppermost: the others stay.

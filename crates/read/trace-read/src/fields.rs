@@ -291,7 +291,7 @@ const GOES_ON: u64 = 0x8080_8080_8080_8080;
 #[inline(never)]
 fn long(bytes: &[u8]) -> (u64, usize) {
     // Timestamps have 7 to 9 bytes: take 8 at once.
-    let Some((first, rest)) = bytes.split_first_chunk() else { return plain(bytes) };
+    let Some((first, rest)) = bytes.split_first_chunk() else { return at_end(bytes) };
     let word = u64::from_le_bytes(*first);
     let end = !word & GOES_ON;
     if end != 0 {
@@ -307,17 +307,30 @@ fn long(bytes: &[u8]) -> (u64, usize) {
     }
 }
 
-/// The same byte by byte, where a message ends.
+/// The same where a message ends: of fewer than eight bytes, four from either end are all of them.
+#[inline]
+fn at_end(bytes: &[u8]) -> (u64, usize) {
+    let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else { return plain(bytes) };
+    let [first, last] = [*first, *last].map(|four| u64::from(u32::from_le_bytes(four)));
+    let word = first | last << (8 * (bytes.len() - 4));
+    // The eighth byte is 0, and ends it at the latest.
+    let end = !word & GOES_ON;
+    match end.trailing_zeros() as usize / 8 + 1 {
+        len if len > bytes.len() => (0, 0),
+        len => (gather(word & (end ^ (end - 1))), len),
+    }
+}
+
+/// The same of fewer than four bytes.
 #[inline]
 fn plain(bytes: &[u8]) -> (u64, usize) {
-    let mut value = 0u64;
-    for (index, &byte) in bytes.iter().enumerate().take(MAX_SIZE) {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return (value, index + 1);
-        }
+    let bits = |byte: u8| u64::from(byte & 0x7f);
+    match *bytes {
+        [one @ 0..0x80, ..] => (bits(one), 1),
+        [one, two @ 0..0x80, ..] => (bits(one) | bits(two) << 7, 2),
+        [one, two, three @ 0..0x80] => (bits(one) | bits(two) << 7 | bits(three) << 14, 3),
+        _ => (0, 0),
     }
-    (0, 0)
 }
 
 /// The lower seven bits of each byte, side by side.

@@ -96,13 +96,15 @@ impl Sched {
             let Some((number, at)) = self.overlaps.in_bundle(thread) else { break };
             self.take_run(number, rows, at);
         }
+        let mut at = 0;
         for waking in rows.wakings {
             let Some(number) = self.number_of(machine, waking.pid) else { continue };
             let last = self.overlaps.last_in_bundle(number).and_then(|at| rows.start(at));
             if last.is_some_and(|start| waking.raw_ts < start.raw) {
                 continue;
             }
-            let wake = self.waking(key, rows, waking);
+            at = rows.number_from(at, waking.raw_ts);
+            let wake = self.waking(key, rows, waking, at);
             let Some(thread) = self.threads.by_number(number) else { continue };
             thread.wake(wake, self.range);
         }
@@ -178,7 +180,7 @@ impl Sched {
             if first.is_some_and(|first| first.when <= when(waking.raw_ts)) {
                 continue;
             }
-            let wake = self.waking(key, rows, waking);
+            let wake = self.waking(key, rows, waking, rows.number_at(waking.raw_ts));
             if let Some(thread) = self.threads.by_number(number) {
                 thread.wake(wake, range);
             }
@@ -205,8 +207,7 @@ impl Sched {
     }
 
     /// A waking, with the run that it happened in.
-    fn waking(&mut self, key: CpuKey, rows: &Rows<'_>, waking: &CompactWaking) -> Wake {
-        let at = rows.number_at(waking.raw_ts);
+    fn waking(&mut self, key: CpuKey, rows: &Rows<'_>, waking: &CompactWaking, at: usize) -> Wake {
         let when = when(waking.raw_ts);
         if at == rows.switches.len()
             && let Some(cpu) = self.cpus.get_mut(&key).filter(|cpu| cpu.woken.len() < MAX_WOKEN)
@@ -274,6 +275,13 @@ impl<'a> Rows<'a> {
 
     fn number_at(&self, raw_ts: u64) -> usize {
         self.switches.partition_point(|switch| switch.raw_ts <= raw_ts)
+    }
+
+    /// The same of a time that is not before the run of this number.
+    #[inline]
+    fn number_from(&self, at: usize, raw_ts: u64) -> usize {
+        let later = self.switches.get(at..).unwrap_or_default();
+        at + later.iter().take_while(|switch| switch.raw_ts <= raw_ts).count()
     }
 
     #[inline]

@@ -64,12 +64,12 @@ impl<'a> Compact<'a> {
 
     pub(crate) fn switches(&self) -> Vec<CompactSwitch> {
         let [ts, state, pid, prio, comm] = self.switch;
-        let mut rows = vec![CompactSwitch::default(); shortest(&self.switch)];
-        ts.fill_sums(&mut rows, |row, ts| row.raw_ts = ts);
-        state.fill(&mut rows, |row, state| row.prev_state = state as i64);
+        let mut rows =
+            ts.sums(shortest(&self.switch), |raw_ts| CompactSwitch { raw_ts, ..CompactSwitch::default() });
         pid.fill(&mut rows, |row, pid| row.next_pid = pid as i32);
-        prio.fill(&mut rows, |row, prio| row.next_prio = prio as i32);
-        comm.fill(&mut rows, |row, comm| row.next_comm = comm as usize);
+        fill_all([state, prio, comm], &mut rows, |row, [state, prio, comm]| {
+            (row.prev_state, row.next_prio, row.next_comm) = (state as i64, prio as i32, comm as usize);
+        });
         let named = rows.iter().position(|row| row.next_comm >= self.names.len());
         rows.truncate(named.unwrap_or(rows.len()));
         rows
@@ -77,12 +77,12 @@ impl<'a> Compact<'a> {
 
     pub(crate) fn wakings(&self) -> Vec<CompactWaking> {
         let [ts, pid, cpu, prio, comm, flags] = self.waking;
-        let mut rows = vec![CompactWaking::default(); shortest(&[ts, pid, cpu, prio, comm])];
-        ts.fill_sums(&mut rows, |row, ts| row.raw_ts = ts);
+        let rows = shortest(&[ts, pid, cpu, prio, comm]);
+        let mut rows = ts.sums(rows, |raw_ts| CompactWaking { raw_ts, ..CompactWaking::default() });
         pid.fill(&mut rows, |row, pid| row.pid = pid as i32);
-        cpu.fill(&mut rows, |row, cpu| row.target_cpu = cpu as i32);
-        prio.fill(&mut rows, |row, prio| row.prio = prio as i32);
-        comm.fill(&mut rows, |row, comm| row.comm = comm as usize);
+        fill_all([cpu, prio, comm], &mut rows, |row, [cpu, prio, comm]| {
+            (row.target_cpu, row.prio, row.comm) = (cpu as i32, prio as i32, comm as usize);
+        });
         // Older writers have no such column.
         flags.each(&mut rows, |row, flags| row.common_flags = Some(flags));
         let named = rows.iter().position(|row| row.comm >= self.names.len());
@@ -120,15 +120,33 @@ impl Column<'_> {
         rows.truncate(count);
     }
 
-    /// The same of numbers that are differences.
+    /// Rows of numbers that are differences, at most so many.
     #[inline(always)]
-    fn fill_sums<R>(self, rows: &mut Vec<R>, mut set: impl FnMut(&mut R, u64)) {
-        let mut sum = 0u64;
-        self.fill(rows, |row, difference| {
+    fn sums<R>(self, most: usize, row: impl Fn(u64) -> R) -> Vec<R> {
+        let (mut rows, mut sum) = (Vec::with_capacity(most), 0u64);
+        for difference in Packed(self.0).take(most) {
             sum = sum.wrapping_add(difference);
-            set(row, sum);
-        });
+            rows.push(row(sum));
+        }
+        rows
     }
+}
+
+/// Fills rows from three columns, which mostly are numbers of one byte each, as CPUs, priorities, states and names are; rows without one of them are
+/// none.
+#[inline(always)]
+fn fill_all<R>(columns: [Column<'_>; 3], rows: &mut Vec<R>, mut set: impl FnMut(&mut R, [u64; 3])) {
+    let [one, two, three] = columns;
+    let count = if columns.iter().all(|column| column.0.is_ascii()) {
+        let bytes = one.0.iter().zip(two.0).zip(three.0);
+        let numbers = bytes.map(|((one, two), three)| [one, two, three].map(|byte| u64::from(*byte)));
+        rows.iter_mut().zip(numbers).map(|(row, numbers)| set(row, numbers)).count()
+    } else {
+        let numbers = Packed(one.0).zip(Packed(two.0)).zip(Packed(three.0));
+        let numbers = numbers.map(|((one, two), three)| [one, two, three]);
+        rows.iter_mut().zip(numbers).map(|(row, numbers)| set(row, numbers)).count()
+    };
+    rows.truncate(count);
 }
 
 #[cfg(test)]

@@ -119,6 +119,23 @@ impl ProducerView {
         })
     }
 
+    /// How many chunks no writer holds at this moment, counted up to `most`: free ones, and those that the service has or may take. A
+    /// free page counts as one.
+    #[must_use]
+    pub fn chunks_without_writer(&self, most: usize) -> usize {
+        let pages = &self.shared.pages;
+        let in_page = |page| {
+            // The layout is the service's to change, for the worse if it means harm: then there is nothing to be had of the page.
+            let bitmap = pages.bitmap(page, Ordering::Relaxed).ok()?;
+            let Some(layout) = bitmap.layout() else {
+                return (bitmap.layout_bits() == 0).then_some(1);
+            };
+            let is_held = |chunk: &u32| bitmap.state(*chunk) == ChunkState::BeingWritten;
+            Some((0..layout.chunks()).filter(|chunk| !is_held(chunk)).count())
+        };
+        (0..pages.count()).filter_map(in_page).flat_map(|count| 0..count).take(most).count()
+    }
+
     /// Calls `each` with where it is, header, payload and whether complete, for every chunk that is complete
     /// or being written, as [`ServiceView::scrape`](crate::ServiceView::scrape) does, in no order. For a producer whose
     /// memory the service does not see (upstream: emulation mode).

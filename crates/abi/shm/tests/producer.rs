@@ -38,6 +38,24 @@ fn full_memory_gives_no_chunk_until_the_service_frees_one() {
 }
 
 #[test]
+fn chunks_that_no_writer_holds_are_counted() {
+    let (producer, service) = views(3);
+    assert_eq!(producer.chunks_without_writer(usize::MAX), 3, "free pages");
+    let acquire = |id| producer.try_acquire(PageLayout::Div2, new(id)).unwrap();
+    let mut chunks: Vec<_> = (0..6).map(acquire).collect();
+    assert_eq!(producer.chunks_without_writer(usize::MAX), 0);
+    let first = chunks.swap_remove(0).complete().unwrap();
+    let second = chunks.swap_remove(0).complete().unwrap();
+    assert_eq!(producer.chunks_without_writer(usize::MAX), 2, "the service is to take them");
+    assert_eq!(producer.chunks_without_writer(1), 1, "no further than need be");
+    service.read_complete_chunk(first.page, first.chunk, &mut Vec::new()).unwrap();
+    assert_eq!(producer.chunks_without_writer(usize::MAX), 2, "one of them is free");
+    service.read_complete_chunk(second.page, second.chunk, &mut Vec::new()).unwrap();
+    drop(chunks);
+    assert_eq!(producer.chunks_without_writer(usize::MAX), 2, "who drops one does not give it back");
+}
+
+#[test]
 fn memory_is_used_no_further_than_chunks_are_in_use() {
     let (producer, service) = views(1024);
     let acquire = |id| producer.try_acquire(PageLayout::Div1, new(id));

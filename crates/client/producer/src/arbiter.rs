@@ -19,6 +19,7 @@ use crate::commit::{CommitQueue, FinishedChunk, Place};
 use crate::link::{LinkGuard, SharedLink};
 use crate::patch_list::PatchList;
 use crate::policy::{ExhaustedPolicy, Waits};
+use crate::stall::{Outlook, Stall, Takers};
 use crate::startup::{
     GroupState, Groups, StartupEnd, StartupId, StartupLoss, StartupVolume, StartupWriters, Target, Waiting,
 };
@@ -28,10 +29,6 @@ use crate::writer::TraceWriter;
 /// Ids are 15 bits on the wire of the service's buffer (upstream: `kMaxWriterID`).
 const MAX_WRITER_ID: u16 = 32767;
 /// How long a writer stalls at most. Upstream waits about as long and aborts the process then.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest pause between looks. Upstream's grow to 100 ms, in which a reader of the kernel's buffers falls behind by more than they
-/// hold; a service that is only busy frees chunks within a few milliseconds.
-const MAX_PAUSE: Duration = Duration::from_millis(2);
 /// After a commit the client's thread looks again so much later, and need not be woken meanwhile: waking it for each chunk of a writer
 /// without pause takes longer than a tenth of what writing the chunk does.
 const PACE: Duration = Duration::from_millis(1);
@@ -69,6 +66,7 @@ pub struct Arbiter {
     urgent_bytes: usize,
     batch_duration: Duration,
     waker: Arc<Waker>,
+    takers: Takers,
     is_shut_down: AtomicBool,
     state: Mutex<State>,
 }
@@ -101,6 +99,7 @@ impl Arbiter {
             scraping: options.scraping,
             batch_duration: options.batch_duration,
             waker: options.waker,
+            takers: Takers::default(),
             is_shut_down: AtomicBool::new(false),
             state: Mutex::default(),
         }))
@@ -268,12 +267,13 @@ impl Arbiter {
         {
             return None;
         }
-        let (mut pause, mut waited) = (Duration::ZERO, Duration::ZERO);
-        while waited < STALL_TIMEOUT {
+        let mut stall = Stall::new(self.takers.taken());
+        loop {
             if self.is_shut_down() {
                 return None;
             }
             if let Some(chunk) = self.view.try_acquire(Self::LAYOUT, new) {
+                self.takers.take();
                 if policy.stalls() && self.state().queue.bytes >= self.urgent_bytes {
                     self.commit();
                 }
@@ -287,12 +287,28 @@ impl Arbiter {
             if self.attached.get().is_some_and(|attached| attached.link.is_hung_up()) {
                 break;
             }
+            let Some(pause) = stall.next_pause(self.outlook(), &self.takers) else {
+                break;
+            };
             std::thread::sleep(pause);
-            waited += pause;
-            pause = next_pause(pause);
         }
         self.make_urgent();
         None
+    }
+
+    /// Who could give a chunk back, of those that there are just after a commit.
+    #[inline(never)]
+    fn outlook(&self) -> Outlook {
+        let state = self.state();
+        let (is_queued, waiting) = (!state.queue.is_empty(), state.groups.complete_chunks());
+        drop(state);
+        if is_queued || self.view.chunks_without_writer(waiting + 1) > waiting {
+            Outlook::Service
+        } else if waiting > 0 || !self.takers.are_this_thread() {
+            Outlook::Threads
+        } else {
+            Outlook::Nobody
+        }
     }
 
     /// Takes a chunk from its writer, with what the writer knows about earlier ones.
@@ -698,11 +714,6 @@ impl WriterIds {
     }
 }
 
-/// Upstream's ladder, but not as high: 0, 8 µs, 72 µs, 584 µs, [`MAX_PAUSE`].
-fn next_pause(pause: Duration) -> Duration {
-    ((pause + Duration::from_micros(1)) * 8).min(MAX_PAUSE)
-}
-
 /// A complete chunk as it goes over a transport that shares no memory, without what was not written. The chunk is free then.
 fn copy_out(view: &ProducerView, index: ChunkIndex, used: usize) -> Option<Vec<u8>> {
     let mut payload = Vec::new();
@@ -740,12 +751,5 @@ mod tests {
         ids.release(9);
         let mut next = || ids.allocate(Target::Buffer(1)).map(|new| (new.writer_id, new.first_chunk_id));
         assert_eq!((next(), next(), next()), (Some((7, 3)), Some((9, 0)), None));
-    }
-
-    #[test]
-    fn pauses_of_a_stall_stay_short() {
-        let pauses = std::iter::successors(Some(Duration::ZERO), |pause| Some(next_pause(*pause)));
-        let micros: Vec<u128> = pauses.take(6).map(|pause| pause.as_micros()).collect();
-        assert_eq!(micros, [0, 8, 72, 584, 2000, 2000]);
     }
 }

@@ -68,6 +68,11 @@ impl CommitQueue {
         self.chunks.is_empty() && self.patches.is_empty() && self.flush_request_id.is_none()
     }
 
+    /// Chunks that are not held for patches.
+    pub(crate) fn complete_chunks(&self) -> usize {
+        self.chunks.iter().filter(|chunk| matches!(chunk.place, Place::Complete(_))).count()
+    }
+
     pub(crate) fn push_chunk(&mut self, chunk: FinishedChunk, size: usize) {
         self.bytes = self.bytes.saturating_add(size);
         self.chunks.push(chunk);

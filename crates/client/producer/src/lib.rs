@@ -49,6 +49,7 @@ mod options;
 mod patch_list;
 mod policy;
 mod sink;
+mod stall;
 mod startup;
 mod wake;
 mod wire;

@@ -14,14 +14,15 @@ pub enum ExhaustedPolicy {
     /// Drop packets until a chunk is free again. Never waits: for trace points of an app.
     #[default]
     Drop,
-    /// Wait for the service, about half a minute at most and no longer than the session lasts, then drop. For threads whose only work is tracing. A writer that waits sends
-    /// the pending commits itself, so waiting on the client's own thread does not deadlock.
+    /// Wait for the service, about half a minute at most and no longer than the session lasts, then drop. For threads whose only work is
+    /// tracing. A writer that waits sends the pending commits itself, so waiting on the client's own thread does not deadlock. Where all
+    /// memory is in the hands of writers there is no wait, or a tenth of a second if other threads write.
     Stall,
     /// As [`Stall`](Self::Stall); while packets are being dropped there is no further wait.
     StallThenDrop,
 }
 
-/// Whether writers of one session may still wait for memory; they share it. A new one lets them.
+/// Whether writers of one session, or of several, may still wait for memory; they share it. A new one lets them.
 #[derive(Debug, Clone, Default)]
 pub struct Waits {
     are_over: Arc<AtomicBool>,
@@ -31,6 +32,11 @@ impl Waits {
     /// The session has ended: writers that wait for memory drop their packets at once, and none waits from now on.
     pub fn end(&self) {
         self.are_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits that are over once this is true: a signal's handler may set it.
+    pub fn until(are_over: Arc<AtomicBool>) -> Self {
+        Self { are_over }
     }
 
     pub(crate) fn are_over(&self) -> bool {

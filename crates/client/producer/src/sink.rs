@@ -132,6 +132,10 @@ impl ChunkSink {
         self.chunk.is_some()
     }
 
+    pub(crate) fn holds_packets(&self) -> bool {
+        self.chunk.as_ref().is_some_and(|chunk| chunk.packets > 0)
+    }
+
     pub(crate) fn is_dropping(&self) -> bool {
         self.dropping.is_some()
     }
@@ -210,7 +214,7 @@ impl ChunkSink {
         if self.is_in_packet {
             self.finish_packet();
         }
-        if self.chunk.as_ref().is_some_and(|chunk| chunk.packets > 0) {
+        if self.holds_packets() {
             self.return_chunk();
         }
         if let Some(target) = &self.target {

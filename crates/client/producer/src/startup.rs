@@ -238,6 +238,15 @@ impl Groups {
         }
     }
 
+    /// Chunks that wait and that no writer holds.
+    pub(crate) fn complete_chunks(&self) -> usize {
+        let chunks = |group: &Group| match &group.state {
+            GroupState::Waiting(waiting) => waiting.queue.complete_chunks(),
+            _ => 0,
+        };
+        self.groups.iter().map(chunks).sum()
+    }
+
     /// Bytes of shared memory in chunks that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         let bytes = |group: &Group| match &group.state {

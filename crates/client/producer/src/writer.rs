@@ -111,6 +111,11 @@ impl TraceWriter {
         self.sink.flush();
     }
 
+    /// Whether it holds memory with packets in it that [`flush`](Self::flush) would hand over.
+    pub fn holds_packets(&self) -> bool {
+        self.sink.holds_packets()
+    }
+
     /// Whether what is written now is lost: the shared memory is full, or there is no connection.
     pub fn is_dropping(&self) -> bool {
         self.sink.is_null() || self.sink.is_dropping()

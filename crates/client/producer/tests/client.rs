@@ -2,12 +2,16 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ferretto_ipc::address::Address;
 use ferretto_ipc::socket::Listener;
 use ferretto_producer::{
-    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, SharedMemorySource, Waits,
+    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, SharedMemorySource,
+    TraceWriter, Waits,
 };
 
 use rustix::event::{PollFd, Timespec, poll};
@@ -330,6 +334,102 @@ fn a_wait_ends_with_the_connection() {
     assert!(writer.is_dropping());
     let took = ended.saturating_duration_since(ending.join().unwrap());
     assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// A writer for each page, each of which holds its page, and one more.
+fn one_writer_too_many(client: &ProducerClient) -> (Vec<TraceWriter>, TraceWriter) {
+    let writer = || client.create_writer(BUFFER, ExhaustedPolicy::Stall);
+    let mut holders: Vec<_> = (0..4).map(|_| writer()).collect();
+    holders.iter_mut().for_each(|holder| holder.new_packet().bytes(2, &[0; 100]));
+    (holders, writer())
+}
+
+#[test]
+fn a_thread_does_not_wait_for_what_only_it_could_give_back() {
+    let (mut client, mut service) = started(Setup { pages: 4, ..Setup::default() }, options());
+    let (mut holders, mut writer) = one_writer_too_many(&client);
+    let began = Instant::now();
+    writer.new_packet().bytes(2, &[0; 100]);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(writer.is_dropping() && writer.drop_count() == 1);
+
+    // As soon as one has let go of its chunk it is the service that is waited for.
+    holders[0].flush();
+    let serving = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        service.pump();
+        service
+    });
+    let mut late = client.create_writer(BUFFER, ExhaustedPolicy::Stall);
+    late.new_packet().bytes(2, &[0; 100]);
+    assert!(!late.is_dropping());
+    let mut service = serving.join().unwrap();
+    turn(&mut client, &mut service);
+    drop(holders);
+}
+
+#[test]
+fn threads_that_write_are_waited_for_and_idle_ones_are_not() {
+    let (client, service) = started(Setup { pages: 4, ..Setup::default() }, options());
+    let (mut holders, mut writer) = one_writer_too_many(&client);
+    let arbiter = client.arbiter().unwrap();
+    // The threads of all but one are idle.
+    let waiting = std::thread::spawn(move || {
+        let began = Instant::now();
+        writer.new_packet().bytes(2, &[0; 100]);
+        (writer, began.elapsed())
+    });
+    let (writer, waited) = waiting.join().unwrap();
+    assert!(writer.is_dropping() && waited < Duration::from_secs(10), "{waited:?}");
+    drop(writer);
+
+    // One of them writes on, and there are three chunks for two: one each, and one to go on in.
+    holders.truncate(2);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut service = service;
+    let serving = spawn_until(&is_over, move || service.pump());
+    let mut busy = holders.pop().unwrap();
+    let mut write = move || busy.new_packet().bytes(2, &[0; 1000]);
+    (0..10).for_each(|_| write());
+    let writing = spawn_until(&is_over, write);
+    let mut writer = arbiter.create_writer(BUFFER, ExhaustedPolicy::Stall);
+    (0..20).for_each(|_| {
+        writer.new_packet().bytes(2, &[0; 1000]);
+    });
+    assert!(!writer.is_dropping() && writer.drop_count() == 0);
+    is_over.store(true, Ordering::Relaxed);
+    writing.join().unwrap();
+    serving.join().unwrap();
+}
+
+/// A thread that does this again and again.
+fn spawn_until(is_over: &Arc<AtomicBool>, mut act: impl FnMut() + Send + 'static) -> JoinHandle<()> {
+    let is_over = Arc::clone(is_over);
+    std::thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
+            act();
+        }
+    })
+}
+
+#[test]
+fn a_wait_ends_with_what_a_signal_sets() {
+    let (client, mut service) = started(Setup { pages: 2, ..Setup::default() }, options());
+    service.is_stuck = true;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let waits = Waits::until(Arc::clone(&is_over));
+    let mut writer =
+        client.arbiter().unwrap().create_writer_that_waits(BUFFER, ExhaustedPolicy::Stall, waits);
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let began = Instant::now();
+    (0..4).for_each(|_| {
+        writer.new_packet().bytes(2, &[0; 3000]);
+    });
+    assert!(writer.is_dropping() && began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    ending.join().unwrap();
 }
 
 #[test]

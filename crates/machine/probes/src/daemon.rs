@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ferretto_producer::{
-    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, TraceWriter,
+    Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, TraceWriter, Waits,
 };
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, SystemInfoConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -33,6 +35,21 @@ const PRODUCER_NAME: &str = "perfetto.traced_probes";
 const SHM_SIZE_BYTES: u32 = 2 << 20;
 /// The largest page that services grant: events come in bundles of many kilobytes.
 const SHM_PAGE_BYTES: u32 = 32 << 10;
+/// Chunks that writers may hold beside the one that is being written to. The memory has 64; what all instances held would not be there
+/// for those that write. Some may, as a chunk that is handed over half empty costs the service as much as a full one.
+const MAX_IDLE_CHUNKS: usize = 8;
+/// Data sources of one tracing session. Each has its turns on the one thread, and descriptors; a session has use for one of each name, and for
+/// some of those of ftrace and of counters with periods of their own.
+const MAX_INSTANCES_OF_SESSION: usize = 16;
+/// The same for all: a service has 17 sessions at the most, so that no one keeps another out.
+const MAX_INSTANCES: usize = 17 * MAX_INSTANCES_OF_SESSION;
+/// After so long with events, or with ticks, it is looked whether ftrace, a signal or the service has something more urgent.
+const TURN: Duration = Duration::from_millis(10);
+/// How long work that was begun may go on at a flush, for all instances together, at an instance's end, and at the daemon's. Others wait
+/// for it, but for ftrace. Hundreds of processes take less.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
+const STOP_TIMEOUT: Duration = Duration::from_millis(50);
+const SHUT_DOWN_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a stopping daemon waits for the service to take the last data.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -96,9 +113,10 @@ pub fn run(options: ProbesOptions) -> Result<(), Error> {
             "could not reset ftrace: run it with sudo, or: sudo chown -R $USER /sys/kernel/tracing"
         );
     }
-    let signals = if options.stop_on_signals { Some(watch_signals()?) } else { None };
+    let is_stopping = Arc::new(AtomicBool::new(false));
+    let signals = if options.stop_on_signals { Some(watch_signals(&is_stopping)?) } else { None };
     let has_one_connection = matches!(options.connector, Connector::Stream(_));
-    let mut probes = Probes::new(options.connector, options.notify)?;
+    let mut probes = Probes::new(options.connector, options.notify, Waits::until(is_stopping))?;
     loop {
         let stops = [options.stop.as_ref().map(AsFd::as_fd), signals.as_ref().map(AsFd::as_fd)];
         let stops: Vec<BorrowedFd<'_>> = stops.into_iter().flatten().collect();
@@ -110,12 +128,13 @@ pub fn run(options: ProbesOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// A socket that becomes readable on SIGTERM and SIGINT.
-fn watch_signals() -> Result<UnixStream, Error> {
+/// A socket that becomes readable on SIGTERM and SIGINT. Writers that wait for memory see `is_stopping`.
+fn watch_signals(is_stopping: &Arc<AtomicBool>) -> Result<UnixStream, Error> {
     let failed = |source| Error::Io { what: "watch for signals", source };
     let (read, write) = UnixStream::pair().map_err(failed)?;
     for signal in [SIGTERM, SIGINT] {
         let write = write.try_clone().map_err(failed)?;
+        signal_hook::flag::register(signal, Arc::clone(is_stopping)).map_err(failed)?;
         signal_hook::low_level::pipe::register(signal, write).map_err(failed)?;
     }
     Ok(read)
@@ -130,6 +149,8 @@ struct Probes {
     ftrace: FtraceController,
     notify: Option<OwnedFd>,
     was_disconnected: bool,
+    /// How long writers wait for memory: until a signal ends this process.
+    waits: Waits,
 }
 
 /// One instance of a data source.
@@ -156,7 +177,7 @@ enum Source {
 }
 
 impl Probes {
-    fn new(connector: Connector, notify: Option<OwnedFd>) -> Result<Self, Error> {
+    fn new(connector: Connector, notify: Option<OwnedFd>, waits: Waits) -> Result<Self, Error> {
         let mut client = ProducerClient::new(ProducerOptions {
             connector,
             shm_size_hint_bytes: SHM_SIZE_BYTES,
@@ -181,6 +202,7 @@ impl Probes {
             ftrace: FtraceController::default(),
             notify,
             was_disconnected: false,
+            waits,
         })
     }
 
@@ -200,25 +222,54 @@ impl Probes {
         if stopped.contains(&true) {
             return Ok(true);
         }
-        while let Some(event) = self.client.next_event() {
-            self.handle(event);
-        }
-        let now = Instant::now();
-        let is_due = self.ftrace.next_tick().is_some_and(|at| at <= now);
+        self.handle_events(Instant::now() + TURN);
         if watermarks.contains(&true) {
             self.ftrace.on_watermark();
-        } else if is_due {
-            self.ftrace.tick();
+            self.hand_on_metadata();
+        } else {
+            self.read_ftrace_if_due();
         }
-        if is_due || watermarks.contains(&true) {
+        self.tick_sources(Instant::now() + TURN);
+        Ok(false)
+    }
+
+    /// Those that are left at the end of this time are there in the next turn, which is at once.
+    fn handle_events(&mut self, until: Instant) {
+        while let Some(event) = self.client.next_event() {
+            self.handle(event);
+            self.hand_over_idle_chunks();
+            if Instant::now() >= until {
+                break;
+            }
+        }
+    }
+
+    /// Gives those that are due a tick, whoever has waited longest first, for so long; one at least.
+    fn tick_sources(&mut self, until: Instant) {
+        let ticks = self.sources.iter().filter_map(|(id, running)| Some((running.next_tick?, *id)));
+        for id in due(ticks, Instant::now()) {
+            if let Some(running) = self.sources.get_mut(&id) {
+                running.tick();
+            }
+            self.hand_over_idle_chunks();
+            self.read_ftrace_if_due();
+            if Instant::now() >= until {
+                break;
+            }
+        }
+    }
+
+    fn read_ftrace_if_due(&mut self) {
+        if self.ftrace.next_tick().is_some_and(|at| at <= Instant::now()) {
+            self.ftrace.tick();
             self.hand_on_metadata();
         }
-        for running in
-            self.sources.values_mut().filter(|running| running.next_tick.is_some_and(|at| at <= now))
-        {
-            running.tick();
-        }
-        Ok(false)
+    }
+
+    /// What instances have written and hold while others write is theirs no longer when it is much.
+    fn hand_over_idle_chunks(&mut self) {
+        let writers = self.sources.values_mut().map(|running| &mut running.writer);
+        hand_over_idle_chunks(writers.chain(self.ftrace.writers()));
     }
 
     fn handle(&mut self, event: ProducerEvent) {
@@ -233,7 +284,7 @@ impl Probes {
             ProducerEvent::Disconnected { reason } => {
                 tracing::info!("disconnected from the tracing service: {reason}");
                 self.was_disconnected = true;
-                self.remove_all();
+                self.remove_all(Instant::now());
             }
             ProducerEvent::Setup { instance, config } => match config.decode() {
                 Ok(config) => self.set_up(instance, &config),
@@ -241,7 +292,7 @@ impl Probes {
             },
             ProducerEvent::Start { instance, .. } => self.start(instance),
             ProducerEvent::Stop { instance } => {
-                self.remove(instance);
+                self.remove(instance, Instant::now() + STOP_TIMEOUT);
                 // Only now: who is told that recording has stopped may look at tracefs, or end this process.
                 self.client.notify_stopped(instance);
             }
@@ -274,10 +325,30 @@ impl Probes {
         }
     }
 
+    /// How many data sources are too many, of this tracing session or in all, if one more is.
+    fn is_full_for(&self, tracing_session: u64) -> Option<usize> {
+        let of_session = self.sources.values().filter(|running| running.tracing_session == tracing_session);
+        match (of_session.count(), self.sources.len()) {
+            (MAX_INSTANCES_OF_SESSION.., _) => Some(MAX_INSTANCES_OF_SESSION),
+            (_, MAX_INSTANCES..) => Some(MAX_INSTANCES),
+            _ => None,
+        }
+    }
+
     fn set_up(&mut self, instance: u64, config: &DataSourceConfig) {
+        if let Some(most) = self.is_full_for(config.tracing_session_id()) {
+            return tracing::error!(
+                "{} records nothing: {most} data sources of the machine are running already, as many as {} may have",
+                config.name(),
+                if most == MAX_INSTANCES { "all sessions" } else { "a session" }
+            );
+        }
         let target_buffer = u16::try_from(config.target_buffer()).unwrap_or(0);
         let policy = ExhaustedPolicy::from_config(config, ExhaustedPolicy::Stall);
-        let mut writer = self.client.create_writer(target_buffer, policy);
+        let mut writer = match self.client.arbiter() {
+            Some(arbiter) => arbiter.create_writer_that_waits(target_buffer, policy, self.waits.clone()),
+            None => TraceWriter::null(),
+        };
         let tracing_session = config.tracing_session_id();
         let source = match config.name() {
             FTRACE => {
@@ -345,12 +416,13 @@ impl Probes {
         self.client.notify_started(instance);
     }
 
-    fn remove(&mut self, instance: u64) {
+    /// Ends an instance; what it has begun goes on until then at most.
+    fn remove(&mut self, instance: u64, until: Instant) {
+        self.finish_work(instance, until);
         if let Some(mut running) = self.sources.remove(&instance) {
             if self.boosts.remove(instance) {
                 self.memory_files.borrow_mut().renew_thread();
             }
-            running.finish_work();
             running.writer.flush();
             match &mut running.source {
                 Source::Ftrace => self.ftrace.remove(instance),
@@ -361,10 +433,17 @@ impl Probes {
         }
     }
 
-    fn remove_all(&mut self) {
+    fn remove_all(&mut self, until: Instant) {
         let instances: Vec<u64> = self.sources.keys().copied().collect();
         for instance in instances {
-            self.remove(instance);
+            self.remove(instance, until);
+        }
+    }
+
+    /// Does what an instance has begun, in pieces between which ftrace is read.
+    fn finish_work(&mut self, instance: u64, until: Instant) {
+        while Instant::now() < until && self.sources.get_mut(&instance).is_some_and(Running::go_on) {
+            self.read_ftrace_if_due();
         }
     }
 
@@ -376,14 +455,16 @@ impl Probes {
             self.ftrace.flush(&of_ftrace);
             self.hand_on_metadata();
         }
+        let until = Instant::now() + FLUSH_TIMEOUT;
         for instance in instances {
+            self.finish_work(*instance, until);
             if let Some(running) = self.sources.get_mut(instance).filter(|running| running.started) {
                 if let Source::Journald(source) = &mut running.source {
                     source.flush(&mut running.writer);
                 }
-                running.finish_work();
                 running.writer.flush();
             }
+            self.read_ftrace_if_due();
         }
     }
 
@@ -410,7 +491,7 @@ impl Probes {
     }
 
     fn shut_down(&mut self) {
-        self.remove_all();
+        self.remove_all(Instant::now() + SHUT_DOWN_TIMEOUT);
         self.client.drain(DRAIN_TIMEOUT);
     }
 }
@@ -442,10 +523,14 @@ impl Running {
         }
     }
 
-    /// Does what was begun before a flush, or before the end.
-    fn finish_work(&mut self) {
-        if let Source::ProcessStats(source) = &mut self.source {
-            source.finish_work(&mut self.writer);
+    /// Goes on for a moment with what was begun before a flush, or before the end; false if there was nothing.
+    fn go_on(&mut self) -> bool {
+        match &mut self.source {
+            Source::ProcessStats(source) if source.next_work().is_some() => {
+                source.work(&mut self.writer);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -474,5 +559,81 @@ impl Running {
         }
         let next_poll = |period_ms| Instant::now() + until_next_tick(period_ms);
         self.next_tick = self.next_work().or_else(|| self.period_ms().map(next_poll));
+    }
+}
+
+/// Has the packets handed over that these writers hold, if they are many.
+fn hand_over_idle_chunks<'a>(writers: impl Iterator<Item = &'a mut TraceWriter>) {
+    let holders: Vec<&mut TraceWriter> = writers.filter(|writer| writer.holds_packets()).collect();
+    if holders.len() > MAX_IDLE_CHUNKS {
+        holders.into_iter().for_each(TraceWriter::flush);
+    }
+}
+
+/// Whose tick has come by now, whoever has waited longest first.
+fn due(ticks: impl Iterator<Item = (Instant, u64)>, now: Instant) -> Vec<u64> {
+    let mut due: Vec<(Instant, u64)> = ticks.filter(|(at, _)| *at <= now).collect();
+    due.sort_unstable();
+    due.into_iter().map(|(_, id)| id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon without a service, and statistics of processes that are begun and poll, in turns of that length.
+    fn with_process_stats(instances: u64, turn: Duration) -> Probes {
+        let nowhere =
+            Connector::Address(ferretto_ipc::address::Address::Abstract(b"ferretto-nobody".to_vec()));
+        let mut probes = Probes::new(nowhere, None, Waits::default()).unwrap();
+        let config = DataSourceConfig {
+            name: Some(PROCESS_STATS.to_owned()),
+            process_stats_config: Some(ferretto_protos::ProcessStatsConfig {
+                scan_all_processes_on_start: Some(true),
+                proc_stats_poll_ms: Some(100),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        for id in 0..instances {
+            probes.set_up(id, &config);
+            if let Source::ProcessStats(source) = &mut probes.sources.get_mut(&id).unwrap().source {
+                source.turn = turn;
+            }
+            probes.start(id);
+        }
+        probes
+    }
+
+    #[test]
+    fn who_has_waited_longest_is_first_and_others_have_a_turn_before_all_have_had_one() {
+        let now = Instant::now();
+        let ms = Duration::from_millis;
+        let ticks = [(now + ms(1), 1), (now, 2), (now - ms(5), 3), (now - ms(1), 4)];
+        assert_eq!(due(ticks.into_iter(), now), [3, 4, 2]);
+
+        let mut probes = with_process_stats(4, TURN);
+        let before: BTreeMap<u64, _> = probes.sources.iter().map(|(id, r)| (*id, r.next_tick)).collect();
+        let mut ticked = Vec::new();
+        for _ in 0..4 {
+            // There is no time, so that it is one a turn.
+            probes.tick_sources(Instant::now());
+            let changed = probes.sources.iter().filter(|(id, running)| running.next_tick != before[*id]);
+            ticked.push(changed.count());
+        }
+        assert_eq!(ticked, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_was_begun_is_not_finished_at_any_price() {
+        let mut probes = with_process_stats(1, Duration::ZERO);
+        let has_more = |probes: &Probes| probes.sources[&0].next_work().is_some();
+        assert!(has_more(&probes), "one process has been read");
+        probes.finish_work(0, Instant::now());
+        assert!(has_more(&probes), "no time, no work");
+        probes.finish_work(0, Instant::now() + Duration::from_mins(1));
+        assert!(!has_more(&probes));
+        probes.remove_all(Instant::now());
+        assert!(probes.sources.is_empty());
     }
 }

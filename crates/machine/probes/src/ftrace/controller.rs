@@ -458,6 +458,11 @@ impl FtraceController {
         }
     }
 
+    /// Those of all sessions.
+    pub(crate) fn writers(&mut self) -> impl Iterator<Item = &mut TraceWriter> {
+        self.sessions.values_mut().map(|session| &mut session.writer)
+    }
+
     /// Gives what each tracing session's events have mentioned since the last time.
     pub(crate) fn take_metadata(&mut self, mut give: impl FnMut(u64, &Metadata)) {
         for session in self.sessions.values_mut() {

@@ -67,7 +67,7 @@ pub(crate) struct ProcessStats {
     polls_since_clear: u32,
     /// What has been begun and is not yet done.
     scan: Option<Scan>,
-    turn: Duration,
+    pub(crate) turn: Duration,
     /// The next packet says that names from before no longer count.
     state_cleared: bool,
     scratch: Scratch,
@@ -230,6 +230,7 @@ impl ProcessStats {
     }
 
     /// Does all that has been begun.
+    #[cfg(test)]
     pub(crate) fn finish_work(&mut self, out: &mut impl Packets) {
         while self.scan.is_some() {
             self.work(out);

@@ -1,7 +1,7 @@
 //! The producer's loop: connects, sets data sources up and down, keeps their ticks, leaves tracefs as it was found.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,17 +13,19 @@ use std::time::{Duration, Instant};
 use ferretto_producer::{
     Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions, TraceWriter, Waits,
 };
+use ferretto_protos::fields::trace_packet::{self, not_recorded};
 use ferretto_protos::{DataSourceConfig, DataSourceDescriptor, SystemInfoConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::boost::Boosts;
-use crate::clock::until_next_tick;
+use crate::clock::{boottime_ns, until_next_tick};
 use crate::ftrace::controller::FtraceController;
 use crate::ftrace::frozen::FrozenFtrace;
 use crate::ftrace::reset::reset_ftrace;
 use crate::inode_file_map::InodeFileMap;
 use crate::journald::Journald;
 use crate::memory_files::MemoryFiles;
+use crate::packets::{Packets, stamp};
 use crate::process_stats::ProcessStats;
 use crate::sys_stats::SysStats;
 use crate::sysfs_power::{self, SysfsPower};
@@ -43,6 +45,8 @@ const MAX_IDLE_CHUNKS: usize = 8;
 const MAX_INSTANCES_OF_SESSION: usize = 16;
 /// The same for all: a service has 17 sessions at the most, so that no one keeps another out.
 const MAX_INSTANCES: usize = 17 * MAX_INSTANCES_OF_SESSION;
+/// One of each name for each session.
+const MAX_REFUSALS_KNOWN: usize = 17 * DATA_SOURCES.len();
 /// After so long with events, or with ticks, it is looked whether ftrace, a signal or the service has something more urgent.
 const TURN: Duration = Duration::from_millis(10);
 /// How long work that was begun may go on at a flush, for all instances together, at an instance's end, and at the daemon's. Others wait
@@ -149,6 +153,8 @@ struct Probes {
     ftrace: FtraceController,
     notify: Option<OwnedFd>,
     was_disconnected: bool,
+    /// Sessions and names of what was refused and said of it, at most [`MAX_REFUSALS_KNOWN`].
+    refused: VecDeque<(u64, String)>,
     /// How long writers wait for memory: until a signal ends this process.
     waits: Waits,
 }
@@ -202,6 +208,7 @@ impl Probes {
             ftrace: FtraceController::default(),
             notify,
             was_disconnected: false,
+            refused: VecDeque::new(),
             waits,
         })
     }
@@ -335,13 +342,34 @@ impl Probes {
         }
     }
 
+    /// Says in the log and in the trace that a data source is one too many; once for each name of a session, whatever it asks for.
+    fn refuse(&mut self, config: &DataSourceConfig, most: usize) {
+        let refused = (config.tracing_session_id(), config.name().to_owned());
+        if self.refused.contains(&refused) {
+            return;
+        }
+        if self.refused.len() >= MAX_REFUSALS_KNOWN {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(refused);
+        let whose = if most == MAX_INSTANCES { "all sessions" } else { "a session" };
+        let reason = format!("{whose} may have {most} data sources of the machine, and this is one more");
+        tracing::error!("{} records nothing: {reason}", config.name());
+        let target_buffer = u16::try_from(config.target_buffer()).unwrap_or(0);
+        let mut writer = self.client.create_writer(target_buffer, ExhaustedPolicy::Drop);
+        writer.packet(|packet| {
+            stamp(packet, boottime_ns());
+            packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, 1);
+            let mut note = packet.nested(trace_packet::NOT_RECORDED);
+            note.string(not_recorded::DATA_SOURCE_NAME, config.name());
+            note.string(not_recorded::PRODUCER_NAME, PRODUCER_NAME);
+            note.string(not_recorded::REASON, &reason);
+        });
+    }
+
     fn set_up(&mut self, instance: u64, config: &DataSourceConfig) {
         if let Some(most) = self.is_full_for(config.tracing_session_id()) {
-            return tracing::error!(
-                "{} records nothing: {most} data sources of the machine are running already, as many as {} may have",
-                config.name(),
-                if most == MAX_INSTANCES { "all sessions" } else { "a session" }
-            );
+            return self.refuse(config, most);
         }
         let target_buffer = u16::try_from(config.target_buffer()).unwrap_or(0);
         let policy = ExhaustedPolicy::from_config(config, ExhaustedPolicy::Stall);

@@ -3,6 +3,7 @@
 #[path = "../../../client/producer/tests/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use ferretto_ipc::socket::Stream;
 use ferretto_probes::{Error, ProbesOptions};
 use ferretto_producer::Connector;
 use ferretto_protos::get_async_command_response::{Cmd, SetupDataSource, StartDataSource};
-use ferretto_protos::{DataSourceConfig, SysStatsConfig};
+use ferretto_protos::{DataSourceConfig, SysStatsConfig, TracePacket};
 use prost::Message;
 use support::{BUFFER, FakeService, Setup};
 
@@ -121,8 +122,16 @@ fn a_session_has_so_many_instances_and_others_have_theirs() {
     let mut world = World::new(false);
     world.start_counters(1, 0..100);
     world.start_counters(2, 100..110);
-    world.pump_until("each writes", |service| World::sequences(service) == A_SESSION + 10);
+    // One more says what is refused, and is gone.
+    world.pump_until("each writes", |service| World::sequences(service) == A_SESSION + 10 + 1);
     assert_eq!(world.service.writers.len(), A_SESSION + 10, "the others have no writers");
+    let writers: BTreeSet<u16> = world.service.chunks.keys().map(|(writer, _)| *writer).collect();
+    let packets = writers.into_iter().flat_map(|writer| world.service.packets(writer));
+    let packets = packets.map(|packet| TracePacket::decode(packet.as_slice()).unwrap());
+    let refused: Vec<_> = packets.filter_map(|packet| packet.not_recorded).collect();
+    assert_eq!(refused.len(), 1, "it is said once");
+    assert_eq!(refused[0].data_source_name(), "linux.sys_stats");
+    assert!(refused[0].reason().contains("16"), "{refused:?}");
     world.service.stop(50);
     world.service.stop(0);
     world.pump_until("they stop", |service| World::count(service, "NotifyDataSourceStopped") == 2);

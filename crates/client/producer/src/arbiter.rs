@@ -28,7 +28,6 @@ use crate::writer::TraceWriter;
 
 /// Ids are 15 bits on the wire of the service's buffer (upstream: `kMaxWriterID`).
 const MAX_WRITER_ID: u16 = 32767;
-/// How long a writer stalls at most. Upstream waits about as long and aborts the process then.
 /// After a commit the client's thread looks again so much later, and need not be woken meanwhile: waking it for each chunk of a writer
 /// without pause takes longer than a tenth of what writing the chunk does.
 const PACE: Duration = Duration::from_millis(1);

@@ -49,9 +49,10 @@ const MAX_INSTANCES: usize = 17 * MAX_INSTANCES_OF_SESSION;
 const MAX_REFUSALS_KNOWN: usize = 17 * DATA_SOURCES.len();
 /// After so long with events, or with ticks, it is looked whether ftrace, a signal or the service has something more urgent.
 const TURN: Duration = Duration::from_millis(10);
-/// How long work that was begun may go on at a flush, for all instances together, at an instance's end, and at the daemon's. Others wait
-/// for it, but for ftrace. Hundreds of processes take less.
-const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long work that was begun may go on at a flush, for all instances together: others wait for it, but for ftrace. Thousands of processes take
+/// less; whoever flushes waits for 5 s.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same at an instance's end, and at the daemon's: a flush has gone before.
 const STOP_TIMEOUT: Duration = Duration::from_millis(50);
 const SHUT_DOWN_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a stopping daemon waits for the service to take the last data.

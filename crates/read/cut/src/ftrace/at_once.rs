@@ -128,7 +128,7 @@ impl Sched {
         self.note_run(machine, tid, UNKNOWN, UNKNOWN);
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_run(&mut self, machine: u32, tid: i32, start: i64, end: i64) {
         match self.number_of(machine, tid) {
             Some(number) => self.overlaps.push(number, start, end),

@@ -50,6 +50,14 @@ pub(crate) struct When {
     pub(crate) raw: u64,
 }
 
+impl When {
+    /// On the trace's clock.
+    #[inline]
+    pub(crate) fn as_written(raw: u64) -> Self {
+        Self { ts: i64::try_from(raw).unwrap_or(i64::MAX), raw }
+    }
+}
+
 /// A bundle with all that is in it.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
@@ -149,7 +157,7 @@ impl<'a> Bundle<'a> {
     /// The time of an event of it.
     #[inline]
     pub(crate) fn when(&self, walk: &mut Walk, seen: &Seen<'_>, raw: u64) -> Option<When> {
-        let value = i64::try_from(raw).unwrap_or(i64::MAX);
+        let value = When::as_written(raw).ts;
         let ts = walk.trace_time(self.clock_id, seen.head.sequence_id, seen.head.machine_id, value)?;
         Some(When { ts, raw })
     }

@@ -142,8 +142,13 @@ impl Kernel {
                 rows = Rows::from_first(current, bundle.cpu, parts, &names);
             }
         }
+        let is_as_written = !parts.events.is_empty() && bundle.is_on_trace_clock(walk, seen);
         for event in &parts.events {
-            match bundle.when(walk, seen, event.raw_ts) {
+            let when = match is_as_written {
+                true => Some(When::as_written(event.raw_ts)),
+                false => bundle.when(walk, seen, event.raw_ts),
+            };
+            match when {
                 Some(when) => {
                     writes |= self.range.has(when.ts) || is_always_kept(event.kind);
                     self.event(event, when, home, rows.as_ref());

@@ -35,7 +35,10 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
+    /// Events that may come in any order, as from a map: a cut is the same each time.
     pub(crate) fn extend(&mut self, events: impl IntoIterator<Item = Kept>) {
+        let mut events: Vec<Kept> = events.into_iter().collect();
+        events.sort_unstable();
         for event in events {
             let Home { machine, sequence_id, generation, .. } = event.home;
             match generation {
@@ -105,7 +108,7 @@ impl Tail {
             write_bundle(&mut packet, *home, |bundle| write_anchor(bundle, anchor, name));
             each(&packet);
         }
-        self.compact.sort_by_key(|(home, wake, _)| (*home, wake.when));
+        self.compact.sort_by_key(|(home, wake, _)| (*home, wake.when, wake.tid));
         for of_home in self.compact.chunk_by(|one, other| one.0 == other.0) {
             for wakes in of_home.chunks(BUNDLE_EVENTS) {
                 let Some((home, ..)) = wakes.first() else { continue };
@@ -265,4 +268,33 @@ fn write_compact(bundle: &mut Message<'_, Vec<u8>>, wakes: &[(Home, Wake, Vec<u8
         .iter()
         .zip(&columns)
         .for_each(|(field, column)| compact.packed_varints(*field, column.iter().copied()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_at_one_time_is_written_in_one_order() {
+        let event = |ts: i64, byte: u8, generation| Kept {
+            when: When { ts, raw: ts as u64 },
+            home: Home { cpu: 1, generation, ..Home::default() },
+            bytes: vec![byte; 3],
+        };
+        let events = [
+            event(5, 7, None),
+            event(5, 3, None),
+            event(4, 9, None),
+            event(5, 1, Some(2)),
+            event(5, 0, Some(2)),
+        ];
+        let written = |events: &mut dyn Iterator<Item = Kept>| {
+            let (mut tail, mut packets) = (Tail::default(), Vec::new());
+            tail.extend(events);
+            tail.write(|packet| packets.push(packet.to_vec()));
+            packets
+        };
+        let once = written(&mut events.iter().cloned());
+        assert_eq!((once.len(), once.clone()), (2, written(&mut events.iter().rev().cloned())));
+    }
 }

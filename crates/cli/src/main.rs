@@ -93,6 +93,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Runs SQL on a trace, in the language of Perfetto's Trace Processor; see `ferretto query --help`.
+    #[command(disable_help_flag = true)]
+    Query {
+        /// As of `ferretto-query query`, which it runs.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -135,6 +142,7 @@ fn run(command: Command) -> ExitCode {
         Command::Bridge(args) => bridge::main(&args),
         Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Convert { args } => query::run("convert", &args).map(|()| ExitCode::SUCCESS),
+        Command::Query { args } => query::run("query", &args).map(|()| ExitCode::SUCCESS),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -115,6 +115,13 @@ impl<'a> Relation<'a> {
         Self { rows: Rows::Picked(rows), ..self }
     }
 
+    /// Only these of its columns, by their places, in this order. Places that it does not have are left out.
+    #[must_use]
+    pub fn with_columns(mut self, columns: &[usize]) -> Self {
+        self.columns = columns.iter().filter_map(|at| self.columns.get(*at).copied()).collect();
+        self
+    }
+
     /// Without the columns that can be had from those beside them.
     #[must_use]
     pub fn without_spares(mut self) -> Self {

@@ -1,8 +1,6 @@
 //! `ferretto convert`: a trace in another format.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
@@ -11,9 +9,9 @@ use ferretto_convert::trace::left_out;
 use ferretto_convert::{
     Error, FORMATS, Form, Format, MakeSink, Options, Out, Source, into_file, into_folder, stacks,
 };
-use ferretto_import::{self as import, Imported, Progress as Step, SourceFile};
-use ferretto_trace_tables::Tables;
+use ferretto_import::{Imported, SourceFile};
 
+use crate::input::{self, Input, size};
 use crate::progress::{Progress, megabytes, percent};
 use crate::report::Failure;
 use crate::stage::{NewFile, NewFolder, stdout};
@@ -84,23 +82,6 @@ fn stacks_of() -> impl clap::builder::TypedValueParser<Value = &'static str> {
         .map(move |word| words.into_iter().find(|it| *it == word).unwrap_or_default())
 }
 
-/// Bytes of `2G`, `500M`, `64k`, `1000`: powers of 1024.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err("expected a number and a unit, as in 500M or 2G".to_owned()),
-    };
-    let number: u64 =
-        number.parse().map_err(|_| "expected a number and a unit, as in 500M or 2G".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "it is more than anybody has".to_owned())
-}
-
 /// Runs the command.
 pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     let format = format(args)?;
@@ -110,7 +91,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
             .help("--compress is for --to pftrace"));
     }
     let mut progress = Progress::start(args.quiet);
-    let (file, size) = open(args)?;
+    let (file, size) = input::open(&args.input)?;
     let opened = packets::open(file).map_err(|error| Failure::of("read", &args.input, error))?;
     let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
     let options = Options { stacks_of, compress: args.compress };
@@ -124,7 +105,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     };
     drop(progress);
     if !args.quiet {
-        notes(args, &imported);
+        input::notes(&args.input, &imported);
         for what in left_out {
             eprintln!("warning: {}: not in {}: {what}", args.input.display(), format.name);
         }
@@ -135,9 +116,6 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     }
     Ok(())
 }
-
-/// A trace, and its size if that is known.
-type Input = (Box<dyn Read + Send>, u64);
 
 /// What was done.
 struct Done {
@@ -158,7 +136,7 @@ fn through_tables(
     options: &Options,
     progress: &mut Progress,
 ) -> Result<Done, Failure> {
-    let (tables, imported) = read(args, input, progress)?;
+    let (tables, imported) = input::read(&args.input, args.memory, input, progress)?;
     let name = args.input.file_name().unwrap_or_default().to_string_lossy();
     let source = Source { name: &name, tables: &tables, imported: &imported };
     if let Some(table) = args.table.as_deref().filter(|table| source.catalog().find(table).is_none()) {
@@ -258,51 +236,6 @@ impl Target {
     }
 }
 
-fn open(args: &ConvertArgs) -> Result<Input, Failure> {
-    let fail = |error: std::io::Error| Failure::of("read", &args.input, error);
-    if args.input == Path::new("-") {
-        if std::io::stdin().is_terminal() {
-            return Err(
-                Failure::new("stdin is a terminal, and a trace is binary").help("name the trace's file")
-            );
-        }
-        return Ok((Box::new(std::io::stdin()), 0));
-    }
-    let file = File::open(&args.input).map_err(fail)?;
-    let meta = file.metadata().map_err(fail)?;
-    if meta.is_dir() {
-        return Err(Failure::new(format!("{} is a folder", args.input.display())));
-    }
-    Ok((Box::new(file), if meta.is_file() { meta.len() } else { 0 }))
-}
-
-fn read(
-    args: &ConvertArgs,
-    (file, size): Input,
-    progress: &mut Progress,
-) -> Result<(Tables, Imported), Failure> {
-    let mut options = import::Options::default();
-    options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
-    options.config_printer = Some(print_config);
-    let mut watch = |step| {
-        progress.show(|| match step {
-            Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
-            Step::Rows { done, all } => format!("making tables{}", percent(done as u64, all as u64)),
-        });
-        true
-    };
-    import::import(file, &options, &mut watch).map_err(|error| {
-        let is_memory = matches!(error, import::Error::Memory { .. });
-        let failure = Failure::of("read", &args.input, error);
-        if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
-    })
-}
-
-/// A trace's config as text, which stands in its metadata.
-fn print_config(config: &[u8]) -> Option<String> {
-    ferretto_protos::text::format("perfetto.protos.TraceConfig", config).ok()
-}
-
 /// Says how large the output is, where that is known.
 fn write(
     args: &ConvertArgs,
@@ -340,32 +273,6 @@ fn no_table(source: &Source<'_>, table: &str) -> Failure {
     let names = source.catalog().names();
     let public: Vec<_> = names.into_iter().filter(|name| !name.starts_with("__")).collect();
     Failure::new(format!("there is no table {table}")).help(format!("there are {}", public.join(", ")))
-}
-
-/// What was met at the end of the trace.
-fn notes(args: &ConvertArgs, imported: &Imported) {
-    let (input, end) = (args.input.display(), &imported.end);
-    if let Some(at) = end.torn_at {
-        eprintln!("note: {input}: its last packet is not whole (offset {at})");
-    }
-    if let Some(at) = end.broken_at {
-        eprintln!("note: {input}: it was not read on where bytes begin that are no trace (offset {at})");
-    }
-    const SHOWN: usize = 5;
-    let troubled = imported.members.iter().filter_map(|member| Some((member, member.trouble.as_ref()?)));
-    for (at, (member, trouble)) in troubled.enumerate() {
-        match at {
-            0..SHOWN => eprintln!("note: {input}: {}: {trouble}", member.name),
-            SHOWN => eprintln!("note: {input}: and others were not read, or not to their end"),
-            _ => break,
-        }
-    }
-    if let Some(place) = end.first_broken_batch {
-        let count = end.broken_batches;
-        eprintln!(
-            "note: {input}: {count} compressed batches cannot be unpacked to their end, the first at {place}"
-        );
-    }
 }
 
 #[cfg(test)]
@@ -408,23 +315,6 @@ mod tests {
         ] {
             let error = target(words).unwrap_err();
             assert!(error.contains(expected), "{words}: {error}");
-        }
-    }
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, expected) in [
-            ("1000", 1000),
-            ("64k", 64 << 10),
-            ("500M", 500 << 20),
-            ("2G", 2 << 30),
-            ("2GiB", 2 << 30),
-            ("1tb", 1 << 40),
-        ] {
-            assert_eq!(size(text), Ok(expected));
-        }
-        for text in ["", "G", "2X", "-1", "99999999999G", "1.5G"] {
-            assert!(size(text).is_err(), "{text}");
         }
     }
 }

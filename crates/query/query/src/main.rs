@@ -1,15 +1,21 @@
-//! The `ferretto-query` command: what needs Arrow. `ferretto convert` runs it, which is built without.
+//! The `ferretto-query` command: what needs Arrow. `ferretto convert` and `ferretto query` run it; they are built without.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`convert`] | `convert`: a trace in another format |
+//! | [`query`] | `query`: SQL on a trace |
+//! | [`answer`] | the rows of an answer, a format a file |
+//! | [`input`] | the trace that a command is about |
 //! | [`stage`] | outputs, which have no good name before they are whole, and leave nothing behind if they never are |
 //! | [`progress`] | one line on a terminal when something takes long |
 //! | [`report`] | errors: what is wrong, then what to do about it |
 #![forbid(unsafe_code)]
 
+mod answer;
 mod convert;
+mod input;
 mod progress;
+mod query;
 mod report;
 mod stage;
 
@@ -28,11 +34,16 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Convert(convert::ConvertArgs),
+    Query(query::QueryArgs),
 }
 
 fn main() -> ExitCode {
-    let Command::Convert(args) = Cli::parse().command;
-    match stage::watch_signals().and_then(|()| convert::main(&args)) {
+    let command = Cli::parse().command;
+    let run = || match &command {
+        Command::Convert(args) => convert::main(args),
+        Command::Query(args) => query::main(args),
+    };
+    match stage::watch_signals().and_then(|()| run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

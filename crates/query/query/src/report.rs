@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Error {
         /// What is wrong.
         message: String,
+        /// Where that is in a text of the user's: lines to show below.
+        place: Vec<String>,
         /// What to do about it.
         help: Option<String>,
     },
@@ -20,7 +22,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::Error { message: message.into(), help: None }
+        Self::Error { message: message.into(), place: Vec::new(), help: None }
     }
 
     /// What happened to a file.
@@ -30,7 +32,15 @@ impl Failure {
 
     pub(crate) fn help(self, advice: impl Into<String>) -> Self {
         match self {
-            Self::Error { message, .. } => Self::Error { message, help: Some(advice.into()) },
+            Self::Error { message, place, .. } => Self::Error { message, place, help: Some(advice.into()) },
+            other => other,
+        }
+    }
+
+    /// Shows where it is, in these lines.
+    pub(crate) fn place(self, lines: Vec<String>) -> Self {
+        match self {
+            Self::Error { message, help, .. } => Self::Error { message, place: lines, help },
             other => other,
         }
     }
@@ -38,8 +48,9 @@ impl Failure {
     /// Prints it.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
-            Self::Error { message, help } => {
+            Self::Error { message, place, help } => {
                 eprintln!("error: {}", on_one_line(message));
+                place.iter().for_each(|line| eprintln!("{}", on_one_line(line)));
                 if let Some(help) = help {
                     eprintln!("help: {}", on_one_line(help));
                 }

@@ -1,0 +1,47 @@
+//! SQL on a trace: its tables in DataFusion, in the language of Perfetto's Trace Processor.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`trace`] | a trace that is asked, its answers |
+//! | `session` | what statements do, one behind the other |
+//! | `sql` | the language: words, macros, statements |
+//! | `rewrite` | what SQLite means otherwise than DataFusion, a rule a file |
+//! | `coerce` | texts beside numbers |
+//! | `inline` | functions that queries have defined, put where they are called |
+//! | `functions` | functions that DataFusion lacks |
+//! | `operators` | joins of spans |
+//! | `table`, `prelude` | tables of the trace, and views over them |
+//! | `in_order` | rows in SQLite's order |
+//! | `runtime` | the threads that it is done on |
+//! | `error` | what is wrong, where, and what was meant |
+//!
+//! ```
+//! use ferretto_analysis::Trace;
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("trace.pftrace");
+//! # std::fs::write(&path, b"\x0a\x02\x40\x01").unwrap();
+//! let trace = Trace::open(&path)?;
+//! for batch in trace.query("select count(*) as slices from slice")? {
+//!     assert_eq!(batch?.num_rows(), 1);
+//! }
+//! # Ok::<_, ferretto_analysis::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod coerce;
+mod error;
+mod functions;
+mod in_order;
+mod inline;
+mod operators;
+mod prelude;
+mod rewrite;
+mod runtime;
+mod session;
+mod sql;
+mod table;
+pub mod trace;
+
+pub use crate::error::{Error, Place};
+pub use crate::trace::{Options, Rows, Trace};

@@ -1,0 +1,203 @@
+//! Names that Trace Processor's users expect beside the tables of the trace: other names of them, and views in SQL.
+
+/// Other names of tables: `__intrinsic_slice` is what upstream's own modules call `slice`.
+const INTRINSIC: &str = "__intrinsic_";
+
+/// Those whose other names are made otherwise.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("_trace_import_logs", "trace_import_logs"),
+    ("__intrinsic_sched_slice", "sched"),
+    ("__intrinsic_profiler_smaps", "profiler_smaps"),
+    ("__intrinsic_trace_file", "trace_file"),
+    ("__intrinsic_trace_import_logs", "trace_import_logs"),
+    ("_linux_interrupt_mapping", "interrupt_mapping"),
+];
+
+/// Views, by name.
+const VIEWS: &[(&str, &str)] = &[
+    (
+        "track",
+        "select id, name, type, dimension_arg_set_id, parent_id, source_arg_set_id, machine_id, track_group_id
+        from __intrinsic_track",
+    ),
+    (
+        "machine",
+        "select id, raw_id, name, sysname, release, version, arch, num_cpus,
+            cast(null as text) as android_build_fingerprint, cast(null as text) as android_device_manufacturer,
+            cast(null as int) as android_sdk_version, system_ram_bytes, system_ram_gb,
+            row_number() over (order by id) - 1 as label_index
+        from __intrinsic_machine",
+    ),
+    ("trace_bounds", "select trace_start() as start_ts, trace_end() as end_ts"),
+    (
+        "args",
+        "select a.*,
+            case value_type
+                when 'int' then cast(int_value as text)
+                when 'uint' then printf('%u', int_value)
+                when 'pointer' then printf('0x%x', int_value)
+                when 'bool' then iif(int_value, 'true', 'false')
+                when 'real' then cast(real_value as text)
+                when 'string' then string_value
+                when 'json' then string_value
+            end as display_value
+        from __intrinsic_args a",
+    ),
+    (
+        "gpu_counter_track",
+        "select t.id, t.name, t.type, t.parent_id, t.source_arg_set_id, t.machine_id, t.unit, t.description,
+            extract_arg(t.dimension_arg_set_id, 'ugpu') as ugpu,
+            extract_arg(t.dimension_arg_set_id, 'gpu') as gpu_id
+        from counter_track t
+        where extract_arg(t.dimension_arg_set_id, 'ugpu') is not null",
+    ),
+    (
+        "perf_counter_track",
+        "select t.id, t.name, t.type, t.parent_id, t.source_arg_set_id, t.machine_id, t.unit, t.description,
+            extract_arg(t.dimension_arg_set_id, 'perf_session_id') as perf_session_id,
+            extract_arg(t.dimension_arg_set_id, 'cpu') as cpu,
+            extract_arg(t.source_arg_set_id, 'is_timebase') as is_timebase
+        from counter_track t
+        where t.type in ('perf_cpu_counter', 'perf_global_counter')",
+    ),
+    (
+        "process_memory_mappings",
+        "select id, upid, ts, path_trimmed as path, aggregate_count, is_deleted, size_kb, rss_kb, anonymous_kb, swap_kb,
+            shared_clean_resident_kb as shared_clean_kb, shared_dirty_resident_kb as shared_dirty_kb,
+            private_clean_resident_kb as private_clean_kb, private_dirty_kb, locked_kb,
+            proportional_resident_kb as pss_kb, pss_dirty_kb, swap_pss_kb
+        from profiler_smaps",
+    ),
+    (
+        "cpu_profile_stack_sample",
+        "select s.id, s.ts, s.callsite_id, t.utid, ifnull(e.process_priority, 0) as process_priority
+        from __intrinsic_profiler_sample s
+        left join __intrinsic_profiler_task_context t on t.id = s.task_context_id
+        left join __intrinsic_chrome_stack_sample_extras e on e.profiler_sample_id = s.id
+        where s.source in ('chrome', 'legacy_v8', 'gecko', 'simpleperf', 'perf_text')",
+    ),
+    (
+        "instruments_sample",
+        "select s.id, s.ts, t.utid, s.callsite_id, c.cpu
+        from __intrinsic_profiler_sample s
+        left join __intrinsic_profiler_task_context t on t.id = s.task_context_id
+        left join __intrinsic_profiler_execution_context e on e.id = s.execution_context_id
+        left join cpu c on c.id = e.ucpu
+        where s.source = 'instruments'",
+    ),
+    (
+        "stack_sample_session",
+        "select id, source, timebase_unit, cmdline
+        from __intrinsic_profiler_session where id in (select session_id from stack_sample)",
+    ),
+    (
+        "stack_sample_task_context",
+        "select id, upid, utid, async_context_id
+        from __intrinsic_profiler_task_context where id in (select task_context_id from stack_sample)",
+    ),
+    (
+        "stack_sample_execution_context",
+        "select id, ucpu, cpu_mode
+        from __intrinsic_profiler_execution_context where id in (select execution_context_id from stack_sample)",
+    ),
+    (
+        "stack_sample_async_context",
+        "with recursive named(id) as (
+            select t.async_context_id
+            from stack_sample s join __intrinsic_profiler_task_context t on t.id = s.task_context_id
+            where t.async_context_id is not null
+            union
+            select a.parent_id
+            from __intrinsic_profiler_async_context a join named n on a.id = n.id
+            where a.parent_id is not null
+        )
+        select id, name, kind, parent_id
+        from __intrinsic_profiler_async_context where id in (select id from named)",
+    ),
+    (
+        "stack_sample_counter",
+        "select c.id, s.id as stack_sample_id, c.track_id, c.value
+        from __intrinsic_profiler_sample s
+        join __intrinsic_profiler_counter_set n on n.counter_set_id = s.counter_set_id
+        join counter c on c.id = n.counter_id
+        where s.callsite_id is not null",
+    ),
+    (
+        "stack_sample_counter_track",
+        "select t.id, t.name, t.type, t.parent_id, t.source_arg_set_id, t.machine_id, t.unit, t.description,
+            coalesce(extract_arg(t.dimension_arg_set_id, 'session_id'),
+                extract_arg(t.dimension_arg_set_id, 'perf_session_id')) as session_id,
+            extract_arg(t.dimension_arg_set_id, 'cpu') as cpu,
+            extract_arg(t.source_arg_set_id, 'is_timebase') as is_timebase
+        from counter_track t where t.id in (select track_id from stack_sample_counter)",
+    ),
+];
+
+/// Functions in SQL.
+pub(crate) const FUNCTIONS: &str = "
+create perfetto function slice_is_ancestor(ancestor_id long, descendant_id long) returns bool as
+select max(a.track_id = d.track_id and a.depth < d.depth and a.ts <= d.ts and (a.dur = -1 or a.ts + a.dur >= d.ts + d.dur))
+from slice a, slice d where a.id = $ancestor_id and d.id = $descendant_id;
+
+create perfetto function ancestor_slice(slice long) returns table(id long) as
+with recursive up(id) as (
+    select parent_id from slice where id = $slice and parent_id is not null
+    union all
+    select s.parent_id from slice s join up on s.id = up.id where s.parent_id is not null
+)
+select s.* from slice s where s.id in (select id from up);
+
+create perfetto function descendant_slice(slice long) returns table(id long) as
+with recursive down(id) as (
+    select id from slice where parent_id = $slice
+    union all
+    select s.id from slice s join down on s.parent_id = down.id
+)
+select s.* from slice s where s.id in (select id from down);
+
+create perfetto function following_flow(slice long) returns table(id long) as
+with recursive next(id) as (
+    select id from flow where slice_out = $slice
+    union
+    select f.id from flow f join flow g on g.slice_in = f.slice_out join next on next.id = g.id
+)
+select f.* from flow f where f.id in (select id from next);
+
+create perfetto function preceding_flow(slice long) returns table(id long) as
+with recursive last(id) as (
+    select id from flow where slice_in = $slice
+    union
+    select f.id from flow f join flow g on g.slice_out = f.slice_in join last on last.id = g.id
+)
+select f.* from flow f where f.id in (select id from last);
+
+create perfetto function directly_connected_flow(slice long) returns table(id long) as
+with recursive
+next(id) as (
+    select id from flow where slice_out = $slice
+    union
+    select f.id from flow f join flow g on g.slice_in = f.slice_out join next on next.id = g.id
+),
+last(id) as (
+    select id from flow where slice_in = $slice
+    union
+    select f.id from flow f join flow g on g.slice_out = f.slice_in join last on last.id = g.id
+)
+select f.* from flow f where f.id in (select id from next) or f.id in (select id from last);
+";
+
+/// What the trace may call the table of this name.
+pub(crate) fn tables_of(name: &str) -> impl Iterator<Item = &str> {
+    let other = OTHER_NAMES.iter().find(|(it, _)| *it == name).map(|(_, table)| *table);
+    [Some(name), other, name.strip_prefix(INTRINSIC)].into_iter().flatten()
+}
+
+/// The query that a view is of.
+pub(crate) fn view(name: &str) -> Option<&'static str> {
+    VIEWS.iter().find(|(it, _)| *it == name).map(|(_, sql)| *sql)
+}
+
+/// Names of views.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    VIEWS.iter().map(|(name, _)| *name)
+}

@@ -1,0 +1,127 @@
+//! A trace that is asked, and its answers.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use ferretto_import::Options as ImportOptions;
+use ferretto_trace_tables::Tables;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::error::Error;
+use crate::runtime::Threads;
+use crate::session::Session;
+
+/// How queries are run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of memory that queries may use beside the trace's own tables. What needs more, and can, goes into temporary files.
+    pub memory_bytes: u64,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let ImportOptions { memory_bytes, threads, .. } = ImportOptions::default();
+        Self { memory_bytes, threads }
+    }
+}
+
+/// A trace, with the tables, views and functions that queries have made.
+///
+/// Queries of one trace run one behind the other.
+#[derive(Debug)]
+pub struct Trace {
+    threads: Threads,
+    session: Arc<Mutex<Session>>,
+}
+
+impl Trace {
+    /// Reads a trace of any format that is known.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let of_file =
+            |error: &dyn std::fmt::Display| Error::plain(format!("cannot read {}: {error}", path.display()));
+        let file = File::open(path).map_err(|error| of_file(&error))?;
+        let imported = ferretto_import::import(file, &ImportOptions::default(), &mut |_| true);
+        let (tables, _) = imported.map_err(|error| of_file(&error))?;
+        Self::of(tables, &Options::default())
+    }
+
+    /// One that was read.
+    ///
+    /// # Errors
+    ///
+    /// If there are no threads to be had.
+    pub fn of(tables: Tables, options: &Options) -> Result<Self, Error> {
+        let threads = Threads::new(options.threads)?;
+        let session = Session::new(Arc::new(tables), options)?;
+        Ok(Self { threads, session: Arc::new(Mutex::new(session)) })
+    }
+
+    /// Runs statements, and gives the rows of the last one.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is wrong, or cannot be run to its end; while rows come, that is in them.
+    pub fn query(&self, sql: &str) -> Result<Rows, Error> {
+        let (session, sql) = (self.session.clone(), sql.to_owned());
+        let answer = self.threads.run(async move { session.lock().await.run(&sql).await })?;
+        Ok(Rows { answer, threads: self.threads.clone() })
+    }
+}
+
+/// The rows of an answer.
+#[derive(Debug)]
+pub struct Rows {
+    answer: Answer,
+    /// They make them.
+    #[allow(dead_code)]
+    threads: Threads,
+}
+
+/// Rows that are being made.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) schema: SchemaRef,
+    /// Whether the statement has an answer at all.
+    pub(crate) is_query: bool,
+    pub(crate) batches: mpsc::Receiver<Result<RecordBatch, Error>>,
+}
+
+impl Answer {
+    /// Of a statement that has none.
+    pub(crate) fn none() -> Self {
+        let (_, batches) = mpsc::channel(1);
+        Self { schema: Arc::new(arrow::datatypes::Schema::empty()), is_query: false, batches }
+    }
+}
+
+impl Rows {
+    /// Names and types of columns. Two may have the same name.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        self.answer.schema.clone()
+    }
+
+    /// Whether the last statement was one that has rows, even if it has none now.
+    #[must_use]
+    pub fn is_query(&self) -> bool {
+        self.answer.is_query
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.answer.batches.blocking_recv()
+    }
+}

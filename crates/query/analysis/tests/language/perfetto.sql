@@ -1,0 +1,91 @@
+select extract_arg(arg_set_id, 'count') + 1, extract_arg(arg_set_id, 'what'), extract_arg(arg_set_id, 'none') from slice where id < 2
+----
+8|a text|NULL
+NULL|NULL|NULL
+
+select key, display_value from args
+----
+count|7
+what|a text
+
+select trace_start(), trace_end(), trace_dur(), start_ts from trace_bounds
+----
+100|400|300|100
+
+create perfetto table t as select id, dur as d from slice where dur > 0; select sum(d) from t
+----
+260
+
+create perfetto table t(id long, d long) as select id, dur as d from slice; select count(*) from t
+----
+4
+
+create perfetto table t(id long, e long) as select id, dur as d from slice
+----
+error: declares the column e
+
+create perfetto view v as select name from slice; create perfetto view w as select name from v where name is not null; select count(*) from w
+----
+3
+
+create perfetto table t as select 1; create perfetto table t as select 2
+----
+error: already
+
+create perfetto table t as select 1 as x; create or replace perfetto table t as select 2 as x; select x from t
+----
+2
+
+create perfetto function f(x long, y long) returns long as select $x * 2 + $y; select f(f(1, 2), 3)
+----
+11
+
+create perfetto function f(n string) returns long as select max(dur) from slice where name = $n; select f('draw'), f('none')
+----
+10|NULL
+
+create perfetto function f(t long) returns table(n string, d long) as select name as n, dur as d from slice where track_id = $t; select * from f(0)
+----
+frame|50
+draw|10
+
+create perfetto function f(x long) returns long as select f($x); select f(1)
+----
+error: calls itself
+
+create perfetto macro m(col ColumnName, t TableOrSubquery) returns TableOrSubquery as (select max($col) as m from $t); select m from m!(dur, slice)
+----
+200
+
+select nothing!(1)
+----
+error: there is no macro nothing!
+
+include perfetto module no.such.module
+----
+error: there is no module no.such.module
+
+create perfetto index i on slice(ts); select count(*) from slices
+----
+4
+
+select name from __intrinsic_slice where slice.name glob 'd*'
+----
+error: there is no column
+
+select name from __intrinsic_slice where name glob '[dL]*a[wd]'
+----
+draw
+Load
+
+select name from descendant_slice(0)
+----
+draw
+
+select id, name from ancestor_slice(1); 
+----
+0|frame
+
+select slice_is_ancestor(0, 1), slice_is_ancestor(1, 0)
+----
+1|0

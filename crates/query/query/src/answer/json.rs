@@ -1,0 +1,74 @@
+//! Objects of JSON, columns in their order: NULL is null, integers have no point, doubles have one or an exponent.
+
+use arrow::array::RecordBatch;
+use ferretto_analysis::Rows;
+
+use crate::answer::{Cell, Error, Out, names, real};
+
+/// A line each.
+pub(crate) fn lines(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
+    let keys = keys(&rows);
+    for batch in rows {
+        let batch = batch?;
+        for row in 0..batch.num_rows() {
+            writeln!(out, "{}", object(&keys, &batch, row))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// In an array.
+pub(crate) fn array(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
+    let keys = keys(&rows);
+    let mut between = "[\n";
+    for batch in rows {
+        let batch = batch?;
+        for row in 0..batch.num_rows() {
+            write!(out, "{between}{}", object(&keys, &batch, row))?;
+            between = ",\n";
+        }
+    }
+    writeln!(out, "{}", if between == "[\n" { "[]" } else { "\n]" })?;
+    Ok(out.flush()?)
+}
+
+fn keys(rows: &Rows) -> Vec<String> {
+    names(rows).iter().map(|name| quoted(name)).collect()
+}
+
+fn object(keys: &[String], batch: &RecordBatch, row: usize) -> String {
+    let mut text = String::from("{");
+    for (at, (key, array)) in keys.iter().zip(batch.columns()).enumerate() {
+        text.push_str(if at > 0 { "," } else { "" });
+        text.push_str(key);
+        text.push(':');
+        text.push_str(&match Cell::of(array, row) {
+            Cell::Null => "null".to_owned(),
+            Cell::Real(value) if !value.is_finite() => "null".to_owned(),
+            Cell::Real(value) => real(value),
+            Cell::Int(value) => value.to_string(),
+            Cell::Text(text) => quoted(text),
+            bytes @ Cell::Bytes(_) => quoted(&bytes.text()),
+        });
+    }
+    text.push('}');
+    text
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for it in text.chars() {
+        match it {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            it if u32::from(it) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(it))),
+            it => out.push(it),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,126 @@
+//! The trace that a command is about.
+
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+
+use ferretto_import::{self as import, Imported, Progress as Step};
+use ferretto_trace_tables::Tables;
+
+use crate::progress::{Progress, megabytes, percent};
+use crate::report::Failure;
+
+/// A trace, and its size if that is known.
+pub(crate) type Input = (Box<dyn Read + Send>, u64);
+
+pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
+    let fail = |error: std::io::Error| Failure::of("read", path, error);
+    if path == Path::new("-") {
+        if std::io::stdin().is_terminal() {
+            return Err(
+                Failure::new("stdin is a terminal, and a trace is binary").help("name the trace's file")
+            );
+        }
+        return Ok((Box::new(std::io::stdin()), 0));
+    }
+    let file = File::open(path).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    if meta.is_dir() {
+        return Err(Failure::new(format!("{} is a folder", path.display())));
+    }
+    Ok((Box::new(file), if meta.is_file() { meta.len() } else { 0 }))
+}
+
+/// Its tables. `memory` is what they may have, if somebody says.
+pub(crate) fn read(
+    path: &Path,
+    memory: Option<u64>,
+    (file, size): Input,
+    progress: &mut Progress,
+) -> Result<(Tables, Imported), Failure> {
+    let mut options = import::Options::default();
+    options.memory_bytes = memory.unwrap_or(options.memory_bytes);
+    options.config_printer = Some(print_config);
+    let mut watch = |step| {
+        progress.show(|| match step {
+            Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
+            Step::Rows { done, all } => format!("making tables{}", percent(done as u64, all as u64)),
+        });
+        true
+    };
+    import::import(file, &options, &mut watch).map_err(|error| {
+        let is_memory = matches!(error, import::Error::Memory { .. });
+        let failure = Failure::of("read", path, error);
+        if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
+    })
+}
+
+/// A trace's config as text, which stands in its metadata.
+fn print_config(config: &[u8]) -> Option<String> {
+    ferretto_protos::text::format("perfetto.protos.TraceConfig", config).ok()
+}
+
+/// What was met at the end of the trace.
+pub(crate) fn notes(path: &Path, imported: &Imported) {
+    let (input, end) = (path.display(), &imported.end);
+    if let Some(at) = end.torn_at {
+        eprintln!("note: {input}: its last packet is not whole (offset {at})");
+    }
+    if let Some(at) = end.broken_at {
+        eprintln!("note: {input}: it was not read on where bytes begin that are no trace (offset {at})");
+    }
+    const SHOWN: usize = 5;
+    let troubled = imported.members.iter().filter_map(|member| Some((member, member.trouble.as_ref()?)));
+    for (at, (member, trouble)) in troubled.enumerate() {
+        match at {
+            0..SHOWN => eprintln!("note: {input}: {}: {trouble}", member.name),
+            SHOWN => eprintln!("note: {input}: and others were not read, or not to their end"),
+            _ => break,
+        }
+    }
+    if let Some(place) = end.first_broken_batch {
+        let count = end.broken_batches;
+        eprintln!(
+            "note: {input}: {count} compressed batches cannot be unpacked to their end, the first at {place}"
+        );
+    }
+}
+
+/// Bytes of `2G`, `500M`, `64k`, `1000`: powers of 1024.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("expected a number and a unit, as in 500M or 2G".to_owned()),
+    };
+    let number: u64 =
+        number.parse().map_err(|_| "expected a number and a unit, as in 500M or 2G".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "it is more than anybody has".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [
+            ("1000", 1000),
+            ("64k", 64 << 10),
+            ("500M", 500 << 20),
+            ("2G", 2 << 30),
+            ("2GiB", 2 << 30),
+            ("1tb", 1 << 40),
+        ] {
+            assert_eq!(size(text), Ok(expected));
+        }
+        for text in ["", "G", "2X", "-1", "99999999999G", "1.5G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

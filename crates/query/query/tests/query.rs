@@ -1,0 +1,119 @@
+//! `ferretto-query query` as users run it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ferretto_protos::fields::trace_packet as field;
+use ferretto_protozero::Message;
+use tempfile::TempDir;
+
+/// A folder with a trace: `count` instants on a track.
+fn place(count: u64) -> TempDir {
+    let mut bytes = Vec::new();
+    let mut descriptor = Vec::new();
+    Message::new(&mut descriptor).bytes(field::TRACK_DESCRIPTOR, b"\x08\x07\x12\x05track");
+    Message::new(&mut bytes).bytes(1, &descriptor);
+    for n in 0..count {
+        let mut packet = Vec::new();
+        let mut message = Message::new(&mut packet);
+        message.varint(field::TIMESTAMP, 1000 + n);
+        message.varint(field::TRUSTED_PACKET_SEQUENCE_ID, 1);
+        message.bytes(field::TRACK_EVENT, b"\x48\x03\x58\x07\xba\x01\x04name");
+        drop(message);
+        Message::new(&mut bytes).bytes(1, &packet);
+    }
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("t.pftrace"), bytes).unwrap();
+    dir
+}
+
+fn query(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));
+    command.args(["query", "t.pftrace"]).args(args).current_dir(dir).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn rows_are_shown_in_each_format() {
+    let dir = place(3);
+    let sql = "select id, ts / 10.0 as Tenths, name, parent_id from slice where id < 2";
+    for (format, expected) in [
+        ("csv", "id,Tenths,name,parent_id\n0,100.0,name,\n1,100.1,name,\n"),
+        (
+            "jsonl",
+            "{\"id\":0,\"Tenths\":100.0,\"name\":\"name\",\"parent_id\":null}\n{\"id\":1,\"Tenths\":100.1,\"name\":\"name\",\"parent_id\":null}\n",
+        ),
+        (
+            "markdown",
+            "| id | Tenths | name | parent_id |\n|---:|---:|---|---:|\n| 0 | 100.0 | name |  |\n| 1 | 100.1 | name |  |\n",
+        ),
+        (
+            "table",
+            "id │ Tenths │ name │ parent_id\n───┼────────┼──────┼──────────\n 0 │  100.0 │ name │\n 1 │  100.1 │ name │\n(2 rows)\n",
+        ),
+    ] {
+        assert_eq!(stdout(&query(dir.path(), &[sql, "--format", format])), expected);
+    }
+    for (format, magic) in [("parquet", &b"PAR1"[..]), ("arrow", &[0xff; 4])] {
+        stdout(&query(dir.path(), &[sql, "--format", format, "-o", "out"]));
+        assert!(fs::read(dir.path().join("out")).unwrap().starts_with(magic), "{format}");
+    }
+}
+
+#[test]
+fn of_several_statements_the_last_ones_rows_are_shown_and_those_before_it_are_run() {
+    let dir = place(3);
+    fs::write(
+        dir.path().join("q.sql"),
+        "create perfetto table t as select ts from slice; -- made\nselect 1; select count(*) from t;\n",
+    )
+    .unwrap();
+    assert_eq!(stdout(&query(dir.path(), &["-f", "q.sql"])), "count(*)\n3\n");
+    assert_eq!(stdout(&query(dir.path(), &["select 1; create view v as select 2"])), "");
+}
+
+#[test]
+fn what_is_wrong_has_a_place_and_a_nearest_name() {
+    let dir = place(1);
+    for (sql, said) in [
+        (
+            "select\n  nam from slice",
+            "error: there is no column nam\n --> query:2:3\n  |\n2 |   nam from slice\n  |   ^\nhelp: did you mean name?\n",
+        ),
+        (
+            "select 1 from slcie",
+            "error: there is no table or view slcie\n --> query:1:15\n  |\n1 | select 1 from slcie\n  |               ^\nhelp: did you mean slice?\n",
+        ),
+        (
+            "select 1 +",
+            "error: expected an expression, found the end of the statement\n --> query:1:11\n  |\n1 | select 1 +\n  |           ^\n",
+        ),
+    ] {
+        let output = query(dir.path(), &[sql]);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(String::from_utf8_lossy(&output.stderr).replace("an expression:", "an expression"), said);
+    }
+}
+
+#[test]
+fn hostile_statements_end_with_a_message() {
+    let dir = place(1);
+    let deep = format!("select {}1{}", "(".repeat(50_000), ")".repeat(50_000));
+    let chain = format!("select 1{}", " + 1".repeat(1400));
+    let values = "create perfetto table t as with recursive c(x) as (select 1 union all select x + 1 from c where x < 2000) select x from c;";
+    fs::write(dir.path().join("deep.sql"), deep).unwrap();
+    let output = query(dir.path(), &["-f", "deep.sql"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("too deep"), "{output:?}");
+    fs::write(dir.path().join("chain.sql"), chain).unwrap();
+    assert!(stdout(&query(dir.path(), &["-f", "chain.sql", "--format", "csv"])).ends_with("\n1401\n"));
+    // A cross join of everything, sorted, in little memory.
+    let cross = format!("{values} create perfetto table u as select a.x, b.x y from t a, t b order by 2, 1");
+    fs::write(dir.path().join("cross.sql"), cross).unwrap();
+    let output = query(dir.path(), &["-f", "cross.sql", "--memory", "20M"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}

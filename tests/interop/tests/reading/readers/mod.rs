@@ -104,6 +104,10 @@ fn check_parquet(kind: Kind) {
                 _ => None,
             };
             let Some(found) = said.get(&format!("{name}.{}", column.name)) else { continue };
+            // Sets of arguments have other numbers in files (ferretto-arrow-tables, `arg_sets`): no sum to compare.
+            if column.name.ends_with("arg_set_id") {
+                continue;
+            }
             let sum: f64 = (0..table.len()).filter_map(number).sum();
             assert!(is_near(*found, sum), "{name}.{}: {found}, {sum} in the table", column.name);
             columns += 1;

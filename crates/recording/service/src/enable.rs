@@ -283,7 +283,7 @@ impl Service {
     /// Root, and the service's own user.
     fn may_decide_for_all(&self, from: ConsumerConn) -> bool {
         let peer = self.consumers.get(&from).map(|consumer| consumer.peer);
-        peer.is_some_and(|peer| !peer.emulated && (peer.uid == 0 || peer.is_user(self.options.uid)))
+        peer.is_some_and(|peer| !peer.emulated && self.is_privileged(peer.uid))
     }
 
     fn open_output(&mut self, spec: &FileSpec, file: Option<FileHandle>) -> Result<FileOutput, EnableError> {

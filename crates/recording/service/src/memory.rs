@@ -108,11 +108,7 @@ impl Service {
     }
 
     fn may_have_memory(&self, uid: u32, bytes: usize) -> bool {
-        !self.has_bounded_memory(uid) || self.shared_memory.has_room(uid, bytes)
-    }
-
-    fn has_bounded_memory(&self, uid: u32) -> bool {
-        uid != 0 && uid != self.options.uid
+        self.is_privileged(uid) || self.shared_memory.has_room(uid, bytes)
     }
 
     /// Gives a producer memory at its first data source instance.
@@ -166,7 +162,7 @@ impl Service {
             MemorySizes { size: or_hint(sizes.size, hints.size), page: or_hint(sizes.page, hints.page) };
         let max = match sizes.size {
             0 => limits::MAX_SHARED_MEMORY_SIZE,
-            _ if self.has_bounded_memory(session.owner_uid) => limits::MAX_SHARED_MEMORY_SIZE_BY_USERS,
+            _ if !self.is_privileged(session.owner_uid) => limits::MAX_SHARED_MEMORY_SIZE_BY_USERS,
             _ => limits::MAX_CONFIGURED_SHARED_MEMORY_SIZE,
         };
         let wanted = wanted.or_valid(max);
@@ -202,7 +198,7 @@ impl Service {
 
     /// Root, the user of the service, and a producer's own user.
     fn may_decide_for(&self, owner_uid: u32, producer: Peer) -> bool {
-        owner_uid == 0 || owner_uid == self.options.uid || producer.is_user(owner_uid)
+        self.is_privileged(owner_uid) || producer.is_user(owner_uid)
     }
 }
 

@@ -10,13 +10,14 @@ use ferretto_protozero::Message;
 
 use crate::config::DataSourceSpec;
 use crate::limits;
-use crate::registry::{Producer, SourceSerial};
+use crate::registry::{Peer, Producer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
 
 impl Service {
-    fn is_privileged(&self, uid: u32) -> bool {
-        uid == 0 || uid == self.options.uid
+    /// Root, and the service's own user.
+    pub(crate) fn is_privileged(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.options.uid && uid != Peer::UNKNOWN_UID
     }
 
     pub(crate) fn is_stranger(&self, session: &Session, producer: &Producer) -> bool {

@@ -1,32 +1,12 @@
 //! `ferretto-query query` as users run it.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use ferretto_protos::fields::trace_packet as field;
-use ferretto_protozero::Message;
-use tempfile::TempDir;
-
-/// A folder with a trace: `count` instants on a track.
-fn place(count: u64) -> TempDir {
-    let mut bytes = Vec::new();
-    let mut descriptor = Vec::new();
-    Message::new(&mut descriptor).bytes(field::TRACK_DESCRIPTOR, b"\x08\x07\x12\x05track");
-    Message::new(&mut bytes).bytes(1, &descriptor);
-    for n in 0..count {
-        let mut packet = Vec::new();
-        let mut message = Message::new(&mut packet);
-        message.varint(field::TIMESTAMP, 1000 + n);
-        message.varint(field::TRUSTED_PACKET_SEQUENCE_ID, 1);
-        message.bytes(field::TRACK_EVENT, b"\x48\x03\x58\x07\xba\x01\x04name");
-        drop(message);
-        Message::new(&mut bytes).bytes(1, &packet);
-    }
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("t.pftrace"), bytes).unwrap();
-    dir
-}
+use common::place;
 
 fn query(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));

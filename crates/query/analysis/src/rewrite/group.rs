@@ -188,63 +188,49 @@ fn is_same(key: &Expr, expr: &Expr) -> bool {
     }
 }
 
+/// What is directly in an expression, to be seen or (`mut`) to be changed.
+macro_rules! children {
+    ($expr:ident, $iter:ident, $as_ref:ident, $args:path $(, $mut:tt)?) => {
+        match $expr {
+            Expr::BinaryOp { left, right, .. } => vec![left, right],
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => vec![left, right],
+            Expr::UnaryOp { expr, .. }
+            | Expr::Nested(expr)
+            | Expr::Cast { expr, .. }
+            | Expr::IsNull(expr)
+            | Expr::IsNotNull(expr)
+            | Expr::IsTrue(expr)
+            | Expr::IsNotTrue(expr)
+            | Expr::IsFalse(expr)
+            | Expr::IsNotFalse(expr)
+            | Expr::Ceil { expr, .. }
+            | Expr::Floor { expr, .. }
+            | Expr::InSubquery { expr, .. } => vec![expr],
+            Expr::Like { expr, pattern, .. } | Expr::ILike { expr, pattern, .. } => vec![expr, pattern],
+            Expr::InList { expr, list, .. } => std::iter::once(expr.$as_ref()).chain(list).collect(),
+            Expr::Between { expr, low, high, .. } => vec![expr, low, high],
+            Expr::Case { operand, conditions, else_result, .. } => {
+                let whens = conditions.$iter();
+                let whens = whens.flat_map(|when| [&$($mut)? when.condition, &$($mut)? when.result]);
+                let others = operand.$iter().chain(else_result).map(|expr| expr.$as_ref());
+                whens.chain(others).collect()
+            }
+            Expr::Function(function) => $args(function).into_iter().flatten().collect(),
+            _ => Vec::new(),
+        }
+    };
+}
+
 /// Expressions directly in an expression; none of queries, which have their own groups.
 fn children(expr: &Expr) -> Vec<&Expr> {
-    match expr {
-        Expr::BinaryOp { left, right, .. } => vec![left, right],
-        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => vec![left, right],
-        Expr::UnaryOp { expr, .. }
-        | Expr::Nested(expr)
-        | Expr::Cast { expr, .. }
-        | Expr::IsNull(expr)
-        | Expr::IsNotNull(expr)
-        | Expr::IsTrue(expr)
-        | Expr::IsNotTrue(expr)
-        | Expr::IsFalse(expr)
-        | Expr::IsNotFalse(expr)
-        | Expr::Ceil { expr, .. }
-        | Expr::Floor { expr, .. }
-        | Expr::InSubquery { expr, .. } => vec![expr],
-        Expr::Like { expr, pattern, .. } | Expr::ILike { expr, pattern, .. } => vec![expr, pattern],
-        Expr::InList { expr, list, .. } => std::iter::once(expr.as_ref()).chain(list).collect(),
-        Expr::Between { expr, low, high, .. } => vec![expr, low, high],
-        Expr::Case { operand, conditions, else_result, .. } => {
-            let whens = conditions.iter().flat_map(|when| [&when.condition, &when.result]);
-            let others = operand.iter().chain(else_result).map(AsRef::as_ref);
-            whens.chain(others).collect()
-        }
-        Expr::Function(function) => args_of(function).unwrap_or_default(),
-        _ => Vec::new(),
-    }
+    children!(expr, iter, as_ref, args_of)
 }
 
 fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
-    match expr {
-        Expr::BinaryOp { left, right, .. } => vec![left, right],
-        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => vec![left, right],
-        Expr::UnaryOp { expr, .. }
-        | Expr::Nested(expr)
-        | Expr::Cast { expr, .. }
-        | Expr::IsNull(expr)
-        | Expr::IsNotNull(expr)
-        | Expr::IsTrue(expr)
-        | Expr::IsNotTrue(expr)
-        | Expr::IsFalse(expr)
-        | Expr::IsNotFalse(expr)
-        | Expr::Ceil { expr, .. }
-        | Expr::Floor { expr, .. }
-        | Expr::InSubquery { expr, .. } => vec![expr],
-        Expr::Like { expr, pattern, .. } | Expr::ILike { expr, pattern, .. } => vec![expr, pattern],
-        Expr::InList { expr, list, .. } => std::iter::once(expr.as_mut()).chain(list).collect(),
-        Expr::Between { expr, low, high, .. } => vec![expr, low, high],
-        Expr::Case { operand, conditions, else_result, .. } => {
-            let whens = conditions.iter_mut().flat_map(|when| [&mut when.condition, &mut when.result]);
-            let others = operand.iter_mut().chain(else_result).map(AsMut::as_mut);
-            whens.chain(others).collect()
-        }
-        Expr::Function(function) => args_of_mut(function).collect(),
-        _ => Vec::new(),
+    fn args(function: &mut Function) -> Option<impl Iterator<Item = &mut Expr>> {
+        Some(args_of_mut(function))
     }
+    children!(expr, iter_mut, as_mut, args, mut)
 }
 
 #[cfg(test)]

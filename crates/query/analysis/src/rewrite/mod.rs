@@ -54,11 +54,6 @@ pub(crate) fn name_of(function: &Function) -> Option<&str> {
 /// The arguments of a function, if they are expressions.
 pub(crate) fn args_of(function: &Function) -> Option<Vec<&Expr>> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let arg = |arg: &'_ FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(_)) => Some(()),
-        _ => None,
-    };
-    list.args.iter().map(arg).collect::<Option<Vec<()>>>()?;
     let expr = |arg| match arg {
         &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expr)) => Some(expr),
         _ => None,

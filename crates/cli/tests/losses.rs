@@ -429,6 +429,11 @@ fn the_file_reaches_its_largest_size() {
     let said = recording.said();
     assert_one_loss(&said, "its largest size of 20.0 kB, ");
     assert!(said.contains("raise max_file_size_bytes"), "{said}");
+    // Whoever has nothing but the file is told, too.
+    let info = place.ferretto(&["info", "t"]).output().unwrap();
+    assert_status(&info, 0);
+    let told = String::from_utf8_lossy(&info.stdout);
+    assert!(told.contains("its largest size of 20.0 kB, ") && !told.contains("Lost: nothing"), "{told}");
 }
 
 #[test]

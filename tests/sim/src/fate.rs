@@ -60,6 +60,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "file complete",
     "file fails",
     "file full",
+    "a file says that it is full",
     "file named by path",
     "file has writes waiting",
     "file stalls",

@@ -282,15 +282,21 @@ impl Tally {
             trace_packet::CPU_INFO => self.cpu_infos += 1,
             // Nobody compresses twice.
             trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.sealed += 1,
-            // The service's last statistics win; torn ones are no worse than none.
-            trace_packet::TRACE_STATS => {
-                self.stats = TraceStats::decode(bounded(body).as_ref()).ok().or(self.stats.take());
-            }
+            trace_packet::TRACE_STATS => self.trace_stats(body),
             trace_packet::SERVICE_EVENT => self.service_event(body),
             trace_packet::NOT_RECORDED => self.not_recorded(body, head),
             number if is_bookkeeping(number) => {}
             _ => self.others += 1,
         }
+    }
+
+    /// The service's last statistics win; torn ones are no worse than none. The last ones of a small file that is full may be of losses only.
+    fn trace_stats(&mut self, body: &[u8]) {
+        let Ok(stats) = TraceStats::decode(bounded(body).as_ref()) else { return };
+        self.stats = match self.stats.take().filter(|_| stats.buffer_stats.is_empty()) {
+            Some(before) => Some(TraceStats { losses: stats.losses, ..before }),
+            None => Some(stats),
+        };
     }
 
     fn service_event(&mut self, body: &[u8]) {

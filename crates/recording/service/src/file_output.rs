@@ -34,6 +34,8 @@ pub(crate) struct FileOutput {
     error: Option<String>,
     /// Nothing fits any more.
     is_full: bool,
+    /// It cannot be written, or nobody wants it any more.
+    has_failed: bool,
     /// What comes before all else: the file of the session that this one is a clone of.
     pub(crate) copy: Option<FileCopy>,
     /// Whoever asked for the clone is told when all is written.
@@ -61,6 +63,7 @@ impl FileOutput {
             in_flight: VecDeque::new(),
             error: None,
             is_full: false,
+            has_failed: false,
             copy: None,
             clone: None,
         }
@@ -99,7 +102,7 @@ impl FileOutput {
 
     /// No more is to be written.
     pub(crate) fn abandon(&mut self) {
-        self.is_full = true;
+        self.fail();
         if let Some(copy) = &mut self.copy {
             copy.stop();
         }
@@ -112,10 +115,29 @@ impl FileOutput {
         Some(FileWrite { file: self.handle, content, sync: false })
     }
 
+    fn fail(&mut self) {
+        (self.is_full, self.has_failed) = (true, true);
+    }
+
+    /// For the trace, so that a full one can still end with what is not in it.
     fn room(&self) -> u64 {
+        let kept = |max: u64| (max / LAST_STATS_PART).min(limits::LAST_STATS_BYTES);
+        self.spec.max_bytes.map_or(u64::MAX, |max| (max - kept(max)).saturating_sub(self.bytes_written))
+    }
+
+    /// To the very end.
+    fn last_room(&self) -> u64 {
         self.spec.max_bytes.map_or(u64::MAX, |max| max.saturating_sub(self.bytes_written))
     }
+
+    /// All was read that had room, and the file ends.
+    fn ends_full(&self) -> bool {
+        self.is_full && !self.has_failed && self.spec.max_bytes.is_some() && self.pass == Some(Pass::Final)
+    }
 }
+
+/// Of a small file so much is kept for its last statistics.
+const LAST_STATS_PART: u64 = 16;
 
 /// Memory for what is on its way to files, used again once it is written.
 #[derive(Debug, Default)]
@@ -224,7 +246,12 @@ impl Service {
         let session = self.sessions.get_mut(&session_id)?;
         let file = session.file.as_mut()?;
         file.is_full |= progress == Progress::NoRoom;
-        session.losses.file_is_full |= progress == Progress::NoRoom && file.spec.max_bytes.is_some();
+        session.losses.file_is_full |= file.is_full && !file.has_failed && file.spec.max_bytes.is_some();
+        if file.ends_full() {
+            sink.room = file.last_room();
+            self.put_last_stats(session_id, &mut sink);
+        }
+        let file = self.sessions.get_mut(&session_id)?.file.as_mut()?;
         let goes_on = progress == Progress::Drained && file.pass == Some(Pass::Periodic);
         if progress != Progress::More {
             file.pass = match file.pass {
@@ -259,7 +286,7 @@ impl Service {
             && output.error.is_none()
         {
             tracing::error!(%session_id, "the trace file cannot be written: {error}");
-            output.is_full = true;
+            output.fail();
             output.error = Some(error);
         }
         if output.error.is_some() && !output.in_flight.is_empty() {

@@ -124,6 +124,8 @@ pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
 pub const STATS_REPLY_BYTES: usize = 120 * 1024;
 /// The same in the trace, where a writer takes some 30 bytes: those of 100,000 threads. Ours.
 pub const STATS_PACKET_BYTES: usize = 4 * 1024 * 1024;
+/// Of a file with a largest size so much is kept for the statistics that say that it is full: those of some 30 buffers. Ours.
+pub const LAST_STATS_BYTES: u64 = 4 * 1024;
 
 /// Chunks of a session that is over that are looked at for what nobody has read; of more, the others are not counted. Ours: some
 /// milliseconds. After a trace was read few are left.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use ferretto_protos::fields::trace_packet as field;
 use ferretto_protos::trace_packet::{Data, ProtoVms};
 use ferretto_protos::{
-    BuiltinClock, RemoteClockSync, TracePacket, TraceProvenance, TraceUuid, TracingServiceEvent,
-    trace_provenance, tracing_service_event::EventType,
+    BuiltinClock, RemoteClockSync, TracePacket, TraceProvenance, TraceStats, TraceUuid, TracingServiceEvent,
+    trace_provenance, trace_stats, tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
 use ferretto_trace_buffer::{ClientIdentity, Packet, validator};
@@ -211,6 +211,20 @@ impl Service {
         let packet = own_packet(self.options.uid, None, Data::TraceStats(stats));
         let Some(session) = self.sessions.get_mut(&session_id) else { return true };
         Outlet::new(sink, &mut session.filtering, &mut *self.environment).put_unfiltered(&packet) == Put::Done
+    }
+
+    /// A file that is full ends with what is not in it: with as much of the statistics as there is room for, and at least that it is full.
+    pub(crate) fn put_last_stats(&mut self, session_id: SessionId, sink: &mut impl PacketSink) {
+        let Some(stats) = self.trace_stats(session_id, 0) else { return };
+        let losses = stats.losses.clone();
+        let shortest = trace_stats::Losses { file_is_full: Some(true), ..Default::default() };
+        let of_losses = |losses| TraceStats { losses, ..Default::default() };
+        for stats in [stats, of_losses(losses), of_losses(Some(shortest))] {
+            let packet = own_packet(self.options.uid, None, Data::TraceStats(stats));
+            if sink.make_room(packet.len()) {
+                return sink.packet(std::iter::once(packet.as_slice()), packet.len());
+            }
+        }
     }
 
     fn read_buffers(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {

@@ -592,8 +592,35 @@ fn max_file_size_ends_the_session() {
     world.advance_ms(100);
     assert_eq!(world.ended(consumer).as_deref(), Some(""));
     let len = world.files[&file].bytes.len();
-    assert!(len <= max && len > max - 600, "{len}");
+    assert!(len <= max && len > max - 600 - max / 16, "{len}");
     assert!(!payloads(&world.file_packets(file)).is_empty());
+}
+
+/// Whoever reads it later knows that it is not all.
+#[test]
+fn a_file_that_is_full_says_so_at_its_end() {
+    // With room for statistics, and for one word.
+    for (max, has_buffers) in [(100_000, true), (3_000, true), (700, false)] {
+        let mut world = World::default();
+        let producer = world.producer("p");
+        world.register(producer, "data");
+        let consumer = world.consumer(1000);
+        let file = FileHandle(1);
+        let text = format!("write_into_file: true file_write_period_ms: 100 max_file_size_bytes: {max}");
+        world.enable_into(consumer, &config(&text), file);
+        for index in 0..max as u32 / 30 {
+            world.emit(producer, 1, index, 1, &[&packet(&"x".repeat(30))]);
+        }
+        world.advance_ms(100);
+        assert_eq!(world.ended(consumer).as_deref(), Some(""));
+        assert!(world.files[&file].bytes.len() <= max);
+        let packets = world.file_packets(file);
+        let Some(Data::TraceStats(stats)) = packets.last().and_then(|packet| packet.data.as_ref()) else {
+            panic!("{max}: the last one is {:?}", packets.last());
+        };
+        assert!(stats.losses.as_ref().is_some_and(|losses| losses.file_is_full()), "{max}: {stats:?}");
+        assert_eq!(!stats.buffer_stats.is_empty(), has_buffers, "{max}");
+    }
 }
 
 #[test]

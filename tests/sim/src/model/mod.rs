@@ -179,6 +179,9 @@ impl Model {
         if !file.has_failed {
             fate.saw(if max.is_some() { "file full" } else { "file complete" });
             check_whole(session, fate);
+            if session.checker.check_end_of_file() {
+                fate.saw("a file says that it is full");
+            }
         }
         if session.state == State::Freed {
             self.forget(file.session);

@@ -1,0 +1,337 @@
+//! What statements do, one behind the other.
+
+mod create;
+mod plan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::{MemTable, ViewTable};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryReservation};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use ferretto_trace_tables::Tables;
+use futures_util::StreamExt as _;
+use sqlparser::ast::{ColumnDef, ColumnOptionDef, ObjectName, ObjectNamePart, ObjectType, Statement as Ast};
+use tokio::sync::mpsc;
+
+use crate::error::Error;
+use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
+use crate::inline::UserFunctions;
+use crate::sql::headings::{Heading, apply, headings};
+use crate::sql::macros::{Macros, expand};
+use crate::sql::parse::{self, lower};
+use crate::sql::statement::{Statement, Words, is_macro, read};
+use crate::sql::text::{Text, statements};
+use crate::table::{BATCH_ROWS, sql_array, sql_type};
+use crate::trace::{Answer, Options};
+use crate::{functions, prelude};
+
+/// A session of queries on one trace.
+pub(crate) struct Session {
+    context: SessionContext,
+    tables: Arc<Tables>,
+    cast_text: Arc<ScalarUDF>,
+    macros: Macros,
+    functions: UserFunctions,
+    /// Tables and views that queries have made.
+    made: HashMap<String, Made>,
+}
+
+/// What a query has made.
+enum Made {
+    View,
+    Table {
+        batches: Vec<RecordBatch>,
+        schema: SchemaRef,
+        /// A column that has the number of the row if nobody says another.
+        key: Option<String>,
+        /// What it has of memory, until it is gone.
+        _held: MemoryReservation,
+    },
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(crate) fn new(tables: Arc<Tables>, options: &Options) -> Result<Self, Error> {
+        let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS).with_target_partitions(1);
+        let sql = &mut config.options_mut().sql_parser;
+        // NULL is smaller than everything.
+        sql.default_null_ordering = "nulls_min".to_owned();
+        // Rows of a view stay in its order.
+        sql.enable_subquery_sort_elimination = false;
+        let bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
+        let runtime =
+            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build_arc()?;
+        let mut rules = PhysicalOptimizer::new().rules;
+        for rule in rules.iter_mut().filter(|rule| rule.name() == REPLACED) {
+            *rule = Arc::new(ProbeLeft);
+        }
+        rules.push(Arc::new(KeepOrder));
+        let state =
+            SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+        let state = state.with_physical_optimizer_rules(rules);
+        let context = SessionContext::new_with_state(state.build());
+        functions::register(&context, &tables);
+        let cast_text = context.state().scalar_functions().get("cast_text").cloned();
+        let cast_text = cast_text.ok_or_else(|| Error::plain("there are no functions"))?;
+        let mut session = Self {
+            context,
+            cast_text,
+            tables,
+            macros: Macros::new(),
+            functions: UserFunctions::new(),
+            made: HashMap::new(),
+        };
+        session.add_functions()?;
+        Ok(session)
+    }
+
+    /// Functions that every session has.
+    fn add_functions(&mut self) -> Result<(), Error> {
+        let text = Text::new(prelude::FUNCTIONS);
+        for words in statements(text.words()?) {
+            if let Statement::Function(create) = read(&text, lower(words))? {
+                self.create_function(&text, create)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs statements; the answer is the last one's.
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<Answer, Error> {
+        let text = Text::new(sql);
+        let mut answer = Answer::none();
+        for words in statements(text.words()?) {
+            // Those before the last one are run, too: they may be wrong.
+            while let Some(batch) = answer.batches.recv().await {
+                batch?;
+            }
+            answer = self.statement(&text, words).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn statement(&mut self, text: &Text<'_>, words: Words) -> Result<Answer, Error> {
+        let headings = headings(text, &words);
+        let words = lower(words);
+        let words = if is_macro(&words) { words } else { expand(text, &self.macros, words)? };
+        let place = words.first().map(|word| word.span.start);
+        let done = match read(text, words)? {
+            Statement::Sql(words) => return self.sql(text, &words, &headings).await,
+            Statement::Table(create) => self.create_table(text, create).await,
+            Statement::View(create) => self.create_view(text, create).await,
+            Statement::Function(create) => self.create_function(text, create),
+            Statement::Macro(create) => match self.macros.contains_key(&create.name) && !create.or_replace {
+                true => Err(Error::plain(format!("there is a macro {}! already", create.name))),
+                false => {
+                    self.macros.insert(create.name.clone(), create);
+                    Ok(())
+                }
+            },
+            Statement::Index { table } => self.must_be(&table),
+            Statement::Include(module) => self.include(&module),
+            Statement::Virtual { name, module, args } => {
+                self.create_virtual(text, name, &module, &args).await
+            }
+        };
+        match (done, place) {
+            (Ok(()), _) => Ok(Answer::none()),
+            (Err(error), Some(place)) => Err(error.with_place(text, place)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn sql(&mut self, text: &Text<'_>, words: &Words, headings: &[Heading]) -> Result<Answer, Error> {
+        match parse::statement(text, words)? {
+            Ast::Query(query) => {
+                let plan = self.plan(text, words, *query).await?;
+                self.execute(plan, headings).await
+            }
+            Ast::CreateTable(table) => {
+                let name = name_of(&table.name)?;
+                self.must_be_new(&name, table.or_replace || table.if_not_exists)?;
+                let key = table.columns.iter().find(|column| is_row_number(column));
+                let key = key.map(|column| column.name.value.clone());
+                let (schema, batches) = match table.query {
+                    Some(query) => {
+                        let plan = self.plan(text, words, *query).await?;
+                        self.collect(plan).await?
+                    }
+                    None => {
+                        let field = |column: &ColumnDef| {
+                            let data_type = column_type(&column.data_type.to_string());
+                            Field::new(&column.name.value, data_type, true)
+                        };
+                        (
+                            Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>())),
+                            Vec::new(),
+                        )
+                    }
+                };
+                self.keep(name, schema, batches, key)?;
+                Ok(Answer::none())
+            }
+            Ast::CreateView(view) => {
+                let name = name_of(&view.name)?;
+                self.must_be_new(&name, view.or_replace || view.if_not_exists)?;
+                let plan = self.plan(text, words, *view.query).await?;
+                self.keep_view(name, plan)?;
+                Ok(Answer::none())
+            }
+            Ast::Insert(insert) => {
+                self.insert(text, words, insert).await?;
+                Ok(Answer::none())
+            }
+            Ast::Drop { object_type: ObjectType::Table | ObjectType::View, if_exists, names, .. } => {
+                for name in names {
+                    let name = name_of(&name)?;
+                    if self.made.remove(&name).is_none() && !if_exists {
+                        return Err(Error::plain(format!("there is no {name} that a query has made")));
+                    }
+                    self.context.deregister_table(name.as_str())?;
+                }
+                Ok(Answer::none())
+            }
+            other => {
+                let first = other.to_string();
+                let first = first.split_whitespace().next().unwrap_or_default().to_owned();
+                let error = Error::plain(format!("{first} is no statement that is known here"));
+                Err(words
+                    .first()
+                    .map(|word| word.span.start)
+                    .into_iter()
+                    .fold(error, |error, place| error.with_place(text, place)))
+            }
+        }
+    }
+
+    async fn execute(&self, plan: LogicalPlan, headings: &[Heading]) -> Result<Answer, Error> {
+        let plan = self.context.state().create_physical_plan(&plan).await?;
+        let fields = plan.schema();
+        let names = fields.fields().iter().map(|field| field.name().clone()).collect();
+        let names = apply(headings, names);
+        let field =
+            |(field, name): (&Arc<Field>, String)| Field::new(name, sql_type(field.data_type()), true);
+        let schema = Arc::new(Schema::new(fields.fields().iter().zip(names).map(field).collect::<Vec<_>>()));
+        let mut stream = execute_stream(plan, self.context.task_ctx())?;
+        let (to, batches) = mpsc::channel(2);
+        let of = schema.clone();
+        tokio::spawn(async move {
+            while let Some(batch) = stream.next().await {
+                let batch = batch.and_then(|batch| as_sql(&of, &batch)).map_err(Error::from);
+                let is_wrong = batch.is_err();
+                // Who does not take it wants no more.
+                if to.send(batch).await.is_err() || is_wrong {
+                    return;
+                }
+            }
+        });
+        Ok(Answer { schema, is_query: true, batches })
+    }
+
+    /// The rows of a plan, and what they are called.
+    async fn collect(&self, plan: LogicalPlan) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
+        let mut answer = self.execute(plan, &[]).await?;
+        let mut batches = Vec::new();
+        while let Some(batch) = answer.batches.recv().await {
+            batches.push(batch?);
+        }
+        Ok((answer.schema, batches))
+    }
+
+    fn keep(
+        &mut self,
+        name: String,
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        key: Option<String>,
+    ) -> Result<(), Error> {
+        let held = MemoryConsumer::new(format!("the table {name}"))
+            .register(&self.context.runtime_env().memory_pool);
+        held.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        let table = MemTable::try_new(schema.clone(), vec![batches.clone()])?;
+        self.register(&name, Arc::new(table))?;
+        self.made.insert(name, Made::Table { batches, schema, key, _held: held });
+        Ok(())
+    }
+
+    fn keep_view(&mut self, name: String, plan: LogicalPlan) -> Result<(), Error> {
+        self.register(&name, Arc::new(ViewTable::new(plan, None)))?;
+        self.made.insert(name, Made::View);
+        Ok(())
+    }
+
+    fn register(&self, name: &str, table: Arc<dyn TableProvider>) -> Result<(), Error> {
+        self.context.deregister_table(name)?;
+        self.context.register_table(name, table)?;
+        Ok(())
+    }
+
+    fn include(&self, module: &str) -> Result<(), Error> {
+        match module.split('.').next() {
+            // It is always there.
+            Some("prelude") => Ok(()),
+            _ => Err(Error::plain(format!("there is no module {module} here"))),
+        }
+    }
+
+    fn must_be(&self, name: &str) -> Result<(), Error> {
+        match self.names().iter().any(|it| it == name) {
+            true => Ok(()),
+            false => Err(Error::plain(format!("there is no table {name}"))),
+        }
+    }
+
+    fn must_be_new(&self, name: &str, is_replaced: bool) -> Result<(), Error> {
+        match self.made.contains_key(name) && !is_replaced {
+            true => Err(Error::plain(format!("there is a table or view {name} already"))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The rows with columns of these names and types.
+fn as_sql(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, DataFusionError> {
+    let arrays = batch.columns().iter().map(sql_array).collect::<Result<Vec<_>, _>>()?;
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?)
+}
+
+/// `INTEGER PRIMARY KEY` is SQLite's number of a row.
+fn is_row_number(column: &ColumnDef) -> bool {
+    let is_key =
+        |option: &ColumnOptionDef| option.option.to_string().to_lowercase().starts_with("primary key");
+    column.data_type.to_string().eq_ignore_ascii_case("integer") && column.options.iter().any(is_key)
+}
+
+fn column_type(name: &str) -> DataType {
+    let name = name.to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    match () {
+        () if has(&["char", "clob", "text", "string"]) => DataType::Utf8View,
+        () if has(&["real", "floa", "doub"]) => DataType::Float64,
+        () if has(&["blob", "bytes"]) => DataType::Binary,
+        () => DataType::Int64,
+    }
+}
+
+fn name_of(name: &ObjectName) -> Result<String, Error> {
+    match name.0.last() {
+        Some(ObjectNamePart::Identifier(name)) => Ok(name.value.clone()),
+        _ => Err(Error::plain(format!("{name} is no name"))),
+    }
+}

@@ -1,0 +1,202 @@
+//! Plans of queries: the names in them, and what is wrong with them.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::datasource::ViewTable;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as DfStatement;
+use ferretto_arrow_tables::Catalog;
+use sqlparser::ast::{
+    Expr, Ident, Query, Statement as Ast, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+use sqlparser::tokenizer::{Location, Token};
+
+use super::{Session, name_of};
+use crate::coerce::coerce;
+use crate::error::{Error, missing_column, nearest};
+use crate::inline::inline;
+use crate::sql::parse::{self, lower};
+use crate::sql::statement::Words;
+use crate::sql::text::Text;
+use crate::table::TraceTable;
+use crate::{prelude, rewrite};
+
+/// Views in views: what makes them is no query of anybody's, and ends long before.
+const MAX_VIEWS: usize = 64;
+
+impl Session {
+    /// A plan of a query. A name in double quotes that is no column is a text, as in SQLite.
+    pub(super) async fn plan(
+        &mut self,
+        text: &Text<'_>,
+        words: &Words,
+        mut query: Query,
+    ) -> Result<LogicalPlan, Error> {
+        inline(&self.functions, &mut query)?;
+        rewrite::rewrite(&mut query);
+        self.provide(text, words, &query, 0).await?;
+        loop {
+            let statement = DfStatement::Statement(Box::new(Ast::Query(Box::new(query.clone()))));
+            let error = match self.context.state().statement_to_plan(statement).await {
+                Ok(plan) => return Ok(coerce(plan, &self.cast_text)?),
+                Err(error) => error,
+            };
+            match missing_column(&error) {
+                Some((name, _)) if make_text(text, &mut query, &name) => {}
+                missing => return Err(self.explain(text, words, &error, missing)),
+            }
+        }
+    }
+
+    /// What is wrong, where, and what was meant.
+    fn explain(
+        &self,
+        text: &Text<'_>,
+        words: &Words,
+        error: &DataFusionError,
+        missing: Option<(String, Vec<String>)>,
+    ) -> Error {
+        let said = Error::from(DataFusionError::Plan(Error::from_ref(error)));
+        let Some((name, names)) = missing else {
+            let place = words.first().map(|word| word.span.start);
+            let function = unknown_function(error);
+            let place = function.as_deref().and_then(|name| place_of(words, name)).or(place);
+            return place.into_iter().fold(said, |error, place| error.with_place(text, place));
+        };
+        let error =
+            place_of(words, &name).into_iter().fold(said, |error, place| error.with_place(text, place));
+        match nearest(&name, names.iter().map(String::as_str)) {
+            Some(near) => error.with_help(format!("did you mean {near}?")),
+            None if names.is_empty() => error,
+            None => {
+                let mut names = names;
+                names.dedup();
+                error.with_help(format!("there are {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// Makes tables known that a query names.
+    async fn provide(
+        &mut self,
+        text: &Text<'_>,
+        words: &Words,
+        query: &Query,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let mut find = Names::default();
+        let _: ControlFlow<()> = Visit::visit(query, &mut find);
+        let Names { tables, queries } = find;
+        for name in tables {
+            let is_there = self.context.table_exist(name.as_str())?;
+            if is_there || self.provide_one(&name, depth).await? || queries.contains(&name) {
+                continue;
+            }
+            let error = Error::plain(format!("there is no table or view {name}"));
+            let error =
+                place_of(words, &name).into_iter().fold(error, |error, place| error.with_place(text, place));
+            let names = self.names();
+            return Err(match nearest(&name, names.iter().map(String::as_str)) {
+                Some(near) => error.with_help(format!("did you mean {near}?")),
+                None => error,
+            });
+        }
+        Ok(())
+    }
+
+    async fn provide_one(&mut self, name: &str, depth: usize) -> Result<bool, Error> {
+        if let Some(sql) = prelude::view(name).filter(|_| depth < MAX_VIEWS) {
+            let text = Text::new(sql);
+            let words = lower(text.words()?);
+            let mut query = *parse::query(&text, &words)?;
+            rewrite::rewrite(&mut query);
+            Box::pin(self.provide(&text, &words, &query, depth + 1)).await?;
+            let statement = DfStatement::Statement(Box::new(Ast::Query(Box::new(query))));
+            let plan = coerce(self.context.state().statement_to_plan(statement).await?, &self.cast_text)?;
+            self.context.register_table(name, Arc::new(ViewTable::new(plan, None)))?;
+            return Ok(true);
+        }
+        match prelude::tables_of(name).find_map(|name| TraceTable::find(&self.tables, name)) {
+            Some(table) => {
+                self.context.register_table(name, Arc::new(table))?;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// All names of tables and views.
+    pub(super) fn names(&self) -> Vec<String> {
+        let of_trace = Catalog::new(&self.tables).names().into_iter().chain(prelude::names());
+        self.made.keys().cloned().chain(of_trace.map(str::to_owned)).collect()
+    }
+}
+
+fn place_of(words: &Words, name: &str) -> Option<Location> {
+    let is_it = |token: &Token| matches!(token, Token::Word(word) if word.value == name);
+    words.iter().find(|word| is_it(&word.token)).map(|word| word.span.start)
+}
+
+/// The function that there is not.
+fn unknown_function(error: &DataFusionError) -> Option<String> {
+    let text = error.to_string();
+    let (_, rest) = text.split_once("Invalid function '")?;
+    rest.split('\'').next().map(str::to_owned)
+}
+
+/// Names in double quotes become texts, with the letters that they have there.
+fn make_text(text: &Text<'_>, query: &mut Query, name: &str) -> bool {
+    struct Make<'a> {
+        text: &'a Text<'a>,
+        name: &'a str,
+        is_made: bool,
+    }
+    impl VisitorMut for Make<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Identifier(Ident { value, quote_style: Some('"'), span }) = expr
+                && value == self.name
+            {
+                let there = self.text.between(span.start, span.end);
+                let there = there.strip_prefix('"').and_then(|there| there.strip_suffix('"'));
+                let there = there
+                    .map(|there| there.replace("\"\"", "\""))
+                    .filter(|there| there.to_lowercase() == *value);
+                let text = there.unwrap_or_else(|| std::mem::take(value));
+                *expr = Expr::Value(Value::SingleQuotedString(text).into());
+                self.is_made = true;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut make = Make { text, name, is_made: false };
+    let _: ControlFlow<()> = VisitMut::visit(query, &mut make);
+    make.is_made
+}
+
+/// Names of tables in a query, and of the queries that it names itself.
+#[derive(Default)]
+struct Names {
+    tables: HashSet<String>,
+    queries: HashSet<String>,
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let named = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.queries.extend(named.map(|named| named.alias.name.value.clone()));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: None, .. } = factor {
+            self.tables.extend(name_of(name));
+        }
+        ControlFlow::Continue(())
+    }
+}

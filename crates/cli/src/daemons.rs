@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ferretto_ipc::address::{Address, default_consumer, default_producer, environment};
+use ferretto_ipc::descriptors;
 use ferretto_probes::ProbesOptions;
 use ferretto_relay::RelayOptions;
 use ferretto_sandbox::Capability;
@@ -196,6 +197,7 @@ fn run_probes(args: &ProbesArgs) -> Result<()> {
     if args.background {
         background::enter()?;
     }
+    descriptors::raise_limit();
     let options = ProbesOptions {
         notify,
         stop_on_signals: true,

@@ -100,7 +100,26 @@ fn all_of_them_are_shut_in_and_do_their_work() {
     is_shut_in(&place, &bridge, "bridge");
 }
 
-/// The right to remove its sockets there would be for everybody's files.
+/// Users and programs to serve are many more than the 1,024 of a shell.
+#[test]
+fn each_has_as_many_descriptors_as_it_may() {
+    let place = Place::new();
+    for name in ["traced", "probes"] {
+        let daemon = place.ferretto(&[name]);
+        let log = fs::File::create(place.path(&format!("{name}.log"))).unwrap();
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "ulimit -S -n 200; ulimit -H -n 400; exec \"$0\" \"$@\""]);
+        shell.arg(daemon.get_program()).args(daemon.get_args());
+        shell.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let started = Daemon(shell.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        wait_until("it is shut in", || self::log(&place, name).contains("shut in"));
+        let limits = fs::read_to_string(format!("/proc/{}/limits", started.0.id())).unwrap();
+        let open_files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let found: Vec<_> = open_files.split_ascii_whitespace().take(2).collect();
+        assert_eq!(found, ["400", "400"], "{name}");
+    }
+}
+
 /// It may be a password.
 #[test]
 fn what_is_typed_where_a_daemon_was_started_is_not_its_to_read() {
@@ -136,6 +155,7 @@ fn a_terminal_that_a_daemon_was_started_with_is_closed() {
     }
 }
 
+/// The right to remove its sockets there would be for everybody's files.
 #[test]
 fn sockets_in_a_common_folder_stay_and_are_in_nobodys_way() {
     let place = Place::new();

@@ -43,6 +43,7 @@
 
 pub mod address;
 pub mod client;
+pub mod descriptors;
 pub mod frame;
 mod frame_size;
 pub mod host;

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use ferretto_ipc::descriptors;
 use ferretto_ipc::identity::{identity_frame, peer_identity};
 use ferretto_ipc::remote::Connecting;
 use ferretto_ipc::socket::{Listener, PeerCredentials, Permissions, Stream, group_id};
@@ -80,7 +81,7 @@ impl Relay {
         if options.service_address.passes_fds() {
             return Err(Error::ServiceIsLocal(options.service_address));
         }
-        raise_descriptor_limit();
+        descriptors::raise_limit();
         let listeners = listen(&options)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from);
         let epoll = epoll.map_err(system("set up the event loop"))?;
@@ -395,16 +396,6 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
         .iter()
         .any(|errno| code == Some(errno.raw_os_error()))
-}
-
-/// Each producer costs two descriptors; the soft limit of 1024 is for programs that use `select`.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!("the limit of descriptors stays as it is: {error}");
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use ferretto_ipc::address::Address;
+use ferretto_ipc::descriptors;
 use ferretto_ipc::socket::{Listener, Permissions, group_id};
 use ferretto_sys::Code;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -172,7 +173,7 @@ pub fn run(options: DaemonOptions, mut at_stage: impl FnMut(Stage) -> io::Result
         let on_signal = on_signal.try_clone().map_err(system("set up the signal socket"))?;
         signal_hook::low_level::pipe::register(signal, on_signal).map_err(system("catch signals"))?;
     }
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let listeners = bind_all(&options)?;
     at_stage(Stage::Bound).map_err(system("become another user"))?;
     let mut server = Server::new().map_err(system("set up the event loop"))?;
@@ -230,16 +231,6 @@ fn bind(door: Door, address: &Address, permissions: Option<(&str, u32)>) -> Resu
         None => None,
     };
     Listener::bind_with(address, permissions).map_err(error)
-}
-
-/// Each producer costs a descriptor or two; the soft limit of 1024 is for programs that use `select`.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!("the limit of descriptors stays as it is: {error}");
-    }
 }
 
 pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Error {

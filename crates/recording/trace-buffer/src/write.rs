@@ -2,7 +2,7 @@
 
 use crate::fold::usual::{SUM_BYTES, Times};
 use crate::fragments::{Missing, measure};
-use crate::loss::{OVERWRITE, WRITER_ABORT};
+use crate::loss::WRITER_ABORT;
 use crate::ring::{Header, INCOMPLETE, MAX_PAYLOAD_BYTES, PLAIN, outer_size};
 use crate::sequence::{Place, Sequence, compare_ids};
 use crate::sequences::SequenceKey;
@@ -193,7 +193,7 @@ impl TraceBuffer {
     pub(crate) fn store(&mut self, slot: u32, chunk: &Accepted<'_>, sink: &mut impl OverwriteSink) {
         let Admission::Place { index, already_consumed } = self.admit(slot, chunk) else { return };
         let len_before = self.sequences.get(slot).len();
-        self.expect_chunk_of(slot);
+        self.expect_chunk_of(slot, chunk);
         if self.make_room(outer_size(usize::from(chunk.reserved)), sink).is_err() {
             self.closed = true;
             self.stats.chunks_discarded += 1;
@@ -202,7 +202,7 @@ impl TraceBuffer {
         // Making room may have taken the sequence's first chunks.
         let num_evicted = len_before - self.sequences.get(slot).len();
         if num_evicted > index && chunk.moves > 0 {
-            self.leave_out(slot, chunk);
+            self.leave_out(chunk);
             return;
         }
         if num_evicted == len_before {
@@ -213,13 +213,12 @@ impl TraceBuffer {
     }
 
     /// A chunk that comes again has overwritten those after it, for the ring is small, and so comes too late. The room made for it stays
-    /// empty. (Upstream keeps other late chunks, and reads them in the wrong order.)
-    fn leave_out(&mut self, slot: u32, chunk: &Accepted<'_>) {
+    /// empty. (Upstream keeps other late chunks, and reads them in the wrong order.) The loss was noted before those after it went.
+    fn leave_out(&mut self, chunk: &Accepted<'_>) {
         let empty = Header::padding(chunk.reserved);
         self.ring.place(self.write_at, empty, &[]);
         self.stats.padding_bytes_written += empty.outer_size() as u64;
         self.stats.chunks_discarded += 1;
-        self.sequences.get_mut(slot).add_loss(OVERWRITE);
     }
 
     /// Deals with chunks that the buffer has or had. This must come before room is made: the very chunk that

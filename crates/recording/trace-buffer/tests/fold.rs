@@ -648,6 +648,41 @@ fn a_packet_whose_end_was_stored_over_its_beginning_is_whole() {
     }
 }
 
+/// In a small ring a beginning that comes again can be in the way of what came after it, and comes too late then. What is lost with it was
+/// before that, which may say all again.
+#[test]
+fn what_comes_again_too_late_takes_nothing_with_it_that_was_said_later() {
+    for says_all_again in [true, false] {
+        let mut buffer = ring(36 * 1024);
+        let mut writer = Writer { id: 1, ..Writer::default() };
+        writer.begin();
+        writer.commit(&mut buffer);
+        let fill = |writer: &mut Writer, bytes: usize| {
+            while writer.payload.len() < bytes {
+                writer.event(1);
+            }
+        };
+        fill(&mut writer, 14_000);
+        writer.cut();
+        writer.commit(&mut buffer);
+        // The packet is given up.
+        (writer.payload, writer.num_fragments, writer.continues) = (Vec::new(), 0, false);
+        if says_all_again {
+            writer.begin();
+        }
+        fill(&mut writer, 24_000);
+        writer.commit(&mut buffer);
+        assert_eq!(buffer.stats().chunks_discarded, 1, "it came too late");
+        writer.event(1);
+        writer.commit(&mut buffer);
+        let mut reader = Reader::default();
+        reader.read_all(&mut buffer);
+        let lost = buffer.stats().sequence_states_lost;
+        assert_eq!((reader.skipped, lost), if says_all_again { (0, 0) } else { (1, 1) });
+        assert_eq!(reader.losses, 1);
+    }
+}
+
 /// What a slow writer leaves after the beginning of a packet comes again as that does.
 fn check_late_end(then: impl Fn(&mut Writer, &mut TraceBuffer)) {
     let mut buffer = ring(128 * 1024);

@@ -28,7 +28,7 @@ use crate::drain::{Part, Purpose};
 use crate::fragments::{self, Fragment, Kind, fragment_at};
 use crate::loss::{DATA_LOSS_PRESENT, OVERWRITE, READ_GAP};
 use crate::ring::{Header, INCOMPLETE};
-use crate::sequence::Consumed;
+use crate::sequence::{Consumed, compare_ids};
 use crate::sequences::{SequenceKey, Sequences};
 use crate::write::Accepted;
 use crate::{ClientIdentity, OverwriteSink, Packet, TraceBuffer};
@@ -109,6 +109,8 @@ pub(crate) struct Fold {
     unfinished: AllUnfinished,
     /// For a chunk of which room is being made.
     arriving: Option<SequenceKey>,
+    /// If it comes again: its number, until something behind it in its sequence goes to make that room.
+    returning: Option<u32>,
     telling: Telling,
     /// How far the read pass has come; here, where the shorter ways of reading do not find it.
     pub(crate) pass: Option<ReadPass>,
@@ -145,6 +147,7 @@ impl Fold {
             whole_left: MAX_WHOLE_BYTES,
             unfinished: AllUnfinished::default(),
             arriving: None,
+            returning: None,
             telling: Telling::default(),
             pass: None,
         }
@@ -422,9 +425,10 @@ impl TraceBuffer {
 
     /// Room is going to be made for a chunk of this sequence.
     #[inline]
-    pub(crate) fn expect_chunk_of(&mut self, slot: u32) {
+    pub(crate) fn expect_chunk_of(&mut self, slot: u32, chunk: &Accepted<'_>) {
         if let Some(fold) = &mut self.fold {
             fold.arriving = Some(self.sequences.get(slot).key);
+            fold.returning = (chunk.moves > 0).then_some(chunk.id);
         }
     }
 
@@ -465,7 +469,13 @@ impl TraceBuffer {
         let key = self.sequences.get(slot).key;
         let wanted = sink.wants(key.producer());
         let index = fold.index_of(key);
-        if !wanted && self.fold_usual(slot, at, header, &mut fold.states[index]) {
+        // What was begun in the chunk that comes again, too late now, is lost before this one.
+        let is_after_lost = fold.arriving == Some(key)
+            && fold.returning.take_if(|id| compare_ids(*id, header.id).is_lt()).is_some();
+        if is_after_lost {
+            self.sequences.get_mut(slot).add_loss(OVERWRITE);
+        }
+        if !wanted && !is_after_lost && self.fold_usual(slot, at, header, &mut fold.states[index]) {
             self.fold = Some(fold);
             return;
         }
@@ -480,8 +490,9 @@ impl TraceBuffer {
                 let loss = self.sequences.get_mut(slot).take_loss();
                 fold.lose(index, loss);
                 // A packet of which something was still to come: whatever it said, and what was said before it, is of no use.
-                cut += u64::from(loss & OVERWRITE != 0);
+                let is_cut = loss & OVERWRITE != 0;
                 if !has_packet {
+                    cut += u64::from(is_cut);
                     break;
                 }
                 lost_any = true;
@@ -492,6 +503,7 @@ impl TraceBuffer {
                     &self.packet_parts,
                 );
                 grew |= fold.take(index, &packet);
+                cut += u64::from(is_cut && !fold.states[index].state.is_valid());
                 if wanted {
                     sink.take(&packet);
                 }

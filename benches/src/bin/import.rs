@@ -9,7 +9,8 @@
 //!
 //! Without traces it writes four, of so many MB each: switches of a kernel, spans of a program with arguments, counters of a program, and all
 //! of these together. Each import is a process of its own. What such a process takes for a trace of nearly nothing is taken off its time
-//! and memory; for the peer that is node, and the engine that has to be compiled. First the rows are compared, then the time is taken.
+//! and memory; for the peer that is node, and the engine that has to be compiled. First the rows are compared, then the time is taken, of
+//! imports alone: nothing is asked of the rows then.
 //! With `--memory` ours has so many MB, and what has no room in them lies in a file. With `--threads` more than one makes the tables.
 
 #[path = "import/traces.rs"]
@@ -24,8 +25,9 @@ use ferretto_benches::median;
 use ferretto_import::{Options, import};
 use ferretto_trace_tables::{Blocks, Tables};
 
-/// The argument by which this program starts itself to import one trace.
+/// The arguments by which this program starts itself to import one trace, and to say of which rows it is.
 const IMPORT: &str = "--import";
+const IMPORT_AND_ASK: &str = "--import-and-ask";
 /// Between two looks at the memory of a process.
 const LOOK: Duration = Duration::from_millis(2);
 /// The tables whose rows are compared: how many there are, and the sum of their times, less the first.
@@ -48,10 +50,12 @@ fn main() -> Result<(), String> {
         let mut number =
             || args.next().and_then(|value| value.parse().ok()).ok_or(format!("{arg} needs a number"));
         match arg.as_str() {
-            IMPORT => {
+            IMPORT | IMPORT_AND_ASK => {
                 let trace = args.next().ok_or("no trace")?;
                 let threads = args.next().and_then(|threads| threads.parse().ok()).unwrap_or(1);
-                return import_one(Path::new(&trace), threads, args.next().and_then(|mb| mb.parse().ok()));
+                let memory_mb = args.next().and_then(|mb| mb.parse().ok());
+                let ask = if arg == IMPORT { Ask::Nothing } else { Ask::Rows };
+                return import_one(Path::new(&trace), threads, memory_mb, ask);
             }
             "--mb" => wanted.mb = number()?,
             "--rounds" => wanted.rounds = number()?.max(1),
@@ -92,15 +96,17 @@ fn compare(folder: &Path, wanted: Args) -> Result<(), String> {
         "trace", "MB", "rows", "MB/s", "theirs", "ratio", "memory", "theirs"
     );
     for trace in &all {
-        let rows: Vec<String> =
-            makers.iter().map(|maker| maker.run(trace).map(|run| run.rows)).collect::<Result<_, _>>()?;
+        let rows: Vec<String> = makers
+            .iter()
+            .map(|maker| maker.run(trace, Ask::Rows).map(|run| run.rows))
+            .collect::<Result<_, _>>()?;
         if rows.windows(2).any(|two| matches!(two, [ours, theirs] if ours != theirs)) {
             println!("{}: the rows differ\n  ours   {}\n  theirs {}", name(trace), rows[0], rows[1]);
         }
         let mut figures: Vec<Figures> = makers.iter().map(|_| Figures::default()).collect();
         for _ in 0..wanted.rounds {
             for (maker, figures) in makers.iter().zip(&mut figures) {
-                figures.add(&maker.run(&empty)?, &maker.run(trace)?);
+                figures.add(&maker.run(&empty, Ask::Nothing)?, &maker.run(trace, Ask::Nothing)?);
             }
         }
         print_line(trace, &rows, &figures)?;
@@ -150,6 +156,14 @@ enum Maker {
     Peer(String),
 }
 
+/// What is asked when a trace is imported.
+#[derive(Clone, Copy, PartialEq)]
+enum Ask {
+    /// Which rows there are.
+    Rows,
+    Nothing,
+}
+
 /// One import.
 struct Run {
     ns: u64,
@@ -172,18 +186,23 @@ impl Figures {
 }
 
 impl Maker {
-    fn run(&self, trace: &Path) -> Result<Run, String> {
+    fn run(&self, trace: &Path, ask: Ask) -> Result<Run, String> {
         let mut command = match self {
             Self::Ours(threads, memory_mb) => {
                 let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-                command.arg(IMPORT).arg(trace).arg(threads.to_string());
+                let import = if ask == Ask::Rows { IMPORT_AND_ASK } else { IMPORT };
+                command.arg(import).arg(trace).arg(threads.to_string());
                 command.args(memory_mb.map(|mb| mb.to_string()));
                 command
             }
             Self::Peer(words) => {
                 let mut words = words.split_whitespace();
                 let mut command = Command::new(words.next().ok_or("FERRETTO_TRACE_QUERY is empty")?);
-                command.args(words).arg(trace).arg(query());
+                command.args(words).arg(trace).arg(if ask == Ask::Rows {
+                    query()
+                } else {
+                    "select 1".to_owned()
+                });
                 command
             }
         };
@@ -225,13 +244,15 @@ fn query() -> String {
     format!("select {}", columns.join(", "))
 }
 
-/// In the process of its own: imports, and says which rows came of it.
-fn import_one(trace: &Path, threads: usize, memory_mb: Option<u64>) -> Result<(), String> {
+/// In the process of its own: imports, and says which rows came of it if that is asked.
+fn import_one(trace: &Path, threads: usize, memory_mb: Option<u64>, ask: Ask) -> Result<(), String> {
     let file = File::open(trace).map_err(|error| format!("{}: {error}", trace.display()))?;
     let memory_bytes = memory_mb.map_or(u64::MAX, |mb| mb << 20);
     let options = Options { threads, memory_bytes, ..Options::default() };
     let (tables, _) = import(file, &options, &mut |_| true).map_err(|error| error.to_string())?;
-    println!("{}", summary(&tables));
+    if ask == Ask::Rows {
+        println!("{}", summary(&tables));
+    }
     // The memory goes with the process.
     std::mem::forget(tables);
     Ok(())

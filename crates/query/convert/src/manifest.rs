@@ -30,7 +30,10 @@ pub(crate) fn write(
     string(source.name, out)?;
     let file = &source.imported.source;
     write!(out, ", \"bytes\": {}, \"sha256\": ", file.bytes)?;
-    string(&file.sha256, out)?;
+    match &file.sha256 {
+        Some(sha256) => string(sha256, out)?,
+        None => write!(out, "null")?,
+    }
     write!(out, ", \"packets\": {}, \"torn_at\": ", end.packets)?;
     number(end.torn_at, out)?;
     write!(out, ", \"broken_at\": ")?;

@@ -175,7 +175,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn imported() -> Imported {
-        let source = SourceFile { bytes: 1234, sha256: "00ff".to_owned(), ..SourceFile::default() };
+        let source = SourceFile { bytes: 1234, sha256: Some("00ff".to_owned()), ..SourceFile::default() };
         Imported { source, ..Imported::default() }
     }
 

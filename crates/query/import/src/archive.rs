@@ -75,7 +75,7 @@ pub(crate) fn import(
     watch: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(Tables, Imported), Error> {
     let shared = Shared::default();
-    let mut tap = Tap::new(file, &shared);
+    let mut tap = Tap::new(file, &shared, options, None);
     let mut keep = || {
         let bytes = shared.bytes.load(Ordering::Relaxed);
         if watch(Progress::Reading { bytes }) { Ok(()) } else { Err(Error::Stopped) }

@@ -47,12 +47,19 @@ pub struct Options {
     pub threads: usize,
     /// Makes the text of a config, which the metadata have then.
     pub config_printer: Option<Printer>,
+    /// Makes the hash of the file, which otherwise is nobody's need.
+    pub sha256: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { memory_bytes: crate::memory::default_limit_bytes(), threads, config_printer: None }
+        Self {
+            memory_bytes: crate::memory::default_limit_bytes(),
+            threads,
+            config_printer: None,
+            sha256: false,
+        }
     }
 }
 
@@ -135,10 +142,13 @@ fn make(
     fold.helper = helper;
     let imported = match fold.helper {
         None => {
-            let tap = Tap::new(file, &shared);
+            let tap = Tap::new(file, &shared, options, None);
             read(tap, &mut |packet, place| fold.take(packet, place, &shared))
         }
-        Some(_) => on_two_threads(file, &shared, &mut fold),
+        Some(_) => {
+            let tap = Tap::new(file, &shared, options, fold.helper.clone());
+            on_two_threads(tap, &shared, &mut fold)
+        }
     };
     // The reader only says that it was stopped.
     if let Some(wrong) = fold.wrong {
@@ -218,11 +228,14 @@ impl Parcel {
     }
 }
 
-fn on_two_threads(file: impl Read + Send, shared: &Shared, fold: &mut Fold<'_>) -> Result<Imported, Error> {
+fn on_two_threads<R: Read + Send>(
+    tap: Tap<'_, R>,
+    shared: &Shared,
+    fold: &mut Fold<'_>,
+) -> Result<Imported, Error> {
     let (send, parcels) = sync_channel::<Parcel>(PARCELS);
     // Empty ones go back, with the memory that they have.
     let (back, empty) = sync_channel::<Parcel>(PARCELS + 2);
-    let tap = Tap::with_helper(file, shared, fold.helper.clone());
     std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut parcel = Parcel::default();

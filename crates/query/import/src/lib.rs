@@ -6,7 +6,7 @@
 //! | [`archive`] | a zip of traces, each one more file of the same trace |
 //! | [`memory`] | how much memory there is, and is used; the bound on it |
 //! | `jobs` | what another thread does meanwhile |
-//! | `hash` | the hash of the file, one of these things |
+//! | `hash` | the hash of the file, one of these things, for who asks for it |
 //! | `spill` | a file for what it has no room for |
 //!
 //! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread; others read and

@@ -38,6 +38,10 @@ impl Bound {
 
     /// Looks how much memory is used. Says where things are to lie if it is short.
     pub(crate) fn look(&mut self) -> Result<Option<&Arc<dyn Store>>, Error> {
+        // There is none: the kernel need not be asked.
+        if self.limit_bytes == u64::MAX {
+            return Ok(None);
+        }
         let resident = resident_bytes().unwrap_or(0);
         if resident > self.limit_bytes {
             return Err(Error::Memory { limit_bytes: self.limit_bytes });

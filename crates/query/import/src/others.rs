@@ -51,7 +51,7 @@ pub(crate) fn import(
     watch: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(Tables, Imported), Error> {
     let shared = Shared::default();
-    let mut tap = Tap::new(file, &shared);
+    let mut tap = Tap::new(file, &shared, options, None);
     let mut model = Model::default();
     let end = read(format, unpacked(&mut tap)?, &mut model, options.memory_bytes, watch, &shared)?;
     let broken_at = match end {

@@ -136,7 +136,9 @@ fn through_tables(
     options: &Options,
     progress: &mut Progress,
 ) -> Result<Done, Failure> {
-    let (tables, imported) = input::read(&args.input, args.memory, input, progress)?;
+    // Only what a folder says of itself has the hash of the file.
+    let import = ferretto_import::Options { sha256: to == Target::Folder, ..input::options(args.memory) };
+    let (tables, imported) = input::read(&args.input, &import, input, progress)?;
     let name = args.input.file_name().unwrap_or_default().to_string_lossy();
     let source = Source { name: &name, tables: &tables, imported: &imported };
     if let Some(table) = args.table.as_deref().filter(|table| source.catalog().find(table).is_none()) {

@@ -31,16 +31,21 @@ pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
     Ok((Box::new(file), if meta.is_file() { meta.len() } else { 0 }))
 }
 
-/// Its tables. `memory` is what they may have, if somebody says.
-pub(crate) fn read(
-    path: &Path,
-    memory: Option<u64>,
-    (file, size): Input,
-    progress: &mut Progress,
-) -> Result<(Tables, Imported), Failure> {
+/// How it is read. `memory` is what its tables may have, if somebody says.
+pub(crate) fn options(memory: Option<u64>) -> import::Options {
     let mut options = import::Options::default();
     options.memory_bytes = memory.unwrap_or(options.memory_bytes);
     options.config_printer = Some(print_config);
+    options
+}
+
+/// Its tables.
+pub(crate) fn read(
+    path: &Path,
+    options: &import::Options,
+    (file, size): Input,
+    progress: &mut Progress,
+) -> Result<(Tables, Imported), Failure> {
     let mut watch = |step| {
         progress.show(|| match step {
             Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
@@ -48,7 +53,7 @@ pub(crate) fn read(
         });
         true
     };
-    import::import(file, &options, &mut watch).map_err(|error| {
+    import::import(file, options, &mut watch).map_err(|error| {
         let is_memory = matches!(error, import::Error::Memory { .. });
         let failure = Failure::of("read", path, error);
         if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }

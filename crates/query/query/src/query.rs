@@ -66,7 +66,8 @@ pub(crate) fn main(args: &QueryArgs) -> Result<(), Failure> {
     let tables = match is_empty(&args.input) {
         true => Tables::default(),
         false => {
-            let (tables, imported) = input::read(&args.input, args.memory, input, &mut progress)?;
+            let (tables, imported) =
+                input::read(&args.input, &input::options(args.memory), input, &mut progress)?;
             drop(progress);
             if !args.quiet {
                 input::notes(&args.input, &imported);

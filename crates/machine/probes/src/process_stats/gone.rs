@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use ferretto_protos::fields::{process_tree, trace_packet};
 use ferretto_protozero::Message;
 
+use super::ProcessStats;
+use super::names::write_thread;
 use super::parse::Status;
-use super::{ProcessStats, write_thread};
 use crate::ftrace::metadata::Named;
 use crate::packets::{Packets, stamp};
 

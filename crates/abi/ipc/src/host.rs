@@ -121,6 +121,9 @@ impl From<QueueError> for ConnectionError {
     }
 }
 
+/// Room for so many requests stays where more have been.
+const KEPT_REQUESTS: usize = 16;
+
 /// The service's end of one connection. See the [module](self) for the order of calls.
 #[derive(Debug)]
 pub struct HostConnection {
@@ -170,6 +173,11 @@ impl HostConnection {
     pub fn poll_request(&mut self) -> Option<Request> {
         let request = self.requests.pop_front()?;
         self.request_bytes = self.request_bytes.saturating_sub(request.held_bytes());
+        // Thousands of requests come at once, and the room for them would stay for as long as the connection.
+        let (waiting, room) = (self.requests.len(), self.requests.capacity());
+        if room > KEPT_REQUESTS && room / 4 > waiting {
+            self.requests.shrink_to((2 * waiting).max(KEPT_REQUESTS));
+        }
         Some(request)
     }
 
@@ -235,7 +243,9 @@ impl HostConnection {
 
     /// Bytes that it takes in memory, about: what came and is not served, and what waits to be sent.
     pub fn held_bytes(&self) -> usize {
-        self.decoder.buffered_bytes() + self.request_bytes + self.outgoing.len()
+        let room = self.requests.capacity() - self.requests.len();
+        let room_bytes = if room > 2 * KEPT_REQUESTS { room * size_of::<Request>() } else { 0 };
+        self.decoder.buffered_bytes() + self.request_bytes + room_bytes + self.outgoing.held_bytes()
     }
 
     /// What the peer says it is, for transports that do not say it themselves: the first such frame counts. Not to be trusted, and to

@@ -396,6 +396,25 @@ proptest! {
     }
 }
 
+/// What is counted for a connection is what it has of memory: it does not stay as large as it was for thousands of requests at once.
+#[test]
+fn room_for_many_requests_does_not_stay() {
+    let mut pair = Pair::bound("ConsumerPort");
+    for _ in 0..10_000 {
+        pair.client.invoke("Detach", &key("k"), None, false).unwrap();
+        let bytes = pair.client.poll_transmit().unwrap().bytes.to_vec();
+        pair.client.transmitted(bytes.len());
+        pair.host.handle_bytes(&bytes).unwrap();
+    }
+    assert!(pair.host.held_bytes() > 10_000 * size_of::<Request>());
+    for left in (0..10_000usize).rev() {
+        pair.host.poll_request().unwrap();
+        let most = (4 * left + 64) * (size_of::<Request>() + 16);
+        assert!(pair.host.held_bytes() <= most, "{left}: {}", pair.host.held_bytes());
+    }
+    assert!(pair.host.held_bytes() < 4096);
+}
+
 #[test]
 fn a_request_that_waits_does_not_keep_what_came_with_it() {
     let mut host = HostConnection::new(SERVICES);

@@ -8,12 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ferretto_ipc::socket::Stream;
 use rustix::net::sockopt::set_socket_linger;
 
 /// Things of one user that may wait for their end; of a client that adds more it is the last that is heard.
 pub const MAX_WAITING: usize = 1024;
+
+/// At the end of a daemon what usually closes at once has so long for it.
+const LAST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Enough to close something.
 const STACK_BYTES: usize = 64 * 1024;
@@ -39,6 +43,15 @@ pub enum Whose {
     User(u32),
     /// Memory, which never blocks.
     Service,
+}
+
+impl Whose {
+    fn user(&self) -> Option<u32> {
+        match self {
+            Self::User(user) => Some(*user),
+            Self::Service => None,
+        }
+    }
 }
 
 /// What waits for its end, by those who brought it. There is a thread for each that is in here.
@@ -74,6 +87,30 @@ impl Elsewhere {
     /// Closes descriptors that a user has passed. Says how many of his wait for that: above [`MAX_WAITING`] he is heard no more.
     pub fn close_passed(&self, user: u32, fds: impl IntoIterator<Item = OwnedFd>) -> usize {
         fds.into_iter().map(|fd| self.end(Whose::User(user), Passed(fd))).max().unwrap_or(0)
+    }
+
+    /// At the end of a daemon: what still does not close may keep the process from ending, against SIGKILL too, and the log says whose it is.
+    /// Waits a moment for the rest.
+    pub fn warn_of_what_stays(&self) {
+        let users = self.users_after(LAST_PATIENCE);
+        if !users.is_empty() {
+            tracing::warn!(
+                "descriptors that the users {users:?} have passed do not close, and this process may not end before they do: a file system \
+                 in a user's hands is ended by root, who writes to /sys/fs/fuse/connections/*/abort"
+            );
+        }
+    }
+
+    /// Users whose things still wait for their end, after so long at most.
+    fn users_after(&self, patience: Duration) -> Vec<u32> {
+        let until = Instant::now() + patience;
+        loop {
+            let users: Vec<u32> = self.lock().keys().filter_map(Whose::user).collect();
+            if users.is_empty() || Instant::now() >= until {
+                return users;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn end_all_of(&self, whose: Whose) {
@@ -133,7 +170,6 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
 
     use super::*;
 
@@ -189,14 +225,13 @@ mod tests {
         elsewhere.end(Whose::User(2), others);
         others_may_end.send(()).unwrap();
         others_have_ended.recv_timeout(TIMEOUT).unwrap();
+        assert!(elsewhere.users_after(Duration::ZERO).contains(&1));
         second_may_end.send(()).unwrap();
         assert!(second_has_ended.try_recv().is_err());
         first_may_end.send(()).unwrap();
         first_has_ended.recv_timeout(TIMEOUT).unwrap();
         second_has_ended.recv_timeout(TIMEOUT).unwrap();
         // And the thread has gone or goes.
-        while !elsewhere.lock().is_empty() {
-            thread::yield_now();
-        }
+        assert!(elsewhere.users_after(TIMEOUT).is_empty());
     }
 }

@@ -150,6 +150,7 @@ impl Relay {
             }
         }
         self.pairs.keys().copied().collect::<Vec<_>>().into_iter().for_each(|key| self.hang_up(key));
+        self.elsewhere.warn_of_what_stays();
         Ok(())
     }
 

@@ -195,6 +195,7 @@ pub fn run(options: DaemonOptions, mut at_stage: impl FnMut(Stage) -> io::Result
         let readable = server.turn().map_err(system("wait for events"))?;
         if readable.contains(&stop_key) {
             tracing::info!("stopping");
+            server.stop();
             return Ok(());
         }
     }

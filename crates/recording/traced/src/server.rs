@@ -90,6 +90,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Ends it: sockets and files are removed and closed.
+    pub(crate) fn stop(self) {
+        let elsewhere = self.elsewhere.clone();
+        drop(self);
+        elsewhere.warn_of_what_stays();
+    }
+
     pub(crate) fn new() -> io::Result<Self> {
         users::learn();
         let own_uid = Some(rustix::process::geteuid().as_raw()).filter(|uid| *uid != Peer::UNKNOWN_UID);

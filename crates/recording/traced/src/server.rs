@@ -602,6 +602,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // What clients have passed is closed elsewhere at the end, too.
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            connection.close(&mut self.buffer);
+        }
         self.file_reports.end();
     }
 }

@@ -19,6 +19,7 @@ mod traces;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ferretto_benches::median;
@@ -248,7 +249,8 @@ fn query() -> String {
 fn import_one(trace: &Path, threads: usize, memory_mb: Option<u64>, ask: Ask) -> Result<(), String> {
     let file = File::open(trace).map_err(|error| format!("{}: {error}", trace.display()))?;
     let memory_bytes = memory_mb.map_or(u64::MAX, |mb| mb << 20);
-    let options = Options { threads, memory_bytes, ..Options::default() };
+    let again = file.try_clone().map_err(|error| error.to_string())?;
+    let options = Options { threads, memory_bytes, file: Some(Arc::new(again)), ..Options::default() };
     let (tables, _) = import(file, &options, &mut |_| true).map_err(|error| error.to_string())?;
     if ask == Ask::Rows {
         println!("{}", summary(&tables));

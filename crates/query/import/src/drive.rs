@@ -9,6 +9,7 @@
 //! for each parcel, and while events become rows. When half of it is used, what waits and most of the rows go into a temporary file. What
 //! stays are the last rows of each table, the different texts, and the different lists of arguments.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,9 +17,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
-use ferretto_trace_model::trace_files::File;
+use ferretto_trace_model::trace_files;
 use ferretto_trace_model::{BundleOutline, Import, Outline};
-use ferretto_trace_read::container::{FileBytes, unpacked};
+use ferretto_trace_read::container::{Container, FileBytes, unpacked};
 use ferretto_trace_read::{End, Place, Reader};
 use ferretto_trace_tables::{Helper, Tables};
 
@@ -27,6 +28,7 @@ use crate::archive::{self, Member};
 use crate::jobs::{Ending, Jobs};
 use crate::memory::{Bound, resident_bytes};
 use crate::others;
+use crate::plain::Plain;
 use crate::source::{Shared, SourceFile, Tap};
 
 /// Bytes of packets that go from thread to thread at once: a fraction of a millisecond's work.
@@ -49,6 +51,9 @@ pub struct Options {
     pub config_printer: Option<Printer>,
     /// Makes the hash of the file, which otherwise is nobody's need.
     pub sha256: bool,
+    /// The file again, if it has one that is read from its first byte on and stays as it is: unless it is packed, events of the kernel wait for their
+    /// turn where they lie in it, and not in memory.
+    pub file: Option<Arc<File>>,
 }
 
 impl Default for Options {
@@ -59,6 +64,7 @@ impl Default for Options {
             threads,
             config_printer: None,
             sha256: false,
+            file: None,
         }
     }
 }
@@ -118,21 +124,23 @@ pub fn import(
     if let Some(format) = others::format_of(&head) {
         return others::import(format, others::whole(head, file), options, watch);
     }
+    let is_plain = Container::of(&head) == Container::None;
+    let plain = options.file.clone().filter(|_| is_plain).map(|file| Arc::new(Plain::new(file)));
     let file = others::whole(head, file);
     if options.threads <= 1 {
-        return make(file, options, None, watch);
+        return make((file, plain), options, None, watch);
     }
     let jobs = Arc::new(Jobs::default());
     std::thread::scope(|scope| {
         let _ending = Ending(jobs.clone());
         scope.spawn(|| jobs.work());
-        make(file, options, Some(jobs.clone()), watch)
+        make((file, plain), options, Some(jobs.clone()), watch)
     })
 }
 
 /// Makes tables, with a helper on two threads.
 fn make(
-    file: impl Read + Send,
+    (file, plain): (impl Read + Send, Option<Arc<Plain>>),
     options: &Options,
     helper: Option<Arc<dyn Helper>>,
     watch: &mut dyn FnMut(Progress) -> bool,
@@ -140,6 +148,9 @@ fn make(
     let shared = Shared::default();
     let mut fold = Fold::new(options, watch);
     fold.helper = helper;
+    if let Some(plain) = &plain {
+        fold.import.set_again(plain.clone());
+    }
     let imported = match fold.helper {
         None => {
             let tap = Tap::new(file, &shared, options, None);
@@ -156,8 +167,10 @@ fn make(
     }
     let imported = imported?;
     let SourceFile { bytes, head, .. } = &imported.source;
-    fold.import.end_file(File { name: None, bytes: *bytes, head });
-    Ok((fold.finish()?, imported))
+    fold.import.end_file(trace_files::File { name: None, bytes: *bytes, head });
+    let tables = fold.finish()?;
+    plain.map_or(Ok(()), |plain| plain.check())?;
+    Ok((tables, imported))
 }
 
 /// Reads, hashes, unpacks and cuts.
@@ -219,11 +232,13 @@ impl Parcel {
 
     /// Gives its packets to the rules.
     fn empty(&mut self, fold: &mut Fold<'_>, shared: &Shared) {
+        let count = self.packets.len();
         let mut start = 0;
         for InParcel { end, place, looked } in self.packets.drain(..) {
-            fold.take_looked(self.bytes.get(start..end).unwrap_or_default(), looked, place, shared);
+            fold.push(self.bytes.get(start..end).unwrap_or_default(), looked, place);
             start = end;
         }
+        fold.count(self.bytes.len(), count, shared);
         self.bytes.clear();
     }
 }
@@ -292,12 +307,13 @@ impl<'a> Fold<'a> {
 
     pub(crate) fn take(&mut self, packet: &[u8], place: Place, shared: &Shared) {
         let looked = Outline::of(packet).map_or(Looked::Nothing, Looked::Event);
-        self.take_looked(packet, looked, place, shared);
+        self.push(packet, looked, place);
+        self.count(packet.len(), 1, shared);
     }
 
-    /// The same, of a packet that somebody has looked into.
+    /// Gives the rules a packet that somebody has looked into.
     #[inline]
-    fn take_looked(&mut self, packet: &[u8], looked: Looked, place: Place, shared: &Shared) {
+    fn push(&mut self, packet: &[u8], looked: Looked, place: Place) {
         if self.wrong.is_some() {
             return;
         }
@@ -306,9 +322,14 @@ impl<'a> Fold<'a> {
             Looked::Event(outline) => self.import.push_outlined(packet, Some(outline), place),
             Looked::Bundle(outline) => self.import.push_bundle(packet, &outline, place),
         }
+    }
+
+    /// Counts packets, and looks now and then whether to go on.
+    #[inline]
+    fn count(&mut self, bytes: usize, packets: usize, shared: &Shared) {
         // Also of packets of no bytes a number is held.
-        self.since += packet.len() + 16;
-        if self.since >= PARCEL_BYTES {
+        self.since += bytes + packets * 16;
+        if self.since >= PARCEL_BYTES && self.wrong.is_none() {
             self.look(shared);
         }
     }
@@ -493,6 +514,34 @@ mod tests {
             assert!(all_rows(&one) == all_rows(&spilled));
         }
         drop(used);
+    }
+
+    #[test]
+    fn so_are_they_where_events_wait_in_the_file_and_one_that_changes_is_an_error() {
+        let bytes = bundles(1500);
+        let (tables, _) = import(bytes.as_slice(), &options(1), &mut |_| true).unwrap();
+        let rows = all_rows(&tables);
+        let mut written = tempfile::tempfile().unwrap();
+        written.write_all(&bytes).unwrap();
+        let file = Arc::new(written);
+        for threads in [1, 2] {
+            let options = Options { file: Some(file.clone()), ..options(threads) };
+            let (tables, _) = import(bytes.as_slice(), &options, &mut |_| true).unwrap();
+            assert!(all_rows(&tables) == rows);
+        }
+        file.set_len(bytes.len() as u64 / 2).unwrap();
+        for threads in [1, 2] {
+            let options = Options { file: Some(file.clone()), ..options(threads) };
+            let error = import(bytes.as_slice(), &options, &mut |_| true).unwrap_err();
+            assert!(error.to_string().contains("changed meanwhile"), "{error}");
+        }
+        // One that is packed is not asked again.
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&bytes).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let options = Options { file: Some(file), ..options(1) };
+        let (unpacked, _) = import(gzip.as_slice(), &options, &mut |_| true).unwrap();
+        assert_eq!(unpacked.sched.len(), tables.sched.len());
     }
 
     #[test]

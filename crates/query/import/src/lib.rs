@@ -7,6 +7,7 @@
 //! | [`memory`] | how much memory there is, and is used; the bound on it |
 //! | `jobs` | what another thread does meanwhile |
 //! | `hash` | the hash of the file, one of these things, for who asks for it |
+//! | `plain` | the file again: what waits for its turn lies in it, if it is plain |
 //! | `spill` | a file for what it has no room for |
 //!
 //! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread; others read and
@@ -29,6 +30,7 @@ mod hash;
 mod jobs;
 pub mod memory;
 mod others;
+mod plain;
 mod source;
 mod spill;
 

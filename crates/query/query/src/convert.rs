@@ -1,6 +1,7 @@
 //! `ferretto convert`: a trace in another format.
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
@@ -91,7 +92,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
             .help("--compress is for --to pftrace"));
     }
     let mut progress = Progress::start(args.quiet);
-    let (file, size) = input::open(&args.input)?;
+    let Input { file, size, again } = input::open(&args.input)?;
     let opened = packets::open(file).map_err(|error| Failure::of("read", &args.input, error))?;
     let stacks_of = STACKS.iter().find(|(word, _)| Some(*word) == args.stacks_of).map(|(_, of)| *of);
     let options = Options { stacks_of, compress: args.compress };
@@ -100,7 +101,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
             copy(args, format, to, sink, (file, size), &options, &mut progress)?
         }
         (_, Opened::Packets(file) | Opened::Archive(file) | Opened::Other(file)) => {
-            through_tables(args, format, to, (file, size), &options, &mut progress)?
+            through_tables(args, format, to, Input { file, size, again }, &options, &mut progress)?
         }
     };
     drop(progress);
@@ -138,7 +139,7 @@ fn through_tables(
 ) -> Result<Done, Failure> {
     // Only what a folder says of itself has the hash of the file.
     let import = ferretto_import::Options { sha256: to == Target::Folder, ..input::options(args.memory) };
-    let (tables, imported) = input::read(&args.input, &import, input, progress)?;
+    let (tables, imported) = input::read(&args.input, import, input, progress)?;
     let name = args.input.file_name().unwrap_or_default().to_string_lossy();
     let source = Source { name: &name, tables: &tables, imported: &imported };
     if let Some(table) = args.table.as_deref().filter(|table| source.catalog().find(table).is_none()) {
@@ -158,7 +159,7 @@ fn copy(
     format: &Format,
     to: Target,
     sink: MakeSink,
-    (mut file, size): Input,
+    (mut file, size): (Box<dyn Read + Send>, u64),
     options: &Options,
     progress: &mut Progress,
 ) -> Result<Done, Failure> {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use ferretto_import::{self as import, Imported, Progress as Step};
 use ferretto_trace_tables::Tables;
@@ -10,8 +11,14 @@ use ferretto_trace_tables::Tables;
 use crate::progress::{Progress, megabytes, percent};
 use crate::report::Failure;
 
-/// A trace, and its size if that is known.
-pub(crate) type Input = (Box<dyn Read + Send>, u64);
+/// A trace.
+pub(crate) struct Input {
+    pub(crate) file: Box<dyn Read + Send>,
+    /// Its size if that is known.
+    pub(crate) size: u64,
+    /// The file again, if it is one of which any part can be asked for.
+    pub(crate) again: Option<Arc<File>>,
+}
 
 pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
     let fail = |error: std::io::Error| Failure::of("read", path, error);
@@ -21,14 +28,18 @@ pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
                 Failure::new("stdin is a terminal, and a trace is binary").help("name the trace's file")
             );
         }
-        return Ok((Box::new(std::io::stdin()), 0));
+        return Ok(Input { file: Box::new(std::io::stdin()), size: 0, again: None });
     }
     let file = File::open(path).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;
     if meta.is_dir() {
         return Err(Failure::new(format!("{} is a folder", path.display())));
     }
-    Ok((Box::new(file), if meta.is_file() { meta.len() } else { 0 }))
+    if !meta.is_file() {
+        return Ok(Input { file: Box::new(file), size: 0, again: None });
+    }
+    let again = file.try_clone().map_err(fail)?;
+    Ok(Input { file: Box::new(file), size: meta.len(), again: Some(Arc::new(again)) })
 }
 
 /// How it is read. `memory` is what its tables may have, if somebody says.
@@ -42,10 +53,11 @@ pub(crate) fn options(memory: Option<u64>) -> import::Options {
 /// Its tables.
 pub(crate) fn read(
     path: &Path,
-    options: &import::Options,
-    (file, size): Input,
+    options: import::Options,
+    Input { file, size, again }: Input,
     progress: &mut Progress,
 ) -> Result<(Tables, Imported), Failure> {
+    let options = import::Options { file: again, ..options };
     let mut watch = |step| {
         progress.show(|| match step {
             Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
@@ -53,7 +65,7 @@ pub(crate) fn read(
         });
         true
     };
-    import::import(file, options, &mut watch).map_err(|error| {
+    import::import(file, &options, &mut watch).map_err(|error| {
         let is_memory = matches!(error, import::Error::Memory { .. });
         let failure = Failure::of("read", path, error);
         if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }

@@ -67,7 +67,7 @@ pub(crate) fn main(args: &QueryArgs) -> Result<(), Failure> {
         true => Tables::default(),
         false => {
             let (tables, imported) =
-                input::read(&args.input, &input::options(args.memory), input, &mut progress)?;
+                input::read(&args.input, input::options(args.memory), input, &mut progress)?;
             drop(progress);
             if !args.quiet {
                 input::notes(&args.input, &imported);

@@ -11,7 +11,7 @@
 //!
 //! Memory: a few tens of bytes for each processor and each thread that was displaced.
 
-use ferretto_trace_tables::tables::SchedRow;
+use ferretto_trace_tables::tables::{SchedRow, SchedTable};
 use ferretto_trace_tables::{Blocks, MachineId, SchedId, Str, Ucpu, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -19,8 +19,8 @@ use hashbrown::HashMap;
 use crate::counters::TrackType;
 use crate::model::Model;
 use crate::processes::{ProcessName, ThreadName};
-use crate::sched;
 use crate::stats::Stat;
+use crate::thread_states::close;
 use crate::wire;
 
 /// The numbers of these packets in `TracePacket`. The messages here do without them, as no recorder of Linux writes them.
@@ -257,21 +257,21 @@ impl Model {
         if task.state == State::Running {
             let ucpu = self.cpus.get(task.machine, task.cpu);
             let row = SchedRow { ts, dur: -1, utid, end_state: None, priority: task.prio, ucpu };
-            let row = SchedId(self.tables.sched.push(row));
+            let row = self.with_sched(|sched| SchedId(sched.push(row)));
             generic.running.insert(task.cpu, Running { row, tid: task.tid, utid });
             let Some(before) = running else { return Switch::Plain };
-            sched::close(&mut self.tables, before.row, ts, None);
+            self.with_sched(|sched| close(sched, before.row, ts, None));
             generic.displaced.insert(before.utid, before.row);
             return Switch::Displaces(before.utid);
         }
         if let Some(before) = running.filter(|before| before.tid == task.tid) {
-            sched::close(&mut self.tables, before.row, ts, Some(text));
+            self.with_sched(|sched| close(sched, before.row, ts, Some(text)));
             generic.running.remove(&task.cpu);
             return Switch::Plain;
         }
         match generic.displaced.get(&utid).copied() {
             Some(row) if self.sched_end(row) == ts => {
-                sched::close(&mut self.tables, row, ts, Some(text));
+                self.with_sched(|sched| close(sched, row, ts, Some(text)));
                 generic.displaced.remove(&utid);
                 Switch::Late
             }
@@ -279,13 +279,18 @@ impl Model {
         }
     }
 
-    fn sched_end(&self, row: SchedId) -> i64 {
-        let sched = &self.tables.sched;
-        let cell = |column: &Blocks<i64>| column.get(row.index()).unwrap_or(-1);
-        match cell(&sched.dur) {
-            dur if dur < 0 => -1,
-            dur => cell(&sched.ts).saturating_add(dur),
-        }
+    fn with_sched<R>(&mut self, f: impl FnOnce(&mut SchedTable) -> R) -> R {
+        self.thread_states.with_sched(&mut self.tables, f)
+    }
+
+    fn sched_end(&mut self, row: SchedId) -> i64 {
+        self.with_sched(|sched| {
+            let cell = |column: &Blocks<i64>| column.get(row.index()).unwrap_or(-1);
+            match cell(&sched.dur) {
+                dur if dur < 0 => -1,
+                dur => cell(&sched.ts).saturating_add(dur),
+            }
+        })
     }
 
     fn rename_task(&mut self, machine: MachineId, data: &[u8]) {

@@ -15,6 +15,7 @@ use ferretto_trace_tables::{Helper, MachineId, Store, Tables, TraceFileId};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::again::{Again, Lies};
 use crate::chrome;
 use crate::clocks::{BOOTTIME, Clock, MONOTONIC, Machine, REALTIME, Unknown};
 use crate::config::Printer;
@@ -25,7 +26,7 @@ use crate::import_logs::Where;
 use crate::lanes::{Lane, Lanes, Outline};
 use crate::logs::android;
 use crate::model::Model;
-use crate::order::{Order, QueueId};
+use crate::order::{Each, Order, QueueId};
 use crate::profiles::streaming;
 use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
@@ -57,6 +58,8 @@ pub struct Import {
     files_so_far: u32,
     /// Somebody packs blocks of the tables.
     has_helper: bool,
+    /// The trace, if it can be read again.
+    again: Option<Arc<dyn Again>>,
 }
 
 /// Sequences by machine and number.
@@ -76,6 +79,46 @@ pub enum Next {
     GoOnIn(Arc<dyn Store>),
     /// Not at all.
     Stop,
+}
+
+/// Applies what waits, and asks now and then whether to go on.
+struct Settling<'a> {
+    model: &'a mut Model,
+    next: &'a mut dyn FnMut(usize, usize) -> Next,
+    done: usize,
+    all: usize,
+    /// Events up to the next question.
+    left: usize,
+    is_going_on: bool,
+}
+
+impl Settling<'_> {
+    #[cold]
+    #[inline(never)]
+    fn ask(&mut self) {
+        self.left = EVENTS_PER_QUESTION;
+        if self.is_going_on {
+            match (self.next)(self.done, self.all) {
+                Next::GoOn => {}
+                Next::GoOnIn(store) => self.model.move_to(&store),
+                Next::Stop => self.is_going_on = false,
+            }
+        }
+        self.done += EVENTS_PER_QUESTION;
+    }
+}
+
+impl Each for &mut Settling<'_> {
+    #[inline(always)]
+    fn take(&mut self, ts: i64, event: Event) {
+        if self.left == 0 {
+            self.ask();
+        }
+        self.left -= 1;
+        if self.is_going_on {
+            self.model.apply(ts, event);
+        }
+    }
 }
 
 /// A packet that has arrived.
@@ -131,6 +174,7 @@ impl Import {
     /// Packets that come are of another file of the same archive.
     pub fn next_file(&mut self, file: TraceFileId) {
         self.take_deferred();
+        self.again = None;
         self.model.file = file;
         self.lanes.clear();
         self.files_so_far += 1;
@@ -140,20 +184,10 @@ impl Import {
     pub fn settle(&mut self, mut next: impl FnMut(usize, usize) -> Next) -> bool {
         self.take_deferred();
         let Self { model, order, .. } = self;
-        let (mut done, all, mut is_going_on) = (0, order.len(), true);
-        let late = order.drain(|ts, event| {
-            if done % EVENTS_PER_QUESTION == 0 && is_going_on {
-                match next(done, all) {
-                    Next::GoOn => {}
-                    Next::GoOnIn(store) => model.move_to(&store),
-                    Next::Stop => is_going_on = false,
-                }
-            }
-            done += 1;
-            if is_going_on {
-                model.apply(ts, event);
-            }
-        });
+        let mut settling =
+            Settling { model, next: &mut next, done: 0, all: order.len(), left: 0, is_going_on: true };
+        let late = order.drain_into(&mut settling);
+        let is_going_on = settling.is_going_on;
         model.stats.add(Stat::SorterPushEventOutOfOrder, None, late);
         is_going_on
     }
@@ -180,6 +214,11 @@ impl Import {
     pub fn move_to(&mut self, store: &Arc<dyn Store>) {
         self.order.move_to(store);
         self.model.move_to(store);
+    }
+
+    /// The trace can be read again, in the places that packets come with: what waits need not lie in memory.
+    pub fn set_again(&mut self, again: Arc<dyn Again>) {
+        self.again = Some(again);
     }
 
     /// Somebody packs and unpacks blocks from now on: see [`Helper`]. For queues of events that come up later, this is called again. Tables
@@ -387,7 +426,9 @@ impl Import {
             }
             kind::FTRACE_EVENTS => {
                 let state = sequence.generation().clone();
-                self.kernel(arrived).bundle(data, &state, arrived.looked);
+                let lies = self.again.as_ref().zip(arrived.packet);
+                let lies = lies.and_then(|(again, packet)| Lies::of(again, arrived.place, packet, data));
+                Arrival { lies, ..self.kernel(arrived) }.bundle(data, &state, arrived.looked);
             }
             kind::FTRACE_STATS => self.kernel(arrived).statistics(data),
             kind::CPU_INFO => model.read_cpu_info(machine, data),
@@ -442,7 +483,7 @@ impl Import {
 
     fn kernel(&mut self, arrived: &Arrived<'_>) -> Arrival<'_> {
         let (machine, sequence_id) = (arrived.machine, arrived.head.sequence_id);
-        Arrival { model: &mut self.model, order: &mut self.order, machine, sequence_id }
+        Arrival { model: &mut self.model, order: &mut self.order, machine, sequence_id, lies: None }
     }
 
     /// Lines of Android's log have times of their own.

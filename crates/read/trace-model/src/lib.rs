@@ -16,6 +16,7 @@
 //! | [`clock_snapshots`], [`remote_clocks`] | what packets say of clocks |
 //! | `lanes` | packets with nothing but a usual event, quickly |
 //! | [`order`] | events by time; which of two at the same time is first |
+//! | [`again`] | what waits where the trace lies |
 //! | [`processes`] | threads and processes: which is who, their names, their ends |
 //! | [`process_tree`], [`namespaces`] | the list of processes, and what they are called within their namespaces |
 //! | [`ftrace`] | the kernel's events |
@@ -42,6 +43,7 @@
 //!
 //! The names and the order of rows are those of upstream's Trace Processor, as are its rules, odd ones too; where a rule is odd, it says so.
 
+pub mod again;
 pub mod args;
 pub mod bounds;
 pub mod chrome;

@@ -128,7 +128,7 @@ pub struct Model {
 
 impl Model {
     /// Applies an event of the time `ts`, which is not before that of the last one.
-    #[inline]
+    #[inline(always)]
     pub fn apply(&mut self, ts: i64, event: Event) {
         match event {
             Event::Track(event) => self.apply_track_event(ts, event),

@@ -241,12 +241,17 @@ impl Order {
 
     /// Calls `each` with all events, the earliest first; none is left. Returns how many came too late.
     pub fn drain(&mut self, each: impl FnMut(i64, Event)) -> i64 {
+        self.drain_into(each)
+    }
+
+    /// The same for who is told apart by the kind of event.
+    pub(crate) fn drain_into(&mut self, each: impl Each) -> i64 {
         self.queues.iter_mut().for_each(Queue::settle);
         self.take_settled(each)
     }
 
     /// Takes events in turn until the earliest is one that came after the last reading.
-    fn take_settled(&mut self, each: impl FnMut(i64, Event)) -> i64 {
+    fn take_settled(&mut self, each: impl Each) -> i64 {
         let queues = std::mem::take(&mut self.queues);
         let mut queues: Vec<Sorted> = queues.into_iter().map(Queue::sorted).collect();
         if queues.len() <= MAX_AHEAD {
@@ -400,7 +405,7 @@ impl Sorted {
     }
 
     #[inline(always)]
-    fn drain_until(&mut self, until: i64, turns: &mut Turns<impl FnMut(i64, Event)>) -> Option<Option<i64>> {
+    fn drain_until(&mut self, until: i64, turns: &mut Turns<impl Each>) -> Option<Option<i64>> {
         match self {
             Self::Empty => None,
             Self::Any(events) => events.drain_until(until, |ts, event| turns.take(ts, event)),
@@ -420,6 +425,19 @@ impl Sorted {
     }
 }
 
+/// Who takes events in their turn.
+pub(crate) trait Each {
+    /// Takes one. Which kind it is is known where this is called, so this is best inlined.
+    fn take(&mut self, ts: i64, event: Event);
+}
+
+impl<F: FnMut(i64, Event)> Each for F {
+    #[inline]
+    fn take(&mut self, ts: i64, event: Event) {
+        self(ts, event);
+    }
+}
+
 /// Those who have their turn.
 struct Turns<F> {
     each: F,
@@ -429,7 +447,7 @@ struct Turns<F> {
     taken_until: i64,
 }
 
-impl<F: FnMut(i64, Event)> Turns<F> {
+impl<F: Each> Turns<F> {
     // Which event it is is known where this is called.
     #[inline(always)]
     fn take(&mut self, ts: i64, event: Event) {
@@ -437,7 +455,7 @@ impl<F: FnMut(i64, Event)> Turns<F> {
             self.late += 1;
         } else {
             self.taken_until = ts;
-            (self.each)(ts, event);
+            self.each.take(ts, event);
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Each switch ends what ran on its processor and begins what runs now. The compact form does not say whom it ends: that was the last switch
 //! of the processor, so the first one ends nobody and begins nothing.
 
-use ferretto_trace_tables::tables::{SchedRow, Tables};
 use ferretto_trace_tables::{SchedId, Str, Utid};
 
 use crate::args::ArgValue;
@@ -13,8 +12,7 @@ use crate::ftrace::{Cpu, Switch, Waking};
 use crate::model::Model;
 use crate::processes::ThreadName;
 use crate::stats::Stat;
-use crate::task_state::TaskState;
-use crate::thread_states::Wake;
+use crate::thread_states::{Switched, Wake, close};
 
 /// What runs on a processor, by its last switch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +27,15 @@ struct RunningThread {
     tid: i64,
     utid: Utid,
     prio: i32,
+}
+
+/// Who is switched out, into which state, and who in; and what ends.
+#[derive(Clone, Copy, Debug)]
+struct Sides {
+    prev: Utid,
+    state: Option<Str>,
+    next: Utid,
+    ended: Option<SchedId>,
 }
 
 /// A switch, with both sides of it.
@@ -49,18 +56,17 @@ impl Model {
         let next = self.switched_thread(cpu, event.next_tid, event.next_comm);
         let state = self.end_state(cpu, event.prev_state);
         let running = self.running(cpu);
+        let mut ended = None;
         if let (Some(slice), Some(thread)) = (running.slice, running.thread) {
             if thread.tid == event.prev_tid {
-                close(&mut self.tables, slice, ts, state);
+                ended = Some(slice);
             } else {
                 self.stats.count(Stat::MismatchedSchedSwitchTids);
             }
         }
         let prev = self.switched_thread(cpu, event.prev_tid, event.prev_comm);
         self.switch_row(ts, cpu, prev, event);
-        self.begin(ts, cpu, event, next);
-        let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
-        self.thread_states.switch(&mut self.tables, ts, ucpu, (prev, state), next);
+        self.switch_threads(ts, cpu, event, Sides { prev, state, next, ended });
     }
 
     /// A switch in its compact form.
@@ -79,9 +85,6 @@ impl Model {
             return;
         };
         let state = self.end_state(cpu, event.prev_state);
-        if let Some(slice) = running.slice {
-            close(&mut self.tables, slice, ts, state);
-        }
         let event = FullSwitch {
             // It may have been renamed while it ran.
             prev_comm: self.tables.thread.name.get(before.utid.index()).copied().flatten(),
@@ -94,13 +97,14 @@ impl Model {
         };
         self.switch_row(ts, cpu, before.utid, &event);
         if window == Window::RowOnly {
+            if let Some(slice) = running.slice {
+                self.thread_states.with_sched(&mut self.tables, |sched| close(sched, slice, ts, state));
+            }
             let thread = RunningThread { tid: next_tid, utid: next, prio: event.next_prio };
             self.running_mut(cpu).thread = Some(thread);
             return;
         }
-        self.begin(ts, cpu, &event, next);
-        let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
-        self.thread_states.switch(&mut self.tables, ts, ucpu, (before.utid, state), next);
+        self.switch_threads(ts, cpu, &event, Sides { prev: before.utid, state, next, ended: running.slice });
     }
 
     /// A wake-up in its compact form: it happened in what runs on the processor, so those before the first switch are skipped.
@@ -144,8 +148,7 @@ impl Model {
     #[inline]
     fn end_state(&mut self, cpu: Cpu, prev_state: i64) -> Option<Str> {
         let version = self.kernel(cpu.machine).version;
-        let state = TaskState::of(prev_state as u16, version);
-        let text = self.thread_states.text(state, &mut self.tables.strings);
+        let text = self.thread_states.text(prev_state as u16, version, &mut self.tables.strings);
         if text.is_none() {
             self.stats.count(Stat::TaskStateInvalid);
         }
@@ -168,10 +171,11 @@ impl Model {
     }
 
     #[inline]
-    fn begin(&mut self, ts: i64, cpu: Cpu, event: &FullSwitch, next: Utid) {
+    fn switch_threads(&mut self, ts: i64, cpu: Cpu, event: &FullSwitch, sides: Sides) {
+        let Sides { prev, state, next, ended } = sides;
         let ucpu = self.cpus.get(cpu.machine, cpu.cpu);
-        let row = SchedRow { ts, dur: -1, utid: next, end_state: None, priority: event.next_prio, ucpu };
-        let slice = SchedId(self.tables.sched.push(row));
+        let switched = Switched { ts, ucpu, prev, state, next, next_priority: event.next_prio, ended };
+        let slice = self.thread_states.switch(&mut self.tables, &switched);
         let thread = RunningThread { tid: event.next_tid, utid: next, prio: event.next_prio };
         *self.running_mut(cpu) = Running { slice: Some(slice), thread: Some(thread) };
     }
@@ -231,12 +235,4 @@ impl Waking {
 
 fn text(text: Option<Str>) -> ArgValue {
     text.map_or(ArgValue::NoText, ArgValue::Text)
-}
-
-/// Ends a row.
-#[inline]
-pub(crate) fn close(tables: &mut Tables, slice: SchedId, ts: i64, state: Option<Str>) {
-    let begun = tables.sched.ts.get(slice.index()).unwrap_or(ts);
-    tables.sched.dur.set(slice.index(), ts.saturating_sub(begun));
-    tables.sched.end_state.set(slice.index(), state);
 }

@@ -1,14 +1,16 @@
 //! What each thread did all the time (upstream: thread_state_tracker.cc).
 //!
-//! A thread has at most one open row. The idle task has none. Rules seldom ask what a thread does: where there is a helper, it writes the rows.
+//! A thread has at most one open row. The idle task has none. Rules seldom ask what a thread does: where there is a helper, it writes the rows,
+//! and those of `sched` with them.
 
 use std::sync::Arc;
 
 use ferretto_trace_read::recent::Recent;
 use ferretto_trace_tables::tables::{
-    SpuriousSchedWakeupRow, SpuriousSchedWakeupTable, Tables, ThreadStateRow, ThreadStateTable,
+    SchedRow, SchedTable, SpuriousSchedWakeupRow, SpuriousSchedWakeupTable, Tables, ThreadStateRow,
+    ThreadStateTable,
 };
-use ferretto_trace_tables::{Helper, Store, Str, Strings, ThreadStateId, Ucpu, Utid};
+use ferretto_trace_tables::{Helper, SchedId, Store, Str, Strings, ThreadStateId, Ucpu, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -19,6 +21,9 @@ mod beside;
 
 /// Of `common_flags`: in an interrupt's handler, hard or soft.
 const IN_INTERRUPT: u16 = 0x08 | 0x10;
+
+/// A kernel's version, if it is known.
+type Version = Option<(u32, u32)>;
 
 /// Who wakes a thread.
 #[derive(Clone, Copy, Debug)]
@@ -39,17 +44,40 @@ pub struct ThreadStates {
     beside: Option<Beside>,
     texts: HashMap<u16, Option<Str>, RandomState>,
     /// Of `texts` those that were asked for lately: threads mostly run on, or sleep.
-    recent_texts: Recent<TaskState, Option<Str>, 8>,
+    recent_texts: Recent<(u16, Version), Option<Str>, 16>,
     words: Option<Words>,
 }
 
 /// What happens to the states of threads that nobody waits for.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    Switch { ts: i64, ucpu: Ucpu, prev: Thread, state: Option<Str>, next: Thread },
+    Switch { ts: i64, ucpu: Ucpu, prev: Thread, state: Option<Str>, next: Thread, sched: Sched },
     Wake { ts: i64, wakee: Thread, wake: Wake },
     Begin { ts: i64, child: Thread, parent: Utid },
     Blocked { utid: Utid, io_wait: bool, function: Option<Str> },
+}
+
+/// What a switch does in `sched`.
+#[derive(Clone, Copy, Debug)]
+struct Sched {
+    /// The row that ends, if there is one.
+    ended: Option<SchedId>,
+    /// Of whom runs now.
+    priority: i32,
+}
+
+/// One thread is switched out, and another in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switched {
+    pub(crate) ts: i64,
+    pub(crate) ucpu: Ucpu,
+    pub(crate) prev: Utid,
+    /// What `prev` does now.
+    pub(crate) state: Option<Str>,
+    pub(crate) next: Utid,
+    pub(crate) next_priority: i32,
+    /// The row of `sched` that ends, if there is one.
+    pub(crate) ended: Option<SchedId>,
 }
 
 /// A thread whose state changes.
@@ -63,6 +91,7 @@ struct Thread {
 /// Where the rows of states are.
 #[derive(Debug)]
 struct Rows<'a> {
+    sched: &'a mut SchedTable,
     states: &'a mut ThreadStateTable,
     spurious: &'a mut SpuriousSchedWakeupTable,
 }
@@ -98,33 +127,47 @@ struct Words {
 }
 
 impl ThreadStates {
-    /// A state's text; nothing if it is not valid.
+    /// The text of a state as a kernel of this version reports it; nothing if it is not valid.
     #[inline]
-    pub fn text(&mut self, state: TaskState, strings: &mut Strings) -> Option<Str> {
-        let number = state.number() as u16;
-        // Most are a bit.
-        let place = u64::from(number.trailing_zeros());
-        if let Some(text) = self.recent_texts.get(place, state) {
-            return text;
+    pub fn text(&mut self, raw: u16, version: Version, strings: &mut Strings) -> Option<Str> {
+        // Most are a bit, or none.
+        let place = u64::from(u16::BITS - raw.leading_zeros());
+        match self.recent_texts.get(place, (raw, version)) {
+            Some(text) => text,
+            None => self.other_text(place, (raw, version), strings),
         }
+    }
+
+    #[cold]
+    fn other_text(&mut self, place: u64, key: (u16, Version), strings: &mut Strings) -> Option<Str> {
+        let state = TaskState::of(key.0, key.1);
+        let number = state.number() as u16;
         let text =
             *self.texts.entry(number).or_insert_with(|| state.text().map(|text| strings.intern(&text)));
-        self.recent_texts.put(place, state, text);
+        self.recent_texts.put(place, key, text);
         text
     }
 
-    /// One thread is switched out, into a state, and another in.
+    /// One thread is switched out, and another in: as a row of `sched`, of this number, and as their states.
     #[inline]
-    pub fn switch(
-        &mut self,
-        tables: &mut Tables,
-        ts: i64,
-        ucpu: Ucpu,
-        (prev, state): (Utid, Option<Str>),
-        next: Utid,
-    ) {
+    pub(crate) fn switch(&mut self, tables: &mut Tables, switched: &Switched) -> SchedId {
+        let Switched { ts, ucpu, prev, state, next, next_priority, ended } = *switched;
         let (prev, next) = (Thread::of(prev, tables), Thread::of(next, tables));
-        self.change(tables, Change::Switch { ts, ucpu, prev, state, next });
+        let row = match &mut self.beside {
+            Some(beside) => beside.next_sched_row(),
+            None => row_number(&tables.sched),
+        };
+        let sched = Sched { ended, priority: next_priority };
+        self.change(tables, Change::Switch { ts, ucpu, prev, state, next, sched });
+        row
+    }
+
+    /// What `f` does with the rows of `sched`.
+    pub(crate) fn with_sched<R>(&mut self, tables: &mut Tables, f: impl FnOnce(&mut SchedTable) -> R) -> R {
+        match &mut self.beside {
+            None => f(&mut tables.sched),
+            Some(beside) => beside.with_sched(f),
+        }
     }
 
     /// A thread is woken. If it does not sleep, that is a row of `spurious_sched_wakeup`.
@@ -243,7 +286,12 @@ impl States {
     #[inline(always)]
     fn change(&mut self, rows: &mut Rows<'_>, words: Words, change: Change) {
         match change {
-            Change::Switch { ts, ucpu, prev, state, next } => {
+            Change::Switch { ts, ucpu, prev, state, next, sched } => {
+                if let Some(ended) = sched.ended {
+                    close(rows.sched, ended, ts, state);
+                }
+                let priority = sched.priority;
+                rows.sched.push(SchedRow { ts, dur: -1, utid: next.utid, end_state: None, priority, ucpu });
                 self.switch(rows, words, (ts, ucpu), (prev, state), next);
             }
             Change::Wake { ts, wakee, wake } => self.wake(rows, words, ts, wakee, wake),
@@ -374,8 +422,26 @@ impl Words {
 impl<'a> Rows<'a> {
     #[inline]
     fn of(tables: &'a mut Tables) -> Self {
-        Self { states: &mut tables.thread_state, spurious: &mut tables.spurious_sched_wakeup }
+        Self {
+            sched: &mut tables.sched,
+            states: &mut tables.thread_state,
+            spurious: &mut tables.spurious_sched_wakeup,
+        }
     }
+}
+
+/// The number of the next row.
+#[inline]
+fn row_number(sched: &SchedTable) -> SchedId {
+    SchedId(u32::try_from(sched.len()).unwrap_or(u32::MAX))
+}
+
+/// Ends a row of `sched`.
+#[inline]
+pub(crate) fn close(sched: &mut SchedTable, row: SchedId, ts: i64, state: Option<Str>) {
+    let begun = sched.ts.get(row.index()).unwrap_or(ts);
+    sched.dur.set(row.index(), ts.saturating_sub(begun));
+    sched.end_state.set(row.index(), state);
 }
 
 impl Thread {

@@ -57,7 +57,8 @@ impl Packed {
         let is_real = T::KIND == Kind::Real;
         let as_whole = is_real && cells.clone().flatten().all(|cell| is_whole(cell.bits()));
         let frames = cells.len();
-        let mut words = Vec::with_capacity(HEAD + 2 * frames + frames * FRAME_ROWS / 8);
+        // As many as most columns need: it does not grow, and what it was made of is there for the next.
+        let mut words = Vec::with_capacity(HEAD + 2 * frames + frames * FRAME_ROWS / 2);
         words.push(if as_whole { WHOLE_REALS } else { 0 });
         words.resize(HEAD + 2 * frames, 0);
         let mut rows = Rows::new();
@@ -68,7 +69,7 @@ impl Packed {
                 *there = head;
             }
         }
-        Self { words: words.into() }
+        Self { words: words.as_slice().into() }
     }
 
     /// A block out of its words. Whatever they are, cells come out.

@@ -14,6 +14,7 @@ use ferretto_trace_read::fields::{Field, Fields, Value};
 use ferretto_trace_tables::MachineId;
 
 use super::{Bundle, Cpu, KernelEvent, MAX_CPUS, QueueKind};
+use crate::again::{Keep, Lies};
 use crate::clocks::{BOOTTIME, Clock, Machine, Reading};
 use crate::metadata::{Key, Metadatum};
 use crate::model::Model;
@@ -54,6 +55,8 @@ pub struct Arrival<'a> {
     pub machine: MachineId,
     /// Its sequence.
     pub sequence_id: u32,
+    /// Where its data lies, if it can be read again.
+    pub(crate) lies: Option<Lies>,
 }
 
 /// The fields of a bundle that are there once.
@@ -86,12 +89,12 @@ impl BundleOutline {
             return None;
         }
         let message = only_bundle(packet)?;
-        let mut events = Vec::with_capacity(message.len() / EVENT_BYTES);
-        let head = Head::of(message, &mut events);
+        let mut run = SoFar::default();
+        let head = Head::of(message, |_, event| run.take(event));
         if head.compact.is_some() || head.has_descriptors {
             return None;
         }
-        Some(Self { run: EventRun::of(&events)?, head: Head { compact: None, ..head } })
+        Some(Self { run: run.run()?, head: Head { compact: None, ..head } })
     }
 }
 
@@ -117,28 +120,49 @@ struct EventRun {
     events: usize,
 }
 
-impl EventRun {
-    fn of(events: &[(usize, &[u8])]) -> Option<Self> {
-        if events.len() < MIN_RUN {
-            return None;
+/// The events of a bundle so far, as far as they may be a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct SoFar {
+    events: usize,
+    first: i64,
+    last: i64,
+    is_odd: bool,
+}
+
+impl SoFar {
+    #[inline(always)]
+    fn take(&mut self, event: &[u8]) {
+        self.events += 1;
+        if self.is_odd {
+            return;
         }
-        let (mut first, mut last) = (None, 0);
-        for (_, event) in events {
-            let ts = i64::try_from(usual(event)?.0).ok().filter(|ts| *ts >= last)?;
-            first.get_or_insert(ts);
-            last = ts;
+        let ts = usual(event).and_then(|(ts, _)| i64::try_from(ts).ok()).filter(|ts| *ts >= self.last);
+        let Some(ts) = ts else {
+            self.is_odd = true;
+            return;
+        };
+        if self.events == 1 {
+            self.first = ts;
         }
-        Some(Self { times: (first?, last), events: events.len() })
+        self.last = ts;
+    }
+
+    fn run(&self) -> Option<EventRun> {
+        let is_run = !self.is_odd && self.events >= MIN_RUN;
+        is_run.then_some(EventRun { times: (self.first, self.last), events: self.events })
     }
 }
 
 impl Arrival<'_> {
     /// Reads `TracePacket.ftrace_events`, into which somebody may have `looked`.
     pub fn bundle(&mut self, message: &[u8], state: &Rc<Generation>, looked: Option<&BundleOutline>) {
-        let mut events = Vec::new();
-        let head = match looked {
-            Some(looked) => looked.head,
-            None => Head::of(message, &mut events),
+        let mut so_far = SoFar::default();
+        let (head, run) = match looked {
+            Some(looked) => (looked.head, Some(looked.run)),
+            None => {
+                let head = Head::of(message, |_, event| so_far.take(event));
+                (head, so_far.run())
+            }
         };
         let Some(cpu) = head.cpu.filter(|cpu| *cpu < MAX_CPUS) else {
             self.model.stats.count(Stat::FtraceBundleTokenizerErrors);
@@ -155,14 +179,10 @@ impl Arrival<'_> {
         if let Some(compact) = head.compact {
             self.compact_sched(cpu, clock, compact);
         }
-        match looked.map(|looked| looked.run) {
+        match run {
             Some(run) if self.may_take_run(clock, run) => self.take_run(cpu, message, run, state),
-            looked => {
-                if looked.is_some() {
-                    Head::of(message, &mut events);
-                }
-                self.events(cpu, clock, message, &events, state);
-            }
+            None if so_far.events == 0 => {}
+            _ => self.events(cpu, clock, message, state),
         }
         if head.has_descriptors {
             self.descriptors(message);
@@ -254,31 +274,20 @@ impl Arrival<'_> {
         Some(clock)
     }
 
-    fn events(
-        &mut self,
-        cpu: Cpu,
-        clock: Clock,
-        message: &[u8],
-        events: &[(usize, &[u8])],
-        state: &Rc<Generation>,
-    ) {
-        if events.is_empty() {
-            return;
-        }
-        if let Some(run) = EventRun::of(events)
-            && self.may_take_run(clock, run)
-        {
-            return self.take_run(cpu, message, run, state);
-        }
+    /// Events that do not wait in their bundle.
+    fn events(&mut self, cpu: Cpu, clock: Clock, message: &[u8], state: &Rc<Generation>) {
+        let mut events = Vec::with_capacity(message.len() / EVENT_BYTES);
+        Head::of(message, |at, event| events.push((at, event)));
         let number = self.model.bundles.next();
         self.open(cpu, QueueKind::Events);
-        let waiting = self.events_one_by_one(cpu, clock, events, number);
-        self.model.bundles.push(Bundle { bytes: message.into(), state: state.clone() }, waiting);
+        let waiting = self.events_one_by_one(cpu, clock, &events, number);
+        let bytes = Arc::new(Keep::new(message, self.lies.take()));
+        self.model.bundles.push(Bundle { bytes, state: state.clone() }, waiting);
     }
 
-    /// Whether events may wait in their bundle: memory is not short, and their clock is the trace's.
+    /// Whether events may wait in their bundle: that is in no memory, or memory is not short; and their clock is the trace's.
     fn may_take_run(&mut self, clock: Clock, run: EventRun) -> bool {
-        !self.model.bundles.has_store()
+        (self.lies.is_some() || !self.model.bundles.has_store())
             && self.trace_time(clock, run.times.0 as u64).is_some()
             && clock == self.model.clocks.trace_clock()
     }
@@ -286,7 +295,7 @@ impl Arrival<'_> {
     fn take_run(&mut self, cpu: Cpu, message: &[u8], run: EventRun, state: &Rc<Generation>) {
         let bundle = self.model.bundles.next();
         self.open(cpu, QueueKind::Events);
-        let bytes: Arc<[u8]> = message.into();
+        let bytes = Arc::new(Keep::new(message, self.lies.take()));
         let events = InBundle { bytes: bytes.clone(), bundle, events: run.events };
         self.model.bundles.push(Bundle { bytes, state: state.clone() }, run.events);
         self.order.push_kernel_run(cpu, run.times, Box::new(events));
@@ -389,20 +398,21 @@ impl Arrival<'_> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads them, and collects the events, each with where it begins in the bundle.
-    fn of(message: &'a [u8], events: &mut Vec<(usize, &'a [u8])>) -> Self {
+    /// Reads them, and calls `each` with the events, each with where it begins in the bundle.
+    #[inline]
+    fn of(message: &'a [u8], mut each: impl FnMut(usize, &'a [u8])) -> Self {
         let mut head = Self::default();
         let mut fields = Fields::new(message);
         loop {
             // Nearly all are events. The bytes of one are the last of its field.
             if let Some(event) = fields.message_of(EVENT_TAG) {
-                events.push((fields.offset() - event.len(), event));
+                each(fields.offset() - event.len(), event);
                 continue;
             }
             let Some(Ok(part)) = fields.next() else { return head };
             let number = part.value.as_u64();
             match (part.number, part.value) {
-                (field::EVENT, Value::Bytes(event)) => events.push((fields.offset() - event.len(), event)),
+                (field::EVENT, Value::Bytes(event)) => each(fields.offset() - event.len(), event),
                 (field::GENERIC_EVENT_DESCRIPTORS, _) => head.has_descriptors = true,
                 (field::CPU, _) => head.cpu = number.map(|cpu| u32::try_from(cpu).unwrap_or(u32::MAX)),
                 (field::LOST_EVENTS, _) => head.lost_events = number.is_some_and(|lost| lost != 0),
@@ -421,7 +431,7 @@ impl<'a> Head<'a> {
 /// Events that wait in their bundle, all of which are as all writers write them.
 #[derive(Debug)]
 struct InBundle {
-    bytes: Arc<[u8]>,
+    bytes: Arc<Keep>,
     /// The number of the bundle.
     bundle: u32,
     events: usize,
@@ -432,8 +442,12 @@ impl Run<KernelEvent> for InBundle {
         self.events
     }
 
+    fn is_here(&self) -> bool {
+        self.bytes.are_here()
+    }
+
     fn read(&self, to: &mut Vec<(i64, KernelEvent)>) {
-        let mut fields = Fields::new(&self.bytes);
+        let mut fields = Fields::new(self.bytes.get());
         loop {
             let event = match fields.message_of(EVENT_TAG) {
                 Some(event) => event,

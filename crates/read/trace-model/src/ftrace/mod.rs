@@ -1,6 +1,6 @@
 //! The kernel's events: bundles of them out of packets, and what each does in its turn.
 //!
-//! A bundle has the events of one processor. When it arrives its bytes are kept. Where its events are in order, and their clock is the trace's,
+//! A bundle has the events of one processor. When it arrives its bytes are kept, or where they can be read again. Where its events are in order, and their clock is the trace's,
 //! they wait there; otherwise each event becomes a few numbers that wait in that processor's queue: its time, whose it is, which it is, and
 //! where in the bundle its fields lie. Scheduling may come in a compact form
 //! instead, column by column, and has queues of its own then. In its turn an event becomes a row of `ftrace_event`, and most do more.
@@ -24,7 +24,8 @@
 //! | [`text`] | all of these, where a text says them |
 //! | [`statistics`] | what the kernel and the recorder counted |
 //!
-//! Memory: the bytes of the bundles, some ten bytes an event that waits outside of them, and its rows. Nothing is allocated for an event alone.
+//! Memory: the bytes of the bundles, unless these can be read again, some ten bytes an event that waits outside of them, and its rows. Nothing is
+//! allocated for an event alone.
 
 pub mod apply;
 pub mod atrace;
@@ -60,6 +61,7 @@ use ferretto_trace_tables::{MachineId, Str};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
+use crate::again::Keep;
 use crate::generic_kernel::GenericKernel;
 use crate::order::waits;
 use crate::sched::Running;
@@ -161,7 +163,7 @@ waits! {
 #[derive(Debug)]
 pub struct Bundle {
     /// `FtraceEventBundle`. Events that wait in it have it, too.
-    pub bytes: Arc<[u8]>,
+    pub(crate) bytes: Arc<Keep>,
     /// The names of the kernel's functions.
     pub state: Rc<Generation>,
 }
@@ -171,7 +173,7 @@ impl Bundle {
     #[must_use]
     pub fn payload(&self, event: &KernelEvent) -> &[u8] {
         let (at, len) = (event.at as usize, event.len as usize);
-        self.bytes.get(at..at.saturating_add(len)).unwrap_or_default()
+        self.bytes.get().get(at..at.saturating_add(len)).unwrap_or_default()
     }
 }
 
@@ -244,11 +246,11 @@ impl Bundles {
     pub(crate) fn move_to(&mut self, store: &Arc<dyn Store>) {
         for waiting in self.all.iter_mut().skip(self.moved) {
             let Where::Here(bundle) = &waiting.bundle else { continue };
-            if Arc::strong_count(&bundle.bytes) > 1 {
-                // Events wait in it: it stays.
+            if Arc::strong_count(&bundle.bytes) > 1 || !bundle.bytes.are_here() {
+                // Events wait in it, or it is in no memory: it stays.
                 continue;
             }
-            let words: Vec<u64> = bundle.bytes.chunks(WORD_BYTES).map(word).collect();
+            let words: Vec<u64> = bundle.bytes.get().chunks(WORD_BYTES).map(word).collect();
             if let Some(place) = store.put(&words) {
                 waiting.bundle = Where::There(place, bundle.bytes.len(), bundle.state.clone());
             }
@@ -296,7 +298,8 @@ impl Bundles {
     /// Bytes of memory that it holds.
     fn memory_bytes(&self) -> usize {
         let bytes = |waiting: &Waiting| match &waiting.bundle {
-            Where::Here(bundle) => bundle.bytes.len(),
+            Where::Here(bundle) if bundle.bytes.are_here() => bundle.bytes.len(),
+            Where::Here(_) => 0,
             Where::Gone | Where::There(..) => 0,
         };
         self.all.iter().map(bytes).sum::<usize>() + self.all.capacity() * size_of::<Waiting>()
@@ -315,6 +318,6 @@ fn word(bytes: &[u8]) -> u64 {
 #[cold]
 fn from_store(store: &Arc<dyn Store>, place: Place, len: usize, state: Rc<Generation>) -> Bundle {
     let words = store.get(place);
-    let bytes = words.iter().flat_map(|word| word.to_le_bytes()).take(len);
-    Bundle { bytes: bytes.collect(), state }
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(len).collect();
+    Bundle { bytes: Arc::new(Keep::new(&bytes, None)), state }
 }

@@ -72,6 +72,11 @@ pub(crate) trait Run<T>: fmt::Debug + Send {
     /// How many they are.
     fn len(&self) -> usize;
 
+    /// Whether what they came in is in memory.
+    fn is_here(&self) -> bool {
+        true
+    }
+
     /// Takes them out.
     fn read(&self, to: &mut Vec<(i64, T)>);
 }
@@ -511,6 +516,9 @@ impl<T: Waits> Events<T> {
     /// What lies in what it came in is packed, so that this may go.
     fn leave_runs(&mut self, store: &Arc<dyn Store>) {
         let Self::Within(runs) = self else { return };
+        if !runs.runs.iter().any(|run| run.is_here()) {
+            return;
+        }
         let mut block = ToPack { events: runs.read(), is_disordered: false, store: Some(store.clone()) };
         let columns = block.packed();
         *self = match columns.is_empty() {

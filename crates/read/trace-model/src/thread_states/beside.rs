@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_trace_tables::tables::{SpuriousSchedWakeupTable, Tables, ThreadStateTable};
-use ferretto_trace_tables::{Helper, Store};
+use ferretto_trace_tables::tables::{SchedTable, SpuriousSchedWakeupTable, Tables, ThreadStateTable};
+use ferretto_trace_tables::{Helper, SchedId, Store};
 
-use super::{Change, Rows, States, Words};
+use super::{Change, Rows, States, Words, row_number};
 
 /// Changes of a batch: some hundred microseconds of work.
 const BATCH: usize = 1024;
@@ -25,6 +25,8 @@ pub(super) struct Beside {
     helper: Arc<dyn Helper>,
     /// What comes next.
     batch: Vec<(Words, Change)>,
+    /// The number of the next row of `sched`.
+    next_sched: SchedId,
 }
 
 /// What both threads have.
@@ -40,6 +42,7 @@ struct Both {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     states: States,
+    sched: SchedTable,
     rows: ThreadStateTable,
     spurious: SpuriousSchedWakeupTable,
 }
@@ -47,18 +50,39 @@ pub(super) struct Shared {
 impl Shared {
     /// The states, and where their rows are.
     pub(super) fn parts(&mut self) -> (&mut States, Rows<'_>) {
-        (&mut self.states, Rows { states: &mut self.rows, spurious: &mut self.spurious })
+        let Self { states, sched, rows, spurious } = self;
+        (states, Rows { sched, states: rows, spurious })
     }
 }
 
 impl Beside {
     /// Takes the tables.
     pub(super) fn new(states: States, tables: &mut Tables, helper: Arc<dyn Helper>) -> Self {
+        let next_sched = row_number(&tables.sched);
+        let sched = std::mem::take(&mut tables.sched);
         let rows = std::mem::take(&mut tables.thread_state);
         let spurious = std::mem::take(&mut tables.spurious_sched_wakeup);
-        let shared = Mutex::new(Shared { states, rows, spurious });
+        let shared = Mutex::new(Shared { states, sched, rows, spurious });
         let both = Arc::new(Both { shared, ..Both::default() });
-        Self { both, helper, batch: Vec::with_capacity(BATCH) }
+        Self { both, helper, batch: Vec::with_capacity(BATCH), next_sched }
+    }
+
+    /// The number of the row of `sched` that the next change writes.
+    #[inline]
+    pub(super) fn next_sched_row(&mut self) -> SchedId {
+        let row = self.next_sched;
+        self.next_sched = SchedId(row.0.saturating_add(1));
+        row
+    }
+
+    /// What `f` does with the rows of `sched`.
+    pub(super) fn with_sched<R>(&mut self, f: impl FnOnce(&mut SchedTable) -> R) -> R {
+        let mut shared = self.caught_up();
+        let done = f(&mut shared.sched);
+        let next_sched = row_number(&shared.sched);
+        drop(shared);
+        self.next_sched = next_sched;
+        done
     }
 
     #[inline]
@@ -79,6 +103,7 @@ impl Beside {
     /// Blocks of the tables lie in the store from now on.
     pub(super) fn move_to(&self, store: &Arc<dyn Store>) {
         let mut shared = lock(&self.both.shared);
+        shared.sched.move_to(store);
         shared.rows.move_to(store);
         shared.spurious.move_to(store);
     }
@@ -86,6 +111,7 @@ impl Beside {
     /// Puts the tables where they belong.
     pub(super) fn end(mut self, tables: &mut Tables) -> States {
         let shared = std::mem::take(&mut *self.caught_up());
+        tables.sched = shared.sched;
         tables.thread_state = shared.rows;
         tables.spurious_sched_wakeup = shared.spurious;
         shared.states

@@ -1,21 +1,26 @@
 //! Carries producers of this machine to the tracing service of another.
 //!
 //! A relay takes the service's place at this machine's producer socket. For each producer that connects it opens a connection to the
-//! service by TCP or vsock, says there which process it is, and passes bytes both ways. Of these it looks at the lengths of frames only. On one more
-//! connection it says what this machine is and, every half minute, what its clocks show, so that a trace has one time line.
+//! service by TCP or vsock, says there which process it is, and passes bytes both ways. Of these it looks at where frames end and which services
+//! they ask for, which is the producers' only. On one more connection it says what this machine is and, every half minute, what its clocks
+//! show, so that a trace has one time line.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `relay` | the loop: accepts producers, waits, stops |
 //! | `lookup` | where the service is, looked up on a thread |
 //! | `pair` | one producer and its connection to the service |
+//! | `pace` | how often producers are connected |
+//! | `asked` | which services a producer asks for |
 //! | `unfinished` | how much of a producer's frame has come |
 //! | `sync` | the relay's own connection: clocks and facts |
 //!
 //! Upstream: src/traced_relay.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod lookup;
+mod pace;
 mod pair;
 mod relay;
 mod sync;

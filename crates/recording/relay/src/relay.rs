@@ -1,6 +1,6 @@
 //! The loop of a relay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use ferretto_peers::{Elsewhere, Holder, Holdings, close_stream};
 use rustix::event::{Timespec, epoll};
 
 use crate::lookup::{Lookup, Resolver};
-use crate::pair::{Interest, Pair, Side};
+use crate::pace::Pace;
+use crate::pair::{Interest, Pair, PairError, Side};
 use crate::sync::Sync;
 use crate::{Error, RelayOptions, system};
 
@@ -53,6 +54,12 @@ pub struct Relay {
     last_pair: u64,
     /// No user takes the places of all others, or the room that the service has for them.
     holdings: Holdings,
+    /// Nor the ports that lead to the service.
+    pace: Pace,
+    /// Pairs, by their users, whose connection to the service has to wait for its time.
+    waiting: BTreeMap<u32, VecDeque<u64>>,
+    /// Who asks for what is not for producers may do so without end, and is named once.
+    has_named_refused: bool,
     /// Where what producers have passed is closed.
     elsewhere: Elsewhere,
     sync: Sync,
@@ -69,6 +76,8 @@ struct Watched {
     /// As the books have it.
     unfinished_bytes: usize,
     interests: [Interest; 2],
+    /// It is among those whose connection has to wait.
+    is_waiting: bool,
 }
 
 impl Relay {
@@ -96,6 +105,9 @@ impl Relay {
             last_pair: 0,
             holdings: Holdings::new(MAX_PRODUCERS, FDS_PER_PRODUCER, own_uid())
                 .with_bytes_per_user(MAX_UNFINISHED_BYTES_PER_USER),
+            pace: Pace::new(own_uid(), Instant::now()),
+            waiting: BTreeMap::new(),
+            has_named_refused: false,
             elsewhere: Elsewhere::default(),
             sync_is_watched: false,
             scratch: vec![0; RECEIVE_BYTES],
@@ -114,7 +126,8 @@ impl Relay {
         }
         loop {
             let sync = self.lookup.is_answered().then(|| self.sync.deadline());
-            let deadline = [sync, self.accepts_again_at].into_iter().flatten().min();
+            let deadlines = [sync, self.accepts_again_at, self.connects_again_at()];
+            let deadline = deadlines.into_iter().flatten().min();
             let keys = self.wait(deadline).map_err(&failed)?;
             if keys.contains(&STOP_KEY) {
                 return self.stop().map_err(&failed);
@@ -127,6 +140,7 @@ impl Relay {
                 self.handle_ready(key).map_err(&failed)?;
             }
             self.resume_accepting().map_err(&failed)?;
+            self.connect_waiting().map_err(&failed)?;
         }
     }
 
@@ -174,8 +188,7 @@ impl Relay {
     fn handle_ready(&mut self, key: u64) -> io::Result<()> {
         if let Some(index) = key.checked_sub(FIRST_PAIR_KEY) {
             let (pair, side) = (index / 2, if index % 2 == 0 { Side::Producer } else { Side::Service });
-            self.forward(pair, side);
-            return Ok(());
+            return self.forward(pair, side);
         }
         let listener = key.checked_sub(FIRST_LISTENER_KEY).and_then(|index| usize::try_from(index).ok());
         match listener.and_then(|index| self.listeners.get(index)).map(Listener::accept) {
@@ -185,36 +198,36 @@ impl Relay {
     }
 
     fn handle_accepted(&mut self, accepted: io::Result<Stream>) -> io::Result<()> {
-        let result = match accepted {
-            Ok(producer) => self.add_producer(producer),
-            Err(error) => Err(error),
-        };
-        match result {
+        match accepted.and_then(|producer| self.add_producer(producer)) {
             Ok(()) => Ok(()),
-            Err(error) if is_out_of_descriptors(&error) => {
-                // The listener stays readable, so it must be left alone for a while.
-                tracing::error!("cannot take a producer: {error}");
-                self.accepts_again_at = Some(Instant::now() + ACCEPT_PAUSE);
-                self.set_accepting(false)
-            }
-            Err(error) => {
-                tracing::debug!("a producer is hung up on: {error}");
-                Ok(())
-            }
+            Err(error) => self.handle_refusal(&error),
+        }
+    }
+
+    /// A producer could not be let in, or not be connected.
+    fn handle_refusal(&mut self, error: &io::Error) -> io::Result<()> {
+        if !is_out_of_descriptors(error) {
+            tracing::debug!("a producer is hung up on: {error}");
+            return Ok(());
+        }
+        // The listener stays readable, so it must be left alone for a while.
+        tracing::error!("cannot take a producer: {error}");
+        match self.accepts_again_at.replace(Instant::now() + ACCEPT_PAUSE) {
+            Some(_) => Ok(()),
+            None => self.set_accepting(false),
         }
     }
 
     /// Lets a producer in, or hangs up on it: what is on its way to a socket may block when that is closed.
     fn add_producer(&mut self, producer: Stream) -> io::Result<()> {
         let credentials = producer.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
-        let begun = self.holdings.enter(credentials.uid).map_err(io::Error::other).and_then(|()| {
-            let begun = self.begin_to_connect(credentials);
-            begun.inspect_err(|_| self.holdings.leave(credentials.uid))
+        let entered = introduction(credentials).and_then(|introduction| {
+            self.holdings.enter(credentials.uid).map_err(io::Error::other).map(|()| introduction)
         });
-        match begun {
-            Ok((connecting, introduction)) => {
+        match entered {
+            Ok(introduction) => {
                 tracing::debug!(pid = credentials.pid, uid = credentials.uid, "a producer");
-                self.add_pair(producer, connecting, &introduction, credentials.uid);
+                self.add_pair(producer, &introduction, credentials.uid);
                 Ok(())
             }
             Err(error) => {
@@ -224,23 +237,89 @@ impl Relay {
         }
     }
 
-    /// Begins to connect for a producer, as which the service is to know it.
-    fn begin_to_connect(&mut self, credentials: PeerCredentials) -> io::Result<(Connecting, Vec<u8>)> {
-        let identity = peer_identity(credentials.pid, credentials.uid);
-        let introduction = identity_frame(identity).map_err(io::Error::other)?;
-        let connecting = self.lookup.current().and_then(Connecting::to);
-        let connecting = connecting.inspect_err(|_| self.lookup.look_up(Instant::now()))?;
-        Ok((connecting, introduction))
+    fn add_pair(&mut self, producer: Stream, introduction: &[u8], uid: u32) {
+        self.last_pair += 1;
+        let pair = Pair::new(producer, introduction, uid, self.elsewhere.clone());
+        let watched =
+            Watched { pair, uid, unfinished_bytes: 0, interests: Default::default(), is_waiting: false };
+        self.pairs.insert(self.last_pair, watched);
+        self.settle(self.last_pair);
     }
 
-    fn add_pair(&mut self, producer: Stream, connecting: Connecting, introduction: &[u8], uid: u32) {
-        self.last_pair += 1;
-        let pair = Pair::new(producer, connecting, introduction, uid, self.elsewhere.clone());
-        self.pairs.insert(
-            self.last_pair,
-            Watched { pair, uid, unfinished_bytes: 0, interests: Default::default() },
-        );
-        self.settle(self.last_pair);
+    /// Connects for a producer, or has it wait behind others of its user until that is not too often.
+    fn want_connection(&mut self, key: u64) -> io::Result<()> {
+        let Some(watched) = self.pairs.get_mut(&key).filter(|watched| !watched.is_waiting) else {
+            return Ok(());
+        };
+        let uid = watched.uid;
+        if !self.waiting.contains_key(&uid) && self.pace.take(uid, Instant::now()).is_ok() {
+            return self.connect(key);
+        }
+        watched.is_waiting = true;
+        self.waiting.entry(uid).or_default().push_back(key);
+        Ok(())
+    }
+
+    fn connect(&mut self, key: u64) -> io::Result<()> {
+        self.sync.hurry(Instant::now());
+        self.process_sync(false)?;
+        let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
+        match self.lookup.current().and_then(Connecting::to) {
+            Ok(connecting) => {
+                watched.pair.connect(connecting);
+                self.settle(key);
+                Ok(())
+            }
+            Err(error) => {
+                self.forget_attempt(key);
+                self.hang_up(key);
+                self.handle_refusal(&error)
+            }
+        }
+    }
+
+    /// The service could not be reached for this one.
+    fn forget_attempt(&mut self, key: u64) {
+        self.lookup.look_up(Instant::now());
+        if let Some(watched) = self.pairs.get(&key) {
+            self.pace.give_back(watched.uid);
+        }
+    }
+
+    /// When the next of those who wait may be connected.
+    fn connects_again_at(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.waiting.keys().map(|uid| self.pace.next(*uid, now)).min()
+    }
+
+    fn connect_waiting(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        for uid in self.waiting.keys().copied().collect::<Vec<_>>() {
+            while let Some(key) = self.next_waiting(uid, now) {
+                self.connect(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_waiting(&mut self, uid: u32, now: Instant) -> Option<u64> {
+        let queue = self.waiting.get_mut(&uid)?;
+        self.pace.take(uid, now).ok()?;
+        let key = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&uid);
+        }
+        let watched = key.and_then(|key| self.pairs.get_mut(&key));
+        watched.into_iter().for_each(|watched| watched.is_waiting = false);
+        key
+    }
+
+    fn leave_waiting(&mut self, uid: u32, key: u64) {
+        let Some(queue) = self.waiting.get_mut(&uid) else { return };
+        queue.retain(|waiting| *waiting != key);
+        if queue.is_empty() {
+            self.waiting.remove(&uid);
+        }
     }
 
     /// Ends a pair.
@@ -248,30 +327,51 @@ impl Relay {
         let Some(mut watched) = self.pairs.remove(&key) else { return };
         // Its socket may outlive it, where it is closed. One that could not be watched is not.
         let _ = watched.watch(&self.epoll, key, Side::Producer, Interest::default());
+        if watched.is_waiting {
+            self.leave_waiting(watched.uid, key);
+        }
         self.holdings.leave(watched.uid);
         self.holdings.release(Holder::Local(watched.uid), watched.unfinished_bytes);
         watched.pair.close(&mut self.scratch);
     }
 
-    fn forward(&mut self, key: u64, side: Side) {
-        let Some(watched) = self.pairs.get_mut(&key) else { return };
+    fn forward(&mut self, key: u64, side: Side) -> io::Result<()> {
+        let Some(watched) = self.pairs.get_mut(&key) else { return Ok(()) };
         let is_connecting = watched.pair.is_connecting() && side == Side::Service;
         if is_connecting && let Err(error) = watched.watch(&self.epoll, key, side, Interest::default()) {
             // The next address that is tried has another descriptor.
-            return self.cannot_watch(key, &error);
+            self.cannot_watch(key, &error);
+            return Ok(());
         }
         if let Err(error) = watched.pair.handle_ready(side, &mut self.scratch) {
-            tracing::debug!("a producer is hung up on: the service cannot be reached: {error}");
-            self.lookup.look_up(Instant::now());
-            return self.hang_up(key);
+            self.end(key, &error);
+            return Ok(());
         }
         let unfinished = watched.pair.unfinished_bytes();
         let before = std::mem::replace(&mut watched.unfinished_bytes, unfinished);
         if let Err(too_much) = self.holdings.hold(Holder::Local(watched.uid), before, unfinished) {
             tracing::warn!("a producer is hung up on: {too_much}");
-            return self.hang_up(key);
+            self.hang_up(key);
+            return Ok(());
         }
         self.settle(key);
+        match self.pairs.get(&key) {
+            Some(watched) if watched.pair.wants_connection() => self.want_connection(key),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, key: u64, error: &PairError) {
+        match error {
+            PairError::Unreachable(_) => self.forget_attempt(key),
+            PairError::Refused(_) if !std::mem::replace(&mut self.has_named_refused, true) => {
+                let uid = self.pairs.get(&key).map(|watched| watched.uid);
+                tracing::warn!(uid, "a producer is hung up on, as others will be: {error}");
+            }
+            PairError::Refused(_) => {}
+        }
+        tracing::debug!("a producer is hung up on: {error}");
+        self.hang_up(key);
     }
 
     /// Ends a pair, or waits for what it wants now.
@@ -362,6 +462,11 @@ impl Interest {
         flags.set(epoll::EventFlags::OUT, self.write);
         flags
     }
+}
+
+/// As whom the service is to know a producer.
+fn introduction(credentials: PeerCredentials) -> io::Result<Vec<u8>> {
+    identity_frame(peer_identity(credentials.pid, credentials.uid)).map_err(io::Error::other)
 }
 
 fn add(set: &OwnedFd, fd: impl AsFd, key: u64, flags: epoll::EventFlags) -> io::Result<()> {
@@ -482,7 +587,9 @@ mod tests {
         // The service goes elsewhere; meanwhile those who are connected go on.
         drop(first);
         while is_asked.try_recv().is_err() {
-            assert_eq!(connect().read(&mut [0]).unwrap(), 0);
+            let mut speaks = connect();
+            speaks.write_all(b"x").unwrap();
+            assert!(matches!(speaks.read(&mut [0]), Ok(0) | Err(_)));
             std::thread::sleep(Duration::from_millis(20));
         }
         drop(connect());

@@ -38,8 +38,15 @@ pub(crate) struct Sync {
 
 #[derive(Debug)]
 enum State {
-    Waiting { until: Instant },
-    Connecting { connecting: Connecting, deadline: Instant },
+    /// `sooner_from`: when it may try again if somebody else comes who needs the service. Nothing if the service was reached, but is no use.
+    Waiting {
+        until: Instant,
+        sooner_from: Option<Instant>,
+    },
+    Connecting {
+        connecting: Connecting,
+        deadline: Instant,
+    },
     Connected(Box<Session>),
 }
 
@@ -47,6 +54,8 @@ enum State {
 struct Session {
     link: ClientLink,
     step: Step,
+    /// It is known to be of use: a whole round was answered.
+    is_proven: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +68,12 @@ enum Step {
 
 impl Sync {
     pub(crate) fn new(address: Address, system_info: SystemInfo, now: Instant) -> Self {
-        Self { address, system_info, delay: FIRST_DELAY, state: State::Waiting { until: now } }
+        Self {
+            address,
+            system_info,
+            delay: FIRST_DELAY,
+            state: State::Waiting { until: now, sooner_from: None },
+        }
     }
 
     /// What to wait for, and whether for writing too.
@@ -74,36 +88,51 @@ impl Sync {
     /// When there is something to do even if nothing comes.
     pub(crate) fn deadline(&self) -> Instant {
         match &self.state {
-            State::Waiting { until } => *until,
+            State::Waiting { until, .. } => *until,
             State::Connecting { deadline, .. } => *deadline,
             State::Connected(session) => session.step.deadline(),
         }
     }
 
+    /// A producer is about to be connected to the service, which may be back: the relay is there before it, so that nobody waits half a
+    /// minute for the first round.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        if let State::Waiting { until, sooner_from: Some(from) } = &mut self.state
+            && *from <= now
+        {
+            *until = now;
+        }
+    }
+
     /// Does what there is to do. `is_ready`: the descriptor is.
     pub(crate) fn process(&mut self, is_ready: bool, lookup: &mut Lookup, now: Instant) {
-        let waiting = State::Waiting { until: now };
+        let waiting = State::Waiting { until: now, sooner_from: None };
+        let mut was_reached = false;
         let next = match std::mem::replace(&mut self.state, waiting) {
-            State::Waiting { until } if until > now => Ok(State::Waiting { until }),
+            waiting @ State::Waiting { until, .. } if until > now => Ok(waiting),
             State::Waiting { .. } => connect(lookup, now),
             State::Connecting { connecting, deadline } if is_ready => self.finish(connecting, deadline, now),
             State::Connecting { deadline, .. } if deadline <= now => Err(silence()),
             State::Connecting { connecting, deadline } => Ok(State::Connecting { connecting, deadline }),
-            State::Connected(session) => self.go_on(session, is_ready, now),
+            State::Connected(session) => {
+                was_reached = !session.is_proven;
+                self.go_on(session, is_ready, now)
+            }
         };
         self.state = next.unwrap_or_else(|error| {
             lookup.look_up(now);
-            self.give_up(&error, now)
+            self.give_up(&error, was_reached, now)
         });
     }
 
-    fn give_up(&mut self, error: &io::Error, now: Instant) -> State {
+    fn give_up(&mut self, error: &io::Error, was_reached: bool, now: Instant) -> State {
         let delay = self.delay;
         self.delay = delay.saturating_mul(2).min(MAX_DELAY);
         if delay == FIRST_DELAY {
             tracing::warn!("not connected to the service on {}: {error}; trying again", self.address);
         }
-        State::Waiting { until: now + delay }
+        let sooner_from = (!was_reached).then_some(now + FIRST_DELAY);
+        State::Waiting { until: now + delay, sooner_from }
     }
 
     fn finish(&self, connecting: Connecting, deadline: Instant, now: Instant) -> io::Result<State> {
@@ -117,7 +146,7 @@ impl Sync {
         link.connection().set_peer_identity(identity).map_err(io::Error::other)?;
         link.flush().map_err(io::Error::other)?;
         let step = Step::Binding { deadline: now + ANSWER_TIMEOUT };
-        Ok(State::Connected(Box::new(Session { link, step })))
+        Ok(State::Connected(Box::new(Session { link, step, is_proven: false })))
     }
 
     fn go_on(&mut self, mut session: Box<Session>, is_ready: bool, now: Instant) -> io::Result<State> {
@@ -140,8 +169,6 @@ impl Sync {
     fn handle(&mut self, session: &mut Session, event: Event, now: Instant) -> io::Result<()> {
         match (event, session.step) {
             (Event::Bound, _) => {
-                self.delay = FIRST_DELAY;
-                tracing::info!("connected to the service on {}", self.address);
                 let system_info = Some(self.system_info.encode_to_vec().into());
                 session.call("InitRelay", &InitRelayRequest { system_info })?;
                 session.ping(now)
@@ -156,6 +183,10 @@ impl Sync {
                 Ok(())
             }
             (Event::Reply { request, .. }, Step::Updating { request: asked, .. }) if request == asked => {
+                if !std::mem::replace(&mut session.is_proven, true) {
+                    self.delay = FIRST_DELAY;
+                    tracing::info!("connected to the service on {}", self.address);
+                }
                 session.step = Step::Resting { until: now + ROUND_INTERVAL };
                 Ok(())
             }

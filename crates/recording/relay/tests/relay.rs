@@ -17,9 +17,12 @@ use ferretto_ipc::frame::Decoder;
 use ferretto_ipc::identity::{machine_id, peer_identity};
 use ferretto_producer::{Connector, ExhaustedPolicy, ProducerClient, ProducerEvent, ProducerOptions};
 use ferretto_protos::fields::{test_event, trace_packet};
-use ferretto_protos::ipc_frame::{Msg, SetPeerIdentity};
+use ferretto_protos::ipc_frame::bind_service_reply::MethodInfo;
+use ferretto_protos::ipc_frame::{
+    BindService, BindServiceReply, InvokeMethod, InvokeMethodReply, Msg, SetPeerIdentity,
+};
 use ferretto_protos::trace_packet::Data;
-use ferretto_protos::{DataSourceDescriptor, SystemInfo, TracePacket};
+use ferretto_protos::{DataSourceDescriptor, IpcFrame, SystemInfo, TracePacket};
 use ferretto_relay::{Error, Relay, RelayOptions};
 use ferretto_traced::in_process::{Host, HostOptions};
 use prost::Message;
@@ -279,27 +282,52 @@ impl Listening {
     }
 }
 
-/// Bytes that are easy to tell from others.
-fn noise(len: usize) -> Vec<u8> {
+/// So many frames of 16 KiB with bytes that are easy to tell from others.
+fn noise(frames: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let next = || {
+    let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 56) as u8
     };
-    std::iter::repeat_with(next).take(len).collect()
+    let mut frame = || {
+        let noise: Vec<u8> = (0..16 * 1024 - 16).map(|_| next()).collect();
+        let args = Some(noise.into());
+        let call = InvokeMethod { args_proto: args, ..Default::default() };
+        frame_of(Msg::MsgInvokeMethod(call))
+    };
+    (0..frames).flat_map(|_| frame()).collect()
+}
+
+fn frame_of(msg: Msg) -> Vec<u8> {
+    let body = IpcFrame { request_id: Some(1), msg: Some(msg), ..Default::default() }.encode_to_vec();
+    [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &body].concat()
+}
+
+fn bind(service: &str) -> Vec<u8> {
+    frame_of(Msg::MsgBindService(BindService { service_name: Some(service.to_owned()) }))
+}
+
+/// A producer that has bound its service, and the connection to that.
+fn bound(relay: &Running, listening: &Listening) -> (UnixStream, TcpStream, SetPeerIdentity) {
+    let mut producer = UnixStream::connect(relay.socket()).unwrap();
+    let bind = bind("ProducerPort");
+    producer.write_all(&bind).unwrap();
+    let (mut service, identity) = listening.accept();
+    let mut come = vec![0; bind.len()];
+    service.read_exact(&mut come).unwrap();
+    assert_eq!(come, bind);
+    (producer, service, identity)
 }
 
 #[test]
 fn bytes_pass_as_they_are_however_slow_the_other_side_is() {
-    const LEN: usize = 16 << 20;
     let listening = Listening::new();
     let relay = Running::to(listening.address());
     let (own, _) = listening.accept();
-    let mut producer = UnixStream::connect(relay.socket()).unwrap();
-    let (mut service, identity) = listening.accept();
+    let (mut producer, mut service, identity) = bound(&relay, &listening);
     assert_eq!(identity.pid(), i32::try_from(std::process::id()).unwrap());
 
-    let bytes = noise(LEN);
+    let bytes = noise(1024);
     for to_service in [true, false] {
         let (from, to): (Box<dyn Write + Send>, Box<dyn Read>) = if to_service {
             (Box::new(producer.try_clone().unwrap()), Box::new(service.try_clone().unwrap()))
@@ -311,8 +339,8 @@ fn bytes_pass_as_they_are_however_slow_the_other_side_is() {
         let sending = std::thread::spawn(move || from.write_all(&sent).unwrap());
         // Nobody reads until everything between the ends is full: the sender has to wait.
         std::thread::sleep(Duration::from_millis(200));
-        assert!(!sending.is_finished(), "{LEN} bytes fit nowhere");
-        let mut received = vec![0; LEN];
+        assert!(!sending.is_finished(), "{} bytes fit nowhere", bytes.len());
+        let mut received = vec![0; bytes.len()];
         to.read_exact(&mut received).unwrap();
         sending.join().unwrap();
         assert!(received == bytes, "to_service: {to_service}");
@@ -332,8 +360,7 @@ fn a_side_that_hangs_up_takes_the_other_along_after_what_it_sent() {
     let listening = Listening::new();
     let relay = Running::to(listening.address());
     let (_own, _) = listening.accept();
-    let mut producer = UnixStream::connect(relay.socket()).unwrap();
-    let (mut service, _) = listening.accept();
+    let (mut producer, mut service, _) = bound(&relay, &listening);
     service.write_all(b"farewell").unwrap();
     service.shutdown(Shutdown::Both).unwrap();
     let mut rest = Vec::new();
@@ -350,6 +377,7 @@ fn without_a_service_producers_are_hung_up_on() {
     let relay = Running::to(address);
     let mut producer = UnixStream::connect(relay.socket()).unwrap();
     producer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    producer.write_all(&bind("ProducerPort")).unwrap();
     match producer.read(&mut [0]) {
         Ok(read) => assert_eq!(read, 0),
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
@@ -396,22 +424,19 @@ fn descriptors_whose_closing_blocks_hold_up_nobody() {
     let listening = Listening::new();
     let relay = Running::to(listening.address());
     let (_own, _) = listening.accept();
-    let mut honest = UnixStream::connect(relay.socket()).unwrap();
-    let (mut service, _) = listening.accept();
+    let (mut honest, mut service, _) = bound(&relay, &listening);
     service.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut speak = |what: &str| {
-        honest.write_all(b"x").unwrap();
-        service.read_exact(&mut [0]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        honest.write_all(&[0; 4]).unwrap();
+        service.read_exact(&mut [0; 4]).unwrap_or_else(|error| panic!("{what}: {error}"));
     };
 
-    let hostile = UnixStream::connect(relay.socket()).unwrap();
-    let (_hostile_service, _) = listening.accept();
+    let (hostile, _hostile_service, _) = bound(&relay, &listening);
     let read = pass(&hostile).unwrap();
     speak("some were received");
 
     // This one's are still on their way when its socket is closed, behind others that the service has not taken.
-    let hostile = UnixStream::connect(relay.socket()).unwrap();
-    let (mut hostile_service, _) = listening.accept();
+    let (hostile, mut hostile_service, _) = bound(&relay, &listening);
     hostile.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     while (&hostile).write(&[0; 64 * 1024]).is_ok() {}
     let passed = loop {
@@ -469,7 +494,7 @@ fn halves_of_frames_are_bounded_for_a_user() {
     let relay = Running::to(host.producer_addresses()[0].clone());
     let mut producer = relay.producer("p");
     until(&mut producer, |event| matches!(event, ProducerEvent::Connected));
-    let half = [&120_000_u32.to_le_bytes()[..], &[0; HALF]].concat();
+    let half = [&120_000_u32.to_le_bytes()[..], &b"\x10\x7f".repeat(HALF / 2)].concat();
     let halves = (0..USERS_BYTES / half.len() + MORE).map(|_| {
         let mut stream = UnixStream::connect(relay.socket()).unwrap();
         // It may be hung up on already.
@@ -491,4 +516,164 @@ fn halves_of_frames_are_bounded_for_a_user() {
     assert!(again.read(&mut [0; 64]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
     until(&mut producer, |event| matches!(event, ProducerEvent::Start { .. }));
     drop(read(&mut consumer));
+}
+
+/// Hung up on, whether or not what it said was read.
+fn is_hung_up_on(stream: &mut UnixStream) -> bool {
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    match stream.read(&mut [0]) {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn nobody_behind_a_relay_is_one_or_anything_but_a_producer() {
+    let listening = Listening::new();
+    let relay = Running::to(listening.address());
+    let (_own, _) = listening.accept();
+    for service in ["RelayPort", "ConsumerPort"] {
+        let mut hostile = UnixStream::connect(relay.socket()).unwrap();
+        hostile.write_all(&bind(service)).unwrap();
+        assert!(is_hung_up_on(&mut hostile), "{service} at once");
+        let (mut hostile, mut seen, _) = bound(&relay, &listening);
+        hostile
+            .write_all(&[frame_of(Msg::MsgInvokeMethod(InvokeMethod::default())), bind(service)].concat())
+            .unwrap();
+        assert!(is_hung_up_on(&mut hostile), "{service} later");
+        let mut rest = Vec::new();
+        seen.read_to_end(&mut rest).unwrap();
+        assert!(!String::from_utf8_lossy(&rest).contains(service));
+    }
+    // The first of these has not even come as far as to a connection.
+    let (_producer, _service, _) = bound(&relay, &listening);
+}
+
+#[test]
+fn who_says_nothing_costs_no_connection() {
+    let listening = Listening::new();
+    let relay = Running::to(listening.address());
+    let (_own, _) = listening.accept();
+    let silent: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(relay.socket()).unwrap()).collect();
+    // It is the next that the service sees.
+    let (_producer, _service, _) = bound(&relay, &listening);
+    listening.0.set_nonblocking(true).unwrap();
+    assert_eq!(listening.0.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(silent);
+}
+
+#[test]
+fn a_user_who_comes_and_goes_without_end_is_connected_some_times_a_second() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root may be several users");
+    }
+    const AT_ONCE: usize = 480;
+    const A_SECOND: usize = 50;
+    let listening = Listening::new();
+    let relay = Running::to(listening.address());
+    for path in [relay.dir.path(), &relay.socket()] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let start = Instant::now();
+    // Answers each one, and counts.
+    let counting = std::thread::spawn(move || {
+        let mut seen = 0;
+        while let Ok((mut stream, _)) = listening.0.accept() {
+            seen += 1;
+            let mut last = [0; 4096];
+            let len = stream.read(&mut last).unwrap_or(0);
+            let _ = stream.write_all(b"answer");
+            if String::from_utf8_lossy(&last[..len]).contains("the end") {
+                return seen;
+            }
+        }
+        seen
+    });
+    let come_and_go = |uid: u32, socket: PathBuf, time: Duration| {
+        std::thread::spawn(move || {
+            let uid = Uid::from_raw(uid);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            let start = Instant::now();
+            let mut longest = Duration::ZERO;
+            while start.elapsed() < time {
+                let begun = Instant::now();
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                stream.write_all(&bind("ProducerPort")).unwrap();
+                stream.read_exact(&mut [0; 6]).unwrap();
+                longest = longest.max(begun.elapsed());
+            }
+            longest
+        })
+    };
+    let hostile: Vec<_> = (0..4).map(|_| come_and_go(4711, relay.socket(), Duration::from_secs(3))).collect();
+    std::thread::sleep(Duration::from_secs(2));
+    // A newcomer does not wait meanwhile, and the hostile do.
+    let longest = come_and_go(4712, relay.socket(), Duration::from_millis(50)).join().unwrap();
+    let waited = hostile.into_iter().map(|thread| thread.join().unwrap()).max().unwrap();
+    let took = start.elapsed();
+    let mut last = UnixStream::connect(relay.socket()).unwrap();
+    let end = Some("the end".into());
+    last.write_all(&frame_of(Msg::MsgInvokeMethod(InvokeMethod { args_proto: end, ..Default::default() })))
+        .unwrap();
+    let seen = counting.join().unwrap();
+    println!("{seen} in {took:?}; a newcomer waited {longest:?}, the hostile {waited:?}");
+    // The relay's own, the last one, and the newcomer's first ones.
+    let most = AT_ONCE + A_SECOND * (took.as_secs() as usize + 1) + 2 + 32;
+    let newcomers = 480;
+    assert!(seen <= most + newcomers, "{seen} in {took:?}");
+    assert!(waited >= Duration::from_millis(10), "{waited:?}");
+}
+
+/// The next connection, of which this is read and nothing behind it.
+fn accept_of(listening: &Listening, wanted: &str) -> TcpStream {
+    let (mut stream, _) = listening.0.accept().unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut come = Vec::new();
+    while !String::from_utf8_lossy(&come).contains(wanted) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        come.extend(byte);
+    }
+    stream
+}
+
+#[test]
+fn a_relay_that_is_refused_asks_ever_more_seldom() {
+    let listening = Listening::new();
+    let _relay = Running::to(listening.address());
+    let start = Instant::now();
+    let methods = [(1, "InitRelay"), (2, "SyncClock")];
+    let methods = methods.map(|(id, name)| MethodInfo { id: Some(id), name: Some(name.to_owned()) });
+    let bound = BindServiceReply { success: Some(true), service_id: Some(1), methods: methods.into() };
+    let bound = frame_of(Msg::MsgBindServiceReply(bound));
+    for _ in 0..4 {
+        let mut stream = accept_of(&listening, "RelayPort");
+        stream.write_all(&bound).unwrap();
+        let refused =
+            Msg::MsgInvokeMethodReply(InvokeMethodReply { success: Some(false), ..Default::default() });
+        let refused =
+            IpcFrame { request_id: Some(2), msg: Some(refused), ..Default::default() }.encode_to_vec();
+        let header = u32::try_from(refused.len()).unwrap().to_le_bytes();
+        stream.write_all(&[&header[..], &refused].concat()).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+    assert!(start.elapsed() >= Duration::from_millis(100 + 200 + 400), "{:?}", start.elapsed());
+}
+
+#[test]
+fn of_a_machine_the_relay_is_there_first_when_the_service_comes_back() {
+    let listening = Listening::new();
+    let address = listening.address();
+    drop(listening);
+    let relay = Running::to(address.clone());
+    // By now it waits for more than a second.
+    std::thread::sleep(Duration::from_millis(100 + 200 + 400 + 800 + 500));
+    let listening = Listening(TcpListener::bind(address.to_string()).unwrap());
+    let start = Instant::now();
+    let mut producer = UnixStream::connect(relay.socket()).unwrap();
+    producer.write_all(&bind("ProducerPort")).unwrap();
+    let (_own, _its) = (accept_of(&listening, "RelayPort"), accept_of(&listening, "ProducerPort"));
+    assert!(start.elapsed() < Duration::from_secs(1), "it came by itself");
 }

@@ -192,6 +192,8 @@ fn read<R: Read>(mut tap: Tap<'_, R>, each: &mut dyn FnMut(&[u8], Place)) -> Res
 struct Parcel {
     bytes: Vec<u8>,
     packets: Vec<InParcel>,
+    /// Whoever takes it looks into its packets.
+    is_plain: bool,
 }
 
 /// A packet in a parcel.
@@ -223,7 +225,8 @@ impl Looked {
 impl Parcel {
     fn push(&mut self, packet: &[u8], place: Place) {
         self.bytes.extend_from_slice(packet);
-        self.packets.push(InParcel { end: self.bytes.len(), place, looked: Looked::into(packet) });
+        let looked = if self.is_plain { Looked::Nothing } else { Looked::into(packet) };
+        self.packets.push(InParcel { end: self.bytes.len(), place, looked });
     }
 
     fn is_full(&self) -> bool {
@@ -235,7 +238,9 @@ impl Parcel {
         let count = self.packets.len();
         let mut start = 0;
         for InParcel { end, place, looked } in self.packets.drain(..) {
-            fold.push(self.bytes.get(start..end).unwrap_or_default(), looked, place);
+            let packet = self.bytes.get(start..end).unwrap_or_default();
+            let looked = if self.is_plain { Looked::into(packet) } else { looked };
+            fold.push(packet, looked, place);
             start = end;
         }
         fold.count(self.bytes.len(), count, shared);
@@ -257,14 +262,15 @@ fn on_two_threads<R: Read + Send>(
             let imported = read(tap, &mut |packet, place| {
                 parcel.push(packet, place);
                 if parcel.is_full() {
-                    hand_over(&mut parcel, &send, &empty);
+                    hand_over(&mut parcel, shared, &send, &empty);
                 }
             });
-            hand_over(&mut parcel, &send, &empty);
+            hand_over(&mut parcel, shared, &send, &empty);
             imported
         });
         for mut parcel in parcels {
             parcel.empty(fold, shared);
+            shared.parcels.fetch_sub(1, Ordering::Relaxed);
             // A packet may have been huge.
             if parcel.bytes.capacity() <= 2 * PARCEL_BYTES {
                 let _ = back.try_send(parcel);
@@ -274,8 +280,10 @@ fn on_two_threads<R: Read + Send>(
     })
 }
 
-fn hand_over(parcel: &mut Parcel, to: &SyncSender<Parcel>, empty: &Receiver<Parcel>) {
-    let next = empty.try_recv().unwrap_or_default();
+fn hand_over(parcel: &mut Parcel, shared: &Shared, to: &SyncSender<Parcel>, empty: &Receiver<Parcel>) {
+    let mut next = empty.try_recv().unwrap_or_default();
+    // Who has waited for this one may as well look into the next.
+    next.is_plain = shared.parcels.fetch_add(1, Ordering::Relaxed) == 0;
     // Who does not take it has stopped, and has told the file.
     let _ = to.send(std::mem::replace(parcel, next));
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ferretto_trace_model::trace_files::HEAD_BYTES;
 use ferretto_trace_tables::Helper;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) bytes: AtomicU64,
     /// Nobody wants any more.
     pub(crate) is_stopped: AtomicBool,
+    /// Parcels that wait, or are taken: with none the taker waits.
+    pub(crate) parcels: AtomicUsize,
 }
 
 /// A file whose bytes are counted on their way, and hashed if that was asked for.

@@ -11,39 +11,43 @@ use ferretto_trace_read::Place;
 
 /// The bytes of a trace.
 pub trait Again: Send + Sync + fmt::Debug {
-    /// Reads from an offset on; returns how many bytes there are, fewer than there is room for where the trace ends. At `least` so many were
-    /// there before.
-    fn read_at(&self, offset: u64, to: &mut [u8], least: usize) -> usize;
+    /// So many bytes from an offset on, fewer where the trace ends.
+    fn read_at(&self, offset: u64, len: usize) -> Vec<u8>;
+
+    /// What had been there is not there any more.
+    fn has_changed(&self);
 }
 
 /// Where a part of a packet lies.
 #[derive(Clone, Debug)]
 pub(crate) struct Lies {
     again: Arc<dyn Again>,
-    /// Where the packet begins in the trace: its tag.
-    packet: u64,
+    /// Where the packet begins in the trace: its tag. And how long it is.
+    packet: (u64, usize),
     /// Where the part begins in the packet.
     at: usize,
 }
 
 /// The most bytes before a packet: its tag and its length.
 const HEADER_BYTES: usize = 1 + varint::MAX_SIZE;
-const MIN_HEADER_BYTES: usize = 2;
 
 impl Lies {
     /// Of a part of a packet, both of which are here now. Nothing if the packet lies in a batch: there it is packed.
     pub(crate) fn of(again: &Arc<dyn Again>, place: Place, packet: &[u8], part: &[u8]) -> Option<Self> {
         let at = (part.as_ptr() as usize).checked_sub(packet.as_ptr() as usize)?;
         let is_part = place.in_batch.is_none() && at.checked_add(part.len())? <= packet.len();
-        is_part.then(|| Self { again: again.clone(), packet: place.offset, at })
+        is_part.then(|| Self { again: again.clone(), packet: (place.offset, packet.len()), at })
     }
 
     fn read(&self, len: usize) -> Part {
-        let mut bytes = vec![0; HEADER_BYTES + self.at + len];
-        let there = self.again.read_at(self.packet, &mut bytes, MIN_HEADER_BYTES + self.at + len);
-        bytes.truncate(there);
-        let header = bytes.get(1..).and_then(varint::decode).map_or(0, |(_, size)| 1 + size);
-        Part { bytes: bytes.into(), at: header + self.at }
+        let (offset, packet_len) = self.packet;
+        let bytes = self.again.read_at(offset, HEADER_BYTES + self.at + len);
+        let (says, size) = bytes.get(1..).and_then(varint::decode).unwrap_or_default();
+        let at = 1 + size + self.at;
+        if says != packet_len as u64 || bytes.len() < at + len {
+            self.again.has_changed();
+        }
+        Part { bytes, at }
     }
 }
 
@@ -58,7 +62,7 @@ pub(crate) struct Keep {
 /// Bytes, from a place on.
 #[derive(Debug)]
 struct Part {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     at: usize,
 }
 
@@ -83,7 +87,7 @@ impl Keep {
     fn read(&self) -> Part {
         match &self.lies {
             Some(lies) => lies.read(self.len),
-            None => Part { bytes: Box::default(), at: 0 },
+            None => Part { bytes: Vec::new(), at: 0 },
         }
     }
 
@@ -100,17 +104,20 @@ impl Keep {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[derive(Debug)]
-    struct Bytes(Vec<u8>);
+    struct Bytes(Vec<u8>, AtomicBool);
 
     impl Again for Bytes {
-        fn read_at(&self, offset: u64, to: &mut [u8], _: usize) -> usize {
-            let bytes = self.0.get(offset as usize..).unwrap_or_default();
-            let len = bytes.len().min(to.len());
-            to[..len].copy_from_slice(&bytes[..len]);
-            len
+        fn read_at(&self, offset: u64, len: usize) -> Vec<u8> {
+            self.0.iter().skip(offset as usize).take(len).copied().collect()
+        }
+
+        fn has_changed(&self) {
+            self.1.store(true, Ordering::Relaxed);
         }
     }
 
@@ -119,7 +126,8 @@ mod tests {
         let packet = b"a packet with something in it";
         for length in [&[29][..], &[29 | 0x80, 0x80, 0x80, 0]] {
             let trace = [b"\x0a\x01x\x0a", length, packet].concat();
-            let again: Arc<dyn Again> = Arc::new(Bytes(trace));
+            let bytes = Arc::new(Bytes(trace, false.into()));
+            let again: Arc<dyn Again> = bytes.clone();
             let place = Place { offset: 3, in_batch: None };
             let part = packet.get(9..23).unwrap();
             let lies = Lies::of(&again, place, packet, part);
@@ -127,11 +135,14 @@ mod tests {
             let keep = Keep::new(part, lies);
             assert!(!keep.are_here());
             assert_eq!((keep.get(), keep.len(), keep.are_here()), (part, 14, true));
+            assert!(!bytes.1.load(Ordering::Relaxed));
             assert!(Lies::of(&again, Place { in_batch: Some(0), ..place }, packet, part).is_none());
             assert!(Lies::of(&again, place, packet, b"elsewhere").is_none());
             // It has become shorter.
-            let short: Arc<dyn Again> = Arc::new(Bytes(b"\x0a\x01x\x0a\x1dab".to_vec()));
+            let bytes = Arc::new(Bytes(b"\x0a\x01x\x0a\x1dab".to_vec(), false.into()));
+            let short: Arc<dyn Again> = bytes.clone();
             assert_eq!(Keep::new(part, Lies::of(&short, place, packet, part)).get(), b"");
+            assert!(bytes.1.load(Ordering::Relaxed));
         }
         assert_eq!(Keep::new(b"part", None).get(), b"part");
     }

@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use common::{Daemon, Place};
+use rustix::process::Uid;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Error, Message, WebSocket};
@@ -284,6 +285,30 @@ fn a_flood_of_connections_is_refused_and_passes() {
     common::wait_until("there is room again", || bridge.open("/traced").is_ok());
 }
 
+#[test]
+fn no_user_has_all_places_of_pages() {
+    const OF_ANOTHER: usize = 12;
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root may be several users");
+    }
+    let (place, service) = place_with_service();
+    let bridge = start(&place, &service);
+    let open_as = |uid: u32| {
+        let open = || {
+            let uid = Uid::from_raw(uid);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            // Some more than there are for one.
+            (0..OF_ANOTHER + 2).filter_map(|_| bridge.open("/traced").ok()).collect::<Vec<_>>()
+        };
+        std::thread::scope(|scope| scope.spawn(open).join().unwrap())
+    };
+    let neighbours: Vec<_> = (4711..4716).map(open_as).collect();
+    let places: Vec<usize> = neighbours.iter().map(Vec::len).collect();
+    assert_eq!(places, [OF_ANOTHER, OF_ANOTHER, OF_ANOTHER, OF_ANOTHER, 0]);
+    let own: Vec<_> = (0..16).map(|_| bridge.open("/traced").unwrap()).collect();
+    drop((neighbours, own));
+}
+
 /// Before anybody is judged, and by requests of an origin that was not named.
 #[test]
 fn those_who_may_not_keep_nobody_out() {
@@ -303,6 +328,20 @@ fn those_who_may_not_keep_nobody_out() {
         bridge.open("/traced").unwrap();
         accept(&service);
     }
+}
+
+#[test]
+fn those_who_say_nothing_keep_nobody_out_and_have_no_threads() {
+    const SILENT: usize = 600;
+    let (place, service) = place_with_service();
+    let bridge = start(&place, &service);
+    let silent: Vec<TcpStream> = (0..SILENT).map(|_| bridge.connect()).collect();
+    bridge.open("/traced").unwrap();
+    accept(&service);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", bridge.process.0.id())).unwrap();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    assert!(threads.trim().parse::<usize>().unwrap() < 8, "{threads}");
+    drop(silent);
 }
 
 #[test]

@@ -2,13 +2,17 @@
 //!
 //! A page opens `/traced` or `/adb` ([`request`] judges whether it may), the bridge connects to the socket behind it, and from then
 //! on bytes pass both ways untouched ([`passage`]). Every connection has a thread, of which there are at most [`MAX_THREADS`]:
-//! what one page does cannot hold up another. Who has not said what he wants, or was refused, has a place in [`Unjudged`] only, where
-//! the newest displaces the oldest. Upstream: src/websocket_bridge.
+//! what one page does cannot hold up another. Who has said nothing yet waits at the [`door`]; who has not said what he wants, or was
+//! refused, has a place in [`Unjudged`] only, where the newest displaces the oldest of whoever has most. Of the places of pages no [user](users) has all.
+//! Upstream: src/websocket_bridge.
 
+mod door;
 mod passage;
+mod places;
 mod request;
+mod users;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -20,10 +24,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ferretto_ipc::address::{Address, default_consumer, environment};
 use ferretto_ipc::socket::Stream;
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
 
+use self::door::Door;
+use self::places::Places;
 use self::request::{Judgement, Policy, Refusal};
+use self::users::Users;
 use crate::report::UserError;
 use crate::shut_in::{self, ShutInArgs};
 use crate::wake::Signals;
@@ -38,16 +43,14 @@ const DEFAULT_ORIGINS: [&str; 3] =
 const ADB_SOCKET_ENV: &str = "ADB_SERVER_SOCKET";
 const DEFAULT_ADB_SOCKET: &str = "tcp:127.0.0.1:5037";
 
-/// Connections of pages that may, at a time. A page holds two for each recording, and some for a moment with adb.
-const MAX_CONNECTIONS: usize = 64;
 /// Those that have not said what they want, and those that were refused and have not hung up. A browser asks at once, so that it is no longer
 /// among these before as many others have come.
 const MAX_UNJUDGED: usize = 64;
 /// Of all of them, and of those that were displaced and are about to end.
-const MAX_THREADS: usize = MAX_CONNECTIONS + 2 * MAX_UNJUDGED;
+const MAX_THREADS: usize = places::MAX_CONNECTIONS + 2 * MAX_UNJUDGED;
 /// How long nobody is accepted when there are so many.
 const THREADS_PAUSE: Duration = Duration::from_millis(1);
-/// How long nobody is accepted after the system refused a descriptor or a thread.
+/// How long nobody is accepted after the system refused a thread.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a service may be too busy to take the connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -115,6 +118,8 @@ fn listen(port: u16) -> Result<Vec<TcpListener>> {
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
+    // As many as the system lets wait: where the queue is full, who comes tries again after a second.
+    rustix::net::listen(&listener, i32::MAX)?;
     Ok(listener)
 }
 
@@ -137,7 +142,8 @@ struct Bridge<'a> {
     traced: Address,
     adb: Address,
     signals: &'a Signals,
-    connections: AtomicUsize,
+    users: Users,
+    places: Places,
     threads: AtomicUsize,
     unjudged: Unjudged,
     /// A page that tries again and again is named once.
@@ -162,7 +168,8 @@ impl<'a> Bridge<'a> {
                 environment(ADB_SOCKET_ENV).map(|name| name.to_string_lossy().into_owned()).as_deref(),
             )?,
             signals,
-            connections: AtomicUsize::new(0),
+            users: Users::new(),
+            places: Places::default(),
             threads: AtomicUsize::new(0),
             unjudged: Unjudged::default(),
             has_named_stranger: AtomicBool::new(false),
@@ -189,10 +196,11 @@ impl<'a> Bridge<'a> {
     /// Accepts until it is to stop, and returns when the last connection has ended.
     fn serve(&self, listeners: &[TcpListener]) -> Result<()> {
         std::thread::scope(|scope| {
-            while self.wait_for_connection(listeners)? {
-                for listener in listeners {
-                    self.accept(scope, listener);
-                }
+            let mut door = Door::new(listeners);
+            while let Some(speaking) =
+                door.next(self.signals.stop()).context("cannot wait for connections")?
+            {
+                speaking.into_iter().for_each(|stream| self.begin(scope, stream));
             }
             // The second Ctrl-C does not wait for pages to say goodbye.
             self.signals.make_deadly();
@@ -200,44 +208,29 @@ impl<'a> Bridge<'a> {
         })
     }
 
-    /// False: it is time to stop.
-    fn wait_for_connection(&self, listeners: &[TcpListener]) -> Result<bool> {
-        let stop = self.signals.stop();
-        let mut fds = vec![PollFd::new(&stop, PollFlags::IN)];
-        fds.extend(listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        match rustix::event::poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => Ok(fds.first().is_some_and(|stop| stop.revents().is_empty())),
-            Err(error) => Err(io::Error::from(error)).context("cannot wait for connections"),
-        }
-    }
-
-    fn accept<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, listener: &TcpListener) {
-        let opened = listener.accept().and_then(|(stream, _)| {
+    /// Listens to one who says something.
+    fn begin<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stream: TcpStream) {
+        let begun = || {
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
-            let turn = self.unjudged.join(stream.try_clone()?);
+            let turn = self.unjudged.join(stream.try_clone()?, self.users.of(&stream));
             let thread = self.place_for_thread();
             let builder = std::thread::Builder::new().name("connection".to_owned());
             builder.spawn_scoped(scope, move || {
                 self.serve_connection(stream, turn);
                 drop(thread);
-            })?;
-            Ok(())
-        });
-        match opened {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => {
-                tracing::warn!("cannot take a connection: {error}");
-                std::thread::sleep(ACCEPT_PAUSE);
-            }
+            })
+        };
+        if let Err(error) = begun() {
+            tracing::warn!("cannot take a connection: {error}");
+            std::thread::sleep(ACCEPT_PAUSE);
         }
     }
 
     /// Those that were displaced end at once.
-    fn place_for_thread(&self) -> Place<'_> {
+    fn place_for_thread(&self) -> ThreadPlace<'_> {
         loop {
-            match Place::take(&self.threads, MAX_THREADS) {
+            match ThreadPlace::take(&self.threads, MAX_THREADS) {
                 Some(place) => return place,
                 None => std::thread::sleep(THREADS_PAUSE),
             }
@@ -251,7 +244,7 @@ impl<'a> Bridge<'a> {
         };
         match self.policy.judge(&request.head) {
             Judgement::Open { endpoint, accept_key, origin } => {
-                let Some(_place) = Place::take(&self.connections, MAX_CONNECTIONS) else {
+                let Some(_place) = self.places.enter(self.users.of(&stream)) else {
                     return request::refuse(&stream, &Refusal::TooMany);
                 };
                 drop(turn);
@@ -295,12 +288,12 @@ impl<'a> Bridge<'a> {
     }
 }
 
-/// One of a number of them; given back when dropped.
-struct Place<'a> {
+/// One of a number of threads; given back when dropped.
+struct ThreadPlace<'a> {
     taken: &'a AtomicUsize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ThreadPlace<'a> {
     fn take(taken: &'a AtomicUsize, most: usize) -> Option<Self> {
         let more = |now: usize| (now < most).then_some(now + 1);
         taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -308,7 +301,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ThreadPlace<'_> {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -318,8 +311,14 @@ impl Drop for Place<'_> {
 #[derive(Default)]
 struct Unjudged {
     /// Oldest first.
-    waiting: Mutex<VecDeque<(u64, TcpStream)>>,
+    waiting: Mutex<VecDeque<Waiting>>,
     last: AtomicU64,
+}
+
+struct Waiting {
+    number: u64,
+    user: Option<u32>,
+    stream: TcpStream,
 }
 
 /// A connection's time among the unjudged.
@@ -329,25 +328,33 @@ struct Turn<'a> {
 }
 
 impl Unjudged {
-    /// The newest comes in, and if there is no room the oldest is hung up on.
-    fn join(&self, stream: TcpStream) -> Turn<'_> {
+    /// The newest comes in, and if there is no room the oldest of the user with the most is hung up on.
+    fn join(&self, stream: TcpStream, user: Option<u32>) -> Turn<'_> {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let displaced = if waiting.len() < MAX_UNJUDGED { None } else { waiting.pop_front() };
-        waiting.push_back((number, stream));
+        let displaced = if waiting.len() < MAX_UNJUDGED { None } else { oldest_of_most(&waiting) };
+        let displaced = displaced.and_then(|index| waiting.remove(index));
+        waiting.push_back(Waiting { number, user, stream });
         drop(waiting);
-        if let Some((_, oldest)) = displaced {
+        if let Some(displaced) = displaced {
             // An error says that it has ended already.
-            let _ = oldest.shutdown(Shutdown::Both);
+            let _ = displaced.stream.shutdown(Shutdown::Both);
         }
         Turn { unjudged: self, number }
     }
 }
 
+fn oldest_of_most(waiting: &VecDeque<Waiting>) -> Option<usize> {
+    let mut users = BTreeMap::<_, usize>::new();
+    waiting.iter().for_each(|one| *users.entry(one.user).or_default() += 1);
+    let (most, _) = users.into_iter().max_by_key(|(_, count)| *count)?;
+    waiting.iter().position(|one| one.user == most)
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut waiting = self.unjudged.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|(number, _)| *number != self.number);
+        waiting.retain(|one| one.number != self.number);
     }
 }
 
@@ -428,10 +435,10 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let taken = AtomicUsize::new(0);
-        let mut places: Vec<Place<'_>> = std::iter::from_fn(|| Place::take(&taken, 3)).collect();
+        let mut places: Vec<ThreadPlace<'_>> = std::iter::from_fn(|| ThreadPlace::take(&taken, 3)).collect();
         assert_eq!(places.len(), 3);
         places.truncate(2);
-        assert!(Place::take(&taken, 3).is_some());
+        assert!(ThreadPlace::take(&taken, 3).is_some());
     }
 
     #[test]
@@ -445,19 +452,38 @@ mod tests {
         let unjudged = Unjudged::default();
         let (mut first, stream) = connect();
         let (_second, other) = connect();
-        let (first_turn, second_turn) = (unjudged.join(stream), unjudged.join(other));
+        let (first_turn, second_turn) = (unjudged.join(stream, None), unjudged.join(other, None));
         let others: Vec<_> = (0..MAX_UNJUDGED - 2).map(|_| connect()).collect();
         let mut turns: Vec<Turn<'_>> =
-            others.iter().map(|(_, stream)| unjudged.join(stream.try_clone().unwrap())).collect();
+            others.iter().map(|(_, stream)| unjudged.join(stream.try_clone().unwrap(), None)).collect();
         drop(second_turn);
-        turns.push(unjudged.join(connect().1));
+        turns.push(unjudged.join(connect().1, None));
         first.set_nonblocking(true).unwrap();
         assert_eq!(first.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock, "there is room");
-        turns.push(unjudged.join(connect().1));
+        turns.push(unjudged.join(connect().1, None));
         first.set_nonblocking(false).unwrap();
         assert_eq!(first.read(&mut [0]).unwrap(), 0);
         drop(first_turn);
         assert_eq!(unjudged.waiting.lock().unwrap().len(), MAX_UNJUDGED);
+    }
+
+    #[test]
+    fn it_displaces_one_of_the_user_with_the_most() {
+        use std::io::Read;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let unjudged = Unjudged::default();
+        let mut turns = Vec::new();
+        let mut join = |user| {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.set_nonblocking(true).unwrap();
+            turns.push(unjudged.join(listener.accept().unwrap().0, user));
+            client
+        };
+        let mut honest = join(Some(1));
+        let hostile: Vec<TcpStream> = (0..3 * MAX_UNJUDGED).map(|_| join(Some(2))).collect();
+        assert_eq!(honest.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let left = hostile.iter().filter(|stream| (&mut &**stream).read(&mut [0]).is_err()).count();
+        assert_eq!(left, MAX_UNJUDGED - 1);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A page opens `/traced` or `/adb` ([`request`] judges whether it may), the bridge connects to the socket behind it, and from then
 //! on bytes pass both ways untouched ([`passage`]). Every connection has a thread, of which there are at most [`MAX_THREADS`]:
 //! what one page does cannot hold up another. Who has said nothing yet waits at the [`door`]; who has not said what he wants, or was
-//! refused, has a place in [`Unjudged`] only, where the newest displaces the oldest of whoever has most. Of the places of pages no [user](users) has all.
-//! Upstream: src/websocket_bridge.
+//! refused, has a place in [`Unjudged`] only, where the newest displaces the oldest of whoever has most. Of the [`places`] of pages no
+//! [user](users) has all. Upstream: src/websocket_bridge.
 
 mod door;
 mod passage;

@@ -9,15 +9,23 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The sources of all tests, by the name of their file, or of its folder if it is `mod.rs`.
+/// The sources of all tests, by the name of their file, or of its folder if it is `mod.rs`; `tests.rs` has both names.
 fn sources(dir: &Path, into: &mut BTreeMap<String, String>) {
     for entry in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
             sources(&entry, into);
         } else if entry.extension().is_some_and(|extension| extension == "rs") {
-            let named = if entry.ends_with("mod.rs") { entry.parent().unwrap() } else { &entry };
-            let name = named.file_stem().unwrap().to_string_lossy().into_owned();
-            into.entry(name).or_default().push_str(&std::fs::read_to_string(&entry).unwrap());
+            let source = std::fs::read_to_string(&entry).unwrap();
+            let folder = entry.parent().unwrap();
+            let names = match entry.file_name().unwrap().to_str() {
+                Some("mod.rs") => vec![folder],
+                Some("tests.rs") => vec![folder, &entry],
+                _ => vec![&*entry],
+            };
+            for name in names {
+                let name = name.file_stem().unwrap().to_string_lossy().into_owned();
+                into.entry(name).or_default().push_str(&source);
+            }
         }
     }
 }

@@ -40,7 +40,8 @@ impl PhysicalOptimizerRule for ProbeLeft {
                     false => None,
                 }
             } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-                match is_swapped(*join.join_type()) {
+                // It goes through the side that it holds, for each batch of the other: of a join without rows that match nothing, that is right.
+                match is_swapped(*join.join_type()) && *join.join_type() != JoinType::Inner {
                     true => Some(join.swap_inputs()?),
                     false => None,
                 }

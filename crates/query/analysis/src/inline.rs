@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, Ident, ObjectNamePart, Query, SelectItem, SetExpr,
-    TableAlias, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, Value, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 
 use crate::error::Error;
@@ -101,6 +102,9 @@ impl Inline<'_> {
             return Err(Box::new(Error::plain(message)));
         }
         let mut body = function.body.clone();
+        if args.iter().any(has_column) {
+            let _: ControlFlow<()> = VisitMut::visit(&mut body, &mut Rename { number: self.calls });
+        }
         let mut substitute = Substitute { names: &function.args, values: args };
         let _: ControlFlow<()> = VisitMut::visit(&mut body, &mut substitute);
         Ok(body)
@@ -146,6 +150,19 @@ impl Inline<'_> {
 
 impl VisitorMut for Inline<'_> {
     type Break = Box<Error>;
+
+    /// A function of a row of the table beside it is joined on nothing else.
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Box<Error>> {
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            if matches!(join.relation, TableFactor::Derived { lateral: true, .. })
+                && let JoinOperator::Left(on) | JoinOperator::LeftOuter(on) = &mut join.join_operator
+                && *on == JoinConstraint::None
+            {
+                *on = JoinConstraint::On(Expr::Value(Value::Boolean(true).into()));
+            }
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
         // Before its arguments: those of the body are looked at then, too.
@@ -197,6 +214,58 @@ fn has_column(expr: &Expr) -> bool {
         }
     }
     Visit::visit(expr, &mut Find).is_break()
+}
+
+/// Gives tables in a body names that no other query has: what it is called with names tables, too.
+struct Rename {
+    number: usize,
+}
+
+impl Rename {
+    fn renamed(&self, name: &str) -> Ident {
+        Ident::with_quote('"', format!("{name}:{}", self.number))
+    }
+}
+
+impl VisitorMut for Rename {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table { alias: Some(alias), .. }
+            | TableFactor::Derived { alias: Some(alias), .. } => {
+                alias.name = self.renamed(&alias.name.value);
+            }
+            TableFactor::Table { name, alias: alias @ None, .. } => {
+                if let [ObjectNamePart::Identifier(name)] = name.0.as_slice() {
+                    let name = self.renamed(&name.value);
+                    *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [table, _] = parts.as_mut_slice()
+        {
+            *table = self.renamed(&table.value);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item
+                && let [ObjectNamePart::Identifier(table)] = name.0.as_mut_slice()
+            {
+                *table = self.renamed(&table.value);
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 struct Substitute<'a> {

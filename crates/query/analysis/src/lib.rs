@@ -9,7 +9,8 @@
 //! | `coerce` | texts beside numbers |
 //! | `inline` | functions that queries have defined, put where they are called |
 //! | `functions` | functions that DataFusion lacks |
-//! | `operators` | joins of spans |
+//! | `operators` | what SQL has no words for: joins of spans, graphs |
+//! | `modules` | the standard library |
 //! | `table`, `prelude` | tables of the trace, and views over them |
 //! | `in_order` | rows in SQLite's order |
 //! | `runtime` | the threads that it is done on |
@@ -34,6 +35,7 @@ mod error;
 mod functions;
 mod in_order;
 mod inline;
+mod modules;
 mod operators;
 mod prelude;
 mod rewrite;

@@ -133,59 +133,6 @@ const VIEWS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Functions in SQL.
-pub(crate) const FUNCTIONS: &str = "
-create perfetto function slice_is_ancestor(ancestor_id long, descendant_id long) returns bool as
-select max(a.track_id = d.track_id and a.depth < d.depth and a.ts <= d.ts and (a.dur = -1 or a.ts + a.dur >= d.ts + d.dur))
-from slice a, slice d where a.id = $ancestor_id and d.id = $descendant_id;
-
-create perfetto function ancestor_slice(slice long) returns table(id long) as
-with recursive up(id) as (
-    select parent_id from slice where id = $slice and parent_id is not null
-    union all
-    select s.parent_id from slice s join up on s.id = up.id where s.parent_id is not null
-)
-select s.* from slice s where s.id in (select id from up);
-
-create perfetto function descendant_slice(slice long) returns table(id long) as
-with recursive down(id) as (
-    select id from slice where parent_id = $slice
-    union all
-    select s.id from slice s join down on s.parent_id = down.id
-)
-select s.* from slice s where s.id in (select id from down);
-
-create perfetto function following_flow(slice long) returns table(id long) as
-with recursive next(id) as (
-    select id from flow where slice_out = $slice
-    union
-    select f.id from flow f join flow g on g.slice_in = f.slice_out join next on next.id = g.id
-)
-select f.* from flow f where f.id in (select id from next);
-
-create perfetto function preceding_flow(slice long) returns table(id long) as
-with recursive last(id) as (
-    select id from flow where slice_in = $slice
-    union
-    select f.id from flow f join flow g on g.slice_out = f.slice_in join last on last.id = g.id
-)
-select f.* from flow f where f.id in (select id from last);
-
-create perfetto function directly_connected_flow(slice long) returns table(id long) as
-with recursive
-next(id) as (
-    select id from flow where slice_out = $slice
-    union
-    select f.id from flow f join flow g on g.slice_in = f.slice_out join next on next.id = g.id
-),
-last(id) as (
-    select id from flow where slice_in = $slice
-    union
-    select f.id from flow f join flow g on g.slice_out = f.slice_in join last on last.id = g.id
-)
-select f.* from flow f where f.id in (select id from next) or f.id in (select id from last);
-";
-
 /// What the trace may call the table of this name.
 pub(crate) fn tables_of(name: &str) -> impl Iterator<Item = &str> {
     let other = OTHER_NAMES.iter().find(|(it, _)| *it == name).map(|(_, table)| *table);

@@ -136,7 +136,7 @@ impl Sequence {
     pub fn arrive(&mut self, head: &Head<'_>, model: &mut Model, place: Place) {
         self.has_begun = true;
         self.has_first_packet |= head.is_first_on_sequence;
-        if head.sequence_id == 0 {
+        if !head.is_on_sequence {
             return log_what_needs_a_sequence(head, model, place);
         }
         match self.continuity.arrive(head) {

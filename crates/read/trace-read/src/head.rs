@@ -27,8 +27,10 @@ pub struct Head<'a> {
     pub timestamp: Option<u64>,
     /// The clock of `timestamp`; without it that of the sequence's defaults, then the trace's own.
     pub clock_id: Option<u32>,
-    /// The sequence of packets that it belongs to; 0 is none.
+    /// The sequence of packets that it belongs to; 0 if it does not say.
     pub sequence_id: u32,
+    /// Whether it says which sequence it belongs to: 0 is one if it does.
+    pub is_on_sequence: bool,
     /// [`INCREMENTAL_STATE_CLEARED`] and [`NEEDS_INCREMENTAL_STATE`]. The older field `incremental_state_cleared` counts as the first.
     pub flags: u32,
     /// Why packets before it on its sequence are missing; 0 if none are.
@@ -76,7 +78,7 @@ impl<'a> Head<'a> {
     #[inline(always)]
     fn take_usual(&mut self, tag: u8, fields: &mut Fields<'a>) -> bool {
         match tag {
-            SEQUENCE_ID_TAG => fields.take_number().map(|id| self.sequence_id = id as u32).is_some(),
+            SEQUENCE_ID_TAG => fields.take_number().map(|id| self.take_sequence(id)).is_some(),
             TIMESTAMP_TAG => fields.take_number().map(|time| self.timestamp = Some(time)).is_some(),
             SEQUENCE_FLAGS_TAG => fields.take_number().map(|flags| self.flags |= flags as u32).is_some(),
             TRACK_EVENT_TAG => {
@@ -108,13 +110,19 @@ impl<'a> Head<'a> {
         }
     }
 
+    #[inline(always)]
+    fn take_sequence(&mut self, id: u64) {
+        self.sequence_id = id as u32;
+        self.is_on_sequence = true;
+    }
+
     // Narrow fields are cut like any protobuf reader does.
     #[inline]
     fn take_number(&mut self, number: u32, value: u64) {
         match number {
             field::TIMESTAMP => self.timestamp = Some(value),
             field::TIMESTAMP_CLOCK_ID => self.clock_id = Some(value as u32),
-            field::TRUSTED_PACKET_SEQUENCE_ID => self.sequence_id = value as u32,
+            field::TRUSTED_PACKET_SEQUENCE_ID => self.take_sequence(value),
             field::SEQUENCE_FLAGS => self.flags |= value as u32,
             field::INCREMENTAL_STATE_CLEARED if value != 0 => self.flags |= INCREMENTAL_STATE_CLEARED,
             field::PREVIOUS_PACKET_DROPPED => self.previous_packet_dropped = value as u32,
@@ -334,6 +342,7 @@ mod tests {
             timestamp: Some(1000),
             clock_id: Some(64),
             sequence_id: 7,
+            is_on_sequence: true,
             flags: 3,
             previous_packet_dropped: 5,
             is_first_on_sequence: true,

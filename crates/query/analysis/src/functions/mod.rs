@@ -2,9 +2,11 @@
 
 mod args;
 mod conversions;
+mod hash;
 mod numbers;
 mod patterns;
 mod printf;
+mod slices;
 mod strings;
 pub(crate) mod text;
 mod time;
@@ -23,8 +25,15 @@ use ferretto_trace_tables::Tables;
 
 /// Makes all of them known.
 pub(crate) fn register(context: &SessionContext, tables: &Arc<Tables>) {
-    let simple =
-        [conversions::all(), numbers::all(), patterns::all(), strings::all(), printf::all(), time::all()];
+    let simple = [
+        conversions::all(),
+        hash::all(),
+        numbers::all(),
+        patterns::all(),
+        strings::all(),
+        printf::all(),
+        time::all(),
+    ];
     for function in simple.into_iter().flatten() {
         context.register_udf(ScalarUDF::new_from_impl(function));
     }
@@ -32,6 +41,7 @@ pub(crate) fn register(context: &SessionContext, tables: &Arc<Tables>) {
         context.register_udf(ScalarUDF::new_from_impl(bound));
     }
     context.register_udf(ScalarUDF::new_from_impl(args::ExtractArg::new(tables.clone())));
+    context.register_udf(ScalarUDF::new_from_impl(slices::IsAncestor::new(tables.clone())));
 }
 
 /// What a function of arrays does. Arrays of arguments are all as long as the rows are many.

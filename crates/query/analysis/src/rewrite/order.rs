@@ -11,8 +11,8 @@ use crate::rewrite::number;
 
 /// Orders the rows of a query that does not say how.
 pub(crate) fn apply(query: &mut Query) {
-    if query.order_by.is_some() {
-        return;
+    if let Some(order_by) = &mut query.order_by {
+        return order_union(order_by, &query.body);
     }
     let keys = match query.body.as_ref() {
         SetExpr::Select(select) => match &select.group_by {
@@ -34,6 +34,27 @@ pub(crate) fn apply(query: &mut Query) {
     let by = |expr| OrderByExpr { expr, options, with_fill: None };
     let kind = OrderByKind::Expressions(keys.into_iter().map(by).collect());
     query.order_by = Some(OrderBy { kind, interpolate: None });
+}
+
+/// A union may be ordered by a column as its first query calls it: `s.name`.
+fn order_union(order_by: &mut OrderBy, body: &SetExpr) {
+    let SetExpr::SetOperation { .. } = body else { return };
+    let mut first = body;
+    while let SetExpr::SetOperation { left, .. } = first {
+        first = left;
+    }
+    let (SetExpr::Select(select), OrderByKind::Expressions(exprs)) = (first, &mut order_by.kind) else {
+        return;
+    };
+    for by in exprs.iter_mut().filter(|by| matches!(by.expr, Expr::CompoundIdentifier(_))) {
+        let is_it = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => *expr == by.expr,
+            _ => false,
+        };
+        if let Some(place) = select.projection.iter().position(is_it) {
+            by.expr = number((place + 1).to_string());
+        }
+    }
 }
 
 /// What the key of a group is called in an `ORDER BY`.
@@ -90,6 +111,7 @@ mod tests {
             ("select a, b, count(*) from t group by b, c", "ORDER BY 2, c"),
             ("select a x from t group by x", "ORDER BY 1"),
             ("select a, b from t union select 1, 2", "ORDER BY 1, 2"),
+            ("select t.a, t.b from t union select 1, 2 order by t.b", "ORDER BY 2"),
         ] {
             let text = Text::new(sql);
             let mut query = query(&text, &lower(text.words().unwrap())).unwrap();

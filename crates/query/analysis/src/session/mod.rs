@@ -1,9 +1,13 @@
 //! What statements do, one behind the other.
 
 mod create;
+mod include;
+mod legacy;
+mod operators;
 mod plan;
+mod scan;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -24,8 +28,10 @@ use sqlparser::ast::{ColumnDef, ColumnOptionDef, ObjectName, ObjectNamePart, Obj
 use tokio::sync::mpsc;
 
 use crate::error::Error;
+use crate::functions;
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
+use crate::session::include::Defined;
 use crate::sql::headings::{Heading, apply, headings};
 use crate::sql::macros::{Macros, expand};
 use crate::sql::parse::{self, lower};
@@ -33,7 +39,6 @@ use crate::sql::statement::{Statement, Words, is_macro, read};
 use crate::sql::text::{Text, statements};
 use crate::table::{BATCH_ROWS, sql_array, sql_type};
 use crate::trace::{Answer, Options};
-use crate::{functions, prelude};
 
 /// A session of queries on one trace.
 pub(crate) struct Session {
@@ -44,6 +49,13 @@ pub(crate) struct Session {
     functions: UserFunctions,
     /// Tables and views that queries have made.
     made: HashMap<String, Made>,
+    /// Those of modules, until somebody names them.
+    defined: HashMap<String, Defined>,
+    included: HashSet<&'static str>,
+    /// How many tables that operators make there were, for names.
+    operators_made: usize,
+    /// How deep views lie in each other that are being made.
+    providing: usize,
 }
 
 /// What a query has made.
@@ -95,20 +107,13 @@ impl Session {
             macros: Macros::new(),
             functions: UserFunctions::new(),
             made: HashMap::new(),
+            defined: HashMap::new(),
+            included: HashSet::new(),
+            operators_made: 0,
+            providing: 0,
         };
-        session.add_functions()?;
+        session.include("prelude")?;
         Ok(session)
-    }
-
-    /// Functions that every session has.
-    fn add_functions(&mut self) -> Result<(), Error> {
-        let text = Text::new(prelude::FUNCTIONS);
-        for words in statements(text.words()?) {
-            if let Statement::Function(create) = read(&text, lower(words))? {
-                self.create_function(&text, create)?;
-            }
-        }
-        Ok(())
     }
 
     /// Runs statements; the answer is the last one's.
@@ -128,6 +133,10 @@ impl Session {
     async fn statement(&mut self, text: &Text<'_>, words: Words) -> Result<Answer, Error> {
         let headings = headings(text, &words);
         let words = lower(words);
+        if let Some(legacy) = legacy::read(&words) {
+            self.legacy(legacy)?;
+            return Ok(Answer::none());
+        }
         let words = if is_macro(&words) { words } else { expand(text, &self.macros, words)? };
         let place = words.first().map(|word| word.span.start);
         let done = match read(text, words)? {
@@ -220,9 +229,10 @@ impl Session {
     }
 
     async fn execute(&self, plan: LogicalPlan, headings: &[Heading]) -> Result<Answer, Error> {
+        // Optimizing may change what a column is called that nobody named.
+        let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
         let plan = self.context.state().create_physical_plan(&plan).await?;
         let fields = plan.schema();
-        let names = fields.fields().iter().map(|field| field.name().clone()).collect();
         let names = apply(headings, names);
         let field =
             |(field, name): (&Arc<Field>, String)| Field::new(name, sql_type(field.data_type()), true);
@@ -264,12 +274,14 @@ impl Session {
             .register(&self.context.runtime_env().memory_pool);
         held.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
         let table = MemTable::try_new(schema.clone(), vec![batches.clone()])?;
+        self.defined.remove(&name);
         self.register(&name, Arc::new(table))?;
         self.made.insert(name, Made::Table { batches, schema, key, _held: held });
         Ok(())
     }
 
     fn keep_view(&mut self, name: String, plan: LogicalPlan) -> Result<(), Error> {
+        self.defined.remove(&name);
         self.register(&name, Arc::new(ViewTable::new(plan, None)))?;
         self.made.insert(name, Made::View);
         Ok(())
@@ -281,14 +293,6 @@ impl Session {
         Ok(())
     }
 
-    fn include(&self, module: &str) -> Result<(), Error> {
-        match module.split('.').next() {
-            // It is always there.
-            Some("prelude") => Ok(()),
-            _ => Err(Error::plain(format!("there is no module {module} here"))),
-        }
-    }
-
     fn must_be(&self, name: &str) -> Result<(), Error> {
         match self.names().iter().any(|it| it == name) {
             true => Ok(()),
@@ -297,7 +301,7 @@ impl Session {
     }
 
     fn must_be_new(&self, name: &str, is_replaced: bool) -> Result<(), Error> {
-        match self.made.contains_key(name) && !is_replaced {
+        match (self.made.contains_key(name) || self.defined.contains_key(name)) && !is_replaced {
             true => Err(Error::plain(format!("there is a table or view {name} already"))),
             false => Ok(()),
         }

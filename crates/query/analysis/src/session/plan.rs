@@ -36,19 +36,22 @@ impl Session {
         mut query: Query,
     ) -> Result<LogicalPlan, Error> {
         inline(&self.functions, &mut query)?;
+        let made = self.operators(text, words, &mut query).await?;
         rewrite::rewrite(&mut query);
-        self.provide(text, words, &query, 0).await?;
-        loop {
+        self.provide(text, words, &query).await?;
+        let plan = loop {
             let statement = DfStatement::Statement(Box::new(Ast::Query(Box::new(query.clone()))));
             let error = match self.context.state().statement_to_plan(statement).await {
-                Ok(plan) => return Ok(coerce(plan, &self.cast_text)?),
+                Ok(plan) => break Ok(coerce(plan, &self.cast_text)?),
                 Err(error) => error,
             };
             match missing_column(&error) {
                 Some((name, _)) if make_text(text, &mut query, &name) => {}
-                missing => return Err(self.explain(text, words, &error, missing)),
+                missing => break Err(self.explain(text, words, &error, missing)),
             }
-        }
+        };
+        self.forget(&made)?;
+        plan
     }
 
     /// What is wrong, where, and what was meant.
@@ -80,19 +83,13 @@ impl Session {
     }
 
     /// Makes tables known that a query names.
-    async fn provide(
-        &mut self,
-        text: &Text<'_>,
-        words: &Words,
-        query: &Query,
-        depth: usize,
-    ) -> Result<(), Error> {
+    async fn provide(&mut self, text: &Text<'_>, words: &Words, query: &Query) -> Result<(), Error> {
         let mut find = Names::default();
         let _: ControlFlow<()> = Visit::visit(query, &mut find);
         let Names { tables, queries } = find;
         for name in tables {
             let is_there = self.context.table_exist(name.as_str())?;
-            if is_there || self.provide_one(&name, depth).await? || queries.contains(&name) {
+            if is_there || self.provide_one(&name).await? || queries.contains(&name) {
                 continue;
             }
             let error = Error::plain(format!("there is no table or view {name}"));
@@ -107,16 +104,28 @@ impl Session {
         Ok(())
     }
 
-    async fn provide_one(&mut self, name: &str, depth: usize) -> Result<bool, Error> {
-        if let Some(sql) = prelude::view(name).filter(|_| depth < MAX_VIEWS) {
+    async fn provide_one(&mut self, name: &str) -> Result<bool, Error> {
+        if self.providing >= MAX_VIEWS {
+            return Err(Error::plain(format!(
+                "views lie more than {MAX_VIEWS} deep in each other, at {name}"
+            )));
+        }
+        if let Some(defined) = self.defined.remove(name) {
+            self.providing += 1;
+            let done = Box::pin(self.define(name, &defined)).await;
+            self.providing -= 1;
+            let in_module =
+                |error| Error::plain(format!("{name} of {} cannot be made: {error}", defined.module));
+            return done.map(|()| true).map_err(in_module);
+        }
+        if let Some(sql) = prelude::view(name) {
             let text = Text::new(sql);
             let words = lower(text.words()?);
-            let mut query = *parse::query(&text, &words)?;
-            rewrite::rewrite(&mut query);
-            Box::pin(self.provide(&text, &words, &query, depth + 1)).await?;
-            let statement = DfStatement::Statement(Box::new(Ast::Query(Box::new(query))));
-            let plan = coerce(self.context.state().statement_to_plan(statement).await?, &self.cast_text)?;
-            self.context.register_table(name, Arc::new(ViewTable::new(plan, None)))?;
+            let query = *parse::query(&text, &words)?;
+            self.providing += 1;
+            let plan = Box::pin(self.plan(&text, &words, query)).await;
+            self.providing -= 1;
+            self.context.register_table(name, Arc::new(ViewTable::new(plan?, None)))?;
             return Ok(true);
         }
         match prelude::tables_of(name).find_map(|name| TraceTable::find(&self.tables, name)) {
@@ -131,7 +140,7 @@ impl Session {
     /// All names of tables and views.
     pub(super) fn names(&self) -> Vec<String> {
         let of_trace = Catalog::new(&self.tables).names().into_iter().chain(prelude::names());
-        self.made.keys().cloned().chain(of_trace.map(str::to_owned)).collect()
+        self.made.keys().chain(self.defined.keys()).cloned().chain(of_trace.map(str::to_owned)).collect()
     }
 }
 

@@ -65,8 +65,8 @@ impl Expand<'_> {
         out: &mut Words,
     ) -> Result<(), Error> {
         let wrong = |message: String| Error::at(self.text, place.start, message);
-        if let Some(made) = self.intrinsic(name, args, depth)? {
-            return self.append(&placed(made, place), depth + 1, out);
+        if let Some(made) = self.intrinsic(name, place, args, depth)? {
+            return self.append(&made, depth + 1, out);
         }
         let Some(found) = self.macros.get(name) else {
             let error = wrong(format!("there is no macro {name}!"));
@@ -99,25 +99,88 @@ impl Expand<'_> {
     }
 
     /// Macros that work on words.
-    fn intrinsic(&self, name: &str, args: &[Words], depth: usize) -> Result<Option<Vec<Token>>, Error> {
-        let expanded = |words: &Words| -> Result<Words, Error> {
-            let mut out = Vec::new();
-            self.append(words, depth + 1, &mut out)?;
-            Ok(out)
+    fn intrinsic(
+        &self,
+        name: &str,
+        place: Span,
+        args: &[Words],
+        depth: usize,
+    ) -> Result<Option<Words>, Error> {
+        let tokens = |tokens: Vec<Token>| {
+            tokens.into_iter().map(|token| TokenWithSpan { token, span: place }).collect()
         };
         Ok(match (name, args) {
-            ("__intrinsic_stringify", [words]) => {
-                let words = expanded(words)?;
-                let text: Vec<String> = words.iter().map(|word| word.token.to_string()).collect();
-                Some(vec![Token::SingleQuotedString(text.join(" "))])
+            ("__intrinsic_stringify" | "__intrinsic_stringify_ignore_table", [words]) => {
+                let mut expanded = Vec::new();
+                self.append(words, depth + 1, &mut expanded)?;
+                Some(tokens(vec![Token::SingleQuotedString(stringify(&expanded))]))
+            }
+            ("__intrinsic_token_apply", [name, lists @ ..]) => {
+                Some(applied(name, lists, &[], &[Token::Comma], place))
+            }
+            ("__intrinsic_token_apply_prefix", [name, lists @ ..]) => {
+                Some(applied(name, lists, &[Token::Comma], &[Token::Comma], place))
+            }
+            ("__intrinsic_token_apply_and", [name, lists @ ..]) => {
+                Some(applied(name, lists, &[], &[Token::make_keyword("AND")], place))
+            }
+            (
+                "__intrinsic_token_apply_and_prefix" | "__intrinsic_token_apply_and_prefix_and",
+                [name, lists @ ..],
+            ) => {
+                let and = [Token::make_keyword("AND")];
+                Some(applied(name, lists, &and, &and, place))
             }
             _ => None,
         })
     }
 }
 
-fn placed(tokens: Vec<Token>, span: Span) -> Words {
-    tokens.into_iter().map(|token| TokenWithSpan { token, span }).collect()
+/// A macro called with each of a list, or with one of each list as far as all reach: `m!(a, x), m!(b, y)` of `(a, b)` and `(x, y)`.
+fn applied(name: &Words, lists: &[Words], prefix: &[Token], between: &[Token], place: Span) -> Words {
+    let lists: Vec<Vec<Words>> = lists.iter().map(|list| elements(list)).collect();
+    let count = lists.iter().map(Vec::len).min().unwrap_or_default();
+    let mut out = Vec::new();
+    let add = |out: &mut Words, tokens: &[Token]| {
+        out.extend(tokens.iter().map(|token| TokenWithSpan { token: token.clone(), span: place }));
+    };
+    for at in 0..count {
+        add(&mut out, if at == 0 { prefix } else { between });
+        out.extend(name.iter().cloned());
+        add(&mut out, &[Token::ExclamationMark, Token::LParen]);
+        for (number, element) in lists.iter().filter_map(|list| list.get(at)).enumerate() {
+            if number > 0 {
+                add(&mut out, &[Token::Comma]);
+            }
+            out.extend(element.iter().cloned());
+        }
+        add(&mut out, &[Token::RParen]);
+    }
+    out
+}
+
+/// The elements of a list in parentheses; what stands in none is one.
+fn elements(list: &[TokenWithSpan]) -> Vec<Words> {
+    match list.first().map(|word| &word.token) {
+        Some(Token::LParen) => arguments(list, &mut 1).unwrap_or_default(),
+        Some(_) => vec![list.to_vec()],
+        None => Vec::new(),
+    }
+}
+
+/// Words as a text.
+fn stringify(words: &[TokenWithSpan]) -> String {
+    let mut text = String::new();
+    let mut is_tight = true;
+    for word in words {
+        let is_closing = matches!(word.token, Token::LParen | Token::RParen | Token::Comma | Token::Period);
+        if !is_tight && !is_closing {
+            text.push(' ');
+        }
+        text.push_str(&word.token.to_string());
+        is_tight = matches!(word.token, Token::LParen | Token::Period);
+    }
+    text
 }
 
 fn is_call(words: &[TokenWithSpan], at: usize) -> bool {

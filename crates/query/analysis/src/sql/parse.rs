@@ -65,7 +65,7 @@ fn parse<T>(
 ) -> Result<T, Error> {
     check_depth(words).map_err(|place| Error::at(text, place, "the query is too deep"))?;
     let parser = Parser::new(&Perfetto).with_recursion_limit(RECURSION);
-    let mut parser = parser.with_tokens_with_locations(words.to_vec());
+    let mut parser = parser.with_tokens_with_locations(without_cross(words));
     let parsed = how(&mut parser).map_err(|error| wrong(text, words, error))?;
     let next = parser.peek_token_ref();
     match &next.token {
@@ -74,6 +74,14 @@ fn parse<T>(
             Err(Error::at(text, next.span.start, format!("expected the end of the statement, found {token}")))
         }
     }
+}
+
+/// `CROSS JOIN` may have a condition, too: it is a `JOIN`.
+fn without_cross(words: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let is_word = |word: Option<&TokenWithSpan>, keyword| matches!(word.map(|word| &word.token), Some(Token::Word(word)) if word.keyword == keyword && word.quote_style.is_none());
+    let is_cross =
+        |at: usize| is_word(words.get(at), Keyword::CROSS) && is_word(words.get(at + 1), Keyword::JOIN);
+    words.iter().enumerate().filter(|(at, _)| !is_cross(*at)).map(|(_, word)| word.clone()).collect()
 }
 
 fn wrong(text: &Text<'_>, words: &[TokenWithSpan], error: ParserError) -> Error {

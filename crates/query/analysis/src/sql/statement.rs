@@ -128,6 +128,10 @@ impl Read<'_> {
         self.at += 1;
         self.expect("perfetto")?;
         self.expect("module")?;
+        if self.take_token(&Token::Mul) {
+            self.end()?;
+            return Ok(Statement::Include("*".to_owned()));
+        }
         let mut module = self.name()?;
         while self.take_token(&Token::Period) {
             module.push('.');

@@ -32,7 +32,7 @@ impl Model {
         sequence: &mut Sequence,
         machine: MachineId,
     ) -> Option<(i64, TrackEvent)> {
-        if head.sequence_id == 0 {
+        if !head.is_on_sequence {
             self.stats.count(Stat::TrackEventMissingSequenceId);
             return None;
         }
@@ -134,7 +134,7 @@ impl Model {
         head: &Head<'_>,
         sequence: &mut Sequence,
     ) -> bool {
-        if head.sequence_id == 0 {
+        if !head.is_on_sequence {
             self.stats.count(Stat::ThreadDescriptorMissingSequenceId);
             return false;
         }

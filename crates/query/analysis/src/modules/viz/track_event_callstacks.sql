@@ -1,0 +1,2 @@
+create perfetto table _track_event_tracks_with_callstacks as
+select distinct track_id from __intrinsic_track_event_callstacks;

@@ -1,0 +1,197 @@
+//! Calls of operators in a query: a table takes the place of each.
+//!
+//! An operator is called like a table function, and its arguments are queries, or texts: `__operator_interval_create((select …), (select …))`.
+//! They may name what stands in a `WITH` around the call.
+
+use std::collections::HashSet;
+use std::mem;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::logical_expr::LogicalPlan;
+use sqlparser::ast::{
+    Cte, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, TableFactor, Value,
+    Visit, VisitMut, Visitor, VisitorMut, With, helpers::attached_token::AttachedToken,
+};
+
+use super::{Session, name_of};
+use crate::error::Error;
+use crate::operators;
+use crate::operators::whole::Whole;
+use crate::sql::statement::Words;
+use crate::sql::text::Text;
+
+/// Operators of a statement, those in their arguments included: macros of macros grow with each level.
+const MAX_OPERATORS: usize = 1 << 12;
+
+impl Session {
+    /// Makes tables of the operators that a query calls; what they are called, to be forgotten when the query is planned.
+    pub(super) async fn operators(
+        &mut self,
+        text: &Text<'_>,
+        words: &Words,
+        query: &mut Query,
+    ) -> Result<Vec<String>, Error> {
+        let mut find = Find { next: self.operators_made, calls: Vec::new(), frames: Vec::new() };
+        let _: ControlFlow<()> = VisitMut::visit(query, &mut find);
+        let Find { next, calls, .. } = find;
+        self.operators_made = next;
+        let mut made = Vec::with_capacity(calls.len());
+        for call in calls {
+            made.push(call.name.clone());
+            if made.len() > MAX_OPERATORS {
+                return Err(Error::plain(format!("the statement calls more than {MAX_OPERATORS} operators")));
+            }
+            self.operator(text, words, call).await?;
+        }
+        Ok(made)
+    }
+
+    /// They are no tables of anybody's.
+    pub(super) fn forget(&self, names: &[String]) -> Result<(), Error> {
+        names.iter().try_for_each(|name| self.context.deregister_table(name.as_str()).map(|_| ()))?;
+        Ok(())
+    }
+
+    async fn operator(&mut self, text: &Text<'_>, words: &Words, call: Call) -> Result<(), Error> {
+        let mut texts = Vec::new();
+        let mut inputs: Vec<LogicalPlan> = Vec::new();
+        for arg in call.args {
+            match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match value.value {
+                    Value::SingleQuotedString(text) => texts.push(text),
+                    other => texts.push(other.to_string()),
+                },
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
+                    let query = within(query_of(expr)?, &call.queries, call.is_recursive);
+                    inputs.push(Box::pin(self.plan(text, words, query)).await?);
+                }
+                other => {
+                    return Err(Error::plain(format!("{other} is nothing that an operator is called with")));
+                }
+            }
+        }
+        match operators::find(&call.operator, &texts) {
+            Some(operator) => self.register(&call.name, Arc::new(Whole::new(operator, inputs)?)),
+            None if call.operator == super::scan::NAME => {
+                let table = self.graph_scan(&texts, inputs).await?;
+                self.register(&call.name, table)
+            }
+            None => Err(Error::plain(format!("there is no operator {}", call.operator))),
+        }
+    }
+}
+
+/// A call of an operator.
+struct Call {
+    /// What the table is called that it becomes.
+    name: String,
+    operator: String,
+    args: Vec<FunctionArg>,
+    /// What it may name of the `WITH`s around it, the innermost last.
+    queries: Vec<Cte>,
+    is_recursive: bool,
+}
+
+struct Find {
+    next: usize,
+    calls: Vec<Call>,
+    frames: Vec<Frame>,
+}
+
+/// What a query names, and how much of this was gone through.
+struct Frame {
+    queries: Vec<Cte>,
+    visible: usize,
+    is_recursive: bool,
+}
+
+impl VisitorMut for Find {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let queries = query.with.as_ref().map(|with| with.cte_tables.clone()).unwrap_or_default();
+        let is_recursive = query.with.as_ref().is_some_and(|with| with.recursive);
+        self.frames.push(Frame { queries, visible: 0, is_recursive });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.frames.pop();
+        // Named queries come before the body: this was one, if there are more.
+        if let Some(frame) = self.frames.last_mut()
+            && let Some(named) = frame.queries.get_mut(frame.visible)
+        {
+            *named.query = query.clone();
+            frame.visible += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name, args, .. } = factor else { return ControlFlow::Continue(()) };
+        let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return ControlFlow::Continue(()) };
+        if args.is_none() || !ident.value.starts_with(operators::PREFIX) {
+            return ControlFlow::Continue(());
+        }
+        let operator = ident.value.clone();
+        let made = format!("__result_{}", self.next);
+        self.next += 1;
+        *name = ObjectName::from(vec![Ident::with_quote('"', made.clone())]);
+        let args = mem::take(args).map(|args| args.args).unwrap_or_default();
+        let visible = self.frames.iter().flat_map(|frame| frame.queries.iter().take(frame.visible));
+        let queries = visible.cloned().collect();
+        let is_recursive = self.frames.iter().any(|frame| frame.is_recursive);
+        self.calls.push(Call { name: made, operator, args, queries, is_recursive });
+        ControlFlow::Continue(())
+    }
+}
+
+fn query_of(expr: Expr) -> Result<Query, Error> {
+    match expr {
+        Expr::Subquery(query) => Ok(*query),
+        Expr::Nested(expr) => query_of(*expr),
+        other => Err(Error::plain(format!("an operator is called with queries, not with {other}"))),
+    }
+}
+
+/// The query with those of the named ones that it, or one of these, names.
+fn within(mut query: Query, queries: &[Cte], is_recursive: bool) -> Query {
+    let mut wanted = names(&query);
+    let mut found = Vec::new();
+    for named in queries.iter().rev() {
+        if wanted.remove(&named.alias.name.value) {
+            wanted.extend(names(&named.query));
+            found.push(named.clone());
+        }
+    }
+    if found.is_empty() {
+        return query;
+    }
+    found.reverse();
+    let with = query.with.take();
+    let (own, own_is_recursive) = with.map(|with| (with.cte_tables, with.recursive)).unwrap_or_default();
+    let names: HashSet<&String> = own.iter().map(|named| &named.alias.name.value).collect();
+    found.retain(|named| !names.contains(&named.alias.name.value));
+    let cte_tables = found.into_iter().chain(own.iter().cloned()).collect();
+    let recursive = is_recursive || own_is_recursive;
+    query.with = Some(With { with_token: AttachedToken::empty(), recursive, cte_tables });
+    query
+}
+
+/// What a query names of tables.
+fn names(query: &Query) -> HashSet<String> {
+    struct Names(HashSet<String>);
+    impl Visitor for Names {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, .. } = factor {
+                self.0.extend(name_of(name));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(HashSet::new());
+    let _: ControlFlow<()> = Visit::visit(query, &mut names);
+    names.0
+}

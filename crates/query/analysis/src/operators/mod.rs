@@ -1,11 +1,12 @@
-//! Operators that SQL has no words for, on whole tables: spans of time, graphs and trees.
+//! Operators that SQL has no words for, on whole tables: spans of time, graphs and trees, flame graphs.
 //!
-//! `SPAN_JOIN` is a virtual table's module. The others are [`whole`]: called like table functions whose arguments are queries, by the macros of
+//! `SPAN_JOIN` and `__intrinsic_flamegraph` are modules of virtual tables. The others are [`whole`]: called like table functions whose arguments are queries, by the macros of
 //! the standard library.
 
 pub(crate) mod counters;
 pub(crate) mod dominators;
 pub(crate) mod fill_gaps;
+pub(crate) mod flamegraph;
 pub(crate) mod flatten;
 pub(crate) mod graph;
 pub(crate) mod intersect;
@@ -22,15 +23,28 @@ pub(crate) mod whole;
 
 use std::sync::Arc;
 
+use datafusion::common::Result;
+
 use crate::operators::whole::Operator;
 
 /// What the names of operators begin with.
 pub(crate) const PREFIX: &str = "__operator_";
 
+/// What the operator is called that a flame graph is.
+pub(crate) const FLAMEGRAPH: &str = "__operator_flamegraph";
+
 /// The operator of this name, with the texts that it is called with.
-pub(crate) fn find(name: &str, texts: &[String]) -> Option<Arc<dyn Operator>> {
+///
+/// # Errors
+///
+/// If the texts say nothing that it can do.
+pub(crate) fn find(name: &str, texts: &[String]) -> Result<Option<Arc<dyn Operator>>> {
+    if name == FLAMEGRAPH {
+        return Ok(Some(Arc::new(flamegraph::Flamegraph::new(texts)?)));
+    }
     let text = |at: usize| texts.get(at).map(String::as_str).unwrap_or_default();
-    Some(match name.strip_prefix(PREFIX)? {
+    let Some(name) = name.strip_prefix(PREFIX) else { return Ok(None) };
+    Ok(Some(match name {
         "interval_intersect" => Arc::new(intersect::Intersect::by(text(0))),
         "interval_self_intersect" => Arc::new(self_intersect::SelfIntersect),
         "interval_create" => Arc::new(pairs::Pairs),
@@ -46,6 +60,6 @@ pub(crate) fn find(name: &str, texts: &[String]) -> Option<Arc<dyn Operator>> {
         "tree_partition" => Arc::new(trees::Partition),
         "tree_table" => Arc::new(trees::Table::with(text(0))),
         "slice_ancestors" => Arc::new(slices::Ancestors),
-        _ => return None,
-    })
+        _ => return Ok(None),
+    }))
 }

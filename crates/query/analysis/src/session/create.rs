@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use datafusion::error::DataFusionError;
 use sqlparser::ast::{Insert, TableObject};
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::{Made, Session, name_of};
 use crate::error::Error;
@@ -63,6 +63,9 @@ impl Session {
         module: &str,
         args: &[Words],
     ) -> Result<(), Error> {
+        if module == "__intrinsic_flamegraph" {
+            return self.create_flamegraph(text, name, args).await;
+        }
         let Some(kind) = Kind::named(module) else {
             return Err(Error::plain(format!("there is no module {module} for virtual tables")));
         };
@@ -72,6 +75,28 @@ impl Session {
         self.must_be_new(&name, false)?;
         let inputs = [self.span_input(text, left).await?, self.span_input(text, right).await?];
         self.register(&name, Arc::new(SpanJoin::new(kind, inputs)?))?;
+        self.made.insert(name, Made::View);
+        Ok(())
+    }
+
+    /// A tree of frames, out of a query in parentheses, or a table.
+    async fn create_flamegraph(
+        &mut self,
+        text: &Text<'_>,
+        name: String,
+        args: &[Words],
+    ) -> Result<(), Error> {
+        let [source] = args else {
+            return Err(Error::plain(format!("a flame graph is made of one query, not of {}", args.len())));
+        };
+        self.must_be_new(&name, false)?;
+        let word = |token| TokenWithSpan { token, span: Span::empty() };
+        let select = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")].map(word);
+        let words: Words = select.into_iter().chain(source.iter().cloned()).collect();
+        let query = parse::query(text, &words)?;
+        let plan = self.plan(text, &words, *query).await?;
+        let plan = self.analyzed(plan)?;
+        self.flamegraphs.insert(name.clone(), plan);
         self.made.insert(name, Made::View);
         Ok(())
     }

@@ -52,6 +52,8 @@ pub(crate) struct Session {
     /// Those of modules, until somebody names them.
     defined: HashMap<String, Defined>,
     included: HashSet<&'static str>,
+    /// Trees of frames that flame graphs are made of.
+    flamegraphs: HashMap<String, LogicalPlan>,
     /// How many tables that operators make there were, for names.
     operators_made: usize,
     /// How deep views lie in each other that are being made.
@@ -109,6 +111,7 @@ impl Session {
             made: HashMap::new(),
             defined: HashMap::new(),
             included: HashSet::new(),
+            flamegraphs: HashMap::new(),
             operators_made: 0,
             providing: 0,
         };
@@ -211,6 +214,7 @@ impl Session {
                     if self.made.remove(&name).is_none() && !if_exists {
                         return Err(Error::plain(format!("there is no {name} that a query has made")));
                     }
+                    self.flamegraphs.remove(&name);
                     self.context.deregister_table(name.as_str())?;
                 }
                 Ok(Answer::none())

@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast::{
-    Cte, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, TableFactor, Value,
-    Visit, VisitMut, Visitor, VisitorMut, With, helpers::attached_token::AttachedToken,
+    Cte, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    Query, Select, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, With,
+    helpers::attached_token::AttachedToken,
 };
 
 use super::{Session, name_of};
 use crate::error::Error;
 use crate::operators;
 use crate::operators::whole::Whole;
+use crate::rewrite::name_of as function_name;
 use crate::sql::statement::Words;
 use crate::sql::text::Text;
 
@@ -32,7 +34,14 @@ impl Session {
         words: &Words,
         query: &mut Query,
     ) -> Result<Vec<String>, Error> {
-        let mut find = Find { next: self.operators_made, calls: Vec::new(), frames: Vec::new() };
+        let graphs = self.flamegraphs.keys().cloned().collect();
+        let mut find = Find {
+            next: self.operators_made,
+            calls: Vec::new(),
+            frames: Vec::new(),
+            graphs,
+            is_super_root: false,
+        };
         let _: ControlFlow<()> = VisitMut::visit(query, &mut find);
         let Find { next, calls, .. } = find;
         self.operators_made = next;
@@ -53,9 +62,19 @@ impl Session {
         Ok(())
     }
 
+    /// The plan with the types that its columns have in the end: those of a union are not the first query's.
+    pub(super) fn analyzed(&self, plan: LogicalPlan) -> Result<LogicalPlan, Error> {
+        let state = self.context.state();
+        Ok(state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?)
+    }
+
     async fn operator(&mut self, text: &Text<'_>, words: &Words, call: Call) -> Result<(), Error> {
         let mut texts = Vec::new();
         let mut inputs: Vec<LogicalPlan> = Vec::new();
+        if let Some(graph) = call.graph.as_ref().and_then(|name| self.flamegraphs.get(name)) {
+            inputs.push(graph.clone());
+            texts.extend(call.is_super_root.then(|| "SUPER_ROOT".to_owned()));
+        }
         for arg in call.args {
             match arg {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match value.value {
@@ -64,14 +83,15 @@ impl Session {
                 },
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
                     let query = within(query_of(expr)?, &call.queries, call.is_recursive);
-                    inputs.push(Box::pin(self.plan(text, words, query)).await?);
+                    let plan = Box::pin(self.plan(text, words, query)).await?;
+                    inputs.push(self.analyzed(plan)?);
                 }
                 other => {
                     return Err(Error::plain(format!("{other} is nothing that an operator is called with")));
                 }
             }
         }
-        match operators::find(&call.operator, &texts) {
+        match operators::find(&call.operator, &texts)? {
             Some(operator) => self.register(&call.name, Arc::new(Whole::new(operator, inputs)?)),
             None if call.operator == super::scan::NAME => {
                 let table = self.graph_scan(&texts, inputs).await?;
@@ -91,12 +111,20 @@ struct Call {
     /// What it may name of the `WITH`s around it, the innermost last.
     queries: Vec<Cte>,
     is_recursive: bool,
+    /// The flame graph that it is of.
+    graph: Option<String>,
+    /// Whether only its sum is asked for.
+    is_super_root: bool,
 }
 
 struct Find {
     next: usize,
     calls: Vec<Call>,
     frames: Vec<Frame>,
+    /// Names of flame graphs.
+    graphs: HashSet<String>,
+    /// Whether the query that is looked at asks for the sum of one.
+    is_super_root: bool,
 }
 
 /// What a query names, and how much of this was gone through.
@@ -128,22 +156,53 @@ impl VisitorMut for Find {
         ControlFlow::Continue(())
     }
 
+    /// `where __intrinsic_flamegraph_find(_tree_id, 'SUPER_ROOT')` asks for another row.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let is_find = |expr: &Expr| matches!(expr, Expr::Function(it) if function_name(it) == Some("__intrinsic_flamegraph_find"));
+        if select.selection.as_ref().is_some_and(is_find) {
+            select.selection = None;
+            self.is_super_root = true;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        self.is_super_root = false;
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         let TableFactor::Table { name, args, .. } = factor else { return ControlFlow::Continue(()) };
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return ControlFlow::Continue(()) };
-        if args.is_none() || !ident.value.starts_with(operators::PREFIX) {
+        let graph = Some(ident.value.clone()).filter(|name| self.graphs.contains(name));
+        if args.is_none() || !(graph.is_some() || ident.value.starts_with(operators::PREFIX)) {
             return ControlFlow::Continue(());
         }
-        let operator = ident.value.clone();
+        let operator = if graph.is_some() { operators::FLAMEGRAPH.to_owned() } else { ident.value.clone() };
         let made = format!("__result_{}", self.next);
         self.next += 1;
         *name = ObjectName::from(vec![Ident::with_quote('"', made.clone())]);
-        let args = mem::take(args).map(|args| args.args).unwrap_or_default();
+        let mut args = mem::take(args).map(|args| args.args).unwrap_or_default();
+        if graph.is_some() {
+            args = args.into_iter().flat_map(config_of).collect();
+        }
         let visible = self.frames.iter().flat_map(|frame| frame.queries.iter().take(frame.visible));
         let queries = visible.cloned().collect();
         let is_recursive = self.frames.iter().any(|frame| frame.is_recursive);
-        self.calls.push(Call { name: made, operator, args, queries, is_recursive });
+        let is_super_root = self.is_super_root;
+        self.calls.push(Call { name: made, operator, args, queries, is_recursive, graph, is_super_root });
         ControlFlow::Continue(())
+    }
+}
+
+/// What `__intrinsic_flamegraph_config(…)` is called with.
+fn config_of(arg: FunctionArg) -> Vec<FunctionArg> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(Function {
+            args: FunctionArguments::List(list),
+            ..
+        }))) => list.args,
+        other => vec![other],
     }
 }
 

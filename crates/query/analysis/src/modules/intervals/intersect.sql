@@ -1,5 +1,3 @@
-create perfetto macro _ii_df_agg(x ColumnName, y ColumnName) returns _ProjectionFragment as __intrinsic_stringify!($x), input.$y;
-
 create perfetto macro _ii_renamed(x ColumnName, y ColumnName) returns _ProjectionFragment as $x as $y;
 
 -- Where intervals of all tables overlap. Tables have `id`, `ts`, `dur` and the columns that they are partitioned by.

@@ -5,6 +5,8 @@
     python3 readers.py pprof FILE         protobuf's own reader, by the field numbers of profile.proto: samples and their sums
     python3 readers.py firefox FILE       the processed profile: columns as long as their tables say, numbers of rows that there are
 
+    python3 readers.py package ADDRESS    Perfetto's Python package asks a server: rows of an answer as pandas and polars have them
+    python3 readers.py stream FILE        an Arrow stream, in pandas and polars
     python3 readers.py txt FOLDER         `trace`, `text` and `descriptors`: protobuf reads the same messages out of both
 
 Prints lines `NAME<tab>NUMBER`; who finds a file broken ends with status 1.
@@ -152,6 +154,39 @@ def txt(folder):
     print(f"packets\t{len(trace.packet)}")
 
 
+def package(address):
+    from perfetto.trace_processor import TraceProcessor
+
+    with TraceProcessor(addr=address) as trace:
+        question = "select name, count(*) as n, sum(dur) as dur from slice group by name order by name"
+        rows = [(row.name, row.n, row.dur) for row in trace.query(question)]
+        pandas, polars = trace.query(question).as_pandas_dataframe(), trace.query(question).as_polars_dataframe()
+        same("rows in pandas", len(pandas), len(rows))
+        same("rows in polars", polars.height, len(rows))
+        same("sums in pandas", int(pandas["dur"].sum()), sum(row[2] for row in rows))
+        print(f"names\t{len(rows)}")
+        print(f"slices\t{sum(row[1] for row in rows)}")
+        print(f"dur\t{sum(row[2] for row in rows)}")
+        try:
+            trace.query("select nam from slice")
+            fail("a wrong query has an answer")
+        except Exception as error:
+            if "did you mean name" not in str(error):
+                fail(f"a wrong query says {error}")
+
+
+def stream(path):
+    import polars
+    import pyarrow.ipc
+
+    with open(path, "rb") as file:
+        pandas = pyarrow.ipc.open_stream(file).read_all().to_pandas()
+    same("rows", len(pandas), polars.read_ipc_stream(path).height)
+    same("sums", int(pandas["dur"].sum()), int(polars.read_ipc_stream(path)["dur"].sum()))
+    print(f"slices\t{len(pandas)}")
+    print(f"dur\t{int(pandas['dur'].sum())}")
+
+
 def within(rows, length):
     for row in rows:
         if row is not None and not 0 <= row < length:
@@ -168,4 +203,5 @@ def fail(why):
 
 
 if __name__ == "__main__":
-    {"parquet": parquet, "otlp": otlp, "pprof": pprof, "firefox": firefox, "txt": txt}[sys.argv[1]](sys.argv[2])
+    ways = [parquet, otlp, pprof, firefox, package, stream, txt]
+    {way.__name__: way for way in ways}[sys.argv[1]](sys.argv[2])

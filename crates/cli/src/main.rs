@@ -100,6 +100,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Answers SQL on a trace over HTTP, for Python's `perfetto` and others; see `ferretto serve --help`.
+    #[command(disable_help_flag = true)]
+    Serve {
+        /// As of `ferretto-query serve`, which it runs.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -143,6 +150,7 @@ fn run(command: Command) -> ExitCode {
         Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Convert { args } => query::run("convert", &args).map(|()| ExitCode::SUCCESS),
         Command::Query { args } => query::run("query", &args).map(|()| ExitCode::SUCCESS),
+        Command::Serve { args } => query::run("serve", &args).map(|()| ExitCode::SUCCESS),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -276,6 +276,19 @@ fn find_ferretto() -> Result<PathBuf, Reason> {
     })
 }
 
+/// The second program, from where this test was built: of the workspace's tests some build it.
+pub fn ferretto_query() -> Result<Command, Reason> {
+    let test = std::env::current_exe().map_err(|error| error.to_string())?;
+    let built = test.ancestors().nth(2).map(|folder| folder.join("ferretto-query"));
+    match built.filter(|path| path.exists()) {
+        Some(path) => Ok(Command::new(path)),
+        None => {
+            Err("ferretto-query is not built; run cargo test --workspace, or cargo build -p ferretto-query"
+                .to_owned())
+        }
+    }
+}
+
 /// A config, from text to bytes.
 ///
 /// # Panics

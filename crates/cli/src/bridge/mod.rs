@@ -22,6 +22,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ferretto_http::Origins;
 use ferretto_ipc::address::{Address, default_consumer, environment};
 use ferretto_ipc::socket::Stream;
 
@@ -160,7 +161,8 @@ enum Endpoint {
 impl<'a> Bridge<'a> {
     fn new(args: &BridgeArgs, signals: &'a Signals) -> Result<Self> {
         let own = DEFAULT_ORIGINS.map(str::to_owned);
-        let origins = own.into_iter().chain(args.http_additional_cors_origins.iter().cloned()).collect();
+        let origins = own.into_iter().chain(args.http_additional_cors_origins.iter().cloned());
+        let origins = Origins::new(origins);
         Ok(Self {
             policy: Policy { origins },
             traced: default_consumer()?,
@@ -253,9 +255,9 @@ impl<'a> Bridge<'a> {
                     Err(refusal) => return request::refuse(&stream, &refusal),
                 };
                 if request::accept(&stream, &accept_key).is_ok() {
-                    tracing::info!("{origin} opened {}", request.head.path);
+                    tracing::info!("{origin} opened {}", request.head.path());
                     let end = passage::run(stream, request.rest, endpoint, self.signals.stop());
-                    tracing::info!("{origin} and {}: {end}", request.head.path);
+                    tracing::info!("{origin} and {}: {end}", request.head.path());
                 }
             }
             Judgement::Preflight { origin } => request::answer_preflight(&stream, origin.as_deref()),

@@ -7,16 +7,13 @@ use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use ferretto_http::{Head, Origins};
 use ferretto_ipc::address::Address;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tungstenite::handshake::derive_accept_key;
 
 use super::Endpoint;
 
-/// A browser adds every cookie of localhost, whichever port set it; more than this no browser sends.
-const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Browsers send about fifteen.
-const MAX_HEADERS: usize = 64;
 /// A browser sends its request at once; somebody who does not holds a thread.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client that was refused may go on sending before it has taken the answer.
@@ -32,18 +29,10 @@ pub(super) struct Request {
     pub(super) rest: Vec<u8>,
 }
 
-/// The head of an HTTP request.
-#[derive(Debug, Default)]
-pub(super) struct Head {
-    method: String,
-    pub(super) path: String,
-    headers: Vec<(String, String)>,
-}
-
 /// Who may do what.
 #[derive(Debug)]
 pub(super) struct Policy {
-    pub(super) origins: Vec<String>,
+    pub(super) origins: Origins,
 }
 
 /// What becomes of a request.
@@ -65,12 +54,8 @@ pub(super) enum Judgement {
 /// Why there is no websocket.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("this is no HTTP request")]
-    Malformed,
-    #[error(
-        "the request's head is larger than {MAX_HEAD_BYTES} bytes or has more than {MAX_HEADERS} headers"
-    )]
-    TooLong,
+    #[error(transparent)]
+    Head(#[from] ferretto_http::Error),
     #[error("the request did not come in time")]
     TooSlow,
     #[error("there are websockets at /traced and /adb, and nothing else")]
@@ -106,12 +91,12 @@ impl Refusal {
 
     fn status(&self) -> &'static str {
         match self {
-            Self::Malformed => "400 Bad Request",
+            Self::Head(ferretto_http::Error::Malformed) => "400 Bad Request",
             Self::Stranger { .. } => "403 Forbidden",
             Self::NothingThere => "404 Not Found",
             Self::TooSlow => "408 Request Timeout",
             Self::WrongVersion => "426 Upgrade Required\r\nSec-WebSocket-Version: 13",
-            Self::TooLong => "431 Request Header Fields Too Large",
+            Self::Head(ferretto_http::Error::TooLong) => "431 Request Header Fields Too Large",
             Self::Internal { .. } => "500 Internal Server Error",
             Self::Unavailable { .. } | Self::TooMany | Self::Stopping => "503 Service Unavailable",
         }
@@ -125,19 +110,16 @@ pub(super) fn read(stream: &mut TcpStream, stop: BorrowedFd<'_>) -> Result<Reque
     let mut part = [0; 4096];
     loop {
         match stream.read(&mut part) {
-            Ok(0) => return Err(Refusal::Malformed),
+            Ok(0) => return Err(Refusal::Head(ferretto_http::Error::Malformed)),
             Ok(len) => {
                 bytes.extend_from_slice(part.get(..len).unwrap_or_default());
                 if let Some((len, head)) = Head::parse(&bytes)? {
                     return Ok(Request { head, rest: bytes.split_off(len) });
                 }
-                if bytes.len() >= MAX_HEAD_BYTES {
-                    return Err(Refusal::TooLong);
-                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(stream, stop, deadline)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(Refusal::Malformed),
+            Err(_) => return Err(Refusal::Head(ferretto_http::Error::Malformed)),
         }
     }
 }
@@ -155,54 +137,22 @@ fn wait(stream: &TcpStream, stop: BorrowedFd<'_>, deadline: Instant) -> Result<(
     if stop.revents().is_empty() { Ok(()) } else { Err(Refusal::Stopping) }
 }
 
-impl Head {
-    /// The head and its length; `None`: there is more to come.
-    fn parse(bytes: &[u8]) -> Result<Option<(usize, Self)>, Refusal> {
-        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-        let mut request = httparse::Request::new(&mut headers);
-        let len = match request.parse(bytes) {
-            Ok(httparse::Status::Complete(len)) => len,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(httparse::Error::TooManyHeaders) => return Err(Refusal::TooLong),
-            Err(_) => return Err(Refusal::Malformed),
-        };
-        let text = |header: &httparse::Header<'_>| {
-            (header.name.to_owned(), String::from_utf8_lossy(header.value).trim().to_owned())
-        };
-        let head = Self {
-            method: request.method.unwrap_or_default().to_owned(),
-            path: request.path.unwrap_or_default().to_owned(),
-            headers: request.headers.iter().map(text).collect(),
-        };
-        Ok(Some((len, head)))
-    }
-
-    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let named = self.headers.iter().filter(move |(other, _)| other.eq_ignore_ascii_case(name));
-        named.map(|(_, value)| value.as_str())
-    }
-
-    fn has_token(&self, name: &str, token: &str) -> bool {
-        self.values(name).flat_map(|list| list.split(',')).any(|one| one.trim().eq_ignore_ascii_case(token))
-    }
-}
-
 impl Policy {
     pub(super) fn judge(&self, head: &Head) -> Judgement {
         let origin = head.values("Origin").next();
-        if head.method == "OPTIONS" {
-            let known = origin.filter(|origin| self.knows(origin));
+        if head.method() == "OPTIONS" {
+            let known = origin.filter(|origin| self.origins.knows(origin));
             return Judgement::Preflight { origin: known.map(str::to_owned) };
         }
-        if origin.is_some() && !head.values("Origin").all(|origin| self.knows(origin)) {
+        if origin.is_some() && !head.values("Origin").all(|origin| self.origins.knows(origin)) {
             return Judgement::Refuse(Refusal::Stranger { origin: origin.map(str::to_owned) });
         }
-        let endpoint = match head.path.as_str() {
+        let endpoint = match head.path() {
             "/traced" => Endpoint::Traced,
             "/adb" => Endpoint::Adb,
             _ => return Judgement::Refuse(Refusal::NothingThere),
         };
-        if head.method != "GET"
+        if head.method() != "GET"
             || !head.has_token("Connection", "upgrade")
             || !head.has_token("Upgrade", "websocket")
         {
@@ -211,10 +161,6 @@ impl Policy {
         // Whatever is no browser can use the sockets themselves, under their permissions.
         let Some(origin) = origin else { return Judgement::Refuse(Refusal::Stranger { origin: None }) };
         open(head, endpoint, origin)
-    }
-
-    fn knows(&self, origin: &str) -> bool {
-        self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 }
 
@@ -228,7 +174,7 @@ fn open(head: &Head, endpoint: Endpoint, origin: &str) -> Judgement {
             accept_key: derive_accept_key(key.as_bytes()),
             origin: origin.to_owned(),
         },
-        _ => Judgement::Refuse(Refusal::Malformed),
+        _ => Judgement::Refuse(Refusal::Head(ferretto_http::Error::Malformed)),
     }
 }
 
@@ -298,7 +244,8 @@ mod tests {
     const SOCKET: &str = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
     fn judge(request: &str) -> Judgement {
-        let policy = Policy { origins: vec![ORIGIN.to_owned(), "http://localhost:10000".to_owned()] };
+        let policy =
+            Policy { origins: Origins::new([ORIGIN.to_owned(), "http://localhost:10000".to_owned()]) };
         let (len, head) = Head::parse(request.as_bytes()).unwrap().unwrap();
         assert_eq!(len, request.len());
         policy.judge(&head)
@@ -345,7 +292,7 @@ mod tests {
             (format!("GET /traced HTTP/1.1\r\n{known}{UPGRADE}\r\n"), Refusal::WrongVersion),
             (
                 format!("GET /adb HTTP/1.1\r\n{known}{UPGRADE}Sec-WebSocket-Version: 13\r\n\r\n"),
-                Refusal::Malformed,
+                Refusal::Head(ferretto_http::Error::Malformed),
             ),
         ];
         for (request, refusal) in cases {
@@ -358,22 +305,6 @@ mod tests {
         for (origin, known) in [(ORIGIN, true), ("https://evil.example", false)] {
             let expected = Judgement::Preflight { origin: known.then(|| origin.to_owned()) };
             assert_eq!(judge(&format!("OPTIONS /traced HTTP/1.1\r\nOrigin: {origin}\r\n\r\n")), expected);
-        }
-    }
-
-    #[test]
-    fn heads_are_complete_or_refused() {
-        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(MAX_HEADERS + 1));
-        let cases = [
-            ("", Ok(None)),
-            ("GET /traced HTTP/1.1\r\nOrigin: htt", Ok(None)),
-            ("GET / HTTP/1.1\r\n\r\nrest", Ok(Some(18))),
-            ("\x16\x03\x01\x02", Err(Refusal::Malformed)),
-            (&many, Err(Refusal::TooLong)),
-        ];
-        for (bytes, expected) in cases {
-            let parsed = Head::parse(bytes.as_bytes()).map(|head| head.map(|(len, _)| len));
-            assert_eq!(parsed, expected, "{bytes}");
         }
     }
 }

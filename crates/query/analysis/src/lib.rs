@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`trace`] | a trace that is asked, its answers |
+//! | [`trace`], [`cell`] | a trace that is asked, its answers |
 //! | `session` | what statements do, one behind the other |
 //! | `sql` | the language: words, macros, statements |
 //! | `rewrite` | what SQLite means otherwise than DataFusion, a rule a file |
@@ -30,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cell;
 mod coerce;
 mod error;
 mod functions;
@@ -45,5 +46,6 @@ mod sql;
 mod table;
 pub mod trace;
 
+pub use crate::cell::Cell;
 pub use crate::error::{Error, Place};
 pub use crate::trace::{Options, Rows, Trace};

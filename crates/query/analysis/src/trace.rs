@@ -36,6 +36,8 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Trace {
     threads: Threads,
+    tables: Arc<Tables>,
+    options: Options,
     session: Arc<Mutex<Session>>,
 }
 
@@ -62,8 +64,23 @@ impl Trace {
     /// If there are no threads to be had.
     pub fn of(tables: Tables, options: &Options) -> Result<Self, Error> {
         let threads = Threads::new(options.threads)?;
-        let session = Session::new(Arc::new(tables), options)?;
-        Ok(Self { threads, session: Arc::new(Mutex::new(session)) })
+        let tables = Arc::new(tables);
+        let session = Session::new(tables.clone(), options)?;
+        Ok(Self { threads, tables, options: options.clone(), session: Arc::new(Mutex::new(session)) })
+    }
+
+    /// Forgets the tables, views, functions and macros that queries have made.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for a session.
+    pub fn restore(&self) -> Result<(), Error> {
+        let anew = Session::new(self.tables.clone(), &self.options)?;
+        let session = self.session.clone();
+        self.threads.run(async move {
+            *session.lock().await = anew;
+            Ok(())
+        })
     }
 
     /// Runs statements, and gives the rows of the last one.

@@ -7,9 +7,7 @@ mod pretty;
 
 use std::io::{self, Write};
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
-use ferretto_analysis::Rows;
+use ferretto_analysis::{Cell, Rows};
 
 /// A format.
 #[derive(Debug)]
@@ -73,40 +71,14 @@ impl From<io::Error> for Error {
     }
 }
 
-/// A cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cell<'a> {
-    Null,
-    Int(i64),
-    Real(f64),
-    Text(&'a str),
-    Bytes(&'a [u8]),
-}
-
-impl<'a> Cell<'a> {
-    fn of(array: &'a ArrayRef, row: usize) -> Self {
-        if array.is_null(row) {
-            return Self::Null;
-        }
-        match array.data_type() {
-            DataType::Int64 => Self::Int(array.as_primitive::<Int64Type>().value(row)),
-            DataType::Float64 => Self::Real(array.as_primitive::<Float64Type>().value(row)),
-            DataType::Utf8View => Self::Text(array.as_string_view().value(row)),
-            DataType::Binary => Self::Bytes(array.as_binary::<i32>().value(row)),
-            // Answers have no other types.
-            _ => Self::Null,
-        }
-    }
-
-    /// As text; nothing for NULL.
-    fn text(self) -> String {
-        match self {
-            Self::Null => String::new(),
-            Self::Int(value) => value.to_string(),
-            Self::Real(value) => real(value),
-            Self::Text(text) => text.to_owned(),
-            Self::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        }
+/// A cell as text; nothing for NULL.
+fn as_text(cell: Cell<'_>) -> String {
+    match cell {
+        Cell::Null => String::new(),
+        Cell::Int(value) => value.to_string(),
+        Cell::Real(value) => real(value),
+        Cell::Text(text) => text.to_owned(),
+        Cell::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
     }
 }
 

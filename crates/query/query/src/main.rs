@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`convert`] | `convert`: a trace in another format |
 //! | [`query`] | `query`: SQL on a trace |
+//! | [`serve`] | `serve`: the same over HTTP |
 //! | [`answer`] | the rows of an answer, a format a file |
 //! | [`input`] | the trace that a command is about |
 //! | [`stage`] | outputs, which have no good name before they are whole, and leave nothing behind if they never are |
@@ -17,6 +18,7 @@ mod input;
 mod progress;
 mod query;
 mod report;
+mod serve;
 mod stage;
 
 use std::process::ExitCode;
@@ -35,6 +37,7 @@ struct Cli {
 enum Command {
     Convert(convert::ConvertArgs),
     Query(query::QueryArgs),
+    Serve(serve::ServeArgs),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let run = || match &command {
         Command::Convert(args) => convert::main(args),
         Command::Query(args) => query::main(args),
+        Command::Serve(args) => serve::main(args),
     };
     match stage::watch_signals().and_then(|()| run()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,9 +1,9 @@
 //! Objects of JSON, columns in their order: NULL is null, integers have no point, doubles have one or an exponent.
 
 use arrow::array::RecordBatch;
-use ferretto_analysis::Rows;
+use ferretto_analysis::{Cell, Rows};
 
-use crate::answer::{Cell, Error, Out, names, real};
+use crate::answer::{Error, Out, as_text, names, real};
 
 /// A line each.
 pub(crate) fn lines(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
@@ -47,8 +47,8 @@ fn object(keys: &[String], batch: &RecordBatch, row: usize) -> String {
             Cell::Real(value) if !value.is_finite() => "null".to_owned(),
             Cell::Real(value) => real(value),
             Cell::Int(value) => value.to_string(),
-            Cell::Text(text) => quoted(text),
-            bytes @ Cell::Bytes(_) => quoted(&bytes.text()),
+            Cell::Text(string) => quoted(string),
+            bytes @ Cell::Bytes(_) => quoted(&as_text(bytes)),
         });
     }
     text.push('}');

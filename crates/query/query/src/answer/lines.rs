@@ -1,8 +1,8 @@
 //! CSV (RFC 4180), and tables of Markdown.
 
-use ferretto_analysis::Rows;
+use ferretto_analysis::{Cell, Rows};
 
-use crate::answer::{Cell, Error, Out, names};
+use crate::answer::{Error, Out, as_text, names};
 
 pub(crate) fn csv(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
@@ -15,7 +15,7 @@ pub(crate) fn csv(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
         let batch = batch?;
         for row in 0..batch.num_rows() {
             let cells: Vec<_> =
-                batch.columns().iter().map(|array| quoted(Cell::of(array, row).text())).collect();
+                batch.columns().iter().map(|array| quoted(as_text(Cell::of(array, row)))).collect();
             writeln!(out, "{}", cells.join(","))?;
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn markdown(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
         let batch = batch?;
         for row in 0..batch.num_rows() {
             let cells: Vec<_> =
-                batch.columns().iter().map(|array| cell(Cell::of(array, row).text())).collect();
+                batch.columns().iter().map(|array| cell(as_text(Cell::of(array, row)))).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
     }

@@ -1,9 +1,9 @@
 //! A table for people, as wide as the terminal at most.
 
 use arrow::array::RecordBatch;
-use ferretto_analysis::Rows;
+use ferretto_analysis::{Cell, Rows};
 
-use crate::answer::{Cell, Error, Out, names};
+use crate::answer::{Error, Out, as_text, names};
 
 /// Rows that say how wide columns are; those behind them are cut to it.
 const MEASURED_ROWS: usize = 1000;
@@ -30,7 +30,7 @@ pub(crate) fn table(mut rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     for batch in &first {
         for (width, array) in widths.iter_mut().zip(batch.columns()) {
             let rows = 0..batch.num_rows().min(MEASURED_ROWS);
-            let longest = rows.map(|row| shown(&Cell::of(array, row).text()).chars().count()).max();
+            let longest = rows.map(|row| shown(&as_text(Cell::of(array, row))).chars().count()).max();
             *width = (*width).max(longest.unwrap_or(0)).min(MAX_COLUMN);
         }
     }
@@ -42,7 +42,7 @@ pub(crate) fn table(mut rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let mut show = |out: &mut dyn Out, batch: &RecordBatch| -> Result<(), Error> {
         for row in 0..batch.num_rows() {
             let cells: Vec<_> =
-                batch.columns().iter().map(|array| shown(&Cell::of(array, row).text())).collect();
+                batch.columns().iter().map(|array| shown(&as_text(Cell::of(array, row)))).collect();
             line(out, cells.iter().map(String::as_str), &widths, &is_number)?;
         }
         total += batch.num_rows();

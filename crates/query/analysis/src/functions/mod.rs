@@ -3,6 +3,7 @@
 mod args;
 mod conversions;
 mod hash;
+mod layout;
 mod numbers;
 mod patterns;
 mod printf;
@@ -18,7 +19,8 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    AggregateUDF, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use datafusion::prelude::SessionContext;
 use ferretto_trace_tables::Tables;
@@ -42,6 +44,7 @@ pub(crate) fn register(context: &SessionContext, tables: &Arc<Tables>) {
     }
     context.register_udf(ScalarUDF::new_from_impl(args::ExtractArg::new(tables.clone())));
     context.register_udf(ScalarUDF::new_from_impl(slices::IsAncestor::new(tables.clone())));
+    context.register_udaf(AggregateUDF::new_from_impl(layout::Layout::new()));
 }
 
 /// What a function of arrays does. Arrays of arguments are all as long as the rows are many.

@@ -102,3 +102,9 @@ select hash(1, 'hello', 42), hash('single_arg')
 select 256 >> 4, 1 << 3
 ----
 16|8
+
+select name, internal_layout(ts, dur) over (order by ts rows between unbounded preceding and current row) from slice where name is not null
+----
+frame|0
+draw|1
+Load|1

@@ -108,3 +108,9 @@ select name, internal_layout(ts, dur) over (order by ts rows between unbounded p
 frame|0
 draw|1
 Load|1
+
+include perfetto module viz.threads;
+select name, is_kernel_thread from _threads_with_kernel_flag
+----
+main|0
+worker|0

@@ -7,5 +7,5 @@ where k.machine_id in (select machine_id from metadata where name = 'system_name
 
 create perfetto table _threads_with_kernel_flag as
 select t.id, t.utid, t.upid, t.tid, t.name, t.is_main_thread, t.is_idle, t.machine_id,
-    t.utid in (select utid from _kernel_threads) as is_kernel_thread
-from thread t;
+    k.utid is not null as is_kernel_thread
+from thread t left join _kernel_threads k on k.utid = t.utid;

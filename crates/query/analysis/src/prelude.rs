@@ -5,7 +5,6 @@ const INTRINSIC: &str = "__intrinsic_";
 
 /// Those whose other names are made otherwise.
 const OTHER_NAMES: &[(&str, &str)] = &[
-    ("_trace_import_logs", "trace_import_logs"),
     ("__intrinsic_sched_slice", "sched"),
     ("__intrinsic_profiler_smaps", "profiler_smaps"),
     ("__intrinsic_trace_file", "trace_file"),
@@ -22,11 +21,33 @@ const VIEWS: &[(&str, &str)] = &[
     ),
     (
         "machine",
-        "select id, raw_id, name, sysname, release, version, arch, num_cpus,
-            cast(null as text) as android_build_fingerprint, cast(null as text) as android_device_manufacturer,
-            cast(null as int) as android_sdk_version, system_ram_bytes, system_ram_gb,
-            row_number() over (order by id) - 1 as label_index
-        from __intrinsic_machine",
+        "select m.id, raw_id, m.name, sysname, release, version, arch, num_cpus,
+            p.str_value as android_build_fingerprint, d.str_value as android_device_manufacturer,
+            v.int_value as android_sdk_version, system_ram_bytes, system_ram_gb,
+            row_number() over (order by m.id) - 1 as label_index
+        from __intrinsic_machine m
+        left join metadata p on p.machine_id = m.id and p.name = 'android_build_fingerprint'
+        left join metadata d on d.machine_id = m.id and d.name = 'android_device_manufacturer'
+        left join metadata v on v.machine_id = m.id and v.name = 'android_sdk_version'
+        order by m.id",
+    ),
+    (
+        "_stat_key_to_severity_and_name",
+        "select distinct key, severity, name from stats order by key",
+    ),
+    (
+        "_trace_import_logs",
+        "select l.id, l.trace_id, l.ts, l.byte_offset, s.severity, s.name, l.arg_set_id
+        from trace_import_logs l join _stat_key_to_severity_and_name s on l.stat_key = s.key",
+    ),
+    (
+        "gpu_track",
+        "select id, name, type, parent_id, source_arg_set_id, dimension_arg_set_id, machine_id, type as scope,
+            extract_arg(source_arg_set_id, 'description') as description,
+            extract_arg(dimension_arg_set_id, 'context_id') as context_id
+        from track
+        where type in ('drm_vblank', 'drm_sched_ring', 'drm_fence', 'mali_mcu_state', 'gpu_render_stage',
+            'vulkan_events', 'gpu_log', 'graphics_frame_event')",
     ),
     ("trace_bounds", "select trace_start() as start_ts, trace_end() as end_ts"),
     (

@@ -15,7 +15,7 @@ use crate::wire;
 pub type Printer = fn(&[u8]) -> Option<String>;
 
 /// `BufferConfig.FillPolicy`.
-const DISCARD: u64 = 2;
+pub(crate) const DISCARD: u64 = 2;
 /// A file that is written so rarely is meant as a ring. Upstream's.
 const RING_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 /// Since this version the service flushes before it writes into a file.
@@ -51,16 +51,20 @@ impl Model {
         }
     }
 
-    /// What a config means for what was lost, once all is known.
-    pub(crate) fn judge_config(&mut self) {
+    /// What a config means for what was lost, once all is known. Gives the config.
+    pub(crate) fn judge_config(&mut self) -> Box<[u8]> {
         let config = std::mem::take(&mut self.config);
-        if !is_streamed(&config) {
-            return;
+        if is_streamed(&config) {
+            self.judge_stream(&config);
         }
+        config
+    }
+
+    fn judge_stream(&mut self, config: &[u8]) {
         self.stats.set_machine(MachineId(0));
-        let period_ms = wire::number(&config, field::FILE_WRITE_PERIOD_MS).unwrap_or(0);
+        let period_ms = wire::number(config, field::FILE_WRITE_PERIOD_MS).unwrap_or(0);
         if period_ms < RING_PERIOD_MS {
-            let buffers = wire::all_bytes(&config, field::BUFFERS).count();
+            let buffers = wire::all_bytes(config, field::BUFFERS).count();
             for buffer in (0..).take(buffers) {
                 let overwritten = self.stats.get(Stat::TracedBufBytesOverwritten, Some(buffer));
                 if overwritten > 0 {
@@ -68,7 +72,7 @@ impl Model {
                 }
             }
         }
-        let flushes = wire::number(&config, field::FLUSH_PERIOD_MS).unwrap_or(0) != 0;
+        let flushes = wire::number(config, field::FLUSH_PERIOD_MS).unwrap_or(0) != 0;
         let version = self.metadata_text(Key::TracingServiceVersion, MachineId(0)).and_then(major_version);
         if !flushes && version.is_none_or(|version| version < FIRST_VERSION_THAT_FLUSHES) {
             self.stats.count(Stat::ConfigWriteIntoFileNoFlush);
@@ -76,7 +80,7 @@ impl Model {
     }
 }
 
-fn is_streamed(config: &[u8]) -> bool {
+pub(crate) fn is_streamed(config: &[u8]) -> bool {
     wire::number(config, field::WRITE_INTO_FILE).is_some_and(|is_it| is_it != 0)
 }
 

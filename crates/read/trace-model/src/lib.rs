@@ -53,6 +53,7 @@ pub mod config;
 pub mod counters;
 pub mod cpu_info;
 pub mod cpus;
+mod diagnostics;
 pub mod event;
 pub mod flows;
 pub mod ftrace;

@@ -132,6 +132,17 @@ impl Model {
     /// The text of a single fact of this machine, if it was said.
     #[must_use]
     pub fn metadata_text(&self, key: Key, machine: MachineId) -> Option<&str> {
+        let text = *self.tables.metadata.str_value.get(self.metadata_row(key, machine)?)?;
+        Some(self.tables.strings.get(text?))
+    }
+
+    /// The number of a single fact of this machine, if it was said.
+    #[must_use]
+    pub fn metadata_int(&self, key: Key, machine: MachineId) -> Option<i64> {
+        self.tables.metadata.int_value.get(self.metadata_row(key, machine)?)
+    }
+
+    fn metadata_row(&self, key: Key, machine: MachineId) -> Option<usize> {
         let (name, _, scope) = key.definition();
         let name = self.tables.strings.find(name)?;
         let (machine, file) = match scope {
@@ -140,9 +151,7 @@ impl Model {
             Scope::Machine => (Some(machine), None),
             Scope::MachineInFile => (Some(machine), Some(FILE)),
         };
-        let row = *self.metadata.rows.get(&(name, machine, file))?;
-        let text = self.tables.metadata.str_value.get(row).copied().flatten()?;
-        Some(self.tables.strings.get(text))
+        self.metadata.rows.get(&(name, machine, file)).copied()
     }
 
     /// Reads `TraceAttributes`, of a packet or of a config.

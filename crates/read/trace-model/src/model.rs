@@ -171,7 +171,8 @@ impl Model {
         for processes in &mut self.processes {
             processes.finish(&mut self.tables, &mut self.args);
         }
-        self.judge_config();
+        let config = self.judge_config();
+        self.diagnose(&config);
         self.cpus.write(&mut self.tables);
         self.stats.write(&mut self.tables);
         let kept = std::mem::take(&mut self.raw.kept);

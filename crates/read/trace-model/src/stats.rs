@@ -139,6 +139,13 @@ impl Stats {
             .map_or(0, |(_, value)| *value)
     }
 
+    /// Whether any of the machine that `is_meant` is above 0, of whatever thing.
+    pub(crate) fn any(&self, is_meant: impl Fn(Stat) -> bool) -> bool {
+        self.rows.iter().any(|((stat, _, machine), value)| {
+            *value > 0 && machine.is_none_or(|machine| machine == self.machine) && is_meant(*stat)
+        })
+    }
+
     /// Whether one of the machine was counted or set.
     #[must_use]
     pub fn has(&self, stat: Stat, index: Option<i64>) -> bool {

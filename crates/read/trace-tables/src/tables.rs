@@ -422,6 +422,23 @@ table! {
 }
 
 table! {
+    /// What was odd about how the trace was recorded.
+    TraceDiagnosticTable, TraceDiagnosticRow, "trace_diagnostics";
+    /// What it is, by a word that stays.
+    key: Vec<Option<Str>>,
+    /// The same for people.
+    title: Vec<Option<Str>>,
+    /// What is wrong, and what comes of it.
+    description: Vec<Option<Str>>,
+    /// What to do about it.
+    remediation: Vec<Option<Str>>,
+    /// How likely it did harm, from 0 to 1.
+    confidence: Vec<f64>,
+    /// The file, a row of `trace_file`.
+    trace_id: Gaps<TraceFileId>,
+}
+
+table! {
     /// What interrupts are called.
     InterruptMappingTable, InterruptMappingRow, "interrupt_mapping";
     /// The interrupt's number.
@@ -516,6 +533,7 @@ all_tables! {
     machine: MachineTable,
     trace_file: TraceFileTable,
     trace_import_logs: TraceImportLogTable,
+    trace_diagnostics: TraceDiagnosticTable,
     interrupt_mapping: InterruptMappingTable,
     callsite: CallsiteTable,
     frame: FrameTable,

@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewBuilder};
+use arrow::array::Array;
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use ferretto_trace_tables::{Column, Str, Table, Tables, Value};
 
+use crate::functions::of_tables::{array, text};
 use crate::functions::text::{ints, texts};
 
 pub(crate) struct ExtractArg {
@@ -68,12 +69,7 @@ impl ScalarUDFImpl for ExtractArg {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let key = args.scalar_arguments.get(1).copied().flatten().and_then(|key| match key {
-            ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
-                text.as_deref()
-            }
-            _ => None,
-        });
+        let key = args.scalar_arguments.get(1).copied().flatten().and_then(text);
         let data_type = key.map_or(DataType::Utf8View, |key| self.type_of(key));
         Ok(Arc::new(Field::new(self.name(), data_type, true)))
     }
@@ -99,39 +95,6 @@ impl ScalarUDFImpl for ExtractArg {
             });
             Ok(array(&self.tables, &data_type, values))
         })
-    }
-}
-
-fn array(tables: &Tables, data_type: &DataType, values: impl Iterator<Item = Value>) -> ArrayRef {
-    match data_type {
-        DataType::Int64 => Arc::new(
-            values
-                .map(|value| match value {
-                    Value::Int(value) => Some(value),
-                    _ => None,
-                })
-                .collect::<Int64Array>(),
-        ),
-        DataType::Float64 => Arc::new(
-            values
-                .map(|value| match value {
-                    Value::Int(value) => Some(value as f64),
-                    Value::Real(value) => Some(value),
-                    _ => None,
-                })
-                .collect::<Float64Array>(),
-        ),
-        _ => {
-            let mut out = StringViewBuilder::new();
-            values.for_each(|value| match value {
-                Value::Int(value) => out.append_value(value.to_string()),
-                Value::Real(value) => out.append_value(crate::functions::text::real_text(value)),
-                Value::Str(text) => out.append_value(tables.strings.get(text)),
-                Value::Bool(value) => out.append_value(if value { "1" } else { "0" }),
-                Value::Null => out.append_null(),
-            });
-            Arc::new(out.finish())
-        }
     }
 }
 

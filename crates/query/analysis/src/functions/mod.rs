@@ -1,10 +1,14 @@
 //! Functions that DataFusion lacks, or has otherwise than SQLite and Trace Processor.
 
+mod arg_json;
 mod args;
+mod clocks;
 mod conversions;
 mod hash;
 mod layout;
+mod metadata;
 mod numbers;
+mod of_tables;
 mod patterns;
 mod printf;
 mod slices;
@@ -41,6 +45,10 @@ pub(crate) fn register(context: &SessionContext, tables: &Arc<Tables>) {
     }
     for bound in time::bounds(tables) {
         context.register_udf(ScalarUDF::new_from_impl(bound));
+    }
+    let of_tables = [metadata::all(tables), clocks::all(tables), arg_json::all(tables)];
+    for function in of_tables.into_iter().flatten() {
+        context.register_udf(ScalarUDF::new_from_impl(function));
     }
     context.register_udf(ScalarUDF::new_from_impl(args::ExtractArg::new(tables.clone())));
     context.register_udf(ScalarUDF::new_from_impl(slices::IsAncestor::new(tables.clone())));

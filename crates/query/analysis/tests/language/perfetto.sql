@@ -89,3 +89,21 @@ select id, name from ancestor_slice(1);
 select slice_is_ancestor(0, 1), slice_is_ancestor(1, 0)
 ----
 1|0
+
+select __intrinsic_arg_set_to_json(arg_set_id), __intrinsic_arg_set_to_json(null) from slice where id < 1
+----
+{"count":7,"what":"a text"}|NULL
+
+select extract_metadata('trace_uuid'), extract_metadata_for_machine(0, 'none'), extract_metadata_for_trace(7, 'trace_uuid')
+----
+NULL|NULL|NULL
+
+select to_realtime(1), to_monotonic(1), abs_time_str(1)
+----
+NULL|NULL|NULL
+
+select count(*) from gpu_track union all select count(*) from _trace_import_logs union all select count(*) from __intrinsic_trace_diagnostics
+----
+0
+0
+0

@@ -24,7 +24,7 @@ const VIEWS: &[(&str, &str)] = &[
         "select m.id, raw_id, m.name, sysname, release, version, arch, num_cpus,
             p.str_value as android_build_fingerprint, d.str_value as android_device_manufacturer,
             v.int_value as android_sdk_version, system_ram_bytes, system_ram_gb,
-            row_number() over (order by m.id) - 1 as label_index
+            iif(raw_id = 0, 0, sum(iif(raw_id = 0, 0, 1)) over (order by m.id)) as label_index
         from __intrinsic_machine m
         left join metadata p on p.machine_id = m.id and p.name = 'android_build_fingerprint'
         left join metadata d on d.machine_id = m.id and d.name = 'android_device_manufacturer'

@@ -16,9 +16,8 @@ use std::io::{self, BufRead as _, BufReader, Read, Seek, SeekFrom};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use ferretto_trace_formats::manifest;
+use ferretto_trace_formats::manifest::{self, Manifest};
 use ferretto_trace_formats::recognize::{Format, HEAD_BYTES, Use, recognize};
-use ferretto_trace_model::clock_snapshots::FileTimes;
 use ferretto_trace_model::trace_files::{File, Listed};
 use ferretto_trace_read::container::unpacked;
 use ferretto_trace_read::{End, Place, Reader, tar, zip};
@@ -27,6 +26,7 @@ use tempfile::SpooledTempFile;
 
 use crate::Error;
 use crate::drive::{Fold, Imported, Options, Progress};
+use crate::manifest::{Rules, follow, follow_alone};
 use crate::others::{self, PIECE_BYTES};
 use crate::source::{Shared, Tap};
 use crate::spill;
@@ -90,6 +90,7 @@ pub(crate) fn import(
     };
     contents.open(format, whole, None, "", MAX_DEPTH)?;
     contents.list(&mut fold);
+    contents.follow_manifest(&mut fold)?;
     let end = contents.read(&mut fold, &shared)?;
     let members = contents.members();
     if contents.read == 0 {
@@ -97,6 +98,26 @@ pub(crate) fn import(
     }
     fold.import.end_file(File { name: None, bytes: source.bytes, head: &source.head });
     Ok((fold.finish()?, Imported { source, end, members }))
+}
+
+/// A manifest by itself is a trace of nothing but what it says.
+pub(crate) fn import_manifest(
+    file: impl Read,
+    options: &Options,
+    watch: &mut dyn FnMut(Progress) -> bool,
+) -> Result<(Tables, Imported), Error> {
+    let shared = Shared::default();
+    let mut tap = Tap::new(file, &shared);
+    let said = manifest::read(BufReader::with_capacity(PIECE_BYTES, &mut tap));
+    let source = tap.finish()?;
+    let mut fold = Fold::new(options, watch);
+    fold.import.model().begin_archive(Format::Manifest.name());
+    let followed = said.map_err(|error| error.to_string());
+    followed
+        .and_then(|manifest| follow_alone(&manifest, &mut fold.import))
+        .map_err(|trouble| Error::Manifest { manifest: "the file".to_owned(), trouble })?;
+    fold.import.end_file(File { name: None, bytes: source.bytes, head: &source.head });
+    Ok((fold.finish()?, Imported { source, end: End::default(), members: Vec::new() }))
 }
 
 /// Why an archive is no trace.
@@ -215,8 +236,10 @@ struct Met {
 struct Contents {
     archives: Vec<Archive>,
     files: Vec<Met>,
-    /// What manifests say of files' times, by their places.
-    times: HashMap<(usize, usize), FileTimes>,
+    /// The manifest's place, and what it says or what is wrong with it.
+    manifest: Option<(usize, Result<Manifest, String>)>,
+    /// What it says of files, by their places.
+    rules: HashMap<(usize, usize), Rules>,
     /// Those to be read, in their order.
     leaves: Vec<usize>,
     /// How many were given a place in the order.
@@ -359,34 +382,42 @@ impl Contents {
             }
             Some(Format::Gzip | Format::Zstd) => self.visit_packed(file, depth),
             Some(Format::Manifest) => {
-                let told = self.read_manifest(file);
-                self.note(file, told);
+                let manifest = self.read_manifest(file);
+                // That there are two is what counts.
+                self.manifest = Some((file, manifest));
             }
             _ => self.leaves.push(file),
         }
     }
 
-    /// What a manifest says holds for the files of its archive.
-    fn read_manifest(&mut self, file: usize) -> Result<(), String> {
-        let Some(archive) = self.files.get(file).map(|met| met.place.0) else { return Ok(()) };
-        let bytes = self.bytes_of(file, TakenOff::Nothing).map_err(|error| error.to_string())?;
-        let manifest = manifest::read(BufReader::with_capacity(PIECE_BYTES, bytes))
-            .map_err(|error| error.to_string())?;
-        let mut ignored: Vec<String> = manifest.ignored.iter().map(|it| (*it).to_owned()).collect();
-        for (path, times) in manifest.files {
-            let met = self.files.iter().find(|met| met.place.0 == archive && met.short_name == path);
-            match met.map(|met| (met.place, met.format)) {
-                Some((place, Some(format))) if format.use_() != Use::Own => {
-                    _ = self.times.insert(place, times)
-                }
-                Some(_) => ignored.push(format!("the clock of {path}, which says its own")),
-                None => ignored.push(format!("{path}, which is not there")),
-            }
+    fn read_manifest(&mut self, file: usize) -> Result<Manifest, String> {
+        if self.manifest.is_some() {
+            return Err("it is the second one".to_owned());
         }
-        match ignored.is_empty() {
-            true => Ok(()),
-            false => Err(format!("of what it says this is not heeded: {}", ignored.join(", "))),
+        if !self.leaves.is_empty() {
+            return Err("it comes after files that it may be about".to_owned());
         }
+        let bytes = self.bytes_of(file, TakenOff::Packing).map_err(|error| error.to_string())?;
+        let manifest = manifest::read(BufReader::with_capacity(PIECE_BYTES, bytes));
+        manifest.map_err(|error| error.to_string())
+    }
+
+    /// What the manifest says holds for the files of its archive.
+    fn follow_manifest(&mut self, fold: &mut Fold<'_>) -> Result<(), Error> {
+        let Some((file, manifest)) = &self.manifest else { return Ok(()) };
+        let archive = self.files.get(*file).map(|met| met.place.0);
+        let rules = manifest.clone().and_then(|manifest| {
+            let of_archive = self.files.iter().filter(|met| Some(met.place.0) == archive);
+            let listed = of_archive.filter_map(|met| Some((met.place, met.short_name.as_str(), met.format?)));
+            follow(&manifest, &listed.collect::<Vec<_>>(), &mut fold.import)
+        });
+        self.rules = rules.map_err(|trouble| self.wrong_manifest(trouble))?;
+        Ok(())
+    }
+
+    fn wrong_manifest(&self, trouble: String) -> Error {
+        let met = self.manifest.as_ref().and_then(|(file, _)| self.files.get(*file));
+        Error::Manifest { manifest: met.map_or_else(String::new, |met| met.name.clone()), trouble }
     }
 
     /// What is packed by itself is a file of its own, without a name.
@@ -407,13 +438,14 @@ impl Contents {
         if let Err(error) = head {
             return self.note(file, Err(error.to_string()));
         }
-        let number = self.files.len();
-        let use_ = inner.format.map(Format::use_);
+        let (number, format) = (self.files.len(), inner.format);
+        let use_ = format.map(Format::use_);
         let is_packed_again = matches!(inner.format, Some(Format::Gzip | Format::Zstd));
         let words = inner.format.map_or("of no format that is known here", Format::words);
         let trouble = format!("what is packed in it seems to be {words}");
         self.files.push(inner);
         match use_ {
+            Some(Use::Refused) if format == Some(Format::Manifest) => self.visit(number, depth),
             Some(Use::Refused) | None => self.note(number, Err(trouble)),
             Some(Use::Container) if is_packed_again => self.note(number, Err(trouble)),
             _ => self.visit(number, depth),
@@ -472,14 +504,14 @@ impl Contents {
             format.use_() == Use::Own && (format == Format::Symbols) == is_symbols
         };
         for (file, _) in leaves.iter().filter(|(_, format)| own(*format, false)) {
-            self.read_own(*file, fold, shared, &mut end);
+            self.read_own(*file, fold, shared, &mut end)?;
         }
         fold.settle()?;
         for (file, format) in leaves.iter().filter(|(_, format)| format.use_() == Use::Imported) {
             self.read_other(*file, *format, fold, shared)?;
         }
         for (file, _) in leaves.iter().filter(|(_, format)| own(*format, true)) {
-            self.read_own(*file, fold, shared, &mut end);
+            self.read_own(*file, fold, shared, &mut end)?;
         }
         fold.settle()?;
         Ok(end)
@@ -504,8 +536,15 @@ impl Contents {
         self.files.get(file).map_or(TraceFileId(0), |met| met.row)
     }
 
-    fn read_own(&mut self, file: usize, fold: &mut Fold<'_>, shared: &Shared, end: &mut End) {
-        fold.import.next_file(self.row_of(file));
+    fn read_own(
+        &mut self,
+        file: usize,
+        fold: &mut Fold<'_>,
+        shared: &Shared,
+        end: &mut End,
+    ) -> Result<(), Error> {
+        let Rules { machines, times, .. } = self.rules_of(file);
+        fold.import.next_file(self.row_of(file), machines, times);
         let (mut packets, mut bytes) = (0, 0);
         let told = self.read_packets(file, &mut |packet, place| {
             packets += 1;
@@ -525,6 +564,16 @@ impl Contents {
         end.bytes += bytes;
         self.note_size(file, bytes, fold);
         self.note_read(file, packets > 0, told);
+        let wrong = fold.import.model().machines.wrong();
+        wrong.map_or(Ok(()), |wrong| Err(self.wrong_manifest(format!("{}: {wrong}", self.name_of(file)))))
+    }
+
+    fn rules_of(&self, file: usize) -> Rules {
+        self.files.get(file).and_then(|met| self.rules.get(&met.place)).cloned().unwrap_or_default()
+    }
+
+    fn name_of(&self, file: usize) -> &str {
+        self.files.get(file).map_or("", |met| &met.name)
     }
 
     fn read_packets(&mut self, file: usize, each: &mut dyn FnMut(&[u8], Place)) -> Result<End, String> {
@@ -549,9 +598,9 @@ impl Contents {
         shared: &Shared,
     ) -> Result<(), Error> {
         let row = self.row_of(file);
-        let times = self.files.get(file).and_then(|met| self.times.get(&met.place)).copied();
+        let Rules { machine, times, .. } = self.rules_of(file);
         let before = (others::rows(&fold.import.model().tables), self.left.get());
-        fold.import.model().begin_file_of_archive(row, times);
+        fold.import.next_other_file(row, machine, times);
         let told = self.read_rows(file, format, fold, shared)?;
         let gave = told.is_ok() || others::rows(&fold.import.model().tables) > before.0;
         self.note_size(file, before.1.saturating_sub(self.left.get()), fold);
@@ -858,8 +907,9 @@ mod tests {
         assert_eq!(times(&members), beside);
         // A manifest says what nothing else does: the second begins 1 s after the first, at 3 s of MONOTONIC.
         let said: &[u8] =
-            br#"{ "perfetto_manifest": {"version":1,"files":[{"path":"z.json","clocks":{"offset_ns":1000}},
-            {"path":"y.json","clocks":{"ts":5000,"is":{"clock":"MONOTONIC","ts":3000000000}}}]}}"#;
+            br#"{ "perfetto_manifest": {"version":1,"files":[{"path":"t.pftrace"},
+            {"path":"z.json","clocks":{"offset_ns":1000,"sync_to":{"file":"w.json"}}},{"path":"w.json"},
+            {"path":"y.json","clocks":{"offset_ns":2999995000,"sync_to":{"file":"t.pftrace","clock":"MONOTONIC"}}}]}}"#;
         let members = [("m.json", said), ("z.json", JSON), ("y.json", JSON), ("t.pftrace", &trace)];
         assert_eq!(times(&members), ["x 6000 3000", "x 6000000000 3000"]);
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use ferretto_trace_formats::recognize::{Format, recognize};
 use ferretto_trace_model::config::Printer;
 use ferretto_trace_model::import::Next;
 use ferretto_trace_model::trace_files;
@@ -120,6 +121,9 @@ pub fn import(
     let head = others::peek(&mut file)?;
     if let Some(format) = archive::format_of(&head) {
         return archive::import(format, others::whole(head, file), options, watch);
+    }
+    if recognize(&head) == Some(Format::Manifest) {
+        return archive::import_manifest(others::whole(head, file), options, watch);
     }
     if let Some(format) = others::format_of(&head) {
         return others::import(format, others::whole(head, file), options, watch);

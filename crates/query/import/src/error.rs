@@ -33,6 +33,14 @@ pub enum Error {
         /// Why.
         trouble: String,
     },
+    /// The archive's manifest cannot be followed.
+    #[error("its manifest, {manifest}, cannot be followed: {trouble}")]
+    Manifest {
+        /// Its path in the archive.
+        manifest: String,
+        /// What is wrong with it, or with a file that is not as it says.
+        trouble: String,
+    },
     /// What cannot lie in a file became more than the bound, or there was no room for the file.
     #[error(
         "its tables need more memory than the {} MB that they may have: it was not read to its end",

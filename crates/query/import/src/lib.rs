@@ -28,6 +28,7 @@ pub mod drive;
 mod error;
 mod hash;
 mod jobs;
+mod manifest;
 pub mod memory;
 mod others;
 mod plain;

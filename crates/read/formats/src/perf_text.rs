@@ -15,15 +15,12 @@ use ferretto_trace_model::profiles::stacks::Source;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_read::clocks::MONOTONIC;
 use ferretto_trace_read::recognize::perf_line::Head;
-use ferretto_trace_tables::{FrameId, MachineId, MappingId, Str};
+use ferretto_trace_tables::{FrameId, MappingId, Str};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::Error;
 use crate::lines::{Line, Lines};
-
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
 
 /// Reads a file. Its times are those of the trace.
 ///
@@ -36,7 +33,7 @@ pub fn read(file: impl BufRead, model: &mut Model) -> Result<(), Error> {
     // Stable: of two at one time the first stays first.
     samples.sort_by_key(|sample: &ThreadSample| sample.ts);
     for sample in samples {
-        model.push_thread_sample(MACHINE, sample);
+        model.push_thread_sample(model.file_machine(), sample);
     }
     end
 }

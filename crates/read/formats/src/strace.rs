@@ -20,13 +20,10 @@ use ferretto_trace_model::slices::Label;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_read::clocks::REALTIME;
 use ferretto_trace_read::recognize::strace_line::{Kind, Line, NoLine};
-use ferretto_trace_tables::{MachineId, Str, TrackId};
+use ferretto_trace_tables::{Str, TrackId};
 
 use crate::Error;
 use crate::lines::Lines;
-
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
 
 /// A call that waits for its turn.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +75,9 @@ impl Call {
     }
 
     fn apply(self, model: &mut Model) {
-        let (tables, processes) = model.processes(MACHINE);
+        let (tables, processes) = model.processes(model.file_machine());
         let utid = processes.thread(tables, self.tid.into());
-        let track = model.thread_track(MACHINE, utid);
+        let track = model.thread_track(model.file_machine(), utid);
         let category = Some(model.tables.strings.intern("strace"));
         let label = Label { category, name: Some(self.name), args: self.said(model) };
         match self.kind {

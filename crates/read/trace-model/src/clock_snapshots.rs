@@ -18,7 +18,7 @@ use crate::stats::Stat;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileTimes {
     /// The clock that its times are of, once they are moved; that of the trace if it is none.
-    pub clock: Option<u32>,
+    pub clock: Option<Clock>,
     /// What that clock shows when the file's shows 0.
     pub ahead_ns: i64,
 }
@@ -26,6 +26,9 @@ pub struct FileTimes {
 impl Model {
     /// Reads `TracePacket.clock_snapshot`, when it arrives.
     pub fn read_clock_snapshot(&mut self, machine: MachineId, sequence_id: u32, message: &[u8]) {
+        if self.file_times.is_some() {
+            self.machines.set_wrong("its packets have several clocks, and clocks names none of them");
+        }
         let Snapshot { readings, trace_clock } = Snapshot::read(message, sequence_id, Machine(machine.0));
         if readings.iter().any(|reading| reading.clock.lacks_sequence()) {
             return self.stats.count(Stat::InvalidClockSnapshots);
@@ -67,7 +70,7 @@ impl Model {
     /// If nothing leads from that clock to the trace's.
     #[inline]
     pub fn to_trace_time(&mut self, clock: Clock, value: i64) -> Result<i64, Unknown> {
-        if clock.machine != Machine(0) {
+        if clock.machine != self.clocks.trace_clock().machine {
             self.relate(MachineId(clock.machine.0));
         }
         self.clocks.to_trace_time(clock, value)
@@ -77,18 +80,13 @@ impl Model {
     /// trace's, as in a file by itself, its times are those of the trace.
     #[inline]
     pub fn time_of_file(&mut self, clock_id: u32, value: i64) -> i64 {
-        let (clock_id, value) = match self.file_times {
-            Some(times) => (times.clock.unwrap_or(TRACE_FILE), value.saturating_add(times.ahead_ns)),
-            None => (clock_id, value),
-        };
-        match clock_id {
+        let (clock, value) = match self.file_times {
+            Some(times) => (times.clock, value.saturating_add(times.ahead_ns)),
             // Nobody else has that clock.
-            TRACE_FILE => value,
-            _ => {
-                let clock = Clock::of_machine(clock_id, Machine(0));
-                self.clocks.to_trace_time(clock, value).unwrap_or(value)
-            }
-        }
+            None if clock_id == TRACE_FILE => (None, value),
+            None => (Some(Clock::of_machine(clock_id, Machine(self.file_machine.0))), value),
+        };
+        clock.map_or(value, |clock| self.to_trace_time(clock, value).unwrap_or(value))
     }
 
     /// Counts and logs that a time could not be converted.

@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 
 use crate::again::{Again, Lies};
 use crate::chrome;
+use crate::clock_snapshots::FileTimes;
 use crate::clocks::{BOOTTIME, Clock, MONOTONIC, Machine, REALTIME, Unknown};
 use crate::config::Printer;
 use crate::event::{Event, Origin, WholePacket};
@@ -25,6 +26,7 @@ use crate::ftrace::kept::{KeptArgs, RowArgs};
 use crate::import_logs::Where;
 use crate::lanes::{Lane, Lanes, Outline};
 use crate::logs::android;
+use crate::machines::OfFile;
 use crate::model::Model;
 use crate::order::{Each, Order, QueueId};
 use crate::profiles::streaming;
@@ -171,11 +173,45 @@ impl Import {
         &mut self.model
     }
 
-    /// Packets that come are of another file of the same archive.
-    pub fn next_file(&mut self, file: TraceFileId) {
+    /// A machine that the manifest of an archive names; nothing if there are too many. They come before all files.
+    pub fn name_machine(&mut self, name: &str) -> Option<MachineId> {
+        let known = self.model.tables.machine.len();
+        let machine = self.model.machines.named(name, &mut self.model.tables)?;
+        self.model.begin_machines(known, &mut self.order);
+        Some(machine)
+    }
+
+    /// The machine of files of which a manifest says nothing.
+    pub fn host(&mut self) -> MachineId {
+        let model = &mut self.model;
+        match model.machines.are_named() {
+            true => {
+                model.machines.begin_file(OfFile::AsTheySay);
+                model.machine_of_packet(0, false, &mut self.order)
+            }
+            false => MachineId(0),
+        }
+    }
+
+    /// Rows that come are of a file of another format, of that machine; of the service's own if it is none, or of the first if no manifest
+    /// has named any.
+    pub fn next_other_file(
+        &mut self,
+        file: TraceFileId,
+        machine: Option<MachineId>,
+        times: Option<FileTimes>,
+    ) {
+        self.model.file_machine = machine.unwrap_or_else(|| self.host());
+        self.model.begin_file_of_archive(file, times);
+    }
+
+    /// Packets that come are of another file of the same archive, of which its manifest says this.
+    pub fn next_file(&mut self, file: TraceFileId, machines: OfFile, times: Option<FileTimes>) {
         self.take_deferred();
         self.again = None;
         self.model.file = file;
+        self.model.file_times = times;
+        self.model.machines.begin_file(machines);
         self.lanes.clear();
         self.files_so_far += 1;
     }
@@ -319,7 +355,8 @@ impl Import {
         let generation = sequence.generation();
         let Some(writer) = generation.writer.get().filter(|writer| !writer.is_last()) else { return };
         let has_time = head.timestamp.is_some();
-        if head.sequence_id == 0 || !has_time || !sequence.is_valid() || generation.is_doubtful {
+        let is_pinned = self.model.file_times.is_some();
+        if head.sequence_id == 0 || is_pinned || !has_time || !sequence.is_valid() || generation.is_doubtful {
             return;
         }
         let said = generation.defaults().clock_id.filter(|id| *id != 0);
@@ -551,6 +588,9 @@ impl Model {
         let value = timestamp as i64;
         let said = head.clock_id.filter(|id| *id != 0);
         let said = said.or(sequence.generation().defaults().clock_id.filter(|id| *id != 0));
+        if said.is_none() && self.file_times.is_some() {
+            return Some(Some(self.time_of_file(0, value)));
+        }
         let Some(id) = said.or_else(|| self.clocks.default_of(Machine(machine.0))) else {
             return Some(Some(value));
         };
@@ -580,10 +620,17 @@ impl Model {
     fn machine_of_packet(&mut self, raw_id: u32, is_marker: bool, order: &mut Order) -> MachineId {
         let known = self.tables.machine.len();
         let machine = self.machines.of_packet(raw_id, is_marker, &mut self.tables);
+        if known < self.tables.machine.len() {
+            self.begin_machines(known, order);
+        }
+        machine
+    }
+
+    #[cold]
+    fn begin_machines(&mut self, known: usize, order: &mut Order) {
         for new in known..self.tables.machine.len() {
             self.begin_machine(MachineId(u32::try_from(new).unwrap_or(u32::MAX)), order);
         }
-        machine
     }
 
     #[cold]

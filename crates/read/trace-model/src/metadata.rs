@@ -129,6 +129,12 @@ impl Model {
         self.write_metadata(name, "single", Some(machine), Some(FILE), value);
     }
 
+    /// Says a fact about an archive, which its manifest has. The last one of a name counts.
+    pub fn set_attribute_of_archive(&mut self, key: &str, value: Metadatum) {
+        let name = self.tables.strings.intern(&["manifest_attribute.", key].concat());
+        self.write_metadata(name, "single", None, None, value);
+    }
+
     /// The text of a single fact of this machine, if it was said.
     #[must_use]
     pub fn metadata_text(&self, key: Key, machine: MachineId) -> Option<&str> {

@@ -58,6 +58,8 @@ pub struct Model {
     pub clocks: Clocks,
     /// What an archive says of the times of the file that is read.
     pub(crate) file_times: Option<FileTimes>,
+    /// The machine that a file of another format is of.
+    pub(crate) file_machine: MachineId,
     /// The processors.
     pub cpus: Cpus,
     /// What profilers have said.
@@ -204,6 +206,13 @@ impl Model {
         self.processes(machine);
         let last = self.processes.len().saturating_sub(1);
         (&mut self.tables, &mut self.processes[machine.index().min(last)], &mut self.stats)
+    }
+
+    /// The machine that a file of another format is of: the first, if no manifest says otherwise.
+    #[must_use]
+    #[inline]
+    pub fn file_machine(&self) -> MachineId {
+        self.file_machine
     }
 
     /// What is known of a machine's kernel.

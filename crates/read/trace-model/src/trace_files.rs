@@ -68,9 +68,10 @@ impl Model {
 
     /// Rows that come are of this file. Tracks are a file's own, but for those of Perfetto's own traces: what another file of the archive
     /// has on a thread would overlap with it (upstream: a context for each file). `times` are what the archive says of the file's clock.
-    pub fn begin_file_of_archive(&mut self, file: TraceFileId, times: Option<FileTimes>) {
+    pub(crate) fn begin_file_of_archive(&mut self, file: TraceFileId, times: Option<FileTimes>) {
         self.file = file;
         self.file_times = times;
+        self.stats.set_machine(self.file_machine);
         self.tracks = Tracks::default();
         self.track_sets = TrackSets::default();
         self.old_async_names.clear();

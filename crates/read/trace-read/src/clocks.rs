@@ -345,12 +345,23 @@ impl Clocks {
         may_change
     }
 
+    /// Which is the trace's clock, whatever machines say later.
+    pub fn claim_trace_clock(&mut self, clock: Clock) {
+        /// None of the machines.
+        const NOBODY: Machine = Machine(u32::MAX);
+        self.trace_clock = clock;
+        self.said_by = Some(NOBODY);
+        self.turn += 1;
+        self.turn_of_ways += 1;
+    }
+
     /// The clock of a machine's times that name none. Without one, such a time is the trace's already.
     #[must_use]
     pub fn default_of(&self, machine: Machine) -> Option<u32> {
         match machine {
             HOST => self.host.default,
-            guest => self.guests.get(&guest).and_then(|machine| machine.default),
+            // A machine that was named before any spoke.
+            guest => self.guests.get(&guest).and_then(|machine| machine.default).or(self.host.default),
         }
     }
 

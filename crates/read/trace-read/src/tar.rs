@@ -49,6 +49,10 @@ mod kind {
     pub(super) const EXTENDED: u8 = b'x';
 }
 
+/// All kinds that are known, and folders.
+const KINDS: [u8; 6] =
+    [kind::FILE, kind::OLD_FILE, kind::CONTIGUOUS_FILE, kind::LONG_NAME, kind::EXTENDED, b'5'];
+
 /// A file in an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
@@ -162,13 +166,14 @@ impl<R: Read + Seek> Archive<R> {
 }
 
 impl Header {
-    /// Nothing if its checksum is another.
+    /// Nothing if its checksum is another, and it does not look like a header all the same: some who change a name leave it as it was.
     fn read(block: &[u8; BLOCK]) -> Option<Self> {
         let part = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
         let is_sum = |at: usize| (148..156).contains(&at);
         let byte = |(at, byte): (usize, &u8)| if is_sum(at) { u64::from(b' ') } else { u64::from(*byte) };
         let sum: u64 = block.iter().enumerate().map(byte).sum();
-        if number(part(148, 156))? != sum {
+        let kind = *part(156, 157).first()?;
+        if number(part(148, 156))? != sum && !(part(257, 262) == b"ustar" && KINDS.contains(&kind)) {
             return None;
         }
         let name = words(part(0, 100));
@@ -176,7 +181,7 @@ impl Header {
         // GNU's tar has other things where POSIX has the begin of a long name.
         let is_posix = part(257, 263) == b"ustar\0";
         let name = if is_posix && !prefix.is_empty() { format!("{prefix}/{name}") } else { name };
-        Some(Self { name, bytes: number(part(124, 136))?, kind: *part(156, 157).first()? })
+        Some(Self { name, bytes: number(part(124, 136))?, kind })
     }
 }
 

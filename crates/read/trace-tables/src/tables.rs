@@ -369,8 +369,8 @@ table! {
 table! {
     /// Machines.
     MachineTable, MachineRow, "machine";
-    /// The number that the trace has for it; 0 is where the service ran.
-    raw_id: Vec<u32>,
+    /// The number that the trace has for it, 0 is where the service ran; from 2^32 on they are those that a manifest names.
+    raw_id: Vec<i64>,
     /// Its name.
     name: Vec<Option<Str>>,
     /// Its kernel, as `uname` says.

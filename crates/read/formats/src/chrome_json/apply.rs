@@ -12,7 +12,6 @@ use ferretto_trace_model::tracks::TrackType;
 use ferretto_trace_tables::tables::{SchedRow, ThreadStateRow};
 use ferretto_trace_tables::{CounterId, SliceId, Str, TrackId, Utid};
 
-use super::MACHINE;
 use super::event::{Event, Id, Number, Phase, Scope};
 
 /// What a slice without a name is called.
@@ -58,7 +57,7 @@ fn thread_of(model: &mut Model, event: &Event) -> Utid {
         Some(tid) if tid.value != 0 || tid.name.is_some() => tid,
         _ => Number { value: pid.value, name: None },
     };
-    let (tables, processes) = model.processes(MACHINE);
+    let (tables, processes) = model.processes(model.file_machine());
     if let Some(name) = pid.name {
         let upid = processes.process(tables, pid.value);
         processes.name_process(tables, upid, name, ProcessName::System);
@@ -84,7 +83,7 @@ impl Turn<'_> {
     }
 
     fn own_track(&mut self) -> TrackId {
-        self.model.thread_track(MACHINE, self.utid)
+        self.model.thread_track(self.model.file_machine(), self.utid)
     }
 
     fn name(&mut self) -> Option<Str> {
@@ -141,7 +140,7 @@ impl Turn<'_> {
         let (slices, mut out) = self.model.slices();
         if dur > 0 && slices.overlaps(&mut out, ts, dur, track) {
             self.fail(Stat::SliceSpillOverlappingCompleteEvent);
-            match self.model.row_of_overlapping(MACHINE, self.utid, ts, dur) {
+            match self.model.row_of_overlapping(self.model.file_machine(), self.utid, ts, dur) {
                 Some(other) => track = other,
                 None => return,
             }
@@ -167,7 +166,7 @@ impl Turn<'_> {
             Scope::Global => (self.instants("legacy_chrome_global_instants", &[]), self.plain_label()),
             Scope::Process => {
                 let Some(pid) = event.pid else { return self.fail(Stat::JsonParserFailure) };
-                let (tables, processes) = self.model.processes(MACHINE);
+                let (tables, processes) = self.model.processes(self.model.file_machine());
                 let upid = processes.process(tables, pid.value);
                 let dimensions = [("upid", ArgValue::Int(upid.0.into()))];
                 (self.instants("chrome_process_instant", &dimensions), self.plain_label())
@@ -185,7 +184,8 @@ impl Turn<'_> {
 
     fn instants(&mut self, type_: &'static str, dimensions: &[(&'static str, ArgValue)]) -> TrackId {
         let (track, is_new) =
-            self.model.intern_track(MACHINE, TrackType::slices(type_, dimensions), |_| None);
+            self.model
+                .intern_track(self.model.file_machine(), TrackType::slices(type_, dimensions), |_| None);
         if is_new {
             let chrome = ArgValue::Text(self.model.tables.strings.intern("chrome"));
             self.model.say_of_track(track, &[("source", chrome)]);
@@ -196,7 +196,7 @@ impl Turn<'_> {
     fn asynchronous(&mut self) {
         let event = self.event;
         let (Some(pid), Some(id)) = (event.pid, event.id) else { return self.fail(Stat::JsonParserFailure) };
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         let upid = processes.process(tables, pid.value);
         let of_process = event.is_local.then_some(upid);
         let of = OldAsync { id: cookie(event.category, id), of_process, scope: None, upid };
@@ -205,7 +205,11 @@ impl Turn<'_> {
             Phase::AsyncEnd => 'e',
             _ => 'n',
         };
-        let Some(track) = self.model.row_of_old_async(MACHINE, of, event.name, Some(letter)) else { return };
+        let Some(track) =
+            self.model.row_of_old_async(self.model.file_machine(), of, event.name, Some(letter))
+        else {
+            return;
+        };
         let named = self.label();
         let plain = self.plain_label();
         let (slices, mut out) = self.model.slices();
@@ -324,7 +328,7 @@ impl Turn<'_> {
         let is_running = row.state.is_some_and(|state| self.model.tables.strings.get(state) == "Running");
         self.model.tables.thread_state.push(row);
         if let (true, Some(cpu)) = (is_running, cpu) {
-            let ucpu = self.model.cpus.get(MACHINE, cpu);
+            let ucpu = self.model.cpus.get(self.model.file_machine(), cpu);
             let row = SchedRow { ts: event.ts, dur, utid: self.utid, ucpu, ..SchedRow::default() };
             self.model.tables.sched.push(row);
         }
@@ -340,21 +344,21 @@ impl Turn<'_> {
             let key = self.model.tables.strings.get(arg.key).to_owned();
             match (what.as_str(), key.as_str(), arg.value) {
                 ("thread_name", "args.name", ArgValue::Text(name)) => {
-                    let (tables, processes) = self.model.processes(MACHINE);
+                    let (tables, processes) = self.model.processes(self.model.file_machine());
                     processes.name_thread(tables, self.utid, name, ThreadName::Other);
                 }
                 ("process_name", "args.name", ArgValue::Text(name)) => {
-                    let (tables, processes) = self.model.processes(MACHINE);
+                    let (tables, processes) = self.model.processes(self.model.file_machine());
                     let upid = processes.process(tables, pid);
                     processes.name_process(tables, upid, name, ProcessName::System);
                 }
                 ("process_sort_index", "args.sort_index", value @ (ArgValue::Int(_) | ArgValue::Real(_))) => {
-                    let (tables, processes) = self.model.processes(MACHINE);
+                    let (tables, processes) = self.model.processes(self.model.file_machine());
                     let upid = processes.process(tables, pid);
                     processes.add_process_arg(tables, upid, "process_sort_index_hint", whole(value));
                 }
                 ("thread_sort_index", "args.sort_index", value @ (ArgValue::Int(_) | ArgValue::Real(_))) => {
-                    let (tables, processes) = self.model.processes(MACHINE);
+                    let (tables, processes) = self.model.processes(self.model.file_machine());
                     processes.add_thread_arg(tables, self.utid, "thread_sort_index_hint", whole(value));
                 }
                 ("thread_name" | "process_name", "args.name", _)
@@ -373,11 +377,15 @@ fn counter_track(model: &mut Model, utid: Utid, name: Str) -> TrackId {
     match model.tables.thread.upid.get(utid.index()) {
         Some(upid) => {
             let dimensions = [("upid", ArgValue::Int(upid.0.into())), named];
-            model.track(MACHINE, TrackType::counter("json_counter", &dimensions), |_| name)
+            model.track(model.file_machine(), TrackType::counter("json_counter", &dimensions), |_| name)
         }
         None => {
             let dimensions = [("utid", ArgValue::Int(utid.0.into())), named];
-            model.track(MACHINE, TrackType::counter("json_counter_thread_fallback", &dimensions), |_| name)
+            model.track(
+                model.file_machine(),
+                TrackType::counter("json_counter_thread_fallback", &dimensions),
+                |_| name,
+            )
         }
     }
 }

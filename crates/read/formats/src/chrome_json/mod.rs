@@ -24,7 +24,6 @@ use ferretto_trace_model::model::Model;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_read::Place;
 use ferretto_trace_read::clocks::TRACE_FILE;
-use ferretto_trace_tables::MachineId;
 
 use crate::Error;
 use crate::ftrace_text;
@@ -32,8 +31,6 @@ use apply::Counters;
 use event::{Event, Phase};
 use scan::{Found, Scanner};
 
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
 /// Of an event that cannot be read, so much is shown.
 const SHOWN_BYTES: usize = 200;
 
@@ -43,7 +40,7 @@ const SHOWN_BYTES: usize = 200;
 ///
 /// If its bytes cannot be had, or are no JSON from some place on. Events before it are in the model.
 pub fn read(mut file: impl BufRead, model: &mut Model) -> Result<(), Error> {
-    let (tables, processes) = model.processes(MACHINE);
+    let (tables, processes) = model.processes(model.file_machine());
     processes.disown_idle(tables);
     let mut scanner = Scanner::default();
     let mut events = Vec::new();
@@ -113,7 +110,7 @@ fn take_member(key: &[u8], value: &[u8], model: &mut Model, kernel: &mut ftrace_
                         None => Metadatum::Text(model.tables.strings.intern(&other.to_string())),
                     },
                 };
-                model.set_dynamic_metadata(&format!("json_metadata.{name}"), MACHINE, value);
+                model.set_dynamic_metadata(&format!("json_metadata.{name}"), model.file_machine(), value);
             }
         }
         b"systemTraceEvents" => {

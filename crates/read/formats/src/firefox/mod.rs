@@ -31,7 +31,7 @@ use ferretto_trace_model::slices::Label;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_model::tracks::TrackType;
 use ferretto_trace_read::clocks::TRACE_FILE;
-use ferretto_trace_tables::{CallsiteId, MachineId, TrackId, Utid};
+use ferretto_trace_tables::{CallsiteId, TrackId, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -41,8 +41,6 @@ use stacks::{Mappings, Stacks};
 use table::{Cell, Table};
 use wire::{Process, Thread};
 
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
 const NS_PER_MS: f64 = 1e6;
 
 /// Reads a file.
@@ -52,7 +50,7 @@ const NS_PER_MS: f64 = 1e6;
 /// If its bytes cannot be had, or are no such JSON from some place on. Threads before it are in the model.
 pub fn read(file: impl BufRead, model: &mut Model) -> Result<(), Error> {
     let (processes, end) = wire::read(file);
-    let (tables, people) = model.processes(MACHINE);
+    let (tables, people) = model.processes(model.file_machine());
     people.disown_idle(tables);
     let mut reader = Reader { model, mappings: Mappings::default(), threads: Vec::new(), events: Vec::new() };
     let start = processes.first().map_or(0.0, |process| process.meta.start_time);
@@ -115,7 +113,7 @@ impl Reader<'_> {
         let made_up = (1 << 22) + i64::try_from(number).unwrap_or(0);
         let pid = thread.pid.number().unwrap_or(made_up);
         let tid = thread.tid.number().unwrap_or(made_up);
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         let utid = processes.thread_of(tables, tid, pid);
         if !thread.name.is_empty() {
             let text = tables.strings.intern(&thread.name);
@@ -226,7 +224,7 @@ impl Reader<'_> {
             let Some(thread) = threads.get(event.thread).copied() else { continue };
             match event.what {
                 What::Sample(callsite) => {
-                    model.push_thread_sample(MACHINE, thread.sample(event.ts, callsite))
+                    model.push_thread_sample(model.file_machine(), thread.sample(event.ts, callsite))
                 }
                 What::Marker(end, label) => {
                     let lying = Lying { number, start: event.ts, end, parent: None, nests: true };
@@ -256,12 +254,14 @@ fn track(
     place: Place,
 ) -> TrackId {
     *tracks.entry(place).or_insert_with(|| match place.1 {
-        0 => model.thread_track(MACHINE, utid),
+        0 => model.thread_track(model.file_machine(), utid),
         lane => {
             let lane = i64::try_from(lane).unwrap_or(i64::MAX);
             let dimensions = [("utid", ArgValue::Int(utid.0.into())), ("lane", ArgValue::Int(lane))];
             let markers = |strings: &mut ferretto_trace_tables::Strings| Some(strings.intern("Markers"));
-            model.intern_track(MACHINE, TrackType::slices("gecko_marker", &dimensions), markers).0
+            model
+                .intern_track(model.file_machine(), TrackType::slices("gecko_marker", &dimensions), markers)
+                .0
         }
     })
 }

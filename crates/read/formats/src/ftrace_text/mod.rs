@@ -27,7 +27,6 @@ use ferretto_trace_model::ftrace::{Cpu, MAX_CPUS};
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::stats::Stat;
 use ferretto_trace_read::clocks::MONOTONIC;
-use ferretto_trace_tables::MachineId;
 
 use crate::Error;
 use crate::lines::Lines;
@@ -35,8 +34,6 @@ use event::Kind;
 use line::Line;
 use sections::{Sections, Turn};
 
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
 /// `atrace` writes this before the trace.
 const MARKER: &[u8] = b"TRACE:\n";
 /// It is looked for in so many bytes. Upstream's.
@@ -123,7 +120,7 @@ impl Events {
             return;
         };
         let comm = (line.comm != UNKNOWN_COMM).then(|| model.tables.strings.intern_bytes(line.comm));
-        let cpu = Cpu { machine: MACHINE, cpu: line.cpu };
+        let cpu = Cpu { machine: model.file_machine(), cpu: line.cpu };
         let ts = model.time_of_file(self.clock, line.ts);
         let origin = Origin { ts, cpu, tid: line.tid, tgid: line.tgid, comm };
         let kind = Kind::of(line.event);

@@ -6,8 +6,6 @@
 use ferretto_trace_model::model::Model;
 use ferretto_trace_model::processes::{ProcessName, ThreadName};
 
-use super::MACHINE;
-
 const SCRIPT: &[u8] = b"<script class=\"trace-data\" type=\"application/text\">";
 const SCRIPT_END: &[u8] = b"</script>";
 
@@ -129,7 +127,7 @@ impl Listed<'_> {
         let number = |digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok().map(i64::from);
         let (pid, other) = (number(self.pid)?, number(self.other)?);
         let name = model.tables.strings.intern_bytes(self.name);
-        let (tables, processes, stats) = model.processes_and_stats(MACHINE);
+        let (tables, processes, stats) = model.processes_and_stats(model.file_machine());
         if self.is_thread {
             let utid = processes.thread_of(tables, other, pid);
             processes.name_thread(tables, utid, name, ThreadName::Other);

@@ -8,15 +8,13 @@ use ferretto_trace_model::slices::Label;
 use ferretto_trace_model::tracks::TrackType;
 use ferretto_trace_read::clocks::REALTIME;
 use ferretto_trace_tables::tables::FlowRow;
-use ferretto_trace_tables::{MachineId, SliceId, Str, TrackId, Upid, Utid};
+use ferretto_trace_tables::{SliceId, Str, TrackId, Upid, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use super::span::{Link, Owner, Span, SpanKey, Spans};
 use crate::lanes::{Lanes, Lying, Place};
 
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
 /// What a service without a name is called: OpenTelemetry's own word.
 const UNKNOWN_SERVICE: &str = "unknown_service";
 /// Links of one span to what is not in the file. Ours: each makes the span's list of arguments anew.
@@ -33,7 +31,7 @@ impl Spans<'_> {
         order.sort_by_key(|at| self.spans.get(*at).map(|span| (span.start, Reverse(span.end))));
         let mut events = std::mem::take(&mut self.events);
         events.sort_by_key(|event| event.ts);
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         processes.disown_idle(tables);
         let by_key = self.by_key();
         self.say_links_to_nowhere(&by_key);
@@ -126,7 +124,7 @@ impl Spans<'_> {
                 }
                 next
             });
-            let (tables, processes) = self.model.processes(MACHINE);
+            let (tables, processes) = self.model.processes(self.model.file_machine());
             let name = tables.strings.intern(resource.name.as_deref().unwrap_or(UNKNOWN_SERVICE));
             // Of another machine, or another container, the same number is another process.
             let new = processes.start_process(tables, pid, None, None, ThreadName::Other);
@@ -203,7 +201,7 @@ impl Turn<'_> {
         let track = match (span.owner.tid, place.1) {
             (Some(tid), 0) => {
                 let utid = self.thread(span, tid);
-                self.spans.model.thread_track(MACHINE, utid)
+                self.spans.model.thread_track(self.spans.model.file_machine(), utid)
             }
             (Some(tid), lane) => {
                 let utid = self.thread(span, tid);
@@ -228,7 +226,10 @@ impl Turn<'_> {
         let name = |strings: &mut ferretto_trace_tables::Strings| {
             Some(owner.scope.unwrap_or_else(|| strings.intern("spans")))
         };
-        self.spans.model.intern_track(MACHINE, TrackType::slices("otlp_span", &dimensions), name).0
+        self.spans
+            .model
+            .intern_track(self.spans.model.file_machine(), TrackType::slices("otlp_span", &dimensions), name)
+            .0
     }
 
     fn thread(&mut self, span: &Span, tid: i64) -> Utid {
@@ -236,7 +237,7 @@ impl Turn<'_> {
             return *utid;
         }
         let upid = self.processes.get(span.owner.resource).copied().flatten().unwrap_or_default();
-        let (tables, processes) = self.spans.model.processes(MACHINE);
+        let (tables, processes) = self.spans.model.processes(self.spans.model.file_machine());
         let is_main = tables.process.pid.get(upid.index()) == Some(&tid);
         let utid = match is_main {
             true => processes.thread_of(tables, tid, tid),

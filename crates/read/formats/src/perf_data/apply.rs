@@ -12,7 +12,7 @@ use ferretto_trace_model::stats::Stat;
 use ferretto_trace_model::tracks::TrackType;
 use ferretto_trace_read::clocks::{Clock, Machine};
 use ferretto_trace_tables::tables::ProfilerSessionRow;
-use ferretto_trace_tables::{CallsiteId, MachineId, MappingId, SessionId, TrackId, Upid, Utid};
+use ferretto_trace_tables::{CallsiteId, MappingId, SessionId, TrackId, Upid, Utid};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
@@ -21,18 +21,18 @@ use super::maps::{Maps, Place};
 use super::records::{Events, Mmap, Mode, Sample, Task, What};
 use super::session::Session;
 
-/// The machine that a file is of.
-const MACHINE: MachineId = MachineId(0);
-
 /// Makes rows of all records.
 pub(super) fn apply(model: &mut Model, session: &Session, mut events: Events) {
-    model.processes(MACHINE);
-    let clock = Clock::of_machine(session.attr(0).map_or(10, |attr| attr.trace_clock()), Machine(MACHINE.0));
+    model.processes(model.file_machine());
+    let clock = Clock::of_machine(
+        session.attr(0).map_or(10, |attr| attr.trace_clock()),
+        Machine(model.file_machine().0),
+    );
     if model.clocks.set_trace_clock(clock) {
-        model.set_metadata(Key::TraceTimeClockId, MACHINE, Metadatum::Int(i64::from(clock.id)));
+        model.set_metadata(Key::TraceTimeClockId, model.file_machine(), Metadatum::Int(i64::from(clock.id)));
     }
     if let Some(release) = &session.release {
-        model.set_text(Key::SystemRelease, MACHINE, release.as_bytes());
+        model.set_text(Key::SystemRelease, model.file_machine(), release.as_bytes());
     }
     for feature in &session.skipped_features {
         model.stats.add(Stat::PerfFeaturesSkipped, Some(i64::from(*feature)), 1);
@@ -123,7 +123,7 @@ impl Turn<'_> {
     }
 
     fn thread(&mut self, pid: u32, tid: u32) -> (Utid, Upid) {
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         let utid = processes.thread_of(tables, i64::from(tid), i64::from(pid));
         (utid, processes.process(tables, i64::from(pid)))
     }
@@ -133,7 +133,7 @@ impl Turn<'_> {
         if is_exec {
             self.maps.forget(upid);
         }
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         let name = tables.strings.intern_bytes(name);
         processes.name_thread_and_process(tables, utid, name, ThreadName::ProcessTree);
     }
@@ -144,7 +144,7 @@ impl Turn<'_> {
         let start = if time == 0 { None } else { self.ts(time) };
         let is_new = start.is_some() && !self.is_told_late(task, start);
         if is_new {
-            let (tables, processes) = self.model.processes(MACHINE);
+            let (tables, processes) = self.model.processes(self.model.file_machine());
             if task.pid == task.parent_pid {
                 processes.start_thread(tables, i64::from(task.tid), start);
             } else {
@@ -153,7 +153,7 @@ impl Turn<'_> {
         }
         let (utid, upid) = self.thread(task.pid, task.tid);
         if upid != parent {
-            let (tables, processes, stats) = self.model.processes_and_stats(MACHINE);
+            let (tables, processes, stats) = self.model.processes_and_stats(self.model.file_machine());
             processes.set_parent(tables, stats, upid, parent);
         }
         if is_new {
@@ -166,7 +166,7 @@ impl Turn<'_> {
 
     /// Whether the thread is known already, for perf looks at what runs while it begins to record. Then it began at this time.
     fn is_told_late(&mut self, task: &Task, start: Option<i64>) -> bool {
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         let Some(utid) = processes.find_thread(i64::from(task.tid)) else { return false };
         let pid = tables.thread.upid.get(utid.index()).and_then(|upid| tables.process.pid.get(upid.index()));
         let is_the_same = pid == Some(&i64::from(task.pid))
@@ -179,7 +179,7 @@ impl Turn<'_> {
     }
 
     fn inherit_name(&mut self, child: Utid, parent: Utid) {
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         if let Some(name) = tables.thread.name.get(parent.index()).copied().flatten() {
             processes.name_thread_and_process(tables, child, name, ThreadName::Other);
         }
@@ -187,7 +187,7 @@ impl Turn<'_> {
 
     fn exit(&mut self, time: u64, task: &Task) {
         let Some(ts) = self.ts(time) else { return };
-        let (tables, processes) = self.model.processes(MACHINE);
+        let (tables, processes) = self.model.processes(self.model.file_machine());
         let Some(utid) = processes.find_thread(i64::from(task.tid)) else { return };
         // Another of the same number may have come meanwhile.
         let upid = tables.thread.upid.get(utid.index());
@@ -229,7 +229,7 @@ impl Turn<'_> {
         let callsite_id = self.callsite(upid, sample, sample.chain.of(&events.addresses));
         let counter_set_id = self.count(ts, sample, sample.reads.of(&events.reads));
         self.model.push_perf_sample(
-            MACHINE,
+            self.model.file_machine(),
             PerfSample {
                 ts,
                 utid,
@@ -250,7 +250,7 @@ impl Turn<'_> {
         let Some(event) = event else { return };
         let args = event.args(raw, &mut self.model.tables.strings);
         let name = self.model.tables.strings.intern(&event.name);
-        let cpu = Cpu { machine: MACHINE, cpu: sample.cpu.unwrap_or(0) };
+        let cpu = Cpu { machine: self.model.file_machine(), cpu: sample.cpu.unwrap_or(0) };
         self.model.push_kernel_event(ts, cpu, utid, name, event.flags(raw), &args);
     }
 
@@ -321,14 +321,16 @@ impl Turn<'_> {
             let (track, is_new) = match cpu {
                 Some(cpu) => {
                     let dimensions = [("cpu", ArgValue::Int(i64::from(cpu))), session, named];
-                    model.intern_track(MACHINE, TrackType::counter("perf_cpu_counter", &dimensions), |_| {
-                        Some(name)
-                    })
+                    model.intern_track(
+                        model.file_machine(),
+                        TrackType::counter("perf_cpu_counter", &dimensions),
+                        |_| Some(name),
+                    )
                 }
                 None => {
                     let dimensions = [session, named];
                     model.intern_track(
-                        MACHINE,
+                        model.file_machine(),
                         TrackType::counter("perf_global_counter", &dimensions),
                         |_| Some(name),
                     )

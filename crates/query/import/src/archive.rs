@@ -107,7 +107,7 @@ pub(crate) fn import_manifest(
     watch: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(Tables, Imported), Error> {
     let shared = Shared::default();
-    let mut tap = Tap::new(file, &shared);
+    let mut tap = Tap::new(file, &shared, options, None);
     let said = manifest::read(BufReader::with_capacity(PIECE_BYTES, &mut tap));
     let source = tap.finish()?;
     let mut fold = Fold::new(options, watch);

@@ -90,6 +90,15 @@ const VIEWS: &[(&str, &str)] = &[
         from profiler_smaps",
     ),
     (
+        "perf_sample",
+        "select s.id, s.ts, t.utid, e.ucpu as cpu, ifnull(e.cpu_mode, 'unknown') as cpu_mode, s.callsite_id,
+            s.unwind_error, s.session_id as perf_session_id
+        from __intrinsic_profiler_sample s
+        left join __intrinsic_profiler_task_context t on t.id = s.task_context_id
+        left join __intrinsic_profiler_execution_context e on e.id = s.execution_context_id
+        where s.source = 'linux.perf'",
+    ),
+    (
         "cpu_profile_stack_sample",
         "select s.id, s.ts, s.callsite_id, t.utid, ifnull(e.process_priority, 0) as process_priority
         from __intrinsic_profiler_sample s

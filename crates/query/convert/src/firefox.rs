@@ -213,7 +213,8 @@ impl<'a> Builder<'a> {
         let set = slices.arg_set_id.get(row);
         let args = set.into_iter().flat_map(|set| args::args_of(self.tables, set));
         let args = args.map(|arg| {
-            format!("{}={}", arg.key.strip_prefix("debug.").unwrap_or(arg.key), arg.value.to_text())
+            let key = ["debug.", "data."].iter().find_map(|prefix| arg.key.strip_prefix(prefix));
+            format!("{}={}", key.unwrap_or(arg.key), arg.value.to_text())
         });
         category.into_iter().chain(args).collect::<Vec<_>>().join(" ")
     }

@@ -89,7 +89,7 @@ fn a_dump_of_the_browser_has_samples_and_markers() {
     );
     assert!(rows(&tables, "process", &["pid", "name"]).contains(&"10 Parent".to_owned()));
     let args = rows(&tables, "args", &["flat_key", "key", "int_value", "string_value"]);
-    assert!(args.contains(&"debug.n debug.n[1] 2 -".to_owned()), "{args:?}");
+    assert!(args.contains(&"data.n data.n[1] 2 -".to_owned()), "{args:?}");
 }
 
 #[test]

@@ -78,12 +78,13 @@ impl Slices {
         self.push(out, ts, dur, track, label)
     }
 
-    /// Whether a slice of this length would begin within one that ends before it does, and so be left out.
-    pub fn overlaps(&mut self, out: &mut Out<'_>, ts: i64, dur: i64, track: TrackId) -> bool {
-        let Some(stack) = self.stacks.get_mut(track.index()) else { return false };
-        close(stack, out, ts, dur);
+    /// The slice that one of this length would begin within and end behind, so that it would be left out.
+    pub fn overlapped(&mut self, out: &mut Out<'_>, ts: i64, dur: i64, track: TrackId) -> Option<SliceId> {
+        let stack = self.stacks.get_mut(track.index())?;
+        close_before(stack, out, ts, dur);
         let end = ts.saturating_add(dur);
-        stack.last().is_some_and(|open| open.dur != UNFINISHED && end > open.ts.saturating_add(open.dur))
+        let open = stack.last()?;
+        (open.dur != UNFINISHED && end > open.ts.saturating_add(open.dur)).then_some(open.id)
     }
 
     /// Ends the topmost slice that has not ended and is called so; what is not said of `label` is not asked for. A slice without a name has
@@ -214,6 +215,15 @@ impl Slices {
 /// Takes from a stack what has ended before `ts`, where something of the length `new_dur` begins or ends. False if that cannot lie within
 /// what is left.
 fn close(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) -> bool {
+    let fits = close_before(stack, out, ts, new_dur);
+    if !fits {
+        out.stats.count(Stat::SliceDropOverlappingCompleteEvent);
+    }
+    fits
+}
+
+/// The same, uncounted.
+fn close_before(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) -> bool {
     let mut has_unfinished = false;
     for at in (0..stack.len()).rev() {
         let Some(open) = stack.get(at) else { continue };
@@ -236,7 +246,6 @@ fn close(stack: &mut Vec<Open>, out: &mut Out<'_>, ts: i64, new_dur: i64) -> boo
             continue;
         }
         if new_dur != UNFINISHED && ts < end && ts.saturating_add(new_dur) > end {
-            out.stats.count(Stat::SliceDropOverlappingCompleteEvent);
             return false;
         }
     }

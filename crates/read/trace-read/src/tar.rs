@@ -49,10 +49,6 @@ mod kind {
     pub(super) const EXTENDED: u8 = b'x';
 }
 
-/// All kinds that are known, and folders.
-const KINDS: [u8; 6] =
-    [kind::FILE, kind::OLD_FILE, kind::CONTIGUOUS_FILE, kind::LONG_NAME, kind::EXTENDED, b'5'];
-
 /// A file in an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
@@ -166,14 +162,14 @@ impl<R: Read + Seek> Archive<R> {
 }
 
 impl Header {
-    /// Nothing if its checksum is another, and it does not look like a header all the same: some who change a name leave it as it was.
+    /// Nothing if its checksum is another. Some who change what pax says leave that as it was.
     fn read(block: &[u8; BLOCK]) -> Option<Self> {
         let part = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
         let is_sum = |at: usize| (148..156).contains(&at);
         let byte = |(at, byte): (usize, &u8)| if is_sum(at) { u64::from(b' ') } else { u64::from(*byte) };
         let sum: u64 = block.iter().enumerate().map(byte).sum();
         let kind = *part(156, 157).first()?;
-        if number(part(148, 156))? != sum && !(part(257, 262) == b"ustar" && KINDS.contains(&kind)) {
+        if number(part(148, 156))? != sum && !(part(257, 262) == b"ustar" && kind == kind::EXTENDED) {
             return None;
         }
         let name = words(part(0, 100));

@@ -2,6 +2,7 @@
 //!
 //! | rule | what it makes |
 //! |---|---|
+//! | [`using`] | a column that several `USING` name |
 //! | [`calls`] | functions under the names, and with the arguments, that they have here |
 //! | [`casts`] | `CAST` that never fails |
 //! | [`division`] | a division by zero is NULL |
@@ -19,6 +20,7 @@ pub(crate) mod like;
 pub(crate) mod names;
 pub(crate) mod order;
 pub(crate) mod truth;
+pub(crate) mod using;
 
 use std::ops::ControlFlow;
 
@@ -29,6 +31,7 @@ use sqlparser::ast::{
 
 /// All rules, in the order in which they may follow each other.
 pub(crate) fn rewrite(query: &mut Query) {
+    each(query, using::Using);
     each(query, calls::Calls);
     each(query, casts::Casts);
     each(query, division::Division);

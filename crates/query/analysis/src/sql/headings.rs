@@ -118,10 +118,14 @@ fn heading(text: &Text<'_>, item: &[TokenWithSpan]) -> Heading {
         [Token::Word(word)] | [_, Token::Period, Token::Word(word)] => {
             Heading::Own(word.value.to_lowercase())
         }
-        // `a b`: an alias without its word.
+        // `t.a b` and `a b`: an alias without its word.
+        [.., Token::Period, Token::Word(_), Token::Word(alias)] if is_alias(alias) => {
+            Heading::Is(alias.value.clone())
+        }
         [.., before, Token::Word(alias)] if ends_value(before) && is_alias(alias) => {
             Heading::Is(alias.value.clone())
         }
+        [.., Token::Period, Token::Word(_), Token::SingleQuotedString(alias)] => Heading::Is(alias.clone()),
         [.., before, Token::SingleQuotedString(alias)] if ends_value(before) => Heading::Is(alias.clone()),
         _ => match (item.first(), item.last()) {
             (Some(first), Some(last)) => {
@@ -169,6 +173,7 @@ mod tests {
         );
         assert_eq!(of("select a is distinct from b as x, 'y' from t", &["p", "q"]), ["x", "'y'"]);
         assert_eq!(of("select (select x from y), \"Z\"", &["p", "z"]), ["(select x from y)", "z"]);
+        assert_eq!(of("select t.name owner, t.key 'k' from t", &["p", "q"]), ["owner", "k"]);
         assert_eq!(of("values (1)", &["column1"]), ["column1"]);
     }
 }

@@ -65,7 +65,7 @@ fn parse<T>(
 ) -> Result<T, Error> {
     check_depth(words).map_err(|place| Error::at(text, place, "the query is too deep"))?;
     let parser = Parser::new(&Perfetto).with_recursion_limit(RECURSION);
-    let mut parser = parser.with_tokens_with_locations(without_cross(words));
+    let mut parser = parser.with_tokens_with_locations(joined(&without_cross(words)));
     let parsed = how(&mut parser).map_err(|error| wrong(text, words, error))?;
     let next = parser.peek_token_ref();
     match &next.token {
@@ -82,6 +82,33 @@ fn without_cross(words: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let is_cross =
         |at: usize| is_word(words.get(at), Keyword::CROSS) && is_word(words.get(at + 1), Keyword::JOIN);
     words.iter().enumerate().filter(|(at, _)| !is_cross(*at)).map(|(_, word)| word.clone()).collect()
+}
+
+/// Commas between queries in a parenthesis behind `FROM` are joins, which `sqlparser` wants to be said: `FROM ((SELECT 1), (SELECT 2))`.
+fn joined(words: &[TokenWithSpan]) -> Words {
+    let is = |word: &TokenWithSpan, keyword| matches!(&word.token, Token::Word(it) if it.quote_style.is_none() && it.keyword == keyword);
+    // Of each parenthesis that is open, whether it is one of these.
+    let mut open = Vec::new();
+    let mut out = Words::with_capacity(words.len());
+    for (at, word) in words.iter().enumerate() {
+        match word.token {
+            Token::LParen => {
+                let before = at.checked_sub(1).and_then(|at| words.get(at));
+                let is_behind = before.is_some_and(|it| is(it, Keyword::FROM) || is(it, Keyword::JOIN));
+                open.push(is_behind && words.get(at + 1).is_some_and(|next| next.token == Token::LParen));
+            }
+            Token::RParen => _ = open.pop(),
+            Token::Comma if open.last() == Some(&true) => {
+                for keyword in ["CROSS", "JOIN"] {
+                    out.push(TokenWithSpan { token: Token::make_keyword(keyword), span: word.span });
+                }
+                continue;
+            }
+            _ => {}
+        }
+        out.push(word.clone());
+    }
+    out
 }
 
 fn wrong(text: &Text<'_>, words: &[TokenWithSpan], error: ParserError) -> Error {
@@ -132,6 +159,10 @@ mod tests {
             ("select a GLOB 'x*' OR NOT b NOT GLOB c", "SELECT glob('x*', a) OR NOT NOT glob(c, b)"),
             ("select 1 AS 'X'", "SELECT 1 AS \"x\""),
             ("select a == b", "SELECT a = b"),
+            (
+                "select * from ((select 1), (select f(1, 2)))",
+                "SELECT * FROM ((SELECT 1) CROSS JOIN (SELECT f(1, 2)))",
+            ),
         ] {
             assert_eq!(
                 parsed(sql).unwrap(),

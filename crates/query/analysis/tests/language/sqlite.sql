@@ -134,3 +134,12 @@ select 'x' in (1, 'x'), name in (1, 'frame'), id in ('a', 0), id = 'a', id < 'a'
 select 'Ab' regexp '^a', regexp('^a', 'Ab', 'i'), regexp_extract('ab12', '([0-9]+)'), regexp_replace_simple('a.b', '[.]', '$0'), unhex('0xf'), 0x10
 ----
 0|1|12|a$0b|15|16
+
+with a(id, x) as (values (1, 10), (2, 20)), b(id, y) as (values (1, 5)), c(id, z) as (values (2, 7)) select *, c.id from a left join b using (id) left join c using (id) order by id
+----
+1|10|5|NULL|NULL
+2|20|NULL|7|2
+
+select * from ((select 1 as a), (select 2 as b))
+----
+1|2

@@ -138,8 +138,9 @@ impl Turn<'_> {
         let mut track = self.own_track();
         let label = self.label();
         let (slices, mut out) = self.model.slices();
-        if dur > 0 && slices.overlaps(&mut out, ts, dur, track) {
-            self.fail(Stat::SliceSpillOverlappingCompleteEvent);
+        let overlapped = if dur > 0 { slices.overlapped(&mut out, ts, dur, track) } else { None };
+        if let Some(other) = overlapped {
+            self.log_overlap(other, ts, dur);
             match self.model.row_of_overlapping(self.model.file_machine(), self.utid, ts, dur) {
                 Some(other) => track = other,
                 None => return,
@@ -158,6 +159,26 @@ impl Turn<'_> {
             }
         }
         self.flow_of_slice(slice);
+    }
+
+    /// A slice begins within another one, and ends behind it.
+    #[cold]
+    fn log_overlap(&mut self, other: SliceId, ts: i64, dur: i64) {
+        let slices = &self.model.tables.slice;
+        let at = other.index();
+        let (their_ts, their_dur) = (slices.ts.at(at), slices.dur.at(at));
+        let end = their_ts.saturating_add(their_dur).min(ts.saturating_add(dur));
+        let names = [("event_name", self.event.name), ("conflicting_slice_name", slices.name.at(at))];
+        let phase = self.model.tables.strings.intern("X");
+        let mut args = vec![
+            ("event_phase", ArgValue::Text(phase)),
+            ("overlap_start", ArgValue::Int(ts)),
+            ("overlap_end", ArgValue::Int(end)),
+            ("conflicting_slice_ts", ArgValue::Int(their_ts)),
+            ("conflicting_slice_dur", ArgValue::Int(their_dur)),
+        ];
+        args.extend(names.into_iter().filter_map(|(key, name)| Some((key, ArgValue::Text(name?)))));
+        self.model.log(Stat::SliceSpillOverlappingCompleteEvent, Some(Where::When(ts)), &args);
     }
 
     fn instant(&mut self) {

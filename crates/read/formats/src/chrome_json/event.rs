@@ -137,7 +137,14 @@ struct WireId2<'a> {
 impl Event {
     /// Nothing if it says nothing, or nothing that is known.
     pub(crate) fn read(bytes: &[u8], model: &mut Model) -> Result<Option<Self>, ()> {
-        let wire: Wire<'_> = serde_json::from_slice(bytes).map_err(|_| ())?;
+        let repaired;
+        let wire: Wire<'_> = match serde_json::from_slice(bytes) {
+            Ok(wire) => wire,
+            Err(_) => {
+                repaired = repair(bytes);
+                serde_json::from_slice(&repaired).map_err(|_| ())?
+            }
+        };
         let Some(letter) = wire.ph.and_then(text).and_then(|text| text.chars().next()) else {
             let is_empty = bytes.iter().all(|byte| byte.is_ascii_whitespace() || matches!(byte, b'{' | b'}'));
             return if is_empty { Ok(None) } else { Err(()) };
@@ -213,6 +220,39 @@ fn scope(raw: Option<&RawValue>) -> Scope {
         "g" => Scope::Global,
         _ => Scope::Unknown,
     }
+}
+
+/// Without commas that nothing follows, `{"a":1,}`, and with ends of lines in texts as JSON has them. People write both, and upstream takes them.
+#[cold]
+fn repair(bytes: &[u8]) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::with_capacity(bytes.len());
+    // The last comma, if nothing but blanks came since.
+    let mut comma = None;
+    let (mut is_in_text, mut is_escaped) = (false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_in_text => {
+                is_in_text = is_escaped || *byte != b'"';
+                is_escaped = !is_escaped && *byte == b'\\';
+                if *byte < b' ' {
+                    out.extend(format!("\\u{byte:04x}").bytes());
+                    continue;
+                }
+            }
+            b',' => comma = Some(out.len()),
+            byte if byte.is_ascii_whitespace() => {}
+            byte => {
+                if matches!(byte, b'}' | b']')
+                    && let Some(last) = comma.and_then(|at| out.get_mut(at))
+                {
+                    *last = b' ';
+                }
+                (comma, is_in_text) = (None, *byte == b'"');
+            }
+        }
+        out.push(*byte);
+    }
+    out
 }
 
 /// If it is one.
@@ -345,6 +385,18 @@ mod tests {
         ] {
             let raw = RawValue::from_string(text.to_owned()).unwrap();
             assert_eq!(time(&raw), Some(ns), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_repaired() {
+        for (text, expected) in [
+            (r#"{"a":[1, 2 , ],}"#, r#"{"a":[1, 2   ] }"#),
+            (r#"{"a":",}\",]","b":{},}"#, r#"{"a":",}\",]","b":{} }"#),
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"b":2}"#),
+            ("{\"a\":\"1\n2\"}", r#"{"a":"1\u000a2"}"#),
+        ] {
+            assert_eq!(String::from_utf8(repair(text.as_bytes())).unwrap(), expected);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | `stacks` | frames and call stacks of a thread |
 //!
 //! Samples are rows of `__intrinsic_profiler_sample` with the source `gecko`, as upstream has them. Markers are slices of their threads, which
-//! upstream leaves out: what overlaps on a thread has a track of its own, and what a marker says is arguments `debug.KEY`. Times are
+//! upstream leaves out: what overlaps on a thread has a track of its own, and what a marker says is arguments `data.KEY`. Times are
 //! those of the file, from its own begin.
 //!
 //! Memory: the tables of all threads, a few times the file. A file that ends early gives the threads that are whole.
@@ -286,7 +286,7 @@ const MAX_ARGS: usize = 1024;
 
 fn args(model: &mut Model, data: &serde_json::Value) -> ArgList {
     let mut args = Vec::new();
-    collect("debug", "debug", data, model, &mut args);
+    collect("data", "data", data, model, &mut args);
     model.args.intern(&args)
 }
 

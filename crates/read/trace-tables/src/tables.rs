@@ -564,6 +564,7 @@ all_tables! {
     heap_graph_reference: HeapGraphReferenceTable,
     heap_graph_primitive: HeapGraphPrimitiveTable,
     heap_graph_thread_callsite: HeapGraphThreadCallsiteTable,
+    heap_graph_java_oome_details: HeapGraphJavaOomeDetailsTable,
 }
 
 impl Tables {

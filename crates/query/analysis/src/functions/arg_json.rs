@@ -97,8 +97,8 @@ enum Node {
     #[default]
     Nothing,
     Value(String),
-    Object(Vec<(String, Node)>),
-    Array(Vec<Node>),
+    Object(Vec<(String, Self)>),
+    Array(Vec<Self>),
 }
 
 impl Node {

@@ -10,7 +10,7 @@ use super::{facts, flows, people};
 use crate::args::args_of;
 
 /// Tables that no packet here is made of.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "filedescriptor",
     "heap_graph",
     "heap_graph_class",
@@ -19,6 +19,7 @@ const TABLES: [&str; 10] = [
     "heap_graph_object_data",
     "heap_graph_primitive",
     "heap_graph_thread_callsite",
+    "heap_graph_java_oome_details",
     "__intrinsic_track_event_callstacks",
     "__intrinsic_chrome_stack_sample_extras",
 ];

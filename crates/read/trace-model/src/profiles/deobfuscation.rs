@@ -42,8 +42,13 @@ impl Names {
         for package in wire::all_bytes(packet, packages_list::PACKAGES) {
             let uid = wire::int(package, packages_list::UID).unwrap_or(0);
             let name = wire::bytes(package, packages_list::NAME).unwrap_or_default();
-            self.packages.entry(uid).or_insert_with(|| strings.intern_bytes(name));
+            self.add_package(uid, name, strings);
         }
+    }
+
+    /// A package has this user id.
+    pub(super) fn add_package(&mut self, uid: i64, name: &[u8], strings: &mut Strings) {
+        self.packages.entry(uid).or_insert_with(|| strings.intern_bytes(name));
     }
 }
 
@@ -140,7 +145,7 @@ fn java_frames(tables: &mut Tables, stats: &mut Stats) -> (Frames, FrameSet) {
     (frames, without_package)
 }
 
-/// A frame without a package belongs to that of the first process that was seen in it: in a heap, then in a sample.
+/// A frame without a package belongs to that of the first process that was seen in it: in a heap, in a sample, then when a heap had no room.
 fn guess_packages(
     tables: &Tables,
     packages: &HashMap<i64, Str, RandomState>,
@@ -154,8 +159,13 @@ fn guess_packages(
         let upid = tables.profiler_task_context.upid.get(task.index())?;
         Some((upid, tables.profiler_sample.callsite_id.get(row)?))
     });
+    let of_threads = (0..tables.heap_graph_thread_callsite.len()).filter_map(|row| {
+        let threads = &tables.heap_graph_thread_callsite;
+        let upid = tables.heap_graph.upid.get(threads.heap_graph_id.get(row)?.index())?;
+        Some((*upid, threads.callsite_id.get(row)?))
+    });
     let mut seen = HashSet::<(Str, CallsiteId), RandomState>::default();
-    for (upid, callsite) in of_heaps.chain(of_samples) {
+    for (upid, callsite) in of_heaps.chain(of_samples).chain(of_threads) {
         let appid = tables.process.android_appid.get(upid.index());
         let Some(package) = appid.and_then(|appid| packages.get(&appid)) else { continue };
         let mut next = Some(callsite);

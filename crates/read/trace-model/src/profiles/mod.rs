@@ -105,6 +105,9 @@ impl Model {
             }
             kind::STREAMING_PROFILE_PACKET => self.apply_streaming_sample(ts, packet),
             heap_graph::HEAP_GRAPH => self.apply_heap_graph(ts, packet),
+            heap_graph::oome::ART_PROCESS_METADATA => {
+                self.apply_art_process(ts, packet.origin.machine, &packet.data);
+            }
             MEMORY_TRACKER_SNAPSHOT => self.apply_memory_snapshot(ts, packet),
             _ => return false,
         }

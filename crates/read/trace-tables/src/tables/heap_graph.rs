@@ -137,3 +137,18 @@ table! {
     /// The stack, a row of `stack_profile_callsite`.
     callsite_id: Gaps<CallsiteId>,
 }
+
+table! {
+    /// Why an app's heap had no room, when it was dumped for that.
+    HeapGraphJavaOomeDetailsTable, HeapGraphJavaOomeDetailsRow, "heap_graph_java_oome_details";
+    /// The dump, a row of `heap_graph`.
+    heap_graph_id: Vec<HeapGraphId>,
+    /// Bytes that were asked for.
+    allocation_size_bytes: Vec<i64>,
+    /// Bytes that were free.
+    total_bytes_free: Vec<i64>,
+    /// Bytes by which the heap could have grown.
+    free_bytes_until_oom: Vec<i64>,
+    /// What the error said.
+    error_msg: Vec<Option<Str>>,
+}

@@ -12,11 +12,14 @@
 
 pub(super) mod finish;
 pub(super) mod names;
+pub(super) mod oome;
 mod read;
 
 use std::collections::BTreeMap;
 
-use ferretto_trace_tables::{HeapGraphClassId, HeapGraphId, HeapGraphObjectId, MachineId, Str, Upid};
+use ferretto_trace_tables::{
+    HeapGraphClassId, HeapGraphId, HeapGraphObjectId, MachineId, MappingId, Str, Upid,
+};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -31,6 +34,8 @@ pub struct HeapGraphs {
     /// Rows by process and time.
     rows: HashMap<(Upid, i64), HeapGraphId, RandomState>,
     names: names::Names,
+    /// That of frames of Java that have no address.
+    art_mapping: Option<MappingId>,
 }
 
 /// A dump so far.

@@ -162,14 +162,13 @@ impl<R: Read + Seek> Archive<R> {
 }
 
 impl Header {
-    /// Nothing if its checksum is another. Some who change what pax says leave that as it was.
+    /// Nothing if its checksum is another.
     fn read(block: &[u8; BLOCK]) -> Option<Self> {
         let part = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
         let is_sum = |at: usize| (148..156).contains(&at);
         let byte = |(at, byte): (usize, &u8)| if is_sum(at) { u64::from(b' ') } else { u64::from(*byte) };
         let sum: u64 = block.iter().enumerate().map(byte).sum();
-        let kind = *part(156, 157).first()?;
-        if number(part(148, 156))? != sum && !(part(257, 262) == b"ustar" && kind == kind::EXTENDED) {
+        if number(part(148, 156))? != sum {
             return None;
         }
         let name = words(part(0, 100));
@@ -177,7 +176,7 @@ impl Header {
         // GNU's tar has other things where POSIX has the begin of a long name.
         let is_posix = part(257, 263) == b"ustar\0";
         let name = if is_posix && !prefix.is_empty() { format!("{prefix}/{name}") } else { name };
-        Some(Self { name, bytes: number(part(124, 136))?, kind })
+        Some(Self { name, bytes: number(part(124, 136))?, kind: *part(156, 157).first()? })
     }
 }
 

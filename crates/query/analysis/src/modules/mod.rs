@@ -5,6 +5,9 @@
 
 /// Modules, by name.
 const MODULES: &[(&str, &str)] = &[
+    ("android.memory.heap_graph.class_tree", include_str!("android/memory/heap_graph/class_tree.sql")),
+    ("android.memory.heap_graph.oome", include_str!("android/memory/heap_graph/oome.sql")),
+    ("android.memory.heap_profile.intervals", include_str!("android/memory/heap_profile/intervals.sql")),
     ("callstacks.stack_profile", include_str!("callstacks/stack_profile.sql")),
     ("counters.global_tracks", include_str!("counters/global_tracks.sql")),
     ("counters.intervals", include_str!("counters/intervals.sql")),

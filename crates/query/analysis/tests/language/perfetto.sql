@@ -107,3 +107,9 @@ select count(*) from gpu_track union all select count(*) from _trace_import_logs
 0
 0
 0
+
+include perfetto module android.memory.*; select count(*) from _android_heap_profile_intervals union all select count(*) from android_heap_graph_java_oome_details union all select count(*) from _heap_graph_class_tree
+----
+0
+0
+0

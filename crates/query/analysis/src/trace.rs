@@ -52,7 +52,11 @@ impl Trace {
         let of_file =
             |error: &dyn std::fmt::Display| Error::plain(format!("cannot read {}: {error}", path.display()));
         let file = File::open(path).map_err(|error| of_file(&error))?;
-        let imported = ferretto_import::import(file, &ImportOptions::default(), &mut |_| true);
+        let mut options = ImportOptions::default();
+        if file.metadata().is_ok_and(|meta| meta.is_file()) {
+            options.file = file.try_clone().ok().map(Arc::new);
+        }
+        let imported = ferretto_import::import(file, &options, &mut |_| true);
         let (tables, _) = imported.map_err(|error| of_file(&error))?;
         Self::of(tables, &Options::default())
     }

@@ -84,7 +84,8 @@ fn sources(dir: &Path, into: &mut BTreeMap<String, String>) {
         if entry.is_dir() {
             sources(&entry, into);
         } else if entry.extension().is_some_and(|extension| extension == "rs") {
-            let named = if entry.ends_with("mod.rs") { entry.parent().unwrap() } else { &entry };
+            let is_of_folder = entry.ends_with("mod.rs") || entry.ends_with("tests.rs");
+            let named = if is_of_folder { entry.parent().unwrap() } else { &entry };
             let name = named.file_stem().unwrap().to_string_lossy().into_owned();
             into.entry(name).or_default().push_str(&std::fs::read_to_string(&entry).unwrap());
         }

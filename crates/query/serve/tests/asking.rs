@@ -245,8 +245,10 @@ fn a_trace_comes_in_pieces() {
     assert!(client.query("select 1").error.contains("cannot be read"));
 }
 
-/// Requests, by their methods and a field of arguments each.
-fn rpc(requests: &[(u64, &[(u32, &[u8])])]) -> Vec<u8> {
+/// A method, and fields of arguments.
+type Request<'a> = (u64, &'a [(u32, &'a [u8])]);
+
+fn rpc(requests: &[Request<'_>]) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut message = Message::new(&mut stream);
     for (method, args) in requests {

@@ -23,7 +23,7 @@ pub(crate) struct ServeArgs {
     /// Where it listens. Whoever reaches the address may ask: there is no password.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001")]
     listen: String,
-    /// A web origin whose pages may ask besides those of the Perfetto UI, such as https://ui.example.org; may be repeated.
+    /// A web origin whose pages may ask besides those of the Perfetto UI, written as browsers send it; may be repeated.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.

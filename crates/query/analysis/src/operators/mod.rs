@@ -1,7 +1,7 @@
 //! Operators that SQL has no words for, on whole tables: spans of time, graphs and trees, flame graphs.
 //!
-//! `SPAN_JOIN` and `__intrinsic_flamegraph` are modules of virtual tables. The others are [`whole`]: called like table functions whose arguments are queries, by the macros of
-//! the standard library.
+//! `SPAN_JOIN` and `__intrinsic_flamegraph` are modules of virtual tables. The others are called like table functions whose arguments are queries,
+//! by the macros of the standard library. What runs all of them is [`whole`].
 
 pub(crate) mod counters;
 pub(crate) mod dominators;

@@ -74,7 +74,7 @@ impl Session {
         };
         self.must_be_new(&name, false)?;
         let inputs = [self.span_input(text, left).await?, self.span_input(text, right).await?];
-        self.register(&name, Arc::new(SpanJoin::new(kind, inputs)?))?;
+        self.register(&name, Arc::new(SpanJoin::table(kind, inputs)?))?;
         self.made.insert(name, Made::View);
         Ok(())
     }

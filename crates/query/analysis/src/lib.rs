@@ -13,6 +13,7 @@
 //! | `modules` | the standard library |
 //! | `table`, `prelude` | tables of the trace, and views over them |
 //! | `in_order` | rows in SQLite's order |
+//! | [`json`] | texts of JSON |
 //! | `runtime` | the threads that it is done on |
 //! | `error` | what is wrong, where, and what was meant |
 //!
@@ -36,6 +37,7 @@ mod error;
 mod functions;
 mod in_order;
 mod inline;
+pub mod json;
 mod modules;
 mod operators;
 mod prelude;

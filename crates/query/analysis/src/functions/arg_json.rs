@@ -2,17 +2,17 @@
 //!
 //! Points in keys are objects in objects, and numbers in brackets places in arrays.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, StringViewBuilder};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
-use ferretto_trace_tables::{Table, Tables, Value};
+use ferretto_trace_tables::{Tables, Value};
 
 use crate::functions::conversions::one;
-use crate::functions::of_tables::{OfTables, Returns};
+use crate::functions::of_tables::{OfTables, Returns, cell};
 use crate::functions::text::{ints, real_text};
+use crate::json::quoted;
 
 /// Objects in objects; the rest of a key is one name then. Ours: writing an object takes some stack for each.
 const MAX_DEPTH: usize = 64;
@@ -37,10 +37,7 @@ fn run(tables: &Tables, args: &[ArrayRef]) -> Result<ArrayRef> {
 
 /// A set's number is that of its first row.
 fn object(tables: &Tables, set: i64) -> Option<String> {
-    let columns = tables.args.columns();
-    let cell = |name: &str, row| {
-        columns.iter().find(|column| column.name == name).map_or(Value::Null, |column| column.data.get(row))
-    };
+    let cell = |name: &str, row| cell(&tables.args, name, row);
     let first = usize::try_from(set).ok()?;
     let rows = (first..tables.args.len()).take_while(|row| cell("arg_set_id", *row) == Value::Int(set));
     let mut whole = Node::default();
@@ -72,23 +69,6 @@ fn int(value: i64, value_type: &str) -> String {
         "bool" => (value != 0).to_string(),
         _ => value.to_string(),
     }
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => out.extend(['\\', letter]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            letter if letter < ' ' => _ = write!(out, "\\u{:04x}", u32::from(letter)),
-            letter => out.push(letter),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// A value, or what is in an object or an array, in the order in which it came.

@@ -1,6 +1,7 @@
 //! Objects of JSON, columns in their order: NULL is null, integers have no point, doubles have one or an exponent.
 
 use arrow::array::RecordBatch;
+use ferretto_analysis::json::quoted;
 use ferretto_analysis::{Cell, Rows};
 
 use crate::answer::{Error, Out, as_text, names, real};
@@ -53,22 +54,4 @@ fn object(keys: &[String], batch: &RecordBatch, row: usize) -> String {
     }
     text.push('}');
     text
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for it in text.chars() {
-        match it {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            it if u32::from(it) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(it))),
-            it => out.push(it),
-        }
-    }
-    out.push('"');
-    out
 }

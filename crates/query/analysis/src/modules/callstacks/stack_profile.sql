@@ -88,3 +88,14 @@ returns TableOrSubquery as (
     join (select id, self_count from $callstacks) c on c.id = a.id
     group by a.ancestor_id
 );
+
+-- That tree with both: its columns and `cumulative_count`.
+create perfetto macro _callstacks_with_cumulative(
+    -- The tree, as `_callstacks_for_callsites` makes it.
+    callstacks TableOrSubquery)
+returns TableOrSubquery as (
+    select r.id, r.parent_id, r.name, r.mapping_name, r.source_file, r.line_number, r.self_count, a.cumulative_count
+    from $callstacks r
+    join _callstacks_self_to_cumulative!((select id, parent_id, self_count from $callstacks)) a on a.id = r.id
+    order by r.id
+);

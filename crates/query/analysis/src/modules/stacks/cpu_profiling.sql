@@ -53,7 +53,4 @@ create perfetto table cpu_profiling_summary_tree(
     -- Samples in it and in what it called.
     cumulative_count LONG
 ) as
-select r.id, r.parent_id, r.name, r.mapping_name, r.source_file, r.line_number, r.self_count, a.cumulative_count
-from _cpu_profiling_self_callsites r
-join _callstacks_self_to_cumulative!((select id, parent_id, self_count from _cpu_profiling_self_callsites)) a on a.id = r.id
-order by r.id;
+select * from _callstacks_with_cumulative!(_cpu_profiling_self_callsites) order by id;

@@ -22,7 +22,4 @@ create perfetto table linux_perf_samples_summary_tree(
     -- Samples in it and in what it called.
     cumulative_count LONG
 ) as
-select r.id, r.parent_id, r.name, r.mapping_name, r.source_file, r.line_number, r.self_count, a.cumulative_count
-from _linux_perf_raw_callstacks r
-join _callstacks_self_to_cumulative!((select id, parent_id, self_count from _linux_perf_raw_callstacks)) a on a.id = r.id
-order by r.id;
+select * from _callstacks_with_cumulative!(_linux_perf_raw_callstacks) order by id;

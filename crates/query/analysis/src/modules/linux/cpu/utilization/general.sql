@@ -51,3 +51,40 @@ create virtual table _cpu_freq_per_thread_span_join using span_left_join(
 -- What ran on CPUs, and how fast these ran then.
 create perfetto table _cpu_freq_per_thread as
 select row_number() over () - 1 as id, ts, dur, ucpu, cpu, utid, freq, id as counter_id from _cpu_freq_per_thread_span_join;
+
+-- Cycles of pieces of `_cpu_freq_per_thread`, as columns.
+create perfetto macro _cycles_of_pieces(
+    -- How long a piece is.
+    dur Expr)
+returns _ProjectionFragment as
+cast_int!(sum($dur * freq / 1000)) as millicycles,
+cast_int!(sum($dur * freq / 1000) / 1e9) as megacycles,
+sum($dur) as runtime;
+
+-- Frequencies of such pieces, as columns.
+create perfetto macro _freqs_of_pieces(
+    -- How long a piece is.
+    dur Expr)
+returns _ProjectionFragment as
+min(freq) as min_freq,
+max(freq) as max_freq,
+cast_int!(sum($dur * freq / 1000) / (sum(iif(freq is not null, $dur, null)) / 1000)) as avg_freq;
+
+-- Sums of `cpu_cycles_per_thread_per_cpu`, as columns.
+create perfetto macro _sums_of_cycles(
+    -- What that table is called.
+    cycles ColumnName)
+returns _ProjectionFragment as
+sum($cycles.millicycles) as millicycles,
+cast_int!(sum($cycles.millicycles) / 1e9) as megacycles,
+sum($cycles.runtime) as runtime,
+min($cycles.min_freq) as min_freq,
+max($cycles.max_freq) as max_freq,
+cast_int!(sum($cycles.millicycles) / (sum($cycles.runtime) / 1000)) as avg_freq;
+
+-- How long pieces with a time each last while the machine does not sleep, as a column.
+create perfetto macro _awake_runtime(
+    -- Pieces: `ts` and `dur`.
+    pieces ColumnName)
+returns _ProjectionFragment as
+sum(to_monotonic($pieces.ts + $pieces.dur) - to_monotonic($pieces.ts)) as awake_runtime;

@@ -51,8 +51,7 @@ create perfetto table cpu_cycles_per_process(
     -- The mean frequency, in kHz.
     avg_freq LONG
 ) as
-select t.upid, sum(millicycles) as millicycles, cast_int!(sum(millicycles) / 1e9) as megacycles, sum(runtime) as runtime,
-    min(min_freq) as min_freq, max(max_freq) as max_freq, cast_int!(sum(millicycles) / (sum(runtime) / 1000)) as avg_freq
+select t.upid, _sums_of_cycles!(c)
 from cpu_cycles_per_thread_per_cpu c join thread t on t.utid = c.utid
 where t.upid is not null
 group by t.upid;
@@ -81,14 +80,7 @@ returns table(
     -- The mean frequency, in kHz.
     avg_freq LONG)
 as
-select t.upid,
-    cast_int!(sum(i.dur * freq / 1000)) as millicycles,
-    cast_int!(sum(i.dur * freq / 1000) / 1e9) as megacycles,
-    sum(i.dur) as runtime,
-    sum(to_monotonic(i.ts + i.dur) - to_monotonic(i.ts)) as awake_runtime,
-    min(freq) as min_freq,
-    max(freq) as max_freq,
-    cast_int!(sum(i.dur * freq / 1000) / (sum(iif(freq is not null, i.dur, null)) / 1000)) as avg_freq
+select t.upid, _cycles_of_pieces!(i.dur), _awake_runtime!(i), _freqs_of_pieces!(i.dur)
 from _interval_intersect_single!($ts, $dur, (select id, ts, dur from _cpu_freq_per_thread)) i
 join _cpu_freq_per_thread f on f.id = i.id
 join thread t on t.utid = f.utid

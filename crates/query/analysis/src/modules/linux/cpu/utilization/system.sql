@@ -44,9 +44,8 @@ create perfetto table cpu_cycles(
     -- The mean frequency, in kHz.
     avg_freq LONG
 ) as
-select sum(millicycles) as millicycles, cast_int!(sum(millicycles) / 1e9) as megacycles, sum(runtime) as runtime,
-    min(min_freq) as min_freq, max(max_freq) as max_freq, cast_int!(sum(millicycles) / (sum(runtime) / 1000)) as avg_freq
-from cpu_cycles_per_thread_per_cpu;
+select _sums_of_cycles!(c)
+from cpu_cycles_per_thread_per_cpu c;
 
 -- Cycles that everything took within an interval.
 create perfetto function cpu_cycles_in_interval(
@@ -71,13 +70,7 @@ returns table(
     avg_freq LONG)
 as
 select
-    cast_int!(sum(i.dur * freq / 1000)) as millicycles,
-    cast_int!(sum(i.dur * freq / 1000) / 1e9) as megacycles,
-    sum(i.dur) as runtime,
-    sum(to_monotonic(i.ts + i.dur) - to_monotonic(i.ts)) as awake_runtime,
-    min(freq) as min_freq,
-    max(freq) as max_freq,
-    cast_int!(sum(i.dur * freq / 1000) / (sum(iif(freq is not null, i.dur, null)) / 1000)) as avg_freq
+    _cycles_of_pieces!(i.dur), _awake_runtime!(i), _freqs_of_pieces!(i.dur)
 from _interval_intersect_single!($ts, $dur, (select id, ts, dur from _cpu_freq_per_thread)) i
 join _cpu_freq_per_thread f on f.id = i.id;
 
@@ -120,9 +113,8 @@ create perfetto table cpu_cycles_per_cpu(
     -- The mean frequency, in kHz.
     avg_freq LONG
 ) as
-select ucpu, cpu, sum(millicycles) as millicycles, cast_int!(sum(millicycles) / 1e9) as megacycles, sum(runtime) as runtime,
-    min(min_freq) as min_freq, max(max_freq) as max_freq, cast_int!(sum(millicycles) / (sum(runtime) / 1000)) as avg_freq
-from cpu_cycles_per_thread_per_cpu
+select ucpu, cpu, _sums_of_cycles!(c)
+from cpu_cycles_per_thread_per_cpu c
 group by ucpu, cpu;
 
 -- Cycles that were taken of each CPU within an interval.
@@ -149,13 +141,7 @@ returns table(
     -- The mean frequency, in kHz.
     avg_freq LONG)
 as
-select f.ucpu, min(f.cpu) as cpu,
-    cast_int!(sum(i.dur * freq / 1000)) as millicycles,
-    cast_int!(sum(i.dur * freq / 1000) / 1e9) as megacycles,
-    sum(i.dur) as runtime,
-    min(freq) as min_freq,
-    max(freq) as max_freq,
-    cast_int!(sum(i.dur * freq / 1000) / (sum(iif(freq is not null, i.dur, null)) / 1000)) as avg_freq
+select f.ucpu, min(f.cpu) as cpu, _cycles_of_pieces!(i.dur), _freqs_of_pieces!(i.dur)
 from _interval_intersect_single!($ts, $dur, (select id, ts, dur from _cpu_freq_per_thread)) i
 join _cpu_freq_per_thread f on f.id = i.id
 group by f.ucpu;

@@ -22,13 +22,7 @@ create perfetto table cpu_cycles_per_thread_per_cpu(
     -- The mean frequency, in kHz.
     avg_freq LONG
 ) as
-select f.utid, f.ucpu, min(c.cpu) as cpu,
-    cast_int!(sum(f.dur * freq / 1000)) as millicycles,
-    cast_int!(sum(f.dur * freq / 1000) / 1e9) as megacycles,
-    sum(f.dur) as runtime,
-    min(freq) as min_freq,
-    max(freq) as max_freq,
-    cast_int!(sum(f.dur * freq / 1000) / (sum(iif(freq is not null, f.dur, null)) / 1000)) as avg_freq
+select f.utid, f.ucpu, min(c.cpu) as cpu, _cycles_of_pieces!(f.dur), _freqs_of_pieces!(f.dur)
 from _cpu_freq_per_thread f join cpu c on c.ucpu = f.ucpu
 group by f.utid, f.ucpu;
 
@@ -58,13 +52,7 @@ returns table(
     -- The mean frequency, in kHz.
     avg_freq LONG)
 as
-select f.utid, f.ucpu, min(c.cpu) as cpu,
-    cast_int!(sum(i.dur * freq / 1000)) as millicycles,
-    cast_int!(sum(i.dur * freq / 1000) / 1e9) as megacycles,
-    sum(i.dur) as runtime,
-    min(freq) as min_freq,
-    max(freq) as max_freq,
-    cast_int!(sum(i.dur * freq / 1000) / (sum(iif(freq is not null, i.dur, null)) / 1000)) as avg_freq
+select f.utid, f.ucpu, min(c.cpu) as cpu, _cycles_of_pieces!(i.dur), _freqs_of_pieces!(i.dur)
 from _interval_intersect_single!($ts, $dur, (select id, ts, dur from _cpu_freq_per_thread)) i
 join _cpu_freq_per_thread f on f.id = i.id
 join cpu c on c.ucpu = f.ucpu

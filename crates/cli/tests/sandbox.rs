@@ -26,6 +26,19 @@ fn start(place: &Place, args: &[&str], address: Option<&str>) -> Daemon {
     Daemon(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
 }
 
+/// A daemon that a shell has become, after it has done this; from when it is shut in.
+fn start_by_shell(place: &Place, name: &str, before: &str) -> Daemon {
+    let daemon = place.ferretto(&[name]);
+    let log = fs::File::create(place.path(&format!("{name}.log"))).unwrap();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &format!("{before} && exec \"$0\" \"$@\"")]);
+    shell.arg(daemon.get_program()).args(daemon.get_args());
+    shell.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let started = Daemon(shell.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+    wait_until("it is shut in", || self::log(place, name).contains("shut in"));
+    started
+}
+
 fn log(place: &Place, daemon: &str) -> String {
     fs::read_to_string(place.path(&format!("{daemon}.log"))).unwrap()
 }
@@ -105,14 +118,7 @@ fn all_of_them_are_shut_in_and_do_their_work() {
 fn each_has_as_many_descriptors_as_it_may() {
     let place = Place::new();
     for name in ["traced", "probes"] {
-        let daemon = place.ferretto(&[name]);
-        let log = fs::File::create(place.path(&format!("{name}.log"))).unwrap();
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", "ulimit -S -n 200; ulimit -H -n 400; exec \"$0\" \"$@\""]);
-        shell.arg(daemon.get_program()).args(daemon.get_args());
-        shell.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let started = Daemon(shell.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        wait_until("it is shut in", || self::log(&place, name).contains("shut in"));
+        let started = start_by_shell(&place, name, "ulimit -S -n 200; ulimit -H -n 400");
         let limits = fs::read_to_string(format!("/proc/{}/limits", started.0.id())).unwrap();
         let open_files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
         let found: Vec<_> = open_files.split_ascii_whitespace().take(2).collect();
@@ -141,14 +147,7 @@ fn a_terminal_that_a_daemon_was_started_with_is_closed() {
     rustix::pty::grantpt(&master).and_then(|()| rustix::pty::unlockpt(&master)).unwrap();
     let terminal = rustix::pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     for name in ["traced", "probes"] {
-        let daemon = place.ferretto(&[name]);
-        let log = fs::File::create(place.path(&format!("{name}.log"))).unwrap();
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", "exec 7<>\"$0\" 8</dev/null && exec \"$@\"", &terminal]);
-        shell.arg(daemon.get_program()).args(daemon.get_args());
-        shell.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let started = Daemon(shell.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        wait_until("it is shut in", || self::log(&place, name).contains("shut in"));
+        let started = start_by_shell(&place, name, &format!("exec 7<>'{terminal}' 8</dev/null"));
         let fd = |number: u32| fs::read_link(format!("/proc/{}/fd/{number}", started.0.id()));
         assert!(fd(8).is_ok(), "what is no terminal stays");
         assert_ne!(fd(7).unwrap_or_default(), Path::new(&terminal), "{name}");

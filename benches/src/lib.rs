@@ -7,6 +7,7 @@
 //! | `idle_memory` | resident memory of an idle service |
 //! | `idle_wakeups` | how often an idle service wakes up; needs no root |
 //! | `import` | how fast a trace becomes tables, and the memory that takes, beside Trace Processor; needs no root |
+//! | `many` | what a query over many traces takes, with one thread and with more; needs `ferretto-query`, but no root |
 //! | `merge` | how fast two traces become one, and the memory that takes; needs no root |
 //! | `probes_cpu` | processor time of the data sources on one config, for each context switch recorded, under one of three loads |
 //! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |

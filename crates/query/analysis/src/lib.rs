@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`trace`], [`cell`] | a trace that is asked, its answers |
+//! | [`fleet`] | many traces that are asked as one |
 //! | `session` | what statements do, one behind the other |
 //! | `sql` | the language: words, macros, statements |
 //! | `rewrite` | what SQLite means otherwise than DataFusion, a rule a file |
@@ -34,6 +35,7 @@
 pub mod cell;
 mod coerce;
 mod error;
+pub mod fleet;
 mod functions;
 mod in_order;
 mod inline;
@@ -50,4 +52,5 @@ pub mod trace;
 
 pub use crate::cell::Cell;
 pub use crate::error::{Error, Place};
+pub use crate::fleet::Fleet;
 pub use crate::trace::{Options, Rows, Trace};

@@ -21,12 +21,14 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Threads.
     pub threads: usize,
+    /// Where the trace is, if it is to be said: what `_trace` is.
+    pub path: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let ImportOptions { memory_bytes, threads, .. } = ImportOptions::default();
-        Self { memory_bytes, threads }
+        Self { memory_bytes, threads, path: None }
     }
 }
 
@@ -58,7 +60,7 @@ impl Trace {
         }
         let imported = ferretto_import::import(file, &options, &mut |_| true);
         let (tables, _) = imported.map_err(|error| of_file(&error))?;
-        Self::of(tables, &Options::default())
+        Self::of(tables, &Options { path: Some(path.display().to_string()), ..Options::default() })
     }
 
     /// One that was read.
@@ -102,10 +104,10 @@ impl Trace {
 /// The rows of an answer.
 #[derive(Debug)]
 pub struct Rows {
-    answer: Answer,
+    pub(crate) answer: Answer,
     /// They make them.
     #[allow(dead_code)]
-    threads: Threads,
+    pub(crate) threads: Threads,
 }
 
 /// Rows that are being made.

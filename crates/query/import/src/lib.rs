@@ -37,4 +37,5 @@ mod spill;
 
 pub use crate::drive::{Imported, Options, Progress, import};
 pub use crate::error::Error;
+pub use crate::others::is_trace;
 pub use crate::source::SourceFile;

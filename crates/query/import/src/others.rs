@@ -33,6 +33,23 @@ pub(crate) fn format_of(head: &[u8]) -> Option<Format> {
     recognize(&inner).filter(|format| formats::has_reader(*format))
 }
 
+/// Whether a file that begins so seems to be a trace, or an archive that may hold some; `head` has [`HEAD_BYTES`] of it, or all.
+#[must_use]
+pub fn is_trace(head: &[u8]) -> bool {
+    let mut inner = Vec::new();
+    _ = unpacked(head).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut inner));
+    let has = |words: &[u8]| inner.windows(words.len()).any(|window| window == words);
+    match recognize(&inner) {
+        // Most files of JSON are something else.
+        Some(Format::Json) => has(b"\"traceEvents\"") || has(b"\"ph\""),
+        // They are put behind a trace.
+        Some(Format::Symbols) | None => crate::archive::format_of(head).is_some(),
+        Some(format) => {
+            matches!(format.use_(), Use::Own | Use::Imported) || crate::archive::format_of(head).is_some()
+        }
+    }
+}
+
 /// Refuses what is no trace of Perfetto's, by what it seems to be.
 pub(crate) fn must_be_own(head: &[u8]) -> Result<(), Error> {
     match recognize(head) {

@@ -3,10 +3,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`convert`] | `convert`: a trace in another format |
-//! | [`query`] | `query`: SQL on a trace |
+//! | [`query`] | `query`: SQL on a trace, or on many |
 //! | [`serve`] | `serve`: the same over HTTP |
 //! | [`answer`] | the rows of an answer, a format a file |
 //! | [`input`] | the trace that a command is about |
+//! | [`traces`] | the traces that are meant by folders and patterns |
 //! | [`stage`] | outputs, which have no good name before they are whole, and leave nothing behind if they never are |
 //! | [`progress`] | one line on a terminal when something takes long |
 //! | [`report`] | errors: what is wrong, then what to do about it |
@@ -20,6 +21,7 @@ mod query;
 mod report;
 mod serve;
 mod stage;
+mod traces;
 
 use std::process::ExitCode;
 

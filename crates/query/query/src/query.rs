@@ -1,10 +1,13 @@
-//! `ferretto query`: SQL on a trace.
+//! `ferretto query`: SQL on a trace, or on many.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-use ferretto_analysis::{Error, Options, Trace};
+use ferretto_analysis::fleet::{Files, Fleet, State};
+use ferretto_analysis::{Error, Options, Rows, Trace};
 use ferretto_trace_tables::Tables;
 
 use crate::answer::{FORMATS, Format};
@@ -12,20 +15,25 @@ use crate::input::{self, size};
 use crate::progress::Progress;
 use crate::report::Failure;
 use crate::stage::{NewFile, stdout};
+use crate::traces;
 
-/// Runs SQL on a trace.
+/// Runs SQL on a trace, or on many.
 ///
 /// The tables, the views and the language are those of Perfetto's Trace Processor, PerfettoSQL: what works there should work here. Of several
 /// statements, with semicolons between them, the rows of the last one are shown.
+///
+/// Of several traces, what the outermost SELECT reads is of each by itself, and its groups, its order and its limit are over all; the column _trace
+/// says which one a row is of, and the table trace_errors which could not be read.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "ferretto query [OPTIONS] <TRACE>... <SQL>\n       ferretto query [OPTIONS] --file <FILE> <TRACE>..."
+)]
 pub(crate) struct QueryArgs {
-    /// The trace, of any format that `ferretto convert` reads; `-` is stdin.
-    #[arg(value_name = "TRACE")]
-    input: PathBuf,
-    /// The statements.
-    #[arg(value_name = "SQL", required_unless_present = "file", conflicts_with = "file")]
-    sql: Option<String>,
+    /// The traces, of any format that `ferretto convert` reads, and the statements behind them: files, folders with all traces below, patterns
+    /// in quotes; `-` alone is stdin.
+    #[arg(value_name = "TRACE... SQL", required = true, num_args = 1..)]
+    args: Vec<OsString>,
     /// A file with the statements; `-` is stdin.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -38,6 +46,9 @@ pub(crate) struct QueryArgs {
     /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
+    /// Threads: so many traces are asked at once. Without it as many as there are processors.
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<std::num::NonZeroUsize>,
     /// Shows nothing but rows and errors.
     #[arg(short, long)]
     quiet: bool,
@@ -48,7 +59,8 @@ Examples:
   ferretto query trace.pftrace 'select name, count(*) n, sum(dur) dur from slice group by name order by dur desc limit 10'
   ferretto query trace.pftrace -f report.sql --format markdown
   ferretto query trace.json 'select * from thread' --format jsonl | jq .name
-  ferretto query trace.pftrace 'select * from sched' -o sched.parquet --format parquet";
+  ferretto query trace.pftrace 'select * from sched' -o sched.parquet --format parquet
+  ferretto query traces/ 'select _trace, count(*) n, max(dur) from slice group by _trace order by n desc'";
 
 fn formats() -> impl clap::builder::TypedValueParser<Value = &'static Format> {
     let values = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.doc));
@@ -57,32 +69,111 @@ fn formats() -> impl clap::builder::TypedValueParser<Value = &'static Format> {
     })
 }
 
+/// What is asked, and of what.
+struct Question {
+    traces: Vec<PathBuf>,
+    sql: String,
+    /// What the statements are called where one of them is wrong.
+    name: String,
+}
+
 /// Runs the command.
 pub(crate) fn main(args: &QueryArgs) -> Result<(), Failure> {
-    let (sql, name) = sql(args)?;
-    let format = format(args);
+    let question = question(args)?;
+    match question.traces.as_slice() {
+        [trace] if !traces::is_several(trace) => ask_one(args, trace, &question),
+        several => ask_all(args, several, &question),
+    }
+}
+
+fn ask_one(args: &QueryArgs, path: &Path, question: &Question) -> Result<(), Failure> {
     let mut progress = Progress::start(args.quiet);
-    let input = input::open(&args.input)?;
-    let tables = match is_empty(&args.input) {
+    let input = input::open(path)?;
+    let tables = match is_empty(path) {
         true => Tables::default(),
         false => {
-            let (tables, imported) =
-                input::read(&args.input, input::options(args.memory), input, &mut progress)?;
+            let (tables, imported) = input::read(path, input::options(args.memory), input, &mut progress)?;
             drop(progress);
             if !args.quiet {
-                input::notes(&args.input, &imported);
+                input::notes(path, &imported);
             }
             tables
         }
     };
-    let mut options = Options::default();
-    options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
-    let fail = |error: Error| fail(&name, &error);
+    let fail = |error: Error| fail(&question.name, &error);
+    let options = Options { path: Some(path.display().to_string()), ..options(args) };
     let trace = Trace::of(tables, &options).map_err(fail)?;
-    let rows = trace.query(&sql).map_err(fail)?;
+    let rows = trace.query(&question.sql).map_err(fail)?;
+    write(args, rows, &question.name)
+}
+
+fn ask_all(args: &QueryArgs, traces: &[PathBuf], question: &Question) -> Result<(), Failure> {
+    let fail = |error: Error| fail(&question.name, &error);
+    let paths = traces::find(traces)?;
+    let progress = Arc::new(Mutex::new(Some(Progress::start(args.quiet))));
+    let shown = progress.clone();
+    let watch = move |done: usize, all: usize| {
+        let mut progress = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.iter_mut().for_each(|it| it.show(|| format!("{done} of {all} traces were asked")));
+    };
+    let import = input::options(args.memory);
+    let fleet = Fleet::new(paths, Arc::new(Files), import, &options(args), Arc::new(watch)).map_err(fail)?;
+    let rows = fleet.query(&question.sql);
+    // From now on there are rows on the terminal.
+    drop(progress.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let written = rows.map_err(fail).and_then(|rows| write(args, rows, &question.name));
+    let states = fleet.states();
+    say_bad(&states, args.quiet);
+    written?;
+    match states.iter().all(|(_, state)| matches!(state, State::Bad(_))) {
+        true => Err(Failure::new("none of the traces can be read")),
+        false => Ok(()),
+    }
+}
+
+/// Which traces could not be read, or not to their end.
+fn say_bad(states: &[(String, State)], quiet: bool) {
+    const SHOWN: usize = 5;
+    let bad = states.iter().filter_map(|(path, state)| match state {
+        State::Bad(error) => Some((path, error)),
+        _ => None,
+    });
+    for (path, error) in bad.clone().take(SHOWN) {
+        note(&format!("{path} was left out: {error}"));
+    }
+    match bad.count().saturating_sub(SHOWN) {
+        0 => {}
+        more => note(&format!("{more} more were left out: select * from trace_errors")),
+    }
+    let mut torn = states.iter().filter(|(_, state)| *state == State::Torn);
+    if let Some((path, _)) = torn.next().filter(|_| !quiet) {
+        let others = match torn.count() {
+            0 => String::new(),
+            others => format!(", and {others} others are not"),
+        };
+        note(&format!("{path} is not whole{others}: something of it was not read"));
+    }
+}
+
+fn note(text: &str) {
+    eprintln!("note: {}", crate::report::on_one_line(text));
+}
+
+fn options(args: &QueryArgs) -> Options {
+    let options = Options::default();
+    Options {
+        memory_bytes: args.memory.unwrap_or(options.memory_bytes),
+        threads: args.threads.map_or(options.threads, usize::from),
+        ..options
+    }
+}
+
+/// Writes the rows, if there are some to be had.
+fn write(args: &QueryArgs, rows: Rows, name: &str) -> Result<(), Failure> {
     if !rows.is_query() {
         return Ok(());
     }
+    let format = format(args);
     let written = match &args.output {
         None => (format.write)(rows, &mut stdout(format.is_binary)?),
         Some(path) => {
@@ -91,7 +182,7 @@ pub(crate) fn main(args: &QueryArgs) -> Result<(), Failure> {
         }
     };
     written.map_err(|error| match error {
-        crate::answer::Error::Query(error) => fail(error),
+        crate::answer::Error::Query(error) => fail(name, &error),
         crate::answer::Error::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             Failure::NobodyListens
         }
@@ -104,13 +195,34 @@ fn is_empty(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0)
 }
 
-/// The statements, and what they are called.
-fn sql(args: &QueryArgs) -> Result<(String, String), Failure> {
-    let Some(path) = &args.file else {
-        return Ok((args.sql.clone().unwrap_or_default(), "query".to_owned()));
+/// The traces, and the statements: of a file, or of the last argument.
+fn question(args: &QueryArgs) -> Result<Question, Failure> {
+    let paths = |args: &[OsString]| args.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let question = match (&args.file, args.args.as_slice()) {
+        (Some(file), traces) => {
+            let traces = paths(traces);
+            let (sql, name) = statements(file, &traces)?;
+            Question { traces, sql, name }
+        }
+        (None, [traces @ .., sql]) if !traces.is_empty() => {
+            let sql = sql.to_str().ok_or_else(|| Failure::new("the statements are no UTF-8"))?;
+            Question { traces: paths(traces), sql: sql.to_owned(), name: "query".to_owned() }
+        }
+        (None, _) => {
+            let failure = Failure::new("the statements are missing");
+            return Err(failure.help("put them behind the trace, or into a file: --file FILE"));
+        }
     };
+    if question.traces.len() > 1 && question.traces.iter().any(|trace| trace == Path::new("-")) {
+        return Err(Failure::new("stdin cannot be one of several traces"));
+    }
+    Ok(question)
+}
+
+/// The statements of a file, and what it is called.
+fn statements(path: &Path, traces: &[PathBuf]) -> Result<(String, String), Failure> {
     if path == Path::new("-") {
-        if args.input == Path::new("-") {
+        if traces.iter().any(|trace| trace == path) {
             return Err(Failure::new("stdin cannot be both the trace and the statements"));
         }
         let mut text = String::new();

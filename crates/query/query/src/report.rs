@@ -62,7 +62,7 @@ impl Failure {
 }
 
 /// With control characters written out: names of files, also of those within archives, are anybody's, and could end a line or steer a terminal.
-fn on_one_line(text: &str) -> String {
+pub(crate) fn on_one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character.is_control() {

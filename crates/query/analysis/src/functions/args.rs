@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use ferretto_trace_tables::{Column, Str, Table, Tables, Value};
 
 use crate::functions::of_tables::{array, text};
+use crate::functions::of_trace::Asked;
 use crate::functions::text::{ints, texts};
 
 pub(crate) struct ExtractArg {
@@ -22,11 +23,12 @@ pub(crate) struct ExtractArg {
     signature: Signature,
     /// The types of keys that were asked for.
     types: Mutex<HashMap<String, DataType>>,
+    asked: Asked,
 }
 
 impl ExtractArg {
-    pub(crate) fn new(tables: Arc<Tables>) -> Self {
-        Self { tables, signature: Signature::any(2, Volatility::Immutable), types: Mutex::default() }
+    pub(crate) fn new(tables: Arc<Tables>, asked: Asked) -> Self {
+        Self { tables, signature: Signature::any(2, Volatility::Immutable), types: Mutex::default(), asked }
     }
 
     fn type_of(&self, key: &str) -> DataType {
@@ -69,6 +71,7 @@ impl ScalarUDFImpl for ExtractArg {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.asked.set();
         let key = args.scalar_arguments.get(1).copied().flatten().and_then(text);
         let data_type = key.map_or(DataType::Utf8View, |key| self.type_of(key));
         Ok(Arc::new(Field::new(self.name(), data_type, true)))

@@ -9,6 +9,7 @@ mod layout;
 mod metadata;
 mod numbers;
 mod of_tables;
+pub(crate) mod of_trace;
 mod patterns;
 mod printf;
 mod slices;
@@ -16,6 +17,7 @@ mod strings;
 pub(crate) mod text;
 mod time;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
@@ -29,8 +31,15 @@ use datafusion::logical_expr::{
 use datafusion::prelude::SessionContext;
 use ferretto_trace_tables::Tables;
 
-/// Makes all of them known.
-pub(crate) fn register(context: &SessionContext, tables: &Arc<Tables>) {
+use self::of_trace::{Asked, Constant};
+
+/// Makes all of them known. Gives the names of those whose values are of one trace, whatever they are called with.
+pub(crate) fn register(
+    context: &SessionContext,
+    tables: &Arc<Tables>,
+    path: Option<&str>,
+    asked: &Asked,
+) -> HashSet<String> {
     let simple = [
         conversions::all(),
         hash::all(),
@@ -43,16 +52,20 @@ pub(crate) fn register(context: &SessionContext, tables: &Arc<Tables>) {
     for function in simple.into_iter().flatten() {
         context.register_udf(ScalarUDF::new_from_impl(function));
     }
-    for bound in time::bounds(tables) {
-        context.register_udf(ScalarUDF::new_from_impl(bound));
-    }
-    let of_tables = [metadata::all(tables), clocks::all(tables), arg_json::all(tables)];
-    for function in of_tables.into_iter().flatten() {
-        context.register_udf(ScalarUDF::new_from_impl(function));
-    }
-    context.register_udf(ScalarUDF::new_from_impl(args::ExtractArg::new(tables.clone())));
-    context.register_udf(ScalarUDF::new_from_impl(slices::IsAncestor::new(tables.clone())));
+    context.register_udf(ScalarUDF::new_from_impl(Constant::each()));
     context.register_udaf(AggregateUDF::new_from_impl(layout::Layout::new()));
+    let of_tables = [metadata::all(tables), clocks::all(tables), arg_json::all(tables)];
+    let of_tables = of_tables.into_iter().flatten().map(|it| ScalarUDF::new_from_impl(it.telling(asked)));
+    let bounds = time::bounds(tables).into_iter().map(ScalarUDF::new_from_impl);
+    let others = [
+        ScalarUDF::new_from_impl(args::ExtractArg::new(tables.clone(), asked.clone())),
+        ScalarUDF::new_from_impl(slices::IsAncestor::new(tables.clone())),
+        ScalarUDF::new_from_impl(Constant::trace(path)),
+    ];
+    let of_trace: Vec<ScalarUDF> = of_tables.chain(bounds).chain(others).collect();
+    let names = of_trace.iter().map(|function| function.name().to_owned()).collect();
+    of_trace.into_iter().for_each(|function| context.register_udf(function));
+    names
 }
 
 /// What a function of arrays does. Arrays of arguments are all as long as the rows are many.

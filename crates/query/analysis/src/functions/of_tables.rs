@@ -10,6 +10,8 @@ use datafusion::logical_expr::{
 };
 use ferretto_trace_tables::{Table, Tables, Value};
 
+use crate::functions::of_trace::Asked;
+
 /// What such a function does: with the arguments, to an array of this type.
 type Run = fn(&Tables, &[ArrayRef], &DataType) -> Result<ArrayRef>;
 
@@ -20,6 +22,7 @@ pub(crate) struct OfTables {
     signature: Signature,
     returns: Returns,
     run: Run,
+    asked: Asked,
 }
 
 /// The type of what it gives.
@@ -40,7 +43,12 @@ impl OfTables {
         run: Run,
     ) -> Self {
         let signature = Signature::any(count, Volatility::Immutable);
-        Self { name, tables: tables.clone(), signature, returns, run }
+        Self { name, tables: tables.clone(), signature, returns, run, asked: Asked::default() }
+    }
+
+    /// It tells whether its type was asked of the trace.
+    pub(crate) fn telling(self, asked: &Asked) -> Self {
+        Self { asked: asked.clone(), ..self }
     }
 }
 
@@ -84,6 +92,7 @@ impl ScalarUDFImpl for OfTables {
         let data_type = match self.returns {
             Returns::Always(data_type) => data_type.clone(),
             Returns::Of(place, find) => {
+                self.asked.set();
                 let key = args.scalar_arguments.get(place).copied().flatten().and_then(text);
                 key.map_or(DataType::Utf8View, |key| find(&self.tables, key))
             }

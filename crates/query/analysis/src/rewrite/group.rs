@@ -91,6 +91,14 @@ fn group(select: &mut Select, order_by: &mut [OrderByExpr]) {
     order_by.iter_mut().for_each(|by| bare(&aliases).wrap(&mut by.expr));
 }
 
+/// Whether its rows are of several rows each.
+pub(crate) fn is_grouped(select: &Select) -> bool {
+    let is_by = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
+    let mut found = Vec::new();
+    select.projection.iter().filter_map(expr_of).for_each(|expr| aggregates(expr, &mut found));
+    is_by || select.having.is_some() || select.distinct.is_some() || !found.is_empty()
+}
+
 fn expr_of(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),

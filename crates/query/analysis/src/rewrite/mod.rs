@@ -10,6 +10,7 @@
 //! | [`group`] | columns beside aggregates, of the first row or that of `min` and `max` |
 //! | [`truth`] | numbers where a condition is wanted, and conditions where a number is |
 //! | [`names`] | columns of one name told apart |
+//! | [`trace`] | `_trace`, the path of the trace (if it is one that is asked, not a table over several) |
 //! | [`order`] | rows of groups and unions in the order of their keys, as SQLite has them |
 
 pub(crate) mod calls;
@@ -19,6 +20,7 @@ pub(crate) mod group;
 pub(crate) mod like;
 pub(crate) mod names;
 pub(crate) mod order;
+pub(crate) mod trace;
 pub(crate) mod truth;
 pub(crate) mod using;
 
@@ -40,6 +42,11 @@ pub(crate) fn rewrite(query: &mut Query) {
     each(query, truth::Truth);
     each(query, names::Names);
     order::apply(query);
+}
+
+/// The rule for what is asked of one trace, after all others.
+pub(crate) fn of_one_trace(query: &mut Query) {
+    each(query, trace::Trace);
 }
 
 fn each(query: &mut Query, mut rule: impl VisitorMut<Break = ()>) {

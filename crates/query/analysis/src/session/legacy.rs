@@ -11,7 +11,7 @@ use crate::sql::statement::{Statement, arguments, bare, read as read_statement};
 use crate::sql::text::{Text, statements};
 
 /// One of these.
-pub(super) enum Legacy {
+pub(crate) enum Legacy {
     Import(String),
     /// A statement that says the same.
     Create(String),
@@ -20,7 +20,7 @@ pub(super) enum Legacy {
 }
 
 /// The statement, if it is one.
-pub(super) fn read(words: &[TokenWithSpan]) -> Option<Legacy> {
+pub(crate) fn read(words: &[TokenWithSpan]) -> Option<Legacy> {
     let [select, name, open, rest @ ..] = words else { return None };
     if bare(&select.token) != Some("select") || open.token != Token::LParen {
         return None;

@@ -2,9 +2,9 @@
 
 mod create;
 mod include;
-mod legacy;
+pub(crate) mod legacy;
 mod operators;
-mod plan;
+pub(crate) mod plan;
 mod scan;
 
 use std::collections::{HashMap, HashSet};
@@ -15,9 +15,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::{MemTable, ViewTable};
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::execute_stream;
@@ -28,7 +28,9 @@ use sqlparser::ast::{ColumnDef, ColumnOptionDef, ObjectName, ObjectNamePart, Obj
 use tokio::sync::mpsc;
 
 use crate::error::Error;
+use crate::fleet::ahead::RunAhead;
 use crate::functions;
+use crate::functions::of_trace::Asked;
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
 use crate::session::include::Defined;
@@ -58,6 +60,20 @@ pub(crate) struct Session {
     operators_made: usize,
     /// How deep views lie in each other that are being made.
     providing: usize,
+    of: Of,
+    /// Functions that nothing but a trace can answer.
+    of_trace: HashSet<String>,
+    /// Whether types of columns were asked of the trace.
+    asked: Asked,
+}
+
+/// What statements are asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// A trace.
+    Trace,
+    /// Tables that were made over many traces, and nothing else.
+    Fleet,
 }
 
 /// What a query has made.
@@ -80,13 +96,20 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
+    /// Of a trace.
     pub(crate) fn new(tables: Arc<Tables>, options: &Options) -> Result<Self, Error> {
+        Self::of(Of::Trace, tables, options)
+    }
+
+    pub(crate) fn of(of: Of, tables: Arc<Tables>, options: &Options) -> Result<Self, Error> {
         let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS).with_target_partitions(1);
         let sql = &mut config.options_mut().sql_parser;
         // NULL is smaller than everything.
         sql.default_null_ordering = "nulls_min".to_owned();
         // Rows of a view stay in its order.
         sql.enable_subquery_sort_elimination = false;
+        // A sort of each part would begin all of them at once.
+        config.options_mut().optimizer.repartition_sorts &= of == Of::Trace;
         let bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let runtime =
             RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build_arc()?;
@@ -94,12 +117,16 @@ impl Session {
         for rule in rules.iter_mut().filter(|rule| rule.name() == REPLACED) {
             *rule = Arc::new(ProbeLeft);
         }
+        if of == Of::Fleet {
+            rules.push(Arc::new(RunAhead));
+        }
         rules.push(Arc::new(KeepOrder));
         let state =
             SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rules(rules);
         let context = SessionContext::new_with_state(state.build());
-        functions::register(&context, &tables);
+        let asked = Asked::default();
+        let of_trace = functions::register(&context, &tables, options.path.as_deref(), &asked);
         let cast_text = context.state().scalar_functions().get("cast_text").cloned();
         let cast_text = cast_text.ok_or_else(|| Error::plain("there are no functions"))?;
         let mut session = Self {
@@ -114,6 +141,9 @@ impl Session {
             flamegraphs: HashMap::new(),
             operators_made: 0,
             providing: 0,
+            of,
+            of_trace,
+            asked,
         };
         session.include("prelude")?;
         Ok(session)
@@ -133,7 +163,16 @@ impl Session {
         Ok(answer)
     }
 
-    async fn statement(&mut self, text: &Text<'_>, words: Words) -> Result<Answer, Error> {
+    /// Runs statements for what they define.
+    pub(crate) async fn run_to_end(&mut self, sql: &str) -> Result<(), Error> {
+        let mut answer = self.run(sql).await?;
+        while let Some(batch) = answer.batches.recv().await {
+            batch?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn statement(&mut self, text: &Text<'_>, words: Words) -> Result<Answer, Error> {
         let headings = headings(text, &words);
         let words = lower(words);
         if let Some(legacy) = legacy::read(&words) {
@@ -233,15 +272,7 @@ impl Session {
     }
 
     async fn execute(&self, plan: LogicalPlan, headings: &[Heading]) -> Result<Answer, Error> {
-        // Optimizing may change what a column is called that nobody named.
-        let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let plan = self.context.state().create_physical_plan(&plan).await?;
-        let fields = plan.schema();
-        let names = apply(headings, names);
-        let field =
-            |(field, name): (&Arc<Field>, String)| Field::new(name, sql_type(field.data_type()), true);
-        let schema = Arc::new(Schema::new(fields.fields().iter().zip(names).map(field).collect::<Vec<_>>()));
-        let mut stream = execute_stream(plan, self.context.task_ctx())?;
+        let (schema, mut stream) = self.start(plan, headings, self.context.state()).await?;
         let (to, batches) = mpsc::channel(2);
         let of = schema.clone();
         tokio::spawn(async move {
@@ -257,6 +288,24 @@ impl Session {
         Ok(Answer { schema, is_query: true, batches })
     }
 
+    /// Begins to make the rows of a plan. Gives the names and types that they are shown with, too ([`as_sql`]).
+    pub(crate) async fn start(
+        &self,
+        plan: LogicalPlan,
+        headings: &[Heading],
+        state: SessionState,
+    ) -> Result<(SchemaRef, SendableRecordBatchStream), Error> {
+        // Optimizing may change what a column is called that nobody named.
+        let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let plan = state.create_physical_plan(&plan).await?;
+        let fields = plan.schema();
+        let names = apply(headings, names);
+        let field =
+            |(field, name): (&Arc<Field>, String)| Field::new(name, sql_type(field.data_type()), true);
+        let schema = Arc::new(Schema::new(fields.fields().iter().zip(names).map(field).collect::<Vec<_>>()));
+        Ok((schema, execute_stream(plan, Arc::new(TaskContext::from(&state)))?))
+    }
+
     /// The rows of a plan, and what they are called.
     async fn collect(&self, plan: LogicalPlan) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
         let mut answer = self.execute(plan, &[]).await?;
@@ -267,7 +316,7 @@ impl Session {
         Ok((answer.schema, batches))
     }
 
-    fn keep(
+    pub(crate) fn keep(
         &mut self,
         name: String,
         schema: SchemaRef,
@@ -304,7 +353,25 @@ impl Session {
         }
     }
 
-    fn must_be_new(&self, name: &str, is_replaced: bool) -> Result<(), Error> {
+    pub(crate) fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Whether types of columns were asked of the trace: in another one they may be others.
+    pub(crate) fn is_asked_for_types(&self) -> bool {
+        self.asked.is_set()
+    }
+
+    pub(crate) fn macros(&self) -> &Macros {
+        &self.macros
+    }
+
+    /// Whether a query has made it.
+    pub(crate) fn has_made(&self, name: &str) -> bool {
+        self.made.contains_key(name)
+    }
+
+    pub(crate) fn must_be_new(&self, name: &str, is_replaced: bool) -> Result<(), Error> {
         match (self.made.contains_key(name) || self.defined.contains_key(name)) && !is_replaced {
             true => Err(Error::plain(format!("there is a table or view {name} already"))),
             false => Ok(()),
@@ -313,7 +380,7 @@ impl Session {
 }
 
 /// The rows with columns of these names and types.
-fn as_sql(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, DataFusionError> {
+pub(crate) fn as_sql(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, DataFusionError> {
     let arrays = batch.columns().iter().map(sql_array).collect::<Result<Vec<_>, _>>()?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?)
@@ -337,7 +404,7 @@ fn column_type(name: &str) -> DataType {
     }
 }
 
-fn name_of(name: &ObjectName) -> Result<String, Error> {
+pub(crate) fn name_of(name: &ObjectName) -> Result<String, Error> {
     match name.0.last() {
         Some(ObjectNamePart::Identifier(name)) => Ok(name.value.clone()),
         _ => Err(Error::plain(format!("{name} is no name"))),

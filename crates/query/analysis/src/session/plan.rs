@@ -4,20 +4,24 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::ViewTable;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use ferretto_arrow_tables::Catalog;
 use sqlparser::ast::{
-    Expr, Ident, Query, Statement as Ast, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    CreateTable, Expr, Ident, Query, Statement as Ast, TableFactor, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use sqlparser::tokenizer::{Location, Token};
 
-use super::{Session, name_of};
+use super::{Of, Session, name_of};
 use crate::coerce::coerce;
 use crate::error::{Error, missing_column, nearest};
+use crate::fleet::split::{self, Parts};
 use crate::inline::inline;
+use crate::sql::macros::expand;
 use crate::sql::parse::{self, lower};
 use crate::sql::statement::Words;
 use crate::sql::text::Text;
@@ -33,16 +37,69 @@ impl Session {
         &mut self,
         text: &Text<'_>,
         words: &Words,
+        query: Query,
+    ) -> Result<LogicalPlan, Error> {
+        let plan = self.plan_marked(text, words, query, |_| Ok(())).await?;
+        Ok(coerce(plan, &self.cast_text)?)
+    }
+
+    /// What a query is of a trace, and what of many. `with_trace` as in [`split::mark`].
+    async fn parts_of(
+        &mut self,
+        text: &Text<'_>,
+        words: &Words,
+        query: Query,
+        with_trace: bool,
+    ) -> Result<Parts, Error> {
+        let plan = self.plan_marked(text, words, query, |query| split::mark(query, with_trace)).await?;
+        let mut parts = split::split(plan, &self.of_trace)?;
+        parts.below = self.analyzed(coerce(parts.below, &self.cast_text)?)?;
+        Ok(parts)
+    }
+
+    /// The parts of a query, or of a statement that makes a table of one.
+    pub(crate) async fn parts(&mut self, sql: &str) -> Result<Parts, Error> {
+        let text = Text::new(sql);
+        self.parts_of_words(&text, text.words()?).await
+    }
+
+    /// The same, in a text of more statements.
+    pub(crate) async fn parts_of_words(&mut self, text: &Text<'_>, words: Words) -> Result<Parts, Error> {
+        let words = expand(text, &self.macros, lower(words))?;
+        match parse::statement(text, &words)? {
+            Ast::Query(query) => self.parts_of(text, &words, *query, false).await,
+            Ast::CreateTable(CreateTable { query: Some(query), .. }) => {
+                self.parts_of(text, &words, *query, true).await
+            }
+            _ => Err(Error::plain("the statement cannot be asked of several traces")),
+        }
+    }
+
+    /// What is done with rows of all traces: the plan of a part above.
+    pub(crate) fn plan_over(&self, parts: &Parts, rows: LogicalPlan) -> Result<LogicalPlan, Error> {
+        Ok(coerce(parts.over(rows)?, &self.cast_text)?)
+    }
+
+    /// A plan as DataFusion makes it of the syntax, which `mark` may change last.
+    async fn plan_marked(
+        &mut self,
+        text: &Text<'_>,
+        words: &Words,
         mut query: Query,
+        mark: impl FnOnce(&mut Query) -> Result<(), Error>,
     ) -> Result<LogicalPlan, Error> {
         inline(&self.functions, &mut query)?;
         let made = self.operators(text, words, &mut query).await?;
         rewrite::rewrite(&mut query);
+        if self.of == Of::Trace {
+            rewrite::of_one_trace(&mut query);
+        }
+        mark(&mut query)?;
         self.provide(text, words, &query).await?;
         let plan = loop {
             let statement = DfStatement::Statement(Box::new(Ast::Query(Box::new(query.clone()))));
             let error = match self.context.state().statement_to_plan(statement).await {
-                Ok(plan) => break Ok(coerce(plan, &self.cast_text)?),
+                Ok(plan) => break Ok(plan),
                 Err(error) => error,
             };
             match missing_column(&error) {
@@ -51,7 +108,23 @@ impl Session {
             }
         };
         self.forget(&made)?;
-        plan
+        let plan = plan?;
+        self.must_be_answered(&plan)?;
+        Ok(plan)
+    }
+
+    /// What only a trace can answer is not asked of all at once.
+    fn must_be_answered(&self, plan: &LogicalPlan) -> Result<(), Error> {
+        let mut found = None;
+        if self.of == Of::Fleet {
+            plan.apply_with_subqueries(|node| {
+                node.apply_expressions(|expr| {
+                    found = found.take().or_else(|| split::function_of_trace(expr, &self.of_trace));
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })?;
+        }
+        found.map_or(Ok(()), |name| Err(of_each(&format!("{name}()"))))
     }
 
     /// What is wrong, where, and what was meant.
@@ -89,7 +162,13 @@ impl Session {
         let Names { tables, queries } = find;
         for name in tables {
             let is_there = self.context.table_exist(name.as_str())?;
-            if is_there || self.provide_one(&name).await? || queries.contains(&name) {
+            if is_there || queries.contains(&name) && self.of == Of::Fleet {
+                continue;
+            }
+            if self.of == Of::Fleet && self.names().contains(&name) {
+                return Err(of_each(&name));
+            }
+            if self.provide_one(&name).await? || queries.contains(&name) {
                 continue;
             }
             let error = Error::plain(format!("there is no table or view {name}"));
@@ -144,6 +223,13 @@ impl Session {
     }
 }
 
+fn of_each(name: &str) -> Error {
+    let error = Error::plain(format!(
+        "{name} is of each trace by itself, and the statement reads a table that was made over all"
+    ));
+    error.with_help("make another such table of it first: CREATE TABLE … AS SELECT …")
+}
+
 fn place_of(words: &Words, name: &str) -> Option<Location> {
     let is_it = |token: &Token| matches!(token, Token::Word(word) if word.value == name);
     words.iter().find(|word| is_it(&word.token)).map(|word| word.span.start)
@@ -188,9 +274,19 @@ fn make_text(text: &Text<'_>, query: &mut Query, name: &str) -> bool {
 
 /// Names of tables in a query, and of the queries that it names itself.
 #[derive(Default)]
-struct Names {
+pub(crate) struct Names {
     tables: HashSet<String>,
     queries: HashSet<String>,
+}
+
+impl Names {
+    /// Tables and views that a query names.
+    pub(crate) fn of(query: &Query) -> Vec<String> {
+        let mut find = Self::default();
+        let _: ControlFlow<()> = Visit::visit(query, &mut find);
+        let Self { tables, queries } = find;
+        tables.into_iter().filter(|name| !queries.contains(name)).collect()
+    }
 }
 
 impl Visitor for Names {

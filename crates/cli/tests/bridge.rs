@@ -126,6 +126,52 @@ fn bytes_pass_both_ways_untouched() {
     assert_eq!(answers, [Message::binary(&b"answer"[..]), Message::Pong("still there?".into())]);
 }
 
+#[test]
+fn small_messages_pass_in_their_order_whatever_stands_between_them() {
+    let (place, service) = place_with_service();
+    let bridge = start(&place, &service);
+    let mut page = bridge.open("/traced").unwrap();
+    let mut traced = accept(&service);
+    let reads = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        traced.read_to_end(&mut received).unwrap();
+        received
+    });
+    let mut all = Vec::new();
+    for n in 0..3000 {
+        let piece = pattern([1, 0, 5, 700, 9000][n % 5]);
+        all.extend_from_slice(&piece);
+        page.write(Message::binary(piece)).unwrap();
+        if n % 70 == 0 {
+            page.write(Message::Ping(Default::default())).unwrap();
+        }
+    }
+    page.close(None).unwrap();
+    while page.flush().is_ok() && page.read().is_ok() {}
+    assert!(reads.join().unwrap() == all);
+}
+
+#[test]
+fn a_page_that_goes_on_to_say_nothing_is_hung_up_on() {
+    let (place, service) = place_with_service();
+    let mut bridge = start(&place, &service);
+    for message in [Message::binary(&b""[..]), Message::Pong(Default::default())] {
+        let mut page = bridge.open("/traced").unwrap();
+        let mut traced = accept(&service);
+        let page_stream = page.get_mut().try_clone().unwrap();
+        let writes = std::thread::spawn(move || while page.send(message.clone()).is_ok() {});
+        // Only an end.
+        assert_eq!(traced.read(&mut [0; 16]).unwrap(), 0);
+        writes.join().unwrap();
+        drop(page_stream);
+    }
+    let mut line = String::new();
+    while !line.contains("say nothing") {
+        line.clear();
+        assert_ne!(bridge.stderr.read_line(&mut line).unwrap(), 0);
+    }
+}
+
 /// More than all the system's buffers between the two hold.
 const FLOOD: usize = 32 * 1024 * 1024;
 

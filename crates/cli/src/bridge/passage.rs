@@ -27,6 +27,13 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 const READ_BUFFER_BYTES: usize = 16 * 1024;
 /// A piece with its header, and the answers to pings that have not left yet.
 const MAX_UNSENT_BYTES: usize = PIECE_BYTES + 4096;
+/// Messages that are passed on together are no longer than this, all but the last.
+const SMALL_BYTES: usize = 4096;
+/// Messages that are read before the other way has its turn: a page of the UI sends one at a time, and some are small.
+const MESSAGES_A_TURN: usize = 256;
+/// Messages of nothing (pings, answers to none, empty ones) that a page may send without one that says something in between: those of an hour,
+/// as browsers send them. More are sent to have them counted.
+const MAX_EMPTY_IN_A_ROW: usize = 1024;
 /// How long a page may take to say goodbye.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -41,6 +48,8 @@ pub(super) enum End {
     Stopped,
     /// The page broke the protocol.
     Violation(Error),
+    /// It went on to say nothing.
+    Empty,
 }
 
 impl fmt::Display for End {
@@ -50,6 +59,9 @@ impl fmt::Display for End {
             Self::Endpoint => f.write_str("closed by the other side"),
             Self::Stopped => f.write_str("closed, as the bridge stops"),
             Self::Violation(error) => write!(f, "closed: {error}"),
+            Self::Empty => {
+                write!(f, "closed: the page sent {MAX_EMPTY_IN_A_ROW} messages in a row that say nothing")
+            }
         }
     }
 }
@@ -67,6 +79,8 @@ pub(super) fn run(page: TcpStream, read: Vec<u8>, endpoint: Stream, stop: Borrow
         endpoint,
         for_endpoint: Bytes::new(),
         has_unsent: false,
+        ended: None,
+        empty_in_a_row: 0,
         buffer: vec![0; PIECE_BYTES],
     };
     let end = passage.pass(stop);
@@ -81,6 +95,9 @@ struct Passage {
     for_endpoint: Bytes,
     /// The page's connection did not take all of a piece.
     has_unsent: bool,
+    /// The page has ended it, and what it said before is still to be passed on.
+    ended: Option<End>,
+    empty_in_a_row: usize,
     buffer: Vec<u8>,
 }
 
@@ -100,18 +117,8 @@ impl Passage {
 
     /// One piece of the way from the page to the endpoint.
     fn forward_to_endpoint(&mut self) -> Progress {
-        if self.for_endpoint.is_empty() {
-            match self.page.read() {
-                Ok(Message::Binary(bytes)) => self.for_endpoint = bytes,
-                Ok(Message::Text(text)) => self.for_endpoint = text.into(),
-                Ok(Message::Close(_)) => return Err(End::Page),
-                Ok(_) => {
-                    // The answer to a ping waits to be sent.
-                    self.has_unsent = true;
-                    return Ok(true);
-                }
-                Err(error) => return would_block(error),
-            }
+        if self.for_endpoint.is_empty() && !self.read_from_page()? {
+            return Ok(false);
         }
         if self.for_endpoint.is_empty() {
             return Ok(true);
@@ -128,6 +135,62 @@ impl Passage {
                 Ok(true)
             }
         }
+    }
+
+    /// Reads what the page has sent, small messages together: each by itself would cost the same calls as a large one.
+    fn read_from_page(&mut self) -> Progress {
+        if let Some(end) = self.ended.take() {
+            return Err(end);
+        }
+        let mut small = Vec::new();
+        for count in 0..MESSAGES_A_TURN {
+            match self.next_message() {
+                Ok(message) if small.is_empty() && message.len() > SMALL_BYTES => {
+                    self.for_endpoint = message;
+                    return Ok(true);
+                }
+                Ok(message) => small.extend_from_slice(&message),
+                // What came before it is passed on first.
+                Err(stop) => match would_block(stop) {
+                    Ok(_) if count == 0 => return Ok(false),
+                    Ok(_) => break,
+                    Err(end) => {
+                        self.ended = Some(end);
+                        break;
+                    }
+                },
+            }
+            if small.len() > SMALL_BYTES || self.ended.is_some() {
+                break;
+            }
+        }
+        self.for_endpoint = small.into();
+        match self.ended.take() {
+            Some(end) if self.for_endpoint.is_empty() => Err(end),
+            ended => {
+                self.ended = ended;
+                Ok(true)
+            }
+        }
+    }
+
+    /// What the next message says; nothing, if it is of the protocol's own.
+    fn next_message(&mut self) -> Result<Bytes, Error> {
+        let bytes = match self.page.read()? {
+            Message::Binary(bytes) => bytes,
+            Message::Text(text) => text.into(),
+            Message::Close(_) => return Err(Error::ConnectionClosed),
+            _ => {
+                // The answer to a ping waits to be sent.
+                self.has_unsent = true;
+                Bytes::new()
+            }
+        };
+        self.empty_in_a_row = if bytes.is_empty() { self.empty_in_a_row + 1 } else { 0 };
+        if self.empty_in_a_row > MAX_EMPTY_IN_A_ROW {
+            self.ended = Some(End::Empty);
+        }
+        Ok(bytes)
     }
 
     /// One piece of the way back.
@@ -191,10 +254,15 @@ impl Passage {
             End::Stopped => (CloseCode::Away, "the bridge stops"),
             End::Violation(Error::Capacity(_)) => (CloseCode::Size, "the message is too large"),
             End::Violation(_) => (CloseCode::Protocol, "the protocol was broken"),
+            End::Empty => (CloseCode::Policy, "too many messages that say nothing"),
         };
         let deadline = Instant::now() + GOODBYE_TIMEOUT;
         // A page that closed first has its answer queued already; errors show below.
         let _ = self.page.close(Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) }));
+        if matches!(end, End::Empty) {
+            let _ = self.page.flush();
+            return request::hang_up(self.page.get_ref());
+        }
         while Instant::now() < deadline {
             let flushed = self.page.flush();
             match self.page.read().map_err(would_block) {

@@ -6,6 +6,8 @@
 //! Small changes, of headers mostly, come in great numbers all over the ring: one packet may have pieces in all of its parts. What they
 //! change is put aside, and a part is copied before its turn only when much of it is aside.
 
+use std::ops::Range;
+
 use memmap2::MmapMut;
 
 /// What is copied at a time: some ten microseconds, as long as a chunk may make others wait.
@@ -100,6 +102,7 @@ impl Copying {
 
     fn copy_part(&mut self, part: usize, from: &[u8]) {
         let range = part * PART_BYTES..((part + 1) * PART_BYTES).min(self.used);
+        make_resident(&self.to, &range);
         self.to[range.clone()].copy_from_slice(&from[range]);
         if let Early::Aside(blocks) = std::mem::replace(&mut self.early[part], Early::Copied) {
             for (at, block) in blocks {
@@ -113,6 +116,13 @@ impl Copying {
     pub(crate) fn into_bytes(self) -> (MmapMut, usize) {
         (self.to, self.used)
     }
+}
+
+/// The kernel hands out the pages of a part at once: one by one, as they are touched, they take as long as the copy. (Large pages would be
+/// fewer, but some machines need milliseconds for each.) Kernels before 5.14 say no; no harm done.
+fn make_resident(_to: &MmapMut, _range: &Range<usize>) {
+    #[cfg(target_os = "linux")]
+    let _ = _to.advise_range(memmap2::Advice::PopulateWrite, _range.start, _range.len());
 }
 
 #[cfg(test)]

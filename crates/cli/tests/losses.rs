@@ -445,6 +445,8 @@ fn the_file_cannot_be_written() {
     assert_status(&output, 1);
     let said = stderr(&output);
     assert!(said.contains("the trace file cannot be written") && !said.contains("Lost: nothing"), "{said}");
+    // Not that another write had failed before.
+    assert!(said.contains("No space left on device"), "{said}");
 }
 
 #[test]

@@ -308,7 +308,10 @@ impl Service {
             if output.clone.is_some() {
                 return self.fail_clone_into_file(session_id, &error, now);
             }
-            session.error = format!("the trace file cannot be written: {error}; tracing was stopped");
+            // The first one says why: what follows on it is refused for its sake.
+            if session.error.is_empty() {
+                session.error = format!("the trace file cannot be written: {error}; tracing was stopped");
+            }
         }
         match output.pass {
             Some(Pass::FinalWritten) if output.in_flight.is_empty() => self.finish_file(session_id, now),

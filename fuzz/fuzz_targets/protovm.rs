@@ -81,7 +81,7 @@ fuzz_target!(|script: Script| {
     };
     for packet in script.packets.iter().take(MAX_PACKETS) {
         let packet = packet.encoded();
-        let concerns = vm.concerns(&packet);
+        let concerns = vm.concerns(&packet, &mut 0);
         assert!(vm.may_concern(&packet) || !concerns);
         let result = vm.apply(&packet);
         assert!(concerns || result == Err(ApplyError::Failed));

@@ -167,10 +167,11 @@ impl Destination {
         }
         tree.become_message(node)?;
         let mut fields = Fields::new(message);
-        for (field, value) in fields.by_ref() {
+        while let Some((field, value)) = fields.next() {
+            tree.spend(fields.take_looked_at())?;
             merge_field(tree, node, field, value, flags)?;
         }
-        tree.steps += fields.looked_at;
+        tree.spend(fields.take_looked_at())?;
         let fields = tree.take_map(node);
         tree.steps += fields.len() as u64;
         fields.for_each(|field| tree.node_mut(field).merged = false);

@@ -130,10 +130,13 @@ impl Program {
         size_of_val(&*self.instructions) + size_of_val(&*self.components) + self.bytes.len()
     }
 
-    /// False if the program would certainly fail, and change nothing.
-    pub(crate) fn concerns(&self, packet: &[u8]) -> bool {
+    /// False if the program would certainly fail, and change nothing. Counts the fields that were looked at.
+    pub(crate) fn concerns(&self, packet: &[u8], looked_at: &mut u64) -> bool {
         let Some(wanted) = &self.first_fields else { return true };
-        Fields::new(packet).any(|(field, _)| wanted.contains(&field))
+        let mut fields = Fields::new(packet);
+        let concerns = fields.any(|(field, _)| wanted.contains(&field));
+        *looked_at += fields.take_looked_at();
+        concerns
     }
 
     /// False if no packet in these bytes can concern the program.

@@ -37,8 +37,8 @@ pub(crate) fn run(
     packet: &[u8],
     max_steps: u64,
 ) -> Result<(), ApplyError> {
-    tree.steps = 0;
-    let mut runner = Runner { program, registers, tree, max_steps, path: Vec::new() };
+    (tree.steps, tree.max_steps) = (0, max_steps);
+    let mut runner = Runner { program, registers, tree, path: Vec::new() };
     let mut cursors = Cursors { src: Value::Bytes(packet), dst: Destination::ROOT, outer_node: None };
     match runner.instructions(program.instructions(), &mut cursors) {
         Ok(()) => Ok(()),
@@ -64,15 +64,13 @@ struct Runner<'a> {
     program: &'a Program,
     registers: &'a mut Registers,
     tree: &'a mut Tree,
-    max_steps: u64,
     /// Where it aborted, innermost first.
     path: Vec<usize>,
 }
 
 impl<'p> Runner<'_> {
     fn step(&mut self) -> Step {
-        self.tree.steps += 1;
-        if self.tree.steps > self.max_steps { Err(AbortReason::TooManySteps.into()) } else { Ok(()) }
+        self.tree.spend(1)
     }
 
     fn instructions(&mut self, instructions: Block<'_>, cursors: &mut Cursors<'p>) -> Step {

@@ -104,13 +104,15 @@ pub(crate) struct Tree {
     free: Vec<NodeId>,
     used: usize,
     limit: usize,
-    /// Grows with the work done, so that the VM can bound it.
+    /// Grows with the work done for a packet, whatever comes of it.
     pub(crate) steps: u64,
+    /// So many there may be.
+    pub(crate) max_steps: u64,
 }
 
 impl Tree {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { nodes: vec![Node::default()], free: Vec::new(), used: 0, limit, steps: 0 }
+        Self { nodes: vec![Node::default()], free: Vec::new(), used: 0, limit, steps: 0, max_steps: u64::MAX }
     }
 
     pub(crate) const fn used(&self) -> usize {
@@ -148,6 +150,15 @@ impl Tree {
         if let Some(place) = self.node_mut(id).content.map_mut() {
             *place = map;
         }
+    }
+
+    // Work.
+
+    /// Work that was done, or is about to be.
+    #[inline]
+    pub(crate) fn spend(&mut self, steps: u64) -> Step {
+        self.steps += steps;
+        if self.steps > self.max_steps { Err(AbortReason::TooManySteps.into()) } else { Ok(()) }
     }
 
     // Memory.
@@ -299,6 +310,7 @@ impl Tree {
     fn release(&mut self, id: NodeId) -> usize {
         let node = mem::take(self.node_mut(id));
         self.free.push(id);
+        self.steps += 1;
         NODE_SIZE + self.release_content(node.content)
     }
 
@@ -341,14 +353,21 @@ impl Tree {
     fn parse_message(&mut self, bytes: &[u8]) -> Step<Map> {
         let mut map = Map::default();
         let mut fields = Fields::new(bytes);
-        for (field, value) in fields.by_ref() {
-            if let Err(stop) = self.parse_field(&mut map, field, value) {
-                self.delete_map(map);
-                return Err(stop);
+        loop {
+            let next = fields.next();
+            let parsed = self.spend(fields.take_looked_at()).and_then(|()| match next {
+                Some((field, value)) => self.parse_field(&mut map, field, value).map(|()| true),
+                None => Ok(false),
+            });
+            match parsed {
+                Ok(true) => {}
+                Ok(false) => return Ok(map),
+                Err(stop) => {
+                    self.delete_map(map);
+                    return Err(stop);
+                }
             }
         }
-        self.steps += fields.looked_at;
-        Ok(map)
     }
 
     fn parse_field(&mut self, map: &mut Map, field: u32, value: Value<'_>) -> Step {
@@ -425,9 +444,8 @@ impl Tree {
     /// second.
     fn map_elements(&mut self, id: NodeId, mut elements: Map, key_field: u32) -> Step {
         let mut mapped = Map::default();
-        self.steps += elements.len() as u64;
         while let Some(element) = elements.pop_first() {
-            let key = match self.key_of(element, key_field) {
+            let key = match self.spend(1).and_then(|()| self.key_of(element, key_field)) {
                 Ok(key) => key,
                 Err(stop) => {
                     self.forget(element);
@@ -449,7 +467,10 @@ impl Tree {
         let key = match self.content(id) {
             Content::Bytes(bytes) => {
                 let mut fields = Fields::new(bytes);
-                fields.find(|&(field, _)| field == key_field).and_then(|(_, value)| value.number())
+                let key = fields.find(|&(field, _)| field == key_field).and_then(|(_, value)| value.number());
+                let looked_at = fields.take_looked_at();
+                self.spend(looked_at)?;
+                key
             }
             Content::Message(fields) => {
                 fields.get(key_field.into()).and_then(|field| match self.content(field) {

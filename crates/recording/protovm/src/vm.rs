@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::abort::ApplyError;
 use crate::destination::Destination;
 use crate::program::Program;
@@ -20,7 +22,7 @@ pub struct Vm {
 #[derive(Debug)]
 enum State {
     Live { registers: Box<Registers>, tree: Tree },
-    ReadOnly(Box<[u8]>),
+    ReadOnly(Bytes),
 }
 
 impl Vm {
@@ -69,10 +71,11 @@ impl Vm {
 
     /// Whether it makes a difference to [`apply`](Self::apply) the packet. If not, the program would fail at once, and change nothing.
     ///
-    /// Much cheaper than applying it, for a program that begins with a look for a field that few packets have.
+    /// Much cheaper than applying it, for a program that begins with a look for a field that few packets have; `looked_at` grows by the
+    /// fields that were looked at.
     #[must_use]
-    pub fn concerns(&self, packet: &[u8]) -> bool {
-        self.program.concerns(packet)
+    pub fn concerns(&self, packet: &[u8], looked_at: &mut u64) -> bool {
+        self.program.concerns(packet, looked_at)
     }
 
     /// Whether there may be packets among these bytes that concern the program: a quick look at many packets at once, with whatever is
@@ -99,6 +102,19 @@ impl Vm {
         }
     }
 
+    /// The state as an encoded message. That of a clone is there, and is not copied.
+    #[must_use]
+    pub fn encoded_state(&self) -> Bytes {
+        match &self.state {
+            State::Live { .. } => {
+                let mut out = Vec::new();
+                self.serialize_state(&mut out);
+                out.into()
+            }
+            State::ReadOnly(state) => state.clone(),
+        }
+    }
+
     /// The program.
     #[must_use]
     pub const fn program(&self) -> &Arc<Program> {
@@ -118,8 +134,6 @@ impl Vm {
     /// A VM with the same state that packets cannot be applied to.
     #[must_use]
     pub fn clone_read_only(&self) -> Self {
-        let mut state = Vec::new();
-        self.serialize_state(&mut state);
-        Self { program: self.program.clone(), state: State::ReadOnly(state.into()) }
+        Self { program: self.program.clone(), state: State::ReadOnly(self.encoded_state()) }
     }
 }

@@ -47,13 +47,17 @@ impl Value<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
-    /// How many fields were parsed, also those that were skipped. It measures the work.
-    pub(crate) looked_at: u64,
+    looked_at: u64,
 }
 
 impl<'a> Fields<'a> {
     pub(crate) const fn new(message: &'a [u8]) -> Self {
         Self { rest: message, looked_at: 0 }
+    }
+
+    /// How many fields were parsed since this was asked last, also those that were skipped. It measures the work.
+    pub(crate) fn take_looked_at(&mut self) -> u64 {
+        std::mem::take(&mut self.looked_at)
     }
 
     /// The fields with the number `field` only.
@@ -139,7 +143,7 @@ impl<'a> Iterator for Elements<'a> {
         loop {
             let (id, value) = self.fields.next()?;
             if id == self.field {
-                return Some((std::mem::take(&mut self.fields.looked_at), value));
+                return Some((self.fields.take_looked_at(), value));
             }
         }
     }

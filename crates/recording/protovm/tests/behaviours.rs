@@ -441,7 +441,7 @@ fn a_field_is_found_wherever_and_however_its_tag_is_written() {
             let mut packet = [0xc0, 0x3e, 0x01].repeat(before / 3);
             packet.extend([0xc0, 0x3e, 0xb1, 0x00].iter().take(if before % 3 == 0 { 0 } else { 4 }));
             assert!(
-                !vm.concerns(&packet) && (field < 16 || !vm.may_concern(&packet)),
+                !vm.concerns(&packet, &mut 0) && (field < 16 || !vm.may_concern(&packet)),
                 "{field} after {before}"
             );
             for padding in 0..3 {
@@ -455,7 +455,10 @@ fn a_field_is_found_wherever_and_however_its_tag_is_written() {
                 }
                 with.extend(tag);
                 with.push(7);
-                assert!(vm.concerns(&with) && vm.may_concern(&with), "{field} after {before} with {padding}");
+                assert!(
+                    vm.concerns(&with, &mut 0) && vm.may_concern(&with),
+                    "{field} after {before} with {padding}"
+                );
             }
         }
     }
@@ -482,6 +485,6 @@ fn a_packet_without_what_the_program_looks_for_first_does_not_concern_it() {
     ];
     for (text, packet, expected) in cases {
         let vm = Vm::new(program(text), PLENTY);
-        assert_eq!(vm.concerns(&message(packet)), expected, "{text} with {packet}");
+        assert_eq!(vm.concerns(&message(packet), &mut 0), expected, "{text} with {packet}");
     }
 }

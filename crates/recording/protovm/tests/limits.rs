@@ -167,6 +167,34 @@ fn looking_for_fields_counts_as_steps() {
     }
 }
 
+/// Each field is made and deleted again, so that no memory grows; the last one has no room.
+#[test]
+fn a_merge_that_aborts_has_taken_steps_and_ends_at_their_bound() {
+    let packet = message(&("1:1 1:{} ".repeat(1000) + "2:\"" + &"a".repeat(2000) + "\""));
+    for text in ["merge del", "dst+ 3\n  merge del"] {
+        let mut vm = Vm::new(program(text), 1024);
+        let reason = abort_reason(vm.apply(&packet));
+        assert!(matches!(reason, AbortReason::MemoryLimit { .. }), "{reason}");
+        assert!(vm.last_steps() >= 2000, "{}", vm.last_steps());
+        let mut vm = Vm::new(program(text), 1024);
+        let Err(ApplyError::Aborted { reason, .. }) = vm.apply_within(&packet, 100) else { panic!("{text}") };
+        assert_eq!(reason, AbortReason::TooManySteps);
+        assert!((100..110).contains(&vm.last_steps()), "{}", vm.last_steps());
+    }
+}
+
+/// Likewise a message that does not fit when a field in it is selected, again and again.
+#[test]
+fn a_message_that_does_not_become_one_has_taken_steps() {
+    let state = message(&"1:1 ".repeat(1000));
+    let mut vm = Vm::with_state(program("dst 2 | skip\ndst 2 | skip"), 4000, &state);
+    let reason = abort_reason(vm.apply(&[]));
+    assert!(matches!(reason, AbortReason::MemoryLimit { .. }), "{reason}");
+    assert!(vm.last_steps() >= 20, "{}", vm.last_steps());
+    assert!(vm.apply_within(&[], 10).is_err());
+    assert!(vm.last_steps() <= 30, "{}", vm.last_steps());
+}
+
 #[test]
 fn packets_of_a_megabyte_fit_the_bound_on_steps() {
     let text = "
@@ -251,7 +279,7 @@ fn run(program: &[u8], limit: usize, state: &[u8], packets: &[Vec<u8>]) {
     for packet in packets {
         let mut before = Vec::new();
         vm.serialize_state(&mut before);
-        let concerns = vm.concerns(packet);
+        let concerns = vm.concerns(packet, &mut 0);
         assert!(vm.may_concern(packet) || !concerns);
         let outcome = vm.apply(packet);
         assert!(used(&vm) <= limit);

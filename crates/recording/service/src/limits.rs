@@ -240,17 +240,24 @@ pub const MAX_PROTOVMS_PER_SESSION: usize = 32;
 pub const MAX_PROTOVM_PROGRAM_BYTES: usize = 4 * 1024 * 1024;
 /// What the states of a session's ProtoVMs may take together. Ours: they come out, and are cloned, at once, which takes a millisecond or two
 /// a MiB.
-pub const MAX_PROTOVM_MEMORY_KB: u32 = 16 * 1024;
+pub const MAX_PROTOVM_MEMORY_KB: u32 = 8 * 1024;
 /// Steps that ProtoVMs may take for each packet and, together with [`PROTOVM_STEPS_PER_BYTE`], for its size. Ours: programs take a
 /// few steps a field. One that goes on to take more stops the service from serving others, and is switched off.
 pub const PROTOVM_STEPS_PER_PACKET: u64 = 512;
 /// Steps that ProtoVMs may take for each byte of a packet, besides [`PROTOVM_STEPS_PER_PACKET`]. Ours.
-pub const PROTOVM_STEPS_PER_BYTE: u64 = 16;
+pub const PROTOVM_STEPS_PER_BYTE: u64 = 4;
 /// Steps that the ProtoVMs of a session have at first besides, and may save up. Ours: some milliseconds, which a single packet may cost.
 pub const PROTOVM_STEPS_SAVED: u64 = 1 << 18;
+/// Steps of all ProtoVMs of a session for one packet. Ours: a step takes 5 to 25 nanoseconds, and a packet of two megabytes has half as many
+/// fields unless its maker is out to have them counted.
+pub const MAX_PROTOVM_STEPS_PER_PACKET: u64 = 3 << 18;
+/// Fields that are looked at for a step, where it is asked whether a packet concerns a program. Ours: each takes some 3 nanoseconds.
+pub const PROTOVM_FIELDS_PER_STEP: u64 = 8;
+/// Bytes of a packet whose fields are checked for a step. Ours, likewise.
+pub const PROTOVM_CHECKED_BYTES_PER_STEP: u64 = 64;
 /// Steps of all ProtoVMs of a session for the buffers that a clone takes along or clears. Ours: all of them are theirs at once; what is left
 /// they have missed.
-pub const PROTOVM_STEPS_AT_ONCE: u64 = 1 << 21;
+pub const PROTOVM_STEPS_AT_ONCE: u64 = 3 << 18;
 /// What is in use of all such buffers of a session, at most, for ProtoVMs to take it, or rings that fold to fold it. Ours: to copy it takes
 /// some milliseconds.
 pub const FOLD_AT_ONCE_BYTES: usize = 16 * 1024 * 1024;

@@ -44,6 +44,28 @@ impl ProducerSet {
         u16::try_from(bit).ok().map(ProducerId)
     }
 
+    pub(crate) fn contains(&self, id: ProducerId) -> bool {
+        let (index, bit) = place_of(id);
+        let word = index.checked_sub(self.first_word).and_then(|index| self.words.get(index));
+        word.is_some_and(|word| word & bit != 0)
+    }
+
+    /// One more: where it lies beyond those that are there, all are copied.
+    pub(crate) fn insert(&mut self, id: ProducerId) {
+        if !self.remove(id) {
+            let (index, _) = place_of(id);
+            if self.words.get(index.wrapping_sub(self.first_word)).is_none() {
+                *self = self.iter().chain([id]).collect();
+                return;
+            }
+        }
+        let (index, bit) = place_of(id);
+        if let Some(word) = self.words.get_mut(index.wrapping_sub(self.first_word)) {
+            *word |= bit;
+            self.len += 1;
+        }
+    }
+
     /// Says whether it was there.
     pub(crate) fn remove(&mut self, id: ProducerId) -> bool {
         let (index, bit) = place_of(id);
@@ -93,8 +115,16 @@ mod tests {
                 assert!(set.iter().eq(plain.iter().copied()), "{set:?}");
                 assert_eq!(set.first(), plain.first().copied());
                 assert_eq!(set.next_after(Some(id)), plain.range(id..).find(|next| **next != id).copied());
+                assert_eq!(set.contains(id), plain.contains(&id));
                 assert_eq!(set.remove(id), plain.remove(&id));
             }
+            let mut grown = ProducerSet::default();
+            for id in ids.iter().copied().map(ProducerId) {
+                grown.insert(id);
+                assert!(grown.contains(id));
+            }
+            let plain: BTreeSet<ProducerId> = ids.iter().copied().map(ProducerId).collect();
+            assert!(grown.len() == plain.len() && grown.iter().eq(plain), "{grown:?}");
         }
     }
 

@@ -5,7 +5,6 @@
 //! A data source's descriptor brings the program; its config in the session enables it, with a limit for the state. Producers that
 //! bring the same program under the same name share a VM, and so a state.
 
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,7 +15,9 @@ use ferretto_protovm::{ApplyError, Program, ProgramError, Vm};
 use ferretto_trace_buffer::{OverwriteSink, Packet, ProducerId, TraceBuffer, validator};
 
 use crate::buffers::AtOnce;
+use crate::ids;
 use crate::limits;
+use crate::producer_set::ProducerSet;
 
 /// An encoded `VmProgram`, shared by all that name it. It may have 100 KB, and a session may want it thousands of times: those that differ
 /// are told apart by the hash.
@@ -146,10 +147,10 @@ impl Default for Account {
 }
 
 impl Account {
-    /// What there is, and what a packet of this size earns.
+    /// What there is, and what a packet of this size earns, as far as one packet may have it.
     fn with_packet(&self, packet_len: usize) -> u64 {
         let earned = limits::PROTOVM_STEPS_PER_PACKET + limits::PROTOVM_STEPS_PER_BYTE * packet_len as u64;
-        self.0.load(Ordering::Relaxed).saturating_add(earned)
+        self.0.load(Ordering::Relaxed).saturating_add(earned).min(limits::MAX_PROTOVM_STEPS_PER_PACKET)
     }
 
     fn save(&self, left: u64) {
@@ -177,8 +178,8 @@ pub(crate) struct ProtoVms {
 struct ProtoVm {
     source_name: String,
     memory_limit_kb: u32,
-    /// Those that are gone, too: their packets may still be in the buffer.
-    producers: BTreeSet<ProducerId>,
+    /// Those that are gone, too: their packets may still be in the buffer. Clones share it.
+    producers: Arc<ProducerSet>,
     program: VmProgram,
     vm: Vm,
     is_off: bool,
@@ -205,7 +206,7 @@ impl ProtoVms {
         let same =
             |vm: &&mut ProtoVm| vm.program.is_same(wanted.program) && vm.source_name == wanted.source_name;
         let found = self.vms.iter_mut().find(same);
-        found.map(|vm| vm.producers.insert(producer)).is_some()
+        found.map(|vm| vm.join(producer)).is_some()
     }
 
     /// What others of the session share.
@@ -231,7 +232,7 @@ impl ProtoVms {
         self.vms.push(ProtoVm {
             source_name: wanted.source_name.to_owned(),
             memory_limit_kb: wanted.memory_limit_kb,
-            producers: BTreeSet::from([producer]),
+            producers: Arc::new([ids::ProducerId(producer.0)].into_iter().collect()),
             program: wanted.program.clone(),
             vm: Vm::new(program, limit_bytes),
             is_off: false,
@@ -279,7 +280,8 @@ impl ProtoVms {
         while let Some(packet) = buffer.read_next() {
             let Some(packets_left) = at_once.packets.checked_sub(1) else { return false };
             at_once.packets = packets_left;
-            if self.steps_taken >= end {
+            // Who runs out of steps in the midst is switched off: none begins what there may not be enough for.
+            if self.steps_taken + self.account.with_packet(packet.len()) > end {
                 return false;
             }
             if self.wants(packet.producer) {
@@ -303,9 +305,9 @@ impl ProtoVms {
         self.vms.iter_mut().for_each(ProtoVm::miss);
     }
 
-    /// What the trace is to say of them.
-    pub(crate) fn instances(&self) -> impl Iterator<Item = proto_vms::Instance> {
-        self.vms.iter().filter_map(ProtoVm::instance)
+    /// What the trace is to say of them, and of these producers.
+    pub(crate) fn instances(&self, producers: &ProducerSet) -> impl Iterator<Item = proto_vms::Instance> {
+        self.vms.iter().filter_map(|vm| vm.instance(producers))
     }
 }
 
@@ -336,23 +338,50 @@ impl OverwriteSink for ProtoVms {
                 &self.whole
             }
         };
-        let mut serving =
-            self.vms.iter_mut().filter(|vm| vm.serves(packet.producer) && vm.vm.concerns(bytes)).peekable();
-        // What the trace would not take is not to get into it in this way. Upstream does not look.
-        if serving.peek().is_none() || validator::is_valid_untrusted_packet([bytes]).is_err() {
-            return;
-        }
         let available = self.account.with_packet(bytes.len());
         let mut steps = available;
-        let _taken = serving.any(|vm| vm.apply(bytes, &mut steps));
+        take_whole(&mut self.vms, packet.producer, bytes, &mut steps);
         self.steps_taken = self.steps_taken.saturating_add(available - steps);
         self.account.save(steps);
     }
 }
 
+/// Gives a packet to the first VM that takes it. To look whether it concerns one takes steps, too: there may be many, and a million fields.
+fn take_whole(vms: &mut [ProtoVm], producer: ProducerId, bytes: &[u8], steps: &mut u64) {
+    let mut is_valid = None;
+    for vm in vms.iter_mut().filter(|vm| vm.serves(producer)) {
+        if *steps == 0 {
+            // Others took them all.
+            vm.miss();
+            continue;
+        }
+        let mut looked_at = 0;
+        let concerns = vm.vm.concerns(bytes, &mut looked_at);
+        *steps = steps.saturating_sub(looked_at / limits::PROTOVM_FIELDS_PER_STEP);
+        if !concerns {
+            continue;
+        }
+        // What the trace would not take is not to get into it in this way. Upstream does not look.
+        let is_valid = *is_valid.get_or_insert_with(|| {
+            *steps = steps.saturating_sub(bytes.len() as u64 / limits::PROTOVM_CHECKED_BYTES_PER_STEP);
+            validator::is_valid_untrusted_packet([bytes]).is_ok()
+        });
+        if !is_valid || vm.apply(bytes, steps) {
+            return;
+        }
+    }
+}
+
 impl ProtoVm {
     fn serves(&self, producer: ProducerId) -> bool {
-        !self.is_off && self.producers.contains(&producer)
+        !self.is_off && self.producers.contains(ids::ProducerId(producer.0))
+    }
+
+    fn join(&mut self, producer: ProducerId) {
+        let id = ids::ProducerId(producer.0);
+        if !self.producers.contains(id) {
+            Arc::make_mut(&mut self.producers).insert(id);
+        }
     }
 
     /// Runs the program with a packet, for so many steps at most. Did it succeed?
@@ -410,7 +439,7 @@ impl ProtoVm {
     }
 
     /// None if it has no state that the trace can take.
-    fn instance(&self) -> Option<proto_vms::Instance> {
+    fn instance(&self, producers: &ProducerSet) -> Option<proto_vms::Instance> {
         if self.aborts > 0 {
             tracing::warn!(
                 data_source = self.source_name,
@@ -421,18 +450,21 @@ impl ProtoVm {
         if self.is_off {
             return None;
         }
-        let mut state = Vec::new();
-        self.vm.serialize_state(&mut state);
+        let state = self.vm.encoded_state();
         // A program can make any field, those included that only the service may write.
-        if let Err(error) = validator::is_valid_untrusted_packet([state.as_slice()]) {
+        if let Err(error) = validator::is_valid_untrusted_packet([&*state]) {
             tracing::warn!(data_source = self.source_name, "the state of a ProtoVM is left out: {error}");
             return None;
         }
         Some(proto_vms::Instance {
             program: Some(self.program.bytes.clone()),
-            state: Some(state.into()),
+            state: Some(state),
             memory_limit_kb: Some(self.memory_limit_kb),
-            producer_id: self.producers.iter().map(|producer| i32::from(producer.0)).collect(),
+            producer_id: producers
+                .iter()
+                .filter(|producer| self.producers.contains(*producer))
+                .map(|producer| i32::from(producer.0))
+                .collect(),
         })
     }
 }
@@ -440,7 +472,9 @@ impl ProtoVm {
 #[cfg(test)]
 mod tests {
     use ferretto_protos::vm_op_select::{PathComponent, path_component::Field};
-    use ferretto_protos::{VmCursorEnum, VmInstruction, VmOpSelect, VmProgram as Encoded, vm_instruction};
+    use ferretto_protos::{
+        VmCursorEnum, VmInstruction, VmOpMerge, VmOpSelect, VmProgram as Encoded, vm_instruction,
+    };
     use ferretto_trace_buffer::{Chunk, ClientIdentity, FillPolicy, chunk_flags};
     use prost::Message;
 
@@ -554,6 +588,49 @@ mod tests {
         (chunk_id..chunk_id + 100).for_each(|id| store(&mut buffer, &mut vms, id));
         assert!(vms.steps_taken <= limits::PROTOVM_STEPS_SAVED + earned(101), "{}", vms.steps_taken);
         assert_eq!(vms.switched_off(), u64::from(VMS));
+    }
+
+    /// Thousands may come and go.
+    #[test]
+    fn producers_take_a_bit_each_and_only_those_that_are_asked_for_are_named() {
+        let program = busy(1);
+        let wanted = Wanted { source_name: "data", program: &program, memory_limit_kb: 16 };
+        let mut vms = ProtoVms::default();
+        vms.add(&wanted, program.parse().unwrap(), ProducerId(1), None);
+        (2..=u16::MAX).step_by(2).for_each(|id| assert!(vms.join(&wanted, ProducerId(id))));
+        let clone = vms.clone_read_only();
+        assert!(Arc::ptr_eq(&vms.vms[0].producers, &clone.vms[0].producers));
+        assert!(clone.wants(ProducerId(4)) && clone.wants(ProducerId(1)) && !clone.wants(ProducerId(3)));
+        vms.join(&wanted, ProducerId(3));
+        assert!(vms.wants(ProducerId(3)) && !clone.wants(ProducerId(3)));
+        let named = [1, 3, 4, 65_534].map(ids::ProducerId).into_iter().collect();
+        let ids: Vec<_> = clone.instances(&named).map(|instance| instance.producer_id).collect();
+        assert_eq!(ids, [[1, 4, 65_534]]);
+    }
+
+    /// Fields that a merge makes and deletes again, and one that there is no room for: no memory grows, and each VM is asked.
+    #[test]
+    fn a_packet_that_all_vms_abort_takes_steps_up_to_a_bound() {
+        let merge = VmInstruction {
+            operation: Some(vm_instruction::Operation::Merge(VmOpMerge {
+                del_if_src_empty: Some(true),
+                ..Default::default()
+            })),
+            ..Default::default()
+        };
+        let mut vms = ProtoVms::default();
+        for version in 0..limits::MAX_PROTOVMS_PER_SESSION as u32 {
+            let program = Encoded { version: Some(version), instructions: vec![merge.clone()] };
+            let program = VmProgram::new(&program.encode_to_vec());
+            let wanted = Wanted { source_name: "data", program: &program, memory_limit_kb: 1 };
+            vms.add(&wanted, program.parse().unwrap(), ProducerId(1), None);
+        }
+        let mut bytes = [0x08, 1, 0x0a, 0].repeat(480_000);
+        prost::encoding::bytes::encode(2, &vec![0x55; 2000], &mut bytes);
+        let mut steps = vms.account.with_packet(bytes.len());
+        assert_eq!(steps, limits::MAX_PROTOVM_STEPS_PER_PACKET);
+        take_whole(&mut vms.vms, ProducerId(1), &bytes, &mut steps);
+        assert_eq!((steps, vms.packets_not_taken()), (0, limits::MAX_PROTOVMS_PER_SESSION as u64));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ferretto_protos::fields::trace_packet as field;
-use ferretto_protos::trace_packet::{Data, ProtoVms};
+use ferretto_protos::trace_packet::{Data, ProtoVms, proto_vms};
 use ferretto_protos::{
     BuiltinClock, RemoteClockSync, TracePacket, TraceProvenance, TraceStats, TraceUuid, TracingServiceEvent,
     trace_provenance, trace_stats, tracing_service_event::EventType,
@@ -17,6 +17,8 @@ use crate::compression::Compressing;
 use crate::filtering::{Outlet, Put};
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::now::{ClockReadings, Now};
+use crate::producer_set::ProducerSet;
+use crate::registry::Producer;
 use crate::service::Service;
 use crate::session::{SequenceIds, Session, State};
 use crate::{clock_snapshots, limits};
@@ -105,7 +107,7 @@ impl Service {
             Put::NoRoom => return Progress::NoRoom,
         }
         if session.own_packets.is_empty() {
-            session.own_packets = session.leading_packets(&self.options, &self.buffers, now);
+            session.own_packets = session.leading_packets(&self.options, &self.buffers, &self.producers, now);
         }
         match self.put_own(session_id, sink, limit, |own| &mut own.never_compressed) {
             Progress::Drained => {}
@@ -345,6 +347,14 @@ impl TrustedFields {
     }
 }
 
+/// The VMs of a buffer with those of their producers that there are, or of whom there may be something in it: thousands may have come and
+/// gone.
+fn instances(buffer: &Buffer, producers: &BTreeMap<ProducerId, Producer>) -> Vec<proto_vms::Instance> {
+    let written = buffer.trace.writer_stats().map(|(producer, ..)| ProducerId(producer.0));
+    let known: ProducerSet = producers.keys().copied().chain(written).collect();
+    buffer.vms.instances(&known).collect()
+}
+
 /// A packet of the service itself.
 fn own_packet(uid: u32, boottime_ns: Option<u64>, data: Data) -> Vec<u8> {
     let packet = TracePacket { data: Some(data), ..own_packet_base(uid, boottime_ns) };
@@ -410,6 +420,7 @@ impl Session {
         &mut self,
         options: &crate::ServiceOptions,
         buffers: &BTreeMap<BufferId, Buffer>,
+        producers: &BTreeMap<ProducerId, Producer>,
         now: &Now,
     ) -> OwnPackets {
         let uid = options.uid;
@@ -446,8 +457,8 @@ impl Session {
             packets.extend(syncs.map(|(machine, sync)| clock_sync_packet(uid, machine, sync)));
         }
         if !std::mem::replace(&mut self.emitted.protovms, true) {
-            let vms = self.buffers.iter().filter_map(|id| buffers.get(id));
-            let instance: Vec<_> = vms.flat_map(|buffer| buffer.vms.instances()).collect();
+            let vms = self.buffers.iter().filter_map(|id| buffers.get(id)).filter(|it| !it.vms.is_empty());
+            let instance: Vec<_> = vms.flat_map(|buffer| instances(buffer, producers)).collect();
             if !instance.is_empty() {
                 packets.push(own_packet(uid, None, Data::Protovms(ProtoVms { instance })));
             }

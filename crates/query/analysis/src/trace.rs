@@ -75,6 +75,12 @@ impl Trace {
         Ok(Self { threads, tables, options: options.clone(), session: Arc::new(Mutex::new(session)) })
     }
 
+    /// The tables that it was made of.
+    #[must_use]
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// Forgets the tables, views, functions and macros that queries have made.
     ///
     /// # Errors

@@ -16,7 +16,7 @@
 //! | [`json`] | Chrome's trace events |
 //! | [`otlp`] | spans and logs for OpenTelemetry |
 //! | [`firefox`] | a profile for profiler.firefox.com |
-//! | [`pprof`], [`collapsed`], [`svg`] | call stacks and their cost: a profile, lines, a flame graph ([`stacks`]) |
+//! | [`pprof`], [`collapsed`], [`svg`] | call stacks and their cost: a profile, lines, a flame graph ([`stacks`], [`flame`]) |
 //! | [`text`] | the kernel's events as its own text |
 //! | [`packets`] | formats of packets, out of a file of packets or out of tables |
 //! | [`pftrace`] | a trace of Perfetto |
@@ -35,6 +35,7 @@ pub mod collapsed;
 pub mod csv;
 mod error;
 pub mod firefox;
+pub mod flame;
 pub mod json;
 pub mod json_text;
 pub mod jsonl;

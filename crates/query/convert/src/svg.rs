@@ -1,9 +1,9 @@
 //! A flame graph as a picture: each stack a bar on that of who called it, as wide as what it has cost. A browser shows a bar's name and cost
 //! when the pointer is on it, zooms into it by a click, and searches with Ctrl-F's own dialogue of the picture.
 //!
-//! Memory and time are those of the stacks; bars narrower than a tenth of a pixel are left out, and with them what is above them.
+//! What its bars are [`crate::flame`] says.
 
-use crate::stacks::Stacks;
+use crate::flame::{Bar, FlameGraph};
 use crate::{Error, Form, Format, Options, Out, Source};
 
 /// A flame graph.
@@ -18,7 +18,6 @@ pub const FORMAT: Format = Format {
 const WIDTH: f64 = 1200.0;
 const BAR_HEIGHT: usize = 16;
 const HEAD_HEIGHT: usize = 40;
-const NARROWEST: f64 = 0.1;
 /// How wide a letter is, about.
 const LETTER_WIDTH: f64 = 7.0;
 
@@ -36,8 +35,7 @@ document.getElementById('search').onclick=()=>{const q=prompt('Search for (a reg
 ";
 
 fn write(source: &Source<'_>, options: &Options, out: &mut Out<'_>) -> Result<(), Error> {
-    let stacks = Stacks::new(source.tables, options.stacks_of)?;
-    let graph = Graph::of(&stacks);
+    let graph = FlameGraph::of(source.tables, options.stacks_of)?;
     let height = HEAD_HEIGHT + (graph.depth + 1) * BAR_HEIGHT + BAR_HEIGHT;
     writeln!(
         out,
@@ -48,105 +46,42 @@ fn write(source: &Source<'_>, options: &Options, out: &mut Out<'_>) -> Result<()
          <text x=\"600\" y=\"18\" text-anchor=\"middle\" font-size=\"15\">{}: {} {}</text>\n\
          <text id=\"reset\" class=\"button\" x=\"6\" y=\"18\" fill=\"#666\">all</text>\n\
          <text id=\"search\" class=\"button\" x=\"1194\" y=\"18\" text-anchor=\"end\" fill=\"#666\">search</text>",
-        stacks.of.name(),
+        graph.of.name(),
         graph.total,
-        stacks.of.unit(),
+        graph.of.unit(),
     )?;
     for bar in &graph.bars {
-        write_bar(bar, &stacks, graph.total, height, out)?;
+        write_bar(bar, &graph, height, out)?;
     }
     writeln!(out, "<script><![CDATA[{SCRIPT}]]></script>\n</svg>")?;
     Ok(())
 }
 
-struct Graph {
-    bars: Vec<Bar>,
-    total: i64,
-    depth: usize,
-}
-
-struct Bar {
-    node: usize,
-    depth: usize,
-    x: f64,
-    width: f64,
-    value: i64,
-}
-
-impl Graph {
-    fn of(stacks: &Stacks) -> Self {
-        let values = with_callees(stacks);
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); stacks.nodes.len()];
-        let mut roots = Vec::new();
-        for (index, node) in stacks.nodes.iter().enumerate() {
-            match node.parent.and_then(|parent| children.get_mut(parent)) {
-                Some(siblings) => siblings.push(index),
-                None => roots.push(index),
-            }
-        }
-        let name = |node: &usize| stacks.nodes.get(*node).and_then(|node| stacks.names.get(node.name));
-        let total: i64 = roots.iter().map(|root| values.get(*root).copied().unwrap_or(0)).sum();
-        let mut graph = Self { bars: Vec::new(), total, depth: 0 };
-        // Bars to be placed: siblings, the first last, each with the place of its level's begin.
-        let mut waiting: Vec<(Vec<usize>, usize, f64)> = vec![(roots, 0, 0.0)];
-        while let Some((mut siblings, depth, mut x)) = waiting.pop() {
-            siblings.sort_by_key(name);
-            for node in siblings {
-                let value = values.get(node).copied().unwrap_or(0).max(0);
-                let width = value as f64 / total.max(1) as f64 * WIDTH;
-                if width >= NARROWEST {
-                    graph.bars.push(Bar { node, depth, x, width, value });
-                    graph.depth = graph.depth.max(depth);
-                    waiting.push((
-                        children.get_mut(node).map(std::mem::take).unwrap_or_default(),
-                        depth + 1,
-                        x,
-                    ));
-                }
-                x += width;
-            }
-        }
-        graph
-    }
-}
-
-/// Each comes after its parent, so one way back is enough.
-fn with_callees(stacks: &Stacks) -> Vec<i64> {
-    let mut values: Vec<i64> = stacks.nodes.iter().map(|node| node.value.max(0)).collect();
-    for (index, node) in stacks.nodes.iter().enumerate().rev() {
-        let value = values.get(index).copied().unwrap_or(0);
-        if let Some(above) = node.parent.and_then(|parent| values.get_mut(parent)) {
-            *above = above.saturating_add(value);
-        }
-    }
-    values
-}
-
-fn write_bar(bar: &Bar, stacks: &Stacks, total: i64, height: usize, out: &mut Out<'_>) -> Result<(), Error> {
-    let name =
-        stacks.nodes.get(bar.node).and_then(|node| stacks.names.get(node.name)).map_or("", String::as_str);
+fn write_bar(bar: &Bar, graph: &FlameGraph, height: usize, out: &mut Out<'_>) -> Result<(), Error> {
+    let name = bar.name.as_str();
+    let width = bar.width * WIDTH;
+    let x = bar.x * WIDTH;
     let y = height - BAR_HEIGHT * (bar.depth + 2);
-    let letters = ((bar.width - 6.0) / LETTER_WIDTH) as usize;
+    let letters = ((width - 6.0) / LETTER_WIDTH) as usize;
     let label: String = match letters {
         0..3 => String::new(),
         _ if name.chars().count() <= letters => name.to_owned(),
         _ => name.chars().take(letters - 1).chain(['…']).collect(),
     };
-    let percent = bar.value as f64 * 100.0 / total.max(1) as f64;
+    let percent = bar.value as f64 * 100.0 / graph.total.max(1) as f64;
     writeln!(
         out,
         "<g class=\"bar\" data-x=\"{x:.4}\" data-w=\"{w:.4}\" data-n=\"{name}\"><title>{name} ({value} {unit}, {percent:.2}%)</title>\
          <rect x=\"{x:.2}\" y=\"{y}\" width=\"{shown:.2}\" height=\"{h}\" rx=\"1\" fill=\"{color}\"/>\
          <text x=\"{tx:.2}\" y=\"{ty}\">{label}</text></g>",
-        x = bar.x,
-        w = bar.width,
+        w = width,
         name = escaped(name),
         value = bar.value,
-        unit = stacks.of.unit(),
-        shown = (bar.width - 0.3).max(0.1),
+        unit = graph.of.unit(),
+        shown = (width - 0.3).max(0.1),
         h = BAR_HEIGHT - 1,
         color = color(name),
-        tx = bar.x + 3.0,
+        tx = x + 3.0,
         ty = y + 12,
         label = escaped(&label),
     )?;

@@ -100,6 +100,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Says why a trace was slow, or what has changed between two; see `ferretto report --help`.
+    #[command(disable_help_flag = true)]
+    Report {
+        /// As of `ferretto-query report`, which it runs.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Answers SQL on a trace over HTTP, for Python's `perfetto` and others; see `ferretto serve --help`.
     #[command(disable_help_flag = true)]
     Serve {
@@ -150,6 +157,7 @@ fn run(command: Command) -> ExitCode {
         Command::Protovm(args) => protovm::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Convert { args } => query::run("convert", &args).map(|()| ExitCode::SUCCESS),
         Command::Query { args } => query::run("query", &args).map(|()| ExitCode::SUCCESS),
+        Command::Report { args } => query::run("report", &args).map(|()| ExitCode::SUCCESS),
         Command::Serve { args } => query::run("serve", &args).map(|()| ExitCode::SUCCESS),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };

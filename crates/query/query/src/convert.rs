@@ -12,9 +12,9 @@ use ferretto_convert::{
 };
 use ferretto_import::{Imported, SourceFile};
 
+use crate::failure::Failure;
 use crate::input::{self, Input, size};
 use crate::progress::{Progress, megabytes, percent};
-use crate::report::Failure;
 use crate::stage::{NewFile, NewFolder, stdout};
 
 /// Writes a trace in another format.

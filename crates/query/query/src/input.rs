@@ -5,11 +5,12 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use ferretto_analysis::Trace;
 use ferretto_import::{self as import, Imported, Progress as Step};
 use ferretto_trace_tables::Tables;
 
+use crate::failure::Failure;
 use crate::progress::{Progress, megabytes, percent};
-use crate::report::Failure;
 
 /// A trace.
 pub(crate) struct Input {
@@ -70,6 +71,19 @@ pub(crate) fn read(
         let failure = Failure::of("read", path, error);
         if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
     })
+}
+
+/// A trace to be asked, with notes on what was met at its end. `memory` is what its tables, and then queries, may have.
+pub(crate) fn load(path: &Path, memory: Option<u64>, quiet: bool) -> Result<Trace, Failure> {
+    let mut progress = Progress::start(quiet);
+    let (tables, imported) = read(path, options(memory), open(path)?, &mut progress)?;
+    drop(progress);
+    if !quiet {
+        notes(path, &imported);
+    }
+    let mut options = ferretto_analysis::Options::default();
+    options.memory_bytes = memory.unwrap_or(options.memory_bytes);
+    Trace::of(tables, &options).map_err(|error| Failure::of("read", path, error))
 }
 
 /// A trace's config as text, which stands in its metadata.

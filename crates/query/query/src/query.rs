@@ -11,9 +11,9 @@ use ferretto_analysis::{Error, Options, Rows, Trace};
 use ferretto_trace_tables::Tables;
 
 use crate::answer::{FORMATS, Format};
+use crate::failure::Failure;
 use crate::input::{self, size};
 use crate::progress::Progress;
-use crate::report::Failure;
 use crate::stage::{NewFile, stdout};
 use crate::traces;
 
@@ -156,7 +156,7 @@ fn say_bad(states: &[(String, State)], quiet: bool) {
 }
 
 fn note(text: &str) {
-    eprintln!("note: {}", crate::report::on_one_line(text));
+    eprintln!("note: {}", crate::failure::on_one_line(text));
 }
 
 fn options(args: &QueryArgs) -> Options {

@@ -1,84 +1,110 @@
-//! Errors as people read them: what is wrong, then what to do about it. Each is one line, whatever the names in it are.
+//! `ferretto report`: why was this slow, and what has changed.
 
-use std::fmt::Display;
-use std::path::Path;
-use std::process::ExitCode;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
-/// Why a command ends.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// What is wrong, and advice if there is any.
-    Error {
-        /// What is wrong.
-        message: String,
-        /// Where that is in a text of the user's: lines to show below.
-        place: Vec<String>,
-        /// What to do about it.
-        help: Option<String>,
-    },
-    /// Whoever took the output wants no more: `… | head`.
-    NobodyListens,
+use ferretto_report::{Document, Form, Options, render};
+
+use crate::failure::Failure;
+use crate::input::{self, size};
+use crate::stage::{NewFile, stdout};
+
+/// Says why a trace was slow: who had the CPUs, who waited for them, what blocked, which slices took long, what was lost.
+///
+/// With --compare and two traces it says what has changed between them, by name, the largest changes first.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReportArgs {
+    /// The trace, of any format that `ferretto convert` reads; with --compare the one before and the one after.
+    #[arg(value_name = "TRACE", required = true, num_args = 1..=2)]
+    traces: Vec<PathBuf>,
+    /// Compares two traces.
+    #[arg(long)]
+    compare: bool,
+    /// Makes a page with pictures: one file that needs nothing else.
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
+    /// Makes JSON for programs; times are in nanoseconds.
+    #[arg(long)]
+    json: bool,
+    /// Rows of each table: 8 without it, 20 of a page, 100 of JSON.
+    #[arg(short = 'n', long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rows: Option<u32>,
+    /// A file to write instead of stdout; it has its name only when it is whole.
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// Shows nothing but the report and errors.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::Error { message: message.into(), place: Vec::new(), help: None }
-    }
+const EXAMPLES: &str = "\
+Examples:
+  ferretto report trace.pftrace
+  ferretto report trace.pftrace --html -o report.html
+  ferretto report --compare before.pftrace after.pftrace
+  ferretto report trace.pftrace --json | jq '.latency_worst.rows[0]'";
 
-    /// What happened to a file.
-    pub(crate) fn of(doing: &str, path: &Path, error: impl Display) -> Self {
-        Self::new(format!("cannot {doing} {}: {error}", path.display()))
-    }
+/// Of what is no terminal, or does not say.
+const DEFAULT_WIDTH: usize = 100;
 
-    pub(crate) fn help(self, advice: impl Into<String>) -> Self {
-        match self {
-            Self::Error { message, place, .. } => Self::Error { message, place, help: Some(advice.into()) },
-            other => other,
+/// Runs the command.
+pub(crate) fn main(args: &ReportArgs) -> Result<(), Failure> {
+    let (form, rows) = match (args.html, args.json) {
+        (true, _) => (Form::Html, 20),
+        (_, true) => (Form::Json, 100),
+        _ => (Form::Terminal(width()), 8),
+    };
+    let rows = args.rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(rows);
+    let options = Options { rows, has_pictures: args.html || args.json };
+    let text = render(&document(args, &options)?, form);
+    let fail = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::NobodyListens,
+        _ => Failure::of("write", args.output.as_deref().unwrap_or(Path::new("the report")), error),
+    };
+    match &args.output {
+        None => {
+            let mut out = stdout(false)?;
+            out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(fail)
         }
-    }
-
-    /// Shows where it is, in these lines.
-    pub(crate) fn place(self, lines: Vec<String>) -> Self {
-        match self {
-            Self::Error { message, help, .. } => Self::Error { message, place: lines, help },
-            other => other,
-        }
-    }
-
-    /// Prints it.
-    pub(crate) fn report(&self) -> ExitCode {
-        match self {
-            Self::Error { message, place, help } => {
-                eprintln!("error: {}", on_one_line(message));
-                place.iter().for_each(|line| eprintln!("{}", on_one_line(line)));
-                if let Some(help) = help {
-                    eprintln!("help: {}", on_one_line(help));
-                }
-                ExitCode::FAILURE
-            }
-            Self::NobodyListens => ExitCode::SUCCESS,
+        Some(path) => {
+            let mut file = NewFile::create(path)?;
+            file.write_all(text.as_bytes()).and_then(|()| file.finish().map(drop)).map_err(fail)
         }
     }
 }
 
-/// With control characters written out: names of files, also of those within archives, are anybody's, and could end a line or steer a terminal.
-pub(crate) fn on_one_line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => out.extend(character.escape_default()),
-            false => out.push(character),
+fn document(args: &ReportArgs, options: &Options) -> Result<Document, Failure> {
+    match (args.compare, args.traces.as_slice()) {
+        (false, [path]) => {
+            let trace = input::load(path, args.memory, args.quiet)?;
+            ferretto_report::report(&name(path), &trace, options).map_err(|error| fail(path, &error))
         }
+        (true, [before, after]) => {
+            let first = input::load(before, args.memory, args.quiet)?;
+            let second = input::load(after, args.memory, args.quiet)?;
+            ferretto_report::compare((&name(before), &first), (&name(after), &second), options)
+                .map_err(|error| fail(after, &error))
+        }
+        (true, _) => Err(Failure::new("--compare wants two traces, the one before and the one after")),
+        (false, _) => Err(Failure::new("a report is on one trace").help("--compare compares two")),
     }
-    out
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn fail(path: &Path, error: &ferretto_report::Error) -> Failure {
+    Failure::of("report on", path, error)
+        .help("if memory is what is missing, --memory allows more, as in --memory 4G")
+}
 
-    #[test]
-    fn names_of_files_do_not_end_a_line() {
-        assert_eq!(on_one_line("cannot read t\nLost: \u{1b}[1mit"), "cannot read t\\nLost: \\u{1b}[1mit");
-    }
+/// What a trace is called: its file, without the folders.
+fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH)
 }

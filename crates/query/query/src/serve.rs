@@ -1,14 +1,13 @@
 //! `ferretto serve`: queries on a trace over HTTP.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use ferretto_analysis::{Options, Trace};
+use ferretto_analysis::Options;
 use ferretto_serve::{Engine, Server};
 
+use crate::failure::Failure;
 use crate::input::{self, size};
-use crate::progress::Progress;
-use crate::report::Failure;
 
 /// Answers queries on a trace over HTTP, as Trace Processor's server does.
 ///
@@ -47,7 +46,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let mut options = Options::default();
     options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
     let engine = match &args.input {
-        Some(path) => Engine::of(load(args, path, &options)?, &path.display().to_string()),
+        Some(path) => Engine::of(input::load(path, args.memory, args.quiet)?, &path.display().to_string()),
         None => Engine::empty(input::options(args.memory), options),
     };
     let listen = |error| Failure::new(format!("cannot listen on {}: {error}", args.listen));
@@ -70,17 +69,6 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     }
     server.run();
     Ok(())
-}
-
-fn load(args: &ServeArgs, path: &Path, options: &Options) -> Result<Trace, Failure> {
-    let mut progress = Progress::start(args.quiet);
-    let input = input::open(path)?;
-    let (tables, imported) = input::read(path, input::options(args.memory), input, &mut progress)?;
-    drop(progress);
-    if !args.quiet {
-        input::notes(path, &imported);
-    }
-    Trace::of(tables, options).map_err(|error| Failure::of("serve", path, error))
 }
 
 fn addresses(listen: &str) -> Result<Vec<SocketAddr>, Failure> {

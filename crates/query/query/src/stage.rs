@@ -15,7 +15,7 @@ use rustix::fs::{CWD, RenameFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::report::Failure;
+use crate::failure::Failure;
 
 /// Traces hold command lines and file names: what is made of them is for the user's own eyes, too.
 const FILE_MODE: u32 = 0o600;

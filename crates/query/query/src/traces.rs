@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ferretto_import::is_trace;
 
-use crate::report::Failure;
+use crate::failure::Failure;
 
 /// Traces of one command: what is known of each is kept.
 const MAX_TRACES: usize = 1 << 20;

@@ -1,0 +1,84 @@
+//! Errors as people read them: what is wrong, then what to do about it. Each is one line, whatever the names in it are.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why a command ends.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What is wrong, and advice if there is any.
+    Error {
+        /// What is wrong.
+        message: String,
+        /// Where that is in a text of the user's: lines to show below.
+        place: Vec<String>,
+        /// What to do about it.
+        help: Option<String>,
+    },
+    /// Whoever took the output wants no more: `… | head`.
+    NobodyListens,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self::Error { message: message.into(), place: Vec::new(), help: None }
+    }
+
+    /// What happened to a file.
+    pub(crate) fn of(doing: &str, path: &Path, error: impl Display) -> Self {
+        Self::new(format!("cannot {doing} {}: {error}", path.display()))
+    }
+
+    pub(crate) fn help(self, advice: impl Into<String>) -> Self {
+        match self {
+            Self::Error { message, place, .. } => Self::Error { message, place, help: Some(advice.into()) },
+            other => other,
+        }
+    }
+
+    /// Shows where it is, in these lines.
+    pub(crate) fn place(self, lines: Vec<String>) -> Self {
+        match self {
+            Self::Error { message, help, .. } => Self::Error { message, place: lines, help },
+            other => other,
+        }
+    }
+
+    /// Prints it.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::Error { message, place, help } => {
+                eprintln!("error: {}", on_one_line(message));
+                place.iter().for_each(|line| eprintln!("{}", on_one_line(line)));
+                if let Some(help) = help {
+                    eprintln!("help: {}", on_one_line(help));
+                }
+                ExitCode::FAILURE
+            }
+            Self::NobodyListens => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// With control characters written out: names of files, also of those within archives, are anybody's, and could end a line or steer a terminal.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_do_not_end_a_line() {
+        assert_eq!(on_one_line("cannot read t\nLost: \u{1b}[1mit"), "cannot read t\\nLost: \\u{1b}[1mit");
+    }
+}

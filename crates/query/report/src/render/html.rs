@@ -39,7 +39,7 @@ pub(super) fn render(document: &Document) -> String {
 }
 
 fn show(section: &Section, out: &mut String) {
-    let _ = write!(out, "<section id=\"{}\"><h2>{}</h2>\n", section.key, escaped(&section.title));
+    let _ = writeln!(out, "<section id=\"{}\"><h2>{}</h2>", section.key, escaped(&section.title));
     let is_chart = |picture: &&Picture| matches!(picture, Picture::Chart(_));
     section.pictures.iter().filter(|picture| !is_chart(picture)).for_each(|picture| {
         let _ = writeln!(out, "<figure>{}</figure>", picture.draw());

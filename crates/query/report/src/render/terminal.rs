@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::words::{sparkline, words};
+use super::words::{histogram, words};
 use crate::document::{Document, Section, Table, Value};
 use crate::names::cut;
 use crate::pictures::Picture;
@@ -46,8 +46,7 @@ fn show(section: &Section, width: usize, out: &mut String) {
             let (first, last) = (bars.bars.first(), bars.bars.last());
             let course: Vec<f64> = bars.bars.iter().map(|(_, n)| *n as f64).collect();
             let label = |bar: Option<&(String, i64)>| bar.map(|(label, _)| label.clone()).unwrap_or_default();
-            let _ =
-                writeln!(out, "  {}  {}  {}", label(first), sparkline(&course, course.len()), label(last));
+            let _ = writeln!(out, "  {}  {}  {}", label(first), histogram(&course), label(last));
         }
     }
     for note in &section.notes {

@@ -60,13 +60,22 @@ fn signed_share(ratio: f64) -> String {
 /// Letters of a course.
 const SPARKS: usize = 24;
 
-/// A course in letters of different heights.
+/// A course in letters of different heights, from its lowest value to its highest.
 pub(super) fn sparkline(course: &[f64], letters: usize) -> String {
+    let lowest = course.iter().copied().fold(f64::INFINITY, f64::min);
+    above(lowest, course, letters)
+}
+
+/// Numbers of things in letters as high as there are many, from none on.
+pub(super) fn histogram(numbers: &[f64]) -> String {
+    above(0.0, numbers, numbers.len())
+}
+
+fn above(lowest: f64, course: &[f64], letters: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     if course.is_empty() {
         return String::new();
     }
-    let lowest = course.iter().copied().fold(f64::INFINITY, f64::min);
     let range = course.iter().copied().fold(f64::NEG_INFINITY, f64::max) - lowest;
     let letters = letters.min(course.len());
     let of_letter = |at: usize| {
@@ -101,5 +110,6 @@ mod tests {
         assert_eq!(sparkline(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 8), "▁▂▃▄▅▆▇█");
         assert_eq!(sparkline(&[5.0, 5.0, 5.0, 5.0], 2), "▁▁");
         assert_eq!(sparkline(&[], 8), "");
+        assert_eq!(histogram(&[4.0, 8.0]), "▄█");
     }
 }

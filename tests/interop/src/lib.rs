@@ -165,6 +165,14 @@ impl Browser {
         self.run("open_page.cjs", &[trace, out])
     }
 
+    /// A command that opens a page of a report, as open_report.cjs tells.
+    pub fn open_report(&self, page: &Path, out: &Path) -> Command {
+        let mut command = Command::new("node");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("open_report.cjs"));
+        command.args([page, out]).args(&self.words);
+        command
+    }
+
     fn run(&self, program: &str, paths: &[&Path]) -> Command {
         let mut command = Command::new("node");
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(program));

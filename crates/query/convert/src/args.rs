@@ -1,7 +1,8 @@
 //! Arguments as JSON: `debug.list[3].x` is what is called `x` in the fourth of a list.
 
+pub(crate) use ferretto_kernel_text::{Arg, ArgValue, args_of};
 use ferretto_trace_tables::tables::Tables;
-use ferretto_trace_tables::{ArgSetId, Blocks, Str};
+use ferretto_trace_tables::ArgSetId;
 use serde_json::{Map, Value};
 
 /// Names within names. Ours: it bounds the depth of what is made, and of our own calls; Trace Processor's keys go a few deep.
@@ -9,82 +10,32 @@ const MAX_DEPTH: usize = 64;
 /// Lists are filled up to here. Ours: a key may claim any place in one.
 const MAX_ELEMENTS: usize = 1 << 16;
 
-/// An argument, whatever its type.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Arg<'a> {
-    pub(crate) key: &'a str,
-    pub(crate) value: ArgValue<'a>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum ArgValue<'a> {
-    Int(i64),
-    Uint(u64),
-    Bool(bool),
-    Real(f64),
-    Pointer(u64),
-    Text(&'a str),
-    Json(&'a str),
-    Null,
-}
-
-/// The arguments of a set, in their order.
-pub(crate) fn args_of(tables: &Tables, set: ArgSetId) -> impl Iterator<Item = Arg<'_>> {
-    let args = &tables.args;
-    let rows = (set.index()..args.len()).take_while(move |row| args.arg_set_id.get(*row) == Some(set));
-    rows.map(move |row| {
-        let text = |column: &Blocks<Option<Str>>| column.at(row).map_or("", |it| tables.strings.get(it));
-        let int = args.int_value.get(row).unwrap_or(0);
-        let value = match text(&args.value_type) {
-            "int" => ArgValue::Int(int),
-            "uint" => ArgValue::Uint(int.cast_unsigned()),
-            "bool" => ArgValue::Bool(int != 0),
-            "real" => ArgValue::Real(args.real_value.get(row).unwrap_or(0.0)),
-            "pointer" => ArgValue::Pointer(int.cast_unsigned()),
-            "string" => ArgValue::Text(text(&args.string_value)),
-            "json" => ArgValue::Json(text(&args.string_value)),
-            _ => ArgValue::Null,
-        };
-        Arg { key: text(&args.key), value }
-    })
-}
-
-impl ArgValue<'_> {
-    pub(crate) fn to_json(self) -> Value {
-        match self {
-            Self::Int(value) => value.into(),
-            Self::Uint(value) => value.into(),
-            Self::Bool(value) => value.into(),
-            Self::Real(value) => value.into(),
-            Self::Pointer(value) => format!("{value:#x}").into(),
-            Self::Text(value) => value.into(),
-            Self::Json(value) => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
-            Self::Null => Value::Null,
-        }
-    }
-
-    /// As a text, whatever it is.
-    pub(crate) fn to_text(self) -> String {
-        match self {
-            Self::Text(value) | Self::Json(value) => value.to_owned(),
-            Self::Pointer(value) => format!("{value:#x}"),
-            other => other.to_json().to_string(),
-        }
-    }
-}
-
 /// A set as one object. What programs call `debug` and `args` comes without that word.
 pub(crate) fn to_json(tables: &Tables, set: ArgSetId) -> Map<String, Value> {
     let mut root = Value::Object(Map::new());
     for arg in args_of(tables, set) {
         let key = arg.key.strip_prefix("debug.").or_else(|| arg.key.strip_prefix("args.")).unwrap_or(arg.key);
         if let Some(place) = place(&mut root, key) {
-            *place = arg.value.to_json();
+            *place = json_of(arg.value);
         }
     }
     match root {
         Value::Object(map) => map,
         _ => Map::new(),
+    }
+}
+
+/// A value as JSON.
+fn json_of(value: ArgValue<'_>) -> Value {
+    match value {
+        ArgValue::Int(value) => value.into(),
+        ArgValue::Uint(value) => value.into(),
+        ArgValue::Bool(value) => value.into(),
+        ArgValue::Real(value) => value.into(),
+        ArgValue::Pointer(value) => format!("{value:#x}").into(),
+        ArgValue::Text(value) => value.into(),
+        ArgValue::Json(value) => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
+        ArgValue::Null => Value::Null,
     }
 }
 

@@ -46,7 +46,6 @@ pub mod packets;
 pub mod parquet;
 pub mod pftrace;
 pub mod pprof;
-mod print_formats;
 mod samples;
 pub mod stacks;
 pub mod svg;

@@ -16,6 +16,7 @@ mod slices;
 mod strings;
 pub(crate) mod text;
 mod time;
+mod to_ftrace;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub(crate) fn register(
     }
     context.register_udf(ScalarUDF::new_from_impl(Constant::each()));
     context.register_udaf(AggregateUDF::new_from_impl(layout::Layout::new()));
-    let of_tables = [metadata::all(tables), clocks::all(tables), arg_json::all(tables)];
+    let of_tables = [metadata::all(tables), clocks::all(tables), arg_json::all(tables), to_ftrace::all(tables)];
     let of_tables = of_tables.into_iter().flatten().map(|it| ScalarUDF::new_from_impl(it.telling(asked)));
     let bounds = time::bounds(tables).into_iter().map(ScalarUDF::new_from_impl);
     let others = [

@@ -85,3 +85,11 @@ create perfetto function directly_connected_flow(
     slice LONG)
 returns table(id LONG) as
 select f.* from __flow_direct r join flow f on f.id = r.flow_id where r.begin = $slice;
+
+-- Where slices of several tracks are drawn in one picture: `layout_depth` is the line.
+create perfetto function experimental_slice_layout(
+    -- Numbers of tracks, with commas between.
+    filter_track_ids STRING)
+returns table(id LONG, layout_depth LONG) as
+select * from __operator_slice_layout((select $filter_track_ids as filter_track_ids),
+    (select id, track_id, ts, dur, depth, parent_id from slice));

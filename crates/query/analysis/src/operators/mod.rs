@@ -15,6 +15,7 @@ pub(crate) mod merge;
 pub(crate) mod pairs;
 pub(crate) mod search;
 pub(crate) mod self_intersect;
+pub(crate) mod slice_layout;
 pub(crate) mod slices;
 pub(crate) mod span_join;
 mod spans;
@@ -59,6 +60,7 @@ pub(crate) fn find(name: &str, texts: &[String]) -> Result<Option<Arc<dyn Operat
         "graph_dominators" => Arc::new(dominators::Dominators),
         "tree_partition" => Arc::new(trees::Partition),
         "tree_table" => Arc::new(trees::Table::with(text(0))),
+        "slice_layout" => Arc::new(slice_layout::SliceLayout),
         "slice_ancestors" => Arc::new(slices::Ancestors),
         _ => return Ok(None),
     }))

@@ -38,8 +38,8 @@ use sections::{Sections, Turn};
 const MARKER: &[u8] = b"TRACE:\n";
 /// It is looked for in so many bytes. Upstream's.
 const MARKER_BYTES: u64 = 128;
-/// What the kernel writes for a name that it has forgotten.
-const UNKNOWN_COMM: &[u8] = b"<...>";
+/// What the kernel, and what Trace Processor and `convert`, write for a name that they have not.
+const UNKNOWN_COMMS: [&[u8]; 2] = [b"<...>", b"<unknown>"];
 
 /// Reads a file. Its times are those of the trace.
 ///
@@ -119,7 +119,7 @@ impl Events {
             self.has_failed = true;
             return;
         };
-        let comm = (line.comm != UNKNOWN_COMM).then(|| model.tables.strings.intern_bytes(line.comm));
+        let comm = (!UNKNOWN_COMMS.contains(&line.comm)).then(|| model.tables.strings.intern_bytes(line.comm));
         let cpu = Cpu { machine: model.file_machine(), cpu: line.cpu };
         let ts = model.time_of_file(self.clock, line.ts);
         let origin = Origin { ts, cpu, tid: line.tid, tgid: line.tgid, comm };

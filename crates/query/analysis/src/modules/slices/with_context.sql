@@ -117,9 +117,9 @@ create perfetto view thread_or_process_slice(
     -- Its arguments.
     arg_set_id ARGSETID
 ) as
-select id, ts, dur, category, name, track_id, track_name, thread_name, utid, tid, process_name, upid, pid, depth,
-    parent_id, arg_set_id
-from thread_slice
+select s.id, s.ts, s.dur, s.category, s.name, s.track_id, s.track_name, s.thread_name, s.utid, s.tid, s.process_name, s.upid,
+    s.pid, s.depth, s.parent_id, s.arg_set_id
+from thread_track k join thread_slice s on s.track_id = k.id
 union all
 select id, ts, dur, category, name, track_id, track_name, cast(null as text), cast(null as int), cast(null as int),
     process_name, upid, pid, depth, parent_id, arg_set_id

@@ -61,6 +61,26 @@ fn fixed(expr: Expr, schema: &DFSchema, cast_text: &Arc<ScalarUDF>) -> Result<Tr
         _ => expr,
     };
     Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if is_comparison(op)
+                && (is_int(&left, schema) || is_int(&right, schema))
+                && exact(&left, &right) =>
+        {
+            let whole = |expr: Box<Expr>| Box::new(whole_of(&expr).unwrap_or(*expr));
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: whole(left), op, right: whole(right) }))
+        }
+        Expr::InList(InList { expr, list, negated })
+            if is_int(&expr, schema) && list.iter().any(|it| whole_of(it).is_some()) =>
+        {
+            // No integer is another double, and with one of them in the list all would be compared as doubles.
+            let list = list.into_iter().filter_map(|it| match (whole_of(&it), &it) {
+                (Some(whole), _) => Some(whole),
+                (None, Expr::Literal(ScalarValue::Float64(Some(_)), _)) => None,
+                _ => Some(it),
+            });
+            let list = list.collect();
+            Transformed::yes(fixed(Expr::InList(InList { expr, list, negated }), schema, cast_text)?.data)
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
             match (sort(&left, schema), sort(&right, schema)) {
                 (Sort::Text, Sort::Number) | (Sort::Number, Sort::Text) => {
@@ -166,6 +186,29 @@ fn compared(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
                 }),
             }
         }
+    }
+}
+
+fn is_int(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|it| it.is_integer())
+}
+
+/// Whether one of them is a double that is a whole number.
+fn exact(left: &Expr, right: &Expr) -> bool {
+    whole_of(left).is_some() || whole_of(right).is_some()
+}
+
+/// The integer that a literal's double is. As doubles two integers may be equal that are not.
+fn whole_of(expr: &Expr) -> Option<Expr> {
+    /// The first double that is too large.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(value)), _)
+            if value.trunc() == *value && (-END..END).contains(value) =>
+        {
+            Some(lit(*value as i64))
+        }
+        _ => None,
     }
 }
 

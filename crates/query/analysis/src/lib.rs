@@ -8,6 +8,7 @@
 //! | `sql` | the language: words, macros, statements |
 //! | `rewrite` | what SQLite means otherwise than DataFusion, a rule a file |
 //! | `coerce` | texts beside numbers |
+//! | [`own_types`] | values of several types in one column of an answer |
 //! | `inline` | functions that queries have defined, put where they are called |
 //! | `functions` | functions that DataFusion lacks |
 //! | `operators` | what SQL has no words for: joins of spans, graphs |
@@ -42,6 +43,7 @@ mod inline;
 pub mod json;
 mod modules;
 mod operators;
+pub mod own_types;
 mod prelude;
 mod rewrite;
 mod runtime;
@@ -53,4 +55,5 @@ pub mod trace;
 pub use crate::cell::Cell;
 pub use crate::error::{Error, Place};
 pub use crate::fleet::Fleet;
+pub use crate::own_types::Shown;
 pub use crate::trace::{Options, Rows, Trace};

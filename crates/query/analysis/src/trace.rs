@@ -11,6 +11,7 @@ use ferretto_trace_tables::Tables;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::error::Error;
+use crate::own_types::{Own, Shown, visible};
 use crate::runtime::Threads;
 use crate::session::Session;
 
@@ -120,6 +121,8 @@ pub struct Rows {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) schema: SchemaRef,
+    /// What the columns behind those of the schema say of these.
+    pub(crate) own: Vec<Own>,
     /// Whether the statement has an answer at all.
     pub(crate) is_query: bool,
     pub(crate) batches: mpsc::Receiver<Result<RecordBatch, Error>>,
@@ -129,7 +132,12 @@ impl Answer {
     /// Of a statement that has none.
     pub(crate) fn none() -> Self {
         let (_, batches) = mpsc::channel(1);
-        Self { schema: Arc::new(arrow::datatypes::Schema::empty()), is_query: false, batches }
+        Self {
+            schema: Arc::new(arrow::datatypes::Schema::empty()),
+            own: Vec::new(),
+            is_query: false,
+            batches,
+        }
     }
 }
 
@@ -145,12 +153,22 @@ impl Rows {
     pub fn is_query(&self) -> bool {
         self.answer.is_query
     }
+
+    /// The rows as SQLite shows them, one value after the other, each of the type that it has there.
+    pub fn shown(mut self) -> impl Iterator<Item = Result<Shown, Error>> {
+        std::iter::from_fn(move || {
+            let batch = self.answer.batches.blocking_recv()?;
+            let Answer { schema, own, .. } = &self.answer;
+            Some(batch.and_then(|batch| Ok(Shown::of(schema, own, &batch)?)))
+        })
+    }
 }
 
 impl Iterator for Rows {
     type Item = Result<RecordBatch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.answer.batches.blocking_recv()
+        let batch = self.answer.batches.blocking_recv()?;
+        Some(batch.and_then(|batch| Ok(visible(&self.answer.schema, &batch)?)))
     }
 }

@@ -1,8 +1,8 @@
 //! Arguments as JSON: `debug.list[3].x` is what is called `x` in the fourth of a list.
 
 pub(crate) use ferretto_kernel_text::{Arg, ArgValue, args_of};
-use ferretto_trace_tables::tables::Tables;
 use ferretto_trace_tables::ArgSetId;
+use ferretto_trace_tables::tables::Tables;
 use serde_json::{Map, Value};
 
 /// Names within names. Ours: it bounds the depth of what is made, and of our own calls; Trace Processor's keys go a few deep.

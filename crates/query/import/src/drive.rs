@@ -50,6 +50,8 @@ pub struct Options {
     pub threads: usize,
     /// Makes the text of a config, which the metadata have then.
     pub config_printer: Option<Printer>,
+    /// Leaves out events of programs before the range of interest, if a trace says one.
+    pub crop_track_events: bool,
     /// Makes the hash of the file, which otherwise is nobody's need.
     pub sha256: bool,
     /// The file again, if it has one that is read from its first byte on and stays as it is: unless it is packed, events of the kernel wait for their
@@ -64,6 +66,7 @@ impl Default for Options {
             memory_bytes: crate::memory::default_limit_bytes(),
             threads,
             config_printer: None,
+            crop_track_events: false,
             sha256: false,
             file: None,
         }
@@ -72,10 +75,11 @@ impl Default for Options {
 
 impl Options {
     fn rules(&self) -> Import {
-        match self.config_printer {
+        let rules = match self.config_printer {
             Some(printer) => Import::default().with_config_printer(printer),
             None => Import::default(),
-        }
+        };
+        if self.crop_track_events { rules.crop_track_events() } else { rules }
     }
 }
 

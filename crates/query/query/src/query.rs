@@ -43,6 +43,9 @@ pub(crate) struct QueryArgs {
     /// A file to write instead of stdout; it has its name only when it is whole.
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
+    /// Leaves out events of programs before the range of interest, if the trace says one.
+    #[arg(long)]
+    crop_track_events: bool,
     /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
@@ -92,7 +95,9 @@ fn ask_one(args: &QueryArgs, path: &Path, question: &Question) -> Result<(), Fai
     let tables = match is_empty(path) {
         true => Tables::default(),
         false => {
-            let (tables, imported) = input::read(path, input::options(args.memory), input, &mut progress)?;
+            let mut options = input::options(args.memory);
+            options.crop_track_events = args.crop_track_events;
+            let (tables, imported) = input::read(path, options, input, &mut progress)?;
             drop(progress);
             if !args.quiet {
                 input::notes(path, &imported);
@@ -116,7 +121,8 @@ fn ask_all(args: &QueryArgs, traces: &[PathBuf], question: &Question) -> Result<
         let mut progress = shown.lock().unwrap_or_else(PoisonError::into_inner);
         progress.iter_mut().for_each(|it| it.show(|| format!("{done} of {all} traces were asked")));
     };
-    let import = input::options(args.memory);
+    let mut import = input::options(args.memory);
+    import.crop_track_events = args.crop_track_events;
     let fleet = Fleet::new(paths, Arc::new(Files), import, &options(args), Arc::new(watch)).map_err(fail)?;
     let rows = fleet.query(&question.sql);
     // From now on there are rows on the terminal.

@@ -78,13 +78,13 @@ pub(crate) fn results<E>(
         Message::new(&mut head).string(1, field.name());
     }
     let mut batch = Batch::default();
-    for part in rows {
+    for part in rows.shown() {
         let part = match part {
             Ok(part) => part,
             Err(error) => return out(failed(&words(&error))),
         };
         for row in 0..part.num_rows() {
-            part.columns().iter().for_each(|array| batch.add(Cell::of(array, row)));
+            part.cells(row).for_each(|cell| batch.add(cell));
             if batch.is_full() {
                 out(batch.take(&mut head, false))?;
             }

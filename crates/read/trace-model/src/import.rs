@@ -29,6 +29,7 @@ use crate::logs::android;
 use crate::machines::OfFile;
 use crate::model::Model;
 use crate::order::{Each, Order, QueueId};
+use crate::packages::PACKAGES_LIST;
 use crate::profiles::streaming;
 use crate::sequence::{Generation, Sequence, Verdict};
 use crate::stats::Stat;
@@ -139,6 +140,13 @@ impl Import {
     #[must_use]
     pub fn with_config_printer(mut self, printer: Printer) -> Self {
         self.model.config_printer = Some(printer);
+        self
+    }
+
+    /// Events of programs before the range of interest, if the trace says one, are left out, and counted.
+    #[must_use]
+    pub fn crop_track_events(mut self) -> Self {
+        self.model.crop.is_wanted = true;
         self
     }
 
@@ -473,6 +481,7 @@ impl Import {
             kind::TRACE_UUID => model.read_uuid(data),
             chrome::kind::METADATA => model.read_chrome_metadata(machine, data),
             kind::STREAMING_PROFILE_PACKET => self.streaming_samples(arrived, sequence_number, data),
+            PACKAGES_LIST => model.read_packages(data),
             RANGE_OF_INTEREST => model.read_range_of_interest(machine, data),
             TRANSLATION_TABLE => model.read_translation_table(data),
             android::ANDROID_LOG => {

@@ -67,6 +67,7 @@ pub mod metadata;
 pub mod model;
 pub mod namespaces;
 pub mod order;
+mod packages;
 pub mod power;
 pub mod process_stats;
 pub mod process_tree;

@@ -103,6 +103,15 @@ pub struct Metadata {
     pub(crate) has_uuid: bool,
 }
 
+/// Which events of programs are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crop {
+    /// Somebody wants it.
+    pub(crate) is_wanted: bool,
+    /// Those before this time.
+    pub(crate) since: Option<i64>,
+}
+
 impl Model {
     /// Says a fact. Of a machine's, `machine` says whose.
     pub fn set_metadata(&mut self, key: Key, machine: MachineId, value: Metadatum) {
@@ -176,12 +185,16 @@ impl Model {
         }
     }
 
-    /// Reads `TracePacket.track_event_range_of_interest`: when what the trace was recorded for begins. Events before it stay.
+    /// Reads `TracePacket.track_event_range_of_interest`: when what the trace was recorded for begins. Events before it stay, unless
+    /// they are not [wanted](crate::Import::crop_track_events).
     pub fn read_range_of_interest(&mut self, machine: MachineId, message: &[u8]) {
         /// `TrackEventRangeOfInterest.start_us`.
         const START_US: u32 = 1;
         match wire::int(message, START_US) {
-            Some(start) => self.set_metadata(Key::RangeOfInterestStartUs, machine, Metadatum::Int(start)),
+            Some(start) => {
+                self.crop.since = Some(start.saturating_mul(1000)).filter(|_| self.crop.is_wanted);
+                self.set_metadata(Key::RangeOfInterestStartUs, machine, Metadatum::Int(start));
+            }
             None => self.stats.count(Stat::TrackEventRangeOfInterestMissingStartUs),
         }
     }

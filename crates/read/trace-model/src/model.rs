@@ -22,8 +22,9 @@ use crate::ftrace::raw::Raw;
 use crate::ftrace::{Bundles, Kernel};
 use crate::logs;
 use crate::machines::Machines;
-use crate::metadata::{Key, Metadata, Metadatum};
+use crate::metadata::{Crop, Key, Metadata, Metadatum};
 use crate::namespaces::Namespaces;
+use crate::packages::Packages;
 use crate::processes::Processes;
 use crate::profiles::Profiles;
 use crate::slices::{Out, Slices};
@@ -124,6 +125,10 @@ pub struct Model {
     pub(crate) config: Box<[u8]>,
     /// Packets that rely on what was lost are kept: see [`Import::keep_lost`](crate::Import::keep_lost).
     pub(crate) keeps_lost: bool,
+    /// Android's packages.
+    pub(crate) packages: Packages,
+    /// Events of programs before this time are left out: see [`Import::crop_track_events`](crate::Import::crop_track_events).
+    pub(crate) crop: Crop,
     /// Makes text of a config.
     pub config_printer: Option<config::Printer>,
 }

@@ -6,7 +6,7 @@
 //!
 //! Packets of messages that `ferretto-protos` does without are written by numbers: see [`numbers`].
 //!
-//! A file that begins with the line `# keep_lost` is read with that option.
+//! A file that begins with the line `# keep_lost` or `# crop_track_events` is read with that option.
 //!
 //! `WRITE_TRACES=DIR cargo test -p ferretto-trace-model --test scripts` also writes each trace to `DIR/NAME.pftrace`, for Trace Processor to
 //! be asked, and `WRITE_ROWS=1` writes our rows into the files.
@@ -68,6 +68,9 @@ fn run(path: &Path, script: &str) -> Result<String> {
     let mut import = Import::default();
     if trace.starts_with("# keep_lost\n") {
         import = import.keep_lost();
+    }
+    if trace.starts_with("# crop_track_events\n") {
+        import = import.crop_track_events();
     }
     Reader::new(bytes.as_slice()).for_each(|packet, place| import.push(packet, place))?;
     let tables = import.finish();

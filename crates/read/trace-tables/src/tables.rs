@@ -450,6 +450,21 @@ table! {
 }
 
 table! {
+    /// Android's packages, as its list has them.
+    PackageListTable, PackageRow, "package_list";
+    /// The package's name.
+    package_name: Vec<Option<Str>>,
+    /// Its user.
+    uid: Vec<i64>,
+    /// Whether it may be debugged.
+    debuggable: Vec<bool>,
+    /// Whether the shell may profile it.
+    profileable_from_shell: Vec<bool>,
+    /// Its version.
+    version_code: Vec<i64>,
+}
+
+table! {
     /// Files that processes had open.
     FiledescriptorTable, FiledescriptorRow, "filedescriptor";
     /// The number over all processes.
@@ -535,6 +550,7 @@ all_tables! {
     trace_import_logs: TraceImportLogTable,
     trace_diagnostics: TraceDiagnosticTable,
     interrupt_mapping: InterruptMappingTable,
+    package_list: PackageListTable,
     callsite: CallsiteTable,
     frame: FrameTable,
     mapping: MappingTable,

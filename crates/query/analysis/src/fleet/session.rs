@@ -287,7 +287,7 @@ impl FleetSession {
         let pass = Pass::new(self.traces.clone(), seen.clone(), self.options.threads, self.watch.clone());
         let mut state = self.all.context().state();
         state.config_mut().set_extension(Arc::new(pass));
-        let (schema, rows) = self.all.start(plan, headings, state).await?;
+        let (schema, rows) = self.all.start(plan, headings, 0, state).await?;
         Ok(Begun { traces: self.traces.clone(), schema, rows })
     }
 
@@ -386,6 +386,6 @@ impl Begun {
                 }
             }
         });
-        Answer { schema, is_query: true, batches }
+        Answer { schema, own: Vec::new(), is_query: true, batches }
     }
 }

@@ -55,7 +55,8 @@ pub(crate) fn register(
     }
     context.register_udf(ScalarUDF::new_from_impl(Constant::each()));
     context.register_udaf(AggregateUDF::new_from_impl(layout::Layout::new()));
-    let of_tables = [metadata::all(tables), clocks::all(tables), arg_json::all(tables), to_ftrace::all(tables)];
+    let of_tables =
+        [metadata::all(tables), clocks::all(tables), arg_json::all(tables), to_ftrace::all(tables)];
     let of_tables = of_tables.into_iter().flatten().map(|it| ScalarUDF::new_from_impl(it.telling(asked)));
     let bounds = time::bounds(tables).into_iter().map(ScalarUDF::new_from_impl);
     let others = [
@@ -92,6 +93,8 @@ pub(crate) enum Returns {
     Truth,
     /// That which all arguments fit into.
     Common,
+    /// Integers of integers, doubles of all else.
+    Whole,
 }
 
 impl Simple {
@@ -148,6 +151,8 @@ impl ScalarUDFImpl for Simple {
             Returns::Blob => DataType::Binary,
             Returns::Truth => DataType::Boolean,
             Returns::Common => text::common_type(args),
+            Returns::Whole if args.first().is_some_and(is_whole) => DataType::Int64,
+            Returns::Whole => DataType::Float64,
         })
     }
 
@@ -170,6 +175,11 @@ impl ScalarUDFImpl for Simple {
         }
         Ok(ExprSimplifyResult::Original(args))
     }
+}
+
+/// Whether its values are integers.
+pub(crate) fn is_whole(data_type: &DataType) -> bool {
+    data_type.is_integer() || *data_type == DataType::Boolean
 }
 
 /// Runs a function on rows, or once if nothing is of a row.

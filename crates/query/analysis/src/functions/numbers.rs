@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array};
 use arrow::compute::kernels::cmp::{gt, lt};
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::{and, is_not_null, not, nullif};
@@ -10,14 +10,19 @@ use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
 use crate::functions::conversions::one;
-use crate::functions::text::{common_type, ints, reals, to_type};
-use crate::functions::{Returns, Simple};
+use crate::functions::text::{common_type, ints, is_text, reals, texts, to_type};
+use crate::functions::{Returns, Simple, is_whole};
 
 pub(crate) fn all() -> Vec<Simple> {
     vec![
         Simple::new("scalar_min", Returns::Common, |args| extreme(args, false)),
         Simple::new("scalar_max", Returns::Common, |args| extreme(args, true)),
         Simple::new("round", Returns::Real, round),
+        Simple::of(1, "ceil", Returns::Whole, |args| whole(args, f64::ceil)),
+        Simple::of(1, "ceiling", Returns::Whole, |args| whole(args, f64::ceil)),
+        Simple::of(1, "floor", Returns::Whole, |args| whole(args, f64::floor)),
+        Simple::of(1, "trunc", Returns::Whole, |args| whole(args, f64::trunc)),
+        Simple::of(1, "number_real", Returns::Real, |args| Ok(Arc::new(numbers(one(args)?)?))),
         Simple::of(1, "sign", Returns::Int, |args| {
             let signs = reals(one(args)?)?;
             let sign = |value: f64| {
@@ -53,6 +58,28 @@ fn extreme(args: &[ArrayRef], is_largest: bool) -> Result<ArrayRef> {
     Ok(best)
 }
 
+/// Doubles; NULL for a text that is not that of a number.
+fn numbers(array: &ArrayRef) -> Result<Float64Array> {
+    if !is_text(array.data_type()) {
+        return reals(array);
+    }
+    let is_number = |text: &str| {
+        text.bytes().any(|byte| byte.is_ascii_digit())
+            && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'e' | b'E'))
+    };
+    let number = |text: &str| Some(text.trim_ascii()).filter(|text| is_number(text))?.parse().ok();
+    Ok(texts(array)?.iter().map(|text| text.and_then(number)).collect())
+}
+
+/// Whole numbers stay what they are.
+fn whole(args: &[ArrayRef], round: fn(f64) -> f64) -> Result<ArrayRef> {
+    let array = one(args)?;
+    match is_whole(array.data_type()) {
+        true => Ok(Arc::new(ints(array)?)),
+        false => Ok(Arc::new(numbers(array)?.iter().map(|it| it.map(round)).collect::<Float64Array>())),
+    }
+}
+
 /// To so many digits behind the point, halves away from zero.
 fn round(args: &[ArrayRef]) -> Result<ArrayRef> {
     let values = reals(one(args)?)?;
@@ -71,5 +98,5 @@ fn round(args: &[ArrayRef]) -> Result<ArrayRef> {
         let scaled = (value * scale).round() / scale;
         Some(if scaled.is_finite() { scaled } else { value })
     };
-    Ok(Arc::new((0..values.len()).map(round).collect::<arrow::array::Float64Array>()))
+    Ok(Arc::new((0..values.len()).map(round).collect::<Float64Array>()))
 }

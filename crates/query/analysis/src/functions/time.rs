@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{ArrayRef, Int64Array, StringViewArray};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
@@ -36,7 +36,11 @@ macro_rules! units {
 }
 
 pub(crate) fn all() -> Vec<Simple> {
-    units! {
+    let mut all = vec![Simple::of(1, "to_timecode", Returns::Text, |args| {
+        let values = ints(one(args)?)?;
+        Ok(Arc::new(values.iter().map(|ns| ns.map(timecode)).collect::<StringViewArray>()))
+    })];
+    all.extend(units! {
         "ns", 1;
         "us", 1_000;
         "ms", 1_000_000;
@@ -44,7 +48,17 @@ pub(crate) fn all() -> Vec<Simple> {
         "min", 60_000_000_000;
         "hours", 3_600_000_000_000;
         "days", 86_400_000_000_000;
-    }
+    });
+    all
+}
+
+/// `HH:MM:SS` and thousandths, millionths and billionths of a second.
+fn timecode(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    let (s, below) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let (ms, us, ns) = (below / 1_000_000, below / 1000 % 1000, below % 1000);
+    format!("{sign}{:02}:{:02}:{:02} {ms:03} {us:03} {ns:03}", s / 3600, s / 60 % 60, s % 60)
 }
 
 fn scaled(args: &[ArrayRef], scale: fn(i64) -> i64) -> Result<ArrayRef> {

@@ -8,6 +8,7 @@ const MODULES: &[(&str, &str)] = &[
     ("android.memory.heap_graph.class_tree", include_str!("android/memory/heap_graph/class_tree.sql")),
     ("android.memory.heap_graph.oome", include_str!("android/memory/heap_graph/oome.sql")),
     ("android.memory.heap_profile.intervals", include_str!("android/memory/heap_profile/intervals.sql")),
+    ("android.process_metadata", include_str!("android/process_metadata.sql")),
     ("callstacks.stack_profile", include_str!("callstacks/stack_profile.sql")),
     ("counters.global_tracks", include_str!("counters/global_tracks.sql")),
     ("counters.intervals", include_str!("counters/intervals.sql")),

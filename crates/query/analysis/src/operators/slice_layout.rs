@@ -29,8 +29,12 @@ impl Operator for SliceLayout {
 
     fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
         let tracks = texts(column(input(inputs, 0)?, "filter_track_ids")?)?;
-        let tracks: HashSet<i64> =
-            tracks.iter().flatten().flat_map(|list| list.split(',')).filter_map(|it| it.parse().ok()).collect();
+        let tracks: HashSet<i64> = tracks
+            .iter()
+            .flatten()
+            .flat_map(|list| list.split(','))
+            .filter_map(|it| it.parse().ok())
+            .collect();
         let batch = input(inputs, 1)?;
         held.try_grow(batch.num_rows() * ROW_BYTES)?;
         let of = |name| int_column(batch, name);
@@ -152,7 +156,10 @@ mod tests {
     #[test]
     fn blocks_lie_where_nothing_else_does() {
         // One behind the other on any tracks have one line; what overlaps has another, and what does not end keeps it.
-        assert_eq!(lines(&[[1, 0, 5, 0, -1], [2, 5, 5, 0, -1], [3, 7, 1, 0, -1], [9, 0, 9, 0, -1]]), [0, 0, 1]);
+        assert_eq!(
+            lines(&[[1, 0, 5, 0, -1], [2, 5, 5, 0, -1], [3, 7, 1, 0, -1], [9, 0, 9, 0, -1]]),
+            [0, 0, 1]
+        );
         assert_eq!(lines(&[[1, 0, -1, 0, -1], [2, 99, 1, 0, -1]]), [0, 1]);
         // The higher block comes first, though it begins later.
         let slices = [[1, 0, 9, 0, -1], [2, 3, 9, 0, -1], [2, 4, 1, 1, 1], [3, 10, 1, 0, -1]];

@@ -71,7 +71,7 @@ fn made_of(function: &mut Function) -> Option<Expr> {
         ("ln" | "exp" | "sqrt" | "log" | "log10" | "log2" | "pow" | "power", Some(_)) => {
             args_of_mut(function)
                 .filter(|arg| !is_real(arg))
-                .for_each(|arg| replace(arg, |arg| call("cast_real", [arg])));
+                .for_each(|arg| replace(arg, |arg| call("number_real", [arg])));
             None
         }
         ("lead" | "lag", Some(3)) => lead(function),
@@ -102,7 +102,7 @@ fn lead(function: &mut Function) -> Option<Expr> {
 
 /// Whether it was made so already.
 fn is_real(expr: &Expr) -> bool {
-    matches!(expr, Expr::Function(function) if name_of(function) == Some("cast_real"))
+    matches!(expr, Expr::Function(function) if name_of(function) == Some("number_real"))
 }
 
 fn renamed(function: &Function, name: &str) -> Expr {

@@ -33,6 +33,7 @@ use crate::functions;
 use crate::functions::of_trace::Asked;
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
+use crate::own_types::Own;
 use crate::session::include::Defined;
 use crate::sql::headings::{Heading, apply, headings};
 use crate::sql::macros::{Macros, expand};
@@ -209,8 +210,8 @@ impl Session {
     async fn sql(&mut self, text: &Text<'_>, words: &Words, headings: &[Heading]) -> Result<Answer, Error> {
         match parse::statement(text, words)? {
             Ast::Query(query) => {
-                let plan = self.plan(text, words, *query).await?;
-                self.execute(plan, headings).await
+                let (plan, own) = self.plan_shown(text, words, *query).await?;
+                self.execute(plan, own, headings).await
             }
             Ast::CreateTable(table) => {
                 let name = name_of(&table.name)?;
@@ -271,10 +272,13 @@ impl Session {
         }
     }
 
-    async fn execute(&self, plan: LogicalPlan, headings: &[Heading]) -> Result<Answer, Error> {
-        let (schema, mut stream) = self.start(plan, headings, self.context.state()).await?;
+    async fn execute(&self, plan: LogicalPlan, own: Vec<Own>, headings: &[Heading]) -> Result<Answer, Error> {
+        let behind = own.iter().map(Own::columns).sum();
+        let (all, mut stream) = self.start(plan, headings, behind, self.context.state()).await?;
+        let columns = all.fields().len().saturating_sub(behind);
+        let schema = Arc::new(Schema::new(all.fields().iter().take(columns).cloned().collect::<Vec<_>>()));
         let (to, batches) = mpsc::channel(2);
-        let of = schema.clone();
+        let of = all;
         tokio::spawn(async move {
             while let Some(batch) = stream.next().await {
                 let batch = batch.and_then(|batch| as_sql(&of, &batch)).map_err(Error::from);
@@ -285,30 +289,35 @@ impl Session {
                 }
             }
         });
-        Ok(Answer { schema, is_query: true, batches })
+        Ok(Answer { schema, own, is_query: true, batches })
     }
 
-    /// Begins to make the rows of a plan. Gives the names and types that they are shown with, too ([`as_sql`]).
+    /// Begins to make the rows of a plan, whose last columns may be no columns of the answer. Gives the names and types that they are shown
+    /// with, too ([`as_sql`]).
     pub(crate) async fn start(
         &self,
         plan: LogicalPlan,
         headings: &[Heading],
+        behind: usize,
         state: SessionState,
     ) -> Result<(SchemaRef, SendableRecordBatchStream), Error> {
         // Optimizing may change what a column is called that nobody named.
-        let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let mut names: Vec<String> =
+            plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let behind = names.split_off(names.len().saturating_sub(behind));
         let plan = state.create_physical_plan(&plan).await?;
         let fields = plan.schema();
         let names = apply(headings, names);
         let field =
             |(field, name): (&Arc<Field>, String)| Field::new(name, sql_type(field.data_type()), true);
+        let names = names.into_iter().chain(behind);
         let schema = Arc::new(Schema::new(fields.fields().iter().zip(names).map(field).collect::<Vec<_>>()));
         Ok((schema, execute_stream(plan, Arc::new(TaskContext::from(&state)))?))
     }
 
     /// The rows of a plan, and what they are called.
     async fn collect(&self, plan: LogicalPlan) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
-        let mut answer = self.execute(plan, &[]).await?;
+        let mut answer = self.execute(plan, Vec::new(), &[]).await?;
         let mut batches = Vec::new();
         while let Some(batch) = answer.batches.recv().await {
             batches.push(batch?);

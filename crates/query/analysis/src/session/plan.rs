@@ -21,6 +21,7 @@ use crate::coerce::coerce;
 use crate::error::{Error, missing_column, nearest};
 use crate::fleet::split::{self, Parts};
 use crate::inline::inline;
+use crate::own_types::{Own, with_own_types};
 use crate::sql::macros::expand;
 use crate::sql::parse::{self, lower};
 use crate::sql::statement::Words;
@@ -32,7 +33,7 @@ use crate::{prelude, rewrite};
 const MAX_VIEWS: usize = 64;
 
 impl Session {
-    /// A plan of a query. A name in double quotes that is no column is a text, as in SQLite.
+    /// A plan of a query.
     pub(super) async fn plan(
         &mut self,
         text: &Text<'_>,
@@ -41,6 +42,18 @@ impl Session {
     ) -> Result<LogicalPlan, Error> {
         let plan = self.plan_marked(text, words, query, |_| Ok(())).await?;
         Ok(coerce(plan, &self.cast_text)?)
+    }
+
+    /// A plan of a query whose rows are shown, and what its last columns say of others.
+    pub(super) async fn plan_shown(
+        &mut self,
+        text: &Text<'_>,
+        words: &Words,
+        query: Query,
+    ) -> Result<(LogicalPlan, Vec<Own>), Error> {
+        let plan = self.plan_marked(text, words, query, |_| Ok(())).await?;
+        let (plan, own) = with_own_types(plan)?;
+        Ok((coerce(plan, &self.cast_text)?, own))
     }
 
     /// What a query is of a trace, and what of many. `with_trace` as in [`split::mark`].

@@ -113,3 +113,28 @@ include perfetto module android.memory.*; select count(*) from _android_heap_pro
 0
 0
 0
+
+select id, layout_depth from experimental_slice_layout((select group_concat(track_id) from slice))
+----
+0|0
+1|1
+2|2
+3|0
+
+select layout_depth from experimental_slice_layout('1')
+----
+0
+0
+
+select to_ftrace(0), to_ftrace(null)
+----
+NULL|NULL
+
+include perfetto module android.process_metadata;
+select count(*) from android_process_metadata
+----
+0
+
+select to_timecode(3599123456789), to_timecode(360000000000000), to_timecode(null)
+----
+00:59:59 123 456 789|100:00:00 000 000 000|NULL

@@ -143,3 +143,20 @@ with a(id, x) as (values (1, 10), (2, 20)), b(id, y) as (values (1, 5)), c(id, z
 select * from ((select 1 as a), (select 2 as b))
 ----
 1|2
+
+select ceil(5), floor(-1.5), trunc(2.9), ceil('2.5'), floor('x'), sqrt('4'), sqrt('x'), exp('x')
+----
+5|-2.0|2.0|3.0|NULL|2.0|NULL|NULL
+
+select count(*) from (select 9007199254740993 as n) where n = 9007199254740992.0 or n in (9007199254740992.0, 0.5)
+----
+0
+
+select id from slice where id = 1.0 or id in (3.0, 'x')
+----
+1
+3
+
+select id from slice where id < 1.5 and id != 0.0
+----
+1

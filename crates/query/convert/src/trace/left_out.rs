@@ -10,7 +10,8 @@ use super::{facts, flows, people};
 use crate::args::args_of;
 
 /// Tables that no packet here is made of.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
+    "package_list",
     "filedescriptor",
     "heap_graph",
     "heap_graph_class",

@@ -1,15 +1,14 @@
 //! Objects of JSON, columns in their order: NULL is null, integers have no point, doubles have one or an exponent.
 
-use arrow::array::RecordBatch;
 use ferretto_analysis::json::quoted;
-use ferretto_analysis::{Cell, Rows};
+use ferretto_analysis::{Cell, Rows, Shown};
 
 use crate::answer::{Error, Out, as_text, names, real};
 
 /// A line each.
 pub(crate) fn lines(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let keys = keys(&rows);
-    for batch in rows {
+    for batch in rows.shown() {
         let batch = batch?;
         for row in 0..batch.num_rows() {
             writeln!(out, "{}", object(&keys, &batch, row))?;
@@ -22,7 +21,7 @@ pub(crate) fn lines(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
 pub(crate) fn array(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let keys = keys(&rows);
     let mut between = "[\n";
-    for batch in rows {
+    for batch in rows.shown() {
         let batch = batch?;
         for row in 0..batch.num_rows() {
             write!(out, "{between}{}", object(&keys, &batch, row))?;
@@ -37,13 +36,13 @@ fn keys(rows: &Rows) -> Vec<String> {
     names(rows).iter().map(|name| quoted(name)).collect()
 }
 
-fn object(keys: &[String], batch: &RecordBatch, row: usize) -> String {
+fn object(keys: &[String], batch: &Shown, row: usize) -> String {
     let mut text = String::from("{");
-    for (at, (key, array)) in keys.iter().zip(batch.columns()).enumerate() {
+    for (at, (key, cell)) in keys.iter().zip(batch.cells(row)).enumerate() {
         text.push_str(if at > 0 { "," } else { "" });
         text.push_str(key);
         text.push(':');
-        text.push_str(&match Cell::of(array, row) {
+        text.push_str(&match cell {
             Cell::Null => "null".to_owned(),
             Cell::Real(value) if !value.is_finite() => "null".to_owned(),
             Cell::Real(value) => real(value),

@@ -1,6 +1,6 @@
 //! CSV (RFC 4180), and tables of Markdown.
 
-use ferretto_analysis::{Cell, Rows};
+use ferretto_analysis::Rows;
 
 use crate::answer::{Error, Out, as_text, names};
 
@@ -11,11 +11,10 @@ pub(crate) fn csv(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     };
     let heads: Vec<_> = names(&rows).into_iter().map(quoted).collect();
     writeln!(out, "{}", heads.join(","))?;
-    for batch in rows {
+    for batch in rows.shown() {
         let batch = batch?;
         for row in 0..batch.num_rows() {
-            let cells: Vec<_> =
-                batch.columns().iter().map(|array| quoted(as_text(Cell::of(array, row)))).collect();
+            let cells: Vec<_> = batch.cells(row).map(|cell| quoted(as_text(cell))).collect();
             writeln!(out, "{}", cells.join(","))?;
         }
     }
@@ -29,11 +28,10 @@ pub(crate) fn markdown(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let rules =
         schema.fields().iter().map(|field| if field.data_type().is_numeric() { "---:" } else { "---" });
     writeln!(out, "| {} |\n|{}|", heads.join(" | "), rules.collect::<Vec<_>>().join("|"))?;
-    for batch in rows {
+    for batch in rows.shown() {
         let batch = batch?;
         for row in 0..batch.num_rows() {
-            let cells: Vec<_> =
-                batch.columns().iter().map(|array| cell(as_text(Cell::of(array, row)))).collect();
+            let cells: Vec<_> = batch.cells(row).map(|value| cell(as_text(value))).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
     }

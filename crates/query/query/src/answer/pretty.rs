@@ -1,7 +1,6 @@
 //! A table for people, as wide as the terminal at most.
 
-use arrow::array::RecordBatch;
-use ferretto_analysis::{Cell, Rows};
+use ferretto_analysis::{Rows, Shown};
 
 use crate::answer::{Error, Out, as_text, names};
 
@@ -14,10 +13,11 @@ const MIN_COLUMN: usize = 8;
 /// Of a column, if it is the only wide one in a file.
 const MAX_COLUMN: usize = 100;
 
-pub(crate) fn table(mut rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
+pub(crate) fn table(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let schema = rows.schema();
     let names: Vec<_> = names(&rows).iter().map(|name| shown(name)).collect();
     let is_number: Vec<bool> = schema.fields().iter().map(|field| field.data_type().is_numeric()).collect();
+    let mut rows = rows.shown();
     let mut first = Vec::new();
     let mut count = 0;
     while count < MEASURED_ROWS {
@@ -28,10 +28,10 @@ pub(crate) fn table(mut rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     }
     let mut widths: Vec<usize> = names.iter().map(|name| name.chars().count()).collect();
     for batch in &first {
-        for (width, array) in widths.iter_mut().zip(batch.columns()) {
-            let rows = 0..batch.num_rows().min(MEASURED_ROWS);
-            let longest = rows.map(|row| shown(&as_text(Cell::of(array, row))).chars().count()).max();
-            *width = (*width).max(longest.unwrap_or(0)).min(MAX_COLUMN);
+        for row in 0..batch.num_rows().min(MEASURED_ROWS) {
+            for (width, cell) in widths.iter_mut().zip(batch.cells(row)) {
+                *width = (*width).max(shown(&as_text(cell)).chars().count()).min(MAX_COLUMN);
+            }
         }
     }
     fit(&mut widths, width());
@@ -39,10 +39,9 @@ pub(crate) fn table(mut rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let rules: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
     writeln!(out, "{}", rules.join("─┼─"))?;
     let mut total = 0usize;
-    let mut show = |out: &mut dyn Out, batch: &RecordBatch| -> Result<(), Error> {
+    let mut show = |out: &mut dyn Out, batch: &Shown| -> Result<(), Error> {
         for row in 0..batch.num_rows() {
-            let cells: Vec<_> =
-                batch.columns().iter().map(|array| shown(&as_text(Cell::of(array, row)))).collect();
+            let cells: Vec<_> = batch.cells(row).map(|cell| shown(&as_text(cell))).collect();
             line(out, cells.iter().map(String::as_str), &widths, &is_number)?;
         }
         total += batch.num_rows();

@@ -119,7 +119,8 @@ impl Events {
             self.has_failed = true;
             return;
         };
-        let comm = (!UNKNOWN_COMMS.contains(&line.comm)).then(|| model.tables.strings.intern_bytes(line.comm));
+        let comm =
+            (!UNKNOWN_COMMS.contains(&line.comm)).then(|| model.tables.strings.intern_bytes(line.comm));
         let cpu = Cpu { machine: model.file_machine(), cpu: line.cpu };
         let ts = model.time_of_file(self.clock, line.ts);
         let origin = Origin { ts, cpu, tid: line.tid, tgid: line.tgid, comm };

@@ -6,7 +6,7 @@ use super::numbers as event;
 use super::payload::Payload;
 use super::raw::FullWaking;
 use super::windows::Window;
-use super::{Cpu, KernelEvent};
+use super::{Cpu, KernelEvent, own_time};
 use crate::model::Model;
 use crate::sched::FullSwitch;
 use crate::sequence::Generation;
@@ -29,6 +29,9 @@ impl Model {
     /// Applies an event of the kernel.
     pub fn apply_kernel_event(&mut self, ts: i64, cpu: Cpu, event: KernelEvent) {
         self.stats.set_machine(cpu.machine);
+        if event.field == own_time::TURN {
+            return self.apply_own_time(ts, cpu, event.at);
+        }
         let window = self.window(cpu, ts);
         let bundle = self.bundles.take_turn(event.bundle, self.raw.row_args == RowArgs::Kept);
         // No event of the kernel's own is without a thread.
@@ -131,6 +134,7 @@ impl Model {
             event::sched_blocked_reason::NUMBER => self.sched_blocked_reason(cpu, &payload, state),
             event::task_newtask::NUMBER => self.task_newtask(ts, cpu, tid, &payload),
             event::task_rename::NUMBER => self.task_rename(cpu, &payload),
+            event::kgsl_adreno_cmdbatch_queued::NUMBER => self.batch_queued(cpu.machine, tid, &payload),
             event::sys_enter::NUMBER => self.sys_enter(at, &payload, message),
             event::sys_exit::NUMBER => self.sys_exit(at, &payload),
             event::f2fs_write_checkpoint::NUMBER => self.f2fs_checkpoint(at, &payload),

@@ -13,7 +13,7 @@ use ferretto_protos::fields::{
 use ferretto_trace_read::fields::{Field, Fields, Value};
 use ferretto_trace_tables::MachineId;
 
-use super::{Bundle, Cpu, KernelEvent, MAX_CPUS, QueueKind};
+use super::{Bundle, Cpu, KernelEvent, MAX_CPUS, QueueKind, own_time};
 use crate::again::{Keep, Lies};
 use crate::clocks::{BOOTTIME, Clock, Machine, Reading};
 use crate::metadata::{Key, Metadatum};
@@ -136,7 +136,8 @@ impl SoFar {
         if self.is_odd {
             return;
         }
-        let ts = usual(event).and_then(|(ts, _)| i64::try_from(ts).ok()).filter(|ts| *ts >= self.last);
+        let usual = usual(event).filter(|(_, found)| !own_time::is_one(found.field));
+        let ts = usual.and_then(|(ts, _)| i64::try_from(ts).ok()).filter(|ts| *ts >= self.last);
         let Some(ts) = ts else {
             self.is_odd = true;
             return;
@@ -308,6 +309,10 @@ impl Arrival<'_> {
             match usual(event) {
                 Some((timestamp, found)) => {
                     let Some(ts) = self.trace_time(clock, timestamp) else { continue };
+                    if own_time::is_one(found.field) {
+                        let message = event.get(found.at as usize..).unwrap_or_default();
+                        self.model.own_time(self.order, cpu, ts, found.field, message);
+                    }
                     let at = u32::try_from(*at).unwrap_or(u32::MAX).saturating_add(found.at);
                     self.order.push_kernel(cpu, ts, KernelEvent { bundle: number, at, ..found });
                     waiting += 1;
@@ -372,8 +377,13 @@ impl Arrival<'_> {
         };
         let Some(ts) = self.trace_time(clock, timestamp) else { return 0 };
         let all = others.len() + 1;
-        for event in [found].into_iter().chain(others) {
-            self.order.push_kernel(cpu, ts, KernelEvent { tid, ..event });
+        for found in [found].into_iter().chain(others) {
+            if own_time::is_one(found.field) {
+                let from = (found.at as usize).saturating_sub(at);
+                let message = event.get(from..from.saturating_add(found.len as usize)).unwrap_or_default();
+                self.model.own_time(self.order, cpu, ts, found.field, message);
+            }
+            self.order.push_kernel(cpu, ts, KernelEvent { tid, ..found });
         }
         all
     }

@@ -19,6 +19,7 @@
 //! | [`generic`] | events that have no message of their own, and those that say which track they are for |
 //! | [`on_tracks`] | slices and values of counters, for the modules below |
 //! | [`interrupts`], [`threads`], [`counters`], [`memory`], [`net`], [`power`], [`files`], [`storage`], [`drm`] | what other events do |
+//! | [`own_time`] | events of devices that say themselves when it was |
 //! | [`syscalls`] | calls into the kernel, by name |
 //! | [`atrace`] | what programs write into `trace_marker` |
 //! | [`text`] | all of these, where a text says them |
@@ -42,6 +43,7 @@ pub mod memory;
 pub mod net;
 pub mod numbers;
 pub mod on_tracks;
+pub mod own_time;
 pub mod payload;
 pub mod power;
 pub mod raw;
@@ -199,6 +201,7 @@ pub struct Kernel {
     pub(crate) not_linux: GenericKernel,
     syscalls: syscalls::Syscalls,
     memory: memory::Memory,
+    own_times: own_time::OwnTimes,
     net: net::Net,
     power: power::Power,
     drm: drm::Drm,

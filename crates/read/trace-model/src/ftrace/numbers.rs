@@ -61,6 +61,17 @@ events! {
     gpu_frequency = 332 { GPU_ID = 1, STATE = 2 }
     thermal_temperature = 341 { ID = 1, TEMP = 2, TEMP_PREV = 3, THERMAL_ZONE = 4 }
     cdev_update = 342 { TARGET = 1, TYPE = 2 }
+    thermal_exynos_acpm_bulk = 506 {
+        TZ_ID = 1, CURRENT_TEMP = 2, CTRL_TEMP = 3, CDEV_STATE = 4, PID_ET_P = 5, PID_POWER_RANGE = 6,
+        PID_P = 7, PID_I = 8, K_P = 9, K_I = 10, TIMESTAMP = 11
+    }
+    kgsl_adreno_cmdbatch_queued = 534 { ID = 1, TIMESTAMP = 2, QUEUED = 3, FLAGS = 4, PRIO = 5 }
+    kgsl_adreno_cmdbatch_sync = 536 { ID = 1, TIMESTAMP = 2, TICKS = 3, PRIO = 4 }
+    kgsl_adreno_cmdbatch_retired = 537 {
+        ID = 1, TIMESTAMP = 2, INFLIGHT = 3, RECOVERY = 4, FLAGS = 5, START = 6, RETIRE = 7, PRIO = 8,
+        RB_ID = 9, RPTR = 10, WPTR = 11, Q_INFLIGHT = 12, FAULT_RECOVERY = 13, DISPATCH_QUEUE = 14,
+        SUBMITTED_TO_RB = 15, RETIRED_ON_GMU = 16, ACTIVE = 17
+    }
     netif_receive_skb = 360 { LEN = 1, NAME = 2, SKBADDR = 3 }
     net_dev_xmit = 361 { LEN = 1, NAME = 2, RC = 3, SKBADDR = 4 }
     inet_sock_set_state = 362 {

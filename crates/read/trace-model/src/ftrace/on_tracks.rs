@@ -212,8 +212,20 @@ impl Model {
         name: Option<Str>,
         dimensions: &Named,
     ) -> Option<TrackId> {
+        self.scoped_on_set(key, ts, 0, name, dimensions)
+    }
+
+    /// The track of a set where something of a known length goes.
+    pub(super) fn scoped_on_set(
+        &mut self,
+        key: SetKey,
+        ts: i64,
+        dur: i64,
+        name: Option<Str>,
+        dimensions: &Named,
+    ) -> Option<TrackId> {
         let set = self.track_sets.get(key);
-        let place = self.track_sets.scoped(set, ts, 0)?;
+        let place = self.track_sets.scoped(set, ts, dur)?;
         Some(self.track_of_place(key, place, name, dimensions))
     }
 

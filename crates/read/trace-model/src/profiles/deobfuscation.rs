@@ -24,30 +24,14 @@ pub struct Names {
     packages: HashMap<i64, Str, RandomState>,
 }
 
-/// The fields of packages_list.proto.
-mod packages_list {
-    pub(super) const PACKAGES: u32 = 1;
-    pub(super) const NAME: u32 = 1;
-    pub(super) const UID: u32 = 2;
-}
-
 impl Names {
     /// Keeps a packet for the end.
     pub fn add(&mut self, packet: &[u8]) {
         self.packets.push(packet.into());
     }
 
-    /// Takes note of which package has which user id: `PackagesList`.
-    pub fn add_packages(&mut self, packet: &[u8], strings: &mut Strings) {
-        for package in wire::all_bytes(packet, packages_list::PACKAGES) {
-            let uid = wire::int(package, packages_list::UID).unwrap_or(0);
-            let name = wire::bytes(package, packages_list::NAME).unwrap_or_default();
-            self.add_package(uid, name, strings);
-        }
-    }
-
     /// A package has this user id.
-    pub(super) fn add_package(&mut self, uid: i64, name: &[u8], strings: &mut Strings) {
+    pub(crate) fn add_package(&mut self, uid: i64, name: &[u8], strings: &mut Strings) {
         self.packages.entry(uid).or_insert_with(|| strings.intern_bytes(name));
     }
 }

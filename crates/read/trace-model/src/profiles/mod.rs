@@ -49,8 +49,6 @@ use resolve::{Found, Resolver};
 
 /// `TracePacket.memory_tracker_snapshot`, which the messages here do without.
 const MEMORY_TRACKER_SNAPSHOT: u32 = 73;
-/// `TracePacket.packages_list`, the same.
-const PACKAGES_LIST: u32 = 47;
 
 /// What is known of profiles.
 #[derive(Debug, Default)]
@@ -64,7 +62,7 @@ pub struct Profiles {
     heap_dumps: heap::Dumps,
     heap_graphs: heap_graph::HeapGraphs,
     snapshots: memory_snapshot::Snapshots,
-    deobfuscation: deobfuscation::Names,
+    pub(crate) deobfuscation: deobfuscation::Names,
 }
 
 /// What profiles keep with what a sequence has interned.
@@ -99,9 +97,6 @@ impl Model {
             kind::DEOBFUSCATION_MAPPING => {
                 self.args.translations.add_classes(&mut self.tables.strings, &packet.data);
                 self.profiles.deobfuscation.add(&packet.data);
-            }
-            PACKAGES_LIST => {
-                self.profiles.deobfuscation.add_packages(&packet.data, &mut self.tables.strings);
             }
             kind::STREAMING_PROFILE_PACKET => self.apply_streaming_sample(ts, packet),
             heap_graph::HEAP_GRAPH => self.apply_heap_graph(ts, packet),

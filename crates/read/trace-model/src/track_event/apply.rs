@@ -20,6 +20,9 @@ impl Model {
     pub fn apply_track_event(&mut self, ts: i64, event: TrackEvent) {
         let (machine, row) = self.descriptors.row_of_thread(event.track);
         self.stats.set_machine(machine);
+        if self.crop.since.is_some_and(|since| ts < since) {
+            return self.stats.count(Stat::TrackEventDroppedPacketsOutsideOfRangeOfInterest);
+        }
         let applied = match event.kind() {
             Kind::Begin(said) => self.apply_begin(ts, &event, row, said),
             Kind::End(said) => self.apply_end(ts, &event, row, said),

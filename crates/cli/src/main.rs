@@ -93,7 +93,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Runs SQL on a trace, in the language of Perfetto's Trace Processor; see `ferretto query --help`.
+    /// Runs SQL on a trace, or on many, in the language of Perfetto's Trace Processor; see `ferretto query --help`.
     #[command(disable_help_flag = true)]
     Query {
         /// As of `ferretto-query query`, which it runs.

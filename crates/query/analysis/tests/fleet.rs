@@ -280,6 +280,12 @@ fn types_that_differ_from_trace_to_trace_become_one() {
     let mixed = [("a", with(Arg::Int(1))), ("b", with(Arg::Real(0.5)))];
     let sum = "select sum(extract_arg(arg_set_id, 'debug.arg')) from slice";
     assert_eq!(ask(&fleet(&mixed, 2), sum), ["1.5"]);
+    // A trace that has none, first or last, is asked for numbers, too.
+    for args in [[Arg::No, Arg::Int(2)], [Arg::Int(2), Arg::No]] {
+        let traces: Vec<_> = ["a", "b"].into_iter().zip(args.map(with)).collect();
+        assert_eq!(ask(&fleet(&traces, 2), sum), ["2"]);
+        assert_eq!(ask(&fleet(&traces, 2), &sum.replace("sum", "1 + max")), ["3"]);
+    }
 }
 
 #[test]

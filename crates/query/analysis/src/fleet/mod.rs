@@ -58,7 +58,7 @@ impl Fleet {
     ) -> Result<Self, Error> {
         let threads = Threads::new(options.threads)?;
         let import = ImportOptions { threads: if paths.len() >= options.threads { 1 } else { 2 }, ..import };
-        let traces = Arc::new(Traces::new(paths, places, import));
+        let traces = Arc::new(Traces::new(paths, places, import, options.threads));
         let session = FleetSession::new(traces.clone(), options, watch)?;
         Ok(Self { threads, traces, session: Arc::new(Mutex::new(session)) })
     }

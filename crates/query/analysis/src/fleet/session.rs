@@ -24,6 +24,7 @@ use crate::fleet::split::Parts;
 use crate::fleet::task::{self, Rows, Task};
 use crate::fleet::traces::{State, Stop, Traces};
 use crate::fleet::types::Seen;
+use crate::functions::of_trace::Types;
 use crate::session::plan::Names;
 use crate::session::{Of, Session, as_sql, legacy, name_of};
 use crate::sql::headings::{Heading, headings};
@@ -42,6 +43,9 @@ const MAX_HELD_BYTES: usize = 64 << 20;
 /// How often traces are asked the same: each time a type has become a wider one, of which a column has three at most. Most often all that are to
 /// become so do after the first traces.
 const MAX_PASSES: usize = 16;
+
+/// Traces that are tried, one behind the other, for one of which a query can be planned.
+const MAX_OUTLINES: usize = 100;
 
 /// A session of queries on many traces.
 pub(crate) struct FleetSession {
@@ -215,13 +219,13 @@ impl FleetSession {
         sql: &str,
         headings: &[Heading],
     ) -> Result<Answer, Error> {
-        let (parts, may_differ) = self.outline(text, words, sql).await?;
+        let Outline { parts, may_differ, types: known } = self.outline(text, words, sql).await?;
         let fields = parts.below.schema().fields();
         let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         let mut types: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
         let seen = Arc::new(Seen::new(names.len()));
         for _ in 0..MAX_PASSES {
-            let rows = self.rows(sql, &parts, task::schema(&names, &types))?;
+            let rows = self.rows(sql, &parts, &known, task::schema(&names, &types))?;
             let plan = self.all.plan_over(&parts, rows)?;
             let mut begun = self.begin(plan, headings, &seen).await?;
             let first = begun.first(if may_differ { MAX_HELD_BYTES } else { 0 }).await;
@@ -234,24 +238,36 @@ impl FleetSession {
         Err(Error::plain("types of columns differ from trace to trace: cast them"))
     }
 
-    /// What each trace is asked, and what is done with the rows; and whether types of columns may differ from trace to trace.
-    async fn outline(&mut self, text: &Text<'_>, words: Words, sql: &str) -> Result<(Parts, bool), Error> {
+    /// What each trace is asked, and what is done with the rows.
+    async fn outline(&mut self, text: &Text<'_>, words: Words, sql: &str) -> Result<Outline, Error> {
         let planned = self.each.parts_of_words(text, words).await;
         if !self.each.is_asked_for_types() {
-            return planned.map(|parts| (parts, false));
+            return planned.map(|parts| Outline { parts, may_differ: false, types: Types::new() });
         }
-        // The types are those of the first trace that can be read.
-        let stop = Stop::default();
+        // The types are those of the first trace that can be read and asked: a sum is of numbers, and one that has none of them does not say so.
+        let (stop, mut types, mut wrong) = (Stop::default(), Types::new(), None);
         for (at, path) in self.traces.paths().clone().iter().enumerate() {
-            let Some(tables) = self.traces.tables(at, &stop).await else { continue };
+            let Some(tables) = self.traces.tables(at, &stop).await? else { continue };
             let options = Options { path: Some(path.clone()), ..self.of_one() };
             let mut session = Session::new(tables.clone(), &options)?;
-            session.run_to_end(&self.definitions).await?;
-            let parts = session.parts(sql).await?;
-            self.traces.keep(at, tables);
-            return Ok((parts, true));
+            session.know_types(&types);
+            let planned = match session.run_to_end(&self.definitions).await {
+                Ok(()) => session.parts(sql).await,
+                Err(error) => Err(error),
+            };
+            types = session.types();
+            match planned {
+                Ok(parts) => {
+                    self.traces.keep(at, tables);
+                    return Ok(Outline { parts, may_differ: true, types });
+                }
+                Err(error) => _ = wrong.get_or_insert(error),
+            }
+            if at >= MAX_OUTLINES {
+                break;
+            }
         }
-        Err(self.none_is_read())
+        Err(wrong.unwrap_or_else(|| self.none_is_read()))
     }
 
     /// What the query of one trace may have.
@@ -262,8 +278,9 @@ impl FleetSession {
     }
 
     /// Rows of all traces, as the part below calls their columns.
-    fn rows(&self, sql: &str, parts: &Parts, schema: SchemaRef) -> Result<LogicalPlan, Error> {
+    fn rows(&self, sql: &str, parts: &Parts, types: &Types, schema: SchemaRef) -> Result<LogicalPlan, Error> {
         let task = Task {
+            types: types.clone(),
             definitions: self.definitions.clone(),
             query: sql.to_owned(),
             paths: self.traces.paths().clone(),
@@ -342,6 +359,15 @@ fn none_is_read(traces: &Traces) -> Error {
         format!("none of {count} traces can be read")
     };
     Error::plain(of + &first.unwrap_or_default())
+}
+
+/// A query that was planned.
+struct Outline {
+    parts: Parts,
+    /// Whether types of columns may be others in other traces.
+    may_differ: bool,
+    /// Types of arguments, as far as they are known.
+    types: Types,
 }
 
 /// Rows that are being made of all traces.

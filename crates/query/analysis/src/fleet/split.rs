@@ -243,3 +243,65 @@ impl Parts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Threads;
+    use crate::session::Session;
+    use crate::trace::Options;
+
+    /// What stands on top of the part below, and the nodes above it, the lowest first.
+    fn cut(sql: &'static str) -> Result<(String, String), Error> {
+        let plan = Threads::new(1)?.run(async move {
+            let mut session = Session::new(Arc::default(), &Options { threads: 1, ..Options::default() })?;
+            session.parts(sql).await
+        });
+        let Parts { below, above, .. } = plan?;
+        let name =
+            |node: &LogicalPlan| node.display().to_string().split([':', ' ']).next().map(str::to_owned);
+        let above: Vec<String> = above.iter().filter_map(|(node, _)| name(node)).collect();
+        Ok((name(&below).unwrap_or_default(), above.join(" ")))
+    }
+
+    #[test]
+    fn a_query_is_cut_below_what_makes_something_of_several_rows() {
+        for (sql, below, above) in [
+            ("select name, dur * 2 from slice where dur > 1", "Projection", ""),
+            ("select name, count(*) from slice group by name", "Filter", "Aggregate Projection Sort"),
+            (
+                "select count(*) from slice where dur > 1 having count(*) > 1",
+                "Filter",
+                "Aggregate Filter Projection",
+            ),
+            ("select distinct name from slice", "Projection", "Distinct"),
+            ("select ts from slice order by ts limit 1", "Projection", "Sort Limit"),
+            ("select sum(dur) over () from slice", "Filter", "WindowAggr Projection"),
+            // The groups of a query that is read are of each trace.
+            (
+                "select avg(n) from (select count(*) n from slice group by name)",
+                "Filter",
+                "Aggregate Projection",
+            ),
+            ("select * from (select ts from slice order by ts limit 1)", "Projection", ""),
+            ("select ts from slice union all select 1", "Projection", ""),
+            ("select ts from slice union select 1", "Projection", "Distinct Sort"),
+            // What only a trace can answer is a column below.
+            ("select sum(ts - trace_start()) from slice", "Projection", "Aggregate Projection"),
+            ("select max(ts) from slice group by _trace", "Projection", "Aggregate Projection Sort"),
+        ] {
+            assert_eq!(cut(sql).unwrap(), (below.to_owned(), above.to_owned()), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_trace_can_answer_is_not_asked_of_all() {
+        for sql in [
+            "select sum(dur) / trace_dur() from slice",
+            "select count(*) from slice having count(*) > (select max(id) from slice)",
+        ] {
+            let said = cut(sql).unwrap_err().to_string();
+            assert!(said.contains("is asked of one trace"), "{said}");
+        }
+    }
+}

@@ -26,6 +26,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use crate::error::Error;
 use crate::fleet::pass::Pass;
 use crate::fleet::traces::Stop;
+use crate::functions::of_trace::Types;
 use crate::session::Session;
 use crate::trace::Options;
 
@@ -36,6 +37,8 @@ pub(crate) struct Task {
     pub(crate) definitions: String,
     /// The query, or a statement that makes a table of one.
     pub(crate) query: String,
+    /// Types of arguments, for traces that do not have them.
+    pub(crate) types: Types,
     /// The traces.
     pub(crate) paths: Arc<[String]>,
     /// Bytes of memory that the query of one trace may have beside the trace's tables.
@@ -55,7 +58,8 @@ impl Task {
         let Some(path) = self.paths.get(at).cloned() else { return exec_err!("there is no such trace") };
         let (stop, done) = (Stop::default(), Done(pass.clone()));
         let stop_on_drop = stop.on_drop();
-        let Some(tables) = pass.traces.tables(at, &stop).await else {
+        let tables = pass.traces.tables(at, &stop).await.map_err(|error| in_trace(&path, &error))?;
+        let Some(tables) = tables else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
         };
         let (session, batches) = self.begin(&path, tables).await.map_err(|error| in_trace(&path, &error))?;
@@ -76,6 +80,7 @@ impl Task {
     ) -> Result<(Session, SendableRecordBatchStream), Error> {
         let options = Options { memory_bytes: self.memory_bytes, threads: 1, path: Some(path.to_owned()) };
         let mut session = Session::new(tables, &options)?;
+        session.know_types(&self.types);
         session.run_to_end(&self.definitions).await?;
         let below = session.parts(&self.query).await?.below;
         let (has, wants) = (below.schema().fields().len(), self.schema.fields().len());

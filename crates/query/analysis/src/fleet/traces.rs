@@ -6,8 +6,10 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferretto_import::{Imported, Options as ImportOptions, import};
+use ferretto_import::{Error as ImportError, Imported, Options as ImportOptions, import};
 use ferretto_trace_tables::Tables;
+
+use crate::error::Error;
 
 /// A trace as it is read.
 pub struct Source {
@@ -69,15 +71,22 @@ pub(crate) struct Traces {
     paths: Arc<[String]>,
     places: Arc<dyn Places>,
     import: ImportOptions,
+    /// So many are read at once.
+    at_once: usize,
     states: Mutex<Vec<State>>,
     /// One that was read to see what a query gives, until its turn comes.
     kept: Mutex<Option<(usize, Arc<Tables>)>>,
 }
 
 impl Traces {
-    pub(crate) fn new(paths: Vec<String>, places: Arc<dyn Places>, import: ImportOptions) -> Self {
+    pub(crate) fn new(
+        paths: Vec<String>,
+        places: Arc<dyn Places>,
+        import: ImportOptions,
+        at_once: usize,
+    ) -> Self {
         let states = Mutex::new(vec![State::Unread; paths.len()]);
-        Self { paths: paths.into(), places, import, states, kept: Mutex::default() }
+        Self { paths: paths.into(), places, import, at_once, states, kept: Mutex::default() }
     }
 
     pub(crate) fn paths(&self) -> &Arc<[String]> {
@@ -89,22 +98,34 @@ impl Traces {
         self.states.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The tables of one; nothing if it is bad, which is known from then on. Ends early, with nothing, when `stop` says so.
-    pub(crate) async fn tables(self: &Arc<Self>, at: usize, stop: &Stop) -> Option<Arc<Tables>> {
+    /// The tables of one; nothing if it is bad, which is known from then on. Ends early when `stop` says so.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for it beside others, which is no fault of its own.
+    pub(crate) async fn tables(
+        self: &Arc<Self>,
+        at: usize,
+        stop: &Stop,
+    ) -> Result<Option<Arc<Tables>>, Error> {
         if let Some(tables) = self.take_kept(at) {
-            return Some(tables);
+            return Ok(Some(tables));
         }
         let (this, stop) = (self.clone(), stop.clone());
         let read = tokio::task::spawn_blocking(move || this.read(at, &stop)).await;
-        let read = read.unwrap_or_else(|_| Err("its reader broke off".to_owned()));
+        let read = read.unwrap_or_else(|_| Err(Unread::Bad("its reader broke off".to_owned())));
         let (state, tables) = match read {
             Ok((tables, imported)) if is_whole(&imported) => (State::Read, Some(Arc::new(tables))),
             Ok((tables, _)) => (State::Torn, Some(Arc::new(tables))),
-            Err(error) => (State::Bad(error), None),
+            Err(Unread::Bad(error)) => (State::Bad(error), None),
+            Err(Unread::NoMemory(error)) if self.at_once > 1 => {
+                return Err(Error::plain(format!("{error}; allow more memory, or ask fewer traces at once")));
+            }
+            Err(Unread::NoMemory(error)) => (State::Bad(error), None),
         };
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.get_mut(at).into_iter().for_each(|it| *it = state.clone());
-        tables
+        Ok(tables)
     }
 
     /// Keeps the tables of one for who asks for them next.
@@ -117,12 +138,24 @@ impl Traces {
         kept.take_if(|(kept, _)| *kept == at).map(|(_, tables)| tables)
     }
 
-    fn read(&self, at: usize, stop: &Stop) -> Result<(Tables, Imported), String> {
-        let path = self.paths.get(at).ok_or("there is no such trace")?;
-        let Source { file, again } = self.places.open(path).map_err(|error| error.to_string())?;
+    fn read(&self, at: usize, stop: &Stop) -> Result<(Tables, Imported), Unread> {
+        let Some(path) = self.paths.get(at) else {
+            return Err(Unread::Bad("there is no such trace".to_owned()));
+        };
+        let opened = self.places.open(path);
+        let Source { file, again } = opened.map_err(|error| Unread::Bad(error.to_string()))?;
         let options = ImportOptions { file: again, ..self.import.clone() };
-        import(file, &options, &mut |_| !stop.is_said()).map_err(|error| error.to_string())
+        import(file, &options, &mut |_| !stop.is_said()).map_err(|error| match error {
+            ImportError::Memory { .. } => Unread::NoMemory(error.to_string()),
+            error => Unread::Bad(error.to_string()),
+        })
     }
+}
+
+/// Why a trace was not read.
+enum Unread {
+    Bad(String),
+    NoMemory(String),
 }
 
 fn is_whole(imported: &Imported) -> bool {

@@ -33,7 +33,10 @@ impl ExtractArg {
 
     fn type_of(&self, key: &str) -> DataType {
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
-        types.entry(key.to_owned()).or_insert_with(|| Args::of(&self.tables).type_of(key)).clone()
+        types
+            .entry(key.to_owned())
+            .or_insert_with(|| self.asked.type_of(key, Args::of(&self.tables).type_of(key)))
+            .clone()
     }
 }
 
@@ -133,17 +136,18 @@ impl<'a> Args<'a> {
         rows.next().map_or(Value::Null, |row| self.cells(row))
     }
 
-    fn type_of(&self, key: &str) -> DataType {
-        let Some(key) = self.tables.strings.find(key) else { return DataType::Utf8View };
+    /// The type of a key's values, if it has any.
+    fn type_of(&self, key: &str) -> Option<DataType> {
+        let key = self.tables.strings.find(key)?;
         let mut found = DataType::Null;
         for row in (0..self.tables.args.len()).filter(|row| self.cell("key", *row) == Value::Str(key)) {
             found = match (self.cells(row), &found) {
-                (Value::Str(_), _) => return DataType::Utf8View,
+                (Value::Str(_), _) => return Some(DataType::Utf8View),
                 (Value::Real(_), _) => DataType::Float64,
                 (Value::Int(_), DataType::Null) => DataType::Int64,
                 _ => found,
             };
         }
-        if found == DataType::Null { DataType::Utf8View } else { found }
+        (found != DataType::Null).then_some(found)
     }
 }

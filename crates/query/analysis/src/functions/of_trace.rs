@@ -1,7 +1,9 @@
 //! What tells one trace from another: `_trace`, which is its path, and the mark of what is asked of each trace by itself.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
@@ -66,16 +68,48 @@ impl ScalarUDFImpl for Constant {
     }
 }
 
-/// Whether a query's types were asked of the trace: they may be others in another one.
+/// Types that are those of a trace's values: whether they were asked for, and which are known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked(Arc<std::sync::atomic::AtomicBool>);
+pub(crate) struct Asked(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    is_set: AtomicBool,
+    types: Mutex<Types>,
+}
+
+/// Types of arguments, by their keys.
+pub(crate) type Types = BTreeMap<String, DataType>;
 
 impl Asked {
     pub(crate) fn set(&self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.0.is_set.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.0.is_set.load(Ordering::Relaxed)
+    }
+
+    /// What is known by now.
+    pub(crate) fn types(&self) -> Types {
+        self.0.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known of other traces, for arguments that this one does not have.
+    pub(crate) fn know(&self, types: &Types) {
+        let mut known = self.0.types.lock().unwrap_or_else(PoisonError::into_inner);
+        types.iter().for_each(|(key, data_type)| _ = known.insert(key.clone(), data_type.clone()));
+    }
+
+    /// The type of an argument: that which its values have here, or else that in another trace; of one of which nobody knows, texts.
+    pub(crate) fn type_of(&self, key: &str, here: Option<DataType>) -> DataType {
+        let mut known = self.0.types.lock().unwrap_or_else(PoisonError::into_inner);
+        match here {
+            Some(here) => {
+                known.insert(key.to_owned(), here.clone());
+                here
+            }
+            None => known.get(key).cloned().unwrap_or(DataType::Utf8View),
+        }
     }
 }

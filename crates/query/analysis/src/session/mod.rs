@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use crate::error::Error;
 use crate::fleet::ahead::RunAhead;
 use crate::functions;
-use crate::functions::of_trace::Asked;
+use crate::functions::of_trace::{Asked, Types};
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
 use crate::own_types::Own;
@@ -369,6 +369,16 @@ impl Session {
     /// Whether types of columns were asked of the trace: in another one they may be others.
     pub(crate) fn is_asked_for_types(&self) -> bool {
         self.asked.is_set()
+    }
+
+    /// Types of arguments that are known.
+    pub(crate) fn types(&self) -> Types {
+        self.asked.types()
+    }
+
+    /// What types arguments have in other traces, if this one does not have them.
+    pub(crate) fn know_types(&self, types: &Types) {
+        self.asked.know(types);
     }
 
     pub(crate) fn macros(&self) -> &Macros {

@@ -288,7 +288,11 @@ mod tests {
             ("select ts from slice union select 1", "Projection", "Distinct Sort"),
             // What only a trace can answer is a column below.
             ("select sum(ts - trace_start()) from slice", "Projection", "Aggregate Projection"),
-            ("select max(ts) from slice group by _trace", "Projection", "Aggregate Projection Sort"),
+            (
+                "select max(ts) from slice group by _trace",
+                "Projection",
+                "Aggregate Projection Sort Projection",
+            ),
         ] {
             assert_eq!(cut(sql).unwrap(), (below.to_owned(), above.to_owned()), "{sql}");
         }

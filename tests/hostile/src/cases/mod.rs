@@ -41,6 +41,7 @@ mod touched_memory;
 mod triggers;
 mod unread_answers;
 mod unreadable_chunks;
+mod vm_merges;
 mod vm_programs;
 mod vm_refused;
 mod waiting_clones;
@@ -91,6 +92,7 @@ pub const ALL: &[Case] = &[
     touched_memory::ONE,
     triggers::CASE,
     unread_answers::CASE,
+    vm_merges::CASE,
     vm_programs::CASE,
     vm_programs::CLONES,
     vm_refused::CASE,

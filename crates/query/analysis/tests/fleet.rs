@@ -1,11 +1,13 @@
 //! Many traces that are asked as one, beside each of them asked by itself.
 
+mod common;
+
 use std::collections::HashMap;
 use std::io::{self, Cursor};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::array::RecordBatch;
+use common::cell;
 use ferretto_analysis::fleet::{Fleet, Places, Source, State};
 use ferretto_analysis::{Error, Options, Rows, Trace};
 use ferretto_import::{Options as ImportOptions, import};
@@ -88,18 +90,6 @@ fn three() -> Vec<(&'static str, Vec<u8>)> {
         ("b", trace(&[("x", 100, 5, Arg::Int(2)), ("z", 300, 7, Arg::No)])),
         ("c", trace(&[("y", 50, 1, Arg::Int(3))])),
     ]
-}
-
-fn cell(array: &ArrayRef, row: usize) -> String {
-    if array.is_null(row) {
-        return "NULL".to_owned();
-    }
-    match array.data_type() {
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
-        DataType::Float64 => format!("{:?}", array.as_primitive::<Float64Type>().value(row)),
-        DataType::Utf8View => array.as_string_view().value(row).to_owned(),
-        other => format!("{other}"),
-    }
 }
 
 fn lines(rows: Rows) -> Result<Vec<String>, Error> {

@@ -3,11 +3,13 @@
 //! A file is cases, one behind the other: statements, a line `----`, and the rows that the last one gives, a line each, cells between `|`; or
 //! `error:` and words of its message. An empty line stands between cases.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::array::RecordBatch;
+use common::cell;
 use ferretto_analysis::{Options, Trace};
 use ferretto_trace_tables::tables::{ArgRow, SliceRow, ThreadRow, TrackRow};
 use ferretto_trace_tables::{ArgSetId, SliceId, Tables, TrackId, Utid};
@@ -52,18 +54,6 @@ fn tables() -> Tables {
         tables.slice.push(row);
     }
     tables
-}
-
-fn cell(array: &ArrayRef, row: usize) -> String {
-    if array.is_null(row) {
-        return "NULL".to_owned();
-    }
-    match array.data_type() {
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
-        DataType::Float64 => format!("{:?}", array.as_primitive::<Float64Type>().value(row)),
-        DataType::Utf8View => array.as_string_view().value(row).to_owned(),
-        other => format!("{other}"),
-    }
 }
 
 fn answer(sql: &str) -> Result<Vec<String>, ferretto_analysis::Error> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::document::{Document, Section, Table, Unit, Value};
-use crate::facts::{Counter, Facts};
+use crate::facts::{Counter, Facts, Process, Slices, Thread, Waits};
 use crate::sections::{counter_title, losses};
 use crate::units::{share, time};
 use crate::{Options, names};
@@ -55,123 +55,77 @@ struct Pair<'a> {
     rows: usize,
 }
 
+/// The column of how much a time has changed.
+const CHANGE: (&str, &str) = ("change_ns", "change");
+
 /// A name, and what either trace has of it.
 type Match<'a, T> = (String, Option<&'a T>, Option<&'a T>);
 
+/// A figure that a trace may have of a name.
+struct Figure<T> {
+    key: &'static str,
+    title: &'static str,
+    unit: Unit,
+    of: fn(&T) -> f64,
+}
+
+const fn figure<T>(key: &'static str, title: &'static str, unit: Unit, of: fn(&T) -> f64) -> Figure<T> {
+    Figure { key, title, unit, of }
+}
+
 impl<'a> Pair<'a> {
     fn processes(&self) -> Section {
-        let columns = [
-            ("process", "CPU time by process"),
-            ("change_ns", "change"),
-            ("cpu_ns", "CPU time"),
-            ("processes", "processes"),
+        let figures = [
+            figure("cpu_ns", "CPU time", Unit::Time, |of: &Process| of.cpu as f64),
+            figure("processes", "processes", Unit::Count, |of| of.processes as f64),
         ];
         let matched = by_name(&self.first.processes, &self.second.processes, |process| process.name.clone());
-        let cpu = |of: &crate::facts::Process| of.cpu as f64;
-        self.section(
-            "cpu_by_process",
-            "CPU time by process",
-            &columns,
-            by_change(matched, cpu),
-            |(name, a, b)| {
-                vec![
-                    Value::text(name),
-                    change(Unit::Time, *a, *b, cpu),
-                    both(Unit::Time, *a, *b, cpu),
-                    both(Unit::Count, *a, *b, |of| of.processes as f64),
-                ]
-            },
-        )
+        let names = ("process", "CPU time by process");
+        self.section("cpu_by_process", names, CHANGE, by_change(matched, &figures), &figures)
     }
 
     fn threads(&self) -> Section {
-        let columns = [
-            ("thread", "CPU time by thread"),
-            ("change_ns", "change"),
-            ("cpu_ns", "CPU time"),
-            ("waiting_ns", "wait for CPU"),
-            ("blocked_ns", "blocked"),
+        let figures = [
+            figure("cpu_ns", "CPU time", Unit::Time, |of: &Thread| of.cpu as f64),
+            figure("waiting_ns", "wait for CPU", Unit::Time, |of| of.waiting as f64),
+            figure("blocked_ns", "blocked", Unit::Time, |of| of.blocked as f64),
         ];
-        let key = |of: &crate::facts::Thread| in_process(&of.thread, &of.process);
+        let key = |of: &Thread| in_process(&of.thread, &of.process);
         let matched = by_name(&self.first.threads, &self.second.threads, key);
-        let cpu = |of: &crate::facts::Thread| of.cpu as f64;
-        self.section(
-            "cpu_by_thread",
-            "CPU time by thread",
-            &columns,
-            by_change(matched, cpu),
-            |(name, a, b)| {
-                vec![
-                    Value::text(name),
-                    change(Unit::Time, *a, *b, cpu),
-                    both(Unit::Time, *a, *b, cpu),
-                    both(Unit::Time, *a, *b, |of| of.waiting as f64),
-                    both(Unit::Time, *a, *b, |of| of.blocked as f64),
-                ]
-            },
-        )
+        let names = ("thread", "CPU time by thread");
+        self.section("cpu_by_thread", names, CHANGE, by_change(matched, &figures), &figures)
     }
 
     fn latency(&self) -> Section {
-        let columns = [
-            ("thread", "Run queue latency"),
-            ("change_ns", "change"),
-            ("total_ns", "in all"),
-            ("p50_ns", "median"),
-            ("p99_ns", "99 %"),
-            ("longest_ns", "longest"),
+        let figures = [
+            figure("total_ns", "in all", Unit::Time, |of: &Waits| of.total as f64),
+            figure("p50_ns", "median", Unit::Time, |of| of.p50 as f64),
+            figure("p99_ns", "99 %", Unit::Time, |of| of.p99 as f64),
+            figure("longest_ns", "longest", Unit::Time, |of| of.longest as f64),
         ];
-        let key = |of: &crate::facts::Waits| in_process(&of.thread, &of.process);
+        let key = |of: &Waits| in_process(&of.thread, &of.process);
         let matched = by_name(&self.first.waits, &self.second.waits, key);
-        let total = |of: &crate::facts::Waits| of.total as f64;
-        self.section(
-            "latency_by_thread",
-            "Run queue latency",
-            &columns,
-            by_change(matched, total),
-            |(name, a, b)| {
-                vec![
-                    Value::text(name),
-                    change(Unit::Time, *a, *b, total),
-                    both(Unit::Time, *a, *b, total),
-                    both(Unit::Time, *a, *b, |of| of.p50 as f64),
-                    both(Unit::Time, *a, *b, |of| of.p99 as f64),
-                    both(Unit::Time, *a, *b, |of| of.longest as f64),
-                ]
-            },
-        )
+        let names = ("thread", "Run queue latency");
+        self.section("latency_by_thread", names, CHANGE, by_change(matched, &figures), &figures)
     }
 
     fn slices(&self) -> Section {
-        let columns = [
-            ("name", "Slices by self time"),
-            ("change_ns", "change"),
-            ("self_ns", "self"),
-            ("count", "count"),
-            ("p50_ns", "median"),
-            ("p99_ns", "99 %"),
+        let figures = [
+            figure("self_ns", "self", Unit::Time, |of: &Slices| of.own as f64),
+            figure("count", "count", Unit::Count, |of| of.times as f64),
+            figure("p50_ns", "median", Unit::Time, |of| of.p50 as f64),
+            figure("p99_ns", "99 %", Unit::Time, |of| of.p99 as f64),
         ];
         let matched = by_name(&self.first.slices, &self.second.slices, |slices| slices.name.clone());
-        let own = |of: &crate::facts::Slices| of.own as f64;
-        self.section("slices", "Slices by self time", &columns, by_change(matched, own), |(name, a, b)| {
-            vec![
-                Value::text(name),
-                change(Unit::Time, *a, *b, own),
-                both(Unit::Time, *a, *b, own),
-                both(Unit::Count, *a, *b, |of| of.times as f64),
-                both(Unit::Time, *a, *b, |of| of.p50 as f64),
-                both(Unit::Time, *a, *b, |of| of.p99 as f64),
-            ]
-        })
+        let names = ("name", "Slices by self time");
+        self.section("slices", names, CHANGE, by_change(matched, &figures), &figures)
     }
 
     fn counters(&self) -> Section {
-        let columns = [
-            ("counter", "Counters"),
-            ("change", "change of mean"),
-            ("mean", "mean"),
-            ("max", "highest"),
-            ("last", "last"),
+        let figures = [
+            figure("mean", "mean", Unit::Number, |of: &Counter| of.mean),
+            figure("max", "highest", Unit::Number, |of| of.highest),
+            figure("last", "last", Unit::Number, |of| of.latest),
         ];
         let mut matched = by_name(&self.first.counters, &self.second.counters, counter_title);
         // Counters count different things: what has changed by the largest part comes first, and what only one has behind all that.
@@ -182,31 +136,32 @@ impl<'a> Pair<'a> {
             _ => -1.0,
         };
         matched.sort_by(|one, other| part(other).total_cmp(&part(one)));
-        let mean = |of: &Counter| of.mean;
-        self.section("counters", "Counters", &columns, matched, |(name, a, b)| {
-            vec![
-                Value::text(name),
-                change(Unit::Number, *a, *b, mean),
-                both(Unit::Number, *a, *b, mean),
-                both(Unit::Number, *a, *b, |of| of.highest),
-                both(Unit::Number, *a, *b, |of| of.latest),
-            ]
-        })
+        let names = ("counter", "Counters");
+        self.section("counters", names, ("change", "change of mean"), matched, &figures)
     }
 
-    /// The first rows, with how many things are new and gone in all, and which.
+    /// The first rows: by how much the first figure has changed, and each figure before and after; and how many things are new and gone in
+    /// all, and which.
     fn section<T>(
         &self,
         key: &'static str,
-        title: &str,
-        columns: &[(&'static str, &'static str)],
+        names: (&'static str, &'static str),
+        changes: (&'static str, &'static str),
         matched: Vec<Match<'a, T>>,
-        row: impl Fn(&Match<'a, T>) -> Vec<Value>,
+        figures: &[Figure<T>],
     ) -> Section {
+        let (_, title) = names;
         if matched.is_empty() {
             return Section::absent(key, title, format!("{}: neither trace has any", title.to_lowercase()));
         }
-        let mut section = Section::of(key, title, Table::first(columns, &matched, self.rows, row));
+        let columns: Vec<_> =
+            [names, changes].into_iter().chain(figures.iter().map(|it| (it.key, it.title))).collect();
+        let row = |(name, a, b): &Match<'a, T>| {
+            let change = figures.iter().take(1).map(|it| Value::Change(it.unit, a.map(it.of), b.map(it.of)));
+            let both = figures.iter().map(|it| Value::Both(it.unit, a.map(it.of), b.map(it.of)));
+            std::iter::once(Value::text(name)).chain(change).chain(both).collect()
+        };
+        let mut section = Section::of(key, title, Table::first(&columns, &matched, self.rows, row));
         section.notes.extend(named("New", matched.iter().filter(|(_, a, _)| a.is_none())));
         section.notes.extend(named("Gone", matched.iter().filter(|(_, _, b)| b.is_none())));
         if matched.len() >= MAX_ROWS {
@@ -247,17 +202,10 @@ fn by_name<'a, T>(first: &'a [T], second: &'a [T], name: impl Fn(&T) -> String) 
     matched.into_iter().map(|(name, (first, second))| (name, first, second)).collect()
 }
 
-/// The largest change first; of what is not there there is nothing.
-fn by_change<'a, T>(mut matched: Vec<Match<'a, T>>, value: impl Fn(&T) -> f64) -> Vec<Match<'a, T>> {
-    let size = |(_, a, b): &Match<'a, T>| (b.map_or(0.0, &value) - a.map_or(0.0, &value)).abs();
+/// The largest change of the first figure first; of what is not there there is nothing.
+fn by_change<'a, T>(mut matched: Vec<Match<'a, T>>, figures: &[Figure<T>]) -> Vec<Match<'a, T>> {
+    let value = |of: Option<&T>| of.zip(figures.first()).map_or(0.0, |(of, figure)| (figure.of)(of));
+    let size = |(_, a, b): &Match<'a, T>| (value(*b) - value(*a)).abs();
     matched.sort_by(|one, other| size(other).total_cmp(&size(one)));
     matched
-}
-
-fn change<T>(unit: Unit, first: Option<&T>, second: Option<&T>, value: impl Fn(&T) -> f64) -> Value {
-    Value::Change(unit, first.map(&value), second.map(&value))
-}
-
-fn both<T>(unit: Unit, first: Option<&T>, second: Option<&T>, value: impl Fn(&T) -> f64) -> Value {
-    Value::Both(unit, first.map(&value), second.map(&value))
 }

@@ -29,7 +29,7 @@ pub struct Place {
 impl Error {
     /// What is wrong, without a place.
     pub(crate) fn plain(message: impl Into<String>) -> Self {
-        Self { message: message.into(), place: None, help: None }
+        Self { message: cut(message.into()), place: None, help: None }
     }
 
     pub(crate) fn at(text: &Text<'_>, place: Location, message: impl Into<String>) -> Self {
@@ -46,7 +46,7 @@ impl Error {
     }
 
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(cut(help.into()));
         self
     }
 
@@ -63,6 +63,17 @@ impl Error {
     }
 }
 
+/// Letters of a message: names may have any number.
+const MAX_MESSAGE: usize = 500;
+
+fn cut(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(MAX_MESSAGE) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
+}
+
 impl Error {
     /// What is wrong, in words.
     pub(crate) fn from_ref(error: &DataFusionError) -> String {
@@ -72,8 +83,21 @@ impl Error {
 
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
-        Self::plain(words(&error))
+        let said = Self::plain(words(&error));
+        match is_of_memory(&error) {
+            true => said.with_help("--memory allows more, as in --memory 4G, or Options::memory_bytes"),
+            false => said,
+        }
     }
+}
+
+fn is_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(text) if !is_of_files(text))
+}
+
+/// Whether it is temporary files that there is no more room for.
+fn is_of_files(text: &str) -> bool {
+    text.contains("spilling")
 }
 
 impl From<ferretto_import::Error> for Error {
@@ -100,6 +124,10 @@ fn words(error: &DataFusionError) -> String {
         DataFusionError::NotImplemented(text) => format!("not implemented: {text}"),
         DataFusionError::ArrowError(error, _) => error.to_string(),
         DataFusionError::External(error) => error.to_string(),
+        DataFusionError::ResourcesExhausted(text) if is_of_files(text) => {
+            "the query needs more than 8 GB of temporary files".to_owned()
+        }
+        DataFusionError::ResourcesExhausted(_) => "the query needs more memory than it may have".to_owned(),
         other => other.to_string(),
     }
 }
@@ -121,9 +149,15 @@ pub(crate) fn missing_column(error: &DataFusionError) -> Option<(String, Vec<Str
     }
 }
 
+/// Letters of a name that another may be near to.
+const MAX_NAME: usize = 100;
+
 /// Of these names the one that was meant, perhaps.
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let far = name.chars().count() / 3 + 1;
+    if far > MAX_NAME / 3 {
+        return None;
+    }
     let near = names.into_iter().map(|other| (distance(name, other), other));
     near.filter(|(distance, _)| *distance <= far).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }

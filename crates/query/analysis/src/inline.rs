@@ -15,6 +15,12 @@ use crate::sql::statement::Returns;
 
 /// Calls that one statement may become: functions of functions grow with each level.
 const MAX_CALLS: usize = 5_000;
+/// Expressions that may be put in the place of arguments: so do those. A long text is as many as are as long.
+const MAX_SIZE: usize = 1 << 18;
+/// Bytes of an expression that is like others.
+const EXPR_BYTES: usize = 64;
+/// How deep expressions may lie in each other then: what plans them recurses.
+const MAX_DEPTH: usize = 1500;
 
 /// A function that a query has defined.
 #[derive(Clone, Debug)]
@@ -32,7 +38,7 @@ pub(crate) fn inline(functions: &UserFunctions, query: &mut Query) -> Result<(),
     if functions.is_empty() {
         return Ok(());
     }
-    let mut rule = Inline { functions, calls: 0 };
+    let mut rule = Inline { functions, calls: 0, size: 0, depth: 0 };
     match VisitMut::visit(query, &mut rule) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
@@ -86,6 +92,8 @@ fn calls(functions: &UserFunctions, name: &str) -> Vec<String> {
 struct Inline<'a> {
     functions: &'a UserFunctions,
     calls: usize,
+    size: usize,
+    depth: usize,
 }
 
 impl Inline<'_> {
@@ -105,9 +113,39 @@ impl Inline<'_> {
         if args.iter().any(has_column) {
             let _: ControlFlow<()> = VisitMut::visit(&mut body, &mut Rename { number: self.calls });
         }
-        let mut substitute = Substitute { names: &function.args, values: args };
-        let _: ControlFlow<()> = VisitMut::visit(&mut body, &mut substitute);
-        Ok(body)
+        self.size += size(&body);
+        let sizes: Vec<usize> = args.iter().map(size).collect();
+        let mut substitute =
+            Substitute { names: &function.args, values: args, sizes: &sizes, size: self.size };
+        let is_too_large = VisitMut::visit(&mut body, &mut substitute).is_break();
+        self.size = substitute.size;
+        match is_too_large {
+            true => {
+                let message = format!(
+                    "calls of functions, {name} the last, make more than {MAX_SIZE} expressions of this statement"
+                );
+                Err(Box::new(Error::plain(message)))
+            }
+            false => Ok(body),
+        }
+    }
+
+    /// One level deeper.
+    fn enter(&mut self) -> ControlFlow<Box<Error>> {
+        self.depth += 1;
+        match self.depth > MAX_DEPTH {
+            true => {
+                let message =
+                    format!("calls of functions lie more than {MAX_DEPTH} expressions deep in each other");
+                ControlFlow::Break(Box::new(Error::plain(message)))
+            }
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn leave(&mut self) -> ControlFlow<Box<Error>> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
     }
 
     fn call(&mut self, call: &Function) -> Result<Option<Expr>, Box<Error>> {
@@ -173,7 +211,19 @@ impl VisitorMut for Inline<'_> {
                 Err(error) => return ControlFlow::Break(error),
             }
         }
-        ControlFlow::Continue(())
+        self.enter()
+    }
+
+    fn post_visit_expr(&mut self, _: &mut Expr) -> ControlFlow<Box<Error>> {
+        self.leave()
+    }
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Box<Error>> {
+        self.enter()
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Box<Error>> {
+        self.leave()
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Box<Error>> {
@@ -271,6 +321,10 @@ impl VisitorMut for Rename {
 struct Substitute<'a> {
     names: &'a [String],
     values: &'a [Expr],
+    /// How large each is.
+    sizes: &'a [usize],
+    /// All that were put somewhere.
+    size: usize,
 }
 
 impl VisitorMut for Substitute<'_> {
@@ -282,10 +336,39 @@ impl VisitorMut for Substitute<'_> {
         {
             let name = name.trim_start_matches('$').to_lowercase();
             let place = self.names.iter().position(|it| *it == name);
-            if let Some(value) = place.and_then(|place| self.values.get(place)) {
+            if let Some((value, size)) =
+                place.and_then(|place| self.values.get(place).zip(self.sizes.get(place)))
+            {
+                self.size = self.size.saturating_add(*size);
+                if self.size > MAX_SIZE {
+                    return ControlFlow::Break(());
+                }
                 *expr = Expr::Nested(Box::new(value.clone()));
             }
         }
         ControlFlow::Continue(())
     }
+}
+
+/// How many expressions it is made of.
+fn size(part: &impl Visit) -> usize {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let text = match expr {
+                Expr::Value(value) => match &value.value {
+                    Value::SingleQuotedString(text) | Value::Number(text, _) => text.len(),
+                    _ => 0,
+                },
+                Expr::Identifier(name) => name.value.len(),
+                _ => 0,
+            };
+            self.0 += 1 + text / EXPR_BYTES;
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    let _: ControlFlow<()> = part.visit(&mut count);
+    count.0
 }

@@ -16,6 +16,10 @@
 //! | `table`, `prelude` | tables of the trace, and views over them |
 //! | `in_order` | rows in SQLite's order |
 //! | [`json`] | texts of JSON |
+//! | [`limits`] | what ends a query before its end |
+//! | `interrupt` | plans that can be ended |
+//! | `memory` | what rows take of memory |
+//! | `windows` | the memory of windows |
 //! | `runtime` | the threads that it is done on |
 //! | `error` | what is wrong, where, and what was meant |
 //!
@@ -40,7 +44,10 @@ pub mod fleet;
 mod functions;
 mod in_order;
 mod inline;
+mod interrupt;
 pub mod json;
+pub mod limits;
+mod memory;
 mod modules;
 mod operators;
 pub mod own_types;
@@ -51,9 +58,11 @@ mod session;
 mod sql;
 mod table;
 pub mod trace;
+mod windows;
 
 pub use crate::cell::Cell;
 pub use crate::error::{Error, Place};
 pub use crate::fleet::Fleet;
+pub use crate::limits::Stop;
 pub use crate::own_types::Shown;
-pub use crate::trace::{Options, Rows, Trace};
+pub use crate::trace::{Names, Options, Rows, Trace};

@@ -11,10 +11,11 @@ use datafusion::common::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter};
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use ferretto_arrow_tables::{Catalog, batches, schema};
 use ferretto_trace_tables::Tables;
+use futures_util::{StreamExt as _, stream};
 
 /// Rows of a batch: DataFusion's own number.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -103,7 +104,7 @@ impl TableProvider for TraceTable {
 }
 
 /// Some columns of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Part {
     tables: Arc<Tables>,
     name: String,
@@ -117,8 +118,17 @@ impl PartitionStream for Part {
         &self.schema
     }
 
-    /// On another thread: making columns is work that goes on while others use them.
+    /// When somebody asks for the first rows, and not before: a join asks all of its tables for streams at once.
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let this = self.clone();
+        let batches = stream::once(async move { this.start() }).flatten();
+        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches))
+    }
+}
+
+impl Part {
+    /// On another thread: making columns is work that goes on while others use them.
+    fn start(&self) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), WAITING);
         let to = builder.tx();
         let (tables, name, columns) = (self.tables.clone(), self.name.clone(), self.columns.clone());

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -11,9 +12,14 @@ use ferretto_trace_tables::Tables;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::error::Error;
+use crate::limits::{Limits, Stop};
 use crate::own_types::{Own, Shown, visible};
 use crate::runtime::Threads;
 use crate::session::Session;
+
+/// How long a query may work, unless somebody says otherwise: a question that people wait for is answered long before, and one that joins
+/// everything with everything never.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How queries are run.
 #[derive(Clone, Debug)]
@@ -24,12 +30,14 @@ pub struct Options {
     pub threads: usize,
     /// Where the trace is, if it is to be said: what `_trace` is.
     pub path: Option<String>,
+    /// How long a query may work; that nobody takes its rows is not counted.
+    pub timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let ImportOptions { memory_bytes, threads, .. } = ImportOptions::default();
-        Self { memory_bytes, threads, path: None }
+        Self { memory_bytes, threads, path: None, timeout: TIMEOUT }
     }
 }
 
@@ -96,25 +104,82 @@ impl Trace {
         })
     }
 
+    /// What can be named in a query, whether or not anybody has named it yet.
+    ///
+    /// # Errors
+    ///
+    /// If there are no threads any more.
+    pub fn names(&self) -> Result<Names, Error> {
+        let session = self.session.clone();
+        self.threads.run(async move { Ok(session.lock().await.known()) })
+    }
+
+    /// The columns of a table or a view that has been named before, or that the trace has. Of others, which would have to be made first,
+    /// nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// If there are no threads any more.
+    pub fn columns(&self, table: &str) -> Result<Vec<String>, Error> {
+        let (session, table) = (self.session.clone(), table.to_owned());
+        self.threads.run(async move { Ok(session.lock().await.columns(&table).await) })
+    }
+
     /// Runs statements, and gives the rows of the last one.
     ///
     /// # Errors
     ///
     /// If one of them is wrong, or cannot be run to its end; while rows come, that is in them.
     pub fn query(&self, sql: &str) -> Result<Rows, Error> {
-        let (session, sql) = (self.session.clone(), sql.to_owned());
-        let answer = self.threads.run(async move { session.lock().await.run(&sql).await })?;
-        Ok(Rows { answer, threads: self.threads.clone() })
+        self.query_until(sql, &Stop::new())
     }
+
+    /// The same, but that somebody else may end it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trace::query`], and if it is ended.
+    pub fn query_until(&self, sql: &str, stop: &Stop) -> Result<Rows, Error> {
+        let (session, sql) = (self.session.clone(), sql.to_owned());
+        let (stop, timeout) = (stop.clone(), self.options.timeout);
+        let waiting = Limits::new(stop.clone(), timeout);
+        let work = async move {
+            let mut session = session.lock().await;
+            session.run(&sql, Limits::new(stop, timeout)).await
+        };
+        let answer = self.threads.run_until(work, &waiting)?;
+        Ok(Rows::new(answer, waiting, &self.threads))
+    }
+}
+
+/// What can be named, each list in the order of letters.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Tables and views: of the trace, of included modules, of queries.
+    pub tables: Vec<String>,
+    /// Functions.
+    pub functions: Vec<String>,
+    /// Macros, without their `!`.
+    pub macros: Vec<String>,
+    /// Modules.
+    pub modules: Vec<String>,
+}
+
+/// The statements of a text that end with semicolons, and what stands behind the last one: one that is not whole yet, or nothing.
+#[must_use]
+pub fn split(sql: &str) -> (Vec<&str>, &str) {
+    crate::sql::text::split(sql)
 }
 
 /// The rows of an answer.
 #[derive(Debug)]
 pub struct Rows {
-    pub(crate) answer: Answer,
+    answer: Answer,
+    limits: Limits,
+    /// Since when nobody has asked for more of them.
+    taken_at: Option<Instant>,
     /// They make them.
-    #[allow(dead_code)]
-    pub(crate) threads: Threads,
+    threads: Threads,
 }
 
 /// Rows that are being made.
@@ -125,23 +190,55 @@ pub(crate) struct Answer {
     pub(crate) own: Vec<Own>,
     /// Whether the statement has an answer at all.
     pub(crate) is_query: bool,
-    pub(crate) batches: mpsc::Receiver<Result<RecordBatch, Error>>,
+    batches: Option<Receiver>,
 }
 
+/// What comes through a channel: rows, or that there are no more. A channel that ends without this has lost some.
+type Next = Result<Option<RecordBatch>, Error>;
+pub(crate) type Sender = mpsc::Sender<Next>;
+pub(crate) type Receiver = mpsc::Receiver<Next>;
+
 impl Answer {
+    pub(crate) fn of(schema: SchemaRef, own: Vec<Own>, batches: Receiver) -> Self {
+        Self { schema, own, is_query: true, batches: Some(batches) }
+    }
+
     /// Of a statement that has none.
     pub(crate) fn none() -> Self {
-        let (_, batches) = mpsc::channel(1);
         Self {
             schema: Arc::new(arrow::datatypes::Schema::empty()),
             own: Vec::new(),
             is_query: false,
-            batches,
+            batches: None,
         }
+    }
+
+    /// The next rows.
+    pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch, Error>> {
+        let next = self.batches.as_mut()?.recv().await;
+        self.taken(next)
+    }
+
+    /// No more of them, and why.
+    pub(crate) fn end(&mut self, why: Error) -> Option<Result<RecordBatch, Error>> {
+        self.batches.take().map(|_| Err(why))
+    }
+
+    fn taken(&mut self, next: Option<Next>) -> Option<Result<RecordBatch, Error>> {
+        let next = next.unwrap_or_else(|| Err(Error::plain("the query broke off"))).transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.batches = None;
+        }
+        next
     }
 }
 
 impl Rows {
+    /// Those of an answer, within limits.
+    pub(crate) fn new(answer: Answer, limits: Limits, threads: &Threads) -> Self {
+        Self { answer, limits, taken_at: Some(Instant::now()), threads: threads.clone() }
+    }
+
     /// Names and types of columns. Two may have the same name.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
@@ -157,10 +254,19 @@ impl Rows {
     /// The rows as SQLite shows them, one value after the other, each of the type that it has there.
     pub fn shown(mut self) -> impl Iterator<Item = Result<Shown, Error>> {
         std::iter::from_fn(move || {
-            let batch = self.answer.batches.blocking_recv()?;
+            let batch = self.taken()?;
             let Answer { schema, own, .. } = &self.answer;
             Some(batch.and_then(|batch| Ok(Shown::of(schema, own, &batch)?)))
         })
+    }
+
+    /// The next rows, with the columns behind those of the answer. The time in which nobody wants any is not the query's.
+    fn taken(&mut self) -> Option<Result<RecordBatch, Error>> {
+        let since = self.taken_at.take();
+        self.limits.waited(since.map_or(Duration::ZERO, |since| since.elapsed()));
+        let next = self.threads.next(&mut self.answer, &self.limits);
+        self.taken_at = Some(Instant::now());
+        next
     }
 }
 
@@ -168,7 +274,7 @@ impl Iterator for Rows {
     type Item = Result<RecordBatch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.answer.batches.blocking_recv()?;
+        let batch = self.taken()?;
         Some(batch.and_then(|batch| Ok(visible(&self.answer.schema, &batch)?)))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use ferretto_analysis::{Options, Rows, Trace};
+use ferretto_analysis::{Options, Rows, Stop, Trace};
 use ferretto_import::{Options as ImportOptions, import};
 use ferretto_trace_tables::Tables;
 
@@ -135,9 +135,9 @@ impl Engine {
         self.trace()?.restore().map_err(|error| error.to_string())
     }
 
-    /// Runs statements.
-    pub(crate) fn query(&self, sql: &str) -> Result<Rows, Refused> {
-        self.trace()?.query(sql).map_err(|error| words(&error))
+    /// Runs statements, until they are ended.
+    pub(crate) fn query(&self, sql: &str, stop: &Stop) -> Result<Rows, Refused> {
+        self.trace()?.query_until(sql, stop).map_err(|error| words(&error))
     }
 
     fn trace(&self) -> Result<Arc<Trace>, Refused> {

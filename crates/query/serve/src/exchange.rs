@@ -2,6 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ferretto_http::{Error as HeadError, Head};
@@ -12,6 +15,9 @@ pub(crate) const MAX_BODY_BYTES: usize = 16 << 20;
 pub(crate) const MAX_PIECE_BYTES: usize = 256 << 20;
 /// Whoever begins a request goes on with it. Between requests a connection may rest for as long as it likes.
 const WITHIN_REQUEST: Duration = Duration::from_secs(30);
+/// How often it is looked whether a client that waits is still there, and for how long.
+const BETWEEN_GLANCES: Duration = Duration::from_millis(250);
+const GLANCE: Duration = Duration::from_millis(1);
 /// The line before a chunk of a body: its length, and what nobody needs.
 const MAX_CHUNK_LINE: usize = 256;
 
@@ -161,6 +167,11 @@ impl Exchange {
         }
     }
 
+    /// Looks now and then whether the client is still there, and calls `gone` when it is not.
+    pub(crate) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<Watch> {
+        Watch::start(self.stream.try_clone()?, gone)
+    }
+
     /// Answers with a body that is whole. `is_last` says that the connection ends.
     pub(crate) fn answer(
         &mut self,
@@ -192,6 +203,55 @@ impl Exchange {
                 return;
             }
         }
+    }
+}
+
+/// Looks whether a client is there, until it is dropped. Nobody reads what it sends meanwhile.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    stream: Arc<TcpStream>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    fn start(stream: TcpStream, gone: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        stream.set_read_timeout(Some(GLANCE))?;
+        let (stream, is_over) = (Arc::new(stream), Arc::new(AtomicBool::new(false)));
+        let (looked_at, until) = (stream.clone(), is_over.clone());
+        let look = move || {
+            while !until.load(Ordering::Acquire) {
+                std::thread::park_timeout(BETWEEN_GLANCES);
+                if !until.load(Ordering::Acquire) && is_gone(&looked_at) {
+                    return gone();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("client".to_owned()).spawn(look)?;
+        Ok(Self { stream, is_over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It does not panic.
+            let _ = thread.join();
+        }
+        // A connection that is over is found when somebody reads.
+        let _ = self.stream.set_read_timeout(Some(WITHIN_REQUEST));
+    }
+}
+
+fn is_gone(stream: &TcpStream) -> bool {
+    match stream.peek(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+        ),
     }
 }
 

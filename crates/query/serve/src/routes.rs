@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ferretto_analysis::Stop;
 use ferretto_http::Head;
 
 use crate::engine::Engine;
@@ -44,12 +45,12 @@ pub(crate) fn serve(
     match path {
         "/status" => protobuf(exchange, &wire::status(engine.name()))?,
         "/query" => match wire::statement(&body) {
-            Some(sql) => streamed(exchange, &binary, is_last, |out| {
-                wire::results(engine.query(&sql), |piece| out(&piece))
+            Some(sql) => streamed(exchange, &binary, is_last, |stop, out| {
+                wire::results(engine.query(&sql, stop), |piece| out(&piece))
             })?,
             None => return Err(bad("the body is no QueryArgs")),
         },
-        "/rpc" => streamed(exchange, &binary, is_last, |out| rpc::serve(engine, &body, out))?,
+        "/rpc" => streamed(exchange, &binary, is_last, |stop, out| rpc::serve(engine, stop, &body, out))?,
         "/parse" => protobuf(exchange, &wire::appended(&engine.append(body)))?,
         "/notify_eof" => protobuf(exchange, &wire::finalized(&engine.finish()))?,
         "/restore_initial_tables" => match engine.restore() {
@@ -75,14 +76,17 @@ fn bad(text: &str) -> Trouble {
     Trouble::Bad("400 Bad Request", text.to_owned())
 }
 
-/// An answer whose pieces go out as they are made.
+/// An answer whose pieces go out as they are made. The queries that it is of end if the client goes.
 fn streamed(
     exchange: &mut Exchange,
     headers: &str,
     is_last: bool,
-    answer: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
+    answer: impl FnOnce(&Stop, &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<()> {
+    let stop = Stop::new();
+    let of_query = stop.clone();
+    let _watch = exchange.watch(move || of_query.stop())?;
     let mut pieces = exchange.begin(headers, is_last)?;
-    answer(&mut |piece| pieces.piece(piece))?;
+    answer(&stop, &mut |piece| pieces.piece(piece))?;
     pieces.end()
 }

@@ -1,5 +1,6 @@
 //! `TraceProcessorRpc`: requests and answers as messages of a stream (`POST /rpc`).
 
+use ferretto_analysis::Stop;
 use ferretto_protozero::Message;
 use ferretto_protozero::read::{Fields, Value};
 
@@ -56,6 +57,7 @@ impl<'a> Request<'a> {
 /// Answers a stream of requests with one of answers, which are given out in pieces.
 pub(crate) fn serve<E>(
     engine: &Engine,
+    stop: &Stop,
     stream: &[u8],
     mut out: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -66,7 +68,7 @@ pub(crate) fn serve<E>(
             _ => None,
         });
         match request {
-            Some(request) => answers.serve(engine, &request)?,
+            Some(request) => answers.serve(engine, stop, &request)?,
             None => return answers.fatal("these bytes are no TraceProcessorRpcStream"),
         }
     }
@@ -79,7 +81,7 @@ struct Answers<'a, F> {
 }
 
 impl<E, F: FnMut(&[u8]) -> Result<(), E>> Answers<'_, F> {
-    fn serve(&mut self, engine: &Engine, request: &Request<'_>) -> Result<(), E> {
+    fn serve(&mut self, engine: &Engine, stop: &Stop, request: &Request<'_>) -> Result<(), E> {
         match request.method {
             APPEND_TRACE_DATA => {
                 let result = wire::appended(&engine.append(request.piece.to_vec()));
@@ -90,7 +92,7 @@ impl<E, F: FnMut(&[u8]) -> Result<(), E>> Answers<'_, F> {
                 self.answer(request.method, field::FINALIZE_RESULT, &result)
             }
             QUERY_STREAMING => match wire::statement(request.query) {
-                Some(sql) => wire::results(engine.query(&sql), |result| {
+                Some(sql) => wire::results(engine.query(&sql, stop), |result| {
                     self.answer(QUERY_STREAMING, field::QUERY_RESULT, &result)
                 }),
                 None => self.fatal("the query's arguments are no QueryArgs"),

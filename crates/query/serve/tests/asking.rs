@@ -361,3 +361,21 @@ fn queries_reach_no_files() {
     }
     assert!(!std::path::Path::new("/tmp/ferretto-serve.csv").exists());
 }
+
+#[test]
+fn who_goes_away_ends_its_query_and_holds_up_nobody() {
+    let address = serve();
+    let all = "with recursive c(x) as (select 1 union all select x + 1 from c where x < 1000) select";
+    let endless = format!("create table t as {all} count(*) n from c a, c b, c d, c e, c f");
+    let body = query_args(&endless);
+    let mut first = Client::connect(address);
+    let head = format!("POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    first.send(&[head.as_bytes(), &body].concat());
+    // It makes a table: whoever asks next waits for it.
+    thread::sleep(Duration::from_millis(300));
+    let second = thread::spawn(move || Client::connect(address).query("select 7 as n"));
+    thread::sleep(Duration::from_millis(300));
+    assert!(!second.is_finished());
+    drop(first);
+    assert_eq!(second.join().unwrap().error, "");
+}

@@ -19,6 +19,7 @@ mod traces;
 pub(crate) mod types;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ferretto_import::Options as ImportOptions;
 use tokio::sync::Mutex;
@@ -28,6 +29,7 @@ pub use crate::fleet::pass::Watch;
 use crate::fleet::session::FleetSession;
 use crate::fleet::traces::Traces;
 pub use crate::fleet::traces::{Files, Places, Source, State};
+use crate::limits::{Limits, Stop};
 use crate::runtime::Threads;
 use crate::trace::{Options, Rows};
 
@@ -40,6 +42,7 @@ pub struct Fleet {
     threads: Threads,
     traces: Arc<Traces>,
     session: Arc<Mutex<FleetSession>>,
+    timeout: Duration,
 }
 
 impl Fleet {
@@ -60,7 +63,7 @@ impl Fleet {
         let import = ImportOptions { threads: if paths.len() >= options.threads { 1 } else { 2 }, ..import };
         let traces = Arc::new(Traces::new(paths, places, import, options.threads));
         let session = FleetSession::new(traces.clone(), options, watch)?;
-        Ok(Self { threads, traces, session: Arc::new(Mutex::new(session)) })
+        Ok(Self { threads, traces, session: Arc::new(Mutex::new(session)), timeout: options.timeout })
     }
 
     /// Runs statements, and gives the rows of the last one.
@@ -69,9 +72,23 @@ impl Fleet {
     ///
     /// If one of them is wrong, if no trace can be read, or if one that can be read has no answer.
     pub fn query(&self, sql: &str) -> Result<Rows, Error> {
+        self.query_until(sql, &Stop::new())
+    }
+
+    /// The same, but that somebody else may end it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fleet::query`], and if it is ended.
+    pub fn query_until(&self, sql: &str, stop: &Stop) -> Result<Rows, Error> {
         let (session, sql) = (self.session.clone(), sql.to_owned());
-        let answer = self.threads.run(async move { session.lock().await.run(&sql).await })?;
-        Ok(Rows { answer, threads: self.threads.clone() })
+        // Each trace has its time.
+        let count = u32::try_from(self.traces.paths().len()).unwrap_or(u32::MAX).max(1);
+        let limits = Limits::new(stop.clone(), self.timeout.saturating_mul(count));
+        let of_session = limits.clone();
+        let work = async move { session.lock().await.run(&sql, of_session).await };
+        let answer = self.threads.run_until(work, &limits)?;
+        Ok(Rows::new(answer, limits, &self.threads))
     }
 
     /// The traces, and what is known of each by now.

@@ -13,6 +13,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use ferretto_trace_tables::Tables;
 use futures_util::StreamExt as _;
 use sqlparser::ast::{Query, Statement as Ast, TableObject};
@@ -25,8 +26,9 @@ use crate::fleet::task::{self, Rows, Task};
 use crate::fleet::traces::{State, Stop, Traces};
 use crate::fleet::types::Seen;
 use crate::functions::of_trace::Types;
+use crate::limits::Limits;
 use crate::session::plan::Names;
-use crate::session::{Of, Session, as_sql, legacy, name_of};
+use crate::session::{Of, Session, legacy, name_of, send};
 use crate::sql::headings::{Heading, headings};
 use crate::sql::macros::expand;
 use crate::sql::parse::{self, lower};
@@ -58,6 +60,8 @@ pub(crate) struct FleetSession {
     all: Session,
     /// What each trace runs before it is asked.
     definitions: String,
+    /// Of the query that is being run.
+    limits: Limits,
 }
 
 impl std::fmt::Debug for FleetSession {
@@ -92,13 +96,17 @@ impl FleetSession {
             each: Session::new(none.clone(), &all)?,
             all: Session::of(Of::Fleet, none, &all)?,
             definitions: String::new(),
+            limits: Limits::new(crate::limits::Stop::new(), options.timeout),
         };
         this.list_errors()?;
         Ok(this)
     }
 
     /// Runs statements; the answer is the last one's.
-    pub(crate) async fn run(&mut self, sql: &str) -> Result<Answer, Error> {
+    pub(crate) async fn run(&mut self, sql: &str, limits: Limits) -> Result<Answer, Error> {
+        self.each.within(limits.clone())?;
+        self.all.within(limits.clone())?;
+        self.limits = limits;
         let text = Text::new(sql);
         let statements = statements(text.words()?);
         let last = statements.len().saturating_sub(1);
@@ -139,10 +147,10 @@ impl FleetSession {
                 self.each.must_be_new(&name, false)?;
                 let mut answer = self.ask(text, words, sql, &[]).await?;
                 let mut batches = Vec::new();
-                while let Some(batch) = answer.batches.recv().await {
+                while let Some(batch) = answer.next().await {
                     batches.push(batch?);
                 }
-                self.all.keep(name, answer.schema, batches, None)?;
+                self.all.keep_rows(name, answer.schema, batches)?;
                 return Ok(Answer::none());
             }
         };
@@ -232,7 +240,7 @@ impl FleetSession {
             match first {
                 Err(_) if seen.is_to_repeat() => types = seen.over(&types),
                 Err(error) => return Err(error),
-                Ok(first) => return Ok(begun.answer(first)),
+                Ok(first) => return Ok(begun.answer(first, self.limits.clone())),
             }
         }
         Err(Error::plain("types of columns differ from trace to trace: cast them"))
@@ -274,7 +282,7 @@ impl FleetSession {
     fn of_one(&self) -> Options {
         let threads = self.options.threads.max(1);
         let memory_bytes = self.options.memory_bytes / 2 / threads as u64;
-        Options { memory_bytes, threads, path: None }
+        Options { memory_bytes, threads, path: None, timeout: self.options.timeout }
     }
 
     /// Rows of all traces, as the part below calls their columns.
@@ -320,7 +328,7 @@ impl FleetSession {
             let text = Text::new(sql);
             // If none can be read, that is what the table says.
             if let Ok(mut answer) = self.ask(&text, text.words()?, sql, &[]).await {
-                while answer.batches.recv().await.is_some() {}
+                while answer.next().await.is_some() {}
             }
         }
         self.list_errors()
@@ -337,7 +345,7 @@ impl FleetSession {
         let schema = Arc::new(Schema::new(vec![field("path"), field("error")]));
         let arrays = [paths, errors].map(|texts| Arc::new(StringViewArray::from(texts)) as ArrayRef);
         let batch = RecordBatch::try_new(schema.clone(), arrays.into()).map_err(DataFusionError::from)?;
-        self.all.keep(ERRORS.to_owned(), schema, vec![batch], None)
+        self.all.keep_rows(ERRORS.to_owned(), schema, vec![batch])
     }
 
     fn none_is_read(&self) -> Error {
@@ -398,20 +406,12 @@ impl Begun {
     }
 
     /// All of them.
-    fn answer(self, first: Vec<RecordBatch>) -> Answer {
+    fn answer(self, first: Vec<RecordBatch>, limits: Limits) -> Answer {
         let (to, batches) = mpsc::channel(2);
-        let schema = self.schema.clone();
-        tokio::spawn(async move {
-            let mut rows = futures_util::stream::iter(first).map(Ok).chain(self.rows);
-            while let Some(batch) = rows.next().await {
-                let batch = batch.and_then(|batch| as_sql(&self.schema, &batch)).map_err(Error::from);
-                let is_wrong = batch.is_err();
-                // Who does not take it wants no more.
-                if to.send(batch).await.is_err() || is_wrong {
-                    return;
-                }
-            }
-        });
-        Answer { schema, own: Vec::new(), is_query: true, batches }
+        let of = self.rows.schema();
+        let rows = futures_util::stream::iter(first).map(Ok).chain(self.rows);
+        let rows = Box::pin(RecordBatchStreamAdapter::new(of, rows));
+        tokio::spawn(send(rows, self.schema.clone(), limits, to));
+        Answer::of(self.schema, Vec::new(), batches)
     }
 }

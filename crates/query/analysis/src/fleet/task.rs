@@ -78,7 +78,12 @@ impl Task {
         path: &str,
         tables: Arc<Tables>,
     ) -> Result<(Session, SendableRecordBatchStream), Error> {
-        let options = Options { memory_bytes: self.memory_bytes, threads: 1, path: Some(path.to_owned()) };
+        let options = Options {
+            memory_bytes: self.memory_bytes,
+            threads: 1,
+            path: Some(path.to_owned()),
+            ..Options::default()
+        };
         let mut session = Session::new(tables, &options)?;
         session.know_types(&self.types);
         session.run_to_end(&self.definitions).await?;

@@ -5,6 +5,7 @@ mod args;
 mod clocks;
 mod conversions;
 mod hash;
+pub(crate) mod joining;
 mod layout;
 mod metadata;
 mod numbers;
@@ -13,7 +14,7 @@ pub(crate) mod of_trace;
 mod patterns;
 mod printf;
 mod slices;
-mod strings;
+pub(crate) mod strings;
 pub(crate) mod text;
 mod time;
 mod to_ftrace;
@@ -34,6 +35,9 @@ use ferretto_trace_tables::Tables;
 
 use self::of_trace::{Asked, Constant};
 
+/// Functions of DataFusion's that SQLite has not, and that make much of little or take long for it.
+const WITHOUT: [&str; 6] = ["repeat", "lpad", "rpad", "overlay", "regexp_replace", "levenshtein"];
+
 /// Makes all of them known. Gives the names of those whose values are of one trace, whatever they are called with.
 pub(crate) fn register(
     context: &SessionContext,
@@ -41,9 +45,11 @@ pub(crate) fn register(
     path: Option<&str>,
     asked: &Asked,
 ) -> HashSet<String> {
+    WITHOUT.into_iter().for_each(|name| context.deregister_udf(name));
     let simple = [
         conversions::all(),
         hash::all(),
+        joining::all(),
         numbers::all(),
         patterns::all(),
         strings::all(),
@@ -191,6 +197,7 @@ pub(crate) fn invoke(
     let rows = if is_scalar { 1 } else { args.number_rows };
     let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
     let array = run(&arrays)?;
+    text::check_size(&array)?;
     if is_scalar && array.len() == 1 {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
     }

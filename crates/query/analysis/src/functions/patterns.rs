@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, StringViewBuilder};
-use datafusion::common::{Result, plan_err};
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use datafusion::common::{Result, exec_err, plan_err};
 use regex::{Regex, RegexBuilder};
 
-use crate::functions::text::texts;
+use crate::functions::text::{Made, texts};
 use crate::functions::{Returns, Simple};
 
-/// Bytes of a compiled pattern: a longer one is no query of anybody's.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Bytes of a pattern, and of what it is compiled to: a longer one is no query of anybody's.
+const MAX_PATTERN_BYTES: usize = 10_000;
+const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 pub(crate) fn all() -> Vec<Simple> {
     vec![
@@ -45,9 +46,9 @@ fn swapped(args: &[ArrayRef]) -> Vec<ArrayRef> {
 }
 
 fn text(values: Vec<Option<String>>) -> Result<ArrayRef> {
-    let mut out = StringViewBuilder::with_capacity(values.len());
-    values.into_iter().for_each(|value| out.append_option(value));
-    Ok(Arc::new(out.finish()))
+    let mut made = Made::with_capacity(values.len());
+    values.iter().try_for_each(|value| made.push(value.as_deref()))?;
+    Ok(made.finish())
 }
 
 /// What a function finds in each row's text by its pattern. The third argument are flags where it is `i` or `c`.
@@ -68,13 +69,21 @@ fn each<T>(
         let pattern = patterns.value(row);
         let third = third.as_ref().filter(|third| third.is_valid(row)).map(|third| third.value(row));
         if last.as_ref().is_none_or(|(text, _)| text != pattern) {
+            if pattern.len() > MAX_PATTERN_BYTES {
+                return exec_err!("a regular expression has more than {MAX_PATTERN_BYTES} bytes");
+            }
             let mut builder = RegexBuilder::new(pattern);
             builder
-                .size_limit(MAX_PATTERN_BYTES)
+                .size_limit(MAX_COMPILED_BYTES)
                 .case_insensitive(third.is_some_and(|flags| flags.ends_with('i')));
             match builder.build() {
                 Ok(regex) => last = Some((pattern.to_owned(), regex)),
-                Err(_) => return plan_err!("{pattern} is no regular expression"),
+                Err(regex::Error::CompiledTooBig(_)) => {
+                    return exec_err!(
+                        "the regular expression {pattern} takes more than {MAX_COMPILED_BYTES} bytes"
+                    );
+                }
+                Err(_) => return exec_err!("{pattern} is no regular expression"),
             }
         }
         out.push(last.as_ref().and_then(|(_, regex)| find(regex, values.value(row), third)));

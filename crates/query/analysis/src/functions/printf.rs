@@ -1,16 +1,16 @@
 //! `printf(format, …)`, which is also `format`.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray, StringViewBuilder};
-use datafusion::common::Result;
+use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
+use datafusion::common::{Result, exec_err};
 
 use crate::functions::conversions::one;
-use crate::functions::text::{general, ints, reals, texts};
+use crate::functions::text::{Made, general, ints, reals, texts};
 use crate::functions::{Returns, Simple};
 
 /// Digits behind a point, and characters that something may be made wide by: one row is no page.
 const MAX_WIDTH: usize = 10_000;
+/// Bytes of a line.
+const MAX_LINE_BYTES: usize = 1 << 20;
 
 pub(crate) fn all() -> Vec<Simple> {
     vec![Simple::new("printf", Returns::Text, printf)]
@@ -29,12 +29,14 @@ fn printf(args: &[ArrayRef]) -> Result<ArrayRef> {
         Ok(Argument { texts: texts(array)?, ints: ints(array)?, reals: reals(array)? })
     };
     let args = args.iter().skip(1).map(argument).collect::<Result<Vec<_>>>()?;
-    let mut out = StringViewBuilder::with_capacity(formats.len());
+    let mut made = Made::with_capacity(formats.len());
     for row in 0..formats.len() {
-        let format = formats.is_valid(row).then(|| formats.value(row));
-        out.append_option(format.map(|format| line(format, &args, row)));
+        match formats.is_valid(row) {
+            true => made.push(Some(&line(formats.value(row), &args, row)?))?,
+            false => made.push(None)?,
+        }
     }
-    Ok(Arc::new(out.finish()))
+    Ok(made.finish())
 }
 
 #[derive(Default)]
@@ -49,7 +51,7 @@ struct Sign {
     precision: Option<usize>,
 }
 
-fn line(format: &str, args: &[Argument], row: usize) -> String {
+fn line(format: &str, args: &[Argument], row: usize) -> Result<String> {
     let mut out = String::new();
     let mut args = args.iter();
     let mut rest = format.chars().peekable();
@@ -72,17 +74,20 @@ fn line(format: &str, args: &[Argument], row: usize) -> String {
         let mut number = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
             if rest.next_if_eq(&'*').is_some() {
                 let value = args.next().map_or(0, |arg| int(arg, row));
-                return usize::try_from(value).unwrap_or(0).min(MAX_WIDTH);
+                return usize::try_from(value).unwrap_or(0).min(MAX_WIDTH + 1);
             }
             let mut value = 0usize;
             while let Some(digit) = rest.next_if(char::is_ascii_digit) {
-                value = (value * 10 + digit.to_digit(10).map_or(0, |it| it as usize)).min(MAX_WIDTH);
+                value = (value * 10 + digit.to_digit(10).map_or(0, |it| it as usize)).min(MAX_WIDTH + 1);
             }
             value
         };
         sign.width = number(&mut rest);
         if rest.next_if_eq(&'.').is_some() {
             sign.precision = Some(number(&mut rest));
+        }
+        if sign.width.max(sign.precision.unwrap_or(0)) > MAX_WIDTH {
+            return exec_err!("printf makes nothing wider than {MAX_WIDTH} characters");
         }
         while rest.next_if(|it| matches!(it, 'l' | 'h' | 'z')).is_some() {}
         let Some(kind) = rest.next() else { break };
@@ -92,8 +97,11 @@ fn line(format: &str, args: &[Argument], row: usize) -> String {
         }
         let Some(text) = value(kind, &sign, args.next(), row) else { break };
         pad(&mut out, &sign, &text, !matches!(kind, 's' | 'c' | 'q' | 'Q' | 'w' | 'z'));
+        if out.len() > MAX_LINE_BYTES {
+            return exec_err!("printf makes no more than {MAX_LINE_BYTES} bytes of a row");
+        }
     }
-    out
+    Ok(out)
 }
 
 fn int(arg: &Argument, row: usize) -> i64 {
@@ -169,6 +177,8 @@ fn pad(out: &mut String, sign: &Sign, text: &str, is_number: bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -193,7 +203,7 @@ mod tests {
             ("%.3s", "-12"),
             ("%s %s", "-1234.5 "),
         ] {
-            assert_eq!(line(format, &args(), 0), text);
+            assert_eq!(line(format, &args(), 0).unwrap(), text);
         }
     }
 }

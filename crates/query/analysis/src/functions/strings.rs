@@ -4,15 +4,27 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray, StringViewBuilder};
 use arrow::datatypes::DataType;
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 
 use crate::functions::conversions::one;
 use crate::functions::text::{ints, texts};
 use crate::functions::{Returns, Simple, rows};
 
+/// Bytes of a pattern: what is looked for takes as many steps as it and the text have letters, multiplied.
+pub(crate) const MAX_PATTERN_BYTES: usize = 10_000;
+/// What a pattern of `LIKE` goes through.
+pub(crate) const PATTERN: &str = "pattern_of_like";
+
 pub(crate) fn all() -> Vec<Simple> {
     vec![
         Simple::of(2, "glob", Returns::Truth, glob),
+        Simple::of(1, PATTERN, Returns::Text, |args| {
+            let patterns = texts(one(args)?)?;
+            match patterns.iter().flatten().any(|pattern| pattern.len() > MAX_PATTERN_BYTES) {
+                true => exec_err!("a pattern of like has more than {MAX_PATTERN_BYTES} bytes"),
+                false => Ok(Arc::new(patterns)),
+            }
+        }),
         Simple::new("substr", Returns::Text, substr),
         Simple::of(2, "instr", Returns::Int, instr),
         Simple::of(1, "length", Returns::Int, length),
@@ -58,6 +70,9 @@ fn glob(args: &[ArrayRef]) -> Result<ArrayRef> {
             (Some(pattern), Some(value)) => {
                 // Nearly always the same as the row's before.
                 if last.as_ref().is_none_or(|(text, _)| text != pattern) {
+                    if pattern.len() > MAX_PATTERN_BYTES {
+                        return exec_err!("a pattern of glob has more than {MAX_PATTERN_BYTES} bytes");
+                    }
                     last = Some((pattern.to_owned(), pattern.chars().collect()));
                 }
                 last.as_ref().map(|(text, pattern)| match is_plain(text) {

@@ -7,7 +7,56 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
+
+/// Bytes of texts that one function may make of one batch. What calls functions with what functions make grows with each, and what they make
+/// is nobody's yet who counts memory.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Texts that a function makes, row by row.
+pub(crate) struct Made {
+    out: StringViewBuilder,
+    bytes: usize,
+}
+
+impl Made {
+    pub(crate) fn with_capacity(rows: usize) -> Self {
+        Self { out: StringViewBuilder::with_capacity(rows), bytes: 0 }
+    }
+
+    /// The next row's.
+    pub(crate) fn push(&mut self, text: Option<&str>) -> Result<()> {
+        self.may_grow(text.map_or(0, str::len))?;
+        self.bytes += text.map_or(0, str::len);
+        self.out.append_option(text);
+        Ok(())
+    }
+
+    /// Whether there may be so many bytes more.
+    pub(crate) fn may_grow(&self, bytes: usize) -> Result<()> {
+        match bytes > MAX_BYTES.saturating_sub(self.bytes) {
+            true => exec_err!("a function makes more than {} MB of texts at once", MAX_BYTES >> 20),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> ArrayRef {
+        Arc::new(self.out.finish())
+    }
+}
+
+/// Whether what a function has made of one batch is not too large to be made more of.
+pub(crate) fn check_size(array: &dyn Array) -> Result<()> {
+    match array.data_type() {
+        DataType::Utf8View => {
+            // Many may be the same one.
+            let views = array.as_string_view();
+            let bytes: usize = views.views().iter().map(|view| *view as u32 as usize).sum();
+            Made { out: StringViewBuilder::new(), bytes: 0 }.may_grow(bytes)
+        }
+        _ => Ok(()),
+    }
+}
 
 /// As integers; what is none is NULL only if it is NULL.
 pub(crate) fn ints(array: &ArrayRef) -> Result<Int64Array> {

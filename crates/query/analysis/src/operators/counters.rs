@@ -3,9 +3,9 @@
 use arrow::array::{Array as _, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::functions::text::reals;
+use crate::limits::Held;
 use crate::operators::keys::{boxed, sorted};
 use crate::operators::whole::{Operator, column, input, int_column, int_field};
 
@@ -24,7 +24,7 @@ impl Operator for Intervals {
         Ok(ints.into_iter().chain(reals).collect())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         let of = |name| int_column(batch, name);
         let (id, ts, track, value) = (of("id")?, of("ts")?, of("track_id")?, reals(column(batch, "value")?)?);

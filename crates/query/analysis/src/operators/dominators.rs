@@ -6,8 +6,8 @@
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::graph::Graph;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, input, int_column, int_field};
@@ -22,7 +22,7 @@ impl Operator for Dominators {
         Ok(["node_id", "dominator_node_id"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let mut graph = Graph::read(input(inputs, 0)?, None, held)?;
         let root = int_column(input(inputs, 1)?, "root")?.iter().next().flatten();
         let root = root.filter(|_| graph.len() > 0).map(|root| graph.add(root));

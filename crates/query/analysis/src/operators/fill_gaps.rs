@@ -4,8 +4,8 @@ use arrow::array::{Array as _, ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use arrow::compute::take;
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::{Keys, boxed, names, sorted};
 use crate::operators::whole::{Operator, input, int_column, int_field};
 
@@ -37,7 +37,7 @@ impl Operator for FillGaps {
         Ok([int_field("ts"), int_field("dur")].into_iter().chain(others).collect())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let (batch, trace) = (input(inputs, 0)?, input(inputs, 1)?);
         let first = |name| {
             Ok::<_, datafusion::error::DataFusionError>(int_column(trace, name)?.iter().next().flatten())

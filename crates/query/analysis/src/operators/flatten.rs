@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use arrow::array::{Array as _, ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, input, int_column, int_field};
 
@@ -29,7 +29,7 @@ impl Operator for Flatten {
         Ok(["root_id", "id", "ts", "dur"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         held.try_grow(batch.num_rows() * 4 * size_of::<(i64, bool, i64, i64)>())?;
         let roots = roots(batch)?;

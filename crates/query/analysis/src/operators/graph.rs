@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use arrow::array::{Array as _, RecordBatch};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::whole::int_column;
 
 /// What an edge takes of memory here, about: numbers of nodes, and its place.
@@ -23,7 +23,7 @@ pub(crate) struct Graph {
 
 impl Graph {
     /// Of `source_node_id` and `dest_node_id`; edges from or to NULL are none. `weight` names a column of integers.
-    pub(crate) fn read(batch: &RecordBatch, weight: Option<&str>, held: &MemoryReservation) -> Result<Self> {
+    pub(crate) fn read(batch: &RecordBatch, weight: Option<&str>, held: &Held) -> Result<Self> {
         held.try_grow(batch.num_rows() * EDGE_BYTES)?;
         let (from, to) = (int_column(batch, "source_node_id")?, int_column(batch, "dest_node_id")?);
         let weight = weight.map(|name| int_column(batch, name)).transpose()?;

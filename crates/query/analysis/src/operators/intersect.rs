@@ -6,8 +6,8 @@
 use arrow::array::{Array as _, ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::{Keys, boxed, fields, names, sorted};
 use crate::operators::whole::{Operator, int_column, int_field};
 
@@ -35,7 +35,7 @@ impl Operator for Intersect {
         Ok(out)
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let schemas: Vec<SchemaRef> = inputs.iter().map(RecordBatch::schema).collect();
         let mut keys = Keys::by(fields(&self.by, &schemas)?)?;
         let tables = inputs.iter().map(|batch| Table::read(batch, &mut keys)).collect::<Result<Vec<_>>>()?;
@@ -128,13 +128,7 @@ impl Table {
 }
 
 /// All overlaps of two sorted lists, in the order in which they begin.
-fn sweep(
-    lefts: &[Piece],
-    rights: &[Span],
-    held: &MemoryReservation,
-    width: usize,
-    out: &mut Vec<Piece>,
-) -> Result<()> {
+fn sweep(lefts: &[Piece], rights: &[Span], held: &Held, width: usize, out: &mut Vec<Piece>) -> Result<()> {
     let (mut left, mut right) = (lefts.iter().peekable(), rights.iter().peekable());
     let (mut open_left, mut open_right): (Vec<&Piece>, Vec<&Span>) = (Vec::new(), Vec::new());
     loop {

@@ -3,8 +3,8 @@
 use arrow::array::{Array as _, ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::{Keys, boxed, fields, sorted};
 use crate::operators::whole::{Operator, input, int_column, int_field};
 
@@ -31,7 +31,7 @@ impl Operator for Count {
         Ok([int_field("ts"), int_field("value")].into_iter().chain(others(inputs)?).collect())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         let mut keys = Keys::by(others(&[batch.schema()])?)?;
         let parts = keys.of(batch)?;
@@ -70,7 +70,7 @@ impl Operator for Merge {
         Ok([int_field("ts"), int_field("dur")].into_iter().chain(others(inputs)?).collect())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         let mut keys = Keys::by(others(&[batch.schema()])?)?;
         let (ts, dur) = (int_column(batch, "ts")?, int_column(batch, "dur")?);

@@ -3,8 +3,8 @@
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, input, int_column, int_field};
 
@@ -17,7 +17,7 @@ impl Operator for Pairs {
         Ok(vec![int_field("ts"), int_field("dur")])
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let sorted = |at: usize| {
             let mut times: Vec<i64> = int_column(input(inputs, at)?, "ts")?.iter().flatten().collect();
             held.try_grow(2 * times.len() * size_of::<i64>())?;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::graph::Graph;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, input, int_column, int_field};
@@ -27,7 +27,7 @@ impl Operator for Search {
         Ok(["node_id", "parent_node_id"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let mut graph = Graph::read(input(inputs, 0)?, None, held)?;
         let starts = int_column(input(inputs, 1)?, "node_id")?;
         let starts: Vec<usize> = starts.iter().flatten().map(|id| graph.add(id)).collect();
@@ -77,7 +77,7 @@ impl Operator for WeightBounded {
         Ok(["root_node_id", "node_id", "parent_node_id"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let mut graph = Graph::read(input(inputs, 0)?, Some("edge_weight"), held)?;
         let roots = input(inputs, 1)?;
         let (root, bound) = (int_column(roots, "root_node_id")?, int_column(roots, "root_target_weight")?);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use arrow::array::{Array as _, ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, input, int_column, int_field};
 
@@ -23,7 +23,7 @@ impl Operator for SelfIntersect {
         Ok(["ts", "dur", "group_id", "id", "interval_ends_at_ts"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         let (id, ts, dur) = (int_column(batch, "id")?, int_column(batch, "ts")?, int_column(batch, "dur")?);
         held.try_grow(batch.num_rows() * 4 * size_of::<(i64, bool, usize)>())?;

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::functions::text::texts;
+use crate::limits::Held;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, column, input, int_column, int_field};
 
@@ -27,7 +27,7 @@ impl Operator for SliceLayout {
         Ok(["id", "layout_depth"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let tracks = texts(column(input(inputs, 0)?, "filter_track_ids")?)?;
         let tracks: HashSet<i64> = tracks
             .iter()
@@ -135,7 +135,7 @@ mod tests {
     use crate::operators::whole::testing::table;
     use arrow::array::{AsArray as _, StringViewArray};
     use arrow::datatypes::{DataType, Int64Type, Schema};
-    use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
+    use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
     use std::sync::Arc;
 
     /// The lines of slices: track, beginning, duration, depth and parent (-1 is none); those of track 9 are not chosen.
@@ -148,7 +148,7 @@ mod tests {
         let tracks: ArrayRef = Arc::new(StringViewArray::from(vec!["1,2,x,3"]));
         let tracks = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![tracks]).unwrap();
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        let held = MemoryConsumer::new("a test").register(&pool);
+        let held = Held::new("a test", &pool, None);
         let arrays = SliceLayout.run(&[tracks, slices], &held).unwrap();
         arrays[1].as_primitive::<Int64Type>().values().to_vec()
     }

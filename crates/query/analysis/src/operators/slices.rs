@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::boxed;
 use crate::operators::whole::{Operator, input, int_column, int_field};
 
@@ -24,7 +24,7 @@ impl Operator for Ancestors {
         Ok(["id", "ancestor_id"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         held.try_grow(batch.num_rows() * 32)?;
         let (id, parent) = (int_column(batch, "id")?, int_column(batch, "parent_id")?);

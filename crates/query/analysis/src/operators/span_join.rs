@@ -12,10 +12,11 @@ use arrow::compute::{
 };
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::error::Error;
+use crate::limits::Held;
 use crate::operators::spans::{Overlap, Side, join};
 use crate::operators::whole::{Operator, Whole, input, int_column, int_field};
 use crate::table::sql_type;
@@ -118,7 +119,7 @@ impl Operator for SpanJoin {
         Ok(self.fields.clone())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let gaps = match self.kind {
             Kind::Inner => [false, false],
             Kind::Left => [false, true],
@@ -126,8 +127,9 @@ impl Operator for SpanJoin {
         };
         let side = |at: usize| sorted(input(inputs, at)?, self.partition_of(at), gaps.get(at) == Some(&true));
         let (left, right) = (side(0)?, side(1)?);
-        let overlaps = overlaps(&left, &right, self.kind);
-        held.try_grow(overlaps.len() * size_of::<(Option<i64>, Overlap)>())?;
+        let overlaps = overlaps(&left, &right, self.kind, held)?;
+        // Their columns: numbers, and places in those of the tables.
+        held.try_grow(overlaps.len() * size_of::<i64>() * self.fields.len())?;
         self.columns(&left, &right, &overlaps)
     }
 }
@@ -201,42 +203,45 @@ fn sorted(batch: &RecordBatch, partition: Option<&str>, has_gaps: bool) -> Resul
 }
 
 /// All overlaps, by partition and time.
-fn overlaps(left: &Sorted, right: &Sorted, kind: Kind) -> Vec<(Option<i64>, Overlap)> {
+fn overlaps(left: &Sorted, right: &Sorted, kind: Kind, held: &Held) -> Result<Vec<(Option<i64>, Overlap)>> {
     let mut out = Vec::new();
+    let mut found = Vec::new();
     let mut add = |part: Option<i64>, one: Range<usize>, other: Range<usize>| {
-        let mut found = Vec::new();
         join((&left.side, one), (&right.side, other), &mut found);
-        out.extend(found.into_iter().map(|overlap| (part, overlap)));
+        // Twice, as what grows has both its old and its new room for a moment.
+        held.try_grow(found.len() * 2 * size_of::<(Option<i64>, Overlap)>())?;
+        out.extend(found.drain(..).map(|overlap| (part, overlap)));
+        Ok::<_, DataFusionError>(())
     };
     let is_partitioned = |sorted: &Sorted| !matches!(sorted.parts.as_slice(), [(None, _)]);
     match (is_partitioned(left), is_partitioned(right)) {
         // Each partition with all of the other table.
         (false, _) => {
             let all = 0..left.side.ts.len();
-            right.parts.iter().for_each(|(part, rows)| add(*part, all.clone(), rows.clone()));
+            right.parts.iter().try_for_each(|(part, rows)| add(*part, all.clone(), rows.clone()))?;
         }
         (true, false) => {
             let all = 0..right.side.ts.len();
-            left.parts.iter().for_each(|(part, rows)| add(*part, rows.clone(), all.clone()));
+            left.parts.iter().try_for_each(|(part, rows)| add(*part, rows.clone(), all.clone()))?;
         }
         (true, true) => {
             let (mut lefts, mut rights) = (left.parts.iter().peekable(), right.parts.iter().peekable());
             loop {
                 match (lefts.peek(), rights.peek()) {
                     (Some((one, rows)), Some((other, others))) if one == other => {
-                        add(*one, rows.clone(), others.clone());
+                        add(*one, rows.clone(), others.clone())?;
                         lefts.next();
                         rights.next();
                     }
                     (Some((one, rows)), other) if other.is_none_or(|(other, _)| one < other) => {
                         if kind != Kind::Inner {
-                            add(*one, rows.clone(), 0..0);
+                            add(*one, rows.clone(), 0..0)?;
                         }
                         lefts.next();
                     }
                     (_, Some((other, rows))) => {
                         if kind == Kind::Outer {
-                            add(*other, 0..0, rows.clone());
+                            add(*other, 0..0, rows.clone())?;
                         }
                         rights.next();
                     }
@@ -245,5 +250,5 @@ fn overlaps(left: &Sorted, right: &Sorted, kind: Kind) -> Vec<(Option<i64>, Over
             }
         }
     }
-    out
+    Ok(out)
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use arrow::array::{Array as _, ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::limits::Held;
 use crate::operators::keys::{boxed, names};
 use crate::operators::whole::{Operator, column, input, int_column, int_field};
 
@@ -22,7 +22,7 @@ impl Operator for Partition {
         Ok(["id", "parent_id", "group_key"].map(int_field).into())
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         held.try_grow(batch.num_rows() * ROW_BYTES)?;
         let of = |name| int_column(batch, name);
@@ -67,7 +67,7 @@ impl Operator for Table {
         Ok(out)
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         held.try_grow(batch.num_rows() * ROW_BYTES)?;
         let (id, parent) = (int_column(batch, "id")?, int_column(batch, "parent_id")?);

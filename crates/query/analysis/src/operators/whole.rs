@@ -13,7 +13,6 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -27,6 +26,9 @@ use datafusion::physical_plan::{
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::functions::text::ints;
+use crate::interrupt::interruptible;
+use crate::limits::{Held, Limits};
+use crate::memory::Buffers;
 use crate::table::{BATCH_ROWS, sql_array, sql_type};
 
 /// An operator.
@@ -43,7 +45,7 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// If the rows are not what it works on, or there is too little memory.
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>>;
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>>;
 }
 
 /// A column of integers.
@@ -193,14 +195,20 @@ impl ExecutionPlan for WholeExec {
 
 impl WholeExec {
     async fn run(self, context: Arc<TaskContext>) -> Result<RecordBatch> {
-        let held = MemoryConsumer::new("an operator on whole tables").register(context.memory_pool());
+        let limits = context.session_config().get_extension::<Limits>();
+        let held = Held::new("an operator on whole tables", context.memory_pool(), limits.clone());
+        let mut buffers = Buffers::default();
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for input in &self.inputs {
-            let mut stream = execute_stream(input.clone(), context.clone())?;
+            let plan = match &limits {
+                Some(limits) => interruptible(input.clone(), limits)?,
+                None => input.clone(),
+            };
+            let mut stream = execute_stream(plan, context.clone())?;
             let mut batches = Vec::new();
             while let Some(batch) = stream.try_next().await? {
                 // The rows, and the same once more in one piece.
-                held.try_grow(2 * batch.get_array_memory_size())?;
+                held.try_grow(2 * buffers.add(&batch))?;
                 batches.push(batch);
             }
             let batch = concat_batches(&input.schema(), &batches)?;
@@ -209,7 +217,8 @@ impl WholeExec {
             let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             inputs.push(RecordBatch::try_new_with_options(schema, arrays, &options)?);
         }
-        let arrays = self.operator.run(&inputs, &held)?;
+        // It has its thread to itself for as long as it takes.
+        let arrays = tokio::task::block_in_place(|| self.operator.run(&inputs, &held))?;
         Ok(RecordBatch::try_new(self.schema, arrays)?)
     }
 }
@@ -239,7 +248,7 @@ pub(crate) mod testing {
         let schemas: Vec<SchemaRef> = inputs.iter().map(RecordBatch::schema).collect();
         let fields = operator.fields(&schemas).unwrap();
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        let held = MemoryConsumer::new("a test").register(&pool);
+        let held = Held::new("a test", &pool, None);
         let arrays = operator.run(inputs, &held).unwrap();
         assert_eq!(fields.len(), arrays.len());
         let columns: Vec<_> = arrays.iter().map(|array| array.as_primitive::<Int64Type>()).collect();

@@ -7,6 +7,7 @@ use sqlparser::ast::{
     NullTreatment, ObjectName, UnaryOperator, Value, VisitorMut, helpers::attached_token::AttachedToken,
 };
 
+use crate::functions::joining::CONCATENATED;
 use crate::rewrite::{args_of, args_of_mut, as_int, name_of, number, replace};
 use crate::sql::dialect::call;
 
@@ -24,6 +25,7 @@ impl VisitorMut for Calls {
             }
             Expr::Substring { .. } => replace(expr, substring),
             Expr::Trim { .. } => replace(expr, trim),
+            Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => replace(expr, concatenated),
             Expr::BinaryOp { op: BinaryOperator::Regexp, .. } => replace(expr, |expr| match expr {
                 Expr::BinaryOp { left, right, .. } => call("regexp", [*right, *left]),
                 other => other,
@@ -41,6 +43,20 @@ impl VisitorMut for Calls {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `a || b || c` is one call.
+fn concatenated(expr: Expr) -> Expr {
+    let Expr::BinaryOp { left, right, .. } = expr else { return expr };
+    match *left {
+        Expr::Function(mut function) if name_of(&function) == Some(CONCATENATED) => {
+            if let FunctionArguments::List(list) = &mut function.args {
+                list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(*right)));
+            }
+            Expr::Function(function)
+        }
+        left => call(CONCATENATED, [left, *right]),
     }
 }
 
@@ -172,6 +188,7 @@ mod tests {
             ("min(a), max(a, b)", "min(a), scalar_max(a, b)"),
             ("total(a)", "coalesce(sum(cast_real(a)), 0.0)"),
             ("group_concat(distinct a)", "cast_text(string_agg(DISTINCT cast_text(a), ','))"),
+            ("a || b || 1 || (c || d)", "concatenated(a, b, 1, (concatenated(c, d)))"),
             ("substr(a, 2), trim(a)", "substr(a, 2), btrim(a)"),
             ("row_number() over ()", "CAST(row_number() OVER () AS BIGINT)"),
         ] {

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{Expr, Value, VisitorMut};
 
+use crate::functions::strings::{MAX_PATTERN_BYTES, PATTERN};
 use crate::rewrite::replace;
 use crate::sql::dialect::call;
 
@@ -15,13 +16,27 @@ impl VisitorMut for Like {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if matches!(expr, Expr::Like { .. }) {
             replace(expr, |expr| match expr {
-                Expr::Like { negated, any, expr, pattern, escape_char } => {
-                    Expr::ILike { negated, any, expr: text(expr), pattern: text(pattern), escape_char }
-                }
+                Expr::Like { negated, any, expr, pattern, escape_char } => Expr::ILike {
+                    negated,
+                    any,
+                    expr: text(expr),
+                    pattern: bounded(text(pattern)),
+                    escape_char,
+                },
                 other => other,
             });
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// A pattern that is none at a glance goes through what looks how long it is.
+fn bounded(pattern: Box<Expr>) -> Box<Expr> {
+    match pattern.as_ref() {
+        Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if text.len() <= MAX_PATTERN_BYTES) => {
+            pattern
+        }
+        _ => Box::new(call(PATTERN, [*pattern])),
     }
 }
 

@@ -9,7 +9,9 @@ use datafusion::error::DataFusionError;
 use sqlparser::ast::{Insert, TableObject};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-use super::{Made, Session, name_of};
+use super::{Collected, Made, Session, Size, name_of};
+use datafusion::catalog::TableProvider as _;
+
 use crate::error::Error;
 use crate::functions;
 use crate::inline::{UserFunction, calls_itself};
@@ -23,9 +25,9 @@ impl Session {
         self.must_be_new(&create.name, create.or_replace)?;
         let query = parse::query(text, &create.body)?;
         let plan = self.plan(text, &create.body, *query).await?;
-        let (schema, batches) = self.collect(plan).await?;
-        has_columns(&create, &schema)?;
-        self.keep(create.name, schema, batches, None)
+        has_columns(&create, plan.schema().inner())?;
+        let rows = self.collect(plan, &create.name).await?;
+        self.keep(create.name, rows, None)
     }
 
     pub(super) async fn create_view(&mut self, text: &Text<'_>, create: Create) -> Result<(), Error> {
@@ -73,8 +75,13 @@ impl Session {
             return Err(Error::plain(format!("{module} wants two tables, and has {}", args.len())));
         };
         self.must_be_new(&name, false)?;
-        let inputs = [self.span_input(text, left).await?, self.span_input(text, right).await?];
-        self.register(&name, Arc::new(SpanJoin::table(kind, inputs)?))?;
+        let left = self.span_input(text, left).await?;
+        let size = self.planned;
+        let inputs = [left, self.span_input(text, right).await?];
+        let size = self.planned.with(size);
+        let table = SpanJoin::table(kind, inputs)?;
+        let size = Size { columns: table.schema().fields().len(), ..size };
+        self.register(&name, Arc::new(table), size)?;
         self.made.insert(name, Made::View);
         Ok(())
     }
@@ -131,14 +138,14 @@ impl Session {
         };
         let name = name_of(name)?;
         let plan = self.plan(text, words, *query).await?;
-        let (_, rows) = self.collect(plan).await?;
-        let Some(Made::Table { batches, schema, key, .. }) = self.made.remove(&name) else {
+        let rows = self.collect(plan, &name).await?;
+        let Some(Made::Table { batches, schema, key, held }) = self.made.get(&name) else {
             return Err(Error::plain(format!("there is no table {name} that a query has made")));
         };
-        let mut batches = batches;
+        let (schema, key, mut batches) = (schema.clone(), key.clone(), batches.clone());
         let mut count: usize = batches.iter().map(RecordBatch::num_rows).sum();
         let columns = insert.columns.iter().map(name_of).collect::<Result<Vec<_>, _>>()?;
-        for batch in rows {
+        for batch in &rows.batches {
             let column = |(at, field): (usize, &Arc<Field>)| {
                 let at = match columns.is_empty() {
                     true => Some(at),
@@ -158,7 +165,8 @@ impl Session {
             count += batch.num_rows();
             batches.push(RecordBatch::try_new(schema.clone(), arrays).map_err(DataFusionError::from)?);
         }
-        self.keep(name, schema, batches, key)
+        let held = held.with(rows.held);
+        self.keep(name, Collected { schema, batches, held }, key)
     }
 }
 

@@ -3,19 +3,23 @@
 mod create;
 mod include;
 pub(crate) mod legacy;
+mod made_of;
 mod operators;
 pub(crate) mod plan;
 mod scan;
+mod size;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::{MemTable, ViewTable};
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryReservation};
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
@@ -29,19 +33,29 @@ use tokio::sync::mpsc;
 
 use crate::error::Error;
 use crate::fleet::ahead::RunAhead;
-use crate::functions;
 use crate::functions::of_trace::{Asked, Types};
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
+use crate::interrupt::interruptible;
+use crate::limits::{Held, Limits, Stop};
+use crate::memory::Buffers;
 use crate::own_types::Own;
 use crate::session::include::Defined;
+use crate::session::size::{Size, Sizes};
 use crate::sql::headings::{Heading, apply, headings};
 use crate::sql::macros::{Macros, expand};
 use crate::sql::parse::{self, lower};
 use crate::sql::statement::{Statement, Words, is_macro, read};
 use crate::sql::text::{Text, statements};
 use crate::table::{BATCH_ROWS, sql_array, sql_type};
-use crate::trace::{Answer, Options};
+use crate::trace::{Answer, Names, Options, Sender};
+use crate::windows::CountWindows;
+use crate::{functions, modules};
+
+/// Bytes of temporary files that sorts and groups may write: a query that wants more has joined everything with everything.
+const MAX_TEMPORARY_BYTES: u64 = 8 << 30;
+/// Batches of an answer that wait to be taken.
+const WAITING: usize = 2;
 
 /// A session of queries on one trace.
 pub(crate) struct Session {
@@ -54,11 +68,15 @@ pub(crate) struct Session {
     made: HashMap<String, Made>,
     /// Those of modules, until somebody names them.
     defined: HashMap<String, Defined>,
+    /// Those of them that are being made, the innermost last. A query may be over before they are.
+    in_hand: Vec<(String, Arc<Defined>)>,
     included: HashSet<&'static str>,
     /// Trees of frames that flame graphs are made of.
     flamegraphs: HashMap<String, LogicalPlan>,
     /// How many tables that operators make there were, for names.
     operators_made: usize,
+    /// Those that are there now.
+    operators_there: Vec<String>,
     /// How deep views lie in each other that are being made.
     providing: usize,
     of: Of,
@@ -66,6 +84,12 @@ pub(crate) struct Session {
     of_trace: HashSet<String>,
     /// Whether types of columns were asked of the trace.
     asked: Asked,
+    /// Of each table and view that is known.
+    sizes: Sizes,
+    /// Of the query that was planned last.
+    planned: Size,
+    /// Of the query that is being run.
+    limits: Arc<Limits>,
 }
 
 /// What statements are asked of.
@@ -86,8 +110,16 @@ enum Made {
         /// A column that has the number of the row if nobody says another.
         key: Option<String>,
         /// What it has of memory, until it is gone.
-        _held: MemoryReservation,
+        held: Held,
     },
+}
+
+/// All rows of a plan.
+struct Collected {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    /// What they have of memory.
+    held: Held,
 }
 
 impl std::fmt::Debug for Session {
@@ -112,8 +144,11 @@ impl Session {
         // A sort of each part would begin all of them at once.
         config.options_mut().optimizer.repartition_sorts &= of == Of::Trace;
         let bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let runtime =
-            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build_arc()?;
+        let files = DiskManagerBuilder::default().with_max_temp_directory_size(MAX_TEMPORARY_BYTES);
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+            .with_disk_manager_builder(files);
+        let runtime = runtime.build_arc()?;
         let mut rules = PhysicalOptimizer::new().rules;
         for rule in rules.iter_mut().filter(|rule| rule.name() == REPLACED) {
             *rule = Arc::new(ProbeLeft);
@@ -122,6 +157,7 @@ impl Session {
             rules.push(Arc::new(RunAhead));
         }
         rules.push(Arc::new(KeepOrder));
+        rules.push(Arc::new(CountWindows));
         let state =
             SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rules(rules);
@@ -138,27 +174,34 @@ impl Session {
             functions: UserFunctions::new(),
             made: HashMap::new(),
             defined: HashMap::new(),
+            in_hand: Vec::new(),
             included: HashSet::new(),
             flamegraphs: HashMap::new(),
             operators_made: 0,
+            operators_there: Vec::new(),
             providing: 0,
             of,
             of_trace,
             asked,
+            sizes: Sizes::new(),
+            planned: Size::default(),
+            limits: Arc::new(Limits::new(Stop::new(), options.timeout)),
         };
         session.include("prelude")?;
         Ok(session)
     }
 
     /// Runs statements; the answer is the last one's.
-    pub(crate) async fn run(&mut self, sql: &str) -> Result<Answer, Error> {
+    pub(crate) async fn run(&mut self, sql: &str, limits: Limits) -> Result<Answer, Error> {
+        self.within(limits)?;
         let text = Text::new(sql);
         let mut answer = Answer::none();
         for words in statements(text.words()?) {
             // Those before the last one are run, too: they may be wrong.
-            while let Some(batch) = answer.batches.recv().await {
+            while let Some(batch) = answer.next().await {
                 batch?;
             }
+            self.limits.check().map_err(Error::plain)?;
             answer = self.statement(&text, words).await?;
         }
         Ok(answer)
@@ -166,11 +209,53 @@ impl Session {
 
     /// Runs statements for what they define.
     pub(crate) async fn run_to_end(&mut self, sql: &str) -> Result<(), Error> {
-        let mut answer = self.run(sql).await?;
-        while let Some(batch) = answer.batches.recv().await {
+        let mut answer = self.run(sql, Limits::clone(&self.limits)).await?;
+        while let Some(batch) = answer.next().await {
             batch?;
         }
         Ok(())
+    }
+
+    /// What is run from now on is one query's, within these limits.
+    pub(crate) fn within(&mut self, limits: Limits) -> Result<(), Error> {
+        self.tidy()?;
+        self.limits = Arc::new(limits);
+        Ok(())
+    }
+
+    /// A query that was ended in the midst leaves behind what it would have put away.
+    fn tidy(&mut self) -> Result<(), Error> {
+        self.providing = 0;
+        for (name, defined) in std::mem::take(&mut self.in_hand) {
+            if let Some(defined) = Arc::into_inner(defined).filter(|_| !self.made.contains_key(&name)) {
+                self.defined.insert(name, defined);
+            }
+        }
+        self.forget(0)
+    }
+
+    /// All that can be named.
+    pub(crate) fn known(&self) -> Names {
+        let state = self.context.state();
+        let functions = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
+        let functions = functions.chain(state.window_functions().keys()).chain(self.functions.keys());
+        let is_own = |name: &&String| !name.starts_with("__");
+        let sorted = |mut names: Vec<String>| {
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        Names {
+            tables: sorted(self.names()),
+            functions: sorted(functions.filter(is_own).cloned().collect()),
+            macros: sorted(self.macros.keys().filter(is_own).cloned().collect()),
+            modules: sorted(modules::names().map(str::to_owned).collect()),
+        }
+    }
+
+    /// Columns of a table or a view, as far as they are known without making anything.
+    pub(crate) async fn columns(&self, table: &str) -> Vec<String> {
+        self.known_columns(table).await
     }
 
     pub(crate) async fn statement(&mut self, text: &Text<'_>, words: Words) -> Result<Answer, Error> {
@@ -218,23 +303,22 @@ impl Session {
                 self.must_be_new(&name, table.or_replace || table.if_not_exists)?;
                 let key = table.columns.iter().find(|column| is_row_number(column));
                 let key = key.map(|column| column.name.value.clone());
-                let (schema, batches) = match table.query {
+                let rows = match table.query {
                     Some(query) => {
                         let plan = self.plan(text, words, *query).await?;
-                        self.collect(plan).await?
+                        self.collect(plan, &name).await?
                     }
                     None => {
                         let field = |column: &ColumnDef| {
                             let data_type = column_type(&column.data_type.to_string());
                             Field::new(&column.name.value, data_type, true)
                         };
-                        (
-                            Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>())),
-                            Vec::new(),
-                        )
+                        let schema =
+                            Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()));
+                        Collected { schema, batches: Vec::new(), held: self.held(&name) }
                     }
                 };
-                self.keep(name, schema, batches, key)?;
+                self.keep(name, rows, key)?;
                 Ok(Answer::none())
             }
             Ast::CreateView(view) => {
@@ -274,22 +358,12 @@ impl Session {
 
     async fn execute(&self, plan: LogicalPlan, own: Vec<Own>, headings: &[Heading]) -> Result<Answer, Error> {
         let behind = own.iter().map(Own::columns).sum();
-        let (all, mut stream) = self.start(plan, headings, behind, self.context.state()).await?;
+        let (all, stream) = self.start(plan, headings, behind, self.context.state()).await?;
         let columns = all.fields().len().saturating_sub(behind);
         let schema = Arc::new(Schema::new(all.fields().iter().take(columns).cloned().collect::<Vec<_>>()));
-        let (to, batches) = mpsc::channel(2);
-        let of = all;
-        tokio::spawn(async move {
-            while let Some(batch) = stream.next().await {
-                let batch = batch.and_then(|batch| as_sql(&of, &batch)).map_err(Error::from);
-                let is_wrong = batch.is_err();
-                // Who does not take it wants no more.
-                if to.send(batch).await.is_err() || is_wrong {
-                    return;
-                }
-            }
-        });
-        Ok(Answer { schema, own, is_query: true, batches })
+        let (to, batches) = mpsc::channel(WAITING);
+        tokio::spawn(send(stream, all, Limits::clone(&self.limits), to));
+        Ok(Answer::of(schema, own, batches))
     }
 
     /// Begins to make the rows of a plan, whose last columns may be no columns of the answer. Gives the names and types that they are shown
@@ -312,46 +386,70 @@ impl Session {
             |(field, name): (&Arc<Field>, String)| Field::new(name, sql_type(field.data_type()), true);
         let names = names.into_iter().chain(behind);
         let schema = Arc::new(Schema::new(fields.fields().iter().zip(names).map(field).collect::<Vec<_>>()));
-        Ok((schema, execute_stream(plan, Arc::new(TaskContext::from(&state)))?))
+        let plan = interruptible(plan, &self.limits)?;
+        Ok((schema, execute_stream(plan, self.task_context(&state))?))
     }
 
-    /// The rows of a plan, and what they are called.
-    async fn collect(&self, plan: LogicalPlan) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
+    /// What operators are run in: they know what the query is limited by.
+    fn task_context(&self, state: &SessionState) -> Arc<TaskContext> {
+        let context = TaskContext::from(state);
+        let config = context.session_config().clone().with_extension(self.limits.clone());
+        Arc::new(context.with_session_config(config))
+    }
+
+    /// Memory for something of this name.
+    fn held(&self, name: &str) -> Held {
+        Held::new(name, &self.context.runtime_env().memory_pool, Some(self.limits.clone()))
+    }
+
+    /// The rows of a plan, for something of this name.
+    async fn collect(&self, plan: LogicalPlan, name: &str) -> Result<Collected, Error> {
+        let held = self.held(name);
+        let mut buffers = Buffers::default();
         let mut answer = self.execute(plan, Vec::new(), &[]).await?;
         let mut batches = Vec::new();
-        while let Some(batch) = answer.batches.recv().await {
-            batches.push(batch?);
+        while let Some(batch) = answer.next().await {
+            let batch = batch?;
+            held.try_grow(buffers.add(&batch))?;
+            batches.push(batch);
         }
-        Ok((answer.schema, batches))
+        Ok(Collected { schema: answer.schema, batches, held })
     }
 
-    pub(crate) fn keep(
+    /// Keeps rows that were made elsewhere.
+    pub(crate) fn keep_rows(
         &mut self,
         name: String,
         schema: SchemaRef,
         batches: Vec<RecordBatch>,
-        key: Option<String>,
     ) -> Result<(), Error> {
-        let held = MemoryConsumer::new(format!("the table {name}"))
-            .register(&self.context.runtime_env().memory_pool);
-        held.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        let held = self.held(&name);
+        let mut buffers = Buffers::default();
+        batches.iter().try_for_each(|batch| held.try_grow(buffers.add(batch)))?;
+        self.keep(name, Collected { schema, batches, held }, None)
+    }
+
+    fn keep(&mut self, name: String, rows: Collected, key: Option<String>) -> Result<(), Error> {
+        let Collected { schema, batches, held } = rows;
         let table = MemTable::try_new(schema.clone(), vec![batches.clone()])?;
         self.defined.remove(&name);
-        self.register(&name, Arc::new(table))?;
-        self.made.insert(name, Made::Table { batches, schema, key, _held: held });
+        let size = Size::of_table(schema.fields().len());
+        self.register(&name, Arc::new(table), size)?;
+        self.made.insert(name, Made::Table { batches, schema, key, held });
         Ok(())
     }
 
     fn keep_view(&mut self, name: String, plan: LogicalPlan) -> Result<(), Error> {
         self.defined.remove(&name);
-        self.register(&name, Arc::new(ViewTable::new(plan, None)))?;
+        self.register(&name, Arc::new(ViewTable::new(plan, None)), self.planned)?;
         self.made.insert(name, Made::View);
         Ok(())
     }
 
-    fn register(&self, name: &str, table: Arc<dyn TableProvider>) -> Result<(), Error> {
+    fn register(&mut self, name: &str, table: Arc<dyn TableProvider>, size: Size) -> Result<(), Error> {
         self.context.deregister_table(name)?;
         self.context.register_table(name, table)?;
+        self.sizes.insert(name.to_owned(), size);
         Ok(())
     }
 
@@ -395,6 +493,31 @@ impl Session {
             true => Err(Error::plain(format!("there is a table or view {name} already"))),
             false => Ok(()),
         }
+    }
+}
+
+/// Sends the rows of an answer, until it is whole, or over.
+pub(crate) async fn send(
+    mut stream: SendableRecordBatchStream,
+    schema: SchemaRef,
+    mut limits: Limits,
+    to: Sender,
+) {
+    loop {
+        let next = tokio::select! {
+            biased;
+            // Who does not take it wants no more.
+            () = to.closed() => return,
+            error = limits.over() => Err(error),
+            next = stream.next() => next.transpose().map_err(Error::from),
+        };
+        let next = next.and_then(|batch| Ok(batch.map(|batch| as_sql(&schema, &batch)).transpose()?));
+        let is_last = !matches!(next, Ok(Some(_)));
+        let since = Instant::now();
+        if to.send(next).await.is_err() || is_last {
+            return;
+        }
+        limits.waited(since.elapsed());
     }
 }
 

@@ -8,6 +8,7 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider as _;
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast::{
     Cte, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
@@ -15,7 +16,7 @@ use sqlparser::ast::{
     helpers::attached_token::AttachedToken,
 };
 
-use super::{Session, name_of};
+use super::{Session, Size, name_of};
 use crate::error::Error;
 use crate::operators;
 use crate::operators::whole::Whole;
@@ -27,13 +28,13 @@ use crate::sql::text::Text;
 const MAX_OPERATORS: usize = 1 << 12;
 
 impl Session {
-    /// Makes tables of the operators that a query calls; what they are called, to be forgotten when the query is planned.
+    /// Makes tables of the operators that a query calls, to be forgotten when the query is planned.
     pub(super) async fn operators(
         &mut self,
         text: &Text<'_>,
         words: &Words,
         query: &mut Query,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<(), Error> {
         let graphs = self.flamegraphs.keys().cloned().collect();
         let mut find = Find {
             next: self.operators_made,
@@ -45,20 +46,22 @@ impl Session {
         let _: ControlFlow<()> = VisitMut::visit(query, &mut find);
         let Find { next, calls, .. } = find;
         self.operators_made = next;
-        let mut made = Vec::with_capacity(calls.len());
         for call in calls {
-            made.push(call.name.clone());
-            if made.len() > MAX_OPERATORS {
+            self.operators_there.push(call.name.clone());
+            if self.operators_there.len() > MAX_OPERATORS {
                 return Err(Error::plain(format!("the statement calls more than {MAX_OPERATORS} operators")));
             }
             self.operator(text, words, call).await?;
         }
-        Ok(made)
+        Ok(())
     }
 
-    /// They are no tables of anybody's.
-    pub(super) fn forget(&self, names: &[String]) -> Result<(), Error> {
-        names.iter().try_for_each(|name| self.context.deregister_table(name.as_str()).map(|_| ()))?;
+    /// Those but the first ones are no tables of anybody's any more.
+    pub(super) fn forget(&mut self, count: usize) -> Result<(), Error> {
+        for name in self.operators_there.drain(count..) {
+            self.context.deregister_table(name.as_str())?;
+            self.sizes.remove(&name);
+        }
         Ok(())
     }
 
@@ -71,6 +74,7 @@ impl Session {
     async fn operator(&mut self, text: &Text<'_>, words: &Words, call: Call) -> Result<(), Error> {
         let mut texts = Vec::new();
         let mut inputs: Vec<LogicalPlan> = Vec::new();
+        let mut size = Size::default();
         if let Some(graph) = call.graph.as_ref().and_then(|name| self.flamegraphs.get(name)) {
             inputs.push(graph.clone());
             texts.extend(call.is_super_root.then(|| "SUPER_ROOT".to_owned()));
@@ -84,6 +88,7 @@ impl Session {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
                     let query = within(query_of(expr)?, &call.queries, call.is_recursive);
                     let plan = Box::pin(self.plan(text, words, query)).await?;
+                    size = self.planned.with(size);
                     inputs.push(self.analyzed(plan)?);
                 }
                 other => {
@@ -92,10 +97,15 @@ impl Session {
             }
         }
         match operators::find(&call.operator, &texts)? {
-            Some(operator) => self.register(&call.name, Arc::new(Whole::new(operator, inputs)?)),
+            Some(operator) => {
+                let table = Whole::new(operator, inputs)?;
+                let size = Size { columns: table.schema().fields().len(), ..size };
+                self.register(&call.name, Arc::new(table), size)
+            }
             None if call.operator == super::scan::NAME => {
                 let table = self.graph_scan(&texts, inputs).await?;
-                self.register(&call.name, table)
+                let size = Size::of_table(table.schema().fields().len());
+                self.register(&call.name, table, size)
             }
             None => Err(Error::plain(format!("there is no operator {}", call.operator))),
         }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider as _;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::ViewTable;
 use datafusion::error::DataFusionError;
@@ -16,7 +17,8 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::{Location, Token};
 
-use super::{Of, Session, name_of};
+use super::size::size_of;
+use super::{Of, Session, Size, made_of, name_of};
 use crate::coerce::coerce;
 use crate::error::{Error, missing_column, nearest};
 use crate::fleet::split::{self, Parts};
@@ -29,6 +31,8 @@ use crate::sql::text::Text;
 use crate::table::TraceTable;
 use crate::{prelude, rewrite};
 
+/// Different texts in double quotes: for each the query is planned anew.
+const MAX_TEXTS: usize = 64;
 /// Views in views: what makes them is no query of anybody's, and ends long before.
 const MAX_VIEWS: usize = 64;
 
@@ -102,13 +106,20 @@ impl Session {
         mark: impl FnOnce(&mut Query) -> Result<(), Error>,
     ) -> Result<LogicalPlan, Error> {
         inline(&self.functions, &mut query)?;
-        let made = self.operators(text, words, &mut query).await?;
+        let before = self.operators_there.len();
+        self.operators(text, words, &mut query).await?;
         rewrite::rewrite(&mut query);
         if self.of == Of::Trace {
             rewrite::of_one_trace(&mut query);
         }
         mark(&mut query)?;
         self.provide(text, words, &query).await?;
+        let placed = |error: Error| match words.first() {
+            Some(word) => error.with_place(text, word.span.start),
+            None => error,
+        };
+        let size = size_of(&query, &self.sizes).map_err(placed)?;
+        let mut texts_made = 0;
         let plan = loop {
             let statement = DfStatement::Statement(Box::new(Ast::Query(Box::new(query.clone()))));
             let error = match self.context.state().statement_to_plan(statement).await {
@@ -116,13 +127,17 @@ impl Session {
                 Err(error) => error,
             };
             match missing_column(&error) {
-                Some((name, _)) if make_text(text, &mut query, &name) => {}
+                Some((name, _)) if texts_made < MAX_TEXTS && make_text(text, &mut query, &name) => {
+                    texts_made += 1;
+                }
                 missing => break Err(self.explain(text, words, &error, missing)),
             }
         };
-        self.forget(&made)?;
+        self.forget(before)?;
         let plan = plan?;
+        made_of::check(&plan).map_err(placed)?;
         self.must_be_answered(&plan)?;
+        self.planned = size;
         Ok(plan)
     }
 
@@ -202,12 +217,17 @@ impl Session {
                 "views lie more than {MAX_VIEWS} deep in each other, at {name}"
             )));
         }
-        if let Some(defined) = self.defined.remove(name) {
+        if let Some(defined) = self.defined.remove(name).map(Arc::new) {
+            self.in_hand.push((name.to_owned(), defined.clone()));
             self.providing += 1;
+            let module = defined.module;
             let done = Box::pin(self.define(name, &defined)).await;
             self.providing -= 1;
-            let in_module =
-                |error| Error::plain(format!("{name} of {} cannot be made: {error}", defined.module));
+            self.in_hand.pop();
+            if let (Err(_), Some(defined)) = (&done, Arc::into_inner(defined)) {
+                self.defined.insert(name.to_owned(), defined);
+            }
+            let in_module = |error| Error::plain(format!("{name} of {module} cannot be made: {error}"));
             return done.map(|()| true).map_err(in_module);
         }
         if let Some(sql) = prelude::view(name) {
@@ -217,16 +237,31 @@ impl Session {
             self.providing += 1;
             let plan = Box::pin(self.plan(&text, &words, query)).await;
             self.providing -= 1;
-            self.context.register_table(name, Arc::new(ViewTable::new(plan?, None)))?;
+            self.register(name, Arc::new(ViewTable::new(plan?, None)), self.planned)?;
             return Ok(true);
         }
         match prelude::tables_of(name).find_map(|name| TraceTable::find(&self.tables, name)) {
             Some(table) => {
-                self.context.register_table(name, Arc::new(table))?;
+                let size = Size::of_table(table.schema().fields().len());
+                self.register(name, Arc::new(table), size)?;
                 Ok(true)
             }
             None => Ok(false),
         }
+    }
+
+    /// Columns of a table or a view, as far as they are known without making anything.
+    pub(super) async fn known_columns(&self, name: &str) -> Vec<String> {
+        let schema = match self.context.table_provider(name).await {
+            Ok(table) => Some(table.schema()),
+            Err(_) => prelude::tables_of(name)
+                .find_map(|name| TraceTable::find(&self.tables, name))
+                .map(|table| table.schema()),
+        };
+        let names = |schema: arrow::datatypes::SchemaRef| {
+            schema.fields().iter().map(|field| field.name().clone()).collect()
+        };
+        schema.map(names).unwrap_or_default()
     }
 
     /// All names of tables and views.

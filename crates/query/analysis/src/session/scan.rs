@@ -13,12 +13,12 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::tokenizer::{Token, Word};
 
-use super::Session;
+use super::{Collected, Session, Size};
 use crate::error::Error;
+use crate::limits::Held;
 use crate::operators::graph::Graph;
 use crate::operators::keys;
 use crate::sql::parse::{self, lower};
@@ -41,11 +41,12 @@ impl Session {
         let ([kind, step, columns], Ok([edges, init])) = (texts, <[LogicalPlan; 2]>::try_from(inputs)) else {
             return Err(Error::plain("a scan of a graph has a step, columns, edges and nodes to start from"));
         };
-        let held = MemoryConsumer::new("a scan of a graph").register(&self.context.runtime_env().memory_pool);
-        let (schema, edges) = self.collect(edges).await?;
+        let held = self.held("a scan of a graph");
+        let Collected { schema, batches: edges, held: _edges } = self.collect(edges, "edges").await?;
         let graph =
             Graph::read(&concat_batches(&schema, &edges).map_err(DataFusionError::from)?, None, &held)?;
-        let (schema, init) = self.collect(init).await?;
+        let Collected { schema, batches: init, held: _init } =
+            self.collect(init, "nodes to start from").await?;
         let init = concat_batches(&schema, &init).map_err(DataFusionError::from)?;
         let names: Vec<String> = std::iter::once("id".to_owned()).chain(keys::names(columns)).collect();
         let mut scan = Scan { graph, names, step: step.clone(), schema, held, rows: Vec::new() };
@@ -127,7 +128,8 @@ impl Session {
 
     /// The rows that a step's query makes.
     async fn step(&mut self, scan: &Scan, table: RecordBatch) -> Result<RecordBatch, Error> {
-        self.register(TABLE, Arc::new(MemTable::try_new(table.schema(), vec![vec![table]])?))?;
+        let size = Size::of_table(table.num_columns());
+        self.register(TABLE, Arc::new(MemTable::try_new(table.schema(), vec![vec![table]])?), size)?;
         let text = Text::new(&scan.step);
         let mut words = lower(text.words()?);
         for word in &mut words {
@@ -142,7 +144,7 @@ impl Session {
         }
         let query = parse::query(&text, &words)?;
         let plan = Box::pin(self.plan(&text, &words, *query)).await?;
-        let (schema, rows) = self.collect(plan).await?;
+        let Collected { schema, batches: rows, held: _rows } = self.collect(plan, "a step of a scan").await?;
         self.context.deregister_table(TABLE)?;
         let rows = concat_batches(&schema, &rows).map_err(DataFusionError::from)?;
         scan.cast(&scan.chosen(&rows)?)
@@ -155,7 +157,7 @@ struct Scan {
     names: Vec<String>,
     step: String,
     schema: SchemaRef,
-    held: MemoryReservation,
+    held: Held,
     rows: Vec<RecordBatch>,
 }
 

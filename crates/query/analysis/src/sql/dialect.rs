@@ -95,7 +95,7 @@ impl Dialect for Perfetto {
     }
 }
 
-fn is_glob(token: &Token) -> bool {
+pub(crate) fn is_glob(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("glob"))
 }
 

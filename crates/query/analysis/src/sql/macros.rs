@@ -1,5 +1,6 @@
 //! Macros: `name!(words, words)` becomes the words of its body.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
@@ -8,8 +9,11 @@ use crate::error::{Error, nearest};
 use crate::sql::statement::{CreateMacro, Words, arguments, bare};
 use crate::sql::text::Text;
 
-/// Words that a statement may become: what a macro of macros makes grows with each level.
-const MAX_WORDS: usize = 1 << 20;
+/// Words that a statement may become, and that may be written on the way: what a macro of macros makes grows with each level. A long text
+/// or name is as many words as are as long.
+const MAX_WORDS: usize = 1 << 19;
+/// Bytes of a word that is like others.
+const WORD_BYTES: usize = 64;
 /// Macros within each other.
 const MAX_DEPTH: usize = 64;
 
@@ -19,13 +23,15 @@ pub(crate) type Macros = HashMap<String, CreateMacro>;
 /// The words without macros.
 pub(crate) fn expand(text: &Text<'_>, macros: &Macros, words: Words) -> Result<Words, Error> {
     let mut out = Vec::with_capacity(words.len());
-    Expand { text, macros }.append(&words, 0, &mut out)?;
+    Expand { text, macros, written: Cell::new(0) }.append(&words, 0, &mut out)?;
     Ok(out)
 }
 
 struct Expand<'a> {
     text: &'a Text<'a>,
     macros: &'a Macros,
+    /// Words that macros have made, those that are gone again included.
+    written: Cell<usize>,
 }
 
 impl Expand<'_> {
@@ -48,12 +54,25 @@ impl Expand<'_> {
                 }
                 None => out.push(word.clone()),
             }
-            if out.len() > MAX_WORDS {
-                let message = "macros make more than a million words of this statement";
-                return Err(Error::at(self.text, word.span.start, message));
-            }
         }
         Ok(())
+    }
+
+    /// Counts what a macro makes.
+    fn write(&self, words: &[TokenWithSpan], place: Span) -> Result<(), Error> {
+        self.spend(words.iter().map(size).sum(), place)
+    }
+
+    fn spend(&self, words: usize, place: Span) -> Result<(), Error> {
+        let written = self.written.get().saturating_add(words);
+        self.written.set(written);
+        match written > MAX_WORDS {
+            true => {
+                let message = format!("macros make more than {MAX_WORDS} words of this statement");
+                Err(Error::at(self.text, place.start, message))
+            }
+            false => Ok(()),
+        }
     }
 
     fn call(
@@ -66,6 +85,7 @@ impl Expand<'_> {
     ) -> Result<(), Error> {
         let wrong = |message: String| Error::at(self.text, place.start, message);
         if let Some(made) = self.intrinsic(name, place, args, depth)? {
+            self.write(&made, place)?;
             return self.append(&made, depth + 1, out);
         }
         let Some(found) = self.macros.get(name) else {
@@ -88,13 +108,19 @@ impl Expand<'_> {
                 _ => None,
             };
             match argument {
-                Some(words) => body.extend(words.iter().cloned()),
-                None => body.push(TokenWithSpan { token: word.token.clone(), span: place }),
-            }
-            if body.len() > MAX_WORDS {
-                return Err(wrong("macros make more than a million words of this statement".to_owned()));
+                Some(words) => {
+                    self.write(words, place)?;
+                    body.extend(words.iter().cloned());
+                }
+                None => {
+                    let word = TokenWithSpan { token: word.token.clone(), span: place };
+                    self.write(std::slice::from_ref(&word), place)?;
+                    body.push(word);
+                }
             }
         }
+        // One without words is work, too.
+        self.spend(1, place)?;
         self.append(&body, depth + 1, out)
     }
 
@@ -115,23 +141,26 @@ impl Expand<'_> {
                 self.append(words, depth + 1, &mut expanded)?;
                 Some(tokens(vec![Token::SingleQuotedString(stringify(&expanded))]))
             }
-            ("__intrinsic_token_apply", [name, lists @ ..]) => {
-                Some(applied(name, lists, &[], &[Token::Comma], place))
-            }
-            ("__intrinsic_token_apply_prefix", [name, lists @ ..]) => {
-                Some(applied(name, lists, &[Token::Comma], &[Token::Comma], place))
-            }
-            ("__intrinsic_token_apply_and", [name, lists @ ..]) => {
-                Some(applied(name, lists, &[], &[Token::make_keyword("AND")], place))
-            }
-            (
-                "__intrinsic_token_apply_and_prefix" | "__intrinsic_token_apply_and_prefix_and",
-                [name, lists @ ..],
-            ) => {
-                let and = [Token::make_keyword("AND")];
-                Some(applied(name, lists, &and, &and, place))
+            (apply, [name, lists @ ..]) if apply.starts_with("__intrinsic_token_apply") => {
+                let most = lists.iter().map(Vec::len).min().unwrap_or_default();
+                self.spend(most.saturating_mul(name.iter().map(size).sum()), place)?;
+                Self::applied(apply, name, lists, place)
             }
             _ => None,
+        })
+    }
+
+    /// One of the macros that call another for each element of lists.
+    fn applied(apply: &str, name: &Words, lists: &[Words], place: Span) -> Option<Words> {
+        let and = [Token::make_keyword("AND")];
+        Some(match apply {
+            "__intrinsic_token_apply" => applied(name, lists, &[], &[Token::Comma], place),
+            "__intrinsic_token_apply_prefix" => applied(name, lists, &[Token::Comma], &[Token::Comma], place),
+            "__intrinsic_token_apply_and" => applied(name, lists, &[], &and, place),
+            "__intrinsic_token_apply_and_prefix" | "__intrinsic_token_apply_and_prefix_and" => {
+                applied(name, lists, &and, &and, place)
+            }
+            _ => return None,
         })
     }
 }
@@ -166,6 +195,17 @@ fn elements(list: &[TokenWithSpan]) -> Vec<Words> {
         Some(_) => vec![list.to_vec()],
         None => Vec::new(),
     }
+}
+
+/// How many words it is like.
+fn size(word: &TokenWithSpan) -> usize {
+    let text = match &word.token {
+        Token::Word(word) => &word.value,
+        Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) | Token::Placeholder(text) => text,
+        Token::Number(text, _) | Token::HexStringLiteral(text) => text,
+        _ => return 1,
+    };
+    1 + text.len() / WORD_BYTES
 }
 
 /// Words as a text.
@@ -228,5 +268,14 @@ mod tests {
             ("c", &["x"], "b!(b!(b!($x)))"),
         ];
         assert!(expanded(bomb, "select c!(1)").is_err());
+        // Of nothing, of lists, and of one long text.
+        let nothing: &[(&str, &[&str], &str)] = &[
+            ("a", &[], ""),
+            ("b", &[], &"a!()".repeat(1000)),
+            ("c", &[], &"b!()".repeat(1000)),
+            ("d", &["x"], &"$x ".repeat(1000)),
+        ];
+        assert!(expanded(nothing, "select c!()").is_err());
+        assert!(expanded(nothing, &format!("select d!('{}')", "x".repeat(1 << 20))).is_err());
     }
 }

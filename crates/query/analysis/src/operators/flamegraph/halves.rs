@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::config::{Config, View};
 use super::paths::Paths;
 use super::sums::Values;
+use crate::limits::Held;
 
 /// What a node takes of memory, about.
 const NODE_BYTES: usize = 128;
@@ -24,13 +24,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    fn add(
-        &mut self,
-        parent: Option<usize>,
-        key: usize,
-        frame: usize,
-        held: &MemoryReservation,
-    ) -> Result<usize> {
+    fn add(&mut self, parent: Option<usize>, key: usize, frame: usize, held: &Held) -> Result<usize> {
         if let Some(node) = self.numbers.get(&(parent, key)) {
             return Ok(*node);
         }
@@ -71,7 +65,7 @@ impl Halves {
         paths: &Paths,
         keys: &[usize],
         values: &[Values],
-        held: &MemoryReservation,
+        held: &Held,
     ) -> Result<Self> {
         let mut halves = Self::default();
         halves.go_down(config, paths, keys, held)?;
@@ -95,13 +89,7 @@ impl Halves {
         Ok(halves)
     }
 
-    fn go_down(
-        &mut self,
-        config: &Config,
-        paths: &Paths,
-        keys: &[usize],
-        held: &MemoryReservation,
-    ) -> Result<()> {
+    fn go_down(&mut self, config: &Config, paths: &Paths, keys: &[usize], held: &Held) -> Result<()> {
         if config.view == View::BottomUp {
             self.node = vec![None; paths.len()];
             return Ok(());
@@ -131,7 +119,7 @@ impl Halves {
         is_part: bool,
         paths: &Paths,
         keys: &[usize],
-        held: &MemoryReservation,
+        held: &Held,
     ) -> Result<()> {
         let (mut next, mut node, mut way) = (Some(from), None, None);
         while let Some(row) = next {

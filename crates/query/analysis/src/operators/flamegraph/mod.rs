@@ -26,11 +26,11 @@ use arrow::array::{
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::{Result, exec_err, plan_err};
-use datafusion::execution::memory_pool::MemoryReservation;
 
 use self::config::{Aggregate, Config};
 use self::sums::Values;
 use crate::functions::text::is_text;
+use crate::limits::Held;
 use crate::operators::flamegraph::halves::Halves;
 use crate::operators::flamegraph::layout::layout;
 use crate::operators::flamegraph::paths::Paths;
@@ -128,7 +128,7 @@ impl Operator for Flamegraph {
         Ok(out)
     }
 
-    fn run(&self, inputs: &[RecordBatch], held: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    fn run(&self, inputs: &[RecordBatch], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = input(inputs, 0)?;
         let fields = self.fields(&[batch.schema()])?;
         if self.is_super_root {
@@ -140,12 +140,7 @@ impl Operator for Flamegraph {
 }
 
 impl Flamegraph {
-    fn graph(
-        &self,
-        batch: &RecordBatch,
-        fields: &[Field],
-        held: &MemoryReservation,
-    ) -> Result<Vec<ArrayRef>> {
+    fn graph(&self, batch: &RecordBatch, fields: &[Field], held: &Held) -> Result<Vec<ArrayRef>> {
         let batch = &paths::parents_first(batch)?;
         let schema = batch.schema();
         if !is_text(column(batch, "name")?.data_type()) && !column(batch, "name")?.data_type().is_null() {

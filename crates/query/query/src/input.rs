@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ferretto_analysis::Trace;
 use ferretto_import::{self as import, Imported, Progress as Step};
@@ -134,9 +135,35 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "it is more than anybody has".to_owned())
 }
 
+/// `30s`, `10m`, `2h`, `500ms`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("expected a number and a unit, as in 30s or 10m".to_owned()),
+    };
+    let number: u64 =
+        number.parse().map_err(|_| "expected a number and a unit, as in 30s or 10m".to_owned())?;
+    number.checked_mul(millis).map(Duration::from_millis).ok_or_else(|| "nobody waits for so long".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(time("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "10", "s", "-1s", "1.5s", "99999999999999999999h"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_have_units() {

@@ -5,6 +5,7 @@
 //! | [`convert`] | `convert`: a trace in another format |
 //! | [`query`] | `query`: SQL on a trace, or on many |
 //! | [`report`] | `report`: why it was slow, and what has changed |
+//! | [`prompt`] | `query -i`: statements one by one |
 //! | [`serve`] | `serve`: the same over HTTP |
 //! | [`answer`] | the rows of an answer, a format a file |
 //! | [`input`] | the trace that a command is about |
@@ -19,6 +20,7 @@ mod convert;
 mod failure;
 mod input;
 mod progress;
+mod prompt;
 mod query;
 mod report;
 mod serve;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use ferretto_analysis::fleet::{Files, Fleet, State};
@@ -12,15 +13,17 @@ use ferretto_trace_tables::Tables;
 
 use crate::answer::{FORMATS, Format};
 use crate::failure::Failure;
-use crate::input::{self, size};
+use crate::input::{self, size, time};
 use crate::progress::Progress;
+use crate::prompt;
 use crate::stage::{NewFile, stdout};
 use crate::traces;
 
 /// Runs SQL on a trace, or on many.
 ///
 /// The tables, the views and the language are those of Perfetto's Trace Processor, PerfettoSQL: what works there should work here. Of several
-/// statements, with semicolons between them, the rows of the last one are shown.
+/// statements, with semicolons between them, the rows of the last one are shown. Without statements there is a prompt on a terminal, and else
+/// they are read from stdin.
 ///
 /// Of several traces, what the outermost SELECT reads is of each by itself, and its groups, its order and its limit are over all; the column _trace
 /// says which one a row is of, and the table trace_errors which could not be read.
@@ -37,6 +40,9 @@ pub(crate) struct QueryArgs {
     /// A file with the statements; `-` is stdin.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Asks for statements of one trace, one by one, and shows the rows of each: on a terminal with a prompt, else from stdin.
+    #[arg(short, long, conflicts_with = "output")]
+    interactive: bool,
     /// How rows are shown; without it as a table on a terminal, and as csv elsewhere.
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     format: Option<&'static Format>,
@@ -52,6 +58,9 @@ pub(crate) struct QueryArgs {
     /// Threads: so many traces are asked at once. Without it as many as there are processors.
     #[arg(long, value_name = "COUNT")]
     threads: Option<std::num::NonZeroUsize>,
+    /// How long a statement may work on a trace, such as 30s, 10m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10m")]
+    timeout: Duration,
     /// Shows nothing but rows and errors.
     #[arg(short, long)]
     quiet: bool,
@@ -75,7 +84,8 @@ fn formats() -> impl clap::builder::TypedValueParser<Value = &'static Format> {
 /// What is asked, and of what.
 struct Question {
     traces: Vec<PathBuf>,
-    sql: String,
+    /// Nothing where they are asked for.
+    sql: Option<String>,
     /// What the statements are called where one of them is wrong.
     name: String,
 }
@@ -85,7 +95,11 @@ pub(crate) fn main(args: &QueryArgs) -> Result<(), Failure> {
     let question = question(args)?;
     match question.traces.as_slice() {
         [trace] if !traces::is_several(trace) => ask_one(args, trace, &question),
-        several => ask_all(args, several, &question),
+        several => match &question.sql {
+            Some(sql) if !args.interactive => ask_all(args, several, sql, &question.name),
+            _ => Err(Failure::new("the statements are missing: a prompt asks for them of one trace only")
+                .help("name them behind the traces, or a file of them with -f")),
+        },
     }
 }
 
@@ -108,12 +122,21 @@ fn ask_one(args: &QueryArgs, path: &Path, question: &Question) -> Result<(), Fai
     let fail = |error: Error| fail(&question.name, &error);
     let options = Options { path: Some(path.display().to_string()), ..options(args) };
     let trace = Trace::of(tables, &options).map_err(fail)?;
-    let rows = trace.query(&question.sql).map_err(fail)?;
-    write(args, rows, &question.name)
+    match &question.sql {
+        Some(sql) if !args.interactive => {
+            let rows = trace.query(sql).map_err(fail)?;
+            write(args, rows, &question.name)
+        }
+        Some(sql) => {
+            prompt::show(&trace, sql, &question.name, format(args))?;
+            prompt::run(&trace, format(args), args.quiet)
+        }
+        None => prompt::run(&trace, format(args), args.quiet),
+    }
 }
 
-fn ask_all(args: &QueryArgs, traces: &[PathBuf], question: &Question) -> Result<(), Failure> {
-    let fail = |error: Error| fail(&question.name, &error);
+fn ask_all(args: &QueryArgs, traces: &[PathBuf], sql: &str, name: &str) -> Result<(), Failure> {
+    let fail = |error: Error| fail(name, &error);
     let paths = traces::find(traces)?;
     let progress = Arc::new(Mutex::new(Some(Progress::start(args.quiet))));
     let shown = progress.clone();
@@ -124,10 +147,10 @@ fn ask_all(args: &QueryArgs, traces: &[PathBuf], question: &Question) -> Result<
     let mut import = input::options(args.memory);
     import.crop_track_events = args.crop_track_events;
     let fleet = Fleet::new(paths, Arc::new(Files), import, &options(args), Arc::new(watch)).map_err(fail)?;
-    let rows = fleet.query(&question.sql);
+    let rows = fleet.query(sql);
     // From now on there are rows on the terminal.
     drop(progress.lock().unwrap_or_else(PoisonError::into_inner).take());
-    let written = rows.map_err(fail).and_then(|rows| write(args, rows, &question.name));
+    let written = rows.map_err(fail).and_then(|rows| write(args, rows, name));
     let states = fleet.states();
     say_bad(&states, args.quiet);
     written?;
@@ -170,6 +193,7 @@ fn options(args: &QueryArgs) -> Options {
     Options {
         memory_bytes: args.memory.unwrap_or(options.memory_bytes),
         threads: args.threads.map_or(options.threads, usize::from),
+        timeout: args.timeout,
         ..options
     }
 }
@@ -187,13 +211,19 @@ fn write(args: &QueryArgs, rows: Rows, name: &str) -> Result<(), Failure> {
             (format.write)(rows, &mut file).and_then(|()| Ok(file.finish().map(drop)?))
         }
     };
-    written.map_err(|error| match error {
+    let to = args.output.as_deref().unwrap_or(Path::new("the rows"));
+    written.map_err(|error| not_written(name, to, error))
+}
+
+/// Why rows were not written.
+pub(crate) fn not_written(name: &str, to: &Path, error: crate::answer::Error) -> Failure {
+    match error {
         crate::answer::Error::Query(error) => fail(name, &error),
         crate::answer::Error::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             Failure::NobodyListens
         }
-        other => Failure::of("write", args.output.as_deref().unwrap_or(Path::new("the rows")), other),
-    })
+        other => Failure::of("write", to, other),
+    }
 }
 
 /// Whether it is a file without a byte: the tables of no trace, which statements that need none may be tried on.
@@ -208,15 +238,18 @@ fn question(args: &QueryArgs) -> Result<Question, Failure> {
         (Some(file), traces) => {
             let traces = paths(traces);
             let (sql, name) = statements(file, &traces)?;
-            Question { traces, sql, name }
+            Question { traces, sql: Some(sql), name }
         }
-        (None, [traces @ .., sql]) if !traces.is_empty() => {
+        // A file is a trace and no statement, whatever it is called.
+        (None, [traces @ .., sql]) if !traces.is_empty() && !Path::new(sql).exists() => {
             let sql = sql.to_str().ok_or_else(|| Failure::new("the statements are no UTF-8"))?;
-            Question { traces: paths(traces), sql: sql.to_owned(), name: "query".to_owned() }
+            Question { traces: paths(traces), sql: Some(sql.to_owned()), name: "query".to_owned() }
         }
-        (None, _) => {
-            let failure = Failure::new("the statements are missing");
-            return Err(failure.help("put them behind the trace, or into a file: --file FILE"));
+        (None, traces) => {
+            if traces.iter().any(|trace| trace == "-") {
+                return Err(Failure::new("stdin cannot be both the trace and the statements"));
+            }
+            Question { traces: paths(traces), sql: None, name: "query".to_owned() }
         }
     };
     if question.traces.len() > 1 && question.traces.iter().any(|trace| trace == Path::new("-")) {
@@ -248,7 +281,7 @@ fn format(args: &QueryArgs) -> &'static Format {
 }
 
 /// What is wrong with a query, and the line that it is in.
-fn fail(name: &str, error: &Error) -> Failure {
+pub(crate) fn fail(name: &str, error: &Error) -> Failure {
     let failure = Failure::new(error.to_string());
     let failure = match error.place() {
         None => failure,

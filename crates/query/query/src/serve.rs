@@ -2,12 +2,13 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ferretto_analysis::Options;
 use ferretto_serve::{Engine, Server};
 
 use crate::failure::Failure;
-use crate::input::{self, size};
+use crate::input::{self, size, time};
 
 /// Answers queries on a trace over HTTP, as Trace Processor's server does.
 ///
@@ -28,6 +29,9 @@ pub(crate) struct ServeArgs {
     /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
+    /// How long a query may work, such as 30s, 10m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10m")]
+    timeout: Duration,
     /// Shows nothing but errors.
     #[arg(short, long)]
     quiet: bool,
@@ -43,7 +47,7 @@ print(TraceProcessor(addr='127.0.0.1:9001').query('select name, dur from slice')
 /// Runs the command.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let addresses = addresses(&args.listen)?;
-    let mut options = Options::default();
+    let mut options = Options { timeout: args.timeout, ..Options::default() };
     options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
     let engine = match &args.input {
         Some(path) => Engine::of(input::load(path, args.memory, args.quiet)?, &path.display().to_string()),

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ferretto_analysis::Stop;
 use ferretto_convert::{Error, Folder, Out, manifest};
 use rustix::fs::{CWD, RenameFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,6 +28,32 @@ const MAX_PARTIAL_NAMES: u32 = 100;
 
 /// What a signal removes.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// What Ctrl-C ends, if that is not the program.
+static INTERRUPTED: Mutex<Option<Stop>> = Mutex::new(None);
+
+/// While there is one of these, Ctrl-C ends queries that were asked with its [`Stop`], and not the program; the second one does.
+#[derive(Debug)]
+pub(crate) struct Interruptible(pub(crate) Stop);
+
+impl Interruptible {
+    pub(crate) fn new() -> Self {
+        let stop = Stop::new();
+        *INTERRUPTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop.clone());
+        Self(stop)
+    }
+}
+
+impl Drop for Interruptible {
+    fn drop(&mut self) {
+        INTERRUPTED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Ends what may be ended, if there is something.
+fn interrupt() -> bool {
+    let stop = INTERRUPTED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    stop.map(|stop| stop.stop()).is_some()
+}
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -40,6 +67,9 @@ pub(crate) fn watch_signals() -> Result<(), Failure> {
         Signals::new(watched).map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
     let watch = move || {
         for signal in signals.forever() {
+            if signal == SIGINT && interrupt() {
+                continue;
+            }
             let unfinished = unfinished();
             unfinished.iter().for_each(|path| remove(path));
             // Does not come back; until then nobody makes a file.

@@ -83,6 +83,7 @@ fn traces_are_files_folders_and_patterns() {
     );
     for (args, said) in [
         (&["traces/0"][..], "error: the statements are missing"),
+        (&["traces/0/t001.pftrace", "traces/0/t002.pftrace"], "error: the statements are missing"),
         (&["nothing*", "select 1"], "error: no trace matches nothing*"),
         (&["s3://bucket/", "select 1"], "error: s3://bucket/ is not on this machine"),
         (&["-", "traces", "select 1"], "error: stdin cannot be one of several traces"),

@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::place;
 
@@ -96,4 +97,47 @@ fn hostile_statements_end_with_a_message() {
     fs::write(dir.path().join("cross.sql"), cross).unwrap();
     let output = query(dir.path(), &["-f", "cross.sql", "--memory", "20M"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+/// What comes of statements on stdin.
+fn piped(dir: &Path, args: &[&str], text: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));
+    command.args(["query", "t.pftrace"]).args(args).current_dir(dir);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn statements_on_stdin_are_run_one_by_one_and_the_first_that_is_wrong_ends_them() {
+    let dir = place(3);
+    fs::write(dir.path().join("more.sql"), "create table t as select 7 as n;\nselect n from t").unwrap();
+    let text = "select 1 as a; select\n  ';' as b;\n\\i more.sql\n\\d t\n\\timing\nselect 2 as c";
+    let output = piped(dir.path(), &[], text);
+    let said = stdout(&output);
+    let (rows, time) = said.split_once("Time: ").unwrap();
+    assert_eq!(rows, "a\n1\nb\n;\nn\n7\nn  LONG\nTiming is on.\nc\n2\n");
+    assert!(time.ends_with(" ms\n"));
+    let output = piped(dir.path(), &["-i"], "select 1;\nselect nam from slice;\nselect 2;");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"1\n1\n");
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .starts_with("error: there is no column nam\n --> stdin:1:8\n")
+    );
+    // A file that reads itself.
+    fs::write(dir.path().join("more.sql"), "\\i more.sql\n").unwrap();
+    let output = piped(dir.path(), &[], "\\i more.sql");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("more than 16 files"), "{output:?}");
+}
+
+#[test]
+fn a_statement_has_its_time() {
+    let dir = place(3);
+    let endless = "with recursive c(x) as (select 1 union all select x + 1 from c) select count(*) from c";
+    let output = query(dir.path(), &[endless, "--timeout", "500ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("0.5 seconds") && said.contains("--timeout"), "{said}");
 }

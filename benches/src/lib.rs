@@ -11,6 +11,7 @@
 //! | `merge` | how fast two traces become one, and the memory that takes; needs no root |
 //! | `probes_cpu` | processor time of the data sources on one config, for each context switch recorded, under one of three loads |
 //! | `protovm_overwrite` | what a ProtoVM adds to the cost of overwriting a packet; needs neither root nor peers |
+//! | `query` | how long queries take on imported tables, beside Trace Processor; needs `ferretto-query`, but no root |
 //! | `sched_losses` | what a recording of `sched/*` under load loses with default buffers |
 //! | `sdk_cost` | what a trace point costs; needs upstream's client in a release build (`tests/upstream-client`) and the example `cost` of our library, but no root |
 //! | `sdk_losses` | what programs lose that configure nothing; needs upstream's client (`tests/upstream-client`) for the figures beside, but no root |

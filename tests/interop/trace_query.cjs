@@ -1,7 +1,8 @@
 // Runs SQL on a trace with Trace Processor's WebAssembly build, under node.
 //
-//   node trace_query.cjs ENGINE_DIR TRACE [--then TRACE]... SQL...
+//   node trace_query.cjs ENGINE_DIR TRACE [--then TRACE]... [--times] SQL...
 //
+// With --times a line `Time: 1.234 ms` stands behind each table: from the question to the answer's last row.
 // Starting the engine takes longer than reading a small trace: several can be asked one after the other. Prints a table for each query: a line of column names, then a line for each row; cells are separated by tabs, NULL is \N, and
 // tabs, newlines and backslashes in cells are escaped with a backslash. An empty line ends a table. A query that fails ends the
 // program with status 1, a trace that cannot be read with status 2.
@@ -33,12 +34,18 @@ function fail(status, message) {
 async function main([engineDir, trace, ...queries]) {
   const traces = [trace];
   while (queries[0] === '--then') traces.push(queries.splice(0, 2)[1]);
+  const times = queries[0] === '--times' && Boolean(queries.shift());
   if (!queries.length) fail(2, 'usage: trace_query.cjs ENGINE_DIR TRACE [--then TRACE]... SQL...');
   const engine = new Engine(engineDir);
   for (const [at, path] of traces.entries()) {
     if (at) await engine.reset();
     await engine.load(fs.readFileSync(path)).catch((error) => fail(2, `${path}: ${error.message}`));
-    for (const sql of queries) print(table(await engine.query(sql)) + '\n');
+    for (const sql of queries) {
+      const asked = process.hrtime.bigint();
+      const answer = await engine.query(sql);
+      const ms = Number(process.hrtime.bigint() - asked) / 1e6;
+      print(table(answer) + (times ? `Time: ${ms.toFixed(3)} ms\n` : '\n'));
+    }
   }
   process.exit(0);
 }

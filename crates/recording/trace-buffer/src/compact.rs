@@ -1,7 +1,6 @@
 //! Giving memory back after a burst.
 
-use memmap2::MmapMut;
-
+use crate::memory::Memory;
 use crate::{FillPolicy, TraceBuffer};
 
 /// Memory is kept for what was in use and this part of it more, so that the next burst of the same size
@@ -15,7 +14,7 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// Memory that a buffer has let go of. To give back much takes time, which may be another thread's.
 #[derive(Debug)]
-pub struct Released(#[expect(dead_code, reason = "it is there to be dropped")] pub(crate) MmapMut);
+pub struct Released(#[expect(dead_code, reason = "it is there to be dropped")] pub(crate) Memory);
 
 impl TraceBuffer {
     /// Moves the chunks that are still unread to the front of a ring and lets go of memory behind them.

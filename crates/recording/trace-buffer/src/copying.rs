@@ -6,9 +6,7 @@
 //! Small changes, of headers mostly, come in great numbers all over the ring: one packet may have pieces in all of its parts. What they
 //! change is put aside, and a part is copied before its turn only when much of it is aside.
 
-use std::ops::Range;
-
-use memmap2::MmapMut;
+use crate::memory::Memory;
 
 /// What is copied at a time: some ten microseconds, as long as a chunk may make others wait.
 pub(crate) const PART_BYTES: usize = if cfg!(test) { 256 } else { 64 * 1024 };
@@ -38,7 +36,7 @@ enum Early {
 /// A copy under way.
 #[derive(Debug)]
 pub(crate) struct Copying {
-    to: MmapMut,
+    to: Memory,
     used: usize,
     /// All parts before this one have been copied.
     next: usize,
@@ -48,7 +46,7 @@ pub(crate) struct Copying {
 
 impl Copying {
     /// Of the first `used` bytes, for which there is room in `to`.
-    pub(crate) fn new(to: MmapMut, used: usize) -> Self {
+    pub(crate) fn new(to: Memory, used: usize) -> Self {
         Self { to, used, next: 0, early: vec![Early::Aside(Vec::new()); used.div_ceil(PART_BYTES)] }
     }
 
@@ -102,7 +100,7 @@ impl Copying {
 
     fn copy_part(&mut self, part: usize, from: &[u8]) {
         let range = part * PART_BYTES..((part + 1) * PART_BYTES).min(self.used);
-        make_resident(&self.to, &range);
+        self.to.make_resident(&range);
         self.to[range.clone()].copy_from_slice(&from[range]);
         if let Early::Aside(blocks) = std::mem::replace(&mut self.early[part], Early::Copied) {
             for (at, block) in blocks {
@@ -113,16 +111,9 @@ impl Copying {
     }
 
     /// The memory, and how much of it was copied.
-    pub(crate) fn into_bytes(self) -> (MmapMut, usize) {
+    pub(crate) fn into_bytes(self) -> (Memory, usize) {
         (self.to, self.used)
     }
-}
-
-/// The kernel hands out the pages of a part at once: one by one, as they are touched, they take as long as the copy. (Large pages would be
-/// fewer, but some machines need milliseconds for each.) Kernels before 5.14 say no; no harm done.
-fn make_resident(_to: &MmapMut, _range: &Range<usize>) {
-    #[cfg(target_os = "linux")]
-    let _ = _to.advise_range(memmap2::Advice::PopulateWrite, _range.start, _range.len());
 }
 
 #[cfg(test)]
@@ -134,7 +125,7 @@ mod tests {
         const PARTS: usize = 10;
         let original: Vec<u8> = (0..PARTS * PART_BYTES).map(|at| (at / BLOCK_BYTES) as u8).collect();
         let mut ring = original.clone();
-        let mut copying = Copying::new(MmapMut::map_anon(ring.len()).unwrap(), ring.len());
+        let mut copying = Copying::new(Memory::reserve(ring.len()).unwrap(), ring.len());
         let mut change = |copying: &mut Copying, at: usize, len: usize| {
             copying.before_change(&ring, at, len);
             ring[at..at + len].fill(0xff);

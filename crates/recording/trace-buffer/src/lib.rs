@@ -60,6 +60,7 @@ mod fragments;
 #[cfg(test)]
 mod invariants;
 pub mod loss;
+mod memory;
 mod patch;
 mod prefetch;
 mod read;

@@ -1,4 +1,4 @@
-//! Asks the processor for memory that will be needed soon. The one place of this crate with `unsafe`.
+//! Asks the processor for memory that will be needed soon.
 
 /// Of nearly every processor; a wrong guess costs a little time.
 const CACHE_LINE_BYTES: usize = 64;

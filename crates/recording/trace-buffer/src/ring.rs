@@ -3,11 +3,10 @@
 //! The memory is reserved when the buffer is made and becomes resident as it is first written. Headers are
 //! written by this crate only and lie outside every payload's range, so offsets taken from them can be trusted.
 
-use memmap2::MmapMut;
-
 use crate::CreateError;
 use crate::compact::Released;
 use crate::copying::Copying;
+use crate::memory::Memory;
 use crate::prefetch::prefetch;
 
 /// Size of a chunk's header, and what chunks are aligned to: a gap always has room for a header of its own.
@@ -119,7 +118,7 @@ pub(crate) fn outer_size(payload_bytes: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Ring {
     /// `size` bytes; those of a clone end with what is used.
-    bytes: MmapMut,
+    bytes: Memory,
     size: usize,
     /// The part from the start that chunks have been written to.
     used: usize,
@@ -134,20 +133,20 @@ impl Ring {
             .checked_next_multiple_of(SIZE_STEP_BYTES)
             .filter(|&size| u32::try_from(size).is_ok())
             .ok_or(CreateError::TooLarge { size_bytes })?;
-        Ok(Self { bytes: reserve(size)?, size, used: 0, copying: None })
+        Ok(Self { bytes: Memory::reserve(size)?, size, used: 0, copying: None })
     }
 
     /// A copy with room for nothing more than what is used.
     pub(crate) fn copy_used(&self) -> Result<Self, CreateError> {
-        let mut bytes = reserve(self.used.max(1))?;
-        prefer_large_pages(&bytes);
+        let mut bytes = Memory::reserve(self.used.max(1))?;
+        bytes.prefer_large_pages();
         bytes[..self.used].copy_from_slice(self.bytes());
         Ok(Self { bytes, size: self.size, used: self.used, copying: None })
     }
 
     /// Begins what [`copy_used`](Self::copy_used) does at once, of what is here now. One that is under way is given up.
     pub(crate) fn begin_copy(&mut self) -> Result<(), CreateError> {
-        self.copying = Some(Box::new(Copying::new(reserve(self.used.max(1))?, self.used)));
+        self.copying = Some(Box::new(Copying::new(Memory::reserve(self.used.max(1))?, self.used)));
         Ok(())
     }
 
@@ -175,7 +174,7 @@ impl Ring {
     /// The ring is full, and will be written from its start again. Only now, and by the kernel in the background: to make the first byte
     /// of a large page resident takes milliseconds on some machines, in which nobody empties the memory of producers.
     pub(crate) fn turn(&self) {
-        prefer_large_pages(&self.bytes);
+        self.bytes.prefer_large_pages();
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -290,20 +289,8 @@ impl Ring {
         if !release || self.copying.is_some() {
             return None;
         }
-        let mut fresh = reserve(self.size).ok()?;
+        let mut fresh = Memory::reserve(self.size).ok()?;
         fresh[..used].copy_from_slice(self.bytes());
         Some(Released(std::mem::replace(&mut self.bytes, fresh)))
     }
-}
-
-/// Memory of `size` bytes that becomes resident when it is written.
-fn reserve(size: usize) -> Result<MmapMut, CreateError> {
-    MmapMut::map_anon(size).map_err(|_| CreateError::OutOfMemory { size_bytes: size })
-}
-
-/// With large pages the processor looks up a five hundredth of the addresses, and the kernel hands out as few pages when a buffer is
-/// cloned. Kernels that have none say no; no harm done.
-fn prefer_large_pages(_bytes: &MmapMut) {
-    #[cfg(target_os = "linux")]
-    let _ = _bytes.advise(memmap2::Advice::HugePage);
 }

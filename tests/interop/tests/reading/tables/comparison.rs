@@ -10,7 +10,7 @@ use ferretto_trace_tables::{Table, Tables};
 
 use super::beside::{ARGS, BESIDE, Beside, COUNTERS, METADATA, STATS};
 use super::cells::{Sets, our_sets, same, sets_of, text};
-use super::differences::{self, Cell};
+use super::differences::{self, Cell, Nameless};
 use super::facts;
 
 /// Cells that differ are listed up to so many a column.
@@ -36,7 +36,8 @@ pub(super) fn compare(sql: &TraceQuery, trace: &Path) -> Result<(), ParentChange
     let their_args = sets_of(&answers.pop().unwrap());
     let our_args = our_sets(&ours);
     let mut report = Vec::new();
-    let sides = Sides { ours: &ours, our_args: &our_args, their_args: &their_args };
+    let nameless = Nameless::of(trace);
+    let sides = Sides { ours: &ours, our_args: &our_args, their_args: &their_args, nameless: &nameless };
     let tracks = LeftOut::tracks(&ours, answer(&answers, "track"));
     for (beside, theirs) in BESIDE.iter().zip(&answers) {
         sides.compare_table(beside, theirs, &tracks, &mut report);
@@ -65,6 +66,7 @@ struct Sides<'a> {
     ours: &'a Tables,
     our_args: &'a Sets,
     their_args: &'a Sets,
+    nameless: &'a Nameless,
 }
 
 impl Sides<'_> {
@@ -105,7 +107,8 @@ impl Sides<'_> {
             let other = their_rows.iter().map(|row| row[at].clone()).collect();
             let (mine, other) = self.comparable(name, column, mine, other, tracks);
             let differ = (0..rows.len().min(their_rows.len())).filter(|at| {
-                let cell = Cell { ours: &mine[*at], theirs: &other[*at], tables: self.ours, row: rows[*at] };
+                let (ours, theirs) = (&*mine[*at], &*other[*at]);
+                let cell = Cell { ours, theirs, tables: self.ours, row: rows[*at], nameless: self.nameless };
                 !same(cell.ours, cell.theirs) && !differences::may_differ(name, column, &cell)
             });
             for at in differ.take(EXAMPLES) {

@@ -1,6 +1,13 @@
 //! Where our tables may differ from those of Trace Processor v52, and why: mostly because newer versions do as we do.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use ferretto_protos::Trace;
+use ferretto_protos::trace_packet::Data;
 use ferretto_trace_tables::{Table, Tables, Value};
+use prost::Message as _;
 
 /// A cell of ours beside one of theirs; sets of arguments are as `cells` prints them.
 pub(super) struct Cell<'a> {
@@ -9,6 +16,28 @@ pub(super) struct Cell<'a> {
     /// Ours, and the row in its table.
     pub(super) tables: &'a Tables,
     pub(super) row: usize,
+    pub(super) nameless: &'a Nameless,
+}
+
+/// Processes that were listed when they had no command line yet, so that they are listed by what their main thread was called.
+#[derive(Default)]
+pub(super) struct Nameless(BTreeSet<(i64, String)>);
+
+impl Nameless {
+    /// Of a file, if it is one of packets.
+    pub(super) fn of(trace: &Path) -> Self {
+        let Ok(trace) = Trace::decode(&*fs::read(trace).unwrap()) else { return Self::default() };
+        let trees = trace.packet.into_iter().filter_map(|packet| match packet.data {
+            Some(Data::ProcessTree(tree)) => Some(tree),
+            _ => None,
+        });
+        let listed = trees.flat_map(|tree| tree.processes).filter(|process| process.cmdline_is_comm());
+        Self(listed.map(|process| (process.pid().into(), process.cmdline.join(" "))).collect())
+    }
+
+    fn has(&self, tid: i64, name: &str) -> bool {
+        self.0.contains(&(tid, name.to_owned()))
+    }
 }
 
 /// A column of a table, when a cell may be another one, and the reason.
@@ -16,6 +45,12 @@ type Rule = (&'static str, &'static str, fn(&Cell<'_>) -> bool, &'static str);
 
 const COLUMNS: &[Rule] = &[
     ("thread", "name", is_of_its_process, "v59 names main threads by the list of processes, too"),
+    (
+        "thread",
+        "name",
+        is_as_listed,
+        "v59 takes the name of a main thread from the list, which nothing later changes",
+    ),
     ("thread", "name", is_shorter_kworker, "v59 cuts what a worker of the kernel does off its name"),
     ("thread", "tid", is_number_of_text, "the number of a text that stands for a number"),
     ("process", "pid", is_number_of_process, "the same"),
@@ -37,6 +72,12 @@ const COLUMNS: &[Rule] = &[
         "arg_set_id",
         has_shorter_kworkers,
         "v59 cuts what a worker of the kernel does off its name",
+    ),
+    (
+        "ftrace_event",
+        "arg_set_id",
+        was_called_as_listed,
+        "v59 takes the name of a main thread from the list, which nothing later changes",
     ),
     ("slice", "arg_set_id", has_renamed_message, "v59 has the whole path of a log's message"),
 ];
@@ -117,6 +158,24 @@ fn is_of_its_process(cell: &Cell<'_>) -> bool {
     let process = threads.upid.get(cell.row).map(|upid| upid.index());
     threads.is_main_thread.get(cell.row) == Some(true)
         && process.is_some_and(|process| processes.name[process] == threads.name[cell.row])
+}
+
+fn is_as_listed(cell: &Cell<'_>) -> bool {
+    let threads = &cell.tables.thread;
+    threads.is_main_thread.get(cell.row) == Some(true)
+        && threads.tid.get(cell.row).is_some_and(|tid| cell.nameless.has(*tid, cell.ours))
+}
+
+/// The thread that is switched out, which compact events do not name, has its name of the list; all else is the same.
+fn was_called_as_listed(cell: &Cell<'_>) -> bool {
+    let value = |key: &str| {
+        let parts = cell.ours.split("; ").map(|part| part.split('|').collect::<Vec<_>>());
+        parts.into_iter().find(|part| part[0] == key).map(|part| part[2..].to_vec())
+    };
+    let (Some(pid), Some(comm)) = (value("prev_pid"), value("prev_comm")) else { return false };
+    let pid = pid[0].parse::<f64>().map(|pid| pid as i64);
+    pid.is_ok_and(|pid| cell.nameless.has(pid, comm[1]))
+        && without(cell.ours, &["prev_comm"]) == without(cell.theirs, &["prev_comm"])
 }
 
 fn is_number_of_text(cell: &Cell<'_>) -> bool {

@@ -9,14 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use ferretto_ipc::address::environment;
+use ferretto_printable::is_unseen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-
-use crate::printable::is_unseen;
 
 /// Bytes of a line: longer ones are cut.
 const MAX_LINE_BYTES: usize = 2048;

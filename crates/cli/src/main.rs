@@ -17,7 +17,6 @@ mod losses;
 mod merge;
 mod no_trace;
 mod perfetto;
-mod printable;
 mod private;
 mod protovm;
 mod query;

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::printable::printable;
+use ferretto_printable::printable;
 
 /// An error with advice. Printed as `error: …`, then one `help: …` line for each piece of advice.
 #[derive(Debug)]

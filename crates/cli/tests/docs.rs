@@ -9,7 +9,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The sources of all tests, by the name of their file, or of its folder if it is `mod.rs`; `tests.rs` has both names.
+/// The sources of all tests, by the name of their file, or of its folder if it is `mod.rs`, or of its crate's if it is `lib.rs`; `tests.rs`
+/// has both names.
 fn sources(dir: &Path, into: &mut BTreeMap<String, String>) {
     for entry in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
@@ -19,6 +20,7 @@ fn sources(dir: &Path, into: &mut BTreeMap<String, String>) {
             let folder = entry.parent().unwrap();
             let names = match entry.file_name().unwrap().to_str() {
                 Some("mod.rs") => vec![folder],
+                Some("lib.rs") => folder.parent().into_iter().collect(),
                 Some("tests.rs") => vec![folder, &entry],
                 _ => vec![&*entry],
             };

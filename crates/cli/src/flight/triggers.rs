@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use ferretto_consumer::{Consumer, Event, Observe};
 use ferretto_ipc::address::Address;
+use ferretto_printable::{printable, printable_lines};
 use ferretto_protos::observable_events::CloneTriggerHit;
 use ferretto_protos::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_protos::trace_config::{BufferConfig, TriggerConfig};
@@ -19,7 +20,6 @@ use ferretto_protos::{CloneSessionRequest, TraceConfig};
 use prost::Message;
 
 use super::{Flight, numbered, request, snapshot};
-use crate::printable::{printable, printable_lines};
 use crate::record::output::Output;
 use crate::report::{self, UserError};
 

@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use ferretto_printable::is_unseen;
 use ferretto_protos::TraceStats;
 use ferretto_trace_info::machine::Machine;
 use ferretto_trace_info::names::Weight;
 use ferretto_trace_info::report::{Ran, Row, Slice, Spent, Table, Who};
 
 use super::{Told, text};
-use crate::printable::is_unseen;
 
 /// A value.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use ferretto_printable::printable;
 use ferretto_protos::TraceStats;
 use ferretto_protos::ftrace::KNOWN_EVENTS;
 use ferretto_protos::text::descriptor_pool;
@@ -16,7 +17,6 @@ use ferretto_trace_read::container::Container;
 
 use super::Told;
 use crate::losses::listed;
-use crate::printable::printable;
 use crate::record::output::date_time;
 use crate::record::plan::{Buffer, Plan};
 use crate::units::{bytes, count, counted, duration, kib, nanoseconds};

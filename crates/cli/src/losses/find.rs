@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use ferretto_printable::printable;
 use ferretto_protos::TraceStats;
 use ferretto_protos::trace_stats::losses::Refused;
 use ferretto_protos::trace_stats::{BufferStats, FinalFlushOutcome, Losses, losses};
 
 use super::{Evidence, Kind, Loss, Verdict};
-use crate::printable::printable;
 use crate::record::args::MAX_SHARED_MEMORY_KB;
 use crate::record::plan::{Buffer, Plan};
 use crate::units::{bytes, count, counted, kib};

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use ferretto_ipc::walk::Place;
+use ferretto_printable::printable;
 
-use crate::printable::printable;
 use crate::record::output::{open_in_place, remove_from_place};
 use crate::report::UserError;
 

@@ -5,11 +5,10 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use ferretto_consumer::Consumer;
+use ferretto_printable::printable;
 use ferretto_protos::tracing_service_state::Producer;
 use ferretto_protos::{DataSourceDescriptor, TracingServiceState};
 use prost::Message;
-
-use crate::printable::printable;
 
 /// Categories shown without `--long`.
 const SHORT_DETAILS_LEN: usize = 40;

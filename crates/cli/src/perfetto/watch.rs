@@ -4,12 +4,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use ferretto_consumer::{Consumer, ReadSummary};
+use ferretto_printable::printable;
 use ferretto_protos::TraceConfig;
 use ferretto_trace_info::Tally;
 use ferretto_trace_read::PacketStream;
 
 use crate::losses::{self, Evidence};
-use crate::printable::printable;
 use crate::record::plan::Plan;
 
 /// A file that the service wrote is looked through up to here: it takes a second a gigabyte, and who traces for hours waits for more.

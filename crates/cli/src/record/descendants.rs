@@ -10,9 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ferretto_ipc::recorder::RECORDER_ENV;
+use ferretto_printable::is_unseen;
 use ferretto_probes::{MemoryFile, MemoryFiles, Target};
-
-use crate::printable::is_unseen;
 
 /// Of a name as much as is shown: the kernel keeps 15 bytes of a thread's.
 const MAX_NAME_CHARS: usize = 32;

@@ -14,13 +14,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use ferretto_ipc::walk::{self, Found, Held, Place, Verdict, walk};
+use ferretto_printable::printable;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstatfs, ftruncate, openat, renameat, stat,
     statat, unlinkat,
 };
 use rustix::process::geteuid;
 
-use crate::printable::printable;
 use crate::report::UserError;
 use crate::user;
 

@@ -10,8 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ferretto_printable::is_unseen;
 
-use crate::printable::is_unseen;
 use crate::private::{temporary_path, unguessable};
 
 /// Others may write, and read nothing.

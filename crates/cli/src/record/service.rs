@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use ferretto_consumer::Consumer;
 use ferretto_ipc::address::{Address, PRODUCER_SOCKET_ENV, default_producer, where_programs_look};
 use ferretto_ipc::socket::{Permissions, Stream};
+use ferretto_printable::printable;
 use ferretto_probes::ProbesOptions;
 use ferretto_producer::Connector;
 use ferretto_traced::in_process::{Host, HostOptions};
@@ -21,7 +22,6 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::sources;
 use super::summary::LeftOut;
 use crate::losses;
-use crate::printable::printable;
 use crate::private::unguessable;
 use crate::user;
 

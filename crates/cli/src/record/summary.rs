@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use ferretto_printable::printable;
 use ferretto_protos::TraceStats;
 use ferretto_trace_info::Tally;
 use ferretto_trace_info::tally::Ftrace;
 
 use super::plan::Plan;
 use crate::losses::{self, Evidence, Verdict};
-use crate::printable::printable;
 use crate::units::{bytes, counted, duration};
 
 /// What a source recorded, if that may be where nobody could look.

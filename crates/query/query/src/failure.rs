@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
+use ferretto_printable::printable;
+
 /// Why a command ends.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -49,36 +51,14 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Error { message, place, help } => {
-                eprintln!("error: {}", on_one_line(message));
-                place.iter().for_each(|line| eprintln!("{}", on_one_line(line)));
+                eprintln!("error: {}", printable(message));
+                place.iter().for_each(|line| eprintln!("{}", printable(line)));
                 if let Some(help) = help {
-                    eprintln!("help: {}", on_one_line(help));
+                    eprintln!("help: {}", printable(help));
                 }
                 ExitCode::FAILURE
             }
             Self::NobodyListens => ExitCode::SUCCESS,
         }
-    }
-}
-
-/// With control characters written out: names of files, also of those within archives, are anybody's, and could end a line or steer a terminal.
-pub(crate) fn on_one_line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => out.extend(character.escape_default()),
-            false => out.push(character),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_files_do_not_end_a_line() {
-        assert_eq!(on_one_line("cannot read t\nLost: \u{1b}[1mit"), "cannot read t\\nLost: \\u{1b}[1mit");
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use ferretto_analysis::fleet::{Files, Fleet, State};
 use ferretto_analysis::{Error, Options, Rows, Trace};
+use ferretto_printable::printable;
 use ferretto_trace_tables::Tables;
 
 use crate::answer::{FORMATS, Format};
@@ -185,7 +186,7 @@ fn say_bad(states: &[(String, State)], quiet: bool) {
 }
 
 fn note(text: &str) {
-    eprintln!("note: {}", crate::failure::on_one_line(text));
+    eprintln!("note: {}", printable(text));
 }
 
 fn options(args: &QueryArgs) -> Options {

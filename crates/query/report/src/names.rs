@@ -5,35 +5,10 @@ const MAX_NAME: usize = 200;
 
 /// With what cannot be seen written out, and cut.
 pub(crate) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(MAX_NAME));
-    for (count, character) in text.chars().enumerate() {
-        if count == MAX_NAME {
-            out.push('…');
-            break;
-        }
-        match is_unseen(character) {
-            true => out.extend(character.escape_default()),
-            false => out.push(character),
-        }
+    match text.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => ferretto_printable::printable(&text[..end]).into_owned() + "…",
+        None => ferretto_printable::printable(text).into_owned(),
     }
-    out
-}
-
-/// Control and formatting characters of Unicode, and separators of lines.
-fn is_unseen(character: char) -> bool {
-    let is_format = matches!(
-        character,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    );
-    character.is_control() || is_format
 }
 
 /// No wider than that: of paths the end is kept, of others the begin.

@@ -1,6 +1,7 @@
 //! A table for people, as wide as the terminal at most.
 
 use ferretto_analysis::{Rows, Shown};
+use ferretto_printable::printable;
 
 use crate::answer::{Error, Out, as_text, names};
 
@@ -15,7 +16,7 @@ const MAX_COLUMN: usize = 100;
 
 pub(crate) fn table(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let schema = rows.schema();
-    let names: Vec<_> = names(&rows).iter().map(|name| shown(name)).collect();
+    let names: Vec<_> = names(&rows).iter().map(|name| printable(name).into_owned()).collect();
     let is_number: Vec<bool> = schema.fields().iter().map(|field| field.data_type().is_numeric()).collect();
     let mut rows = rows.shown();
     let mut first = Vec::new();
@@ -30,7 +31,7 @@ pub(crate) fn table(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     for batch in &first {
         for row in 0..batch.num_rows().min(MEASURED_ROWS) {
             for (width, cell) in widths.iter_mut().zip(batch.cells(row)) {
-                *width = (*width).max(shown(&as_text(cell)).chars().count()).min(MAX_COLUMN);
+                *width = (*width).max(printable(&as_text(cell)).chars().count()).min(MAX_COLUMN);
             }
         }
     }
@@ -41,7 +42,7 @@ pub(crate) fn table(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     let mut total = 0usize;
     let mut show = |out: &mut dyn Out, batch: &Shown| -> Result<(), Error> {
         for row in 0..batch.num_rows() {
-            let cells: Vec<_> = batch.cells(row).map(|cell| shown(&as_text(cell))).collect();
+            let cells: Vec<_> = batch.cells(row).map(|cell| printable(&as_text(cell)).into_owned()).collect();
             line(out, cells.iter().map(String::as_str), &widths, &is_number)?;
         }
         total += batch.num_rows();
@@ -55,18 +56,6 @@ pub(crate) fn table(rows: Rows, out: &mut dyn Out) -> Result<(), Error> {
     }
     writeln!(out, "({total} {})", if total == 1 { "row" } else { "rows" })?;
     Ok(out.flush()?)
-}
-
-/// On one line, and nothing that steers a terminal.
-fn shown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for it in text.chars() {
-        match it.is_control() {
-            true => out.extend(it.escape_default()),
-            false => out.push(it),
-        }
-    }
-    out
 }
 
 /// Makes the widest columns narrower until all fit.

@@ -1,21 +1,30 @@
-//! What others have called something, as it may be shown: names of programs and data sources are anybody's, and could end a line, steer a
-//! terminal or turn around what is beside them.
+//! What others have called something, as it may be shown: names of programs, data sources and files are anybody's, and could end a line, steer
+//! a terminal or turn around what is beside them.
+//!
+//! ```
+//! assert_eq!(ferretto_printable::printable("a\nLost: nothing"), "a\\nLost: nothing");
+//! ```
+
+#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 
 /// With what cannot be seen written out, line ends too.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
     written_out(text, is_unseen)
 }
 
 /// The same for text of several lines.
-pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
     written_out(text, |character| character != '\n' && is_unseen(character))
 }
 
 /// Steers a terminal, ends a line for some readers, turns around what is beside it, or is not seen at all, so that two names look alike
 /// (Unicode: control and formatting characters, line separators).
-pub(crate) fn is_unseen(character: char) -> bool {
+#[must_use]
+pub fn is_unseen(character: char) -> bool {
     let is_format = matches!(
         character,
         '\u{ad}'

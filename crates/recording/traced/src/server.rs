@@ -348,6 +348,10 @@ impl Server {
         let mut last = start;
         while last - start < TURN {
             let Some(key) = self.turns.next() else { break };
+            if self.service.is_reading(ConsumerConn(key)) {
+                // The next part may be a packet of 30 MB, for which nobody's answer waits that is there already.
+                self.send_dirty();
+            }
             self.serve_client(key, now);
             let after = Instant::now();
             self.turns.charge(key, u64::try_from((after - last).as_nanos()).unwrap_or(u64::MAX));
@@ -430,17 +434,18 @@ impl Server {
         }
     }
 
-    /// Does what the service wants done until it wants nothing more.
+    /// Does what the service wants done until it wants nothing more. Files come last: a packet of 30 MB takes 20 ms, which nobody's answer
+    /// waits for that is there already.
     fn settle(&mut self, now: &Now) {
         loop {
             self.carry_outputs();
-            self.write_files(now);
             self.send_dirty();
             let any = self.drop_ended(now);
             if !any || !self.ended.is_empty() {
                 break;
             }
         }
+        self.write_files(now);
     }
 
     fn carry_outputs(&mut self) {

@@ -132,9 +132,12 @@ impl ChunkQueue {
 
     /// Changes the capacity to one that all offsets fit in.
     fn move_to(&mut self, capacity: usize) {
-        let kept = (0..self.len()).filter_map(|index| self.get(index));
+        let first = (self.first as usize).min(self.room.len());
+        let (wrapped, from_first) = self.room.split_at(first);
+        let before_end = self.len().min(from_first.len());
         let mut room = Vec::with_capacity(capacity);
-        room.extend(kept);
+        room.extend_from_slice(&from_first[..before_end]);
+        room.extend_from_slice(&wrapped[..self.len() - before_end]);
         room.resize(capacity, 0);
         self.room = room.into_boxed_slice();
         if !self.is_empty() {

@@ -20,10 +20,14 @@ use crate::sequence::Consumed;
 /// than readers take; and whoever writes chunks of some bytes makes others wait while millions are looked at for one packet.
 const MAX_CHUNKS_OF_PACKET: usize = 64 * 1024;
 
-/// To make room for one chunk, so many others are looked at for the ends of packets that go (upstream has no limit). Packets whose ends lie
-/// beyond are lost, as those are whose ends have not come. Ours: thousands of beginnings may lie in the place of one chunk, and a million
-/// chunks in which there is nothing between each and its end.
+/// To make room for one chunk, so many others are looked at for the ends of packets that go, and gone through because they come before it in
+/// their sequence (upstream has no limit). Packets whose ends lie beyond are lost, as those are whose ends have not come, and so are those of
+/// further chunks that come before it. Ours: thousands of beginnings may lie in the place of one chunk, and a million chunks in which there
+/// is nothing between each and its end.
 pub(crate) const MAX_EVICT_LOOKS: usize = if cfg!(test) { 64 } else { 16 * 1024 };
+
+/// A chunk is gone through for one look more for each of these. Ours: about as long as it takes to look at one that no cache has.
+const BYTES_OF_LOOK: usize = 64;
 
 /// What the chunks are drained for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,14 +177,35 @@ impl TraceBuffer {
         }
     }
 
-    /// A walk of readers has come to another chunk. Is that enough for now?
+    /// A walk has come to another chunk. Is that enough, for now or for what is evicted?
     #[inline]
     fn rests(&mut self, drain: &mut Drain) -> bool {
-        if drain.purpose == Purpose::Read {
-            drain.rests = self.looks_left == 0;
-            self.looks_left = self.looks_left.saturating_sub(1);
+        match drain.purpose {
+            Purpose::Read => {
+                drain.rests = self.looks_left == 0;
+                self.looks_left = self.looks_left.saturating_sub(1);
+            }
+            Purpose::Evict => {
+                drain.rests = self.evict_looks >= MAX_EVICT_LOOKS;
+                self.evict_looks += 1 + drain.header.outer_size() / BYTES_OF_LOOK;
+            }
         }
         drain.rests
+    }
+
+    /// What is left of a walk that makes room and [rests](Drain::rests) is lost: its chunks go as they are.
+    #[cold]
+    pub(crate) fn erase_rest(&mut self, drain: &Drain) {
+        while let Some(at) = self.sequences.get(drain.slot).first() {
+            let header = self.ring.header(at);
+            if header.unread > 0 {
+                self.count_consumed(drain.purpose, header.outer_size());
+            }
+            self.erase_first(drain.slot, at, &header);
+            if at == drain.target {
+                break;
+            }
+        }
     }
 
     /// Deals with the next fragment of the chunk the drain is at. Breaks with true for a packet, with false when

@@ -27,6 +27,9 @@ pub trait OverwriteSink {
     /// It is whole, and the next one of its sequence; but it has not been [validated](crate::validator). What
     /// its `loss` says is still to be said: the sequence's next packet that is read will say it, too.
     fn take(&mut self, packet: &Packet<'_>);
+
+    /// Packets of a producer whose packets are wanted go without being given: there are too many at once.
+    fn miss(&mut self, _producer: ProducerId) {}
 }
 
 /// Wants nothing.
@@ -94,7 +97,8 @@ impl TraceBuffer {
         if self.fold.is_some() {
             return self.evict_folding(slot, at, header, sink);
         }
-        let wanted = sink.wants(self.sequences.get(slot).key.producer());
+        let producer = self.sequences.get(slot).key.producer();
+        let wanted = sink.wants(producer);
         if self.is_plain_first(slot, at, header) {
             if wanted {
                 self.give_plain(slot, at, header, sink);
@@ -110,7 +114,13 @@ impl TraceBuffer {
                 sink.take(&self.packet(slot, &self.packet_parts));
             }
         }
-        if lost_any {
+        if drain.rests {
+            self.erase_rest(&drain);
+            if wanted {
+                sink.miss(producer);
+            }
+        }
+        if lost_any || drain.rests {
             self.sequences.get_mut(slot).add_loss(OVERWRITE);
         }
     }

@@ -7,6 +7,7 @@ use crate::chunk_queue::ChunkQueue;
 use crate::loss::{DATA_LOSS_PRESENT, SMB_FULL};
 use crate::ring::Ring;
 use crate::sequences::SequenceKey;
+use crate::write::MAX_LATER_CHUNKS;
 
 /// This many of the latest chunks are looked at one by one before a search by bisection.
 ///
@@ -185,6 +186,12 @@ impl Sequence {
         let found = (near..self.len()).rev().find(|&index| self.id_at(index, ring) == id);
         let index = found.or_else(|| self.first_after(id, near, ring).checked_sub(1))?;
         if self.id_at(index, ring) == id { self.get(index) } else { None }
+    }
+
+    /// Whether the newest chunk is too far ahead of one with this id, which comes before it.
+    pub(crate) fn is_far_ahead(&self, id: u32, ring: &Ring) -> bool {
+        self.len() > MAX_LATER_CHUNKS as usize
+            && self.id_at(self.len() - 1, ring).wrapping_sub(id) > MAX_LATER_CHUNKS
     }
 
     #[inline]

@@ -41,12 +41,13 @@ pub mod chunk_flags {
     pub const MASK: u8 = 7;
 }
 
-/// A chunk is refused if its sequence has more later chunks than this.
+/// A chunk is refused if its sequence has more chunks than this, and its newest one has an id that is higher by more.
 ///
 /// Chunks come late only when shared memory is scraped, by as many as its writer filled meanwhile: these are all that the largest one
 /// (32 MiB) has, in pages of one chunk. A frame has room for 6,000 late chunks, each of which makes the offsets of those after it move:
-/// 32 KiB, which are in the processor's nearest cache.
-const MAX_LATER_CHUNKS: usize = 8 * 1024;
+/// 32 KiB, which are in the processor's nearest cache. And a chunk that is overwritten takes those with it that come before it and came after
+/// it: no more than twice as many.
+pub(crate) const MAX_LATER_CHUNKS: u32 = 8 * 1024;
 
 /// It takes 4 to 8 bytes to know where a chunk is, and an empty one takes 16 of the ring. When all that is this part of the ring's size or
 /// more, or so many bytes, each chunk that comes takes at least so much of the ring (upstream has no limit). With chunks of 48 bytes and
@@ -241,7 +242,7 @@ impl TraceBuffer {
             already_consumed = last.payload_size;
         }
         match sequence.place_of(chunk.id, &self.ring) {
-            Place::Before(index) if sequence.len() - index > MAX_LATER_CHUNKS => {
+            Place::Before(index) if index < sequence.len() && sequence.is_far_ahead(chunk.id, &self.ring) => {
                 self.stats.abi_violations += 1;
                 Admission::Done
             }

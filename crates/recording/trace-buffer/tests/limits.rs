@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use ferretto_trace_buffer::{
-    Chunk, ClientIdentity, CreateError, FillPolicy, HISTOGRAM_BUCKETS, ProducerId, TraceBuffer, chunk_flags,
-    loss,
+    Chunk, ClientIdentity, CreateError, FillPolicy, HISTOGRAM_BUCKETS, OverwriteSink, ProducerId,
+    TraceBuffer, chunk_flags, loss,
 };
 
 /// What is resident is the whole process's.
@@ -184,7 +184,7 @@ fn histograms_count_payloads_by_size_with_bounds_inclusive() {
 /// Chunks in an order that makes every one of them late must not cost a walk over all before it.
 #[test]
 fn late_chunks_and_patches_for_missing_ones_cost_little_in_a_long_sequence() {
-    const CHUNKS: u32 = 8_000;
+    const CHUNKS: u32 = 4_000;
     let mut buffer = ring(8 << 20);
     (0..CHUNKS).for_each(|n| copy(&mut buffer, 1, 2 * CHUNKS - 2 * n, 0, b""));
     for n in 0..CHUNKS {
@@ -203,6 +203,80 @@ fn chunks_that_are_late_by_more_than_shared_memory_can_hold_are_refused() {
     assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (u64::from(LATER) + 1, 0));
     copy(&mut buffer, 1, 0, 0, b"");
     assert_eq!((buffer.stats().chunks_written, buffer.stats().abi_violations), (u64::from(LATER) + 1, 1));
+}
+
+/// The first place of the ring holds a chunk that comes after all others: they would all go with it.
+#[test]
+fn a_chunk_that_goes_takes_only_so_many_with_it() {
+    const CHUNKS: u32 = 100_000;
+    let mut buffer = ring(4 << 20);
+    copy(&mut buffer, 1, 1 << 30, 1, b"\x01z");
+    (0..CHUNKS).for_each(|chunk_id| copy(&mut buffer, 1, chunk_id, 1, b"\x01a"));
+    let written = buffer.stats().chunks_written;
+    assert!(written < 20_000, "{written} were taken");
+    for chunk_id in 0.. {
+        copy(&mut buffer, 2, chunk_id, 1, b"\x01b");
+        if buffer.stats().chunks_overwritten > 0 {
+            break;
+        }
+    }
+    assert_eq!(buffer.stats().chunks_overwritten, written);
+}
+
+/// They may be large: most of them go without being looked at, and that is said.
+#[test]
+fn large_chunks_that_go_with_another_are_not_all_gone_through() {
+    let mut buffer = ring(64 << 20);
+    let large = [&[0xff, 0xe8, 0x01][..], &[b'a'; 29_823]].concat();
+    copy(&mut buffer, 1, 5000, 1, b"\x01z");
+    (0..2000).for_each(|chunk_id| copy(&mut buffer, 1, chunk_id, 1, &large));
+    let mut given = Counted::default();
+    let mut looks = Vec::new();
+    for chunk_id in 0.. {
+        let chunk = Chunk {
+            producer: ProducerId(1),
+            client: ClientIdentity::default(),
+            writer: 2,
+            chunk_id,
+            num_fragments: 1,
+            flags: 0,
+            complete: true,
+            payload: &large,
+        };
+        buffer.copy_chunk_with(&chunk, &mut given);
+        looks.push(buffer.looks_to_store());
+        if buffer.stats().chunks_overwritten > 0 {
+            break;
+        }
+    }
+    assert!((30..40).contains(&given.packets), "{}", given.packets);
+    assert_eq!(given.misses, 1);
+    assert_eq!(buffer.stats().chunks_overwritten, 2001);
+    assert!(
+        looks.pop().is_some_and(|last| (16_000..18_000).contains(&last))
+            && looks.iter().all(|looks| *looks == 0)
+    );
+}
+
+/// What a sink got.
+#[derive(Default)]
+struct Counted {
+    packets: usize,
+    misses: usize,
+}
+
+impl OverwriteSink for Counted {
+    fn wants(&self, _producer: ProducerId) -> bool {
+        true
+    }
+
+    fn take(&mut self, _packet: &ferretto_trace_buffer::Packet<'_>) {
+        self.packets += 1;
+    }
+
+    fn miss(&mut self, _producer: ProducerId) {
+        self.misses += 1;
+    }
 }
 
 /// Behind a chunk that waits for its patch: however many they are, a call looks at a part of them.

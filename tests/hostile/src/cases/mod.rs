@@ -12,6 +12,7 @@ mod crowd_of_askers;
 mod crowd_of_flushers;
 mod crowd_of_sources;
 mod evict_chains;
+mod evict_order;
 mod expressions;
 mod filters;
 mod flush_pile;
@@ -103,6 +104,8 @@ pub const ALL: &[Case] = &[
     evict_chains::SMALL,
     evict_chains::LARGE_RING,
     evict_chains::STATS,
+    evict_order::VMS,
+    evict_order::FOLDS,
     clone_early::CASE,
     clone_early::SMALL,
     fold_moves::CASE,

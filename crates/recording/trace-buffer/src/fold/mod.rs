@@ -487,6 +487,13 @@ impl TraceBuffer {
                     self.ring.set_header(drain.at, drain.header);
                     self.drain_next(&mut drain)
                 };
+                if !has_packet && drain.rests {
+                    self.erase_rest(&drain);
+                    self.sequences.get_mut(slot).add_loss(OVERWRITE);
+                    if wanted {
+                        sink.miss(key.producer());
+                    }
+                }
                 let loss = self.sequences.get_mut(slot).take_loss();
                 fold.lose(index, loss);
                 // A packet of which something was still to come: whatever it said, and what was said before it, is of no use.

@@ -173,7 +173,7 @@ impl Destination {
         }
         tree.spend(fields.take_looked_at())?;
         let fields = tree.take_map(node);
-        tree.steps += fields.len() as u64;
+        tree.steps += fields.len() as u64 * (1 + fields.look_up_steps() / 2);
         fields.for_each(|field| tree.node_mut(field).merged = false);
         tree.put_map(node, fields);
         Ok(())

@@ -29,6 +29,15 @@ impl Map {
         }
     }
 
+    /// Steps that it takes to find an entry, besides those for what is done with it: what caches do not have takes longest.
+    #[inline]
+    pub(crate) fn look_up_steps(&self) -> u64 {
+        match self {
+            Self::Few(_) => 0,
+            Self::Many(entries) => u64::from(entries.len().max(1).ilog2() / 2),
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<NodeId> {
         match self {

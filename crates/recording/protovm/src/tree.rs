@@ -137,8 +137,11 @@ impl Tree {
 
     /// The entry of `id`'s map at `key`. Nothing if it has no map.
     #[inline]
-    pub(crate) fn child(&self, id: NodeId, key: u64) -> Option<NodeId> {
-        self.content(id).map()?.get(key)
+    pub(crate) fn child(&mut self, id: NodeId, key: u64) -> Option<NodeId> {
+        let map = self.content(id).map()?;
+        let (found, steps) = (map.get(key), map.look_up_steps());
+        self.steps += steps;
+        found
     }
 
     /// Takes `id`'s map out of it, to be put back with [`put_map`](Self::put_map).
@@ -252,6 +255,7 @@ impl Tree {
             self.delete(node);
             return Err(stop);
         }
+        self.steps += map.look_up_steps();
         let inserted = map.insert(key, node);
         if !inserted {
             self.unaccount(NODE_SIZE);

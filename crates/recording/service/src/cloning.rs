@@ -37,6 +37,9 @@ pub(crate) struct CloneRequest {
     skip_trace_filter: bool,
     /// Where the clone goes if its source writes into a file.
     pub(crate) file: Option<FileHandle>,
+    /// What may still be done with buffers in the turn in which it was asked for: the flush may be over at once.
+    at_once: AtOnce,
+    asked_at_ns: u64,
 }
 
 impl CloneRequest {
@@ -57,7 +60,8 @@ impl Service {
         let is_bugreport = request.selector == Some(Selector::SessionId(BUGREPORT_SESSION_ID));
         let skip_trace_filter = request.skip_trace_filter() || is_bugreport;
         let trigger = trigger_of(request);
-        let mut clone = CloneRequest { from, token, trigger, skip_trace_filter, file };
+        let (at_once, asked_at_ns) = (AtOnce::default(), now.clocks.monotonic);
+        let mut clone = CloneRequest { from, token, trigger, skip_trace_filter, file, at_once, asked_at_ns };
         let session_id = match self.find_to_clone(from, request) {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
@@ -90,8 +94,8 @@ impl Service {
             .filter(|(_, spec)| spec.clear_before_clone)
             .map(|(i, _)| i)
             .collect();
-        let mut at_once = AtOnce::default();
-        if !cleared.into_iter().all(|index| self.empty_buffer(session_id, index, &mut at_once)) {
+        let at_once = &mut clone.at_once;
+        if !cleared.into_iter().all(|index| self.empty_buffer(session_id, index, at_once)) {
             return self.refuse_clone(clone, "no memory for an empty buffer");
         }
         let for_bugreport = request.for_bugreport() || request.selector == Some(BUGREPORT_SELECTOR);
@@ -221,7 +225,11 @@ impl Service {
         if self.is_being_cloned(source) {
             return self.work.wait(source, Cloning::Flushed { source, clone, success });
         }
-        let (id, copies) = match self.make_clone(source, &clone, success, now) {
+        let mut at_once = std::mem::take(&mut clone.at_once);
+        if now.clocks.monotonic != clone.asked_at_ns {
+            at_once = AtOnce::default();
+        }
+        let (id, copies) = match self.make_clone(source, &clone, success, &mut at_once, now) {
             Ok(made) => made,
             Err(error) => return self.refuse_clone(clone, &error),
         };
@@ -241,6 +249,7 @@ impl Service {
         source: SessionId,
         clone: &CloneRequest,
         success: bool,
+        at_once: &mut AtOnce,
         now: &Now,
     ) -> Result<(SessionId, Vec<BufferCopy>), String> {
         let consumer = self.consumers.get(&clone.from).ok_or("the consumer is gone")?;
@@ -254,7 +263,7 @@ impl Service {
         if clone.file.is_some() && original.file.as_ref().is_none_or(FileOutput::is_full) {
             return Err(FILE_IS_COMPLETE.to_owned());
         }
-        let (buffers, copies) = self.copy_buffers(source)?;
+        let (buffers, copies) = self.copy_buffers(source, at_once)?;
         let original = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         self.last_session += 1;
         let id = SessionId(self.last_session);
@@ -291,16 +300,19 @@ impl Service {
 
     /// The buffers that a clone gets: those that are taken away are there, of the others copies are begun. Nothing is taken before all is
     /// there that can be missing.
-    fn copy_buffers(&mut self, source: SessionId) -> Result<(Vec<BufferId>, Vec<BufferCopy>), String> {
+    fn copy_buffers(
+        &mut self,
+        source: SessionId,
+        at_once: &mut AtOnce,
+    ) -> Result<(Vec<BufferId>, Vec<BufferCopy>), String> {
         let session = self.sessions.get(&source).ok_or("the session to be cloned is gone")?;
         let ids = self.free_buffer_ids(session.buffers.len()).ok_or("no buffer is left")?;
-        let mut at_once = AtOnce::default();
         let (mut taken, mut copies): (Vec<(BufferId, BufferId, Replacement)>, Vec<BufferCopy>) =
             Default::default();
         for (index, (from, to)) in session.buffers.iter().copied().zip(ids.iter().copied()).enumerate() {
             let Some(buffer) = self.buffers.get_mut(&from) else { continue };
             let transfers = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
-            if let Some(Ok(replacement)) = transfers.then(|| buffer.replacement(&mut at_once)) {
+            if let Some(Ok(replacement)) = transfers.then(|| buffer.replacement(at_once)) {
                 taken.push((from, to, replacement));
                 continue;
             }
@@ -319,7 +331,7 @@ impl Service {
         }
         for (from, to, replacement) in taken {
             if let Some(buffer) = self.buffers.get_mut(&from) {
-                let taken = buffer.replace(replacement, &mut at_once);
+                let taken = buffer.replace(replacement, at_once);
                 self.buffers.insert(to, taken);
             }
         }

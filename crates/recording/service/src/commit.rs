@@ -33,6 +33,8 @@ const CHUNKS_TO_PATCH: u8 = 2 << 3 | 2;
 
 /// What it costs to look at a chunk elsewhere in the ring, which no cache has, in bytes.
 const BYTES_PER_LOOK: usize = 256;
+/// What a step of a ProtoVM costs, likewise: some 25 nanoseconds.
+const BYTES_PER_VM_STEP: usize = 64;
 
 /// What is left of a CommitData request.
 #[derive(Debug)]
@@ -87,7 +89,10 @@ struct Moved {
 pub(crate) fn storing_cost(buffer: &Buffer, bytes: usize) -> usize {
     let folds = buffer.trace.folds_overwritten() || !buffer.vms.is_empty();
     let stored = if folds { bytes.saturating_mul(FOLDING_FACTOR) } else { bytes };
-    stored.saturating_add(buffer.trace.looks_to_store().saturating_mul(BYTES_PER_LOOK))
+    let steps = usize::try_from(buffer.vms.steps_for_chunk()).unwrap_or(usize::MAX);
+    stored
+        .saturating_add(buffer.trace.looks_to_store().saturating_mul(BYTES_PER_LOOK))
+        .saturating_add(steps.saturating_mul(BYTES_PER_VM_STEP))
 }
 
 impl Service {

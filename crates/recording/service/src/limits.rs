@@ -65,7 +65,7 @@ pub const MAX_CONCURRENT_SESSION_EVENTS: usize = 4096;
 /// Writers that have a histogram, of all buffers of a session. Ours: each takes some 200 bytes, and one buffer has
 /// [`MAX_WRITER_HISTOGRAMS`](ferretto_trace_buffer::MAX_WRITER_HISTOGRAMS) at most.
 pub const MAX_HISTOGRAMS_PER_SESSION: usize = 64 * 1024;
-/// Sequences of a session whose ids are remembered; beyond, those of the producer that has the most get new ones. Ours: as many threads as
+/// Sequences of a session whose ids are remembered; beyond, those of producers that are gone, and of those that have the most, get new ones. Ours: as many threads as
 /// nobody traces at one time.
 pub const MAX_SEQUENCE_IDS: usize = 256 * 1024;
 /// Sequences of which the buffers of a session have chunks, or have had some at one time; a new writer's chunks are refused beyond. Ours:
@@ -248,7 +248,7 @@ pub const PROTOVM_STEPS_PER_PACKET: u64 = 512;
 pub const PROTOVM_STEPS_PER_BYTE: u64 = 4;
 /// Steps that the ProtoVMs of a session have at first besides, and may save up. Ours: some milliseconds, which a single packet may cost.
 pub const PROTOVM_STEPS_SAVED: u64 = 1 << 18;
-/// Steps of all ProtoVMs of a session for one packet. Ours: a step takes 5 to 25 nanoseconds, and a packet of two megabytes has half as many
+/// Steps of all ProtoVMs of a session for one packet, and for all that is overwritten by one chunk. Ours: a step takes 5 to 25 nanoseconds, and a packet of two megabytes has half as many
 /// fields unless its maker is out to have them counted.
 pub const MAX_PROTOVM_STEPS_PER_PACKET: u64 = 3 << 18;
 /// Fields that are looked at for a step, where it is asked whether a packet concerns a program. Ours: each takes some 3 nanoseconds.

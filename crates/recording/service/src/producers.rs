@@ -168,9 +168,8 @@ impl Service {
             tracing::warn!(producer = %id, "too many data sources: {} is ignored", descriptor.name());
             return self.ignore_source(id);
         }
-        // A copy: the bytes given are part of a whole received frame.
         self.last_source.0 += 1;
-        let source = DataSource::new(self.last_source, &descriptor, Bytes::copy_from_slice(&raw));
+        let source = DataSource::new(self.last_source, &descriptor, &raw);
         if let Some(producer) = self.producers.get_mut(&id) {
             producer.data_sources.push(source.clone());
         }
@@ -202,7 +201,7 @@ impl Service {
         if let Some(producer) = self.producers.get_mut(&id)
             && let Some(source) = producer.data_sources.get_mut(index)
         {
-            *source = DataSource::new(source.serial, &descriptor, Bytes::copy_from_slice(&raw));
+            *source = DataSource::new(source.serial, &descriptor, &raw);
         }
     }
 
@@ -321,6 +320,7 @@ impl Service {
                 if let Some(memory) = &producer.memory {
                     self.shared_memory.remove(memory.payer, memory.memory.len());
                 }
+                self.sessions.values_mut().for_each(|session| session.sequences.note_gone(id));
                 // To give back a producer's memory takes as long as the producer made it large.
                 self.environment.dispose(Box::new(producer));
             }

@@ -37,10 +37,10 @@ struct Parsed {
 }
 
 impl VmProgram {
-    pub(crate) fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: Bytes) -> Self {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
-        Self { bytes: Bytes::copy_from_slice(bytes), hash: hasher.finish(), parsed: Arc::default() }
+        Self { bytes, hash: hasher.finish(), parsed: Arc::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -167,6 +167,8 @@ pub(crate) struct ProtoVms {
     account: Account,
     /// By all of them, for all packets.
     steps_taken: u64,
+    /// Of these, for packets that have gone for the sake of one chunk.
+    steps_for_chunk: u64,
     /// A packet in pieces, put together.
     whole: Vec<u8>,
     /// Bytes of such packets, but for what was earned by what is stored.
@@ -286,7 +288,7 @@ impl ProtoVms {
             }
             if self.wants(packet.producer) {
                 // All of it is little.
-                self.whole_bytes = 0;
+                (self.whole_bytes, self.steps_for_chunk) = (0, 0);
                 self.take(&packet);
             }
         }
@@ -294,10 +296,16 @@ impl ProtoVms {
         !buffer.is_reading()
     }
 
-    /// So much is stored: for that something may be put together of what is overwritten.
+    /// A chunk of so many bytes is stored: for that something may be put together of what is overwritten.
     pub(crate) fn earn(&mut self, stored_bytes: usize) {
+        self.steps_for_chunk = 0;
         let earned = stored_bytes.saturating_mul(limits::PROTOVM_PIECES_PER_STORED);
         self.whole_bytes = self.whole_bytes.saturating_sub(earned);
+    }
+
+    /// Steps that they took for what was overwritten by the last chunk.
+    pub(crate) fn steps_for_chunk(&self) -> u64 {
+        self.steps_for_chunk
     }
 
     /// Something goes that they should have taken.
@@ -320,12 +328,21 @@ impl OverwriteSink for ProtoVms {
         self.vms.iter().any(|vm| vm.serves(producer) && vm.vm.may_concern(packets))
     }
 
-    /// The first VM of the producer whose program succeeds has taken the packet. One that is too large to be put together they all miss.
+    fn miss(&mut self, producer: ProducerId) {
+        self.vms.iter_mut().filter(|vm| vm.serves(producer)).for_each(ProtoVm::miss);
+    }
+
+    /// The first VM of the producer whose program succeeds has taken the packet. One that is too large to be put together they all miss, and
+    /// one for which there may not be enough steps: of all that one chunk overwrites they have as many as of one packet.
     fn take(&mut self, packet: &Packet<'_>) {
+        let available = self.account.with_packet(packet.len());
+        if self.steps_for_chunk + available > limits::MAX_PROTOVM_STEPS_PER_PACKET {
+            return self.miss(packet.producer);
+        }
         if packet.in_one_piece().is_none() {
             let whole_bytes = self.whole_bytes.saturating_add(packet.len());
             if whole_bytes > limits::MAX_PROTOVM_PACKET_BYTES {
-                return self.vms.iter_mut().filter(|vm| vm.serves(packet.producer)).for_each(ProtoVm::miss);
+                return self.miss(packet.producer);
             }
             self.whole_bytes = whole_bytes;
         }
@@ -338,10 +355,10 @@ impl OverwriteSink for ProtoVms {
                 &self.whole
             }
         };
-        let available = self.account.with_packet(bytes.len());
         let mut steps = available;
         take_whole(&mut self.vms, packet.producer, bytes, &mut steps);
         self.steps_taken = self.steps_taken.saturating_add(available - steps);
+        self.steps_for_chunk += available - steps;
         self.account.save(steps);
     }
 }
@@ -499,7 +516,7 @@ mod tests {
             ..Default::default()
         };
         let program = Encoded { version: Some(version), instructions: vec![select; 4000] };
-        VmProgram::new(&program.encode_to_vec())
+        VmProgram::new(program.encode_to_vec().into())
     }
 
     fn busy_vms() -> ProtoVms {
@@ -621,7 +638,7 @@ mod tests {
         let mut vms = ProtoVms::default();
         for version in 0..limits::MAX_PROTOVMS_PER_SESSION as u32 {
             let program = Encoded { version: Some(version), instructions: vec![merge.clone()] };
-            let program = VmProgram::new(&program.encode_to_vec());
+            let program = VmProgram::new(program.encode_to_vec().into());
             let wanted = Wanted { source_name: "data", program: &program, memory_limit_kb: 1 };
             vms.add(&wanted, program.parse().unwrap(), ProducerId(1), None);
         }
@@ -661,7 +678,7 @@ mod tests {
         });
         let mut bytes = Vec::new();
         prost::encoding::bytes::encode(2, &deep, &mut bytes);
-        let program = VmProgram::new(&bytes);
+        let program = VmProgram::new(bytes.clone().into());
         assert_eq!(program.clone().parse().map(drop), Err(ProgramError::TooDeep));
         assert_eq!(program.bytes_to_parse(), 0);
         assert_eq!(program.parse().map(drop), Err(ProgramError::TooDeep));

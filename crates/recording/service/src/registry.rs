@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ferretto_protos::DataSourceDescriptor;
 use ferretto_shm::{ChunkError, ChunkHeader, ServiceView, SharedMemory};
 use ferretto_trace_buffer::ClientIdentity;
+use prost::Message as _;
 
 use crate::commit::Commit;
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
@@ -160,7 +161,12 @@ pub(crate) struct DataSource {
 }
 
 impl DataSource {
-    pub(crate) fn new(serial: SourceSerial, descriptor: &DataSourceDescriptor, raw: Bytes) -> Self {
+    /// `raw` is copied: it is part of a whole frame.
+    pub(crate) fn new(serial: SourceSerial, descriptor: &DataSourceDescriptor, raw: &Bytes) -> Self {
+        let raw = Bytes::copy_from_slice(raw);
+        // Decoded once more, the program is a part of the copy.
+        let of_copy =
+            descriptor.protovm_program.as_ref().and_then(|_| DataSourceDescriptor::decode(raw.clone()).ok());
         Self {
             serial,
             name: descriptor.name().into(),
@@ -169,7 +175,7 @@ impl DataSource {
             will_notify_on_stop: descriptor.will_notify_on_stop(),
             handles_clear: descriptor.handles_incremental_state_clear(),
             no_flush: descriptor.no_flush(),
-            program: descriptor.protovm_program.as_deref().map(VmProgram::new),
+            program: of_copy.and_then(|copy| copy.protovm_program).map(VmProgram::new),
             raw,
         }
     }

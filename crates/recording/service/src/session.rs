@@ -1,6 +1,6 @@
 //! A tracing session.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::concurrent::ConcurrentEvents;
@@ -114,17 +114,23 @@ pub(crate) struct Emitted {
     pub(crate) protovms: bool,
 }
 
+/// The part of all ids that is forgotten when there are too many.
+const SEQUENCE_IDS_FORGOTTEN_DIVISOR: usize = 16;
+
 /// Sequence ids of a session, from 2: 1 is the service's own. By producer, so that none of these tables is large.
 #[derive(Debug, Clone)]
 pub(crate) struct SequenceIds {
     of_producers: HashMap<ProducerId, HashMap<u16, u32>>,
+    /// Of these, producers that are gone.
+    gone: HashSet<ProducerId>,
     count: usize,
     last: u32,
 }
 
 impl Default for SequenceIds {
     fn default() -> Self {
-        Self { of_producers: HashMap::new(), count: 0, last: crate::read_back::SERVICE_SEQUENCE_ID }
+        let last = crate::read_back::SERVICE_SEQUENCE_ID;
+        Self { of_producers: HashMap::new(), gone: HashSet::new(), count: 0, last }
     }
 }
 
@@ -135,7 +141,7 @@ impl SequenceIds {
             return *id;
         }
         if self.count >= limits::MAX_SEQUENCE_IDS {
-            self.forget_largest();
+            self.forget_some();
         }
         self.last = self.last.wrapping_add(1);
         self.count += 1;
@@ -143,12 +149,27 @@ impl SequenceIds {
         self.last
     }
 
-    /// Whoever has so many is no program with threads.
-    fn forget_largest(&mut self) {
+    /// Those of producers that are gone go first, of these and of the others those of who has the most: whoever has so many is no program with
+    /// threads. A part of all goes at once, for all producers are looked at for that.
+    fn forget_some(&mut self) {
         let sizes = self.of_producers.iter().map(|(producer, ids)| (ids.len(), *producer));
-        if let Some((count, producer)) = sizes.max() {
+        let mut sizes: Vec<(bool, usize, ProducerId)> =
+            sizes.map(|(count, producer)| (self.gone.contains(&producer), count, producer)).collect();
+        sizes.sort_unstable();
+        let room = limits::MAX_SEQUENCE_IDS / SEQUENCE_IDS_FORGOTTEN_DIVISOR;
+        while self.count > limits::MAX_SEQUENCE_IDS - room
+            && let Some((_, count, producer)) = sizes.pop()
+        {
             self.of_producers.remove(&producer);
+            self.gone.remove(&producer);
             self.count -= count;
+        }
+    }
+
+    /// A producer is gone.
+    pub(crate) fn note_gone(&mut self, producer: ProducerId) {
+        if self.of_producers.contains_key(&producer) {
+            self.gone.insert(producer);
         }
     }
 
@@ -158,6 +179,7 @@ impl SequenceIds {
             return;
         }
         self.of_producers.retain(|producer, _| is_there(*producer));
+        self.gone.clear();
         self.count = self.of_producers.values().map(HashMap::len).sum();
     }
 }
@@ -313,6 +335,20 @@ mod tests {
         assert_eq!(ids.get(ProducerId(19), 29_999), last);
         ids.forget_gone(|producer| producer == ProducerId(1));
         assert_eq!((ids.count, ids.get(ProducerId(1), 1)), (1, program));
+    }
+
+    #[test]
+    fn of_producers_that_come_and_go_a_part_is_forgotten_at_once_and_those_first_that_are_gone() {
+        let mut ids = SequenceIds::default();
+        let program: Vec<u32> = (1..100).map(|writer| ids.get(ProducerId(1), writer)).collect();
+        for producer in 2..=u16::MAX {
+            for writer in 1..6 {
+                ids.get(ProducerId(producer), writer);
+            }
+            ids.note_gone(ProducerId(producer));
+        }
+        assert!(ids.count > limits::MAX_SEQUENCE_IDS * 7 / 8 && ids.count <= limits::MAX_SEQUENCE_IDS);
+        assert!((1..100).zip(program).all(|(writer, id)| ids.get(ProducerId(1), writer) == id));
     }
 
     #[test]

@@ -46,8 +46,15 @@ const MAX_QUEUED_EVENTS: usize = 16 * 1024;
 /// Receives a turn: a service that sends without end must not keep a poll loop from its other work.
 const MAX_RECEIVES_PER_TURN: usize = 16;
 
+/// Whoever cannot take packets any more throws away what is still on its way, for as long as this: a service may send without end.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A service's state comes in parts. A thousand producers with long descriptors stay far below.
 const MAX_SERVICE_STATE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Its producers, data sources and sessions, all together: each takes some hundred bytes here, and may be two on its way. Four for each
+/// producer that a service can have.
+const MAX_SERVICE_STATE_ENTRIES: usize = 256 * 1024;
 
 /// Why and by whom a flush was asked for, combined with `|` (upstream: flush_flags.h).
 pub mod flush_flags {
@@ -474,6 +481,12 @@ impl Consumer {
         }
         let part = decode::<QueryServiceStateResponse>(body)?.service_state.unwrap_or_default();
         state.merge(part.encode_to_vec().as_slice()).map_err(|error| error.to_string())?;
+        let entries = state.producers.len() + state.data_sources.len() + state.tracing_sessions.len();
+        if entries > MAX_SERVICE_STATE_ENTRIES {
+            return Err(format!(
+                "it has more than {MAX_SERVICE_STATE_ENTRIES} producers, data sources and sessions"
+            ));
+        }
         if has_more {
             return Ok(Some(Call::State(state, bytes)));
         }
@@ -625,7 +638,8 @@ impl Consumer {
         self.wait(call, "Flush", own.saturating_add(FLUSH_SLACK)).map(|_| ())
     }
 
-    /// Reads all buffers and hands out each packet (a serialised `TracePacket`). If `sink` fails, the rest is read and thrown away.
+    /// Reads all buffers and hands out each packet (a serialised `TracePacket`). If `sink` fails, the rest is read and thrown away, for ten
+    /// seconds at most: then the service may still be sending.
     ///
     /// [`write_packet`](crate::write_packet) writes a packet as a trace file holds it.
     pub fn read_buffers(
@@ -637,9 +651,10 @@ impl Consumer {
         let mut deadline = Deadline::after(READ_SILENCE_TIMEOUT);
         loop {
             for packet in self.take_packets(call) {
-                deadline = Deadline::after(READ_SILENCE_TIMEOUT);
                 if result.is_ok() {
                     result = sink(&packet);
+                    let timeout = if result.is_ok() { READ_SILENCE_TIMEOUT } else { DISCARD_TIMEOUT };
+                    deadline = Deadline::after(timeout);
                 }
             }
             if let Some(answer) = self.take_answer(call) {
@@ -648,7 +663,9 @@ impl Consumer {
                 };
                 return result.map(|()| summary).map_err(Into::into);
             }
-            self.wait_turn(call, "ReadBuffers", &deadline, READ_SILENCE_TIMEOUT)?;
+            if let Err(error) = self.wait_turn(call, "ReadBuffers", &deadline, READ_SILENCE_TIMEOUT) {
+                return result.map_err(Into::into).and(Err(error.into()));
+            }
         }
     }
 

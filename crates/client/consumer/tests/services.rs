@@ -181,6 +181,24 @@ fn parts_of_the_service_state_are_merged() {
     assert_eq!(state.num_sessions(), 7);
 }
 
+/// Each takes a hundred times as much here as on its way.
+#[test]
+fn a_state_of_tiny_producers_without_end_is_an_error() {
+    let (mut consumer, mut fake) = Fake::connected();
+    let call = consumer.begin_query_service_state(false).unwrap();
+    let request = fake.request();
+    let producers = vec![Producer::default(); 10_000];
+    let state = TracingServiceState { producers, ..Default::default() };
+    let part = QueryServiceStateResponse { service_state: Some(state) };
+    for _ in 0..27 {
+        fake.reply(&request, Reply::message(&part), true);
+        consumer.handle_ready();
+        fake.turn();
+    }
+    let error = answer(&mut consumer, call).unwrap_err().to_string();
+    assert!(error.contains("more than 262144 producers"), "{error}");
+}
+
 #[test]
 fn packets_come_whole_and_are_summed_up() {
     let (mut consumer, mut fake) = Fake::connected();

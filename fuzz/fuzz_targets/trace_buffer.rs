@@ -212,7 +212,7 @@ impl World {
             Operation::Clone => self.buffer = self.clone(),
             Operation::Compact => {
                 let before = self.readable();
-                self.buffer.compact();
+                self.buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
                 let after = before.is_some().then(|| read_all(&mut self.clone()));
                 assert_eq!(before, after, "compaction moves chunks, no more");
             }

@@ -9,7 +9,7 @@ use ferretto_protos::{
     trace_provenance, trace_stats, tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
-use ferretto_trace_buffer::{ClientIdentity, Packet, validator};
+use ferretto_trace_buffer::{ClientIdentity, CompactionBudget, Packet, validator};
 use prost::Message;
 
 use crate::buffers::Buffer;
@@ -131,8 +131,10 @@ impl Service {
         if !session.config.compacts_buffers || session.waits_for_trigger() {
             return;
         }
+        let mut budget = CompactionBudget::default();
         for id in &session.buffers {
-            if let Some(released) = self.buffers.get_mut(id).and_then(|buffer| buffer.trace.compact()) {
+            let buffer = self.buffers.get_mut(id);
+            if let Some(released) = buffer.and_then(|buffer| buffer.trace.compact(&mut budget)) {
                 self.environment.dispose(Box::new(released));
             }
         }

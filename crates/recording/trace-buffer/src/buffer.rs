@@ -84,6 +84,8 @@ pub struct TraceBuffer {
     pub(crate) looks_left: usize,
     /// Chunks that were looked at, beyond those in the way, to make room for the one that was stored last.
     pub(crate) evict_looks: usize,
+    /// Chunks that were taken out of their sequences since the last chunk came.
+    pub(crate) erased_chunks: usize,
     /// What is kept of packets that have left, if it is wanted.
     pub(crate) fold: Option<Box<Fold>>,
     /// The packet that was found last; kept to reuse its memory.
@@ -134,6 +136,7 @@ impl TraceBuffer {
             interrupted: None,
             looks_left: usize::MAX,
             evict_looks: 0,
+            erased_chunks: 0,
             fold: None,
             packet_parts: Vec::new(),
             resident: 0,

@@ -7,10 +7,19 @@ use crate::{FillPolicy, TraceBuffer};
 /// finds it resident (upstream: trace_buffer_v2.cc, `kSpareCapacityDivisor`).
 const SPARE_DIVISOR: usize = 4;
 
-/// So many unread chunks, and so many bytes of them, are moved at most (upstream has no limit). Ours: others wait for it, a millisecond or
-/// two; and little is left after a read pass unless somebody sees to it.
-const MAX_CHUNKS: usize = 16 * 1024;
-const MAX_BYTES: usize = 4 << 20;
+/// So many unread chunks, and so many bytes of them, are moved at most, of all buffers that are compacted at one time (upstream has no limit).
+/// Ours: others wait for it, a millisecond or two; and little is left after a read pass unless somebody sees to it.
+#[derive(Debug)]
+pub struct CompactionBudget {
+    chunks: usize,
+    bytes: usize,
+}
+
+impl Default for CompactionBudget {
+    fn default() -> Self {
+        Self { chunks: 16 * 1024, bytes: 4 << 20 }
+    }
+}
 
 /// Memory that a buffer has let go of. To give back much takes time, which may be another thread's.
 #[derive(Debug)]
@@ -20,18 +29,22 @@ impl TraceBuffer {
     /// Moves the chunks that are still unread to the front of a ring and lets go of memory behind them.
     ///
     /// Does nothing for clones and for buffers that discard, nor when unread chunks lie on both sides of the
-    /// write cursor or are many. Meant to be called after a complete read pass; ends the pass.
-    pub fn compact(&mut self) -> Option<Released> {
+    /// write cursor or are more than the budget has. Meant to be called after a complete read pass; ends the pass.
+    pub fn compact(&mut self, budget: &mut CompactionBudget) -> Option<Released> {
         self.end_pass();
         if self.policy != FillPolicy::Ring || self.read_only {
             return None;
         }
-        let mut chunks: Vec<_> = self.sequences.chunks_mut().take(MAX_CHUNKS + 1).collect();
+        let mut chunks: Vec<_> = self.sequences.chunks_mut().take(budget.chunks + 1).collect();
         let sizes = chunks.iter().map(|chunk| self.ring.header(**chunk as usize).outer_size());
-        if chunks.len() > MAX_CHUNKS || sizes.sum::<usize>() > MAX_BYTES {
+        let (chunks_left, bytes_left) =
+            (budget.chunks.checked_sub(chunks.len()), budget.bytes.checked_sub(sizes.sum()));
+        budget.chunks = chunks_left.unwrap_or(0);
+        let Some(bytes_left) = bytes_left.filter(|_| chunks_left.is_some()) else {
             self.stats.compactions_skipped += 1;
             return None;
-        }
+        };
+        budget.bytes = bytes_left;
         chunks.sort_unstable();
 
         let write_at = self.write_at;

@@ -379,6 +379,7 @@ impl TraceBuffer {
     /// Takes the first chunk out of the sequence, which is the one at `at`, and leaves padding in its place.
     #[inline]
     pub(crate) fn erase_first(&mut self, slot: u32, at: usize, header: &Header) {
+        self.erased_chunks += 1;
         let consumed =
             Consumed { id: header.id, payload_size: header.payload_size, incomplete: header.has(INCOMPLETE) };
         self.sequences.pop_first_chunk(slot, consumed);

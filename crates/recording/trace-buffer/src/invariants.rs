@@ -122,7 +122,7 @@ fn apply(buffer: &mut TraceBuffer, operation: &Operation, sink: &mut impl Overwr
             while clone.read_next().is_some() {}
             check(&clone);
         }
-        Operation::Compact => drop(buffer.compact()),
+        Operation::Compact => drop(buffer.compact(&mut crate::CompactionBudget::default())),
     }
 }
 

@@ -73,7 +73,7 @@ pub mod validator;
 mod write;
 
 pub use buffer::{ClientIdentity, CreateError, FillPolicy, ProducerId, TraceBuffer};
-pub use compact::Released;
+pub use compact::{CompactionBudget, Released};
 pub use evict::OverwriteSink;
 pub use patch::Patch;
 pub use read::{Packet, Slices};

@@ -159,8 +159,9 @@ impl Ring {
         Some(Self { bytes, size: self.size, used, copying: None })
     }
 
-    pub(crate) fn abandon_copy(&mut self) {
-        self.copying = None;
+    /// Gives up a copy under way.
+    pub(crate) fn abandon_copy(&mut self) -> Option<Released> {
+        self.copying.take().map(|copying| Released(copying.into_bytes().0))
     }
 
     /// All that changes bytes asks this first.

@@ -4,7 +4,7 @@ use crate::loss::READ_GAP;
 use crate::ring::Ring;
 use crate::sequence::Sequence;
 use crate::sequences::KEEP_EMPTY;
-use crate::{CreateError, Stats, TraceBuffer};
+use crate::{CreateError, Released, Stats, TraceBuffer};
 
 impl TraceBuffer {
     /// How much [`continue_clone`](Self::continue_clone) copies at a time, in bytes.
@@ -42,10 +42,10 @@ impl TraceBuffer {
         Some(*clone)
     }
 
-    /// Gives up a clone that was begun.
-    pub fn abandon_clone(&mut self) {
-        self.ring.abandon_copy();
+    /// Gives up a clone that was begun; its memory is the caller's to drop.
+    pub fn abandon_clone(&mut self) -> Option<Released> {
         self.clone = None;
+        self.ring.abandon_copy()
     }
 
     /// Has a clone been begun that is not whole yet?
@@ -90,6 +90,7 @@ impl TraceBuffer {
             interrupted: None,
             looks_left: usize::MAX,
             evict_looks: 0,
+            erased_chunks: 0,
             fold: self.fold.as_ref().map(|fold| Box::new(fold.for_clone())),
             packet_parts: Vec::new(),
             resident: 0,

@@ -101,7 +101,7 @@ impl TraceBuffer {
             return;
         }
         self.end_pass();
-        self.evict_looks = 0;
+        (self.evict_looks, self.erased_chunks) = (0, 0);
         if self.closed {
             self.stats.chunks_discarded += 1;
             return;
@@ -149,10 +149,10 @@ impl TraceBuffer {
         self.bring_back_unfinished(sink);
     }
 
-    /// How many chunks were looked at, beyond those in its way, to make room for the chunk that was [stored](Self::copy_chunk) last: what it
-    /// cost beside its bytes.
+    /// How many chunks were looked at, beyond one, to make room for the chunk that was [stored](Self::copy_chunk) last: what it cost beside
+    /// its bytes.
     pub fn looks_to_store(&self) -> usize {
-        self.evict_looks
+        self.evict_looks + self.erased_chunks.saturating_sub(1)
     }
 
     /// What a chunk's payload takes at least, lest there be too many of them.

@@ -72,7 +72,7 @@ fn memory_goes_back_when_a_burst_is_over() {
         let num_packets = chunk_ids.len();
         chunk_ids.for_each(|chunk_id| copy(&mut buffer, 1, chunk_id, 1, &payload));
         assert_eq!(read_all(&mut buffer).len(), num_packets);
-        buffer.compact();
+        buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
         assert_eq!(buffer.used_size(), 0);
         resident_kib()
     };
@@ -98,7 +98,7 @@ fn has_data_stays_true_once_a_chunk_came() {
     assert!(!buffer.has_data());
     copy(&mut buffer, 1, 0, 1, b"\x01a");
     read_all(&mut buffer);
-    buffer.compact();
+    buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
     assert!(buffer.has_data());
     assert_eq!(buffer.used_size(), 0);
     assert_eq!(read_all(&mut buffer), []);
@@ -296,7 +296,7 @@ fn chunks_that_cannot_be_read_are_not_all_looked_at_at_once() {
     (1..20_000).for_each(|chunk_id| copy(&mut buffer, 1, chunk_id, 1, b"\x01x"));
     assert_eq!(read_all(&mut buffer), []);
     assert_eq!((buffer.unread(100).chunks, buffer.unread(usize::MAX).chunks), (100, 20_000));
-    assert!(buffer.compact().is_none());
+    assert!(buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default()).is_none());
     assert_eq!((buffer.stats().compactions, buffer.stats().compactions_skipped), (0, 1));
 }
 

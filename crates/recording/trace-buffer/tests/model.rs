@@ -194,7 +194,7 @@ proptest! {
             read(&mut buffer, max_read, &mut seen);
             if compacts {
                 let used = buffer.used_size();
-                buffer.compact();
+                buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
                 prop_assert!(buffer.used_size() <= used);
             }
             for chunk in batch.iter() {
@@ -211,7 +211,7 @@ proptest! {
         prop_assert_eq!(buffer.stats().chunks_overwritten, 0);
         prop_assert_eq!(buffer.stats().compactions_skipped, 0, "the ring never wrapped");
         if compacts {
-            buffer.compact();
+            buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
             prop_assert_eq!(buffer.used_size(), 0, "nothing is unread");
         }
     }
@@ -240,7 +240,7 @@ proptest! {
                 read(&mut buffer, max, &mut seen);
             }
             if when == 0 && compacts {
-                buffer.compact();
+                buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
             }
         }
         read(&mut buffer, usize::MAX, &mut seen);
@@ -278,7 +278,7 @@ proptest! {
                 read_now(&mut buffer, max, &mut numbers);
             }
             if when == 0 && compacts {
-                buffer.compact();
+                buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
             }
         }
         read_now(&mut buffer, usize::MAX, &mut numbers);

@@ -372,6 +372,7 @@ impl TraceBuffer {
             fold.lose(at, loss);
             let packet = Packet::new(sequence, loss, before.ring.bytes(), &before.packet_parts);
             fold.take_read(at, &packet);
+            *looks_left = looks_left.saturating_sub(fold.states[at].state.take_extra_looks());
         }
         *looks_left = before.looks_left().min(*looks_left);
         if before.is_reading() {
@@ -516,6 +517,7 @@ impl TraceBuffer {
                 }
             }
         }
+        self.evict_looks += fold.states[index].state.take_extra_looks();
         if lost_any {
             fold.states[index].untold |= OVERWRITE | DATA_LOSS_PRESENT;
         }

@@ -30,9 +30,18 @@ const SEQUENCE_CLOCKS: std::ops::Range<u64> = 64..128;
 const MAX_SNAPSHOTS: usize = 64;
 /// Clocks in a snapshot: more than there are in any that means something.
 const MAX_CLOCKS: usize = 64;
+/// Clocks in all snapshots of a state, each of which a new snapshot is compared with; older snapshots go.
+const MAX_CLOCKS_OF_ALL: usize = 256;
 /// Incremental counters in a sequence. Beyond, what they show after a loss is wrong by what was before it. Each event is compared with
 /// them one by one.
 const MAX_COUNTERS: usize = 64;
+/// Values of an event beyond its first, and tracks for them, of each kind: no more than there are counters.
+const MAX_EXTRA: usize = MAX_COUNTERS;
+/// What costs as much as to look at a packet.
+const VALUES_OF_LOOK: u32 = 4;
+const BYTES_OF_LOOK: u32 = 32;
+const NEW_CLOCKS_OF_LOOK: u32 = 2;
+const OLD_CLOCKS_OF_LOOK: u32 = 64;
 
 /// `ClockSnapshot.Clock`.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +68,10 @@ pub(crate) struct SequenceState {
     is_valid: bool,
     interned: Records,
     defaults: Box<[u8]>,
+    /// What the defaults say of counters, once there was an event that had to know.
+    default_counts: Option<Box<Counts>>,
+    /// What packets cost beside a look at each, in looks, until somebody asks.
+    extra_looks: u32,
     /// From the defaults.
     default_clock: Option<u64>,
     /// That clock is incremental.
@@ -114,12 +127,14 @@ impl SequenceState {
         if let Some(timestamp) = packet.timestamp {
             self.take_time(timestamp, packet.clock_id);
         }
+        let mut grew = packet.has_state;
         if let Some(event) = packet.track_event
             && !self.counters.is_empty()
         {
+            grew |= self.default_counts.is_none();
             self.take_event(event);
         }
-        let Some(track) = packet.track_descriptor else { return packet.has_state };
+        let Some(track) = packet.track_descriptor else { return grew };
         self.describe(track);
         true
     }
@@ -142,6 +157,7 @@ impl SequenceState {
         self.is_valid = true;
         self.interned.clear();
         self.defaults = Box::default();
+        self.default_counts = None;
         self.default_clock = None;
         self.has_running_default = false;
         let tracks = std::mem::take(&mut self.tracks);
@@ -160,6 +176,7 @@ impl SequenceState {
         if let Some(defaults) = packet.defaults {
             self.settle();
             self.defaults = defaults.into();
+            self.default_counts = None;
             self.default_clock = number_in(defaults, field::TIMESTAMP_CLOCK_ID);
             self.find_running_default();
         }
@@ -195,13 +212,27 @@ impl SequenceState {
         if !clocks.iter().any(matters) {
             return;
         }
+        let mut ids: Vec<u64> = clocks.iter().map(|clock| clock.id).collect();
+        ids.sort_unstable();
         self.snapshots.retain(|older| {
-            !older.iter().filter(|clock| matters(clock)).all(|old| clocks.iter().any(|new| new.id == old.id))
+            !older.iter().filter(|clock| matters(clock)).all(|old| ids.binary_search(&old.id).is_ok())
         });
-        if self.snapshots.len() >= MAX_SNAPSHOTS {
-            self.snapshots.remove(0);
-        }
         self.snapshots.push(clocks);
+        let (mut snapshots, mut all) = (0, 0);
+        let kept = self.snapshots.iter().rev().take_while(|clocks| {
+            snapshots += 1;
+            all += clocks.len();
+            snapshots <= MAX_SNAPSHOTS && all <= MAX_CLOCKS_OF_ALL
+        });
+        let dropped = self.snapshots.len() - kept.count();
+        self.snapshots.drain(..dropped);
+        let looks = ids.len() as u32 / NEW_CLOCKS_OF_LOOK + all as u32 / OLD_CLOCKS_OF_LOOK;
+        self.extra_looks = self.extra_looks.saturating_add(looks);
+    }
+
+    /// What packets have cost since the last time, beside a look at each.
+    pub(crate) fn take_extra_looks(&mut self) -> usize {
+        std::mem::take(&mut self.extra_looks) as usize
     }
 
     #[inline]
@@ -255,21 +286,24 @@ impl SequenceState {
     /// Adds up what the event says of incremental counters.
     #[cold]
     fn take_event(&mut self, event: &[u8]) {
-        let mut of_event = Counts::default();
-        of_event.read(event);
-        let mut of_defaults = Counts::default();
-        of_defaults.read(bytes_in(&self.defaults, field::TRACK_EVENT).unwrap_or_default());
+        let of_event = Counts::of(event);
+        let of_defaults = self.default_counts.take().unwrap_or_else(|| {
+            Box::new(Counts::of(bytes_in(&self.defaults, field::TRACK_EVENT).unwrap_or_default()))
+        });
         let track = of_event.track.or(of_defaults.track);
         self.count(track, of_event.int, of_event.double);
-        let or_default = |own: Vec<u64>, default| if own.is_empty() { default } else { own };
-        let tracks = or_default(of_event.extra_tracks, of_defaults.extra_tracks);
-        for (track, int) in tracks.into_iter().zip(of_event.extra) {
-            self.count(Some(track), int.cast_signed(), 0.0);
+        let tracks = or_else(&of_event.extra_tracks, &of_defaults.extra_tracks);
+        for (track, int) in tracks.iter().zip(&of_event.extra) {
+            self.count(Some(*track), int.cast_signed(), 0.0);
         }
-        let tracks = or_default(of_event.extra_double_tracks, of_defaults.extra_double_tracks);
-        for (track, bits) in tracks.into_iter().zip(of_event.extra_double) {
-            self.count(Some(track), 0, f64::from_bits(bits));
+        let tracks = or_else(&of_event.extra_double_tracks, &of_defaults.extra_double_tracks);
+        for (track, bits) in tracks.iter().zip(&of_event.extra_double) {
+            self.count(Some(*track), 0, f64::from_bits(*bits));
         }
+        let values = of_event.extra.len() + of_event.extra_double.len();
+        let looks = values as u32 / VALUES_OF_LOOK + event.len() as u32 / BYTES_OF_LOOK;
+        self.extra_looks = self.extra_looks.saturating_add(looks);
+        self.default_counts = Some(of_defaults);
     }
 
     fn count(&mut self, track: Option<u64>, int: i64, double: f64) {
@@ -285,7 +319,8 @@ impl SequenceState {
             + self.snapshots.iter().map(|clocks| size_of_val::<[Clock]>(clocks)).sum::<usize>();
         let records = self.interned.size() + self.tracks.size() + self.older_tracks.size();
         let plain = self.defaults.len() + self.process.len() + self.thread.len();
-        records + snapshots + plain + self.counters.capacity() * size_of::<Counter>()
+        let counts = self.default_counts.as_ref().map_or(0, |counts| counts.size());
+        records + snapshots + plain + counts + self.counters.capacity() * size_of::<Counter>()
     }
 
     /// Drops the descriptions of tracks that were made before the state was cleared. False if there are none.
@@ -391,7 +426,7 @@ impl Said {
 }
 
 /// `TrackEvent` and `TrackEventDefaults`, as far as they are about counters.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Counts {
     track: Option<u64>,
     int: i64,
@@ -403,20 +438,42 @@ struct Counts {
 }
 
 impl Counts {
+    fn of(message: &[u8]) -> Self {
+        let mut counts = Self::default();
+        counts.read(message);
+        counts
+    }
+
+    /// Memory, in bytes.
+    fn size(&self) -> usize {
+        let lists = [&self.extra_tracks, &self.extra, &self.extra_double_tracks, &self.extra_double];
+        size_of::<Self>() + lists.map(|list| list.capacity() * size_of::<u64>()).iter().sum::<usize>()
+    }
+
     fn read(&mut self, message: &[u8]) {
+        let add = |list: &mut Vec<u64>, value| {
+            if list.len() < MAX_EXTRA {
+                list.push(value);
+            }
+        };
         for field in Fields::new(message).map_while(Result::ok) {
             match (field.number, field.value) {
                 (11, Value::Varint(uuid)) => self.track = Some(uuid),
                 (30, Value::Varint(value)) => self.int = value.cast_signed(),
                 (44, Value::Fixed64(bits)) => self.double = f64::from_bits(bits),
-                (31, Value::Varint(uuid)) => self.extra_tracks.push(uuid),
-                (12, Value::Varint(value)) => self.extra.push(value),
-                (45, Value::Varint(uuid)) => self.extra_double_tracks.push(uuid),
-                (46, Value::Fixed64(bits)) => self.extra_double.push(bits),
+                (31, Value::Varint(uuid)) => add(&mut self.extra_tracks, uuid),
+                (12, Value::Varint(value)) => add(&mut self.extra, value),
+                (45, Value::Varint(uuid)) => add(&mut self.extra_double_tracks, uuid),
+                (46, Value::Fixed64(bits)) => add(&mut self.extra_double, bits),
                 _ => {}
             }
         }
     }
+}
+
+/// The first list, or the second if the first is empty.
+fn or_else<'a>(own: &'a [u64], default: &'a [u64]) -> &'a [u64] {
+    if own.is_empty() { default } else { own }
 }
 
 /// The snapshot for now, once for each incremental clock in it: the others have gone on as far as that.

@@ -109,7 +109,7 @@ impl Driven for TraceBuffer {
     }
 
     fn compact(&mut self) {
-        self.compact();
+        self.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
     }
 
     fn stats(&self) -> Stats {

@@ -60,6 +60,8 @@ pub(crate) struct BufferCopy {
 
 /// Of a clone's beginning, which for many buffers and writers may take a while, in [`Budget`]'s units.
 const CLONE_COST: usize = 100;
+/// Sequences that are cloned in the time of one of [`Budget`]'s units.
+const SEQUENCES_PER_COST: usize = 64;
 /// Of [`TraceBuffer::CLONE_PART_BYTES`], in [`Budget`]'s units: memory that is new is as slow as this.
 const PART_COST: usize = TraceBuffer::CLONE_PART_BYTES / 2048;
 
@@ -128,6 +130,16 @@ impl Service {
         self.work.holds(Holds::Source(source))
     }
 
+    /// A clone whose flush is over. Of several flushes that end together one goes on at once, for each copies what is known of all sequences.
+    pub(crate) fn clone_in_turn(&mut self, source: SessionId, clone: CloneRequest, success: bool, now: &Now) {
+        let job = Job::Clone(Cloning::Flushed { source, clone, success });
+        let is_another = self.last_clone_ns.replace(now.clocks.monotonic) == Some(now.clocks.monotonic);
+        match is_another {
+            true => self.work.push(self.user_of_job(&job), job),
+            false => self.begin_in_turn(job, now),
+        }
+    }
+
     /// The next of the clones that waited for one of this session has its turn. Those behind it wait for that one.
     fn resume_waiting(&mut self, source: SessionId) {
         if self.is_being_cloned(source) || self.work.holds(Holds::Returned(source)) {
@@ -155,7 +167,8 @@ impl Service {
                 None
             }
             Cloning::Flushed { source, clone, success } => {
-                budget.spend(CLONE_COST);
+                let sequences = self.sessions.get(&source).map_or(0, |session| session.sequences.len());
+                budget.spend(CLONE_COST + sequences / SEQUENCES_PER_COST);
                 self.finish_cloning(source, clone, success, now);
                 self.resume_waiting(source);
                 None
@@ -189,8 +202,9 @@ impl Service {
     fn finish_copying(&mut self, copying: Copying, now: &Now) {
         let is_whole = copying.copies.is_empty();
         for copy in copying.copies {
-            if let Some(buffer) = self.buffers.get_mut(&copy.from) {
-                buffer.trace.abandon_clone();
+            let source = self.buffers.get_mut(&copy.from);
+            if let Some(released) = source.and_then(|source| source.trace.abandon_clone()) {
+                self.environment.dispose(Box::new(released));
             }
             self.forget_if_nobodys(copy.from);
         }

@@ -322,7 +322,7 @@ impl Service {
                     let begun = session.buffers.iter();
                     begun.for_each(|id| {
                         if let Some(buffer) = self.buffers.get_mut(id) {
-                            buffer.trace.abandon_clone();
+                            drop(buffer.trace.abandon_clone());
                         }
                     });
                     return Err(error.to_string());
@@ -347,7 +347,8 @@ impl Service {
         let Some(buffer) = id.and_then(|id| self.buffers.get_mut(id)) else { return false };
         let Ok(replacement) = buffer.replacement(at_once) else { return false };
         let emptied = buffer.replace(replacement, at_once);
-        if emptied.trace.used_size() > limits::LARGE_BYTES {
+        // There may be a hundred of them.
+        if emptied.trace.used_size() > limits::LARGE_BYTES / 16 {
             self.environment.dispose(Box::new(emptied));
         }
         true

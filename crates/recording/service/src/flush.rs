@@ -240,7 +240,7 @@ impl Service {
             AfterFlush::Reply(to, token) => self.reply_consumer(to, Reply::rejected(token)),
             AfterFlush::WriteFile => self.start_periodic_write(session_id),
             AfterFlush::Disable => self.disable_tracing(session_id, false, now),
-            AfterFlush::Clone(request) => self.finish_cloning(session_id, request, success, now),
+            AfterFlush::Clone(request) => self.clone_in_turn(session_id, request, success, now),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each is noted where it happens; `stats` says it together with what else was counted.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ferretto_protos::trace_stats::{self, losses};
@@ -11,6 +11,7 @@ use crate::buffers::Buffer;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::instance_set::{Instance, InstanceState};
 use crate::limits;
+use crate::producer_set::ProducerSet;
 use crate::registry::{Peer, Producer};
 use crate::service::{Service, Totals};
 use crate::session::{Session, State};
@@ -27,8 +28,8 @@ pub(crate) struct SessionLosses {
     pub(crate) sources_left_out: u64,
     pub(crate) producers_without_memory: u64,
     pub(crate) unseen_ends: u64,
-    /// Which producers had which data source.
-    sources: BTreeMap<Arc<str>, BTreeSet<ProducerId>>,
+    /// Which producers had which data source. Clones share it: there may be hundreds of thousands.
+    sources: Arc<BTreeMap<Arc<str>, ProducerSet>>,
     /// How many these are.
     seen_sources: usize,
 }
@@ -36,9 +37,10 @@ pub(crate) struct SessionLosses {
 impl SessionLosses {
     /// A producer has a data source of this name. Of more than anybody counts only the first are remembered.
     pub(crate) fn note_source(&mut self, name: &Arc<str>, id: ProducerId) {
-        if self.seen_sources < limits::MAX_SEEN_SOURCES {
-            let is_new = self.sources.entry(name.clone()).or_default().insert(id);
-            self.seen_sources += usize::from(is_new);
+        let is_known = self.sources.get(name).is_some_and(|producers| producers.contains(id));
+        if self.seen_sources < limits::MAX_SEEN_SOURCES && !is_known {
+            Arc::make_mut(&mut self.sources).entry(name.clone()).or_default().insert(id);
+            self.seen_sources += 1;
         }
     }
 }
@@ -169,7 +171,7 @@ mod tests {
         for id in 1..=u16::MAX {
             names.iter().for_each(|name| losses.note_source(name, ProducerId(id)));
         }
-        let remembered: usize = losses.sources.values().map(BTreeSet::len).sum();
+        let remembered: usize = losses.sources.values().map(ProducerSet::len).sum();
         assert_eq!((remembered, losses.seen_sources), (limits::MAX_SEEN_SOURCES, limits::MAX_SEEN_SOURCES));
         losses.note_source(&names[0], ProducerId(1));
         assert_eq!(losses.seen_sources, limits::MAX_SEEN_SOURCES);

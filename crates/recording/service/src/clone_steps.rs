@@ -11,6 +11,7 @@ use ferretto_trace_buffer::TraceBuffer;
 use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
+use crate::limits;
 use crate::now::Now;
 use crate::producers::truncated;
 use crate::protovms::ProtoVms;
@@ -62,6 +63,8 @@ pub(crate) struct BufferCopy {
 const CLONE_COST: usize = 100;
 /// Sequences that are cloned in the time of one of [`Budget`]'s units.
 const SEQUENCES_PER_COST: usize = 64;
+/// Bytes of ProtoVMs' states, likewise.
+const STATE_BYTES_PER_COST: usize = 4096;
 /// Of [`TraceBuffer::CLONE_PART_BYTES`], in [`Budget`]'s units: memory that is new is as slow as this.
 const PART_COST: usize = TraceBuffer::CLONE_PART_BYTES / 2048;
 
@@ -130,14 +133,24 @@ impl Service {
         self.work.holds(Holds::Source(source))
     }
 
-    /// A clone whose flush is over. Of several flushes that end together one goes on at once, for each copies what is known of all sequences.
+    /// A clone whose flush is over. Where several flushes end together, as many clones go on at once as make up a step.
     pub(crate) fn clone_in_turn(&mut self, source: SessionId, clone: CloneRequest, success: bool, now: &Now) {
         let job = Job::Clone(Cloning::Flushed { source, clone, success });
-        let is_another = self.last_clone_ns.replace(now.clocks.monotonic) == Some(now.clocks.monotonic);
-        match is_another {
-            true => self.work.push(self.user_of_job(&job), job),
-            false => self.begin_in_turn(job, now),
+        let (at_ns, before) = self.cloned_at_once;
+        let before = if at_ns == now.clocks.monotonic { before } else { 0 };
+        if before > 0 && before + self.cost_of_clone(source) > limits::STEP_COST {
+            return self.work.push(self.user_of_job(&job), job);
         }
+        self.cloned_at_once = (now.clocks.monotonic, before + self.cost_of_clone(source));
+        self.begin(job, now);
+    }
+
+    /// What a clone copies before its buffers: what is known of sequences, and the states of ProtoVMs.
+    fn cost_of_clone(&self, source: SessionId) -> usize {
+        let Some(session) = self.sessions.get(&source) else { return CLONE_COST };
+        let buffers = session.buffers.iter().filter_map(|id| self.buffers.get(id));
+        let states_bytes: usize = buffers.map(|buffer| buffer.vms.memory_bytes()).sum();
+        CLONE_COST + session.sequences.len() / SEQUENCES_PER_COST + states_bytes / STATE_BYTES_PER_COST
     }
 
     /// The next of the clones that waited for one of this session has its turn. Those behind it wait for that one.
@@ -167,8 +180,7 @@ impl Service {
                 None
             }
             Cloning::Flushed { source, clone, success } => {
-                let sequences = self.sessions.get(&source).map_or(0, |session| session.sequences.len());
-                budget.spend(CLONE_COST + sequences / SEQUENCES_PER_COST);
+                budget.spend(self.cost_of_clone(source));
                 self.finish_cloning(source, clone, success, now);
                 self.resume_waiting(source);
                 None

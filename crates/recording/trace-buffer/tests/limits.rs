@@ -253,7 +253,7 @@ fn large_chunks_that_go_with_another_are_not_all_gone_through() {
     assert_eq!(given.misses, 1);
     assert_eq!(buffer.stats().chunks_overwritten, 2001);
     assert!(
-        looks.pop().is_some_and(|last| (16_000..18_000).contains(&last))
+        looks.pop().is_some_and(|last| (16_000..20_000).contains(&last))
             && looks.iter().all(|looks| *looks == 0)
     );
 }
@@ -367,7 +367,8 @@ fn to_make_room_for_a_chunk_a_bounded_number_of_others_is_looked_at() {
     copy(&mut buffer, WRITERS + 1, 0, 1, &[&[0xe0, 0xd4, 0x03][..], &[0; 60_000]].concat());
     let failed = buffer.stats().readaheads_failed - begin;
     assert!(failed > 50, "{failed} beginnings were overwritten");
-    assert!(buffer.looks_to_store() <= 16 * 1024, "{} looks", buffer.looks_to_store());
+    // And those in its way, of 16 bytes at the least.
+    assert!(buffer.looks_to_store() <= 16 * 1024 + 60_016 / 16, "{} looks", buffer.looks_to_store());
     copy(&mut buffer, WRITERS + 1, 1, 1, b"\x03abc");
-    assert_eq!(buffer.looks_to_store(), 0);
+    assert!(buffer.looks_to_store() < 32, "{} looks", buffer.looks_to_store());
 }

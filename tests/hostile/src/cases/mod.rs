@@ -18,6 +18,7 @@ mod filters;
 mod flush_pile;
 mod flushes;
 mod fold_clears;
+mod fold_dear;
 mod fold_large;
 mod fold_moves;
 mod fold_states;
@@ -106,6 +107,8 @@ pub const ALL: &[Case] = &[
     evict_chains::STATS,
     evict_order::VMS,
     evict_order::FOLDS,
+    fold_dear::COUNTERS,
+    fold_dear::CLOCKS,
     clone_early::CASE,
     clone_early::SMALL,
     fold_moves::CASE,

@@ -541,3 +541,63 @@ fn bytes_in(message: &[u8], number: u32) -> Option<&[u8]> {
         _ => last,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::scan;
+    use super::*;
+
+    /// A message in a field.
+    fn field_of(number: u32, message: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Message::new(&mut bytes).bytes(number, message);
+        bytes
+    }
+
+    fn take(state: &mut SequenceState, packet: &[u8]) {
+        state.take(&scan(packet).unwrap());
+    }
+
+    #[test]
+    fn snapshots_of_many_clocks_are_few_and_cost_more() {
+        let mut state = SequenceState::default();
+        for own in 0..100 {
+            let ids = (0..63).map(|id| 1000 + id).chain([2000 + own]);
+            let clocks: Vec<u8> = ids
+                .flat_map(|id| {
+                    let mut clock = Vec::new();
+                    let mut message = Message::new(&mut clock);
+                    message.varint(1, id);
+                    message.varint(2, 1);
+                    drop(message);
+                    field_of(1, &clock)
+                })
+                .collect();
+            take(&mut state, &field_of(field::CLOCK_SNAPSHOT, &clocks));
+            assert!(state.take_extra_looks() >= 32);
+        }
+        assert_eq!(state.snapshots.iter().map(|clocks| clocks.len()).sum::<usize>(), MAX_CLOCKS_OF_ALL);
+        let last = state.snapshots.last().and_then(|clocks| clocks.last());
+        assert_eq!(last.map(|clock| clock.id), Some(2099));
+    }
+
+    #[test]
+    fn of_defaults_for_thousands_of_counters_as_many_count_as_there_may_be() {
+        let mut state = SequenceState::default();
+        take(&mut state, &[0x68, 1]);
+        for uuid in 1..=2 {
+            let track = [&[8, uuid][..], &field_of(8, &[0x28, 1])].concat();
+            take(&mut state, &field_of(field::TRACK_DESCRIPTOR, &track));
+        }
+        // The second is one of the first tracks for values beyond the first, and once more far behind.
+        let tracks = [&[0xf8, 1, 9, 0xf8, 1, 2][..], &[0xf8, 1, 9].repeat(10_000), &[0xf8, 1, 2]].concat();
+        take(&mut state, &field_of(field::TRACE_PACKET_DEFAULTS, &field_of(field::TRACK_EVENT, &tracks)));
+        let event = field_of(field::TRACK_EVENT, &[0x60, 5, 0x60, 7]);
+        (0..3).for_each(|_| take(&mut state, &event));
+        assert_eq!(state.counters.iter().map(|counter| counter.int).collect::<Vec<_>>(), [0, 21]);
+        assert_eq!(state.default_counts.as_ref().map(|counts| counts.extra_tracks.len()), Some(MAX_EXTRA));
+        assert_eq!(state.take_extra_looks(), 0);
+        take(&mut state, &field_of(field::TRACK_EVENT, &[0x60, 1].repeat(1000)));
+        assert!(state.take_extra_looks() >= MAX_EXTRA / 4 + 2000 / 32);
+    }
+}

@@ -94,7 +94,7 @@ impl buffer_script::Driven for TheirBuffer {
     }
 
     fn compact(&mut self) {
-        self.buffer.compact(&mut ferretto_trace_buffer::CompactionBudget::default());
+        self.buffer.compact();
     }
 
     fn stats(&self) -> Stats {

@@ -264,12 +264,22 @@ impl Maker {
         if !child.wait().map_err(fail)?.success() {
             return Err(format!("{command:?} failed"));
         }
+        // Ours says a time for each statement.
+        let statements =
+            |sql: &String| if matches!(self, Self::Ours) { sql.matches(';').count() + 1 } else { 1 };
+        let mut left = questions.iter().map(statements);
         let (mut ns, mut rows, mut part) = (Vec::new(), Vec::new(), String::new());
+        let (mut of_question, mut statements_left) = (0, left.next().unwrap_or(1));
         for line in text.lines().filter(|line| !line.is_empty() && *line != "Timing is on.") {
             match line.strip_prefix("Time: ").and_then(|rest| rest.strip_suffix(" ms")?.parse::<f64>().ok()) {
                 Some(ms) => {
-                    ns.push((ms * 1e6) as u64);
-                    rows.push(plain(&std::mem::take(&mut part)));
+                    of_question += (ms * 1e6) as u64;
+                    statements_left -= 1;
+                    if statements_left == 0 {
+                        ns.push(std::mem::take(&mut of_question));
+                        rows.push(plain(&std::mem::take(&mut part)));
+                        statements_left = left.next().unwrap_or(1);
+                    }
                 }
                 None => part += &format!("{line}\n"),
             }
@@ -278,11 +288,11 @@ impl Maker {
     }
 }
 
-/// Rows as both have them: without names of columns, and doubles of twelve digits.
+/// Rows as both have them: without names of columns, and numbers of seven digits.
 fn plain(table: &str) -> String {
+    // Theirs shows doubles without a fraction as integers.
     let cell = |cell: &str| match cell.parse::<f64>() {
-        Ok(value) if cell.contains(['.', 'e']) => format!("{value:.6e}"),
-        Ok(value) if value.abs() < 1e15 && cell.parse::<i64>().is_err() => format!("{value:.6e}"),
+        Ok(value) => format!("{value:.6e}"),
         _ if cell == "\\N" => String::new(),
         _ => cell.to_owned(),
     };

@@ -138,10 +138,11 @@ impl Service {
         let job = Job::Clone(Cloning::Flushed { source, clone, success });
         let (at_ns, before) = self.cloned_at_once;
         let before = if at_ns == now.clocks.monotonic { before } else { 0 };
-        if before > 0 && before + self.cost_of_clone(source) > limits::STEP_COST {
+        let with_this = before + self.cost_of_clone(source);
+        if before > 0 && with_this > limits::STEP_COST {
             return self.work.push(self.user_of_job(&job), job);
         }
-        self.cloned_at_once = (now.clocks.monotonic, before + self.cost_of_clone(source));
+        self.cloned_at_once = (now.clocks.monotonic, with_this);
         self.begin(job, now);
     }
 

@@ -163,7 +163,8 @@ pub const MAX_OBSERVED_BYTES: usize = 16 << 20;
 
 /// Memory that takes longer to give back than to hand to another thread. Ours.
 pub const LARGE_BYTES: usize = 4 << 20;
-/// The same for the instances of a session; and sessions with more of them take turns when something is due.
+/// The same for the instances of a session, and for the data sources that it remembers; and sessions with more instances take turns when
+/// something is due.
 pub const MANY_INSTANCES: usize = 1000;
 
 /// Producers at one time: ids are 16 bits, 0 is none.

@@ -35,6 +35,11 @@ pub(crate) struct SessionLosses {
 }
 
 impl SessionLosses {
+    /// How many data sources it remembers.
+    pub(crate) fn seen_sources(&self) -> usize {
+        self.seen_sources
+    }
+
     /// A producer has a data source of this name. Of more than anybody counts only the first are remembered.
     pub(crate) fn note_source(&mut self, name: &Arc<str>, id: ProducerId) {
         let is_known = self.sources.get(name).is_some_and(|producers| producers.contains(id));

@@ -306,6 +306,12 @@ impl Session {
         self.free_when_written
     }
 
+    /// To give back what it has takes longer than to hand it to another thread, its buffers aside.
+    pub(crate) fn is_large(&self) -> bool {
+        let sources = self.instances.len().max(self.losses.seen_sources());
+        sources > limits::MANY_INSTANCES || self.sequences.len() > limits::MANY_SEQUENCE_IDS
+    }
+
     /// Data sources may join it: it is not being stopped.
     pub(crate) fn is_joinable(&self) -> bool {
         matches!(self.state, State::Configured | State::Started)

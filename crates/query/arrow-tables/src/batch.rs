@@ -8,8 +8,9 @@ use arrow_array::types::Int32Type;
 use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
 };
+use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use ferretto_trace_tables::{Kind, Str, Value};
+use ferretto_trace_tables::{Kind, Run, Str};
 
 use crate::relation::{Column, Relation};
 
@@ -94,12 +95,21 @@ impl Batches<'_, '_> {
         dictionary: Option<&Dictionary>,
         rows: std::ops::Range<usize>,
     ) -> Result<ArrayRef, ArrowError> {
-        let cells = rows.map(|row| self.relation.cell(column, row));
-        Ok(match (column.kind(), dictionary) {
-            (Kind::Text, Some(dictionary)) => Arc::new(dictionary.array(cells)?),
-            (Kind::Real, _) => Arc::new(cells.map(real).collect::<Float64Array>()),
-            (Kind::Bool, _) => Arc::new(cells.map(bool).collect::<BooleanArray>()),
-            (Kind::Int | Kind::Text, _) => Arc::new(cells.map(int).collect::<Int64Array>()),
+        let mut cells = Run::with_room(rows.len());
+        self.relation.read(column, rows, &mut cells);
+        if let (Kind::Text, Some(dictionary)) = (column.kind(), dictionary) {
+            return Ok(Arc::new(dictionary.array(&cells)?));
+        }
+        let (bits, are_there) = cells.into_parts();
+        let nulls = are_there.map(NullBuffer::from);
+        Ok(match column.kind() {
+            Kind::Real => Arc::new(Float64Array::new(bits.into_iter().map(f64::from_bits).collect(), nulls)),
+            Kind::Bool => {
+                Arc::new(BooleanArray::new(bits.into_iter().map(|bits| bits != 0).collect(), nulls))
+            }
+            Kind::Int | Kind::Text => {
+                Arc::new(Int64Array::new(bits.into_iter().map(u64::cast_signed).collect(), nulls))
+            }
         })
     }
 }
@@ -115,27 +125,6 @@ impl Iterator for Batches<'_, '_> {
     }
 }
 
-fn int(value: Value) -> Option<i64> {
-    match value {
-        Value::Int(value) => Some(value),
-        _ => None,
-    }
-}
-
-fn real(value: Value) -> Option<f64> {
-    match value {
-        Value::Real(value) => Some(value),
-        _ => None,
-    }
-}
-
-fn bool(value: Value) -> Option<bool> {
-    match value {
-        Value::Bool(value) => Some(value),
-        _ => None,
-    }
-}
-
 /// The different texts of a column, in the order in which they come. Not all of the trace: who groups by a column looks at each once.
 #[derive(Debug)]
 struct Dictionary {
@@ -145,21 +134,29 @@ struct Dictionary {
 }
 
 const NONE: i32 = -1;
+/// Rows that are read at once to find the texts.
+const DICTIONARY_ROWS: usize = 8 << 10;
 
 impl Dictionary {
     fn of(relation: &Relation<'_>, column: &Column<'_>) -> Result<Self, ArrowError> {
         let mut keys = Vec::new();
         let mut found: Vec<Str> = Vec::new();
         let mut bytes = 0usize;
-        for row in 0..relation.len() {
-            let Value::Str(text) = relation.cell(column, row) else { continue };
-            if keys.is_empty() {
-                keys.resize(relation.strings().len(), NONE);
+        let mut cells = Run::default();
+        for first in (0..relation.len()).step_by(DICTIONARY_ROWS) {
+            cells.clear();
+            relation.read(column, first..relation.len().min(first + DICTIONARY_ROWS), &mut cells);
+            for text in cells.iter().flatten() {
+                if keys.is_empty() {
+                    keys.resize(relation.strings().len(), NONE);
+                }
+                let Some((key, text)) = key(&mut keys, text).filter(|(key, _)| **key == NONE) else {
+                    continue;
+                };
+                *key = i32::try_from(found.len()).map_err(|_| too_large(relation, column))?;
+                found.push(text);
+                bytes += relation.text(text).len();
             }
-            let Some(key) = keys.get_mut(text.index()).filter(|key| **key == NONE) else { continue };
-            *key = i32::try_from(found.len()).map_err(|_| too_large(relation, column))?;
-            found.push(text);
-            bytes += relation.text(text).len();
         }
         if bytes > MAX_DICTIONARY_BYTES {
             return Err(too_large(relation, column));
@@ -169,13 +166,19 @@ impl Dictionary {
         Ok(Self { values: Arc::new(values.finish()), keys })
     }
 
-    fn array(&self, cells: impl Iterator<Item = Value>) -> Result<DictionaryArray<Int32Type>, ArrowError> {
-        let key = |value| match value {
-            Value::Str(text) => self.keys.get(text.index()).copied().filter(|key| *key != NONE),
-            _ => None,
+    fn array(&self, cells: &Run) -> Result<DictionaryArray<Int32Type>, ArrowError> {
+        let key = |text: Option<u64>| {
+            let key = self.keys.get(usize::try_from(text?).ok()?).copied()?;
+            (key != NONE).then_some(key)
         };
-        DictionaryArray::try_new(cells.map(key).collect::<Int32Array>(), self.values.clone())
+        DictionaryArray::try_new(cells.iter().map(key).collect::<Int32Array>(), self.values.clone())
     }
+}
+
+/// The key of a text, which a cell has these bits of.
+fn key(keys: &mut [i32], bits: u64) -> Option<(&mut i32, Str)> {
+    let index = usize::try_from(bits).ok()?;
+    Some((keys.get_mut(index)?, Str::from_index(index)?))
 }
 
 fn too_large(relation: &Relation<'_>, column: &Column<'_>) -> ArrowError {

@@ -3,9 +3,11 @@
 //! A relation copies nothing but, where it leaves rows out, the numbers of those that it has: it says which rows of which columns it consists
 //! of, and answers cell by cell.
 
+use std::ops::Range;
+
 use ferretto_trace_tables::column::ColumnData;
 use ferretto_trace_tables::tables::ArgTable;
-use ferretto_trace_tables::{Cell, Kind, Str, Strings, Table, Value};
+use ferretto_trace_tables::{Cell, Kind, Run, Str, Strings, Table, Value};
 
 use crate::arg_sets::ArgSets;
 
@@ -188,6 +190,14 @@ impl<'a> Relation<'a> {
         match column.source {
             Source::Position => Value::Int(i64::try_from(row).unwrap_or(i64::MAX)),
             source => self.row_below(row).map_or(Value::Null, |row| source.get(row)),
+        }
+    }
+
+    /// Adds the cells of a column of this relation in these rows, as far as there are such.
+    pub(crate) fn read(&self, column: &Column<'_>, rows: Range<usize>, to: &mut Run) {
+        match (column.source, &self.rows) {
+            (Source::Cells(data), Rows::All(_)) => data.read(rows, to),
+            _ => rows.for_each(|row| to.push(self.cell(column, row).bits())),
         }
     }
 

@@ -11,6 +11,7 @@
 //!
 //! Memory: the blocks, two blocks of cells as they are, and at most `CHANGES` rows a block that were changed late.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -158,6 +159,20 @@ impl<T: Cell> Blocks<T> {
         sealed.chain(open.filter_map(|row| self.open.get(row % OPEN_ROWS).copied()))
     }
 
+    /// Appends these rows, as far as there are such.
+    pub fn read(&self, rows: Range<usize>, to: &mut Vec<T>) {
+        let end = rows.end.min(self.rows);
+        let sealed_end = end.min(self.sealed_rows());
+        let mut from = rows.start;
+        while from < sealed_end {
+            let number = from / BLOCK_ROWS;
+            let until = sealed_end.min((number + 1) * BLOCK_ROWS);
+            self.read_block(number, from % BLOCK_ROWS..until - number * BLOCK_ROWS, to);
+            from = until;
+        }
+        to.extend((from..end).filter_map(|row| self.open.get(row % OPEN_ROWS).copied()));
+    }
+
     /// Blocks lie in the store from now on.
     pub fn move_to(&mut self, store: &Arc<dyn Store>) {
         if self.store.is_some() {
@@ -252,17 +267,26 @@ impl<T: Cell> Blocks<T> {
 
     fn unpacked(&self, number: usize) -> Vec<T> {
         let mut cells = Vec::with_capacity(BLOCK_ROWS);
-        if let Some(block) = self.sealed.get(number) {
-            block.read(self.store.as_ref()).unpack(BLOCK_ROWS, &mut cells);
-        }
-        if !self.changed.is_empty() {
-            let first = number * BLOCK_ROWS;
-            for (row, cell) in (first..).zip(&mut cells) {
-                let changed = u32::try_from(row).ok().and_then(|row| self.changed.get(&row));
-                *cell = changed.copied().unwrap_or(*cell);
-            }
-        }
+        self.read_block(number, 0..BLOCK_ROWS, &mut cells);
         cells
+    }
+
+    /// Appends these rows of a block that is packed.
+    fn read_block(&self, number: usize, rows: Range<usize>, to: &mut Vec<T>) {
+        let before = to.len();
+        match self.sealed.get(number).map(Kept::packed) {
+            Some(Kept::Here(packed)) => packed.unpack_rows(rows.clone(), to),
+            Some(block) => self.stored(number, block).unpack_rows(rows.clone(), to),
+            None => {}
+        }
+        if self.changed.is_empty() {
+            return;
+        }
+        let first = number * BLOCK_ROWS + rows.start;
+        for (row, cell) in (first..).zip(to.iter_mut().skip(before)) {
+            let changed = u32::try_from(row).ok().and_then(|row| self.changed.get(&row));
+            *cell = changed.copied().unwrap_or(*cell);
+        }
     }
 
     #[cold]
@@ -321,6 +345,18 @@ mod tests {
         assert_eq!(column.iter().collect::<Vec<_>>(), plain);
         assert!((0..plain.len()).all(|row| column.get(row) == Some(plain[row])));
         assert_eq!((column.len(), column.get(plain.len())), (plain.len(), None));
+        let end = plain.len();
+        for rows in
+            [0..10, 5..BLOCK_ROWS + 7, BLOCK_ROWS - 1..4 * BLOCK_ROWS, 3 * BLOCK_ROWS..end, end - 1..end]
+        {
+            let mut read = Vec::new();
+            column.read(rows.clone(), &mut read);
+            assert_eq!(read, plain[rows]);
+        }
+        let mut beyond = Vec::new();
+        column.read(end - 2..end + 10, &mut beyond);
+        column.read(end + 1..end + 10, &mut beyond);
+        assert_eq!(beyond, plain[end - 2..]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How columns are kept: short ones as vectors, those that may be long in [`Blocks`], those that are mostly empty in [`Gaps`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::blocks::Blocks;
@@ -205,6 +206,80 @@ impl<T: Cell> Gaps<T> {
     }
 }
 
+/// Cells that are read one after the other: what many of them are quickest as.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    bits: Vec<u64>,
+    /// Which of them are there, of those up to the last that is not: of most columns all are.
+    are_there: Vec<bool>,
+}
+
+impl Run {
+    /// One with room for so many.
+    #[must_use]
+    pub fn with_room(cells: usize) -> Self {
+        Self { bits: Vec::with_capacity(cells), are_there: Vec::new() }
+    }
+
+    /// Their [`Cell::bits`], whatever where nothing stands; and, unless something stands everywhere, where it does.
+    #[must_use]
+    pub fn into_parts(mut self) -> (Vec<u64>, Option<Vec<bool>>) {
+        if self.are_there.is_empty() {
+            return (self.bits, None);
+        }
+        self.are_there.resize(self.bits.len(), true);
+        (self.bits, Some(self.are_there))
+    }
+
+    /// Cells, one after the other, as [`Cell::bits`].
+    pub fn iter(&self) -> impl Iterator<Item = Option<u64>> + '_ {
+        let are_there = self.are_there.iter().copied().chain(std::iter::repeat(true));
+        self.bits.iter().zip(are_there).map(|(bits, is_there)| is_there.then_some(*bits))
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.bits.clear();
+        self.are_there.clear();
+    }
+
+    /// Adds a cell.
+    #[inline]
+    pub fn push(&mut self, bits: Option<u64>) {
+        if bits.is_none() || !self.are_there.is_empty() {
+            self.are_there.resize(self.bits.len(), true);
+            self.are_there.push(bits.is_some());
+        }
+        self.bits.push(bits.unwrap_or(0));
+    }
+
+    /// Adds cells.
+    pub fn extend<T: Cell>(&mut self, cells: &[T]) {
+        if T::MAY_BE_NULL && cells.iter().any(|cell| cell.bits().is_none()) {
+            self.are_there.resize(self.bits.len(), true);
+            self.are_there.extend(cells.iter().map(|cell| cell.bits().is_some()));
+        } else if !self.are_there.is_empty() {
+            self.are_there.resize(self.bits.len() + cells.len(), true);
+        }
+        self.bits.extend(cells.iter().map(|cell| cell.bits().unwrap_or(0)));
+    }
+}
+
+impl Value {
+    /// It as a number, as [`Cell::bits`] is.
+    #[inline]
+    #[must_use]
+    pub fn bits(self) -> Option<u64> {
+        match self {
+            Self::Null => None,
+            Self::Int(value) => value.bits(),
+            Self::Real(value) => value.bits(),
+            Self::Bool(value) => value.bits(),
+            Self::Str(value) => value.bits(),
+        }
+    }
+}
+
 /// A column, whatever is in it.
 pub trait ColumnData {
     /// What it holds.
@@ -217,6 +292,8 @@ pub trait ColumnData {
     fn cells(&self) -> usize;
     /// The cell of a row; nothing beyond the last.
     fn get(&self, row: usize) -> Value;
+    /// Adds the cells of these rows, as far as there are such.
+    fn read(&self, rows: Range<usize>, to: &mut Run);
     /// Bytes of memory that it holds.
     fn memory_bytes(&self) -> usize;
 }
@@ -241,6 +318,11 @@ impl<T: Cell> ColumnData for Vec<T> {
     #[inline]
     fn get(&self, row: usize) -> Value {
         self.as_slice().get(row).map_or(Value::Null, Cell::value)
+    }
+
+    fn read(&self, rows: Range<usize>, to: &mut Run) {
+        let end = rows.end.min(self.len());
+        to.extend(self.as_slice().get(rows.start..end).unwrap_or_default());
     }
 
     fn memory_bytes(&self) -> usize {
@@ -270,6 +352,12 @@ impl<T: Cell> ColumnData for Blocks<T> {
         Self::get(self, row).map_or(Value::Null, |cell| cell.value())
     }
 
+    fn read(&self, rows: Range<usize>, to: &mut Run) {
+        let mut cells = Vec::new();
+        Self::read(self, rows, &mut cells);
+        to.extend(&cells);
+    }
+
     fn memory_bytes(&self) -> usize {
         Self::memory_bytes(self)
     }
@@ -295,6 +383,16 @@ impl<T: Cell> ColumnData for Gaps<T> {
     #[inline]
     fn get(&self, row: usize) -> Value {
         Self::get(self, row).map_or(Value::Null, |value| value.value())
+    }
+
+    fn read(&self, rows: Range<usize>, to: &mut Run) {
+        if self.cells.is_empty() {
+            let rows = rows.start..rows.end.min(self.empty);
+            return rows.for_each(|_| to.push(None));
+        }
+        let mut cells = Vec::new();
+        self.cells.read(rows, &mut cells);
+        to.extend(&cells);
     }
 
     fn memory_bytes(&self) -> usize {
@@ -403,7 +501,18 @@ mod tests {
                 column.set(row, cell);
             }
             let found: Vec<_> = (0..column.len()).map(|row| column.get(row)).collect();
-            prop_assert_eq!(found, plain);
+            prop_assert_eq!(&found, &plain);
+            let mut run = Run::default();
+            let (first, second) = (column.len() / 3, column.len() + 1);
+            ColumnData::read(&column, 0..first, &mut run);
+            ColumnData::read(&column, first..second, &mut run);
+            let expected: Vec<_> = plain.iter().map(Cell::bits).collect();
+            prop_assert_eq!(run.iter().collect::<Vec<_>>(), expected.clone());
+            let (bits, are_there) = run.into_parts();
+            prop_assert_eq!(are_there.is_some(), plain.contains(&None));
+            let are_there = are_there.unwrap_or(vec![true; bits.len()]);
+            let parts: Vec<_> = bits.iter().zip(are_there).map(|(bits, there)| there.then_some(*bits)).collect();
+            prop_assert_eq!(parts, expected);
         }
     }
 }

@@ -39,7 +39,7 @@ pub mod table;
 pub mod tables;
 
 pub use blocks::Blocks;
-pub use column::{Cell, Gaps, Kind, Value};
+pub use column::{Cell, Gaps, Kind, Run, Value};
 pub use helper::Helper;
 pub use ids::*;
 pub use store::Store;

@@ -10,6 +10,8 @@
 //! there is nothing stands 0, and what is there is 1 more. So a cell is found without reading those before it. Times, durations and numbers of
 //! rows, which differ little from their neighbours, take one to three bytes; what is the same everywhere takes half a bit.
 
+use std::ops::Range;
+
 use crate::column::{Cell, Kind};
 
 /// Rows of a block: few enough that what is not yet packed stays in a processor's cache, enough that its head is nothing.
@@ -95,28 +97,40 @@ impl Packed {
 
     /// Appends the first `rows` cells.
     pub fn unpack<T: Cell>(&self, rows: usize, to: &mut Vec<T>) {
-        to.reserve(rows);
-        for first in (0..rows).step_by(FRAME_ROWS) {
-            let frame = self.frame(first / FRAME_ROWS);
-            let count = FRAME_ROWS.min(rows - first);
-            let cell = |bits: Option<u64>| T::from_bits(bits.map(|bits| self.as_packed::<T>(bits)));
-            let place = (frame.about >> PLACE_SHIFT) as usize;
-            let words = self.words.get(place..).unwrap_or_default();
-            match frame.about & (HAS_NULLS | WIDTH) {
-                0 => to.extend(std::iter::repeat_n(cell(Some(frame.base)), count)),
-                HAS_NULLS => to.extend(std::iter::repeat_n(cell(None), count)),
-                width @ 1..=WIDE => {
-                    let differences = differences(words, width as u32);
-                    let there = differences.get(..count).unwrap_or_default().iter();
-                    to.extend(there.map(|it| cell(Some(frame.base.wrapping_add(*it)))));
-                }
-                about if about & WIDTH <= u64::from(MAX_WIDTH_BESIDE_NULLS) => {
-                    let differences = differences(words, (about & WIDTH) as u32);
-                    let there = differences.get(..count).unwrap_or_default().iter();
-                    to.extend(there.map(|it| cell(it.checked_sub(1).map(|it| frame.base.wrapping_add(it)))));
-                }
-                _ => to.extend((0..count).map(|at| cell(frame.get(&self.words, at)))),
+        self.unpack_rows(0..rows, to);
+    }
+
+    /// Appends these cells.
+    pub fn unpack_rows<T: Cell>(&self, rows: Range<usize>, to: &mut Vec<T>) {
+        to.reserve(rows.len());
+        let mut from = rows.start;
+        while from < rows.end {
+            let first = from % FRAME_ROWS;
+            let end = FRAME_ROWS.min(first + rows.end - from);
+            self.unpack_frame(self.frame(from / FRAME_ROWS), first..end, to);
+            from += end - first;
+        }
+    }
+
+    #[inline]
+    fn unpack_frame<T: Cell>(&self, frame: Frame, rows: Range<usize>, to: &mut Vec<T>) {
+        let cell = |bits: Option<u64>| T::from_bits(bits.map(|bits| self.as_packed::<T>(bits)));
+        let place = (frame.about >> PLACE_SHIFT) as usize;
+        let words = self.words.get(place..).unwrap_or_default();
+        match frame.about & (HAS_NULLS | WIDTH) {
+            0 => to.extend(std::iter::repeat_n(cell(Some(frame.base)), rows.len())),
+            HAS_NULLS => to.extend(std::iter::repeat_n(cell(None), rows.len())),
+            width @ 1..=WIDE => {
+                let differences = differences(words, width as u32);
+                let there = differences.get(rows).unwrap_or_default().iter();
+                to.extend(there.map(|it| cell(Some(frame.base.wrapping_add(*it)))));
             }
+            about if about & WIDTH <= u64::from(MAX_WIDTH_BESIDE_NULLS) => {
+                let differences = differences(words, (about & WIDTH) as u32);
+                let there = differences.get(rows).unwrap_or_default().iter();
+                to.extend(there.map(|it| cell(it.checked_sub(1).map(|it| frame.base.wrapping_add(it)))));
+            }
+            _ => to.extend(rows.map(|at| cell(frame.get(&self.words, at)))),
         }
     }
 
@@ -446,6 +460,11 @@ mod tests {
         assert_eq!(unpacked, cells);
         let one_by_one: Vec<T> = (0..cells.len()).map(|row| packed.get(row)).collect();
         assert_eq!(one_by_one, cells);
+        for rows in [0..cells.len() / 2, cells.len() / 3..cells.len(), 300.min(cells.len())..cells.len()] {
+            let mut part: Vec<T> = Vec::new();
+            packed.unpack_rows(rows.clone(), &mut part);
+            assert_eq!(part, cells[rows]);
+        }
         let quickly = Packed::quickly(cells, |cell| *cell);
         let (mut unpacked, one_by_one): (Vec<T>, Vec<T>) =
             (Vec::new(), (0..cells.len()).map(|row| quickly.get(row)).collect());

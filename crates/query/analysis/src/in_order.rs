@@ -5,11 +5,11 @@
 //! query says then: the later one, most often the smaller (`slice join thread_track`). And parts of a `UNION ALL` come one behind the other,
 //! not as they are ready.
 
-use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, plan_err};
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
+use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
@@ -19,10 +19,11 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
-};
-use futures_util::{StreamExt as _, stream};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+
+use crate::over::{Over, Passing};
 
 /// Changes the sides of joins. It takes the place of [`REPLACED`].
 #[derive(Debug)]
@@ -113,71 +114,45 @@ fn with_children(
 }
 
 /// The parts of a plan one behind the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct InOrder {
-    input: Arc<dyn ExecutionPlan>,
     /// Whether it says to be sorted, by its first column. A join keeps the rows that it finds no match for at their places only if the side
     /// that it goes through says so; by what it does not look at. No rule that would leave out a sort for it comes any more.
     claims: bool,
-    properties: Arc<PlanProperties>,
 }
 
 impl InOrder {
     fn over(input: Arc<dyn ExecutionPlan>, claims: bool) -> Arc<dyn ExecutionPlan> {
+        Over::plan(Self { claims }, input)
+    }
+}
+
+impl Passing for InOrder {
+    const NAME: &'static str = "InOrder";
+
+    fn properties(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
         let schema = input.schema();
         let mut equivalences = EquivalenceProperties::new(schema.clone());
-        if claims && let Some(first) = schema.fields().first() {
+        if self.claims
+            && let Some(first) = schema.fields().first()
+        {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(first.name(), 0));
             equivalences.add_ordering([PhysicalSortExpr::new_default(column)]);
         }
-        let properties = PlanProperties::new(
+        Arc::new(PlanProperties::new(
             equivalences,
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             input.boundedness(),
-        );
-        Arc::new(Self { input, claims, properties: Arc::new(properties) })
-    }
-}
-
-impl DisplayAs for InOrder {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InOrder")
-    }
-}
-
-impl ExecutionPlan for InOrder {
-    fn name(&self) -> &str {
-        "InOrder"
+        ))
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.into_iter().next() {
-            Some(input) => Ok(Self::over(input, self.claims)),
-            None => plan_err!("it wants an input"),
-        }
-    }
-
-    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (input, schema) = (self.input.clone(), self.input.schema());
+        input: Arc<dyn ExecutionPlan>,
+        _: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let parts = 0..input.output_partitioning().partition_count();
         let batches = stream::iter(parts).flat_map(move |part| match input.execute(part, context.clone()) {
             Ok(batches) => batches,
@@ -187,6 +162,6 @@ impl ExecutionPlan for InOrder {
                     as SendableRecordBatchStream
             }
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        Ok(batches.boxed())
     }
 }

@@ -18,7 +18,9 @@
 //! | [`json`] | texts of JSON |
 //! | [`limits`] | what ends a query before its end |
 //! | `interrupt` | plans that can be ended |
+//! | `gather` | batches of few rows become batches of many |
 //! | `memory` | what rows take of memory |
+//! | `over` | nodes of a plan over one other node |
 //! | `windows` | the memory of windows |
 //! | `runtime` | the threads that it is done on |
 //! | `error` | what is wrong, where, and what was meant |
@@ -42,6 +44,7 @@ mod coerce;
 mod error;
 pub mod fleet;
 mod functions;
+mod gather;
 mod in_order;
 mod inline;
 mod interrupt;
@@ -50,6 +53,7 @@ pub mod limits;
 mod memory;
 mod modules;
 mod operators;
+mod over;
 pub mod own_types;
 mod prelude;
 mod rewrite;

@@ -113,6 +113,11 @@ impl Held {
         self.reservation.try_grow(bytes)
     }
 
+    /// So many bytes less.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        self.reservation.shrink(bytes);
+    }
+
     /// Whether the query goes on.
     pub(crate) fn check(&self) -> Result<()> {
         match self.limits.as_ref().map(|limits| limits.check()) {

@@ -3,27 +3,25 @@
 //! Parts are begun in their order, as many at once as there may be, and their rows are given in that order: so what comes of them is the same
 //! whatever the number of threads. A part that is done waits with its last rows; one that has more waits for its turn.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
+use datafusion::common::{Result, exec_err};
 use datafusion::config::ConfigOptions;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::EmissionType;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
-};
-use futures_util::{StreamExt as _, stream};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::fleet::pass::Pass;
+use crate::over::{Over, Passing};
 
 /// Batches of a part that wait to be taken: what a group gives of a trace most often is one.
 const BATCHES: usize = 4;
@@ -58,67 +56,40 @@ impl PhysicalOptimizerRule for RunAhead {
     }
 }
 
-/// The plan.
-#[derive(Debug)]
+/// What is done with the parts of a plan.
+#[derive(Clone, Debug)]
 struct Ahead {
-    input: Arc<dyn ExecutionPlan>,
     /// Rows that are wanted, if not all are.
     fetch: Option<usize>,
-    properties: Arc<PlanProperties>,
 }
 
 impl Ahead {
     fn over(input: Arc<dyn ExecutionPlan>, fetch: Option<usize>) -> Arc<dyn ExecutionPlan> {
-        let properties = PlanProperties::new(
+        Over::plan(Self { fetch }, input)
+    }
+}
+
+impl Passing for Ahead {
+    const NAME: &'static str = "Ahead";
+
+    fn properties(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+        Arc::new(PlanProperties::new(
             EquivalenceProperties::new(input.schema()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             input.boundedness(),
-        );
-        Arc::new(Self { input, fetch, properties: Arc::new(properties) })
-    }
-}
-
-impl DisplayAs for Ahead {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ahead")
-    }
-}
-
-impl ExecutionPlan for Ahead {
-    fn name(&self) -> &str {
-        "Ahead"
+        ))
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.into_iter().next() {
-            Some(input) => Ok(Self::over(input, self.fetch)),
-            None => plan_err!("it wants an input"),
-        }
-    }
-
-    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        input: Arc<dyn ExecutionPlan>,
+        _: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let (to, parts) = mpsc::channel(PARTS);
         let mut driver = JoinSet::new();
-        driver.spawn(begin(self.input.clone(), context, to));
+        driver.spawn(begin(input, context, to));
         let taken = Taken { parts, part: None, left: self.fetch.unwrap_or(usize::MAX), _driver: driver };
         let batches = stream::unfold(Some(taken), |taken| async {
             let mut taken = taken?;
@@ -128,7 +99,7 @@ impl ExecutionPlan for Ahead {
                 Err(error) => Some((Err(error), None)),
             }
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), batches)))
+        Ok(batches.boxed())
     }
 }
 

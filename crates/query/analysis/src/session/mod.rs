@@ -34,6 +34,7 @@ use tokio::sync::mpsc;
 use crate::error::Error;
 use crate::fleet::ahead::RunAhead;
 use crate::functions::of_trace::{Asked, Types};
+use crate::gather::{Gather, GatherRecursive};
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
 use crate::interrupt::interruptible;
@@ -158,6 +159,7 @@ impl Session {
         }
         rules.push(Arc::new(KeepOrder));
         rules.push(Arc::new(CountWindows));
+        rules.push(Arc::new(GatherRecursive));
         let state =
             SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rules(rules);
@@ -408,11 +410,16 @@ impl Session {
         let mut buffers = Buffers::default();
         let mut answer = self.execute(plan, Vec::new(), &[]).await?;
         let mut batches = Vec::new();
-        while let Some(batch) = answer.next().await {
-            let batch = batch?;
+        let mut gather = Gather::new(answer.schema.clone(), self.held(name));
+        let mut keep = |batch: RecordBatch| {
             held.try_grow(buffers.add(&batch))?;
             batches.push(batch);
+            Ok::<_, DataFusionError>(())
+        };
+        while let Some(batch) = answer.next().await {
+            gather.push(batch?)?.try_for_each(&mut keep)?;
         }
+        gather.finish()?.map_or(Ok(()), keep)?;
         Ok(Collected { schema: answer.schema, batches, held })
     }
 

@@ -84,6 +84,16 @@ with recursive c(x) as (select 1 union all select x + 1 from c where x < 3) sele
 2
 3
 
+with recursive c(x) as (select 1 union all select x + 1 from c) select x from c limit 2
+----
+1
+2
+
+create perfetto table numbers as with recursive c(x) as (select 1 union all select x + 1 from c where x < 20000) select x from c;
+select count(*), sum(x), min(x), max(x), (select x from numbers limit 1 offset 9999) from numbers
+----
+20000|200010000|1|20000|10000
+
 select name, ts, ts from slice where id = 2 union select 'a', 1, 2
 ----
 Load|120|120

@@ -139,7 +139,7 @@ impl Service {
         let (at_ns, before) = self.cloned_at_once;
         let before = if at_ns == now.clocks.monotonic { before } else { 0 };
         let with_this = before + self.cost_of_clone(source);
-        if before > 0 && with_this > limits::STEP_COST {
+        if before > 0 && with_this > self.step_cost() {
             return self.work.push(self.user_of_job(&job), job);
         }
         self.cloned_at_once = (now.clocks.monotonic, with_this);

@@ -57,7 +57,6 @@ impl Budget {
         self.left > 0
     }
 
-    #[cfg(test)]
     pub(crate) fn of(left: usize) -> Self {
         Self { left, spent: 0 }
     }
@@ -172,9 +171,12 @@ impl Service {
     }
 
     /// What one step may cost.
+    pub(crate) fn step_cost(&self) -> usize {
+        self.options.step_cost.map_or(limits::STEP_COST, NonZeroUsize::get)
+    }
+
     pub(crate) fn budget(&self) -> Budget {
-        let left = self.options.step_cost.map_or(limits::STEP_COST, NonZeroUsize::get);
-        Budget { left, spent: 0 }
+        Budget::of(self.step_cost())
     }
 
     /// What is left of it, and what the step cost.

@@ -298,6 +298,37 @@ fn clones_that_wait_take_no_turns() {
     assert!(!world.service.has_work());
 }
 
+/// Of clones whose flushes end together as many are begun as make up a step; the others have their turn like all that is long.
+#[test]
+fn clones_whose_flushes_end_together_share_a_step() {
+    // Each is 100 to begin.
+    let mut world = World::with_step_cost(NonZeroUsize::new(250));
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    let clones: Vec<ConsumerConn> = (1..=5)
+        .map(|session| {
+            let uid = 1000 + session;
+            let consumer = world.consumer(uid);
+            world.enable(consumer, CONFIG);
+            world.advance_ms(0);
+            let other = world.consumer(uid);
+            let selector = Some(Selector::SessionId(session.into()));
+            world.ask(
+                other,
+                ConsumerCall::CloneSession(CloneSessionRequest { selector, ..Default::default() }),
+            );
+            other
+        })
+        .collect();
+    // A flush that is answered answers those before it.
+    world.acknowledge_flushes(producer);
+    let sessions = clones.len();
+    assert_left(&world, sessions + 2, sessions + 2);
+    world.advance_ms(0);
+    assert!(clones.into_iter().all(|other| response(&mut world, other).success()));
+    assert_left(&world, 2 * sessions, 2 * sessions);
+}
+
 /// There are 65,535 ids, and whoever begins and ends sessions meanwhile has come round to those that the clone is to have.
 #[test]
 fn a_buffer_that_a_clone_is_to_get_is_nobody_elses() {

@@ -7,12 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
-use arrow::compute::{
-    SortColumn, filter_record_batch, is_not_null, lexsort_to_indices, take, take_record_batch,
-};
+use arrow::compute::{filter_record_batch, is_not_null, take, take_record_batch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::error::Error;
@@ -129,8 +126,8 @@ impl Operator for SpanJoin {
         let (left, right) = (side(0)?, side(1)?);
         let overlaps = overlaps(&left, &right, self.kind, held)?;
         // Their columns: numbers, and places in those of the tables.
-        held.try_grow(overlaps.len() * size_of::<i64>() * self.fields.len())?;
-        self.columns(&left, &right, &overlaps)
+        held.try_grow(overlaps.ts.len() * size_of::<i64>() * self.fields.len())?;
+        self.columns(&left, &right, overlaps)
     }
 }
 
@@ -139,23 +136,15 @@ impl SpanJoin {
         self.partitions.get(at)?.as_deref()
     }
 
-    fn columns(
-        &self,
-        left: &Sorted,
-        right: &Sorted,
-        rows: &[(Option<i64>, Overlap)],
-    ) -> Result<Vec<ArrayRef>> {
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(rows.iter().map(|(_, it)| it.ts).collect::<Int64Array>()),
-            Arc::new(rows.iter().map(|(_, it)| it.dur).collect::<Int64Array>()),
-        ];
+    fn columns(&self, left: &Sorted, right: &Sorted, overlaps: Overlaps) -> Result<Vec<ArrayRef>> {
+        let Overlaps { parts, ts, dur, left: lefts, right: rights } = overlaps;
+        let mut columns: Vec<ArrayRef> =
+            vec![Arc::new(Int64Array::from(ts)), Arc::new(Int64Array::from(dur))];
         if self.partitions.iter().any(Option::is_some) {
-            columns.push(Arc::new(rows.iter().map(|(part, _)| *part).collect::<Int64Array>()));
+            columns.push(Arc::new(Int64Array::from(parts)));
         }
-        let row_of: [fn(&Overlap) -> Option<usize>; 2] = [|it| it.left, |it| it.right];
-        for ((side, row), partition) in [left, right].into_iter().zip(row_of).zip(&self.partitions) {
-            let number = |row: usize| u64::try_from(row).unwrap_or(u64::MAX);
-            let places: UInt64Array = rows.iter().map(|(_, it)| row(it).map(number)).collect();
+        for ((side, rows), partition) in [(left, lefts), (right, rights)].into_iter().zip(&self.partitions) {
+            let places = rows.into_array();
             let schema = side.batch.schema();
             for (field, array) in schema.fields().iter().zip(side.batch.columns()) {
                 if !is_key(field.name(), partition.as_deref()) {
@@ -167,27 +156,84 @@ impl SpanJoin {
     }
 }
 
+/// Where spans of both tables overlap, a column each of what is known of it.
+#[derive(Default)]
+struct Overlaps {
+    /// Numbers of partitions; none without partitions.
+    parts: Vec<i64>,
+    ts: Vec<i64>,
+    dur: Vec<i64>,
+    left: Places,
+    right: Places,
+}
+
+impl Overlaps {
+    /// Bytes that one takes.
+    const BYTES: usize = 5 * size_of::<i64>();
+
+    fn push(&mut self, part: Option<i64>, overlap: Overlap) {
+        self.parts.extend(part);
+        self.ts.push(overlap.ts);
+        self.dur.push(overlap.dur);
+        self.left.push(overlap.left);
+        self.right.push(overlap.right);
+    }
+}
+
+/// Rows of a table; nothing for gaps.
+#[derive(Default)]
+struct Places {
+    rows: Vec<u64>,
+    has_gaps: bool,
+}
+
+impl Places {
+    /// No table has so many rows.
+    const GAP: u64 = u64::MAX;
+
+    fn push(&mut self, row: Option<usize>) {
+        let place = row.and_then(|row| u64::try_from(row).ok()).unwrap_or(Self::GAP);
+        self.has_gaps |= place == Self::GAP;
+        self.rows.push(place);
+    }
+
+    fn into_array(self) -> UInt64Array {
+        match self.has_gaps {
+            true => self.rows.into_iter().map(|row| (row != Self::GAP).then_some(row)).collect(),
+            false => self.rows.into(),
+        }
+    }
+}
+
 fn sorted(batch: &RecordBatch, partition: Option<&str>, has_gaps: bool) -> Result<Sorted> {
     // Rows of no partition are left out.
     let batch = match partition.and_then(|name| batch.column_by_name(name)) {
         Some(array) => filter_record_batch(batch, &is_not_null(array)?)?,
         None => batch.clone(),
     };
-    let keys = [partition, Some("ts")].into_iter().flatten().filter_map(|name| batch.column_by_name(name));
-    let keys: Vec<_> = keys.map(|values| SortColumn { values: values.clone(), options: None }).collect();
-    let batch = match batch.num_rows() {
-        0 => batch,
-        _ => take_record_batch(&batch, &lexsort_to_indices(&keys, None)?)?,
+    let ints = |batch: &RecordBatch, name: &str| -> Result<Vec<i64>> {
+        Ok(int_column(batch, name)?.iter().map(Option::unwrap_or_default).collect())
     };
-    let ints = |name: &str| -> Result<Vec<i64>> {
-        Ok(int_column(&batch, name)?.iter().map(Option::unwrap_or_default).collect())
+    let numbers = partition.map(|name| ints(&batch, name)).transpose()?;
+    let ts = ints(&batch, "ts")?;
+    let part_of = |row: usize| numbers.as_ref().and_then(|numbers| numbers.get(row).copied());
+    let key = |row: usize| (part_of(row), ts.get(row).copied());
+    let (batch, numbers, ts) = match (1..ts.len()).all(|row| key(row - 1) <= key(row)) {
+        true => (batch, numbers, ts),
+        false => {
+            let mut order: Vec<usize> = (0..ts.len()).collect();
+            // Stable: of spans that start together the earlier row stays the earlier.
+            order.sort_by_key(|row| key(*row));
+            let places = order.iter().map(|row| *row as u64).collect::<UInt64Array>();
+            let of = |values: &[i64]| order.iter().filter_map(|row| values.get(*row).copied()).collect();
+            let sorted = take_record_batch(&batch, &places)?;
+            (sorted, numbers.as_deref().map(of), of(&ts))
+        }
     };
-    let ts = ints("ts")?;
-    let dur = batch.column_by_name("dur").map(|_| ints("dur")).transpose()?;
-    let parts = match partition {
+    let dur = batch.column_by_name("dur").map(|_| ints(&batch, "dur")).transpose()?;
+    let parts = match numbers {
         None => vec![(None, 0..ts.len())],
-        Some(name) => {
-            let numbers = ints(name)?;
+        Some(numbers) => {
             let mut from = 0;
             numbers
                 .chunk_by(|one, other| one == other)
@@ -203,15 +249,13 @@ fn sorted(batch: &RecordBatch, partition: Option<&str>, has_gaps: bool) -> Resul
 }
 
 /// All overlaps, by partition and time.
-fn overlaps(left: &Sorted, right: &Sorted, kind: Kind, held: &Held) -> Result<Vec<(Option<i64>, Overlap)>> {
-    let mut out = Vec::new();
-    let mut found = Vec::new();
+fn overlaps(left: &Sorted, right: &Sorted, kind: Kind, held: &Held) -> Result<Overlaps> {
+    let mut out = Overlaps::default();
     let mut add = |part: Option<i64>, one: Range<usize>, other: Range<usize>| {
-        join((&left.side, one), (&right.side, other), &mut found);
+        let before = out.ts.len();
+        join((&left.side, one), (&right.side, other), |overlap| out.push(part, overlap));
         // Twice, as what grows has both its old and its new room for a moment.
-        held.try_grow(found.len() * 2 * size_of::<(Option<i64>, Overlap)>())?;
-        out.extend(found.drain(..).map(|overlap| (part, overlap)));
-        Ok::<_, DataFusionError>(())
+        held.try_grow((out.ts.len() - before) * 2 * Overlaps::BYTES)
     };
     let is_partitioned = |sorted: &Sorted| !matches!(sorted.parts.as_slice(), [(None, _)]);
     match (is_partitioned(left), is_partitioned(right)) {

@@ -95,8 +95,8 @@ impl Side {
     }
 }
 
-/// Adds the overlaps of these rows of both sides, by time.
-pub(crate) fn join(left: (&Side, Range<usize>), right: (&Side, Range<usize>), out: &mut Vec<Overlap>) {
+/// Gives `to` the overlaps of these rows of both sides, by time.
+pub(crate) fn join(left: (&Side, Range<usize>), right: (&Side, Range<usize>), mut to: impl FnMut(Overlap)) {
     let mut lefts = left.0.spans(left.1);
     let mut rights = right.0.spans(right.1);
     let (mut one, mut other) = (lefts.next(), rights.next());
@@ -104,7 +104,7 @@ pub(crate) fn join(left: (&Side, Range<usize>), right: (&Side, Range<usize>), ou
         if a.overlaps(b) && (a.row.is_some() || b.row.is_some()) {
             let ts = a.ts.max(b.ts);
             let dur = a.raw_end().min(b.raw_end()) - ts;
-            out.push(Overlap { ts, dur, left: a.row, right: b.row });
+            to(Overlap { ts, dur, left: a.row, right: b.row });
         }
         // That which ends first has no more overlaps; of two that end together the one that began first, as the other may be of no length.
         match (a.end(), a.ts) <= (b.end(), b.ts) {
@@ -128,7 +128,7 @@ mod tests {
 
     fn joined(left: &Side, right: &Side) -> Vec<(i64, i64, Option<usize>, Option<usize>)> {
         let mut out = Vec::new();
-        join((left, 0..left.ts.len()), (right, 0..right.ts.len()), &mut out);
+        join((left, 0..left.ts.len()), (right, 0..right.ts.len()), |overlap| out.push(overlap));
         out.iter().map(|it| (it.ts, it.dur, it.left, it.right)).collect()
     }
 

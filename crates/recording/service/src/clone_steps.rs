@@ -11,7 +11,6 @@ use ferretto_trace_buffer::TraceBuffer;
 use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
-use crate::limits;
 use crate::now::Now;
 use crate::producers::truncated;
 use crate::protovms::ProtoVms;

@@ -2,7 +2,8 @@
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
 //! own](has_rights_of_its_own), whether a group is [one user's](is_group_of_one), and, with the feature `daemon`, how a thread is
-//! [scheduled](Scheduling), [terminals](close_terminals) that a program was started with, and [code](Code) that is no longer needed.
+//! [scheduled](Scheduling), [terminals](close_terminals) that a program was started with, [code](Code) that is no longer needed, and
+//! [what a peer has not read](unread_bytes).
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -19,6 +20,8 @@ mod rights;
 mod scheduling;
 #[cfg(feature = "daemon")]
 mod terminals;
+#[cfg(feature = "daemon")]
+mod unread;
 mod vsock;
 
 pub use clock::{KernelClock, clock_ns};
@@ -33,6 +36,8 @@ pub use rights::{has_rights_of_its_own, is_group_of_one, overflow_user};
 pub use scheduling::Scheduling;
 #[cfg(feature = "daemon")]
 pub use terminals::close_terminals;
+#[cfg(feature = "daemon")]
+pub use unread::unread_bytes;
 pub use vsock::VsockAddr;
 
 /// The processor's time stamp counter, where it has one that this crate knows. Clocks of ftrace and perf can count by it.

@@ -146,23 +146,27 @@ impl std::fmt::Debug for Elsewhere {
 ///
 /// `buffer` is for what it still holds, which is dropped.
 pub fn close_stream(stream: Stream, user: u32, elsewhere: &Elsewhere, buffer: &mut [u8]) {
+    if stream.passes_fds() && !end_stream(&stream, user, elsewhere, buffer) {
+        elsewhere.end(Whose::User(user), stream);
+    }
+}
+
+/// Ends a connection, and drops what its socket still holds. Says whether that was all: else somebody found a way to send on; or has so much
+/// waiting that what the socket still holds must not become descriptors of this process.
+pub(crate) fn end_stream(stream: &Stream, user: u32, elsewhere: &Elsewhere, buffer: &mut [u8]) -> bool {
     /// More than a socket holds, by the kernel's limits for what is on its way.
     const MAX_RECEIVES: usize = 4096;
-    if !stream.passes_fds() {
-        return;
-    }
     stream.shutdown();
     for _ in 0..MAX_RECEIVES {
         let received = match stream.recv(buffer) {
             Ok(received) if received.len > 0 => received,
-            _ => return,
+            _ => return true,
         };
         if elsewhere.close_passed(user, received.fd.into_iter().chain(received.others)) > MAX_WAITING {
             break;
         }
     }
-    // Somebody found a way to send on; or has so much waiting that what the socket still holds must not become descriptors of this process.
-    elsewhere.end(Whose::User(user), stream);
+    false
 }
 
 #[cfg(test)]

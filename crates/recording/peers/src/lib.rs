@@ -5,10 +5,13 @@
 //! |---|---|
 //! | `holdings` | places and bytes, by users |
 //! | `elsewhere` | closes descriptors that were passed, and sockets, on threads of their users |
+//! | `unread` | keeps the places of those whose connection has ended, and who have not read all |
 #![forbid(unsafe_code)]
 
 mod elsewhere;
 mod holdings;
+mod unread;
 
 pub use elsewhere::{Elsewhere, MAX_WAITING, Passed, Whose, close_stream};
 pub use holdings::{Holder, Holdings, TooMuch};
+pub use unread::{Unread, has_unread};

@@ -187,8 +187,10 @@ mod lists {
         libc::F_GET_SEALS,
     ];
 
-    /// To wait or not, and whether it is a terminal. Not: what types into one (`TIOCSTI`), or signals others (`FIOSETOWN`).
-    const IOCTLS: [libc::Ioctl; 4] = [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ];
+    /// To wait or not, whether it is a terminal, and what a peer has not read. Not: what types into one (`TIOCSTI`), or signals others
+    /// (`FIOSETOWN`).
+    const IOCTLS: [libc::Ioctl; 5] =
+        [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ, libc::TIOCOUTQ];
 
     /// Of linux/resource.h: C libraries differ in its type.
     const PRIO_PROCESS: u32 = 0;
@@ -460,6 +462,7 @@ mod lists {
                 fcntl(F_SETOWN_EX, ""),
                 fcntl(libc::F_SETLEASE as u64, ""),
                 ioctl(libc::FIONBIO, ALL),
+                ioctl(libc::TIOCOUTQ, ALL),
                 ioctl(libc::TIOCSTI, ""),
                 (libc::SYS_ioctl, [0, u64::from(libc::TIOCSTI as u32) | ABOVE, 1, 0], ""),
                 ioctl(libc::TIOCLINUX, ""),

@@ -14,6 +14,7 @@ use ferretto_peers::{Elsewhere, Holder, MAX_WAITING, TooMuch, close_stream};
 use ferretto_protos::ipc_frame::SetPeerIdentity;
 use ferretto_service::{Machine, Peer, Reply, Token};
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::users;
@@ -111,6 +112,8 @@ pub(crate) struct Connection {
     pub(crate) interest: Interest,
     /// What epoll said that it is ready for, and nobody has looked at yet.
     pub(crate) is_ready_for: EventFlags,
+    /// A descriptor that it is to be sent has to wait: the kernel lets no more be on their way (`ETOOMANYREFS`).
+    pub(crate) waits_for_kernel: bool,
     /// Since when it leaves too much unread.
     unread_since: Option<Instant>,
     /// Why it ends, as soon as the requests before that are served.
@@ -145,6 +148,7 @@ impl Connection {
             held_bytes: 0,
             interest: Interest { read: true, write: false },
             is_ready_for: EventFlags::empty(),
+            waits_for_kernel: false,
             unread_since: None,
             last_words: None,
             open: VecDeque::new(),
@@ -205,10 +209,16 @@ impl Connection {
     }
 
     /// Closes it; before that, what its socket still holds.
-    pub(crate) fn close(mut self, buffer: &mut [u8]) {
+    pub(crate) fn close(self, buffer: &mut [u8]) {
+        let (user, elsewhere) = (self.user, self.elsewhere.clone());
+        close_stream(self.into_stream(), user, &elsewhere, buffer);
+    }
+
+    /// Drops all but its socket.
+    pub(crate) fn into_stream(mut self) -> Stream {
         let rest = self.host.take_fd();
         self.close_all(rest.into_iter());
-        close_stream(self.stream, self.user, &self.elsewhere, buffer);
+        self.stream
     }
 
     /// Requests wait, or its end.
@@ -262,6 +272,7 @@ impl Connection {
 
     /// Sends what the socket takes.
     pub(crate) fn send(&mut self) -> Result<(), Ended> {
+        let waited = std::mem::take(&mut self.waits_for_kernel);
         while let Some(transmit) = self.host.poll_transmit() {
             match self.stream.send(transmit.bytes, transmit.fd) {
                 Ok(len) => {
@@ -269,8 +280,17 @@ impl Connection {
                     self.unread_since = None;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::TOOMANYREFS) => {
+                    self.waits_for_kernel = true;
+                    break;
+                }
                 Err(error) => return Err(error.into()),
             }
+        }
+        if self.waits_for_kernel && !waited {
+            tracing::warn!(
+                "a client waits for its shared memory: too many descriptors of this service's user are on their way, and nobody receives them"
+            );
         }
         self.check_that_it_reads()?;
         if self.open.len() > MAX_OPEN_REQUESTS {
@@ -281,7 +301,7 @@ impl Connection {
 
     fn check_that_it_reads(&mut self) -> Result<(), Ended> {
         let waiting = self.host.queued_bytes();
-        if self.side == Side::Consumer || waiting <= MAX_PRODUCER_QUEUE_BYTES {
+        if self.side == Side::Consumer || self.waits_for_kernel || waiting <= MAX_PRODUCER_QUEUE_BYTES {
             self.unread_since = None;
             return Ok(());
         }
@@ -295,7 +315,8 @@ impl Connection {
     /// A consumer that does not read is not read from either, so that its queue ends somewhere.
     pub(crate) fn wanted_interest(&self) -> Interest {
         let reads = self.has_room() && !self.has_something_to_serve();
-        Interest { read: reads, write: self.host.queued_bytes() > 0 }
+        // There is room at the socket where the kernel wants no descriptors: it is ready all the time.
+        Interest { read: reads, write: self.host.queued_bytes() > 0 && !self.waits_for_kernel }
     }
 
     /// Who it is: as the kernel says, which may be that its process is not to be seen from here; never as a peer on this machine says

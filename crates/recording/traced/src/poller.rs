@@ -41,6 +41,10 @@ impl Poller {
         Ok(epoll::modify(self.set(set), fd, EventData::new_u64(key), flags)?)
     }
 
+    pub(crate) fn remove(&self, set: Set, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(self.set(set), fd)?)
+    }
+
     /// Waits for anything, at most so long.
     pub(crate) fn wait(&self, timeout_ns: Option<u64>) -> io::Result<Vec<Ready>> {
         let mut ready = Vec::new();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use ferretto_ipc::host::Request;
 use ferretto_ipc::socket::{Listener, Stream};
-use ferretto_peers::{Elsewhere, Holder, Holdings, TooMuch, close_stream};
+use ferretto_peers::{Elsewhere, Holder, Holdings, TooMuch, Unread, close_stream, has_unread};
 use ferretto_service::{
     ConsumerCall, ConsumerConn, Now, Output, Peer, ProducerCall, ProducerConn, RelayCall, Service, Token,
 };
@@ -51,6 +51,17 @@ const MAX_ACCEPTS_PER_TURN: usize = 16;
 /// How long nobody is accepted after the system refused a descriptor.
 const ACCEPT_PAUSE_NS: u64 = 200_000_000;
 
+/// How often it is looked for what nothing tells of: whether clients that have ended have read what they were sent, and whether the kernel lets
+/// descriptors be on their way again.
+const LOOK_NS: u64 = 250_000_000;
+
+/// Clients that have ended and are looked at then: one or two milliseconds, if all can be closed. Of as many as there can be all are looked at in some
+/// seconds.
+const LOOKS: usize = 512;
+
+/// And when there is no place for somebody, who may come again at once.
+const LOOKS_FOR_A_PLACE: usize = 64;
+
 /// The alarm's key in `epoll`; clients come after both.
 const ALARM_KEY: u64 = 0;
 const FILE_REPORTS_KEY: u64 = 1;
@@ -74,6 +85,12 @@ pub(crate) struct Server {
     /// Connections with something to send.
     dirty: BTreeSet<u64>,
     ended: BTreeMap<u64, Ended>,
+    /// Those that have ended and keep their places.
+    unread: Unread,
+    /// Connections with something to send that the kernel does not take just now.
+    put_off: BTreeSet<u64>,
+    /// When those two were looked at.
+    looked_at_ns: u64,
     turns: Turns,
     holdings: Holdings,
     inbox: Inbox,
@@ -115,13 +132,16 @@ impl Server {
             files,
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
-            elsewhere,
+            elsewhere: elsewhere.clone(),
             file_reports,
             watched: BTreeSet::new(),
             last_key: FILE_REPORTS_KEY,
             buffer: vec![0; RECEIVE_BYTES],
             dirty: BTreeSet::new(),
             ended: BTreeMap::new(),
+            unread: Unread::new(elsewhere),
+            put_off: BTreeSet::new(),
+            looked_at_ns: 0,
             turns: Turns::default(),
             holdings: Holdings::new(MAX_CONNECTIONS, FDS_PER_CONNECTION, own_uid),
             inbox: Inbox::default(),
@@ -155,7 +175,7 @@ impl Server {
             close_stream(stream, user, &self.elsewhere, &mut self.buffer);
             return Ok(());
         }
-        if let Err(too_much) = self.holdings.enter(user) {
+        if let Err(too_much) = self.enter(user) {
             tracing::warn!("a client is hung up on: {too_much}");
             close_stream(stream, user, &self.elsewhere, &mut self.buffer);
             return Ok(());
@@ -169,6 +189,14 @@ impl Server {
         self.turns.add(key, connection.holder);
         self.connections.insert(key, connection);
         Ok(())
+    }
+
+    /// Where there is no place any more, somebody who has ended may have read by now what kept his.
+    fn enter(&mut self, user: u32) -> Result<(), TooMuch> {
+        self.holdings.enter(user).or_else(|_| {
+            self.unread.look(LOOKS_FOR_A_PLACE, &mut self.holdings, &mut self.buffer);
+            self.holdings.enter(user)
+        })
     }
 
     /// Ends [`turn`](Self::turn) when a descriptor becomes readable.
@@ -204,6 +232,7 @@ impl Server {
             self.service.handle_timeout(&now);
         }
         self.serve(&now);
+        self.look_again(&now);
         self.settle(&now);
         self.resume_accepting(&now);
         let rest_ns = self.service.poll_rest_ns(&now);
@@ -222,7 +251,22 @@ impl Server {
     fn next_timeout_ns(&self) -> Option<u64> {
         let now = system::now();
         let accept = self.accepts_again_at.map(|at| at.saturating_sub(now.clocks.monotonic));
-        [self.service.next_timeout_ns(&now), accept].into_iter().flatten().min()
+        let look = self.next_look_ns().map(|at| at.saturating_sub(now.clocks.monotonic));
+        [self.service.next_timeout_ns(&now), accept, look].into_iter().flatten().min()
+    }
+
+    fn next_look_ns(&self) -> Option<u64> {
+        let has_any = !self.unread.is_empty() || !self.put_off.is_empty();
+        has_any.then(|| self.looked_at_ns.saturating_add(LOOK_NS))
+    }
+
+    fn look_again(&mut self, now: &Now) {
+        if self.next_look_ns().is_some_and(|at| at <= now.clocks.monotonic) {
+            self.looked_at_ns = now.clocks.monotonic;
+            self.unread.look(LOOKS, &mut self.holdings, &mut self.buffer);
+            // Where one has to wait all have to: those who come first do as well as others.
+            self.dirty.extend(std::iter::from_fn(|| self.put_off.pop_first()).take(LOOKS));
+        }
     }
 
     fn handle_own_event(&mut self, key: u64, now: &Now) {
@@ -509,6 +553,9 @@ impl Server {
         for key in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
+            if connection.waits_for_kernel {
+                self.put_off.insert(key);
+            }
             let wanted = connection.wanted_interest();
             let updated = if wanted == connection.interest {
                 Ok(())
@@ -577,18 +624,16 @@ impl Server {
         // What a session leaves behind takes a while to clear away, and a program that ends may have many connections.
         while start.elapsed() < TURN {
             let Some((key, error)) = self.ended.pop_first() else { break };
-            // The stream closes with the connection, and so leaves the epoll set.
             let Some(connection) = self.connections.remove(&key) else { continue };
             self.turns.remove(key);
             self.held_up.remove(&key);
-            self.holdings.leave(connection.user);
             self.holdings.release(connection.holder, connection.held_bytes);
             match error {
                 Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),
                 error => tracing::warn!(key, side = ?connection.side, "connection dropped: {error}"),
             }
             let (side, is_introduced) = (connection.side, connection.is_introduced);
-            connection.close(&mut self.buffer);
+            self.close(connection);
             match side {
                 _ if !is_introduced => {}
                 Side::Producer => self.service.handle_producer_disconnected(ProducerConn(key), now),
@@ -597,6 +642,19 @@ impl Server {
         }
         self.has_more_work |= !self.ended.is_empty();
         any
+    }
+
+    /// Closes one that has ended, and gives its place back; unless its client has not read what it was sent.
+    fn close(&mut self, connection: Connection) {
+        let user = connection.user;
+        if has_unread(&connection.stream) && self.poller.remove(set_of(connection.side), &connection).is_ok()
+        {
+            self.unread.keep(connection.into_stream(), user, &mut self.buffer);
+        } else {
+            // The stream closes with the connection, and so leaves the epoll set.
+            connection.close(&mut self.buffer);
+            self.holdings.leave(user);
+        }
     }
 
     fn new_key(&mut self) -> u64 {
@@ -611,6 +669,7 @@ impl Drop for Server {
         for connection in std::mem::take(&mut self.connections).into_values() {
             connection.close(&mut self.buffer);
         }
+        self.unread.close_all(&mut self.buffer);
         self.file_reports.end();
     }
 }

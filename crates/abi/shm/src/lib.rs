@@ -51,6 +51,7 @@ mod memory;
 mod pages;
 mod producer;
 mod service;
+mod used;
 
 pub use layout::{
     CHUNK_HEADER_LEN, ChunkFlags, ChunkHeader, ChunkState, InlineChunkError, MAX_CHUNK_LEN,

@@ -10,13 +10,12 @@
 use std::error::Error;
 use std::ffi::c_void;
 use std::fmt;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -27,8 +26,8 @@ pub const MAX_LEN: usize = 256 << 20;
 /// All sizes are multiples of the smallest page.
 const GRANULE: usize = 4096;
 
-/// Parts that are told apart, at most: honest clients use their memory from the start.
-const MAX_PARTS: usize = 64;
+/// A unit of `st_blocks` (stat(2)).
+const BLOCK_BYTES: u64 = 512;
 
 /// The name that shows up in /proc/PID/maps (upstream: memfd.cc).
 const MEMFD_NAME: &str = "perfetto_shmem";
@@ -179,29 +178,20 @@ impl SharedMemory {
         Self::mapped(base, len, None)
     }
 
-    /// The parts, in bytes, that the system provides pages for, as somebody has written or read there. It would provide them for the
-    /// others, too, if one looked.
-    pub(crate) fn provided(&self) -> Vec<Range<usize>> {
-        let mut parts = Vec::new();
-        let mut from = 0;
-        while from < self.len && parts.len() < MAX_PARTS {
-            let fd = self.fd.as_ref().ok_or(Errno::OPNOTSUPP);
-            let next = fd.and_then(|fd| {
-                let start = rustix::fs::seek(fd, SeekFrom::Data(from as u64))?;
-                Ok(start..rustix::fs::seek(fd, SeekFrom::Hole(start))?)
-            });
-            match next {
-                // Memory is no longer than addresses.
-                Ok(part) => {
-                    from = (part.end as usize).max(from + 1);
-                    parts.push(part.start as usize..from.min(self.len));
-                }
-                Err(Errno::NXIO) => return parts,
-                Err(_) => break,
-            }
+    /// Bytes that the system provides memory for, as somebody has written or read there; `None` if that cannot be told.
+    pub(crate) fn provided_bytes(&self) -> Option<u64> {
+        let blocks = rustix::fs::fstat(self.fd.as_ref()?).ok()?.st_blocks;
+        Some(u64::try_from(blocks).ok()?.saturating_mul(BLOCK_BYTES))
+    }
+
+    /// Whether the word at `offset` may be another than 0. To look there would make the system provide memory, if it has not. To ask where
+    /// it has (lseek(2)) would wait for whoever is writing into the file or is punching holes into it, for as long as he likes.
+    pub(crate) fn may_be_set(&self, offset: usize) -> bool {
+        let mut word = [0; size_of::<u32>()];
+        match self.fd.as_ref().map(|fd| rustix::io::pread(fd, &mut word, offset as u64)) {
+            Some(Ok(len)) if len == word.len() => word != [0; size_of::<u32>()],
+            _ => true,
         }
-        parts.push(from..self.len);
-        parts
     }
 
     fn map_fd(fd: OwnedFd, len: usize) -> Result<Self, MemoryError> {

@@ -29,8 +29,12 @@ impl SharedMemory {
         self.words.len() * 4
     }
 
-    pub(crate) fn provided(&self) -> Vec<std::ops::Range<usize>> {
-        std::iter::once(0..self.len()).collect()
+    pub(crate) fn provided_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    pub(crate) fn may_be_set(&self, _: usize) -> bool {
+        true
     }
 
     pub(crate) fn word(&self, offset: usize) -> Option<&AtomicU32> {

@@ -3,10 +3,8 @@
 //! Whoever calls decides which transitions are its own to make; this module makes them by compare-and-swap on
 //! the page's bitmap, with the orderings of the ABI (upstream: shared_memory_abi.cc).
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(loom)]
@@ -282,20 +280,6 @@ impl Pages {
     /// Appends a copy of a chunk's payload.
     pub(crate) fn payload(&self, place: &ChunkPlace, out: &mut Vec<u8>) {
         self.memory.copy_out(place.offset + CHUNK_HEADER_LEN, place.len - CHUNK_HEADER_LEN, out);
-    }
-
-    /// The pages, each once and in order, that hold something: looking at one that nobody has used would make the system provide memory
-    /// for it.
-    pub(crate) fn provided(&self) -> VecDeque<Range<u32>> {
-        let page_size = self.page_size.bytes();
-        let mut next = 0;
-        let parts = self.memory.provided().into_iter().map(|part| {
-            let pages = (part.start / page_size).max(next)..part.end.div_ceil(page_size);
-            next = next.max(pages.end);
-            // Their count is 32 bits.
-            pages.start as u32..pages.end as u32
-        });
-        parts.filter(|pages| !pages.is_empty()).collect()
     }
 
     /// Every chunk of these pages that is complete or being written. No more than the memory has room for: some 100,000 in 32 MiB.

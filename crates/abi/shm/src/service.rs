@@ -1,7 +1,6 @@
 //! The service's half: copies chunks out of memory that its producer may be scribbling over.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::Range;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::{iter, mem};
 
@@ -13,12 +12,15 @@ use std::sync::atomic::Ordering;
 use crate::layout::{Bitmap, ChunkHeader, ChunkState, PageSize};
 use crate::memory::SharedMemory;
 use crate::pages::{ChunkError, ChunkIndex, Pages, Scrapable, ViewError};
+use crate::used::Used;
 
 /// Pages that are looked at to tell how many are in use: all of a memory of the usual size.
 const MAX_LOOKS: u32 = 64;
 
-/// What a look at a page, and one at a chunk, costs in bytes that could be copied meanwhile.
+/// What a look at a page costs, one at a page of which it is not known whether anybody has used it, and one at a chunk, in bytes that could be
+/// copied meanwhile.
 const PAGE_COST: usize = 64;
+const UNKNOWN_PAGE_COST: usize = 1024;
 const CHUNK_COST: usize = 512;
 /// How often a scrape looks at all pages: see `look_again`.
 const LOOKS: u8 = 2;
@@ -30,6 +32,7 @@ const LOOKS: u8 = 2;
 #[derive(Debug)]
 pub struct ServiceView {
     pages: Pages,
+    used: Used,
 }
 
 impl ServiceView {
@@ -39,7 +42,8 @@ impl ServiceView {
     ///
     /// If the length is not a multiple of the page size.
     pub fn new(memory: Arc<SharedMemory>, page_size: PageSize) -> Result<Self, ViewError> {
-        Ok(Self { pages: Pages::new(memory, page_size)? })
+        let pages = Pages::new(memory, page_size)?;
+        Ok(Self { used: Used::new(&pages), pages })
     }
 
     /// The memory behind the view.
@@ -76,12 +80,21 @@ impl ServiceView {
         payload: &mut Vec<u8>,
     ) -> Result<ChunkHeader, ChunkError> {
         payload.clear();
+        if page < self.page_count() && !self.used.find_out(&self.pages, page) {
+            return Err(ChunkError::NotPartitioned { page, layout: Bitmap::FREE_PAGE.layout_bits() });
+        }
         let place = self.pages.place(ChunkIndex { page, chunk })?;
         self.pages.transition(&place, ChunkState::Complete, ChunkState::BeingRead)?;
         let header = self.pages.header(&place);
         self.pages.payload(&place, payload);
         self.pages.free(&place, ChunkState::BeingRead).inspect_err(|_| payload.clear())?;
         Ok(header)
+    }
+
+    /// Asks the system whether the producer has taken pages out of its memory, which no honest one does. If it has, no chunk is there any
+    /// more: whoever looks at memory while that goes on waits for it.
+    pub fn look_for_tears(&self) {
+        self.used.look_for_tears(&self.pages);
     }
 
     /// How many of the first `pages` pages are not free, as a few looks at them tell.
@@ -94,7 +107,8 @@ impl ServiceView {
         }
         let page_at = |look: u32| (u64::from(look) * u64::from(pages) / u64::from(looks)) as u32;
         let is_used = |page: &u32| {
-            self.pages.bitmap(*page, Ordering::Relaxed).is_ok_and(|bitmap| bitmap != Bitmap::FREE_PAGE)
+            let bitmap = || self.pages.bitmap(*page, Ordering::Relaxed);
+            self.used.find_out(&self.pages, *page) && bitmap().is_ok_and(|bitmap| bitmap != Bitmap::FREE_PAGE)
         };
         let used = (0..looks).map(page_at).filter(is_used).count() as u64;
         (used * u64::from(pages)).div_ceil(u64::from(looks)) as u32
@@ -116,7 +130,7 @@ impl ServiceView {
     /// A [`scrape`](Self::scrape) that is done in steps.
     #[must_use]
     pub fn begin_scrape(&self) -> Scrape {
-        Scrape { pages: self.pages.provided(), ..Scrape::default() }
+        Scrape { are_all_known: self.used.are_all_known(&self.pages), ..Scrape::default() }
     }
 
     /// All pages were looked at, while the producer went on: chunks that a writer took in between, on pages that were free when it was
@@ -124,7 +138,8 @@ impl ServiceView {
     /// finds them, for who has a chunk has had those before it; what is new since then is left for the next time.
     fn look_again(&self, scrape: &mut Scrape) {
         if !scrape.newest.is_empty() {
-            scrape.pages = self.pages.provided();
+            scrape.next_page = 0;
+            scrape.are_all_known = self.used.are_all_known(&self.pages);
         }
     }
 
@@ -138,15 +153,27 @@ impl ServiceView {
         mut wanted: impl FnMut(u16) -> bool,
         mut each: impl FnMut(ChunkHeader, &[u8], bool) -> usize,
     ) -> usize {
+        self.look_for_tears();
         let mut cost = 0;
         while cost < limit && scrape.looks < LOOKS {
-            let Some(page) = scrape.next_page() else {
+            if scrape.next_page == self.page_count() {
                 scrape.looks += 1;
                 if scrape.looks < LOOKS {
                     self.look_again(scrape);
                 }
                 continue;
-            };
+            }
+            let page = scrape.next_page;
+            scrape.next_page += 1;
+            if !self.used.is_known(page) {
+                cost += if scrape.are_all_known { 1 } else { UNKNOWN_PAGE_COST };
+                if scrape.are_all_known || !self.used.find_out(&self.pages, page) {
+                    continue;
+                }
+            }
+            if self.used.is_torn() {
+                continue;
+            }
             let found = self.pages.scrapable(iter::once(page), &mut wanted);
             cost += PAGE_COST + found.len() * CHUNK_COST;
             found.iter().for_each(|chunk| scrape.note(chunk));
@@ -157,6 +184,9 @@ impl ServiceView {
             && let Some((writer_id, number, page, chunk)) = scrape.found.pop_first()
         {
             cost += CHUNK_COST;
+            if self.used.is_torn() {
+                continue;
+            }
             let Some(found) = self.pages.scrapable_at(ChunkIndex { page, chunk }) else { continue };
             let is_same = found.header.writer_id == writer_id && scrape.number(&found.header) == number;
             if is_same && wanted(writer_id) {
@@ -175,8 +205,10 @@ impl ServiceView {
 /// How far a [`ServiceView::scrape`] in steps is.
 #[derive(Debug, Default)]
 pub struct Scrape {
-    /// Pages to look at. They hold something: looking at others would make the system provide memory for them.
-    pages: VecDeque<Range<u32>>,
+    /// The page to look at next.
+    next_page: u32,
+    /// Nobody has used others than those of which that is known.
+    are_all_known: bool,
     /// How often all pages were looked at.
     looks: u8,
     /// What the first look has found last of each writer.
@@ -194,15 +226,6 @@ impl Scrape {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.looks == LOOKS && self.found.is_empty()
-    }
-
-    fn next_page(&mut self) -> Option<u32> {
-        let pages = self.pages.front_mut()?;
-        let page = pages.next();
-        if pages.start >= pages.end {
-            self.pages.pop_front();
-        }
-        page
     }
 
     fn note(&mut self, chunk: &Scrapable) {

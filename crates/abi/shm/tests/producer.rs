@@ -285,3 +285,31 @@ fn a_scrape_misses_no_chunk_before_one_that_it_finds() {
     }
     assert_eq!(ids, [0, 1]);
 }
+
+/// Whoever looked there would make the system provide memory, or wait for a producer that is punching holes.
+#[test]
+fn memory_that_its_producer_takes_away_is_looked_at_no_more() {
+    use rustix::fs::{FallocateFlags, fallocate};
+
+    let (producer, service) = views(4);
+    let fd = producer.memory().as_fd().unwrap();
+    let mut payload = Vec::new();
+    let not_used = |page, payload: &mut _| {
+        let error = service.read_complete_chunk(page, 0, payload).unwrap_err();
+        assert_eq!(error, ChunkError::NotPartitioned { page, layout: 0 });
+    };
+    not_used(3, &mut payload);
+    let [first, second] = [0, 1].map(|id| producer.try_acquire(PageLayout::Div1, new(id)).unwrap());
+    let [first, second] = [first, second].map(|chunk| chunk.complete().unwrap());
+    service.read_complete_chunk(first.page, 0, &mut payload).unwrap();
+    service.look_for_tears();
+    service.read_complete_chunk(second.page, 0, &mut payload).unwrap();
+    let page = 4096 * u64::from(first.page);
+    fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, page, 4096).unwrap();
+    service.look_for_tears();
+    let third = producer.try_acquire(PageLayout::Div1, new(2)).unwrap().complete().unwrap();
+    not_used(third.page, &mut payload);
+    let mut found = 0;
+    service.scrape(|_| true, |_, _, _| found += 1);
+    assert_eq!((found, service.pages_in_use(4)), (0, 0));
+}

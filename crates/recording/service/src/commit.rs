@@ -105,6 +105,7 @@ impl Service {
         now: &Now,
     ) {
         let mut budget = self.budget();
+        self.look_for_tears(id);
         let mut bytes = 0usize;
         let moved = take_within(&request.chunks_to_move, &mut budget, |chunk, budget| {
             bytes = bytes.saturating_add(self.take_chunk(id, chunk, budget));
@@ -164,6 +165,7 @@ impl Service {
         budget: &mut Budget,
         now: &Now,
     ) -> bool {
+        self.look_for_tears(id);
         while commit.begins_with(CHUNKS_TO_MOVE) {
             if budget.is_spent() {
                 return false;
@@ -181,6 +183,13 @@ impl Service {
         let rest = CommitDataRequest::decode(std::mem::take(&mut commit.rest)).unwrap_or_default();
         self.finish_commit(id, rest.flush_request_id(), commit.bytes, now);
         true
+    }
+
+    /// Before chunks of its memory are taken.
+    fn look_for_tears(&self, id: ProducerId) {
+        if let Some(memory) = self.producers.get(&id).and_then(|producer| producer.memory.as_ref()) {
+            memory.view.look_for_tears();
+        }
     }
 
     /// What follows when all chunks are moved and patched.

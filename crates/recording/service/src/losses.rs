@@ -2,8 +2,8 @@
 //!
 //! Each is noted where it happens; `stats` says it together with what else was counted.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_protos::trace_stats::{self, losses};
 
@@ -11,7 +11,6 @@ use crate::buffers::Buffer;
 use crate::ids::{BufferId, ProducerId, SessionId};
 use crate::instance_set::{Instance, InstanceState};
 use crate::limits;
-use crate::producer_set::ProducerSet;
 use crate::registry::{Peer, Producer};
 use crate::service::{Service, Totals};
 use crate::session::{Session, State};
@@ -28,10 +27,45 @@ pub(crate) struct SessionLosses {
     pub(crate) sources_left_out: u64,
     pub(crate) producers_without_memory: u64,
     pub(crate) unseen_ends: u64,
-    /// Which producers had which data source. Clones share it: there may be hundreds of thousands.
-    sources: Arc<BTreeMap<Arc<str>, ProducerSet>>,
-    /// How many these are.
+    /// Which producers had which data source. Clones share it, for there may be hundreds of thousands, and go on to see what was there first.
+    sources: Arc<Mutex<SeenSources>>,
+    /// How many of these are this session's.
     seen_sources: usize,
+}
+
+/// Which producers have had which data source, one after the other.
+#[derive(Debug, Default)]
+struct SeenSources {
+    names: Vec<Arc<str>>,
+    by_name: HashMap<Arc<str>, usize>,
+    known: HashSet<(usize, ProducerId)>,
+    /// Of each that was seen, in their order, where its name is.
+    seen: Vec<usize>,
+}
+
+impl SeenSources {
+    fn add(&mut self, name: &Arc<str>, id: ProducerId) {
+        let at = match self.by_name.get(name) {
+            Some(at) => *at,
+            None => {
+                self.names.push(name.clone());
+                *self.by_name.entry(name.clone()).or_insert(self.names.len() - 1)
+            }
+        };
+        if self.known.insert((at, id)) {
+            self.seen.push(at);
+        }
+    }
+
+    /// By name, how many producers have had it, of so many that were seen first.
+    fn counts(&self, first: usize) -> BTreeMap<Arc<str>, u64> {
+        let mut counts = vec![0; self.names.len()];
+        for at in self.seen.iter().take(first) {
+            counts.get_mut(*at).into_iter().for_each(|count| *count += 1);
+        }
+        let counted = self.names.iter().cloned().zip(counts);
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
 }
 
 impl SessionLosses {
@@ -42,12 +76,23 @@ impl SessionLosses {
 
     /// A producer has a data source of this name. Of more than anybody counts only the first are remembered.
     pub(crate) fn note_source(&mut self, name: &Arc<str>, id: ProducerId) {
-        let is_known = self.sources.get(name).is_some_and(|producers| producers.contains(id));
-        if self.seen_sources < limits::MAX_SEEN_SOURCES && !is_known {
-            Arc::make_mut(&mut self.sources).entry(name.clone()).or_default().insert(id);
-            self.seen_sources += 1;
+        let mut sources = lock(&self.sources);
+        // Only the session that it began with sees all, and goes on to: a clone has no data sources of its own.
+        if self.seen_sources < limits::MAX_SEEN_SOURCES && sources.seen.len() == self.seen_sources {
+            sources.add(name, id);
+            self.seen_sources = sources.seen.len();
         }
     }
+
+    /// By name, how many producers have had it.
+    fn source_counts(&self) -> BTreeMap<Arc<str>, u64> {
+        lock(&self.sources).counts(self.seen_sources)
+    }
+}
+
+fn lock(sources: &Mutex<SeenSources>) -> MutexGuard<'_, SeenSources> {
+    // No code under the lock leaves it half changed.
+    sources.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Producers that were not let in: the latest, and a number for each.
@@ -119,10 +164,10 @@ pub(crate) fn of_session(
     let SessionLosses { at_start, .. } = session.losses;
     let since = |now: u64, before: u64| counted(now.saturating_sub(before));
     let own = &session.losses;
-    let sources = own.sources.iter().map(|(name, producers)| losses::Source {
+    let source = |(name, producers): (Arc<str>, u64)| losses::Source {
         name: Some(name.to_string()),
-        producers: Some(producers.len() as u64),
-    });
+        producers: Some(producers),
+    };
     let is_over = matches!(session.state, State::Disabled | State::ClonedReadOnly);
     // What is unread is still to be read while the session goes on.
     let looks = if is_over { limits::UNREAD_CHUNKS / session.buffers.len().max(1) } else { 0 };
@@ -142,7 +187,7 @@ pub(crate) fn of_session(
         ),
         producers_without_memory: counted(own.producers_without_memory),
         producers_out_of_writers: since(totals.producers_out_of_writers, at_start.producers_out_of_writers),
-        sources: sources.collect(),
+        sources: own.source_counts().into_iter().map(source).collect(),
         chunks_discarded: since(totals.chunks_discarded, at_start.chunks_discarded),
         patches_discarded: since(totals.patches_discarded, at_start.patches_discarded),
         unseen_ends: counted(own.unseen_ends),
@@ -176,9 +221,22 @@ mod tests {
         for id in 1..=u16::MAX {
             names.iter().for_each(|name| losses.note_source(name, ProducerId(id)));
         }
-        let remembered: usize = losses.sources.values().map(ProducerSet::len).sum();
+        let remembered = losses.source_counts().values().sum::<u64>() as usize;
         assert_eq!((remembered, losses.seen_sources), (limits::MAX_SEEN_SOURCES, limits::MAX_SEEN_SOURCES));
         losses.note_source(&names[0], ProducerId(1));
         assert_eq!(losses.seen_sources, limits::MAX_SEEN_SOURCES);
+    }
+
+    #[test]
+    fn a_clone_remembers_what_was_there_when_it_was_made() {
+        let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
+        let mut losses = SessionLosses::default();
+        [1, 2, 1].into_iter().for_each(|id| losses.note_source(&one, ProducerId(id)));
+        let mut clone = losses.clone();
+        losses.note_source(&one, ProducerId(3));
+        losses.note_source(&other, ProducerId(3));
+        clone.note_source(&other, ProducerId(4));
+        assert_eq!(clone.source_counts(), BTreeMap::from([(one.clone(), 2)]));
+        assert_eq!(losses.source_counts(), BTreeMap::from([(one, 3), (other, 1)]));
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ use ferretto_protos::{
     IpcFrame, QueryCapabilitiesRequest, QueryServiceStateRequest, QueryServiceStateResponse,
     RegisterDataSourceRequest, SyncRequest, TraceStats,
 };
+use ferretto_shm::{PageSize, Seals, ServiceView, SharedMemory};
 use prost::Message;
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::{Refused, Target};
@@ -335,6 +337,30 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Writes into the file.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, 0)
+    }
+
+    /// Takes all pages out of it.
+    pub fn tear(&self) -> io::Result<()> {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, how, 0, self.bytes as u64)?)
+    }
+
+    /// One more mapping of it.
+    pub fn map(&self) -> io::Result<Arc<SharedMemory>> {
+        let fd = self.file.try_clone()?.into();
+        SharedMemory::from_fd(fd, Seals::Required).map(Arc::new).map_err(io::Error::other)
+    }
+
+    /// Looks at all pages through a mapping: it has them from then on.
+    pub fn look_at_all(mapping: &Arc<SharedMemory>) -> io::Result<()> {
+        let view = ServiceView::new(mapping.clone(), PageSize::DEFAULT).map_err(io::Error::other)?;
+        view.scrape(|_| false, |_, _, _| ());
+        Ok(())
+    }
+
     /// Every page one complete chunk, of writers from 1 to `writers` in turn, numbered from `first`.
     pub fn fill_with_complete_chunks(&self, writers: u16, first: u32) -> io::Result<()> {
         /// One chunk in the page, and it is complete (upstream: `shared_memory_abi.h`).

@@ -33,6 +33,7 @@ mod many_sequences;
 mod matches;
 mod observers;
 mod one_connection;
+mod own_memory;
 mod own_packets;
 mod patch_pile;
 mod protovms;
@@ -84,6 +85,8 @@ pub const ALL: &[Case] = &[
     observers::CASE,
     observers::ENDS,
     one_connection::CASE,
+    own_memory::WRITTEN,
+    own_memory::TORN,
     own_packets::CASE,
     patch_pile::CASE,
     protovms::CASE,

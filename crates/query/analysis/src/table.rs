@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray as _, RecordBatch};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
@@ -42,6 +42,27 @@ pub(crate) fn sql_type(data_type: &DataType) -> DataType {
 pub(crate) fn sql_array(array: &ArrayRef) -> Result<ArrayRef> {
     let to = sql_type(array.data_type());
     Ok(if to == *array.data_type() { array.clone() } else { cast(array, &to)? })
+}
+
+/// The texts of a column, of which each batch has the numbers.
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    /// Those of the batch before, as they came and as SQL has them.
+    last: Option<[ArrayRef; 2]>,
+}
+
+impl Texts {
+    /// A column of SQL's type: the same texts need not be made for each batch.
+    fn column(&mut self, array: &ArrayRef) -> Result<ArrayRef> {
+        let Some(numbers) = array.as_dictionary_opt::<Int32Type>() else { return sql_array(array) };
+        let texts = match self.last.take() {
+            Some(last) if Arc::ptr_eq(&last[0], numbers.values()) => last,
+            _ => [numbers.values().clone(), sql_array(numbers.values())?],
+        };
+        let column = take(&texts[1], numbers.keys(), None)?;
+        self.last = Some(texts);
+        Ok(column)
+    }
 }
 
 /// A relation of the trace.
@@ -146,8 +167,11 @@ impl Part {
                 return Ok(());
             }
             let mut rows = 0;
+            let mut texts = vec![Texts::default(); columns.len()];
             for batch in batches(&relation, BATCH_ROWS)? {
-                let arrays = batch?.columns().iter().map(sql_array).collect::<Result<Vec<_>>>()?;
+                let batch = batch?;
+                let arrays = batch.columns().iter().zip(&mut texts);
+                let arrays = arrays.map(|(array, texts)| texts.column(array)).collect::<Result<Vec<_>>>()?;
                 let batch = RecordBatch::try_new(schema.clone(), arrays)?;
                 rows += batch.num_rows();
                 if to.blocking_send(Ok(batch)).is_err() || rows >= limit {

@@ -98,7 +98,7 @@ impl Batches<'_, '_> {
         let mut cells = Run::with_room(rows.len());
         self.relation.read(column, rows, &mut cells);
         if let (Kind::Text, Some(dictionary)) = (column.kind(), dictionary) {
-            return Ok(Arc::new(dictionary.array(&cells)?));
+            return Ok(Arc::new(dictionary.array(cells)?));
         }
         let (bits, are_there) = cells.into_parts();
         let nulls = are_there.map(NullBuffer::from);
@@ -166,12 +166,13 @@ impl Dictionary {
         Ok(Self { values: Arc::new(values.finish()), keys })
     }
 
-    fn array(&self, cells: &Run) -> Result<DictionaryArray<Int32Type>, ArrowError> {
-        let key = |text: Option<u64>| {
-            let key = self.keys.get(usize::try_from(text?).ok()?).copied()?;
-            (key != NONE).then_some(key)
-        };
-        DictionaryArray::try_new(cells.iter().map(key).collect::<Int32Array>(), self.values.clone())
+    fn array(&self, cells: Run) -> Result<DictionaryArray<Int32Type>, ArrowError> {
+        let (texts, are_there) = cells.into_parts();
+        let key = |text: u64| usize::try_from(text).ok().and_then(|text| self.keys.get(text).copied());
+        // Where nothing stands it is any.
+        let keys: Vec<i32> = texts.into_iter().map(|text| key(text).unwrap_or(NONE).max(0)).collect();
+        let keys = Int32Array::new(keys.into(), are_there.map(NullBuffer::from));
+        DictionaryArray::try_new(keys, self.values.clone())
     }
 }
 

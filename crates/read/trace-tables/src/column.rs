@@ -210,7 +210,7 @@ impl<T: Cell> Gaps<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     bits: Vec<u64>,
-    /// Which of them are there, of those up to the last that is not: of most columns all are.
+    /// Which of them are there; empty if all are, as in most columns.
     are_there: Vec<bool>,
 }
 
@@ -223,18 +223,23 @@ impl Run {
 
     /// Their [`Cell::bits`], whatever where nothing stands; and, unless something stands everywhere, where it does.
     #[must_use]
-    pub fn into_parts(mut self) -> (Vec<u64>, Option<Vec<bool>>) {
-        if self.are_there.is_empty() {
-            return (self.bits, None);
-        }
-        self.are_there.resize(self.bits.len(), true);
-        (self.bits, Some(self.are_there))
+    pub fn into_parts(self) -> (Vec<u64>, Option<Vec<bool>>) {
+        let are_there = (!self.are_there.is_empty()).then_some(self.are_there);
+        (self.bits, are_there)
+    }
+
+    /// The same, to look at.
+    #[must_use]
+    pub fn parts(&self) -> (&[u64], Option<&[bool]>) {
+        let are_there = (!self.are_there.is_empty()).then_some(self.are_there.as_slice());
+        (&self.bits, are_there)
     }
 
     /// Cells, one after the other, as [`Cell::bits`].
     pub fn iter(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        let are_there = self.are_there.iter().copied().chain(std::iter::repeat(true));
-        self.bits.iter().zip(are_there).map(|(bits, is_there)| is_there.then_some(*bits))
+        let (bits, are_there) = self.parts();
+        let is_there = move |row: usize| are_there.is_none_or(|are_there| are_there.get(row) == Some(&true));
+        bits.iter().enumerate().map(move |(row, bits)| is_there(row).then_some(*bits))
     }
 
     /// Empties it.

@@ -49,7 +49,7 @@ fn tear(target: &Target) -> io::Result<()> {
     let mappings = (0..MAPPINGS).map(|_| memory.map()).collect::<io::Result<Vec<_>>>()?;
     while target.goes_on() {
         memory.fill_with_complete_chunks(1, 0)?;
-        mappings.iter().try_for_each(|mapping| Memory::look_at_all(mapping))?;
+        mappings.iter().try_for_each(Memory::look_at_all)?;
         let is_torn = Arc::new(AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {

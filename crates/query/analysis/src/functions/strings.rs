@@ -63,27 +63,58 @@ fn map_text(texts: &StringViewArray, map: impl Fn(&str) -> Option<String>) -> Ar
 fn glob(args: &[ArrayRef]) -> Result<ArrayRef> {
     let [patterns, values] = args else { return Ok(Arc::new(BooleanArray::new_null(rows(args)))) };
     let (patterns, values) = (texts(patterns)?, texts(values)?);
-    let mut last: Option<(String, Vec<char>)> = None;
+    let mut last: Option<Glob> = None;
     let mut out = Vec::with_capacity(values.len());
-    for (pattern, value) in patterns.iter().zip(values.iter()) {
-        out.push(match (pattern, value) {
-            (Some(pattern), Some(value)) => {
-                // Nearly always the same as the row's before.
-                if last.as_ref().is_none_or(|(text, _)| text != pattern) {
-                    if pattern.len() > MAX_PATTERN_BYTES {
-                        return exec_err!("a pattern of glob has more than {MAX_PATTERN_BYTES} bytes");
-                    }
-                    last = Some((pattern.to_owned(), pattern.chars().collect()));
-                }
-                last.as_ref().map(|(text, pattern)| match is_plain(text) {
-                    Some(part) => part.matches(value),
-                    None => matches_glob(pattern, value),
-                })
-            }
-            _ => None,
-        });
+    for ((pattern, value), view) in patterns.iter().zip(values.iter()).zip(values.views().iter()) {
+        let (Some(pattern), Some(value)) = (pattern, value) else {
+            out.push(None);
+            continue;
+        };
+        // Nearly always the same as the row's before.
+        let glob = match last.take() {
+            Some(glob) if glob.text == pattern => last.insert(glob),
+            _ => last.insert(Glob::new(pattern)?),
+        };
+        out.push(Some(glob.matches(*view, value)));
     }
     Ok(Arc::new(BooleanArray::from(out)))
+}
+
+/// A pattern, and what it says of texts of one column: most columns have few that come again and again.
+struct Glob {
+    text: String,
+    letters: Vec<char>,
+    /// By a part of the view: views, which are different for different texts, and whether they match.
+    known: Vec<Option<(u128, bool)>>,
+}
+
+impl Glob {
+    const KNOWN: usize = 256;
+
+    fn new(pattern: &str) -> Result<Self> {
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return exec_err!("a pattern of glob has more than {MAX_PATTERN_BYTES} bytes");
+        }
+        let letters = pattern.chars().collect();
+        Ok(Self { text: pattern.to_owned(), letters, known: vec![None; Self::KNOWN] })
+    }
+
+    fn matches(&mut self, view: u128, text: &str) -> bool {
+        // Any odd number with bits everywhere: the highest of the product are of all below.
+        let mixed = ((view >> 64) as u64 ^ view as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = (mixed >> 56) as usize % Self::KNOWN;
+        if let Some(Some((of, is_match))) = self.known.get(place)
+            && *of == view
+        {
+            return *is_match;
+        }
+        let is_match = match is_plain(&self.text) {
+            Some(part) => part.matches(text),
+            None => matches_glob(&self.letters, text),
+        };
+        self.known.get_mut(place).into_iter().for_each(|known| *known = Some((view, is_match)));
+        is_match
+    }
 }
 
 /// A pattern that needs no pattern matching.
@@ -319,6 +350,18 @@ mod tests {
             let args: [ArrayRef; 2] =
                 [pattern, text].map(|it| Arc::new(StringViewArray::from(vec![it])) as ArrayRef);
             assert_eq!(glob(&args).unwrap().as_boolean().value(0), is_match, "{pattern} {text}");
+        }
+        let names: Vec<String> = (0..2000).map(|n| format!("a name of some length {}", n % 700)).collect();
+        let patterns = names.iter().enumerate().map(|(row, _)| if row < 1500 { "*[12]?" } else { "*7*" });
+        let args: [ArrayRef; 2] = [
+            Arc::new(StringViewArray::from_iter_values(patterns)),
+            Arc::new(StringViewArray::from_iter_values(&names)),
+        ];
+        let found = glob(&args).unwrap();
+        for (row, name) in names.iter().enumerate() {
+            let tens = name.chars().rev().nth(1);
+            let expected = if row < 1500 { matches!(tens, Some('1' | '2')) } else { name.contains('7') };
+            assert_eq!(found.as_boolean().value(row), expected, "{row} {name}");
         }
     }
 

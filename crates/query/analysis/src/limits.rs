@@ -41,6 +41,8 @@ impl Default for Stop {
     }
 }
 
+const ENDED: &str = "the query was ended";
+
 /// What one query has.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
@@ -66,20 +68,31 @@ impl Limits {
     /// Why the query ends here, if it does.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         match () {
-            () if self.stop.is_stopped() => Err("the query was ended".to_owned()),
+            () if self.stop.is_stopped() => Err(ENDED.to_owned()),
             () if Instant::now() >= self.end => Err(self.too_long()),
             () => Ok(()),
+        }
+    }
+
+    /// What made a query fail: that it ends here, if it does, else this.
+    pub(crate) fn or_over(&self, error: impl Into<Error>) -> Error {
+        match () {
+            () if self.stop.is_stopped() => Error::plain(ENDED),
+            () if Instant::now() >= self.end => self.time_is_over(),
+            () => error.into(),
         }
     }
 
     /// When the query ends, why.
     pub(crate) async fn over(&self) -> Error {
         tokio::select! {
-            () = self.stop.stopped() => Error::plain("the query was ended"),
-            () = tokio::time::sleep_until(self.end.into()) => {
-                Error::plain(self.too_long()).with_help("more time is allowed by --timeout, or by Options::timeout")
-            }
+            () = self.stop.stopped() => Error::plain(ENDED),
+            () = tokio::time::sleep_until(self.end.into()) => self.time_is_over(),
         }
+    }
+
+    fn time_is_over(&self) -> Error {
+        Error::plain(self.too_long()).with_help("more time is allowed by --timeout, or by Options::timeout")
     }
 
     fn too_long(&self) -> String {

@@ -516,7 +516,7 @@ pub(crate) async fn send(
             // Who does not take it wants no more.
             () = to.closed() => return,
             error = limits.over() => Err(error),
-            next = stream.next() => next.transpose().map_err(Error::from),
+            next = stream.next() => next.transpose().map_err(|error| limits.or_over(error)),
         };
         let next = next.and_then(|batch| Ok(batch.map(|batch| as_sql(&schema, &batch)).transpose()?));
         let is_last = !matches!(next, Ok(Some(_)));

@@ -11,6 +11,7 @@ use ferretto_trace_buffer::TraceBuffer;
 use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
+use crate::limits;
 use crate::now::Now;
 use crate::producers::truncated;
 use crate::protovms::ProtoVms;
@@ -64,6 +65,10 @@ const CLONE_COST: usize = 100;
 const SEQUENCES_PER_COST: usize = 64;
 /// Bytes of ProtoVMs' states, likewise.
 const STATE_BYTES_PER_COST: usize = 4096;
+/// What is known in a ring that folds, which may be some megabytes, likewise.
+const FOLD_COST: usize = 500;
+/// Bytes that are folded, or that ProtoVMs take, likewise: 16 MiB of the dearest packets take 30 ms.
+const TAKEN_BYTES_PER_COST: usize = 512;
 /// Of [`TraceBuffer::CLONE_PART_BYTES`], in [`Budget`]'s units: memory that is new is as slow as this.
 const PART_COST: usize = TraceBuffer::CLONE_PART_BYTES / 2048;
 
@@ -135,22 +140,44 @@ impl Service {
     /// A clone whose flush is over. Where several flushes end together, as many clones go on at once as make up a step.
     pub(crate) fn clone_in_turn(&mut self, source: SessionId, clone: CloneRequest, success: bool, now: &Now) {
         let job = Job::Clone(Cloning::Flushed { source, clone, success });
-        let (at_ns, before) = self.cloned_at_once;
-        let before = if at_ns == now.clocks.monotonic { before } else { 0 };
-        let with_this = before + self.cost_of_clone(source);
-        if before > 0 && with_this > self.step_cost() {
+        let before = self.cost_of_clones_at(now);
+        if before > 0 && before + self.cost_of_clone(source) > self.step_cost() {
             return self.work.push(self.user_of_job(&job), job);
         }
-        self.cloned_at_once = (now.clocks.monotonic, with_this);
         self.begin(job, now);
     }
 
-    /// What a clone copies before its buffers: what is known of sequences, and the states of ProtoVMs.
+    /// A clone begins now, however it came to that.
+    pub(crate) fn note_clone(&mut self, source: SessionId, now: &Now) {
+        let with_this = self.cost_of_clones_at(now).saturating_add(self.cost_of_clone(source));
+        self.cloned_at_once = (now.clocks.monotonic, with_this);
+    }
+
+    fn cost_of_clones_at(&self, now: &Now) -> usize {
+        let (at_ns, cost) = self.cloned_at_once;
+        if at_ns == now.clocks.monotonic { cost } else { 0 }
+    }
+
+    /// What a clone does before its buffers are copied: it copies what is known of sequences, whether somebody has read them or not, and the
+    /// states of ProtoVMs and of rings that fold; and of buffers that it clears, what is to become of what is in them.
     fn cost_of_clone(&self, source: SessionId) -> usize {
         let Some(session) = self.sessions.get(&source) else { return CLONE_COST };
-        let buffers = session.buffers.iter().filter_map(|id| self.buffers.get(id));
-        let states_bytes: usize = buffers.map(|buffer| buffer.vms.memory_bytes()).sum();
-        CLONE_COST + session.sequences.len() / SEQUENCES_PER_COST + states_bytes / STATE_BYTES_PER_COST
+        let of_buffer = |(index, id): (usize, &BufferId)| {
+            let buffer = self.buffers.get(id)?;
+            let folds = buffer.trace.folds_overwritten();
+            let is_cleared = session.config.buffers.get(index).is_some_and(|spec| spec.transfer_on_clone);
+            let used_up = is_cleared && (folds || !buffer.vms.is_empty());
+            let taken_bytes =
+                if used_up { buffer.trace.used_size().min(limits::FOLD_AT_ONCE_BYTES) } else { 0 };
+            Some(
+                buffer.trace.writer_slots() / SEQUENCES_PER_COST
+                    + buffer.vms.memory_bytes() / STATE_BYTES_PER_COST
+                    + taken_bytes / TAKEN_BYTES_PER_COST
+                    + if folds { FOLD_COST } else { 0 },
+            )
+        };
+        let of_buffers: usize = session.buffers.iter().enumerate().filter_map(of_buffer).sum();
+        CLONE_COST + session.sequences.len() / SEQUENCES_PER_COST + of_buffers
     }
 
     /// The next of the clones that waited for one of this session has its turn. Those behind it wait for that one.

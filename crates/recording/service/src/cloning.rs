@@ -225,6 +225,7 @@ impl Service {
         if self.is_being_cloned(source) {
             return self.work.wait(source, Cloning::Flushed { source, clone, success });
         }
+        self.note_clone(source, now);
         let mut at_once = std::mem::take(&mut clone.at_once);
         if now.clocks.monotonic != clone.asked_at_ns {
             at_once = AtOnce::default();

@@ -162,21 +162,32 @@ impl Service {
                 done.push(*id);
             }
         }
-        self.end_flushes(session_id, &done, true, now);
+        if session.instances.len() > limits::MANY_INSTANCES && !done.is_empty() {
+            // Of several sessions whose flushes end together the others take their turns, as where that is a matter of time.
+            if self.long_flushed_ns == Some(now.clocks.monotonic) {
+                for (_, flush) in session.flushes.iter_mut().filter(|(id, _)| done.binary_search(id).is_ok())
+                {
+                    flush.deadline = now.after_ms(0);
+                }
+                return;
+            }
+            self.long_flushed_ns = Some(now.clocks.monotonic);
+        }
+        self.end_flushes(session_id, &done, now);
     }
 
     pub(crate) fn expire_flushes(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get(&session_id) else { return };
         let over = session.flushes.iter().filter(|(_, flush)| now.is_over(flush.deadline));
         let over: Vec<u64> = over.map(|(id, _)| *id).collect();
-        self.end_flushes(session_id, &over, false, now);
+        self.end_flushes(session_id, &over, now);
     }
 
     /// What producers have not given is taken once for all that end together.
-    fn end_flushes(&mut self, session_id: SessionId, ids: &[u64], success: bool, now: &Now) {
+    fn end_flushes(&mut self, session_id: SessionId, ids: &[u64], now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         let flushes = ids.iter().filter_map(|id| session.flushes.remove(id));
-        let ended = flushes.map(|flush| EndedFlush { flush, success }).collect();
+        let ended = flushes.map(|flush| EndedFlush { success: flush.waits_for.is_empty(), flush }).collect();
         self.scrape_for_flushes(session_id, ended, now);
     }
 

@@ -61,6 +61,8 @@ pub struct Service {
     pub(crate) last_session: u64,
     /// Of the sessions with so many instances that they take turns.
     last_long_turn: SessionId,
+    /// When the flush of such a session was answered last.
+    pub(crate) long_flushed_ns: Option<u64>,
     /// What clones cost that went on at once when their flushes were over, and when that was.
     pub(crate) cloned_at_once: (u64, usize),
     pub(crate) last_instance: u64,
@@ -138,6 +140,7 @@ impl Service {
             last_buffer: 0,
             last_session: 0,
             last_long_turn: SessionId(0),
+            long_flushed_ns: None,
             cloned_at_once: (0, 0),
             last_instance: 0,
             last_source: SourceSerial(0),

@@ -264,7 +264,8 @@ impl Service {
         self.close_copied_files();
         let bytes: usize =
             gone.iter().map(|buffer| buffer.trace.used_size() + buffer.vms.memory_bytes()).sum();
-        if bytes > limits::LARGE_BYTES || session.is_large() {
+        let writers: usize = gone.iter().map(|buffer| buffer.trace.writer_slots()).sum();
+        if bytes > limits::LARGE_BYTES || writers > limits::MANY_SEQUENCE_IDS || session.is_large() {
             self.environment.dispose(Box::new((session, gone)));
         }
         self.lower_scheduling();

@@ -86,3 +86,35 @@ fn of_sessions_with_many_instances_one_ends_a_turn() {
         assert_eq!(ended, 1, "in turn {turn}");
     }
 }
+
+/// One answer may end the flushes of many sessions.
+#[test]
+fn of_sessions_with_many_instances_whose_flushes_end_together_one_ends_a_turn() {
+    const SOURCES: usize = 256;
+    let mut world = World::default();
+    let producer = world.producer("p");
+    for number in 0..=limits::MANY_INSTANCES / SOURCES {
+        let (name, no_flush) = (Some("data".to_owned()), Some(number > 0));
+        world.register_as(producer, protos::DataSourceDescriptor { name, no_flush, ..Default::default() });
+    }
+    let sources = "data_sources { config { name: 'data' } }".repeat(SOURCES);
+    let consumers = [(); 3].map(|()| world.consumer(1000));
+    for consumer in consumers {
+        world.enable(consumer, &format!("buffers {{ size_kb: 64 }} {sources}"));
+    }
+    world.advance_ms(0);
+    for consumer in consumers {
+        world.flush(consumer, 5000);
+    }
+    let answered = |world: &mut World| {
+        consumers.iter().filter(|consumer| world.reply(**consumer, "Flush").is_some()).count()
+    };
+    world.acknowledge_flushes(producer);
+    assert_eq!(answered(&mut world), 1);
+    for turn in 2..=consumers.len() {
+        world.set_time(world.now.clocks.boottime + 1);
+        world.service.handle_timeout(&world.now);
+        world.run();
+        assert_eq!(answered(&mut world), 1, "in turn {turn}");
+    }
+}

@@ -8,18 +8,16 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
 use datafusion::execution::TaskContext;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
-use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
 use crate::limits::{Held, Limits};
 use crate::memory::Buffers;
-use crate::over::{Over, Passing};
+use crate::over::{EachNode, Over, Passing};
 use crate::table::BATCH_ROWS;
 
 /// Batches of at least so many rows stay as they are.
@@ -98,26 +96,13 @@ impl Gather {
 }
 
 /// Gathers what recursive queries give.
-#[derive(Debug)]
-pub(crate) struct GatherRecursive;
-
-impl PhysicalOptimizerRule for GatherRecursive {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| match plan.downcast_ref::<RecursiveQueryExec>() {
-            Some(_) => Ok(Transformed::yes(Over::plan(Gathered, plan))),
-            None => Ok(Transformed::no(plan)),
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "gather_recursive"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+pub(crate) const GATHER_RECURSIVE: EachNode = EachNode {
+    name: "gather_recursive",
+    change: |plan| match plan.downcast_ref::<RecursiveQueryExec>() {
+        Some(_) => Ok(Transformed::yes(Over::plan(Gathered, plan))),
+        None => Ok(Transformed::no(plan)),
+    },
+};
 
 /// The same rows in larger batches.
 #[derive(Clone, Debug)]
@@ -125,10 +110,6 @@ struct Gathered;
 
 impl Passing for Gathered {
     const NAME: &'static str = "Gathered";
-
-    fn properties(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
-        input.properties().clone()
-    }
 
     fn rows(
         &self,

@@ -1,13 +1,15 @@
-//! Nodes of a plan over one other node, whose rows they pass on in their own way.
+//! Nodes of a plan over one other node, whose rows they pass on in their own way, and rules that put them there.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures_util::stream::BoxStream;
@@ -17,8 +19,10 @@ pub(crate) trait Passing: Clone + fmt::Debug + Send + Sync + 'static {
     /// What it is called where a plan is shown.
     const NAME: &'static str;
 
-    /// What the rows that it gives are like.
-    fn properties(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties>;
+    /// What the rows that it gives are like: those that it is given, if it says nothing else.
+    fn properties(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+        input.properties().clone()
+    }
 
     /// The rows of a part.
     fn rows(
@@ -27,6 +31,30 @@ pub(crate) trait Passing: Clone + fmt::Debug + Send + Sync + 'static {
         part: usize,
         context: Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>>;
+}
+
+/// A node, changed or not.
+pub(crate) type Changed = Transformed<Arc<dyn ExecutionPlan>>;
+
+/// A rule that looks at each node by itself, those below it first.
+#[derive(Debug)]
+pub(crate) struct EachNode {
+    pub(crate) name: &'static str,
+    pub(crate) change: fn(Arc<dyn ExecutionPlan>) -> Result<Changed>,
+}
+
+impl PhysicalOptimizerRule for EachNode {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(self.change).data()
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 /// A node.

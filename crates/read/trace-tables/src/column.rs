@@ -228,18 +228,10 @@ impl Run {
         (self.bits, are_there)
     }
 
-    /// The same, to look at.
-    #[must_use]
-    pub fn parts(&self) -> (&[u64], Option<&[bool]>) {
-        let are_there = (!self.are_there.is_empty()).then_some(self.are_there.as_slice());
-        (&self.bits, are_there)
-    }
-
     /// Cells, one after the other, as [`Cell::bits`].
     pub fn iter(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        let (bits, are_there) = self.parts();
-        let is_there = move |row: usize| are_there.is_none_or(|are_there| are_there.get(row) == Some(&true));
-        bits.iter().enumerate().map(move |(row, bits)| is_there(row).then_some(*bits))
+        let is_there = |row: usize| self.are_there.as_slice().get(row).is_none_or(|is_there| *is_there);
+        self.bits.iter().enumerate().map(move |(row, bits)| is_there(row).then_some(*bits))
     }
 
     /// Empties it.

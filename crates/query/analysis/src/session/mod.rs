@@ -34,7 +34,7 @@ use tokio::sync::mpsc;
 use crate::error::Error;
 use crate::fleet::ahead::RunAhead;
 use crate::functions::of_trace::{Asked, Types};
-use crate::gather::{Gather, GatherRecursive};
+use crate::gather::{GATHER_RECURSIVE, Gather};
 use crate::in_order::{KeepOrder, ProbeLeft, REPLACED};
 use crate::inline::UserFunctions;
 use crate::interrupt::interruptible;
@@ -50,7 +50,7 @@ use crate::sql::statement::{Statement, Words, is_macro, read};
 use crate::sql::text::{Text, statements};
 use crate::table::{BATCH_ROWS, sql_array, sql_type};
 use crate::trace::{Answer, Names, Options, Sender};
-use crate::windows::CountWindows;
+use crate::windows::COUNT_WINDOWS;
 use crate::{functions, modules};
 
 /// Bytes of temporary files that sorts and groups may write: a query that wants more has joined everything with everything.
@@ -158,8 +158,8 @@ impl Session {
             rules.push(Arc::new(RunAhead));
         }
         rules.push(Arc::new(KeepOrder));
-        rules.push(Arc::new(CountWindows));
-        rules.push(Arc::new(GatherRecursive));
+        rules.push(Arc::new(COUNT_WINDOWS));
+        rules.push(Arc::new(GATHER_RECURSIVE));
         let state =
             SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rules(rules);

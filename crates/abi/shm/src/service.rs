@@ -154,6 +154,10 @@ impl ServiceView {
         mut each: impl FnMut(ChunkHeader, &[u8], bool) -> usize,
     ) -> usize {
         self.look_for_tears();
+        if self.used.is_torn() {
+            scrape.end();
+            return 0;
+        }
         let mut cost = 0;
         while cost < limit && scrape.looks < LOOKS {
             if scrape.next_page == self.page_count() {
@@ -171,9 +175,6 @@ impl ServiceView {
                     continue;
                 }
             }
-            if self.used.is_torn() {
-                continue;
-            }
             let found = self.pages.scrapable(iter::once(page), &mut wanted);
             cost += PAGE_COST + found.len() * CHUNK_COST;
             found.iter().for_each(|chunk| scrape.note(chunk));
@@ -184,9 +185,6 @@ impl ServiceView {
             && let Some((writer_id, number, page, chunk)) = scrape.found.pop_first()
         {
             cost += CHUNK_COST;
-            if self.used.is_torn() {
-                continue;
-            }
             let Some(found) = self.pages.scrapable_at(ChunkIndex { page, chunk }) else { continue };
             let is_same = found.header.writer_id == writer_id && scrape.number(&found.header) == number;
             if is_same && wanted(writer_id) {
@@ -226,6 +224,11 @@ impl Scrape {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.looks == LOOKS && self.found.is_empty()
+    }
+
+    fn end(&mut self) {
+        self.looks = LOOKS;
+        self.found.clear();
     }
 
     fn note(&mut self, chunk: &Scrapable) {

@@ -105,7 +105,9 @@ impl Service {
         now: &Now,
     ) {
         let mut budget = self.budget();
-        self.look_for_tears(id);
+        if !request.chunks_to_move.is_empty() {
+            self.look_for_tears(id);
+        }
         let mut bytes = 0usize;
         let moved = take_within(&request.chunks_to_move, &mut budget, |chunk, budget| {
             bytes = bytes.saturating_add(self.take_chunk(id, chunk, budget));
@@ -165,7 +167,9 @@ impl Service {
         budget: &mut Budget,
         now: &Now,
     ) -> bool {
-        self.look_for_tears(id);
+        if commit.begins_with(CHUNKS_TO_MOVE) {
+            self.look_for_tears(id);
+        }
         while commit.begins_with(CHUNKS_TO_MOVE) {
             if budget.is_spent() {
                 return false;

@@ -165,9 +165,8 @@ impl Service {
         if session.instances.len() > limits::MANY_INSTANCES && !done.is_empty() {
             // Of several sessions whose flushes end together the others take their turns, as where that is a matter of time.
             if self.long_flushed_ns == Some(now.clocks.monotonic) {
-                for (_, flush) in session.flushes.iter_mut().filter(|(id, _)| done.binary_search(id).is_ok())
-                {
-                    flush.deadline = now.after_ms(0);
+                for id in &done {
+                    session.flushes.entry(*id).and_modify(|flush| flush.deadline = now.after_ms(0));
                 }
                 return;
             }

@@ -63,7 +63,7 @@ pub struct Service {
     last_long_turn: SessionId,
     /// When the flush of such a session was answered last.
     pub(crate) long_flushed_ns: Option<u64>,
-    /// What clones cost that went on at once when their flushes were over, and when that was.
+    /// When a clone began last, and what those cost that began then.
     pub(crate) cloned_at_once: (u64, usize),
     pub(crate) last_instance: u64,
     pub(crate) last_source: SourceSerial,

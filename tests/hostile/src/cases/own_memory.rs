@@ -1,7 +1,6 @@
 //! A producer brings its shared memory along, and goes on to use the file that it is: what it does there holds the file's locks.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -50,7 +49,7 @@ fn tear(target: &Target) -> io::Result<()> {
     while target.goes_on() {
         memory.fill_with_complete_chunks(1, 0)?;
         mappings.iter().try_for_each(Memory::look_at_all)?;
-        let is_torn = Arc::new(AtomicBool::new(false));
+        let is_torn = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let _ = memory.tear();

@@ -22,7 +22,7 @@ pub(crate) const WRITTEN: Case = Case {
 
 pub(crate) const TORN: Case = Case {
     name: "own_memory_torn",
-    tells: "a producer takes all pages out of its memory, which it has mapped 50 times, while it commits chunks that are there",
+    tells: "a producer takes all pages out of its memory, which it has mapped 20 times, while it commits chunks that are there",
     run: tear,
     ..WRITTEN
 };
@@ -30,7 +30,8 @@ pub(crate) const TORN: Case = Case {
 const MEMORY_BYTES: usize = 32 << 20;
 const PAGES: u32 = (MEMORY_BYTES / 4096) as u32;
 const THREADS: usize = 32;
-const MAPPINGS: usize = 50;
+/// The first time it is waited for, which takes the kernel some 2 ms for each; that is not defended (docs/security.md). All further ones are not.
+const MAPPINGS: usize = 20;
 
 fn write(target: &Target) -> io::Result<()> {
     let (_producer, memory, _consumer) = scraped(target)?;

@@ -7,7 +7,7 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -173,6 +173,11 @@ impl Part {
                 let arrays = batch.columns().iter().zip(&mut texts);
                 let arrays = arrays.map(|(array, texts)| texts.column(array)).collect::<Result<Vec<_>>>()?;
                 let batch = RecordBatch::try_new(schema.clone(), arrays)?;
+                if !tables.are_whole() {
+                    return exec_err!(
+                        "a part of {name} could not be read from the file that it lies in; if that is TRACE.tables, remove it"
+                    );
+                }
                 rows += batch.num_rows();
                 if to.blocking_send(Ok(batch)).is_err() || rows >= limit {
                     break;

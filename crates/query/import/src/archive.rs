@@ -25,11 +25,11 @@ use ferretto_trace_tables::{Tables, TraceFileId};
 use tempfile::SpooledTempFile;
 
 use crate::Error;
+use crate::block_file;
 use crate::drive::{Fold, Imported, Options, Progress};
 use crate::manifest::{Rules, follow, follow_alone};
 use crate::others::{self, PIECE_BYTES};
 use crate::source::{Shared, Tap};
-use crate::spill;
 
 /// Archives up to this size are kept in memory. Ours: most are.
 const IN_MEMORY_BYTES: usize = 32 << 20;
@@ -135,7 +135,7 @@ fn keep_all(
     in_memory: usize,
     keep_on: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<SpooledTempFile, Error> {
-    let mut kept = SpooledTempFile::new_in(in_memory, spill::folder());
+    let mut kept = SpooledTempFile::new_in(in_memory, block_file::folder());
     loop {
         let len = io::copy(&mut file.take(PIECE_BYTES as u64), &mut kept)?;
         if len == 0 {

@@ -11,7 +11,7 @@ use ferretto_trace_tables::Helper;
 use sha2::{Digest, Sha256};
 
 /// Bytes that are hashed at once: a fraction of a millisecond's work.
-const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 /// Pieces that may wait. More mean that the helper is busy.
 const MAX_WAITING: usize = 8;
 

@@ -8,7 +8,8 @@
 //! | `jobs` | what another thread does meanwhile |
 //! | `hash` | the hash of the file, one of these things, for who asks for it |
 //! | `plain` | the file again: what waits for its turn lies in it, if it is plain |
-//! | `spill` | a file for what it has no room for |
+//! | `block_file` | a file for what it has no room for |
+//! | [`kept`] | tables in a file, to be asked again without their trace |
 //!
 //! The rows are the same whatever the number of threads: packets come to the rules in the order of the file, on one thread; others read and
 //! unpack before them, and behind them write what no rule waits for, and pack columns. This is the only room of the wing that starts threads.
@@ -24,16 +25,17 @@
 //! ```
 
 pub mod archive;
+mod block_file;
 pub mod drive;
 mod error;
 mod hash;
 mod jobs;
+pub mod kept;
 mod manifest;
 pub mod memory;
 mod others;
 mod plain;
 mod source;
-mod spill;
 
 pub use crate::drive::{Imported, Options, Progress, import};
 pub use crate::error::Error;

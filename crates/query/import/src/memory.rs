@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ferretto_trace_tables::Store;
 
 use crate::Error;
-use crate::spill::Spill;
+use crate::block_file::BlockFile;
 
 /// Of a machine that does not say: what one of 4 GiB may use.
 const DEFAULT_BYTES: u64 = 1 << 30;
@@ -51,8 +51,8 @@ impl Bound {
             return Ok(None);
         }
         if self.store.is_none() && !self.is_without {
-            match Spill::new() {
-                Ok(spill) => self.store = Some(Arc::new(spill)),
+            match BlockFile::temporary() {
+                Ok(file) => self.store = Some(Arc::new(file)),
                 // Perhaps memory is enough.
                 Err(_) => self.is_without = true,
             }

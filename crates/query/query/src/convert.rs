@@ -106,7 +106,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<(), Failure> {
     };
     drop(progress);
     if !args.quiet {
-        input::notes(&args.input, &imported);
+        input::say(&args.input, &input::notes(&imported));
         for what in left_out {
             eprintln!("warning: {}: not in {}: {what}", args.input.display(), format.name);
         }

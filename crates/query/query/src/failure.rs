@@ -6,6 +6,11 @@ use std::process::ExitCode;
 
 use ferretto_printable::printable;
 
+/// Says what is worth knowing beside.
+pub(crate) fn note(text: &str) {
+    eprintln!("note: {}", printable(text));
+}
+
 /// Why a command ends.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -36,6 +41,14 @@ impl Failure {
         match self {
             Self::Error { message, place, .. } => Self::Error { message, place, help: Some(advice.into()) },
             other => other,
+        }
+    }
+
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Error { message, .. } => message,
+            Self::NobodyListens => "nobody listens",
         }
     }
 

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use ferretto_analysis::Trace;
 use ferretto_import::{self as import, Imported, Progress as Step};
+use ferretto_printable::printable;
 use ferretto_trace_tables::Tables;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
+use crate::kept;
 use crate::progress::{Progress, megabytes, percent};
 
 /// A trace.
@@ -52,7 +54,18 @@ pub(crate) fn options(memory: Option<u64>) -> import::Options {
     options
 }
 
-/// Its tables.
+/// How a command reads a trace that it asks.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Reading {
+    /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// Keeps the tables of a trace in a file beside it, TRACE.tables, and asks that as long as neither the trace nor this program changes.
+    #[arg(long)]
+    pub(crate) cache: bool,
+}
+
+/// Its tables, and what its reading has shown.
 pub(crate) fn read(
     path: &Path,
     options: import::Options,
@@ -60,31 +73,58 @@ pub(crate) fn read(
     progress: &mut Progress,
 ) -> Result<(Tables, Imported), Failure> {
     let options = import::Options { file: again, ..options };
-    let mut watch = |step| {
+    import::import(file, &options, &mut shown(size, progress)).map_err(|error| unread(path, error))
+}
+
+/// Its tables, of which it is said what was met at its end.
+pub(crate) fn tables(
+    path: &Path,
+    options: import::Options,
+    cache: bool,
+    quiet: bool,
+) -> Result<Tables, Failure> {
+    let mut progress = Progress::start(quiet);
+    let input = open(path)?;
+    let (tables, notes) = if cache {
+        let none =
+            || Failure::new(format!("--cache keeps tables beside a file, and {} is none", path.display()));
+        let trace = input.again.as_ref().ok_or_else(none)?;
+        kept::tables(path, trace, &options, &mut shown(input.size, &mut progress))
+            .map_err(|error| unread(path, error))?
+    } else {
+        let (tables, imported) = read(path, options, input, &mut progress)?;
+        (tables, notes(&imported))
+    };
+    drop(progress);
+    if !quiet {
+        say(path, &notes);
+    }
+    Ok(tables)
+}
+
+/// A trace to be asked. Its tables, and then queries, may have so much memory.
+pub(crate) fn load(path: &Path, reading: &Reading, quiet: bool) -> Result<Trace, Failure> {
+    let tables = tables(path, options(reading.memory), reading.cache, quiet)?;
+    let mut options = ferretto_analysis::Options::default();
+    options.memory_bytes = reading.memory.unwrap_or(options.memory_bytes);
+    Trace::of(tables, &options).map_err(|error| Failure::of("read", path, error))
+}
+
+/// Shows how far it is.
+fn shown(size: u64, progress: &mut Progress) -> impl FnMut(Step) -> bool {
+    move |step| {
         progress.show(|| match step {
             Step::Reading { bytes } => format!("reading{} · {}", percent(bytes, size), megabytes(bytes)),
             Step::Rows { done, all } => format!("making tables{}", percent(done as u64, all as u64)),
         });
         true
-    };
-    import::import(file, &options, &mut watch).map_err(|error| {
-        let is_memory = matches!(error, import::Error::Memory { .. });
-        let failure = Failure::of("read", path, error);
-        if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
-    })
+    }
 }
 
-/// A trace to be asked, with notes on what was met at its end. `memory` is what its tables, and then queries, may have.
-pub(crate) fn load(path: &Path, memory: Option<u64>, quiet: bool) -> Result<Trace, Failure> {
-    let mut progress = Progress::start(quiet);
-    let (tables, imported) = read(path, options(memory), open(path)?, &mut progress)?;
-    drop(progress);
-    if !quiet {
-        notes(path, &imported);
-    }
-    let mut options = ferretto_analysis::Options::default();
-    options.memory_bytes = memory.unwrap_or(options.memory_bytes);
-    Trace::of(tables, &options).map_err(|error| Failure::of("read", path, error))
+fn unread(path: &Path, error: import::Error) -> Failure {
+    let is_memory = matches!(error, import::Error::Memory { .. });
+    let failure = Failure::of("read", path, error);
+    if is_memory { failure.help("--memory allows more, as in --memory 4G") } else { failure }
 }
 
 /// A trace's config as text, which stands in its metadata.
@@ -92,30 +132,36 @@ fn print_config(config: &[u8]) -> Option<String> {
     ferretto_protos::text::format("perfetto.protos.TraceConfig", config).ok()
 }
 
-/// What was met at the end of the trace.
-pub(crate) fn notes(path: &Path, imported: &Imported) {
-    let (input, end) = (path.display(), &imported.end);
+/// What was met at the end of the trace, a line each.
+pub(crate) fn notes(imported: &Imported) -> Vec<String> {
+    let end = &imported.end;
+    let mut notes = Vec::new();
     if let Some(at) = end.torn_at {
-        eprintln!("note: {input}: its last packet is not whole (offset {at})");
+        notes.push(format!("its last packet is not whole (offset {at})"));
     }
     if let Some(at) = end.broken_at {
-        eprintln!("note: {input}: it was not read on where bytes begin that are no trace (offset {at})");
+        notes.push(format!("it was not read on where bytes begin that are no trace (offset {at})"));
     }
     const SHOWN: usize = 5;
-    let troubled = imported.members.iter().filter_map(|member| Some((member, member.trouble.as_ref()?)));
-    for (at, (member, trouble)) in troubled.enumerate() {
-        match at {
-            0..SHOWN => eprintln!("note: {input}: {}: {trouble}", member.name),
-            SHOWN => eprintln!("note: {input}: and others were not read, or not to their end"),
-            _ => break,
-        }
+    let mut troubled = imported.members.iter().filter_map(|member| Some((member, member.trouble.as_ref()?)));
+    let first = troubled.by_ref().take(SHOWN);
+    notes
+        .extend(first.map(|(member, trouble)| printable(&format!("{}: {trouble}", member.name)).to_string()));
+    if troubled.next().is_some() {
+        notes.push("and others were not read, or not to their end".to_owned());
     }
     if let Some(place) = end.first_broken_batch {
         let count = end.broken_batches;
-        eprintln!(
-            "note: {input}: {count} compressed batches cannot be unpacked to their end, the first at {place}"
-        );
+        notes.push(format!(
+            "{count} compressed batches cannot be unpacked to their end, the first at {place}"
+        ));
     }
+    notes
+}
+
+/// Says what was met.
+pub(crate) fn say(path: &Path, notes: &[String]) {
+    notes.iter().for_each(|line| note(&format!("{}: {line}", path.display())));
 }
 
 /// Bytes of `2G`, `500M`, `64k`, `1000`: powers of 1024.

@@ -19,6 +19,7 @@ mod answer;
 mod convert;
 mod failure;
 mod input;
+mod kept;
 mod progress;
 mod prompt;
 mod query;

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-use ferretto_analysis::fleet::{Files, Fleet, State};
+use ferretto_analysis::fleet::{Files, Fleet, Places, State};
 use ferretto_analysis::{Error, Options, Rows, Trace};
-use ferretto_printable::printable;
 use ferretto_trace_tables::Tables;
 
 use crate::answer::{FORMATS, Format};
-use crate::failure::Failure;
-use crate::input::{self, size, time};
+use crate::failure::{Failure, note};
+use crate::input::{self, Reading, time};
+use crate::kept::KeptFiles;
 use crate::progress::Progress;
 use crate::prompt;
 use crate::stage::{NewFile, stdout};
@@ -53,9 +53,8 @@ pub(crate) struct QueryArgs {
     /// Leaves out events of programs before the range of interest, if the trace says one.
     #[arg(long)]
     crop_track_events: bool,
-    /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory: Option<u64>,
+    #[command(flatten)]
+    reading: Reading,
     /// Threads: so many traces are asked at once. Without it as many as there are processors.
     #[arg(long, value_name = "COUNT")]
     threads: Option<std::num::NonZeroUsize>,
@@ -105,20 +104,9 @@ pub(crate) fn main(args: &QueryArgs) -> Result<(), Failure> {
 }
 
 fn ask_one(args: &QueryArgs, path: &Path, question: &Question) -> Result<(), Failure> {
-    let mut progress = Progress::start(args.quiet);
-    let input = input::open(path)?;
     let tables = match is_empty(path) {
         true => Tables::default(),
-        false => {
-            let mut options = input::options(args.memory);
-            options.crop_track_events = args.crop_track_events;
-            let (tables, imported) = input::read(path, options, input, &mut progress)?;
-            drop(progress);
-            if !args.quiet {
-                input::notes(path, &imported);
-            }
-            tables
-        }
+        false => input::tables(path, import(args), args.reading.cache, args.quiet)?,
     };
     let fail = |error: Error| fail(&question.name, &error);
     let options = Options { path: Some(path.display().to_string()), ..options(args) };
@@ -145,9 +133,8 @@ fn ask_all(args: &QueryArgs, traces: &[PathBuf], sql: &str, name: &str) -> Resul
         let mut progress = shown.lock().unwrap_or_else(PoisonError::into_inner);
         progress.iter_mut().for_each(|it| it.show(|| format!("{done} of {all} traces were asked")));
     };
-    let mut import = input::options(args.memory);
-    import.crop_track_events = args.crop_track_events;
-    let fleet = Fleet::new(paths, Arc::new(Files), import, &options(args), Arc::new(watch)).map_err(fail)?;
+    let places: Arc<dyn Places> = if args.reading.cache { Arc::new(KeptFiles) } else { Arc::new(Files) };
+    let fleet = Fleet::new(paths, places, import(args), &options(args), Arc::new(watch)).map_err(fail)?;
     let rows = fleet.query(sql);
     // From now on there are rows on the terminal.
     drop(progress.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -185,14 +172,16 @@ fn say_bad(states: &[(String, State)], quiet: bool) {
     }
 }
 
-fn note(text: &str) {
-    eprintln!("note: {}", printable(text));
+/// How traces are read.
+fn import(args: &QueryArgs) -> ferretto_import::Options {
+    let options = input::options(args.reading.memory);
+    ferretto_import::Options { crop_track_events: args.crop_track_events, ..options }
 }
 
 fn options(args: &QueryArgs) -> Options {
     let options = Options::default();
     Options {
-        memory_bytes: args.memory.unwrap_or(options.memory_bytes),
+        memory_bytes: args.reading.memory.unwrap_or(options.memory_bytes),
         threads: args.threads.map_or(options.threads, usize::from),
         timeout: args.timeout,
         ..options

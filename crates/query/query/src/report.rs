@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ferretto_report::{Document, Form, Options, render};
 
 use crate::failure::Failure;
-use crate::input::{self, size};
+use crate::input::{self, Reading};
 use crate::stage::{NewFile, stdout};
 
 /// Says why a trace was slow: who had the CPUs, who waited for them, what blocked, which slices took long, what was lost.
@@ -33,9 +33,8 @@ pub(crate) struct ReportArgs {
     /// A file to write instead of stdout; it has its name only when it is whole.
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory: Option<u64>,
+    #[command(flatten)]
+    reading: Reading,
     /// Shows nothing but the report and errors.
     #[arg(short, long)]
     quiet: bool,
@@ -80,12 +79,12 @@ pub(crate) fn main(args: &ReportArgs) -> Result<(), Failure> {
 fn document(args: &ReportArgs, options: &Options) -> Result<Document, Failure> {
     match (args.compare, args.traces.as_slice()) {
         (false, [path]) => {
-            let trace = input::load(path, args.memory, args.quiet)?;
+            let trace = input::load(path, &args.reading, args.quiet)?;
             ferretto_report::report(&name(path), &trace, options).map_err(|error| fail(path, &error))
         }
         (true, [before, after]) => {
-            let first = input::load(before, args.memory, args.quiet)?;
-            let second = input::load(after, args.memory, args.quiet)?;
+            let first = input::load(before, &args.reading, args.quiet)?;
+            let second = input::load(after, &args.reading, args.quiet)?;
             ferretto_report::compare((&name(before), &first), (&name(after), &second), options)
                 .map_err(|error| fail(after, &error))
         }

@@ -8,7 +8,7 @@ use ferretto_analysis::Options;
 use ferretto_serve::{Engine, Server};
 
 use crate::failure::Failure;
-use crate::input::{self, size, time};
+use crate::input::{self, Reading, time};
 
 /// Answers queries on a trace over HTTP, as Trace Processor's server does.
 ///
@@ -26,9 +26,8 @@ pub(crate) struct ServeArgs {
     /// A web origin whose pages may ask besides those of the Perfetto UI, written as browsers send it; may be repeated.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// What may be used of memory, such as 2G or 500M: without it a quarter of the machine's.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory: Option<u64>,
+    #[command(flatten)]
+    reading: Reading,
     /// How long a query may work, such as 30s, 10m or 2h.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10m")]
     timeout: Duration,
@@ -48,10 +47,10 @@ print(TraceProcessor(addr='127.0.0.1:9001').query('select name, dur from slice')
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let addresses = addresses(&args.listen)?;
     let mut options = Options { timeout: args.timeout, ..Options::default() };
-    options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
+    options.memory_bytes = args.reading.memory.unwrap_or(options.memory_bytes);
     let engine = match &args.input {
-        Some(path) => Engine::of(input::load(path, args.memory, args.quiet)?, &path.display().to_string()),
-        None => Engine::empty(input::options(args.memory), options),
+        Some(path) => Engine::of(input::load(path, &args.reading, args.quiet)?, &path.display().to_string()),
+        None => Engine::empty(input::options(args.reading.memory), options),
     };
     let listen = |error| Failure::new(format!("cannot listen on {}: {error}", args.listen));
     let server = Server::bind(addresses.as_slice(), engine, args.allow_origin.iter().cloned());

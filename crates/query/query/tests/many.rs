@@ -121,3 +121,14 @@ fn a_trace_that_cannot_be_read_is_told_of_and_costs_no_other() {
     assert_eq!(stdout(&output), "n\n3\n");
     assert!(String::from_utf8_lossy(&output.stderr).contains("broken.pftrace is not whole"), "{output:?}");
 }
+
+#[test]
+fn each_of_many_traces_has_its_kept_tables_and_they_are_no_traces() {
+    let dir = place();
+    let sql = "select _trace, count(*) from slice group by 1 order by 1";
+    let expected = stdout(&query(dir.path(), &["traces", sql]));
+    for _ in 0..2 {
+        assert_eq!(stdout(&query(dir.path(), &["traces", sql, "--cache"])), expected);
+        assert!(dir.path().join("traces/0/t001.pftrace.tables").is_file());
+    }
+}

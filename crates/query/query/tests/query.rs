@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -140,4 +141,98 @@ fn a_statement_has_its_time() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("0.5 seconds") && said.contains("--timeout"), "{said}");
+}
+
+/// What tells whether a file was written anew.
+fn written(path: &Path) -> (u64, i64, i64) {
+    let meta = fs::metadata(path).unwrap();
+    (meta.ino(), meta.ctime(), meta.ctime_nsec())
+}
+
+#[test]
+fn kept_tables_are_asked_until_the_trace_changes() {
+    let dir = place(40_000);
+    let (trace, kept) = (dir.path().join("t.pftrace"), dir.path().join("t.pftrace.tables"));
+    let sql =
+        "select count(*), sum(ts), max(slice.name), min(track.name) from slice join track on track_id = track.id";
+    let expected = stdout(&query(dir.path(), &[sql]));
+    assert!(!kept.exists());
+    assert_eq!(stdout(&query(dir.path(), &[sql, "--cache"])), expected);
+    assert_eq!(kept.metadata().unwrap().mode() & 0o777, 0o600);
+    let first = written(&kept);
+    // With little memory they stay in the file.
+    for more in [&["--cache"][..], &["--cache", "--memory", "100k", "--threads", "1"]] {
+        let output = query(dir.path(), &[&[sql], more].concat());
+        assert!(output.status.success() || more.len() > 1, "{output:?}");
+        assert!(!output.status.success() || stdout(&output) == expected);
+        assert_eq!(written(&kept), first);
+    }
+    // A copy of both is as good: it is the hash that counts.
+    fs::copy(&trace, dir.path().join("copy")).unwrap();
+    fs::rename(dir.path().join("copy"), &trace).unwrap();
+    assert_eq!(stdout(&query(dir.path(), &[sql, "--cache"])), expected);
+    assert_eq!(written(&kept), first);
+    fs::write(&trace, common::trace(7)).unwrap();
+    assert!(stdout(&query(dir.path(), &[sql, "--cache"])).contains("7,7021,name,track"));
+    assert_ne!(written(&kept), first);
+    // Other rules make other tables.
+    let seven = written(&kept);
+    stdout(&query(dir.path(), &[sql, "--cache", "--crop-track-events"]));
+    assert_ne!(written(&kept), seven);
+}
+
+#[test]
+fn what_was_met_at_the_end_of_a_trace_is_said_of_its_kept_tables_too() {
+    let dir = place(10);
+    let trace = dir.path().join("t.pftrace");
+    let bytes = fs::read(&trace).unwrap();
+    fs::write(&trace, &bytes[..bytes.len() - 1]).unwrap();
+    let said = [(); 2].map(|()| {
+        let output = query(dir.path(), &["select count(*) from slice", "--cache"]);
+        assert_eq!(stdout(&output), "count(*)\n9\n");
+        String::from_utf8(output.stderr).unwrap()
+    });
+    assert!(said[0].contains("its last packet is not whole") && said[0] == said[1], "{said:?}");
+}
+
+#[test]
+fn tables_are_believed_only_if_nobody_else_can_have_written_them_and_all_of_them_is_there() {
+    let dir = place(40_000);
+    let kept = dir.path().join("t.pftrace.tables");
+    let ask = || query(dir.path(), &["select sum(ts) from slice", "--cache"]);
+    let sum = stdout(&ask());
+    let good = fs::read(&kept).unwrap();
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o620)).unwrap();
+    let before = written(&kept);
+    assert_eq!(stdout(&ask()), sum);
+    assert_ne!(written(&kept), before, "others could write into it");
+    fs::write(&kept, &good[..good.len() / 2]).unwrap();
+    assert_eq!(stdout(&ask()), sum);
+    assert!(fs::read(&kept).unwrap().len() > good.len() / 2 + 4096);
+    // Blocks are looked at when they are needed.
+    let mut bad = fs::read(&kept).unwrap();
+    let middle = bad.len() / 2;
+    bad[middle..middle + 4096].fill(0x55);
+    fs::write(&kept, bad).unwrap();
+    let output = ask();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("remove it"), "{output:?}");
+    // One that cannot be written costs no answer.
+    fs::remove_file(&kept).unwrap();
+    fs::create_dir_all(kept.join("x")).unwrap();
+    let output = ask();
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("note: the tables are not kept: "),
+        "{output:?}"
+    );
+    assert_eq!(stdout(&output), sum);
+    let output = Command::new(env!("CARGO_BIN_EXE_ferretto-query"))
+        .args(["query", "-", "select 1", "--cache"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--cache keeps tables beside a file"),
+        "{output:?}"
+    );
 }

@@ -20,6 +20,7 @@ use hashbrown::HashMap;
 use crate::column::Cell;
 use crate::helper::{Helper, Later};
 use crate::packed::{BLOCK_ROWS, Packed};
+use crate::saved::{Loading, Saving};
 use crate::store::{Kept, Store};
 
 /// Rows a block that are changed before they are packed anew: packing all blocks then costs a row's change as much as packing some hundred
@@ -208,6 +209,31 @@ impl<T: Cell> Blocks<T> {
         }
         self.rows = rows;
         self.open = vec![cell; self.first_open() + rows % BLOCK_ROWS];
+    }
+
+    /// Puts all of its rows into a store.
+    pub(crate) fn save(&self, to: &mut Saving<'_>) -> Option<()> {
+        let mut cells = Vec::with_capacity(BLOCK_ROWS);
+        for first in (0..self.rows).step_by(BLOCK_ROWS) {
+            cells.clear();
+            self.read(first..first + BLOCK_ROWS, &mut cells);
+            to.cells(&cells)?;
+        }
+        Some(())
+    }
+
+    /// A column of so many rows that was put into a store.
+    pub(crate) fn load(from: &mut Loading<'_>, rows: usize) -> Option<Self> {
+        let mut blocks = Self { store: from.store(), ..Self::default() };
+        for _ in 0..rows / BLOCK_ROWS {
+            blocks.sealed.push(from.later()?);
+        }
+        blocks.rows = rows;
+        blocks.open = vec![T::from_bits(None); blocks.first_open()];
+        if !rows.is_multiple_of(BLOCK_ROWS) {
+            blocks.open.extend(from.cells::<T>(rows % BLOCK_ROWS)?);
+        }
+        Some(blocks)
     }
 
     #[inline]

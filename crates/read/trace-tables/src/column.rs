@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::blocks::Blocks;
 use crate::helper::Helper;
 use crate::packed::BLOCK_ROWS;
+use crate::saved::{Loading, Saving};
 use crate::store::Store;
 use crate::strings::Str;
 
@@ -409,6 +410,47 @@ pub trait Grow {
     fn move_to(&mut self, _: &Arc<dyn Store>) {}
     /// Somebody packs its blocks, if it has some, from now on. Without, all of them are packed.
     fn set_helper(&mut self, _: Option<&Arc<dyn Helper>>) {}
+}
+
+/// A column that is written and read again: the other thing that the definitions of tables are made of.
+pub(crate) trait Save: Sized {
+    /// Puts its cells into a store.
+    fn save(&self, to: &mut Saving<'_>) -> Option<()>;
+    /// One of so many rows that was put into a store.
+    fn load(from: &mut Loading<'_>, rows: usize) -> Option<Self>;
+}
+
+impl<T: Cell> Save for Vec<T> {
+    fn save(&self, to: &mut Saving<'_>) -> Option<()> {
+        self.chunks(BLOCK_ROWS).try_for_each(|cells| to.cells(cells))
+    }
+
+    fn load(from: &mut Loading<'_>, rows: usize) -> Option<Self> {
+        from.all_cells(rows)
+    }
+}
+
+impl<T: Cell> Save for Blocks<T> {
+    fn save(&self, to: &mut Saving<'_>) -> Option<()> {
+        Self::save(self, to)
+    }
+
+    fn load(from: &mut Loading<'_>, rows: usize) -> Option<Self> {
+        Self::load(from, rows)
+    }
+}
+
+impl<T: Cell> Save for Gaps<T> {
+    fn save(&self, to: &mut Saving<'_>) -> Option<()> {
+        to.number(self.cells.len());
+        self.cells.save(to)
+    }
+
+    fn load(from: &mut Loading<'_>, rows: usize) -> Option<Self> {
+        let cells = from.number()?;
+        let empty = rows.checked_sub(cells).filter(|_| cells == 0 || cells == rows)?;
+        Some(Self { empty, cells: Blocks::load(from, cells)? })
+    }
 }
 
 impl<T> Grow for Vec<T> {

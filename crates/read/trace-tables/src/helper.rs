@@ -56,6 +56,18 @@ impl<T: Default> Later<T> {
         later
     }
 
+    /// Nobody makes it before somebody needs it.
+    pub fn lazily(make: impl FnOnce() -> T + Send + 'static) -> Self {
+        let make: Make<T> = Box::new(make);
+        Self(Arc::new(Made { it: OnceLock::new(), make: Mutex::new(Some(make)) }))
+    }
+
+    /// It, if it is made.
+    #[must_use]
+    pub fn made(&self) -> Option<&T> {
+        self.0.it.get()
+    }
+
     /// It, as soon as it is made.
     pub fn get(&self) -> &T {
         self.0.it.get_or_init(|| {

@@ -7,6 +7,7 @@
 //! | [`blocks`], [`packed`] | long columns: all but their last rows in as few bits as they need |
 //! | [`helper`] | what another thread may do meanwhile |
 //! | [`store`] | where blocks lie that memory has no room for |
+//! | `saved` | how tables lie in a file |
 //! | [`table`] | what a table says of itself: names, types, documentation, and a cell by its row |
 //! | [`ids`] | the numbers of rows, a type for each table that others point to |
 //! | [`consistency`] | whether they hang together |
@@ -33,6 +34,7 @@ pub mod consistency;
 pub mod helper;
 pub mod ids;
 pub mod packed;
+mod saved;
 pub mod store;
 pub mod strings;
 pub mod table;

@@ -95,12 +95,13 @@ impl Kept {
         }
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that it holds by now.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        match self.packed() {
+        match self {
             Self::Here(packed) => packed.memory_bytes(),
-            Self::There(_) | Self::Later(_) => 0,
+            Self::There(_) => 0,
+            Self::Later(later) => later.made().map_or(0, Self::memory_bytes),
         }
     }
 }
@@ -134,8 +135,9 @@ pub(crate) mod tests {
         }
 
         fn get(&self, place: Place) -> Box<[u64]> {
-            let at = place.at as usize;
-            self.words.lock().unwrap()[at..at + place.words as usize].into()
+            let all = self.words.lock().unwrap();
+            let from = usize::try_from(place.at).ok().and_then(|at| all.get(at..));
+            from.and_then(|from| from.get(..place.words as usize)).unwrap_or_default().into()
         }
 
         fn has_failed(&self) -> bool {

@@ -100,6 +100,33 @@ impl Strings {
         self.at(text.index())
     }
 
+    /// All texts, one behind the other.
+    pub(crate) fn bytes(&self) -> &str {
+        &self.bytes
+    }
+
+    /// Where each of them ends.
+    pub(crate) fn ends(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.ends.iter().copied()
+    }
+
+    /// A pool out of these; nothing if they are not of one.
+    pub(crate) fn from_parts(bytes: String, ends: Vec<usize>) -> Option<Self> {
+        let is_first = ends.first() == Some(&TOO_MANY.len()) && bytes.starts_with(TOO_MANY);
+        let is_whole = ends.last() == Some(&bytes.len()) && ends.len() < u32::MAX as usize;
+        let are_texts = ends.is_sorted() && ends.iter().all(|end| bytes.is_char_boundary(*end));
+        if !is_first || !is_whole || !are_texts {
+            return None;
+        }
+        let hasher = RandomState::default();
+        let hash = |index: &u32| hasher.hash_one(at(&bytes, &ends, *index as usize));
+        let mut table = HashTable::with_capacity(ends.len());
+        for index in 0..ends.len() as u32 {
+            table.insert_unique(hash(&index), index, hash);
+        }
+        Some(Self { table, hasher, recent: Recent::default(), bytes, ends })
+    }
+
     /// How many texts there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -102,6 +102,17 @@ macro_rules! table {
                 $( $crate::column::Grow::set_helper(&mut self.$column, helper); )*
             }
 
+            pub(crate) fn save(&self, to: &mut $crate::saved::Saving<'_>) -> Option<()> {
+                to.number(self.len);
+                $( $crate::column::Save::save(&self.$column, to)?; )*
+                Some(())
+            }
+
+            pub(crate) fn load(from: &mut $crate::saved::Loading<'_>) -> Option<Self> {
+                let len = from.number()?;
+                Some(Self { len, $( $column: $crate::column::Save::load(from, len)?, )* })
+            }
+
             /// How many rows it has.
             #[must_use]
             pub fn len(&self) -> usize {

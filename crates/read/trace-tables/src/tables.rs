@@ -11,6 +11,7 @@ use crate::blocks::Blocks;
 use crate::column::Gaps;
 use crate::helper::Helper;
 use crate::ids::{ArgSetId, MachineId, SliceId, ThreadStateId, TraceFileId, TrackId, Ucpu, Upid, Utid};
+use crate::saved::{Loading, Saving};
 use crate::store::Store;
 use crate::strings::{Str, Strings};
 use crate::table::{Table, table};
@@ -487,6 +488,8 @@ macro_rules! all_tables {
             /// The texts of all columns.
             pub strings: Strings,
             store: Option<Arc<dyn Store>>,
+            /// What comes from the store stays in memory.
+            are_in_memory: bool,
             $(
                 #[doc = concat!("See [`", stringify!($table), "`].")]
                 pub $field: $table,
@@ -511,10 +514,21 @@ macro_rules! all_tables {
                 $( self.$field.set_helper(helper); )*
             }
 
+            pub(crate) fn save_all(&self, to: &mut Saving<'_>) -> Option<()> {
+                $( self.$field.save(to)?; )*
+                Some(())
+            }
+
+            /// Whose blocks come from this store.
+            pub(crate) fn load_all(from: &mut Loading<'_>, strings: Strings, store: &Arc<dyn Store>) -> Option<Self> {
+                let store = Some(store.clone());
+                Some(Self { strings, store, are_in_memory: from.store().is_none(), $( $field: $table::load(from)?, )* })
+            }
+
             /// Whether most of them do.
             #[must_use]
             pub fn are_elsewhere(&self) -> bool {
-                self.store.is_some()
+                self.store.is_some() && !self.are_in_memory
             }
 
             /// Whether all cells that were asked for could be had. It is asked when all was read: see [`Store::has_failed`].

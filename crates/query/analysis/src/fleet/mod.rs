@@ -28,7 +28,7 @@ use crate::Error;
 pub use crate::fleet::pass::Watch;
 use crate::fleet::session::FleetSession;
 use crate::fleet::traces::Traces;
-pub use crate::fleet::traces::{Files, Places, Source, State};
+pub use crate::fleet::traces::{Files, Places, Read, Source, State};
 use crate::limits::{Limits, Stop};
 use crate::runtime::Threads;
 use crate::trace::{Options, Rows};

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferretto_import::{Error as ImportError, Imported, Options as ImportOptions, import};
+use ferretto_import::{Error as ImportError, Imported, Options as ImportOptions, Progress, import};
 use ferretto_trace_tables::Tables;
 
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::error::Error;
 /// A trace as it is read.
 pub struct Source {
     /// Its bytes.
-    pub file: Box<dyn Read + Send>,
+    pub file: Box<dyn io::Read + Send>,
     /// The same as a file of which any part can be read, if it is one.
     pub again: Option<Arc<File>>,
 }
@@ -33,6 +33,32 @@ pub trait Places: fmt::Debug + Send + Sync {
     ///
     /// If it is not there, or must not be read.
     fn open(&self, path: &str) -> io::Result<Source>;
+
+    /// Its tables. `watch` hears how far that is, and says whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn tables(
+        &self,
+        path: &str,
+        options: &ImportOptions,
+        watch: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Read, ImportError> {
+        let Source { file, again } = self.open(path)?;
+        let options = ImportOptions { file: again, ..options.clone() };
+        let (tables, imported) = import(file, &options, watch)?;
+        Ok(Read { tables, is_whole: is_whole(&imported) })
+    }
+}
+
+/// A trace that was read.
+#[derive(Debug)]
+pub struct Read {
+    /// Its tables.
+    pub tables: Tables,
+    /// Nothing is missing that should be there.
+    pub is_whole: bool,
 }
 
 /// Files of this machine.
@@ -115,8 +141,9 @@ impl Traces {
         let read = tokio::task::spawn_blocking(move || this.read(at, &stop)).await;
         let read = read.unwrap_or_else(|_| Err(Unread::Bad("its reader broke off".to_owned())));
         let (state, tables) = match read {
-            Ok((tables, imported)) if is_whole(&imported) => (State::Read, Some(Arc::new(tables))),
-            Ok((tables, _)) => (State::Torn, Some(Arc::new(tables))),
+            Ok(Read { tables, is_whole }) => {
+                (if is_whole { State::Read } else { State::Torn }, Some(Arc::new(tables)))
+            }
             Err(Unread::Bad(error)) => (State::Bad(error), None),
             Err(Unread::NoMemory(error)) if self.at_once > 1 => {
                 return Err(Error::plain(format!("{error}; allow more memory, or ask fewer traces at once")));
@@ -138,14 +165,11 @@ impl Traces {
         kept.take_if(|(kept, _)| *kept == at).map(|(_, tables)| tables)
     }
 
-    fn read(&self, at: usize, stop: &Stop) -> Result<(Tables, Imported), Unread> {
+    fn read(&self, at: usize, stop: &Stop) -> Result<Read, Unread> {
         let Some(path) = self.paths.get(at) else {
             return Err(Unread::Bad("there is no such trace".to_owned()));
         };
-        let opened = self.places.open(path);
-        let Source { file, again } = opened.map_err(|error| Unread::Bad(error.to_string()))?;
-        let options = ImportOptions { file: again, ..self.import.clone() };
-        import(file, &options, &mut |_| !stop.is_said()).map_err(|error| match error {
+        self.places.tables(path, &self.import, &mut |_| !stop.is_said()).map_err(|error| match error {
             ImportError::Memory { .. } => Unread::NoMemory(error.to_string()),
             error => Unread::Bad(error.to_string()),
         })

@@ -36,6 +36,9 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// Time for requests and for reading back, and again for each of the others: what is received, written to files, cleared away.
 const TURN: Duration = Duration::from_millis(2);
 
+/// Who was served for so long may have kept somebody waiting who asks for little: he is not to wait for what is written into files, too.
+const LONG: Duration = Duration::from_millis(10);
+
 /// Clients at one time: more than there are processes on most machines.
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
@@ -101,6 +104,8 @@ pub(crate) struct Server {
     has_more_work: bool,
     /// Somebody has sent more than one receive takes.
     has_more_to_receive: bool,
+    /// What is written into files waits for the next turn.
+    files_wait: bool,
     /// How long producers are left alone before the next look at them; 0 for not at all.
     rest_ns: u64,
     accepts_again_at: Option<u64>,
@@ -149,6 +154,7 @@ impl Server {
             work_ended: 0,
             has_more_work: false,
             has_more_to_receive: false,
+            files_wait: false,
             rest_ns: 0,
             accepts_again_at: None,
         })
@@ -381,7 +387,8 @@ impl Server {
         }
     }
 
-    /// Serves those who wait, as long as a turn lasts.
+    /// Serves those who wait, as long as a turn lasts. If that was long, files wait for the next turn, in which only those are served before them who had less
+    /// than others.
     fn serve(&mut self, now: &Now) {
         // A client that is held up stays so until work ends, or until it has read something (`send_dirty`).
         let ended = self.service.work_ended();
@@ -390,7 +397,8 @@ impl Server {
         }
         let start = Instant::now();
         let mut last = start;
-        while last - start < TURN {
+        let files_wait = self.files_wait;
+        while last - start < TURN && (!files_wait || self.turns.is_next_light()) {
             let Some(key) = self.turns.next() else { break };
             if self.service.is_reading(ConsumerConn(key)) {
                 // The next part may be a packet of 30 MB, for which nobody's answer waits that is there already.
@@ -402,7 +410,8 @@ impl Server {
             last = after;
             self.line_up(key);
         }
-        self.has_more_work |= !self.turns.is_empty();
+        self.files_wait = !files_wait && last - start >= LONG;
+        self.has_more_work |= self.files_wait || !self.turns.is_empty();
     }
 
     /// One request, or the next part of what it reads.
@@ -489,7 +498,9 @@ impl Server {
                 break;
             }
         }
-        self.write_files(now);
+        if !self.files_wait {
+            self.write_files(now);
+        }
     }
 
     fn carry_outputs(&mut self) {

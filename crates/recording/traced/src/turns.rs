@@ -10,6 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use ferretto_peers::Holder;
 
+/// What somebody has saved up at most: some requests of the long ones, or thousands of those that a consumer asks now and then.
+const CREDIT_NS: u64 = 20_000_000;
+
 /// Those who wait, each with the time that they had.
 #[derive(Debug, Default)]
 struct Queue {
@@ -53,7 +56,7 @@ pub(crate) struct Turns {
 impl Queue {
     fn push(&mut self, who: Member, account: &mut Account) {
         if !std::mem::replace(&mut account.waits, true) {
-            account.used_ns = account.used_ns.max(self.floor_ns);
+            account.used_ns = account.used_ns.max(self.floor_ns.saturating_sub(CREDIT_NS));
             self.waiting.insert((account.used_ns, who));
         }
     }
@@ -67,6 +70,11 @@ impl Queue {
             self.waiting.remove(&(account.used_ns, who));
             self.floor_ns = self.floor_ns.max(account.used_ns);
         }
+    }
+
+    /// Whether the one who is first has had less than the last who was served.
+    fn is_first_light(&self) -> bool {
+        self.waiting.first().is_some_and(|(used_ns, _)| *used_ns < self.floor_ns)
     }
 
     /// What it had moves its place, should it wait already.
@@ -172,6 +180,11 @@ impl Turns {
         }
     }
 
+    /// Whether the user who is next has had less than the one who was served last.
+    pub(crate) fn is_next_light(&self) -> bool {
+        self.all.queue.is_first_light()
+    }
+
     /// Who is served next. It has to [`wait`](Self::wait) again if there is more to do for it.
     pub(crate) fn next(&mut self) -> Option<u64> {
         self.all.next()
@@ -235,17 +248,38 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_anew_is_served_soon_and_has_saved_nothing_up() {
+    fn who_comes_anew_is_served_soon_and_has_saved_little_up() {
+        const MS: u64 = 1_000_000;
         let mut turns = Turns::default();
         (0..10).for_each(|key| turns.add(key, Holder::Local(0)));
         turns.add(10, Holder::Local(0));
         (0..10).for_each(|key| turns.wait(key));
-        serve(&mut turns, 1000, |_| 10);
+        serve(&mut turns, 1000, |_| MS);
         turns.wait(10);
-        let served = serve(&mut turns, 110, |_| 10);
+        let saved = (CREDIT_NS / MS) as usize;
+        let served = serve(&mut turns, saved + 110, |_| MS);
         let own = served.iter().filter(|key| **key == 10).count();
-        assert!((10..=11).contains(&own), "{own}");
+        assert!((saved + 9..=saved + 11).contains(&own), "{own}");
         assert!(served[..11].contains(&10));
+    }
+
+    #[test]
+    fn of_users_who_come_at_one_moment_the_one_who_asks_for_little_is_first() {
+        let (mut turns, little) = (Turns::default(), 9);
+        let all = [1, 2, 3, little];
+        all.iter().for_each(|key| turns.add(*key, Holder::Local(*key as u32)));
+        for round in 0..20 {
+            all.iter().for_each(|key| turns.wait(*key));
+            let is_light = turns.is_next_light();
+            let mut served = Vec::new();
+            while let Some(key) = turns.next() {
+                turns.charge(key, if key == little { 20_000 } else { 90_000_000 });
+                served.push(key);
+            }
+            // At the beginning nobody has had anything.
+            assert!(round < 1 || served[0] == little, "{round}: {served:?}");
+            assert!(round < 2 || is_light, "{round}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod merge;
 mod no_trace;
 mod perfetto;
 mod private;
+mod profile;
 mod protovm;
 mod query;
 mod record;
@@ -62,6 +63,7 @@ Drag the trace into https://ui.perfetto.dev to look at it.";
 #[derive(Subcommand, Debug)]
 enum Command {
     Record(record::RecordArgs),
+    Profile(profile::ProfileArgs),
     Snapshot(flight::SnapshotArgs),
     Info(info::InfoArgs),
     Cut(cut::CutArgs),
@@ -140,6 +142,10 @@ fn run(command: Command) -> ExitCode {
         Command::Record(args) => {
             log::to_stderr("error");
             record::main(&args)
+        }
+        Command::Profile(args) => {
+            log::to_stderr("error");
+            profile::main(&args)
         }
         Command::Snapshot(args) => {
             log::to_stderr("error");

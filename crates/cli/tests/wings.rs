@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each wing, and those that its crates may depend on beside each other.
-const WINGS: [(&str, &[&str]); 7] = [
+const WINGS: [(&str, &[&str]); 8] = [
     ("abi", &[]),
+    ("code", &[]),
     ("client", &["abi"]),
     ("recording", &["abi"]),
     // `recording` where a program records itself.
     ("program", &["abi", "client", "recording"]),
-    ("machine", &["abi", "client"]),
+    ("machine", &["abi", "client", "code"]),
     ("read", &["abi"]),
     ("query", &["abi", "read"]),
 ];

@@ -3,7 +3,7 @@
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
 //! own](has_rights_of_its_own), whether a group is [one user's](is_group_of_one), and, with the feature `daemon`, how a thread is
 //! [scheduled](Scheduling), [terminals](close_terminals) that a program was started with, [code](Code) that is no longer needed, and
-//! [what a peer has not read](unread_bytes).
+//! [what a peer has not read](unread_bytes); with the feature `perf`, [events](PerfEvent) that the kernel samples.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -15,6 +15,8 @@ mod credentials;
 mod exit;
 mod file;
 mod fork;
+#[cfg(feature = "perf")]
+mod perf;
 mod rights;
 #[cfg(feature = "daemon")]
 mod scheduling;
@@ -31,6 +33,8 @@ pub use credentials::{PeerCredentials, peer_credentials};
 pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
+#[cfg(feature = "perf")]
+pub use perf::{PerfAttr, PerfEvent, perf_flags};
 pub use rights::{has_rights_of_its_own, is_group_of_one, overflow_user};
 #[cfg(feature = "daemon")]
 pub use scheduling::Scheduling;

@@ -94,6 +94,13 @@ impl Finder<'_> {
                 "",
             );
         }
+        if self.evidence.tally.samples_lost > 0 {
+            let records = counted(self.evidence.tally.samples_lost, "record", "records");
+            let what = format!(
+                "{records} of samples and of what was mapped: the kernel's ring was full before it was read"
+            );
+            self.lost(Kind::Samples, what, "sample less often with --freq");
+        }
         if self.evidence.is_over && self.evidence.counted && self.has_ftrace() && !ftrace.has_end {
             self.unknown("the kernel's counts at the end");
         }

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     KernelPages,
     /// Events that the kernel does not have, or does not let be switched on; options that it refuses.
     KernelEvents,
+    /// The kernel's ring of a CPU was full, in which samples are.
+    Samples,
     /// Shared memory between a program and the service was full.
     SharedMemory,
     /// There was none.
@@ -93,6 +95,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::KernelInterference, "kernel-interference"),
     (Kind::KernelPages, "kernel-pages"),
     (Kind::KernelEvents, "kernel-events"),
+    (Kind::Samples, "samples"),
     (Kind::SharedMemory, "shared-memory"),
     (Kind::NoSharedMemory, "no-shared-memory"),
     (Kind::WriterIds, "writer-ids"),

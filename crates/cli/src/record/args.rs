@@ -8,7 +8,7 @@ use crate::flight::{self, Keep};
 use crate::units;
 
 /// Records this machine into a trace file.
-#[derive(clap::Args, Debug, Clone)]
+#[derive(clap::Args, Debug, Clone, Default)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RecordArgs {
     /// The trace; `-` is stdout [default: trace-YYYYMMDD-HHMMSS.pftrace here, the time in UTC].

@@ -28,7 +28,7 @@ const FILE_WRITE_PERIOD_MS: u32 = 1_000;
 const FLUSH_PERIOD_MS: u32 = 5_000;
 const COUNTERS_PERIOD_MS: u32 = 1_000;
 
-const EVENTS_BUFFER: u32 = 0;
+pub(crate) const EVENTS_BUFFER: u32 = 0;
 const STATE_BUFFER: u32 = 1;
 /// Of a flight recorder only, where counters would overwrite the names in time.
 const COUNTERS_BUFFER: u32 = 2;

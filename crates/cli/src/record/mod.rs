@@ -9,6 +9,7 @@ pub(crate) mod plan;
 mod progress;
 mod reports;
 mod run;
+pub(crate) mod sampling;
 mod service;
 mod sources;
 pub(crate) mod summary;
@@ -27,6 +28,7 @@ use self::default_config::{DEFAULT_BUFFER_KB, DEFAULT_KERNEL_BUFFER_KB, Settings
 use self::output::Output;
 use self::plan::Plan;
 use self::run::Recording;
+use self::sampling::Sampling;
 use self::service::{Choice, Service};
 use self::summary::LeftOut;
 use crate::config_bytes::ConfigBytes;
@@ -35,14 +37,19 @@ use crate::flight::{self, Flight, Keep};
 use crate::report::UserError;
 use crate::wake::Signals;
 
-/// Records. Whatever cannot work is said before it starts.
+/// Records.
 pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
+    record(args, None)
+}
+
+/// Records with the CPU sampler, if it is asked for. Whatever cannot work is said before it starts.
+pub(crate) fn record(args: &RecordArgs, sampling: Option<&Sampling>) -> Result<ExitCode> {
     let program = Program::find(&args.command)?;
     let choice = Choice::make(args.system, args.own)?;
     // The probes of the system's service decide what works, not this user's rights.
     let report = if choice.uses_own_probes() { ferretto_probes::availability() } else { Vec::new() };
     let flight = flight(args, choice.is_system())?;
-    let mut config = load_config(args, &report)?;
+    let mut config = load_config(args, &report, sampling)?;
     if let Some(flight) = &flight {
         flight.change(&mut config);
     }
@@ -50,7 +57,12 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     plan.duration = args.time.or(plan.duration);
     plan.is_ring = args.flight;
     check_plan(&plan)?;
-    let mut left_out = left_out(args, &report, &plan, &config);
+    let wanted = match sampling {
+        Some(sampling) if !sampling.with_machine => plan.sources.clone(),
+        _ if args.config.is_some() => plan.sources.clone(),
+        _ => default_config::source_names(),
+    };
+    let mut left_out = left_out(&report, &wanted, &config);
     left_out.extend(choice.left_out());
     let signals = Signals::install()?;
     let output = match &flight {
@@ -62,7 +74,7 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     if let Some(note) = choice.note().filter(|_| !args.quiet) {
         eprintln!("{note}");
     }
-    let mut service = Service::start(choice, socket)?;
+    let mut service = Service::start(choice, socket, sampling)?;
     let offered = sources::offered(&service.consumer.query_service_state(false)?);
     let absent = sources::check(&plan, &offered, args.any_source)?;
     say_before_start(&plan, &absent, &left_out);
@@ -85,7 +97,11 @@ fn flight(args: &RecordArgs, is_system: bool) -> Result<Option<Flight>> {
     }))
 }
 
-fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes> {
+fn load_config(
+    args: &RecordArgs,
+    report: &[Availability],
+    sampling: Option<&Sampling>,
+) -> Result<ConfigBytes> {
     let Some(path) = &args.config else {
         let settings = Settings {
             buffer_kb: args.keep.map(Keep::kb).or(args.buffer).unwrap_or(DEFAULT_BUFFER_KB),
@@ -93,8 +109,11 @@ fn load_config(args: &RecordArgs, report: &[Availability]) -> Result<ConfigBytes
             kernel_buffer_kb: args.kernel_buffer.unwrap_or(DEFAULT_KERNEL_BUFFER_KB),
             shared_memory_kb: args.shared_memory,
         };
-        let works = |name: &str| sources::works(report, name);
-        return Ok(ConfigBytes::from_message(&default_config::build(settings, works)));
+        let is_wanted = |name: &str| sampling.is_none_or(|sampling| sampling.wants(name));
+        let mut config =
+            default_config::build(settings, |name| sources::works(report, name) && is_wanted(name));
+        config.data_sources.extend(sampling.map(Sampling::data_source));
+        return Ok(ConfigBytes::from_message(&config));
     };
     let name = if path == Path::new("-") { Path::new("<stdin>") } else { path };
     let mut config = ConfigBytes::new(config_file::parse_any(name, &config_file::read(path)?)?);
@@ -120,11 +139,10 @@ fn check_plan(plan: &Plan) -> Result<()> {
         .into())
 }
 
-fn left_out(args: &RecordArgs, report: &[Availability], plan: &Plan, config: &ConfigBytes) -> Vec<LeftOut> {
-    let wanted = if args.config.is_some() { plan.sources.clone() } else { default_config::source_names() };
+fn left_out(report: &[Availability], wanted: &[String], config: &ConfigBytes) -> Vec<LeftOut> {
     // Bytes that were checked once can be shown; without the text no optional field counts as asked for.
     let text = text::format(text::TRACE_CONFIG, &config.clone().into_vec()).unwrap_or_default();
-    sources::left_out(report, &wanted, &text)
+    sources::left_out(report, wanted, &text)
 }
 
 fn target(args: &RecordArgs, plan: &Plan) -> PathBuf {

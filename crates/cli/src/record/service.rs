@@ -19,6 +19,7 @@ use ferretto_traced::in_process::{Host, HostOptions};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::sampling::Sampling;
 use super::sources;
 use super::summary::LeftOut;
 use crate::losses;
@@ -69,18 +70,27 @@ pub(crate) struct Service {
 
 /// What `record` starts itself.
 struct Local {
-    probes: Option<Probes>,
-    /// Dropped last: the probes hand over their last data to it. None beside the system's service.
-    #[expect(dead_code, reason = "it serves until it is dropped")]
+    producers: Vec<Producer>,
+    /// Dropped last: they hand over their last data to it. None beside the system's service.
     host: Option<Host>,
 }
 
-struct Probes {
+/// A producer on a thread of this process.
+struct Producer {
+    /// What its data sources are, in words.
+    what: &'static str,
     thread: JoinHandle<()>,
     /// Ends with the thread.
     ended: Receiver<()>,
     /// Closing it ends the thread.
     stop: OwnedFd,
+}
+
+/// Where a producer runs: what it connects to, what ends it, and whom it tells that its data sources are registered.
+pub(crate) struct Place {
+    pub(crate) connector: Connector,
+    pub(crate) stopped: OwnedFd,
+    pub(crate) notify: OwnedFd,
 }
 
 impl Choice {
@@ -183,29 +193,41 @@ fn named_process(pid: i32) -> String {
 
 impl Service {
     /// Starts what is missing. At `consumers` others may ask for snapshots of a service of our own.
-    pub(crate) fn start(choice: Choice, consumers: Option<PathBuf>) -> Result<Self> {
+    pub(crate) fn start(
+        choice: Choice,
+        consumers: Option<PathBuf>,
+        sampling: Option<&Sampling>,
+    ) -> Result<Self> {
         match choice {
             Choice::System { consumer, has_probes, .. } => {
                 let probes = (!has_probes).then(|| with_priority(|| start_probes(Connector::Default)));
-                let local = Local { probes: probes.transpose()?, host: None };
+                let sampler = sampling.map(|sampling| start_sampler(sampling, Connector::Default));
+                let producers = probes.into_iter().chain(sampler).collect::<Result<_>>()?;
+                let local = Local { producers, host: None };
                 Ok(Self { consumer: *consumer, env: Vec::new(), _local: Some(local) })
             }
-            Choice::Own { .. } => Self::start_own(consumers),
+            Choice::Own { .. } => Self::start_own(consumers, sampling),
         }
     }
 
-    /// A service and the Linux probes on threads of this process.
-    fn start_own(consumers: Option<PathBuf>) -> Result<Self> {
+    /// A service, the Linux probes and the sampler on threads of this process.
+    fn start_own(consumers: Option<PathBuf>, sampling: Option<&Sampling>) -> Result<Self> {
         // Abstract, so that nothing is left in the file system however this process ends; nobody can have taken the name before.
         let private = format!("@ferretto-record-{}-{:016x}", std::process::id(), unguessable());
         let address = private.parse()?;
         let local = with_priority(|| {
             let host = start_host(address, consumers.map(Address::Path))?;
             let connector = Connector::Stream(host.connect_producer()?);
-            Ok::<_, anyhow::Error>((Some(start_probes(connector)?), host))
+            Ok::<_, anyhow::Error>((start_probes(connector)?, host))
         })?;
-        let consumer = Consumer::over(local.1.connect_consumer()?)?;
-        let local = Local { probes: local.0, host: Some(local.1) };
+        let (probes, host) = local;
+        let consumer = Consumer::over(host.connect_consumer()?)?;
+        let mut local = Local { producers: vec![probes], host: None };
+        if let Some(sampling) = sampling {
+            let connector = Connector::Stream(host.connect_producer()?);
+            local.producers.push(start_sampler(sampling, connector)?);
+        }
+        local.host = Some(host);
         Ok(Self { consumer, env: vec![(PRODUCER_SOCKET_ENV, private)], _local: Some(local) })
     }
 }
@@ -261,44 +283,66 @@ fn open_for_all(addresses: &[Address]) {
     }
 }
 
-fn start_probes(connector: Connector) -> Result<Probes> {
-    let (ready, notify) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
-    let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
-    let options =
-        ProbesOptions { connector, stop: Some(stopped), notify: Some(notify), ..ProbesOptions::default() };
-    let (end, ended) = channel();
-    let thread = std::thread::Builder::new().name("probes".to_owned()).spawn(move || {
-        let _end: Sender<()> = end;
-        if let Err(error) = ferretto_probes::run(options) {
-            eprintln!("note: the Linux data sources ended: {error}");
-        }
-    });
-    let thread = thread.context("cannot start the probes' thread")?;
-    let timeout = Timespec::try_from(PROBES_TIMEOUT).ok();
-    // A probe that fails to start has said why.
-    let _ = rustix::event::poll(&mut [PollFd::new(&ready, PollFlags::IN)], timeout.as_ref());
-    Ok(Probes { thread, ended, stop })
+fn start_probes(connector: Connector) -> Result<Producer> {
+    Producer::start("the Linux data sources", connector, |Place { connector, stopped, notify }| {
+        let (stop, notify) = (Some(stopped), Some(notify));
+        let options = ProbesOptions { connector, stop, notify, ..ProbesOptions::default() };
+        move || ferretto_probes::run(options).map_err(|error| error.to_string())
+    })
 }
 
-impl Probes {
+/// On the thread that starts the command.
+fn start_sampler(sampling: &Sampling, connector: Connector) -> Result<Producer> {
+    Producer::start("the sampler", connector, |place| {
+        let options = sampling.options(place);
+        move || {
+            // As above, without which it runs as it is.
+            let _ = rustix::process::nice(NICENESS);
+            ferretto_profile::run(options).map_err(|error| error.to_string())
+        }
+    })
+}
+
+impl Producer {
+    /// Starts a thread, and waits until its data sources are registered.
+    fn start<F: FnOnce() -> Result<(), String> + Send + 'static>(
+        what: &'static str,
+        connector: Connector,
+        make: impl FnOnce(Place) -> F,
+    ) -> Result<Self> {
+        let (ready, notify) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
+        let run = make(Place { connector, stopped, notify });
+        let (end, ended) = channel();
+        let thread = std::thread::Builder::new().name("producer".to_owned()).spawn(move || {
+            let _end: Sender<()> = end;
+            if let Err(error) = run() {
+                eprintln!("note: {what} ended: {error}");
+            }
+        });
+        let thread = thread.with_context(|| format!("cannot start a thread for {what}"))?;
+        let timeout = Timespec::try_from(PROBES_TIMEOUT).ok();
+        // One that fails to start has said why.
+        let _ = rustix::event::poll(&mut [PollFd::new(&ready, PollFlags::IN)], timeout.as_ref());
+        Ok(Self { what, thread, ended, stop })
+    }
+
     /// Has them leave tracefs as it was. They may hang in something that somebody else controls; the process ends without them then.
     fn end(self, timeout: Duration) {
-        let Self { thread, ended, stop } = self;
+        let Self { what, thread, ended, stop } = self;
         drop(stop);
         let note = match ended.recv_timeout(timeout) {
             Err(RecvTimeoutError::Timeout) => "do not end, and are left behind",
             _ if thread.join().is_err() => "failed",
             _ => return,
         };
-        let _ = writeln!(std::io::stderr(), "note: the Linux data sources {note}");
+        let _ = writeln!(std::io::stderr(), "note: {what}: they {note}");
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        if let Some(probes) = self.probes.take() {
-            probes.end(END_TIMEOUT);
-        }
+        self.producers.drain(..).for_each(|producer| producer.end(END_TIMEOUT));
     }
 }
 
@@ -315,7 +359,7 @@ mod tests {
             let _ = hang.recv();
         });
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        Probes { thread, ended, stop }.end(Duration::from_millis(10));
+        Producer { what: "a test", thread, ended, stop }.end(Duration::from_millis(10));
         let timeout = Timespec::try_from(Duration::from_secs(20)).unwrap();
         let mut told = [PollFd::new(&stopped, PollFlags::IN)];
         assert_eq!(rustix::event::poll(&mut told, Some(&timeout)), Ok(1));

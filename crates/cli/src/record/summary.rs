@@ -116,6 +116,7 @@ fn content_of(source: &str, summary: &Summary<'_>) -> String {
             vec![some(tally.system_counters, "round of system counters", "rounds of system counters")]
         }
         "linux.system_info" => vec![(tally.cpu_infos > 0).then(|| "this machine's CPUs".to_owned())],
+        "linux.perf" => vec![some(tally.samples, "sample", "samples")],
         "track_event" => return track_event_contents(summary),
         _ if tally.others > 0 => return "see the other packets below".to_owned(),
         _ => Vec::new(),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use ferretto_protos::fields::{ftrace_cpu_stats, ftrace_stats, process_tree, trace_packet};
+use ferretto_protos::fields::{ftrace_cpu_stats, ftrace_stats, perf_sample, process_tree, trace_packet};
 use ferretto_protos::ftrace::INTERFERENCE;
 use ferretto_protos::trace_packet::NotRecorded;
 use ferretto_protos::tracing_service_event::{DataSources, EventType};
@@ -55,6 +55,10 @@ pub struct Tally {
     pub system_counters: u64,
     /// Descriptions of the machine's CPUs.
     pub cpu_infos: u64,
+    /// Samples of profilers of processors.
+    pub samples: u64,
+    /// What the rings of the kernel had no room for: samples, and what says where code is.
+    pub samples_lost: u64,
     /// Events of programs.
     pub track_events: u64,
     /// Batches of compressed packets that could not be unpacked, or not to their end.
@@ -280,6 +284,10 @@ impl Tally {
                 self.first_counters_ns = earlier(self.first_counters_ns, head.timestamp);
             }
             trace_packet::CPU_INFO => self.cpu_infos += 1,
+            trace_packet::PERF_SAMPLE => match varint_field(body, perf_sample::KERNEL_RECORDS_LOST) {
+                None => self.samples += 1,
+                Some(lost) => self.samples_lost = self.samples_lost.saturating_add(lost),
+            },
             // Nobody compresses twice.
             trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.sealed += 1,
             trace_packet::TRACE_STATS => self.trace_stats(body),

@@ -1,0 +1,167 @@
+//! `ferretto profile`, as any user may run it. Where the kernel gives a user no perf events, as in most containers, it says so and is skipped.
+
+mod common;
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use common::{Place, assert_status, packets, stderr};
+use ferretto_protos::TracePacket;
+use ferretto_protos::trace_packet::Data;
+use rustix::time::{ClockId, clock_gettime};
+
+/// What [`uses_a_second_of_a_processor`] does in functions of these names.
+const SHARES: [(&str, f64); 3] = [("six_tenths", 0.6), ("three_tenths", 0.3), ("one_tenth", 0.1)];
+/// Long enough that a function is met many times, short enough that the shares are the same from one tenth of a second to the next.
+const ROUND: Duration = Duration::from_millis(20);
+const ROUNDS: u32 = 50;
+
+/// Of a processor's time, by this thread.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+#[inline(never)]
+fn spin(share: u32) {
+    let until = used() + ROUND * share / 10;
+    let mut sum = 0u64;
+    while used() < until {
+        (0..2000u64).for_each(|n| sum = black_box(sum.wrapping_mul(31) + n));
+    }
+    black_box(sum);
+}
+
+#[inline(never)]
+fn six_tenths() {
+    spin(6);
+    black_box(());
+}
+
+#[inline(never)]
+fn three_tenths() {
+    spin(3);
+    black_box(());
+}
+
+#[inline(never)]
+fn one_tenth() {
+    spin(1);
+    black_box(());
+}
+
+/// The program that is profiled: this one, as [`work`] calls it.
+#[test]
+#[ignore = "others run it"]
+fn uses_a_second_of_a_processor() {
+    for _ in 0..ROUNDS {
+        six_tenths();
+        three_tenths();
+        one_tenth();
+    }
+}
+
+fn work() -> [String; 4] {
+    let program = std::env::current_exe().unwrap().display().to_string();
+    [&program, "--ignored", "--exact", "uses_a_second_of_a_processor"].map(str::to_owned)
+}
+
+/// Whether it was refused, which is said aloud.
+fn is_refused(said: &str) -> bool {
+    let is_refused = said.contains("cannot profile: the kernel gives no samples");
+    if is_refused {
+        eprintln!("skipped: {said}");
+    }
+    is_refused
+}
+
+/// The functions of each sample, outermost first, out of what its sequence has said before.
+fn stacks(packets: &[TracePacket]) -> Vec<(u32, Vec<String>, bool)> {
+    let (mut names, mut frames, mut stacks) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut samples = Vec::new();
+    for packet in packets {
+        let data = packet.interned_data.clone().unwrap_or_default();
+        for name in data.function_names {
+            names.insert(name.iid(), String::from_utf8(name.str.unwrap().to_vec()).unwrap());
+        }
+        for frame in data.frames {
+            frames.insert(frame.iid(), frame.function_name_id());
+        }
+        for stack in data.callstacks {
+            stacks.insert(stack.iid(), stack.frame_ids);
+        }
+        if let Some(Data::PerfSample(sample)) = &packet.data {
+            let Some(frame_ids) = stacks.get(&sample.callstack_iid()) else { continue };
+            let name = |frame: &u64| names.get(&frames[frame]).cloned().unwrap_or_default();
+            samples.push((
+                sample.pid(),
+                frame_ids.iter().map(name).collect(),
+                sample.optional_unwind_error.is_none(),
+            ));
+        }
+    }
+    samples
+}
+
+#[test]
+fn the_shares_of_functions_are_those_that_they_have() {
+    let place = Place::new();
+    let output = place.ferretto(&["profile", "--own", "-o", "t", "--"]).args(work()).output().unwrap();
+    let said = stderr(&output);
+    if is_refused(&said) {
+        return;
+    }
+    assert_status(&output, 0);
+    let samples = stacks(&packets(&place.path("t")));
+    // A second at 999 a second; of a virtual machine whose processors are others' for half of the time the half.
+    assert!((200..1200).contains(&samples.len()), "{} samples\n{said}", samples.len());
+    let whole = samples.iter().filter(|(_, _, is_whole)| *is_whole).count();
+    assert!(whole * 100 >= samples.len() * 95, "{whole} of {}", samples.len());
+    for (name, share) in SHARES {
+        let within = |stack: &Vec<String>| stack.iter().any(|function| function.contains(name));
+        let found =
+            samples.iter().filter(|(_, stack, _)| within(stack)).count() as f64 / samples.len() as f64;
+        // Of a thousand samples the noise is 1.5 points.
+        assert!((found - share).abs() < 0.06, "{name}: {found}\n{said}");
+    }
+    for part in ["Profile: ", "999 a second", "profile::spin", "profile::six_tenths", "uses_a_second_o"] {
+        assert!(said.contains(part), "{part:?} in\n{said}");
+    }
+    let spinning = |stack: &Vec<String>| stack.last().is_some_and(|innermost| !innermost.is_empty());
+    assert!(samples.iter().filter(|(_, stack, _)| spinning(stack)).count() * 10 > samples.len() * 9);
+}
+
+#[test]
+fn children_are_sampled_and_what_lives_a_moment_is_no_error() {
+    let place = Place::new();
+    let script = format!("{0} & {0} & wait", work().join(" "));
+    let output =
+        place.ferretto(&["profile", "--own", "-o", "t", "--", "sh", "-c", &script]).output().unwrap();
+    if is_refused(&stderr(&output)) {
+        return;
+    }
+    assert_status(&output, 0);
+    let samples = stacks(&packets(&place.path("t")));
+    let of_children = samples.iter().filter(|(_, stack, _)| stack.iter().any(|name| name.contains("_tenth")));
+    let pids: std::collections::HashSet<u32> = of_children.map(|(pid, ..)| *pid).collect();
+    assert_eq!(pids.len(), 2, "{}", stderr(&output));
+    let output =
+        place.ferretto(&["profile", "--own", "-o", "u", "--", "sh", "-c", "exit 7"]).output().unwrap();
+    assert_status(&output, 7);
+    assert!(stderr(&output).contains("Profile: "), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said_before_anything_is_written() {
+    let place = Place::new();
+    for (args, part) in [
+        (&["profile", "--", "no-such-program-here"][..], "no-such-program-here"),
+        (&["profile", "-F", "0", "--", "true"], "0 is not in 1..=50000"),
+        (&["profile"], "COMMAND"),
+    ] {
+        let output = place.ferretto(args).output().unwrap();
+        assert!(!output.status.success() && stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    assert!(place.files().is_empty());
+}

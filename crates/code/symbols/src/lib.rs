@@ -1,0 +1,20 @@
+//! What an ELF file says of its code, and names of functions as people write them.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`elf`] | a file's segments, symbols, build id and sections for unwinding |
+//! | [`kernel`] | `/proc/kallsyms` |
+//! | [`demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
+//!
+//! Files are those of strangers: whatever is in them, reading them ends, within bounds. Nothing here opens a file.
+
+#![forbid(unsafe_code)]
+
+pub mod demangle;
+pub mod elf;
+pub mod kernel;
+mod names;
+
+pub use demangle::demangle;
+pub use elf::{Elf, Section};
+pub use kernel::KernelSymbols;

@@ -1,0 +1,33 @@
+//! The CPU sampler: the data source `linux.perf`, of which each sample says where a thread was, as a stack.
+//!
+//! ```text
+//! kernel's rings, one a processor ─▶ records, in the order of time ─▶ processes: what is mapped where ─▶ stacks ─▶ packets
+//!                                                                                       └─ modules: files' symbols and unwinding information
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`run`] | the producer: connects, starts and stops with sessions |
+//! | `events` | asks the kernel for samples, and takes them out of its rings |
+//! | `records` | what the kernel's bytes say |
+//! | `processes` | which code each process has mapped, from the kernel's records |
+//! | `modules` | files of code, each read once |
+//! | `packets` | samples as packets, every name said once |
+//! | [`summary`] | where the time went, for the terminal |
+//!
+//! A stack is a copy of the thread's own, unwound here: nothing runs in the program, which is stopped no longer than the kernel takes for the copy.
+
+#![forbid(unsafe_code)]
+
+mod events;
+mod modules;
+mod packets;
+mod processes;
+mod producer;
+mod records;
+mod sampler;
+pub mod summary;
+
+pub use events::{Refused, can_sample};
+pub use producer::{DATA_SOURCE, ProfileOptions, run};
+pub use summary::Summary;

@@ -1,0 +1,270 @@
+//! Samples as packets: every name, file, frame and stack is said once (upstream: perf_producer.cc, interning_output.cc).
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use ferretto_protos::BuiltinClock;
+use ferretto_protos::fields::{
+    callstack, frame, interned_data, interned_string, mapping, perf_events, perf_sample,
+    perf_sample_defaults, process_tree, trace_packet, trace_packet_defaults,
+};
+use ferretto_protos::perf_events::Counter;
+use ferretto_protos::profiling::StackUnwindError;
+use ferretto_protozero::{Message, Sink};
+use ferretto_unwind::{End, Mapping};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::modules::Module;
+use crate::processes::Frame;
+use crate::records::Stamp;
+
+/// Of `sequence_flags`: what was said before is forgotten; and: this packet relies on what was said.
+const STATE_CLEARED: u64 = 1;
+const NEEDS_STATE: u64 = 2;
+/// The number of the empty text.
+const EMPTY: u64 = 0;
+/// Stacks that are remembered: beyond, all is said anew. A program has some thousand to some ten thousand.
+const MAX_STACKS: usize = 200_000;
+/// The kernel, as readers of traces know it: a path of this one part, and nothing else (trace_processor: a mapping is the kernel's by this).
+const KERNEL_PATH: &str = "kernel";
+/// Code that is in no file: what a compiler has made while the program runs.
+const NO_FILE_PATH: &str = "[anon]";
+
+/// A stack with its names, outermost frame first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stack {
+    pub(crate) user: Vec<Frame>,
+    /// Names of the kernel's functions, or their addresses.
+    pub(crate) kernel: Vec<String>,
+}
+
+/// What was said on a sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    names: Numbers<String>,
+    paths: Numbers<String>,
+    build_ids: Numbers<Box<[u8]>>,
+    mappings: Numbers<MappingKey>,
+    frames: Numbers<FrameKey>,
+    stacks: Numbers<Box<[u64]>>,
+    is_begun: bool,
+}
+
+/// Files, places in them, and where that is mapped. Nothing is the kernel.
+type MappingKey = Option<(Option<u32>, u64, u64, u64)>;
+/// A mapping, an address, a name.
+type FrameKey = (u64, u64, u64);
+
+/// Numbers of things, from 1.
+#[derive(Debug)]
+struct Numbers<T>(HashMap<T, u64, RandomState>);
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<T: Eq + Hash> Numbers<T> {
+    /// The number, and whether it is new.
+    fn of(&mut self, it: T) -> (u64, bool) {
+        let next = self.0.len() as u64 + 1;
+        let number = *self.0.entry(it).or_insert(next);
+        (number, number == next && self.0.len() as u64 == next)
+    }
+}
+
+/// What a sample's packet has to say before the sample: the fields of `InternedData`.
+type Said = Vec<u8>;
+
+impl Interner {
+    /// Readers may have lost what was said.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The packet that begins a sequence, if it is still to come.
+    pub(crate) fn begin(&mut self, packet: &mut Message<'_, impl Sink>, frequency_hz: u64) {
+        self.is_begun = true;
+        packet.varint(trace_packet::SEQUENCE_FLAGS, STATE_CLEARED);
+        let mut defaults = packet.nested(trace_packet::TRACE_PACKET_DEFAULTS);
+        defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, BuiltinClock::Boottime as u64);
+        let mut samples = defaults.nested(trace_packet_defaults::PERF_SAMPLE_DEFAULTS);
+        let mut timebase = samples.nested(perf_sample_defaults::TIMEBASE);
+        timebase.varint(perf_events::timebase::FREQUENCY, frequency_hz);
+        timebase.varint(perf_events::timebase::COUNTER, Counter::SwCpuClock as u64);
+    }
+
+    pub(crate) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// There is so much that it is better to begin anew.
+    pub(crate) fn is_full(&self) -> bool {
+        self.stacks.0.len() >= MAX_STACKS
+    }
+
+    /// A sample.
+    pub(crate) fn sample(
+        &mut self,
+        packet: &mut Message<'_, impl Sink>,
+        (stamp, cpu_mode): (Stamp, u16),
+        stack: &Stack,
+        end: Option<End>,
+    ) {
+        let mut said = Said::new();
+        let number = self.stack(stack, &mut said);
+        packet.varint(trace_packet::TIMESTAMP, stamp.time_ns);
+        packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        if !said.is_empty() {
+            packet.bytes(trace_packet::INTERNED_DATA, &said);
+        }
+        let mut sample = packet.nested(trace_packet::PERF_SAMPLE);
+        sample.varint(perf_sample::CPU, stamp.cpu.into());
+        sample.varint(perf_sample::PID, stamp.pid.into());
+        sample.varint(perf_sample::TID, stamp.tid.into());
+        sample.varint(perf_sample::CPU_MODE, cpu_mode.into());
+        sample.varint(perf_sample::CALLSTACK_IID, number);
+        let error = match end {
+            None | Some(End::Root) => return,
+            Some(End::Copy) => StackUnwindError::UnwindErrorMemoryInvalid,
+            Some(End::Lost) => StackUnwindError::UnwindErrorUnwindInfo,
+            Some(End::TooMany) => StackUnwindError::UnwindErrorMaxFramesExceeded,
+        };
+        sample.varint(perf_sample::UNWIND_ERROR, error as u64);
+    }
+
+    /// So many records had no room in the ring of a processor.
+    pub(crate) fn lost(packet: &mut Message<'_, impl Sink>, stamp: Stamp, records: u64) {
+        packet.varint(trace_packet::TIMESTAMP, stamp.time_ns);
+        let mut sample = packet.nested(trace_packet::PERF_SAMPLE);
+        sample.varint(perf_sample::CPU, stamp.cpu.into());
+        sample.varint(perf_sample::KERNEL_RECORDS_LOST, records);
+    }
+
+    /// What a thread is called, and so its process, if it is the main one.
+    pub(crate) fn name_thread(
+        packet: &mut Message<'_, impl Sink>,
+        stamp: Stamp,
+        parent_pid: u32,
+        name: &[u8],
+    ) {
+        packet.varint(trace_packet::TIMESTAMP, stamp.time_ns);
+        let mut tree = packet.nested(trace_packet::PROCESS_TREE);
+        if stamp.tid == stamp.pid {
+            let mut process = tree.nested(process_tree::PROCESSES);
+            process.varint(process_tree::process::PID, stamp.pid.into());
+            process.varint(process_tree::process::PPID, parent_pid.into());
+            process.bytes(process_tree::process::CMDLINE, name);
+            process.bool(process_tree::process::CMDLINE_IS_COMM, true);
+        }
+        let mut thread = tree.nested(process_tree::THREADS);
+        thread.varint(process_tree::thread::TID, stamp.tid.into());
+        thread.varint(process_tree::thread::TGID, stamp.pid.into());
+        thread.bytes(process_tree::thread::NAME, name);
+    }
+
+    fn stack(&mut self, stack: &Stack, said: &mut Said) -> u64 {
+        let user = stack.user.iter().map(|frame| self.frame(frame, said)).collect::<Vec<_>>();
+        let kernel = stack.kernel.iter().map(|name| self.kernel_frame(name, said)).collect::<Vec<_>>();
+        let frames: Box<[u64]> = user.into_iter().chain(kernel).collect();
+        let (number, is_new) = self.stacks.of(frames.clone());
+        if is_new {
+            let mut data = Message::new(said);
+            let mut message = data.nested(interned_data::CALLSTACKS);
+            message.varint(callstack::IID, number);
+            frames.iter().for_each(|frame| message.varint(callstack::FRAME_IDS, *frame));
+        }
+        number
+    }
+
+    fn frame(&mut self, its: &Frame, said: &mut Said) -> u64 {
+        let name = its.name().map_or(EMPTY, |name| self.name(name, said));
+        let mapping = self.mapping(its.mapping.as_ref(), said);
+        self.number_frame((mapping, its.address, name), said)
+    }
+
+    fn kernel_frame(&mut self, name: &str, said: &mut Said) -> u64 {
+        let name = self.name(name, said);
+        let (mapping, is_new) = self.mappings.of(None);
+        if is_new {
+            let path = self.path(KERNEL_PATH, said);
+            let mut data = Message::new(said);
+            let mut message = data.nested(interned_data::MAPPINGS);
+            message.varint(mapping::IID, mapping);
+            message.varint(mapping::PATH_STRING_IDS, path);
+        }
+        self.number_frame((mapping, 0, name), said)
+    }
+
+    fn number_frame(&mut self, key: FrameKey, said: &mut Said) -> u64 {
+        let (number, is_new) = self.frames.of(key);
+        if is_new {
+            let (mapping, address, name) = key;
+            let mut data = Message::new(said);
+            let mut message = data.nested(interned_data::FRAMES);
+            message.varint(frame::IID, number);
+            message.varint(frame::FUNCTION_NAME_ID, name);
+            message.varint(frame::MAPPING_ID, mapping);
+            message.varint(frame::REL_PC, address);
+        }
+        number
+    }
+
+    fn mapping(&mut self, its: Option<&Mapping<Arc<Module>>>, said: &mut Said) -> u64 {
+        let key = its.map_or((None, 0, 0, 0), |its| (Some(its.file.number), its.start, its.end, its.offset));
+        let (number, is_new) = self.mappings.of(Some(key));
+        if !is_new {
+            return number;
+        }
+        let path = its.map_or(NO_FILE_PATH, |its| &its.file.path);
+        let parts: Vec<u64> =
+            path.split('/').filter(|part| !part.is_empty()).map(|part| self.path(part, said)).collect();
+        let build_id =
+            its.and_then(|its| its.file.build_id.as_deref()).map_or(EMPTY, |id| self.build_id(id, said));
+        let mut data = Message::new(said);
+        let mut message = data.nested(interned_data::MAPPINGS);
+        message.varint(mapping::IID, number);
+        message.varint(mapping::BUILD_ID, build_id);
+        if let Some(its) = its {
+            message.varint(mapping::EXACT_OFFSET, its.offset);
+            message.varint(mapping::START_OFFSET, its.offset);
+            message.varint(mapping::START, its.start);
+            message.varint(mapping::END, its.end);
+        }
+        parts.iter().for_each(|part| message.varint(mapping::PATH_STRING_IDS, *part));
+        number
+    }
+
+    fn name(&mut self, name: &str, said: &mut Said) -> u64 {
+        let (number, is_new) = self.names.of(name.to_owned());
+        if is_new {
+            say(said, interned_data::FUNCTION_NAMES, number, name.as_bytes());
+        }
+        number
+    }
+
+    fn path(&mut self, part: &str, said: &mut Said) -> u64 {
+        let (number, is_new) = self.paths.of(part.to_owned());
+        if is_new {
+            say(said, interned_data::MAPPING_PATHS, number, part.as_bytes());
+        }
+        number
+    }
+
+    fn build_id(&mut self, id: &[u8], said: &mut Said) -> u64 {
+        let (number, is_new) = self.build_ids.of(id.into());
+        if is_new {
+            say(said, interned_data::BUILD_IDS, number, id);
+        }
+        number
+    }
+}
+
+fn say(said: &mut Said, field: u32, number: u64, text: &[u8]) {
+    let mut data = Message::new(said);
+    let mut message = data.nested(field);
+    message.varint(interned_string::IID, number);
+    message.bytes(interned_string::STR, text);
+}

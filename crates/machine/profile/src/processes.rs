@@ -1,0 +1,140 @@
+//! Which code each process has mapped, from the kernel's records, in the order of time.
+
+use std::sync::Arc;
+
+use ferretto_unwind::{Cache, End, Mapping, Registers, Space};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::modules::{Module, Modules};
+use crate::records::Map;
+
+/// Processes at a time: as many as a kernel has numbers by itself (`pid_max` of 64-bit machines is 4 million; no program starts so many at once).
+const MAX_PROCESSES: usize = 64 << 10;
+
+/// All that live.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    spaces: HashMap<u32, Space<Arc<Module>>, RandomState>,
+    parents: HashMap<u32, u32, RandomState>,
+    modules: Modules,
+    cache: Cache,
+}
+
+/// A frame of a stack, of a program's own code.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The file, where it is mapped; nothing of code that is in no file.
+    pub(crate) mapping: Option<Mapping<Arc<Module>>>,
+    /// The address: in the file's own terms if it could be read, in terms of its bytes if not, and that of the process if there is no file.
+    pub(crate) address: u64,
+}
+
+impl Processes {
+    pub(crate) fn map(&mut self, pid: u32, map: &Map<'_>) {
+        if !self.spaces.contains_key(&pid) && self.spaces.len() >= MAX_PROCESSES {
+            return;
+        }
+        let file = self.modules.find(pid, map.path, map.build_id);
+        let end = map.start.saturating_add(map.len);
+        let mapping = Mapping { start: map.start, end, offset: map.offset, file: file.clone() };
+        self.spaces.entry(pid).or_default().map(mapping, file.elf.as_ref());
+    }
+
+    /// It runs another program from now on.
+    pub(crate) fn exec(&mut self, pid: u32) {
+        self.spaces.insert(pid, Space::default());
+    }
+
+    pub(crate) fn fork(&mut self, pid: u32, parent_pid: u32) {
+        if self.parents.len() < MAX_PROCESSES {
+            self.parents.insert(pid, parent_pid);
+        }
+        if let Some(space) = self.spaces.get(&parent_pid).cloned()
+            && self.spaces.len() < MAX_PROCESSES
+        {
+            self.spaces.insert(pid, space);
+        }
+    }
+
+    pub(crate) fn exit(&mut self, pid: u32) {
+        self.spaces.remove(&pid);
+        self.parents.remove(&pid);
+    }
+
+    /// Who has started a process: of the first one nobody has said it, for that was this program.
+    pub(crate) fn parent_of(&self, pid: u32) -> u32 {
+        self.parents.get(&pid).copied().unwrap_or_else(std::process::id)
+    }
+
+    /// The frames of a thread's stack, innermost first.
+    pub(crate) fn unwind(&mut self, pid: u32, registers: Registers, stack: &[u8]) -> (Vec<Frame>, End) {
+        let none = Space::default();
+        let space = self.spaces.get(&pid).unwrap_or(&none);
+        let (addresses, end) = space.unwind(registers, stack, &mut self.cache);
+        (addresses.into_iter().map(|address| Frame::of(space, address)).collect(), end)
+    }
+}
+
+impl Frame {
+    fn of(space: &Space<Arc<Module>>, address: u64) -> Self {
+        let Some(mapping) = space.find(address) else { return Self { mapping: None, address } };
+        let in_file = (address - mapping.start).wrapping_add(mapping.offset);
+        let linked_at = mapping.file.elf.as_ref().and_then(|elf| elf.address_of(in_file));
+        Self { mapping: Some(mapping.clone()), address: linked_at.unwrap_or(in_file) }
+    }
+
+    /// The function, as the linker calls it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.mapping.as_ref()?.file.elf.as_ref()?.name_of(self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, path: &[u8]) -> Map<'_> {
+        Map { start, len: 0x1000, offset: 0x2000, build_id: None, path }
+    }
+
+    fn path_at(processes: &mut Processes, pid: u32, pc: u64) -> Option<String> {
+        let (frames, _) = processes.unwind(pid, Registers { pc, ..Registers::default() }, &[]);
+        frames[0].mapping.as_ref().map(|mapping| mapping.file.path.clone())
+    }
+
+    #[test]
+    fn children_have_what_their_parents_had_until_they_run_another_program() {
+        let mut processes = Processes::default();
+        processes.map(1, &map(0x1000, b"/no/a"));
+        processes.fork(2, 1);
+        processes.map(1, &map(0x1000, b"/no/b"));
+        assert_eq!(path_at(&mut processes, 2, 0x1010).as_deref(), Some("/no/a"));
+        assert_eq!((processes.parent_of(2), processes.parent_of(1)), (1, std::process::id()));
+        assert_eq!(path_at(&mut processes, 1, 0x1010).as_deref(), Some("/no/b"));
+        processes.exec(2);
+        assert_eq!(path_at(&mut processes, 2, 0x1010), None);
+        processes.exit(1);
+        assert_eq!(path_at(&mut processes, 1, 0x1010), None);
+        let (frames, _) = processes.unwind(3, Registers { pc: 0x77, ..Registers::default() }, &[]);
+        assert_eq!((frames[0].address, frames[0].name()), (0x77, None));
+    }
+
+    #[test]
+    fn a_frame_of_this_program_has_its_name() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let own = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+        let line = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with(&own)).unwrap();
+        let mut words = line.split_whitespace();
+        let (range, offset) = (words.next().unwrap(), words.nth(1).unwrap());
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let (start, end) = range.split_once('-').map(|(start, end)| (hex(start), hex(end))).unwrap();
+        let mut processes = Processes::default();
+        let map = Map { start, len: end - start, offset: hex(offset), build_id: None, path: own.as_bytes() };
+        processes.map(7, &map);
+        let pc = a_frame_of_this_program_has_its_name as fn() as usize as u64;
+        let (frames, _) = processes.unwind(7, Registers { pc, ..Registers::default() }, &[]);
+        let name = ferretto_symbols::demangle(frames[0].name().unwrap());
+        assert!(name.ends_with("a_frame_of_this_program_has_its_name"), "{name}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The producer: connects to a service, and samples while sessions want it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ferretto_producer::{
+    Connector, ExhaustedPolicy, InstanceConfig, InstanceId, ProducerClient, ProducerError, ProducerEvent,
+    ProducerOptions,
+};
+use ferretto_protos::fields::trace_packet::{self, not_recorded};
+use ferretto_protos::perf_events::{Counter, timebase};
+use ferretto_protos::{DataSourceDescriptor, PerfEventConfig};
+use ferretto_sys::{KernelClock, clock_ns};
+
+use crate::events::Events;
+use crate::sampler::Sampler;
+use crate::summary::Summary;
+
+/// The data source.
+pub const DATA_SOURCE: &str = "linux.perf";
+/// The name that configs' producer filters know (upstream: perf_producer.cc).
+const PRODUCER_NAME: &str = "perfetto.traced_perf";
+/// How often records are looked at: files of a process that has ended may be gone soon.
+const READ_PERIOD: Duration = Duration::from_millis(20);
+/// Sampling more often would be most of what is sampled (the kernel's own limit, `perf_event_max_sample_rate`, is 100,000).
+const MAX_FREQUENCY_HZ: u64 = 50_000;
+/// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
+const DEFAULT_FREQUENCY_HZ: u64 = 10;
+/// How long an ending sampler waits for the service to take the last data.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How to run.
+#[derive(Debug)]
+pub struct ProfileOptions {
+    /// Where the tracing service is.
+    pub connector: Connector,
+    /// The thread whose children are sampled: those that it starts once the data source runs.
+    pub parent_thread: i32,
+    /// Becomes readable when it shall end.
+    pub stop: OwnedFd,
+    /// Gets the byte `1` and is closed once the data source is registered.
+    pub notify: OwnedFd,
+    /// Where the time went, by now.
+    pub summary: Arc<Mutex<Summary>>,
+}
+
+struct Producer {
+    client: ProducerClient,
+    samplers: BTreeMap<InstanceId, Sampler>,
+    parent_thread: i32,
+    summary: Arc<Mutex<Summary>>,
+}
+
+/// Samples for a service's sessions, on this thread, until told to stop.
+///
+/// # Errors
+///
+/// If the connection cannot be prepared. What the kernel refuses is an error of the session that asks for it.
+pub fn run(options: ProfileOptions) -> Result<(), ProducerError> {
+    let has_one_connection = matches!(options.connector, Connector::Stream(_));
+    let mut client_options = ProducerOptions::new(PRODUCER_NAME);
+    client_options.connector = options.connector;
+    let mut client = ProducerClient::new(client_options)?;
+    client.register_data_source(&DataSourceDescriptor {
+        name: Some(DATA_SOURCE.to_owned()),
+        will_notify_on_start: Some(true),
+        will_notify_on_stop: Some(true),
+        handles_incremental_state_clear: Some(true),
+        ..DataSourceDescriptor::default()
+    });
+    let mut notify = Some(options.notify);
+    let samplers = BTreeMap::new();
+    let mut producer =
+        Producer { client, samplers, parent_thread: options.parent_thread, summary: options.summary };
+    let mut next_read = Instant::now();
+    loop {
+        let timeout =
+            (!producer.samplers.is_empty()).then(|| next_read.saturating_duration_since(Instant::now()));
+        if producer.wait(timeout, options.stop.as_fd())? {
+            break;
+        }
+        let mut is_connected = true;
+        while let Some(event) = producer.client.next_event() {
+            is_connected &= !matches!(event, ProducerEvent::Disconnected { .. });
+            producer.handle(event);
+        }
+        if producer.client.is_connected()
+            && let Some(notify) = notify.take()
+        {
+            producer.client.sync();
+            // Nobody may listen any more.
+            let _ = std::fs::File::from(notify).write_all(b"1");
+        }
+        if has_one_connection && !is_connected {
+            break;
+        }
+        producer.samplers.values_mut().for_each(Sampler::turn);
+        next_read = Instant::now() + READ_PERIOD;
+    }
+    producer.samplers.values_mut().for_each(Sampler::flush);
+    producer.samplers.clear();
+    producer.client.drain(DRAIN_TIMEOUT);
+    Ok(())
+}
+
+impl Producer {
+    /// Waits until there is something to do; says whether to stop.
+    fn wait(&mut self, timeout: Option<Duration>, stop: BorrowedFd<'_>) -> Result<bool, ProducerError> {
+        let ready = self.client.wait(timeout, &[stop])?;
+        Ok(ready.first() == Some(&true))
+    }
+
+    fn handle(&mut self, event: ProducerEvent) {
+        match event {
+            ProducerEvent::Start { instance, config } => {
+                match self.start(&config) {
+                    Ok(sampler) => _ = self.samplers.insert(instance, sampler),
+                    Err(reason) => self.refuse(&config, &reason),
+                }
+                self.client.notify_started(instance);
+            }
+            ProducerEvent::Stop { instance } => {
+                if let Some(mut sampler) = self.samplers.remove(&instance) {
+                    sampler.flush();
+                }
+                self.client.notify_stopped(instance);
+            }
+            ProducerEvent::Flush { request_id, instances, .. } => {
+                let of_these = |id: &InstanceId| instances.contains(id);
+                let samplers = self.samplers.iter_mut().filter(|(id, _)| of_these(id));
+                samplers.for_each(|(_, sampler)| sampler.flush());
+                self.client.notify_flush_complete(request_id);
+            }
+            ProducerEvent::ClearIncrementalState { instances } => {
+                for (_, sampler) in self.samplers.iter_mut().filter(|(id, _)| instances.contains(id)) {
+                    sampler.clear();
+                }
+            }
+            ProducerEvent::Setup { .. }
+            | ProducerEvent::Connected
+            | ProducerEvent::Disconnected { .. }
+            | ProducerEvent::StartupEnded { .. }
+            | ProducerEvent::Synced => {}
+        }
+    }
+
+    /// Says in the log and in the trace why there are no samples.
+    fn refuse(&self, config: &InstanceConfig, reason: &str) {
+        tracing::error!("{DATA_SOURCE} records nothing: {reason}");
+        let mut writer = self.client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Drop);
+        let mut packet = writer.new_packet();
+        packet.varint(trace_packet::TIMESTAMP, clock_ns(KernelClock::Boot));
+        packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, 1);
+        let mut note = packet.nested(trace_packet::NOT_RECORDED);
+        note.string(not_recorded::DATA_SOURCE_NAME, DATA_SOURCE);
+        note.string(not_recorded::PRODUCER_NAME, PRODUCER_NAME);
+        note.string(not_recorded::REASON, reason);
+    }
+
+    fn start(&self, config: &InstanceConfig) -> Result<Sampler, String> {
+        let decoded = config.decode().map_err(|error| error.to_string())?;
+        let frequency_hz = frequency_hz(&decoded.perf_event_config.unwrap_or_default())?;
+        let events = Events::open(self.parent_thread, frequency_hz).map_err(|error| error.to_string())?;
+        // Without a sample here and there the picture is the same; a profiler that waits is one that samples itself.
+        let writer = self
+            .client
+            .create_writer(config.target_buffer() as u16, config.exhausted_policy(ExhaustedPolicy::Stall));
+        Sampler::new(events, frequency_hz, writer, self.summary.clone()).map_err(|error| error.to_string())
+    }
+}
+
+/// What a config asks for, as far as it is done here.
+fn frequency_hz(config: &PerfEventConfig) -> Result<u64, String> {
+    if !config.followers.is_empty() {
+        return Err("followers are not read yet".to_owned());
+    }
+    let timebase = config.timebase.clone().unwrap_or_default();
+    match timebase.event {
+        None => {}
+        Some(timebase::Event::Counter(counter)) if counter == Counter::SwCpuClock as i32 => {}
+        Some(_) => return Err("only the event SW_CPU_CLOCK is sampled yet".to_owned()),
+    }
+    match timebase.interval {
+        None => Ok(config.sampling_frequency.map_or(DEFAULT_FREQUENCY_HZ, u64::from)),
+        Some(timebase::Interval::Frequency(hz)) if (1..=MAX_FREQUENCY_HZ).contains(&hz) => Ok(hz),
+        Some(timebase::Interval::Frequency(hz)) => {
+            Err(format!("a frequency of {hz} is none that can be: 1 to {MAX_FREQUENCY_HZ} times a second"))
+        }
+        Some(_) => Err("only a frequency can be asked for yet, and no period".to_owned()),
+    }
+}

@@ -1,0 +1,256 @@
+//! Records in, packets out: in the order of time over all processors.
+//!
+//! A ring's records are in order, but those of another one that is read later may be older. So what is newer than the beginning of the last reading waits
+//! for the next one: all rings have been read up to there (`perf` calls it a round). Rings are emptied on a thread of their own: to read the symbols of a
+//! large program takes longer than a ring has room for.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ferretto_producer::TraceWriter;
+use ferretto_symbols::{KernelSymbols, demangle};
+use ferretto_sys::{KernelClock, clock_ns};
+use ferretto_unwind::End;
+
+use crate::events::Events;
+use crate::packets::{Interner, Stack};
+use crate::processes::Processes;
+use crate::records::{Record, Sample, Stamp, read, split};
+use crate::summary::Summary;
+
+/// Bytes of records that may wait beside the rings: some seconds of a few busy processors. More are left to the rings, which count what they lose.
+const MAX_WAITING_BYTES: usize = 128 << 20;
+/// How often the rings are emptied.
+const EMPTY_PERIOD: Duration = Duration::from_millis(10);
+/// So old are records that are in the order of time: one may have its time a moment before it is in its ring.
+const SETTLED_NS: u64 = 2_000_000;
+
+/// The rings, and what was in them.
+#[derive(Debug)]
+struct Rings {
+    events: Events,
+    waiting: Vec<u8>,
+    /// All up to this time is in there, or was.
+    read_until_ns: u64,
+}
+
+/// Empties rings until it is dropped.
+#[derive(Debug)]
+struct Emptier {
+    rings: Arc<Mutex<Rings>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Rings {
+    /// Takes what the kernel has written; says whether there may be more.
+    fn empty(&mut self) -> bool {
+        if self.waiting.len() >= MAX_WAITING_BYTES {
+            return false;
+        }
+        let began_ns = clock_ns(KernelClock::Boot);
+        let is_more = self.events.read(&mut self.waiting);
+        // What is left in a ring may be older than this.
+        if !is_more {
+            self.read_until_ns = began_ns;
+        }
+        is_more
+    }
+}
+
+impl Emptier {
+    fn start(events: Events) -> io::Result<Self> {
+        let rings = Arc::new(Mutex::new(Rings { events, waiting: Vec::new(), read_until_ns: 0 }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (of_thread, is_over) = (rings.clone(), stop.clone());
+        let empty = move || {
+            while !is_over.load(Ordering::Relaxed) {
+                lock(&of_thread).empty();
+                std::thread::park_timeout(EMPTY_PERIOD);
+            }
+        };
+        let thread = std::thread::Builder::new().name("rings".to_owned()).spawn(empty)?;
+        Ok(Self { rings, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Emptier {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One that runs.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    emptier: Emptier,
+    frequency_hz: u64,
+    /// What was taken out of the rings and is too new.
+    later: Vec<u8>,
+    processes: Processes,
+    kernel: KernelSymbols,
+    interner: Interner,
+    writer: TraceWriter,
+    summary: Arc<Mutex<Summary>>,
+}
+
+impl Sampler {
+    /// # Errors
+    ///
+    /// If there is no thread to be had.
+    pub(crate) fn new(
+        events: Events,
+        frequency_hz: u64,
+        writer: TraceWriter,
+        summary: Arc<Mutex<Summary>>,
+    ) -> io::Result<Self> {
+        let kallsyms = if events.with_kernel { std::fs::read_to_string("/proc/kallsyms").ok() } else { None };
+        {
+            let mut summary = lock(&summary);
+            summary.frequency_hz = frequency_hz;
+            summary.with_kernel = events.with_kernel;
+            summary.stack_bytes = events.stack_bytes;
+        }
+        Ok(Self {
+            emptier: Emptier::start(events)?,
+            frequency_hz,
+            later: Vec::new(),
+            processes: Processes::default(),
+            kernel: KernelSymbols::read(&kallsyms.unwrap_or_default()),
+            interner: Interner::default(),
+            writer,
+            summary,
+        })
+    }
+
+    /// Takes what was in the rings, and writes all of which nothing older can come.
+    pub(crate) fn turn(&mut self) {
+        let mut rings = lock(&self.emptier.rings);
+        let until_ns = rings.read_until_ns.saturating_sub(SETTLED_NS);
+        self.later.append(&mut rings.waiting);
+        drop(rings);
+        self.write_until(until_ns);
+    }
+
+    /// All that there is.
+    pub(crate) fn flush(&mut self) {
+        loop {
+            let mut rings = lock(&self.emptier.rings);
+            let is_more = rings.empty();
+            self.later.append(&mut rings.waiting);
+            if !is_more {
+                break;
+            }
+        }
+        self.write_until(u64::MAX);
+        self.writer.flush();
+    }
+
+    /// Readers may have lost what was said.
+    pub(crate) fn clear(&mut self) {
+        self.interner.clear();
+    }
+
+    fn write_until(&mut self, time_ns: u64) {
+        let bytes = std::mem::take(&mut self.later);
+        let mut records = places(&bytes);
+        records.sort_by_key(|(at_ns, _)| *at_ns);
+        let now = records.partition_point(|(at_ns, _)| *at_ns < time_ns);
+        let later = records.split_off(now);
+        for (_, place) in records {
+            if let Some((stamp, record)) = bytes.get(place).and_then(read) {
+                self.take(stamp, &record);
+            }
+        }
+        // In the order of time, in which they will be sorted anyway.
+        self.later = later.into_iter().filter_map(|(_, place)| bytes.get(place)).flatten().copied().collect();
+    }
+
+    fn take(&mut self, stamp: Stamp, record: &Record<'_>) {
+        match record {
+            Record::Sample(sample) => self.sample(stamp, sample),
+            Record::Map(map) => self.processes.map(stamp.pid, map),
+            Record::Name { name, is_exec } => {
+                if *is_exec {
+                    self.processes.exec(stamp.pid);
+                }
+                self.summary().name_thread(stamp.tid, name);
+                let parent_pid = self.processes.parent_of(stamp.pid);
+                Interner::name_thread(&mut self.writer.new_packet(), stamp, parent_pid, name);
+            }
+            Record::Fork { pid, parent_pid } => self.processes.fork(*pid, *parent_pid),
+            Record::Exit { pid } => self.processes.exit(*pid),
+            Record::Lost(records) => Interner::lost(&mut self.writer.new_packet(), stamp, *records),
+            Record::Other => {}
+        }
+    }
+
+    fn sample(&mut self, stamp: Stamp, sample: &Sample<'_>) {
+        let (mut user, end) = match sample.registers {
+            Some(registers) => {
+                let (frames, end) = self.processes.unwind(stamp.pid, registers, sample.stack);
+                (frames, Some(end))
+            }
+            None => (Vec::new(), None),
+        };
+        user.reverse();
+        let kernel = sample.kernel.iter().rev().map(|address| match self.kernel.name_of(*address) {
+            Some(name) => name.to_owned(),
+            None => format!("{address:#x}"),
+        });
+        let stack = Stack { user, kernel: kernel.collect() };
+        self.count(stamp, &stack, end);
+        if self.interner.is_full() {
+            self.interner.clear();
+        }
+        if !self.interner.is_begun() {
+            self.interner.begin(&mut self.writer.new_packet(), self.frequency_hz);
+        }
+        self.interner.sample(&mut self.writer.new_packet(), (stamp, sample.cpu_mode), &stack, end);
+    }
+
+    fn count(&self, stamp: Stamp, stack: &Stack, end: Option<End>) {
+        let user = stack.user.iter().map(|frame| match (frame.name(), &frame.mapping) {
+            (Some(name), _) => demangle(name),
+            (None, Some(mapping)) => {
+                format!("[{}]", mapping.file.path.rsplit('/').next().unwrap_or_default())
+            }
+            (None, None) => "[no file]".to_owned(),
+        });
+        let names: Vec<String> = user.chain(stack.kernel.iter().cloned()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.summary().count((stamp.pid, stamp.tid), &names, end.is_none_or(|end| end == End::Root));
+    }
+
+    fn summary(&self) -> MutexGuard<'_, Summary> {
+        lock(&self.summary)
+    }
+}
+
+/// What panics elsewhere leaves records and counts whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where each record is, and of which time.
+fn places(bytes: &[u8]) -> Vec<(u64, Range<usize>)> {
+    let mut at = 0;
+    let mut places = Vec::new();
+    for record in split(bytes) {
+        let place = at..at + record.len();
+        at = place.end;
+        if let Some((stamp, _)) = read(record) {
+            places.push((stamp.time_ns, place));
+        }
+    }
+    places
+}

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`elf`] | a file's segments, symbols, build id and sections for unwinding |
 //! | [`kernel`] | `/proc/kallsyms` |
-//! | [`demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
+//! | [`mod@demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
 //!
 //! Files are those of strangers: whatever is in them, reading them ends, within bounds. Nothing here opens a file.
 

@@ -150,7 +150,7 @@ impl Producer {
     /// Says in the log and in the trace why there are no samples.
     fn refuse(&self, config: &InstanceConfig, reason: &str) {
         tracing::error!("{DATA_SOURCE} records nothing: {reason}");
-        let mut writer = self.client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Drop);
+        let mut writer = self.client.create_writer(target_buffer(config), ExhaustedPolicy::Drop);
         let mut packet = writer.new_packet();
         packet.varint(trace_packet::TIMESTAMP, clock_ns(KernelClock::Boot));
         packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, 1);
@@ -165,11 +165,15 @@ impl Producer {
         let frequency_hz = frequency_hz(&decoded.perf_event_config.unwrap_or_default())?;
         let events = Events::open(self.parent_thread, frequency_hz).map_err(|error| error.to_string())?;
         // Without a sample here and there the picture is the same; a profiler that waits is one that samples itself.
-        let writer = self
-            .client
-            .create_writer(config.target_buffer() as u16, config.exhausted_policy(ExhaustedPolicy::Stall));
+        let writer =
+            self.client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
         Sampler::new(events, frequency_hz, writer, self.summary.clone()).map_err(|error| error.to_string())
     }
+}
+
+/// The service's numbers of buffers have 16 bits.
+fn target_buffer(config: &InstanceConfig) -> u16 {
+    u16::try_from(config.target_buffer()).unwrap_or(0)
 }
 
 /// What a config asks for, as far as it is done here.

@@ -1,0 +1,32 @@
+//! Any bytes as an ELF file, and stacks of whatever is in it: names, frames, and an end.
+#![no_main]
+
+use ferretto_symbols::{Elf, demangle};
+use ferretto_unwind::{Cache, MAX_FRAMES, Mapping, Registers, Space};
+use libfuzzer_sys::fuzz_target;
+
+/// Bytes of the input that are registers and a stack.
+const STACK_BYTES: usize = 256;
+/// Where the file is mapped.
+const START: u64 = 0x5000_0000;
+
+fuzz_target!(|data: &[u8]| {
+    let (stack, file) = data.split_at(data.len().min(STACK_BYTES));
+    let Ok(elf) = Elf::read(file) else { return };
+    let mut space = Space::default();
+    let end = START + file.len().next_multiple_of(4096) as u64;
+    space.map(Mapping { start: START, end, offset: 0, file: () }, Some(&elf));
+    let word = |at: usize| stack.get(at * 8..).and_then(|rest| rest.first_chunk()).map_or(0, |it| u64::from_ne_bytes(*it));
+    let mut cache = Cache::default();
+    for pc in [START + word(0) % (end - START), word(0), elf.text.as_ref().map_or(0, |text| START.wrapping_add(text.start))] {
+        let registers = Registers { pc, sp: word(1), fp: word(1).wrapping_add(word(2) % 512), lr: word(3) };
+        let (frames, _) = space.unwind(registers, stack, &mut cache);
+        assert!(frames.len() <= MAX_FRAMES);
+        for address in frames {
+            let place = address.wrapping_sub(START);
+            if let Some(name) = elf.address_of(place).and_then(|address| elf.name_of(address)) {
+                let _ = demangle(name);
+            }
+        }
+    }
+});

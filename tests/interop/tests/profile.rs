@@ -1,0 +1,72 @@
+//! Stacks of `ferretto profile`, as the real Trace Processor reads them.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use ferretto_interop::{ferretto, need, trace_query};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Of a processor's time, by this thread.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+#[inline(never)]
+fn spins_inside() {
+    let until = used() + Duration::from_secs(1);
+    let mut sum = 0u64;
+    while used() < until {
+        (0..2000u64).for_each(|n| sum = black_box(sum.wrapping_mul(31) + n));
+    }
+    black_box(sum);
+}
+
+/// The program that is profiled: this one.
+#[test]
+#[ignore = "the other one runs it"]
+fn spins() {
+    spins_inside();
+    black_box(());
+}
+
+/// Samples, those whose stack is whole, those in which each function is, and names that are the kernel's.
+const QUESTIONS: [&str; 4] = [
+    "select count(*) from perf_sample",
+    "select count(*) from perf_sample where unwind_error is null",
+    "with recursive up(sample, site) as (
+         select id, callsite_id from perf_sample
+         union all select sample, parent_id from up join stack_profile_callsite c on c.id = site where parent_id is not null)
+     select count(distinct sample) from up join stack_profile_callsite c on c.id = site
+     join stack_profile_frame f on f.id = c.frame_id where f.name glob '*spins_inside*'",
+    "select count(*) from perf_sample join thread using (utid) join process using (upid) where thread.name = 'spins'",
+];
+
+#[test]
+fn trace_processor_has_every_sample_with_its_stack() {
+    let sql = need!(trace_query());
+    let peers = need!(ferretto());
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t");
+    let itself = std::env::current_exe().unwrap();
+    let output = peers
+        .ferretto()
+        .args(["profile", "--own", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(itself)
+        .args(["--ignored", "--exact", "spins"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("cannot profile: the kernel gives no samples") {
+        return eprintln!("skipped: {said}");
+    }
+    assert!(output.status.success(), "{said}");
+    let answers = sql.numbers(&trace, &QUESTIONS);
+    let [all, whole, inside, named] = answers.as_slice() else { panic!("{answers:?}") };
+    assert!(said.replace(',', "").contains(&format!("Profile: {all} samples")), "{all}\n{said}");
+    assert!(*all > 200 && whole * 100 >= all * 95, "{whole} of {all} are whole\n{said}");
+    assert!(inside * 100 >= all * 90 && named * 100 >= all * 90, "{inside}, {named} of {all}\n{said}");
+    assert_eq!(sql.losses(&trace), Vec::<String>::new());
+}

@@ -16,9 +16,15 @@ fuzz_target!(|data: &[u8]| {
     let mut space = Space::default();
     let end = START + file.len().next_multiple_of(4096) as u64;
     space.map(Mapping { start: START, end, offset: 0, file: () }, Some(&elf));
-    let word = |at: usize| stack.get(at * 8..).and_then(|rest| rest.first_chunk()).map_or(0, |it| u64::from_ne_bytes(*it));
+    let word = |at: usize| {
+        stack.get(at * 8..).and_then(|rest| rest.first_chunk()).map_or(0, |it| u64::from_ne_bytes(*it))
+    };
     let mut cache = Cache::default();
-    for pc in [START + word(0) % (end - START), word(0), elf.text.as_ref().map_or(0, |text| START.wrapping_add(text.start))] {
+    for pc in [
+        START + word(0) % (end - START),
+        word(0),
+        elf.text.as_ref().map_or(0, |text| START.wrapping_add(text.start)),
+    ] {
         let registers = Registers { pc, sp: word(1), fp: word(1).wrapping_add(word(2) % 512), lr: word(3) };
         let (frames, _) = space.unwind(registers, stack, &mut cache);
         assert!(frames.len() <= MAX_FRAMES);

@@ -9,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let Some((&piece, trace)) = data.split_first() else { return };
     let mut import = Import::default();
-    let end = Reader::new(trace).for_each(|packet, place| import.push(packet, place)).expect("memory can be read");
+    let end =
+        Reader::new(trace).for_each(|packet, place| import.push(packet, place)).expect("memory can be read");
     let tables = import.finish();
     consistency::check(&tables).expect("tables hang together");
     if end.packets > 0 {

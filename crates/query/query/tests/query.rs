@@ -153,8 +153,7 @@ fn written(path: &Path) -> (u64, i64, i64) {
 fn kept_tables_are_asked_until_the_trace_changes() {
     let dir = place(40_000);
     let (trace, kept) = (dir.path().join("t.pftrace"), dir.path().join("t.pftrace.tables"));
-    let sql =
-        "select count(*), sum(ts), max(slice.name), min(track.name) from slice join track on track_id = track.id";
+    let sql = "select count(*), sum(ts), max(slice.name), min(track.name) from slice join track on track_id = track.id";
     let expected = stdout(&query(dir.path(), &[sql]));
     assert!(!kept.exists());
     assert_eq!(stdout(&query(dir.path(), &[sql, "--cache"])), expected);

@@ -29,6 +29,8 @@ const READ_PERIOD: Duration = Duration::from_millis(20);
 const MAX_FREQUENCY_HZ: u64 = 50_000;
 /// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
 const DEFAULT_FREQUENCY_HZ: u64 = 10;
+/// Sessions that are sampled for at a time, each with rings of its own: a service has 17 (upstream: kMaxConcurrentTracingSessions and what is root's).
+const MAX_SAMPLERS: usize = 17;
 /// How long an ending sampler waits for the service to take the last data.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -161,6 +163,9 @@ impl Producer {
     }
 
     fn start(&self, config: &InstanceConfig) -> Result<Sampler, String> {
+        if self.samplers.len() >= MAX_SAMPLERS {
+            return Err(format!("{MAX_SAMPLERS} sessions are sampled for already"));
+        }
         let decoded = config.decode().map_err(|error| error.to_string())?;
         let frequency_hz = frequency_hz(&decoded.perf_event_config.unwrap_or_default())?;
         let events = Events::open(self.parent_thread, frequency_hz).map_err(|error| error.to_string())?;

@@ -29,7 +29,7 @@ const READ_PERIOD: Duration = Duration::from_millis(20);
 const MAX_FREQUENCY_HZ: u64 = 50_000;
 /// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
 const DEFAULT_FREQUENCY_HZ: u64 = 10;
-/// Sessions that are sampled for at a time, each with rings of its own: a service has 17 (upstream: kMaxConcurrentTracingSessions and what is root's).
+/// Sessions that are sampled for at a time, each with rings of its own: a service has 15, and two more that are root's.
 const MAX_SAMPLERS: usize = 17;
 /// How long an ending sampler waits for the service to take the last data.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);

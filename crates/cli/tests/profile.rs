@@ -53,7 +53,7 @@ fn one_tenth() {
 
 /// The program that is profiled: this one, as [`work`] calls it.
 #[test]
-#[ignore = "others run it"]
+#[ignore = "a program of the other tests, not one itself"]
 fn uses_a_second_of_a_processor() {
     for _ in 0..ROUNDS {
         six_tenths();

@@ -24,7 +24,7 @@ fn spins_inside() {
 
 /// The program that is profiled: this one.
 #[test]
-#[ignore = "the other one runs it"]
+#[ignore = "a program of the other tests, not one itself"]
 fn spins() {
     spins_inside();
     black_box(());

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use ferretto_profile::MAX_FREQUENCY_HZ;
 
 use crate::record::sampling::Sampling;
 use crate::record::{self, RecordArgs};
@@ -27,7 +28,7 @@ pub(crate) struct ProfileArgs {
     output: Option<PathBuf>,
 
     /// Samples a second of a processor's time. The usual number is none that programs do something at.
-    #[arg(short = 'F', long = "freq", value_name = "HZ", default_value_t = 999, value_parser = clap::value_parser!(u64).range(1..=50_000))]
+    #[arg(short = 'F', long = "freq", value_name = "HZ", default_value_t = 999, value_parser = clap::value_parser!(u64).range(1..=MAX_FREQUENCY_HZ))]
     frequency_hz: u64,
 
     /// What else to record on the same time line: `sched` is all that `ferretto record` records.

@@ -57,11 +57,8 @@ pub(crate) fn record(args: &RecordArgs, sampling: Option<&Sampling>) -> Result<E
     plan.duration = args.time.or(plan.duration);
     plan.is_ring = args.flight;
     check_plan(&plan)?;
-    let wanted = match sampling {
-        Some(sampling) if !sampling.with_machine => plan.sources.clone(),
-        _ if args.config.is_some() => plan.sources.clone(),
-        _ => default_config::source_names(),
-    };
+    let chose_sources = args.config.is_some() || sampling.is_some_and(|sampling| !sampling.with_machine);
+    let wanted = if chose_sources { plan.sources.clone() } else { default_config::source_names() };
     let mut left_out = left_out(&report, &wanted, &config);
     left_out.extend(choice.left_out());
     let signals = Signals::install()?;

@@ -29,5 +29,5 @@ mod sampler;
 pub mod summary;
 
 pub use events::{Refused, can_sample};
-pub use producer::{DATA_SOURCE, ProfileOptions, run};
+pub use producer::{DATA_SOURCE, MAX_FREQUENCY_HZ, ProfileOptions, run};
 pub use summary::Summary;

@@ -26,7 +26,7 @@ const PRODUCER_NAME: &str = "perfetto.traced_perf";
 /// How often records are looked at: files of a process that has ended may be gone soon.
 const READ_PERIOD: Duration = Duration::from_millis(20);
 /// Sampling more often would be most of what is sampled (the kernel's own limit, `perf_event_max_sample_rate`, is 100,000).
-const MAX_FREQUENCY_HZ: u64 = 50_000;
+pub const MAX_FREQUENCY_HZ: u64 = 50_000;
 /// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
 const DEFAULT_FREQUENCY_HZ: u64 = 10;
 /// Sessions that are sampled for at a time, each with rings of its own: a service has 15, and two more that are root's.

@@ -147,9 +147,8 @@ pub(crate) fn read(record: &[u8]) -> Option<(Stamp, Record<'_>)> {
     if kind == SAMPLE {
         return sample(misc, Taken(body));
     }
-    let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER_BYTES)?)?;
-    let stamp = stamp(&mut Taken(trailer))?;
-    let mut body = Taken(body);
+    let stamp = stamp_of(record)?;
+    let mut body = Taken(body.get(..body.len().checked_sub(TRAILER_BYTES)?)?);
     let record = match kind {
         COMM => {
             body.bytes(8)?;
@@ -172,6 +171,14 @@ pub(crate) fn read(record: &[u8]) -> Option<(Stamp, Record<'_>)> {
         _ => Record::Other,
     };
     Some((stamp, record))
+}
+
+/// Whose a record is, and of when: without reading the rest of it.
+pub(crate) fn stamp_of(record: &[u8]) -> Option<Stamp> {
+    let body = record.get(HEADER_BYTES..)?;
+    let is_sample = Taken(record).u32()? == SAMPLE;
+    let at = if is_sample { 0 } else { body.len().checked_sub(TRAILER_BYTES)? };
+    stamp(&mut Taken(body.get(at..)?))
 }
 
 fn stamp(from: &mut Taken<'_>) -> Option<Stamp> {

@@ -19,7 +19,7 @@ use ferretto_unwind::End;
 use crate::events::Events;
 use crate::packets::{Interner, Stack};
 use crate::processes::Processes;
-use crate::records::{Record, Sample, Stamp, read, split};
+use crate::records::{Record, Sample, Stamp, read, split, stamp_of};
 use crate::summary::Summary;
 
 /// Bytes of records that may wait beside the rings: some seconds of a few busy processors. More are left to the rings, which count what they lose.
@@ -248,7 +248,7 @@ fn places(bytes: &[u8]) -> Vec<(u64, Range<usize>)> {
     for record in split(bytes) {
         let place = at..at + record.len();
         at = place.end;
-        if let Some((stamp, _)) = read(record) {
+        if let Some(stamp) = stamp_of(record) {
             places.push((stamp.time_ns, place));
         }
     }

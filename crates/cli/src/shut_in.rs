@@ -74,10 +74,15 @@ impl ShutInArgs {
         Ok(())
     }
 
-    /// Takes all other rights. Before the first thread is started.
+    /// Takes all other rights, and from others what they could read of the daemon. Before the first thread is started.
     pub(crate) fn shut_in(&self, rights: &Rights) {
         if self.no_sandbox {
             return tracing::info!("not shut in, as --no-sandbox says");
+        }
+        if let Err(error) = ferretto_sys::hide_arguments() {
+            tracing::warn!(
+                "neighbours who read this daemon's arguments in /proc can keep it from its memory: {error}"
+            );
         }
         let shut_in = ferretto_sandbox::shut_in(rights);
         match shut_in.missing.as_slice() {

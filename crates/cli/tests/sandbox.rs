@@ -50,6 +50,18 @@ fn status(daemon: &Daemon, name: &str) -> String {
     line.split_ascii_whitespace().next().unwrap().to_owned()
 }
 
+/// Whoever reads them holds a lock of the daemon's memory.
+fn has_no_arguments_to_read(place: &Place, daemon: &Daemon, name: &str) {
+    wait_until("it is shut in", || log(place, name).contains("shut in"));
+    if log(place, name).contains("read this daemon's arguments") {
+        return println!("skipped: {}", log(place, name));
+    }
+    let process = format!("/proc/{}", daemon.0.id());
+    assert_eq!(fs::read(format!("{process}/cmdline")).unwrap(), b"", "{name}");
+    let command = fs::read_to_string(format!("{process}/comm")).unwrap();
+    assert_eq!(command.trim_end(), "ferretto", "by which it is still found");
+}
+
 /// All of it, or the test says what the machine has not.
 fn is_shut_in(place: &Place, daemon: &Daemon, name: &str) -> bool {
     wait_until("it says that it is shut in", || log(place, name).contains("shut in"));
@@ -111,6 +123,19 @@ fn all_of_them_are_shut_in_and_do_their_work() {
 
     let bridge = start(&place, &["bridge", "--port", "0"], None);
     is_shut_in(&place, &bridge, "bridge");
+}
+
+#[test]
+fn what_they_were_called_with_is_not_shown() {
+    let place = Place::new();
+    let started = |args: &[&str], address| (start(&place, args, address), args[0].to_owned());
+    let daemons = [
+        started(&["traced"], None),
+        started(&["probes"], None),
+        started(&["relay"], Some("127.0.0.1:9")),
+        started(&["bridge", "--port", "0"], None),
+    ];
+    daemons.iter().for_each(|(daemon, name)| has_no_arguments_to_read(&place, daemon, name));
 }
 
 /// Users and programs to serve are many more than the 1,024 of a shell.

@@ -2,12 +2,14 @@
 //! kernel's [clocks](clock_ns) and [files](read_file), a word at every [`fork`](at_fork) and at the [end](at_exit), [addresses of
 //! vsock](VsockAddr), [who is at the other end](peer_credentials) of a socket, whether a program has [rights of its
 //! own](has_rights_of_its_own), whether a group is [one user's](is_group_of_one), and, with the feature `daemon`, how a thread is
-//! [scheduled](Scheduling), [terminals](close_terminals) that a program was started with, [code](Code) that is no longer needed, and
-//! [what a peer has not read](unread_bytes); with the feature `perf`, [events](PerfEvent) that the kernel samples.
+//! [scheduled](Scheduling), [terminals](close_terminals) that a program was started with, [code](Code) that is no longer needed,
+//! [arguments](hide_arguments) that neighbours may read, and [what a peer has not read](unread_bytes); with the feature `perf`, [events](PerfEvent) that the kernel samples.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 
+#[cfg(feature = "daemon")]
+mod arguments;
 mod clock;
 #[cfg(feature = "daemon")]
 mod code;
@@ -26,6 +28,8 @@ mod terminals;
 mod unread;
 mod vsock;
 
+#[cfg(feature = "daemon")]
+pub use arguments::hide_arguments;
 pub use clock::{KernelClock, clock_ns};
 #[cfg(feature = "daemon")]
 pub use code::Code;

@@ -20,6 +20,11 @@ impl Scheduling {
         Self { policy: libc::SCHED_OTHER, priority: 0, nice: -i32::from(boost) }
     }
 
+    /// After all others, when they leave a processor something (`SCHED_IDLE`).
+    pub fn idle() -> Self {
+        Self { policy: libc::SCHED_IDLE, priority: 0, nice: 0 }
+    }
+
     /// Before all of those, and until it waits (`SCHED_FIFO`); priority 1 to 99.
     pub fn fifo(priority: u8) -> Self {
         Self { policy: libc::SCHED_FIFO, priority: priority.into(), nice: 0 }

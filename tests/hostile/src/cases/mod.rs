@@ -2,6 +2,7 @@
 
 use crate::Case;
 
+mod arguments_read;
 mod blocking_descriptors;
 mod clone_early;
 mod clones;
@@ -52,6 +53,7 @@ mod widened_filters;
 
 /// All of them.
 pub const ALL: &[Case] = &[
+    arguments_read::CASE,
     blocking_descriptors::CASE,
     clones::CASE,
     comes_and_goes::CASE,

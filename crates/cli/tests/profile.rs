@@ -153,12 +153,59 @@ fn children_are_sampled_and_what_lives_a_moment_is_no_error() {
 }
 
 #[test]
+fn a_program_that_runs_already_is_sampled_until_it_ends() {
+    let place = Place::new();
+    let [program, args @ ..] = work();
+    let mut running = std::process::Command::new(program).args(args).spawn().unwrap();
+    let pid = running.id().to_string();
+    let mut profile = place.ferretto(&["profile", "--own", "-o", "t", "-p", &pid]);
+    let profile = std::thread::spawn(move || profile.output().unwrap());
+    running.wait().unwrap();
+    let output = profile.join().unwrap();
+    if is_refused(&stderr(&output)) {
+        return;
+    }
+    assert_status(&output, 0);
+    let all = packets(&place.path("t"));
+    let samples = stacks(&all);
+    let spinning = samples.iter().filter(|(_, stack, _)| stack.iter().any(|name| name.contains("_tenth")));
+    assert!(spinning.count() * 10 > samples.len() * 9 && samples.len() > 100, "{}", stderr(&output));
+    assert!(samples.iter().all(|(of, ..)| of.to_string() == pid), "{pid}");
+    let whole = samples.iter().filter(|(_, _, is_whole)| *is_whole).count();
+    assert!(whole * 100 >= samples.len() * 95, "{whole} of {}", samples.len());
+    // Its threads had their names before.
+    assert!(stderr(&output).contains("%  uses_a_second_o"), "{}", stderr(&output));
+}
+
+#[test]
+fn faults_are_where_memory_is_used_for_the_first_time() {
+    let place = Place::new();
+    let output =
+        place.ferretto(&["profile", "--own", "--faults", "-o", "t", "--", "sh", "-c", "true"]).output();
+    let output = output.unwrap();
+    if is_refused(&stderr(&output)) {
+        return;
+    }
+    assert_status(&output, 0);
+    assert!(stderr(&output).contains("samples, one for each of page-faults"), "{}", stderr(&output));
+    let samples = stacks(&packets(&place.path("t")));
+    let whole = samples.iter().filter(|(_, _, is_whole)| *is_whole).count();
+    // From the loader's first instruction on, which nothing says how to unwind.
+    assert!(samples.len() > 10 && whole * 10 >= samples.len() * 9, "{whole} of {}", samples.len());
+}
+
+#[test]
 fn what_cannot_be_profiled_is_said_before_anything_is_written() {
     let place = Place::new();
     for (args, part) in [
         (&["profile", "--", "no-such-program-here"][..], "no-such-program-here"),
         (&["profile", "-F", "0", "--", "true"], "0 is not in 1..=50000"),
         (&["profile"], "COMMAND"),
+        (&["profile", "-p", "2147483646"], "there is no process 2147483646"),
+        (&["profile", "-p", "1", "--", "true"], "cannot be used with"),
+        (&["profile", "-e", "fault", "--", "true"], "there are cpu-clock, task-clock, page-faults"),
+        (&["profile", "-e", "no_such_group:event", "--", "true"], "no tracepoint no_such_group:event"),
+        (&["profile", "-e", "faults", "--filter", "x == 1", "--", "true"], "--filter is of tracepoints"),
     ] {
         let output = place.ferretto(args).output().unwrap();
         assert!(!output.status.success() && stderr(&output).contains(part), "{}", stderr(&output));

@@ -7,6 +7,8 @@ use std::ffi::{c_int, c_long};
 pub enum KernelClock {
     /// The processor time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
     ThreadCpu = 3,
+    /// Time since the machine was started, sleep left out, as its counter counts it: nobody sets or slews it (`CLOCK_MONOTONIC_RAW`).
+    MonotonicRaw = 4,
     /// Time since the machine was started, sleep included (`CLOCK_BOOTTIME`).
     Boot = 7,
 }

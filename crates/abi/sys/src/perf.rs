@@ -1,6 +1,6 @@
 //! Events of perf_event_open(2), and the memory through which the kernel hands over their records.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,9 @@ const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 /// PERF_EVENT_IOC_ENABLE and _DISABLE: `_IO('$', 0)` and `_IO('$', 1)`.
 const ENABLE: libc::c_ulong = 0x2400;
 const DISABLE: libc::c_ulong = 0x2401;
+/// PERF_EVENT_IOC_SET_OUTPUT and _SET_FILTER: `_IO('$', 5)` and `_IOW('$', 6, char *)`.
+const SET_OUTPUT: libc::c_ulong = 0x2405;
+const SET_FILTER: libc::c_ulong = 0x4000_2406 | (size_of::<*const c_char>() as libc::c_ulong) << 16;
 
 /// What an event is to be: `struct perf_event_attr`, as Linux 6.3 has it (PERF_ATTR_SIZE_VER8). A kernel that knows less refuses what it does not
 /// know only if it is asked for. `size` is filled in. The meaning of the fields is in perf_event_open(2).
@@ -59,12 +62,14 @@ pub mod perf_flags {
     pub const EXCLUDE_USER: u64 = 1 << 4;
     pub const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub const EXCLUDE_HV: u64 = 1 << 6;
+    pub const EXCLUDE_IDLE: u64 = 1 << 7;
     pub const MMAP: u64 = 1 << 8;
     pub const COMM: u64 = 1 << 9;
     pub const FREQ: u64 = 1 << 10;
     pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     pub const TASK: u64 = 1 << 13;
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
     pub const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
     pub const MMAP2: u64 = 1 << 23;
     pub const COMM_EXEC: u64 = 1 << 24;
@@ -72,10 +77,13 @@ pub mod perf_flags {
     pub const BUILD_ID: u64 = 1 << 34;
 }
 
-/// An event of one processor, with its ring.
+/// An event of one processor, with its ring; for several threads, if they are [added](PerfEvent::add).
 #[derive(Debug)]
 pub struct PerfEvent {
     event: OwnedFd,
+    /// Those of further threads, with the same ring.
+    others: Vec<OwnedFd>,
+    cpu: u32,
     ring: MmapRaw,
     /// Bytes of records that the ring holds: a power of two.
     ring_bytes: usize,
@@ -91,20 +99,46 @@ impl PerfEvent {
     ///
     /// If the kernel has no such event, or this user must not have it, or not so much memory for its ring (EPERM; see `perf_event_mlock_kb`).
     pub fn open(attr: &PerfAttr, thread: i32, cpu: u32, ring_bytes: usize) -> io::Result<Self> {
-        let attr = PerfAttr { size: size_of::<PerfAttr>() as u32, ..*attr };
-        let (any_group, cpu) = (-1, c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?);
-        // SAFETY: the kernel reads `size` bytes at the address, which are those of `attr`, and keeps nothing of it.
-        // JUSTIFICATION: neither std nor rustix has this call.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attr, thread, cpu, any_group, CLOSE_ON_EXEC)
-        };
-        let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the descriptor is new, so it is nobody else's.
-        // JUSTIFICATION: there is no other way from a number to what owns it.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        let event = open(attr, thread, cpu)?;
         let page = rustix::param::page_size();
         let ring = MmapOptions::new().len(page + ring_bytes).map_raw(&event)?;
-        Ok(Self { event, ring, ring_bytes, tail: 0 })
+        Ok(Self { event, others: Vec::new(), cpu, ring, ring_bytes, tail: 0 })
+    }
+
+    /// Opens the same event for another thread. Its records come into this one's ring, too.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it (a thread that has ended: ESRCH).
+    pub fn add(&mut self, attr: &PerfAttr, thread: i32) -> io::Result<()> {
+        let event = open(attr, thread, self.cpu)?;
+        // SAFETY: the request takes the number of a descriptor and touches no memory of this process.
+        // JUSTIFICATION: neither std nor rustix has it.
+        match unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT as _, self.event.as_raw_fd()) } {
+            0 => self.others.push(event),
+            _ => return Err(io::Error::last_os_error()),
+        }
+        Ok(())
+    }
+
+    /// Of a tracepoint only those that this says, in the kernel's words (Documentation/trace/events.rst).
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not understand it.
+    pub fn filter(&self, filter: &CStr) -> io::Result<()> {
+        for event in self.events() {
+            // SAFETY: the request reads a text with a zero at its end, and keeps nothing of it.
+            // JUSTIFICATION: neither std nor rustix has it.
+            if unsafe { libc::ioctl(event.as_raw_fd(), SET_FILTER as _, filter.as_ptr()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    fn events(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.event).chain(&self.others)
     }
 
     /// Lets it count and sample.
@@ -126,12 +160,14 @@ impl PerfEvent {
     }
 
     fn control(&self, request: libc::c_ulong) -> io::Result<()> {
-        // SAFETY: these requests take a number and touch no memory of this process.
-        // JUSTIFICATION: neither std nor rustix has it.
-        match unsafe { libc::ioctl(self.event.as_raw_fd(), request as _, 0) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        for event in self.events() {
+            // SAFETY: these requests take a number and touch no memory of this process.
+            // JUSTIFICATION: neither std nor rustix has it.
+            if unsafe { libc::ioctl(event.as_raw_fd(), request as _, 0) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
         }
+        Ok(())
     }
 
     /// Appends whole records that the kernel has written, in their order, until there are no more or `to` has `max_bytes`; makes their room in the ring
@@ -185,6 +221,20 @@ impl PerfEvent {
         // JUSTIFICATION: head and tail are shared with the kernel.
         unsafe { AtomicU64::from_ptr(self.ring.as_mut_ptr().add(offset).cast()) }
     }
+}
+
+fn open(attr: &PerfAttr, thread: i32, cpu: u32) -> io::Result<OwnedFd> {
+    let attr = PerfAttr { size: size_of::<PerfAttr>() as u32, ..*attr };
+    let (any_group, cpu) = (-1, c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?);
+    // SAFETY: the kernel reads `size` bytes at the address, which are those of `attr`, and keeps nothing of it.
+    // JUSTIFICATION: neither std nor rustix has this call.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attr, thread, cpu, any_group, CLOSE_ON_EXEC)
+    };
+    let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the descriptor is new, so it is nobody else's.
+    // JUSTIFICATION: there is no other way from a number to what owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! `ferretto profile`: where a command's time goes, as a trace and as a few lines.
+//! `ferretto profile`: where the time of a command, of processes or of the machine goes, as a trace and as a few lines.
 
+mod event;
 mod report;
 
 use std::ffi::OsString;
@@ -9,14 +10,16 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use ferretto_profile::MAX_FREQUENCY_HZ;
+use ferretto_profile::{MAX_FREQUENCY_HZ, Target};
 
-use crate::record::sampling::Sampling;
+use self::event::Event;
+use crate::record::sampling::{Running, Sampling};
 use crate::record::{self, RecordArgs};
 use crate::report::UserError;
 use crate::units;
 
-/// Samples where a command spends its processor time: stacks of all of its threads and children, from the first instruction to the last.
+/// Samples where a command spends its processor time: stacks of all of its threads and children, from the first instruction to the last. Or where
+/// processes that run already do (-p), or all of the machine (-a).
 ///
 /// The trace shows them as flame graphs in the Perfetto UI; the functions with most of the time are printed at the end. No rights are
 /// needed for it, and the program need not be built in any special way, but as an optimised one that has its symbols (not stripped).
@@ -30,6 +33,31 @@ pub(crate) struct ProfileArgs {
     /// Samples a second of a processor's time. The usual number is none that programs do something at.
     #[arg(short = 'F', long = "freq", value_name = "HZ", default_value_t = 999, value_parser = clap::value_parser!(u64).range(1..=MAX_FREQUENCY_HZ))]
     frequency_hz: u64,
+
+    /// Processes that run already, with all of their threads and what they start; until they have ended, or until Ctrl-C.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all", "command"])]
+    pid: Vec<u32>,
+
+    /// All that runs on the machine; while COMMAND runs, or until Ctrl-C. For root, mostly.
+    #[arg(short, long)]
+    all: bool,
+
+    /// What a sample is made at, instead of moments of a processor's time: a counter, such as page-faults, context-switches or cache-misses, or a tracepoint,
+    /// such as syscalls:sys_enter_write.
+    #[arg(short, long, value_name = "EVENT", value_parser = event::parse, default_value = event::DEFAULT)]
+    event: Event,
+
+    /// Where a program uses memory for the first time: the same as --event page-faults.
+    #[arg(long, conflicts_with = "event")]
+    faults: bool,
+
+    /// A sample at each so many events [default: 1 of events that do not go on by themselves].
+    #[arg(long, value_name = "COUNT", conflicts_with = "frequency_hz", value_parser = clap::value_parser!(u64).range(1..))]
+    every: Option<u64>,
+
+    /// Of a tracepoint only those that this says, in the kernel's words, such as "count > 4096".
+    #[arg(long, value_name = "CONDITION", requires = "event")]
+    filter: Option<String>,
 
     /// What else to record on the same time line: `sched` is all that `ferretto record` records.
     #[arg(long, value_name = "WHAT", value_parser = ["sched"])]
@@ -52,7 +80,7 @@ pub(crate) struct ProfileArgs {
     quiet: bool,
 
     /// What to run.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["pid", "all"], value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -60,22 +88,34 @@ const EXAMPLES: &str = "\
 Examples:
   ferretto profile -- ./my-program --its-flags
   ferretto profile -o build.pftrace --with sched -- make -j8
+  ferretto profile -p $(pidof my-server) -t 10s
+  sudo ferretto profile -a -t 5s
+  ferretto profile --faults -- ./my-program
   ferretto query build.pftrace 'select name, count(*) from perf_sample join stack_profile_callsite c on c.id = callsite_id join stack_profile_frame f on f.id = frame_id group by 1 order by 2 desc limit 10'";
 
 /// Runs the command.
 pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
-    if let Err(refused) = ferretto_profile::can_sample() {
+    let target = args.target();
+    if args.filter.is_some() && !args.event.is_tracepoint() {
+        let error = UserError::new("--filter is of tracepoints, and the event is none");
+        return Err(error.help("name one: --event syscalls:sys_enter_write, for instance").into());
+    }
+    let event =
+        if args.faults { event::parse("page-faults").map_err(UserError::new)? } else { args.event.clone() };
+    let sampling = Sampling {
+        timebase: event.timebase(args.every, args.frequency_hz, args.filter.clone()),
+        until: args.pid.iter().map(|pid| Running::find(*pid)).collect::<Result<_>>()?,
+        target,
+        with_machine: args.with.is_some(),
+        summary: Arc::default(),
+    };
+    if let Err(refused) = ferretto_profile::can_sample(&sampling.target, &sampling.config()) {
         let error = UserError::new(format!("cannot profile: {refused}"));
         return Err(match refused.advice() {
             Some(advice) => error.help(advice).into(),
             None => error.into(),
         });
     }
-    let sampling = Sampling {
-        frequency_hz: args.frequency_hz,
-        with_machine: args.with.is_some(),
-        summary: Arc::default(),
-    };
     let record = RecordArgs {
         output: args.output.clone(),
         time: args.time,
@@ -90,4 +130,15 @@ pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
         eprint!("{}", report::render(&summary, args.functions));
     }
     Ok(status)
+}
+
+impl ProfileArgs {
+    fn target(&self) -> Target {
+        match self.pid.is_empty() {
+            false => Target::Processes(self.pid.clone()),
+            true if self.all => Target::Machine,
+            // Of the thread that starts the command: this one.
+            true => Target::ChildrenOf(rustix::thread::gettid().as_raw_nonzero().get()),
+        }
+    }
 }

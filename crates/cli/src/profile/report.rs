@@ -15,11 +15,10 @@ const NAME_CHARS: usize = 100;
 /// What was sampled, in words; each line ends.
 pub(crate) fn render(summary: &Summary, functions: usize) -> String {
     let samples = counted(summary.samples, "sample", "samples");
-    let mut text =
-        format!("\nProfile: {samples}, {} a second of a processor's time.\n", summary.frequency_hz);
+    let mut text = format!("\nProfile: {samples}, {}.\n", summary.sampled);
     text.push_str(&doubts(summary));
     if summary.samples == 0 {
-        text.push_str("The command used less of a processor than the time between two samples.\n");
+        text.push_str("There was nothing to sample: less of a processor was used than the time between two, or no such event happened.\n");
         return text;
     }
     let share = |count: u64| format!("{:5.1} %", 100.0 * count as f64 / summary.samples as f64);
@@ -31,7 +30,7 @@ pub(crate) fn render(summary: &Summary, functions: usize) -> String {
     for (name, counts) in summary.hottest(|counts| counts.total, functions) {
         let _ = writeln!(text, "{}  {}  {}", share(counts.total), share(counts.own), shown(name));
     }
-    let _ = writeln!(text, "\n   time  thread");
+    let _ = writeln!(text, "\n  share  thread");
     for (name, samples, threads) in summary.busiest_threads(THREADS) {
         let several = if threads > 1 { format!(" ({threads} of that name)") } else { String::new() };
         let _ = writeln!(text, "{}  {}{several}", share(samples), shown(name));
@@ -73,7 +72,8 @@ mod tests {
     #[test]
     fn the_hottest_come_first_and_what_is_missing_is_said() {
         let mut summary = Summary::default();
-        (summary.frequency_hz, summary.with_kernel) = (999, true);
+        summary.sampled = "999 a second of a processor's time".to_owned();
+        summary.with_kernel = true;
         for _ in 0..3 {
             summary.count((1, 1), &["main", "hot"], true);
         }

@@ -75,7 +75,7 @@ pub(crate) fn record(args: &RecordArgs, sampling: Option<&Sampling>) -> Result<E
     let offered = sources::offered(&service.consumer.query_service_state(false)?);
     let absent = sources::check(&plan, &offered, args.any_source)?;
     say_before_start(&plan, &absent, &left_out);
-    Recording { args, config, plan, output, program, signals, left_out, flight }.run(&mut service)
+    Recording { args, config, plan, output, program, sampling, signals, left_out, flight }.run(&mut service)
 }
 
 fn flight(args: &RecordArgs, is_system: bool) -> Result<Option<Flight>> {

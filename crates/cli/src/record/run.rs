@@ -24,6 +24,7 @@ use super::output::Output;
 use super::plan::Plan;
 use super::progress::{Figures, Progress, REFRESH};
 use super::reports::Reports;
+use super::sampling::Sampling;
 use super::service::Service;
 use super::summary::{self, LeftOut, Span, Summary};
 use crate::config_bytes::ConfigBytes;
@@ -52,6 +53,7 @@ pub(crate) struct Recording<'a> {
     pub(crate) plan: Plan,
     pub(crate) output: Output,
     pub(crate) program: Option<Program>,
+    pub(crate) sampling: Option<&'a Sampling>,
     pub(crate) signals: Signals,
     pub(crate) left_out: Vec<LeftOut>,
     pub(crate) flight: Option<Flight>,
@@ -149,6 +151,9 @@ impl Recording<'_> {
             (None, None) if !self.plan.triggers.is_empty() => {
                 "when and as long as its triggers say".to_owned()
             }
+            (None, None) if self.sampling.is_some_and(|sampling| !sampling.until.is_empty()) => {
+                "until what is sampled has ended, or Ctrl-C".to_owned()
+            }
             (None, None) => "until Ctrl-C".to_owned(),
         };
         let sources = self.plan.sources.join(", ");
@@ -201,7 +206,9 @@ impl Recording<'_> {
             if self.time_left(state) == Some(Duration::ZERO) {
                 Self::stop(&mut service.consumer, state)?;
             }
-            if state.child.as_mut().is_some_and(RunningProgram::has_ended) {
+            if state.child.as_mut().is_some_and(RunningProgram::has_ended)
+                || self.sampling.is_some_and(Sampling::is_over)
+            {
                 Self::stop(&mut service.consumer, state)?;
             }
             if state.stopping.as_ref().is_some_and(|stopping| stopping.deadline < Instant::now()) {

@@ -1,23 +1,31 @@
 //! The CPU sampler beside a recording: its data source in the config, its producer on a thread of this process.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use ferretto_profile::{DATA_SOURCE, ProfileOptions, Summary};
+use anyhow::Result;
+use ferretto_profile::{DATA_SOURCE, ProfileOptions, Summary, Target};
 use ferretto_protos::perf_event_config::{CallstackSampling, UnwindMode};
-use ferretto_protos::perf_events::{Counter, Timebase, timebase};
+use ferretto_protos::perf_events::Timebase;
 use ferretto_protos::trace_config::DataSource;
 use ferretto_protos::{DataSourceConfig, PerfEventConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::default_config::EVENTS_BUFFER;
+use crate::report::UserError;
 
 /// Of the default config what is about the machine, and not about the command: for those who ask for it.
 const OF_THE_MACHINE: [&str; 2] = ["linux.ftrace", "linux.sys_stats"];
 
-/// What is to be sampled: the command of the recording.
+/// What is to be sampled.
 #[derive(Debug)]
 pub(crate) struct Sampling {
-    /// Times a second of a processor's time.
-    pub(crate) frequency_hz: u64,
+    pub(crate) target: Target,
+    /// At what.
+    pub(crate) timebase: Timebase,
+    /// When all of these have ended there is nothing left to sample, if there are any.
+    pub(crate) until: Vec<Running>,
     /// All that `record` records is recorded, too.
     pub(crate) with_machine: bool,
     /// Where the time went.
@@ -30,39 +38,85 @@ impl Sampling {
         self.with_machine || !OF_THE_MACHINE.contains(&source)
     }
 
-    pub(crate) fn data_source(&self) -> DataSource {
-        let timebase = Timebase {
-            interval: Some(timebase::Interval::Frequency(self.frequency_hz)),
-            event: Some(timebase::Event::Counter(Counter::SwCpuClock as i32)),
-            ..Timebase::default()
-        };
+    /// Whether what was sampled is over.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.until.is_empty() && self.until.iter().all(Running::has_ended)
+    }
+
+    pub(crate) fn config(&self) -> PerfEventConfig {
         let stacks = CallstackSampling {
             kernel_frames: Some(true),
             user_frames: Some(UnwindMode::UnwindDwarf as i32),
             ..CallstackSampling::default()
         };
-        let perf = PerfEventConfig {
-            timebase: Some(timebase),
+        PerfEventConfig {
+            timebase: Some(self.timebase.clone()),
             callstack_sampling: Some(stacks),
             ..PerfEventConfig::default()
-        };
+        }
+    }
+
+    pub(crate) fn data_source(&self) -> DataSource {
         let config = DataSourceConfig {
             name: Some(DATA_SOURCE.to_owned()),
             target_buffer: Some(EVENTS_BUFFER),
-            perf_event_config: Some(perf),
+            perf_event_config: Some(self.config()),
             ..DataSourceConfig::default()
         };
         DataSource { config: Some(config), ..DataSource::default() }
     }
 
-    /// How its producer runs: children of the thread that calls this are sampled.
+    /// How its producer runs.
     pub(crate) fn options(&self, at: super::service::Place) -> ProfileOptions {
         ProfileOptions {
             connector: at.connector,
-            parent_thread: rustix::thread::gettid().as_raw_nonzero().get(),
+            target: self.target.clone(),
             stop: at.stopped,
             notify: at.notify,
             summary: self.summary.clone(),
+        }
+    }
+}
+
+/// A process that runs, until it does no more: another one of its number is not taken for it.
+#[derive(Debug)]
+pub(crate) struct Running(OwnedFd);
+
+impl Running {
+    /// The process of a number.
+    pub(crate) fn find(pid: u32) -> Result<Self> {
+        let none = || UserError::new(format!("there is no process {pid}"));
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(none)?;
+        match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(fd) => Ok(Self(fd)),
+            Err(rustix::io::Errno::INVAL) => {
+                Err(none().help("a thread of one has that number: name its process").into())
+            }
+            Err(rustix::io::Errno::SRCH) => Err(none().into()),
+            Err(error) => Err(UserError::new(format!("cannot wait for process {pid}: {error}")).into()),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_waited_for_until_it_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let running = Running::find(child.id()).unwrap();
+        assert!(!running.has_ended());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(running.has_ended());
+        for pid in [0, u32::MAX, child.id()] {
+            assert!(Running::find(pid).unwrap_err().to_string().contains("there is no process"), "{pid}");
         }
     }
 }

@@ -13,6 +13,8 @@ const MAX_SECTION_BYTES: u64 = 256 << 20;
 const MAX_SEGMENTS: usize = 1024;
 /// The largest page that a kernel maps files by (arm64, ppc64).
 const MAX_PAGE_BYTES: u64 = 64 << 10;
+/// Bytes of the code that a program begins with: the loader's, which has no unwinding information, is 60 of them on x86-64, 100 on AArch64.
+const ENTRY_BYTES: u64 = 128;
 /// SHA-1 has 20, and some have a few more.
 const MAX_BUILD_ID_BYTES: usize = 64;
 
@@ -22,6 +24,8 @@ pub struct Elf {
     build_id: Option<Box<[u8]>>,
     segments: Vec<Segment>,
     names: Names,
+    /// Where a process begins that is made of it; 0 of a library.
+    entry: u64,
     /// `.eh_frame`: how to unwind.
     pub eh_frame: Option<Section>,
     /// `.eh_frame_hdr`: where in it which function is, if all that it says lies in there.
@@ -74,6 +78,7 @@ impl Elf {
             build_id: build_id.map(Into::into),
             segments: file.segments().take(MAX_SEGMENTS).map(|segment| Segment::of(&segment)).collect(),
             names: names(&file),
+            entry: file.entry(),
             eh_frame,
             eh_frame_hdr,
             text: text.map(|text| text.address()..text.address().saturating_add(text.size())),
@@ -106,6 +111,12 @@ impl Elf {
     #[must_use]
     pub fn name_of(&self, address: u64) -> Option<&str> {
         self.names.find(address)
+    }
+
+    /// Whether an address is in the code that a process begins with: nothing has called it.
+    #[must_use]
+    pub fn is_entry(&self, address: u64) -> bool {
+        self.entry != 0 && (self.entry..self.entry.saturating_add(ENTRY_BYTES)).contains(&address)
     }
 
     /// How many functions have names.

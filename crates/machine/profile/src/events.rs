@@ -1,16 +1,13 @@
 //! Asks the kernel for samples of a program, and takes its records out of the rings.
 
 use std::io;
+use std::time::Duration;
 
-use ferretto_sys::{PerfAttr, PerfEvent, perf_flags as flags};
+use ferretto_sys::{KernelClock, PerfAttr, PerfEvent, perf_flags as flags};
 
+use crate::config::{Interval, Wanted};
 use crate::records::{SAMPLE_TYPE, USER_REGISTERS};
 
-/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK: there on every machine, also on those in a cloud, which have no counters of hardware.
-const SOFTWARE: u32 = 1;
-const CPU_CLOCK: u64 = 0;
-/// CLOCK_BOOTTIME, the clock of a trace. Software events may have it.
-const BOOTTIME: i32 = 7;
 /// Bytes of the stack that a sample has at least and at most, which it takes in the ring however deep the stack is. Of a deeper stack the outer frames
 /// are missing, and the sample says so. A record has at most 65,535 bytes.
 const MIN_STACK_BYTES: usize = 8 << 10;
@@ -24,39 +21,100 @@ const MIN_RING_BYTES: usize = 128 << 10;
 /// Bytes of records that are taken out of a ring at once: others have their turn, too.
 const TAKEN_BYTES: usize = 1 << 20;
 
+/// How often it is looked for threads that were started while their process's others were being attached to.
+const MAX_LOOKS: usize = 100;
+
+/// What is sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Every program that this thread (0 is the caller's) starts from now on, from its first instruction to its last, with all of its threads and children.
+    ChildrenOf(i32),
+    /// These processes that run already, with all of their threads and what they start from now on.
+    Processes(Vec<u32>),
+    /// All that runs on the machine. An idle processor is not sampled.
+    Machine,
+}
+
 /// Why there are no samples to be had.
 #[derive(Debug, thiserror::Error)]
-#[error("the kernel gives no samples: {error}")]
-pub struct Refused {
-    error: io::Error,
+pub enum Refused {
+    /// The kernel's answer.
+    #[error("the kernel gives no samples{}: {error}", of(target))]
+    Kernel {
+        /// Of what they were to be.
+        target: Target,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What is sampled happens in the kernel, and this user may not see that.
+    #[error("the kernel gives no samples of what happens in it to everybody")]
+    OfTheKernel,
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// Its number.
+        pid: u32,
+    },
+    /// What is asked for is none that can be.
+    #[error("{0}")]
+    Config(String),
+}
+
+fn of(target: &Target) -> String {
+    match target {
+        Target::ChildrenOf(_) => String::new(),
+        Target::Processes(pids) => match pids.as_slice() {
+            [pid] => format!(" of process {pid}"),
+            _ => " of these processes".to_owned(),
+        },
+        Target::Machine => " of the machine".to_owned(),
+    }
 }
 
 impl Refused {
     /// What would help.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
-        match self.error.kind() {
-            io::ErrorKind::PermissionDenied => Some(
-                "/proc/sys/kernel/perf_event_paranoid is to be 2 or less, or run it as root; in a container perf_event_open is to be allowed, too",
+        match self {
+            Self::Kernel { error, target } => match (error.kind(), target) {
+                (io::ErrorKind::PermissionDenied, Target::Machine) => Some(
+                    "root may have them, and everybody where /proc/sys/kernel/perf_event_paranoid is 0 or less",
+                ),
+                (io::ErrorKind::PermissionDenied, Target::Processes(_)) => {
+                    Some("those of other users, and programs with rights of their own, are for root")
+                }
+                (io::ErrorKind::PermissionDenied, Target::ChildrenOf(_)) => Some(
+                    "/proc/sys/kernel/perf_event_paranoid is to be 2 or less, or run it as root; in a container perf_event_open is to be allowed, too",
+                ),
+                (io::ErrorKind::NotFound | io::ErrorKind::Unsupported, _) => Some(
+                    "this machine does not count that: virtual ones seldom have the processor's counters; cpu-clock is there everywhere",
+                ),
+                _ => None,
+            },
+            Self::OfTheKernel => Some(
+                "root may have them, and everybody where /proc/sys/kernel/perf_event_paranoid is 1 or less",
             ),
-            _ => None,
+            Self::NoProcess { .. } | Self::Config(_) => None,
         }
     }
 }
 
-/// Whether this user may sample programs of their own.
+/// Whether this user may sample this.
 ///
 /// # Errors
 ///
 /// Why not.
-pub fn can_sample() -> Result<(), Refused> {
-    Events::open(0, 99).map(drop)
+pub fn can_sample(target: &Target, config: &ferretto_protos::PerfEventConfig) -> Result<(), Refused> {
+    let wanted = Wanted::of(config).map_err(Refused::Config)?;
+    Events::open(target, &wanted).map(drop)
 }
 
-/// Events of a program: one for each processor.
+/// Events, a ring for each processor.
 #[derive(Debug)]
 pub(crate) struct Events {
     all: Vec<PerfEvent>,
+    /// By which the records' times are.
+    pub(crate) clock: KernelClock,
     /// The kernel's part of the time is in it.
     pub(crate) with_kernel: bool,
     /// So much of a stack is there.
@@ -64,20 +122,31 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Of every program that this thread (0 is the caller's) starts from now on, from its first instruction to its last, with all of its threads and
-    /// children; `frequency_hz` times a second of their processors' time.
-    pub(crate) fn open(thread: i32, frequency_hz: u64) -> Result<Self, Refused> {
+    /// Of a program that is to come from its `exec` on; of all others at once.
+    pub(crate) fn open(target: &Target, wanted: &Wanted) -> Result<Self, Refused> {
         let cpus = online_cpus();
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for (with_kernel, mut ring_bytes) in [(true, RING_BYTES), (false, RING_BYTES)] {
+            if !with_kernel && wanted.is_of_the_kernel() {
+                return Err(Refused::OfTheKernel);
+            }
             while ring_bytes >= MIN_RING_BYTES {
-                let stack_bytes = stack_bytes(frequency_hz, ring_bytes);
-                let attr = attr(frequency_hz, with_kernel, stack_bytes);
-                let opened =
-                    cpus.iter().map(|cpu| PerfEvent::open(&attr, thread, *cpu, ring_bytes)).collect();
-                match opened {
-                    Ok(all) => return Ok(Self { all, with_kernel, stack_bytes }),
-                    Err(error) => last = error,
+                let stack_bytes =
+                    if wanted.user_frames { stack_bytes(wanted.interval, ring_bytes) } else { 0 };
+                let attr = attr(wanted, target, with_kernel, stack_bytes);
+                match open_all(target, &attr, &cpus, ring_bytes) {
+                    Ok(all) => {
+                        let filtered = wanted
+                            .filter
+                            .as_ref()
+                            .map_or(Ok(()), |filter| all.iter().try_for_each(|event| event.filter(filter)));
+                        let not_understood =
+                            |error| format!("the kernel does not understand the filter: {error}");
+                        filtered.map_err(|error| Refused::Config(not_understood(error)))?;
+                        return Ok(Self { all, clock: wanted.clock().0, with_kernel, stack_bytes });
+                    }
+                    Err(Attempt::NoProcess(pid)) => return Err(Refused::NoProcess { pid }),
+                    Err(Attempt::Kernel(error)) => last = error,
                 }
                 // EPERM is said of the memory; whoever may not have the event gets EACCES.
                 if last.raw_os_error() != Some(rustix::io::Errno::PERM.raw_os_error()) {
@@ -86,7 +155,7 @@ impl Events {
                 ring_bytes /= 2;
             }
         }
-        Err(Refused { error: last })
+        Err(Refused::Kernel { target: target.clone(), error: last })
     }
 
     /// Appends what the kernel has written; says whether there may be more.
@@ -103,27 +172,109 @@ impl Events {
     }
 }
 
-/// As much as lets a ring hold a tenth of a second.
-fn stack_bytes(frequency_hz: u64, ring_bytes: usize) -> usize {
+/// Why it was not to be had this time.
+enum Attempt {
+    NoProcess(u32),
+    Kernel(io::Error),
+}
+
+impl From<io::Error> for Attempt {
+    fn from(error: io::Error) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+fn open_all(
+    target: &Target,
+    attr: &PerfAttr,
+    cpus: &[u32],
+    ring_bytes: usize,
+) -> Result<Vec<PerfEvent>, Attempt> {
+    let of_thread = |thread| -> io::Result<Vec<PerfEvent>> {
+        cpus.iter().map(|cpu| PerfEvent::open(attr, thread, *cpu, ring_bytes)).collect()
+    };
+    match target {
+        Target::ChildrenOf(thread) => Ok(of_thread(*thread)?),
+        Target::Machine => Ok(of_thread(-1)?),
+        Target::Processes(pids) => {
+            let mut all = Vec::new();
+            for pid in pids {
+                attach(*pid, attr, &mut all, &of_thread)?;
+            }
+            Ok(all)
+        }
+    }
+}
+
+/// Each thread has events of its own: what is inherited is so by threads that are started afterwards (perf_event_open(2)).
+fn attach(
+    pid: u32,
+    attr: &PerfAttr,
+    all: &mut Vec<PerfEvent>,
+    open: &impl Fn(i32) -> io::Result<Vec<PerfEvent>>,
+) -> Result<(), Attempt> {
+    let mut attached = std::collections::BTreeSet::new();
+    for _ in 0..MAX_LOOKS {
+        let threads = threads_of(pid).map_err(|_| Attempt::NoProcess(pid))?;
+        let new: Vec<i32> = threads.into_iter().filter(|thread| attached.insert(*thread)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for thread in new {
+            let opened = match all.is_empty() {
+                true => open(thread).map(|events| *all = events),
+                false => all.iter_mut().try_for_each(|event| event.add(attr, thread)),
+            };
+            match opened {
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+                opened => opened?,
+            }
+        }
+        // One that was started by a thread before that was attached to is there by now.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if all.is_empty() { Err(Attempt::NoProcess(pid)) } else { Ok(()) }
+}
+
+fn threads_of(pid: u32) -> io::Result<Vec<i32>> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// As much as lets a ring hold a tenth of a second. Of events that come as they like the least: there may be many.
+fn stack_bytes(interval: Interval, ring_bytes: usize) -> usize {
+    let Interval::FrequencyHz(frequency_hz) = interval else { return MIN_STACK_BYTES };
     let samples = usize::try_from(frequency_hz).unwrap_or(usize::MAX) / RING_PARTS_OF_A_SECOND;
     let bytes = ring_bytes / samples.max(1);
     (bytes - bytes % 8).clamp(MIN_STACK_BYTES, MAX_STACK_BYTES)
 }
 
-fn attr(frequency_hz: u64, with_kernel: bool, stack_bytes: usize) -> PerfAttr {
+fn attr(wanted: &Wanted, target: &Target, with_kernel: bool, stack_bytes: usize) -> PerfAttr {
     let kernel = if with_kernel { 0 } else { flags::EXCLUDE_KERNEL };
+    let kernel_frames = if wanted.kernel_frames { 0 } else { flags::EXCLUDE_CALLCHAIN_KERNEL };
+    let (frequency, sample_period_or_freq) = match wanted.interval {
+        Interval::FrequencyHz(hz) => (flags::FREQ, hz),
+        Interval::Period(events) => (0, events),
+    };
+    let target = match target {
+        Target::ChildrenOf(_) => flags::INHERIT | flags::DISABLED | flags::ENABLE_ON_EXEC,
+        Target::Processes(_) => flags::INHERIT,
+        Target::Machine => flags::EXCLUDE_IDLE,
+    };
+    let [config, config1, config2] = wanted.configs;
     PerfAttr {
-        kind: SOFTWARE,
-        config: CPU_CLOCK,
-        sample_period_or_freq: frequency_hz,
+        kind: wanted.kind,
+        config,
+        config1,
+        config2,
+        sample_period_or_freq,
         sample_type: SAMPLE_TYPE,
         flags: kernel
-            | flags::DISABLED
-            | flags::INHERIT
-            | flags::EXCLUDE_HV
+            | kernel_frames
+            | frequency
+            | target
+            | wanted.excludes
             | flags::COMM
-            | flags::FREQ
-            | flags::ENABLE_ON_EXEC
             | flags::TASK
             | flags::SAMPLE_ID_ALL
             | flags::EXCLUDE_CALLCHAIN_USER
@@ -135,7 +286,7 @@ fn attr(frequency_hz: u64, with_kernel: bool, stack_bytes: usize) -> PerfAttr {
             | flags::BUILD_ID,
         sample_regs_user: USER_REGISTERS,
         sample_stack_user: stack_bytes as u32,
-        clockid: BOOTTIME,
+        clockid: wanted.clock().0 as i32,
         ..PerfAttr::default()
     }
 }
@@ -170,7 +321,26 @@ mod tests {
             (10_000, MIN_STACK_BYTES),
             (u64::MAX, MIN_STACK_BYTES),
         ] {
-            assert_eq!(stack_bytes(hz, RING_BYTES), expected, "{hz}");
+            assert_eq!(stack_bytes(Interval::FrequencyHz(hz), RING_BYTES), expected, "{hz}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_there_is_said_and_what_would_help() {
+        let wanted = Wanted::of(&ferretto_protos::PerfEventConfig::default()).unwrap();
+        let refused = Events::open(&Target::Processes(vec![u32::MAX >> 1]), &wanted).unwrap_err();
+        assert_eq!(refused.to_string(), format!("there is no process {}", u32::MAX >> 1));
+        let denied = |target| Refused::Kernel { target, error: io::ErrorKind::PermissionDenied.into() };
+        for (target, says, helps) in [
+            (Target::Machine, "no samples of the machine: ", "0 or less"),
+            (Target::Processes(vec![7]), "no samples of process 7: ", "for root"),
+            (Target::ChildrenOf(0), "no samples: ", "2 or less"),
+        ] {
+            let refused = denied(target);
+            assert!(
+                refused.to_string().contains(says) && refused.advice().unwrap().contains(helps),
+                "{refused}"
+            );
         }
     }
 

@@ -8,10 +8,12 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`run`] | the producer: connects, starts and stops with sessions |
+//! | `config` | what a session asks for |
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
 //! | `records` | what the kernel's bytes say |
 //! | `processes` | which code each process has mapped, from the kernel's records |
 //! | `modules` | files of code, each read once |
+//! | `threads` | what threads are called |
 //! | `packets` | samples as packets, every name said once |
 //! | [`summary`] | where the time went, for the terminal |
 //!
@@ -19,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod config;
 mod events;
 mod modules;
 mod packets;
@@ -27,7 +30,9 @@ mod producer;
 mod records;
 mod sampler;
 pub mod summary;
+mod threads;
 
-pub use events::{Refused, can_sample};
-pub use producer::{DATA_SOURCE, MAX_FREQUENCY_HZ, ProfileOptions, run};
+pub use config::MAX_FREQUENCY_HZ;
+pub use events::{Refused, Target, can_sample};
+pub use producer::{DATA_SOURCE, ProfileOptions, run};
 pub use summary::Summary;

@@ -3,18 +3,18 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use ferretto_protos::BuiltinClock;
 use ferretto_protos::fields::{
-    callstack, frame, interned_data, interned_string, mapping, perf_events, perf_sample,
-    perf_sample_defaults, process_tree, trace_packet, trace_packet_defaults,
+    callstack, frame, interned_data, interned_string, mapping, perf_sample, perf_sample_defaults,
+    process_tree, trace_packet, trace_packet_defaults,
 };
-use ferretto_protos::perf_events::Counter;
 use ferretto_protos::profiling::StackUnwindError;
 use ferretto_protozero::{Message, Sink};
 use ferretto_unwind::{End, Mapping};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use prost::Message as _;
 
+use crate::config::Wanted;
 use crate::modules::Module;
 use crate::processes::Frame;
 use crate::records::Stamp;
@@ -48,7 +48,6 @@ pub(crate) struct Interner {
     mappings: Numbers<MappingKey>,
     frames: Numbers<FrameKey>,
     stacks: Numbers<Box<[u64]>>,
-    is_begun: bool,
 }
 
 /// Files, places in them, and where that is mapped. Nothing is the kernel.
@@ -79,25 +78,14 @@ impl<T: Eq + Hash> Numbers<T> {
 type Said = Vec<u8>;
 
 impl Interner {
-    /// Readers may have lost what was said.
-    pub(crate) fn clear(&mut self) {
+    /// The packet that begins a sequence, or has its readers begin anew: all else is said again.
+    pub(crate) fn begin(&mut self, packet: &mut Message<'_, impl Sink>, wanted: &Wanted) {
         *self = Self::default();
-    }
-
-    /// The packet that begins a sequence, if it is still to come.
-    pub(crate) fn begin(&mut self, packet: &mut Message<'_, impl Sink>, frequency_hz: u64) {
-        self.is_begun = true;
         packet.varint(trace_packet::SEQUENCE_FLAGS, STATE_CLEARED);
         let mut defaults = packet.nested(trace_packet::TRACE_PACKET_DEFAULTS);
-        defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, BuiltinClock::Boottime as u64);
+        defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, wanted.clock().1 as u64);
         let mut samples = defaults.nested(trace_packet_defaults::PERF_SAMPLE_DEFAULTS);
-        let mut timebase = samples.nested(perf_sample_defaults::TIMEBASE);
-        timebase.varint(perf_events::timebase::FREQUENCY, frequency_hz);
-        timebase.varint(perf_events::timebase::COUNTER, Counter::SwCpuClock as u64);
-    }
-
-    pub(crate) fn is_begun(&self) -> bool {
-        self.is_begun
+        samples.bytes(perf_sample_defaults::TIMEBASE, &wanted.timebase.encode_to_vec());
     }
 
     /// There is so much that it is better to begin anew.

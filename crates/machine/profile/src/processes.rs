@@ -41,6 +41,26 @@ impl Processes {
         self.spaces.entry(pid).or_default().map(mapping, file.elf.as_ref());
     }
 
+    /// Whether anything is known of what a process has mapped.
+    pub(crate) fn knows(&self, pid: u32) -> bool {
+        self.spaces.contains_key(&pid)
+    }
+
+    /// One that ran before anything was recorded: what `/proc` says of it.
+    pub(crate) fn adopt(&mut self, pid: u32) {
+        if self.spaces.len() < MAX_PROCESSES {
+            // Of one that has nothing mapped, which is the kernel's, that is known now.
+            self.spaces.insert(pid, Space::default());
+        }
+        let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        file("maps").split(|byte| *byte == b'\n').filter_map(code_in).for_each(|map| self.map(pid, &map));
+        if let Some(parent) = parent_in(&file("stat"))
+            && self.parents.len() < MAX_PROCESSES
+        {
+            self.parents.insert(pid, parent);
+        }
+    }
+
     /// It runs another program from now on.
     pub(crate) fn exec(&mut self, pid: u32) {
         self.spaces.insert(pid, Space::default());
@@ -72,8 +92,41 @@ impl Processes {
         let none = Space::default();
         let space = self.spaces.get(&pid).unwrap_or(&none);
         let (addresses, end) = space.unwind(registers, stack, &mut self.cache);
-        (addresses.into_iter().map(|address| Frame::of(space, address)).collect(), end)
+        let mut frames: Vec<Frame> = addresses.into_iter().map(|address| Frame::of(space, address)).collect();
+        match frames.iter().position(Frame::is_first) {
+            Some(first) => {
+                // What frame pointers lead to from there is none.
+                frames.truncate(first + 1);
+                (frames, End::Root)
+            }
+            None => (frames, end),
+        }
     }
+}
+
+/// Code that a line of `/proc/PID/maps` tells of: range, rights, offset, device, inode and path (proc_pid_maps(5)).
+fn code_in(line: &[u8]) -> Option<Map<'_>> {
+    let mut rest = line;
+    let mut word = || {
+        let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        rest = behind.trim_ascii_start();
+        std::str::from_utf8(word).ok()
+    };
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = word()?.split_once('-').and_then(|(start, end)| Some((hex(start)?, hex(end)?)))?;
+    let rights = word()?;
+    let offset = hex(word()?)?;
+    let (_device, _inode) = (word()?, word()?);
+    let len = end.checked_sub(start)?;
+    let path = if rest.is_empty() { b"//anon" } else { rest };
+    rights.contains('x').then_some(Map { start, len, offset, build_id: None, path })
+}
+
+/// The fourth field of `/proc/PID/stat`, two behind the name, which may have anything in it.
+fn parent_in(stat: &[u8]) -> Option<u32> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 impl Frame {
@@ -82,6 +135,12 @@ impl Frame {
         let in_file = (address - mapping.start).wrapping_add(mapping.offset);
         let linked_at = mapping.file.elf.as_ref().and_then(|elf| elf.address_of(in_file));
         Self { mapping: Some(mapping.clone()), address: linked_at.unwrap_or(in_file) }
+    }
+
+    /// Nothing has called it but the kernel.
+    fn is_first(&self) -> bool {
+        let elf = self.mapping.as_ref().and_then(|mapping| mapping.file.elf.as_ref());
+        elf.is_some_and(|elf| elf.is_entry(self.address))
     }
 
     /// The function, as the linker calls it.
@@ -121,19 +180,38 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_maps_are_read() {
+        let line = b"7f00-8000 r-xp 00001000 fe:00 1234                       /a b/lib c.so (deleted)";
+        let map = Map {
+            start: 0x7f00,
+            len: 0x100,
+            offset: 0x1000,
+            build_id: None,
+            path: b"/a b/lib c.so (deleted)",
+        };
+        assert_eq!(code_in(line), Some(map));
+        assert_eq!(code_in(b"7f00-8000 r-xp 00000000 00:00 0 ").unwrap().path, b"//anon");
+        for line in [
+            &b""[..],
+            b"7f00-8000",
+            b"7f00-8000 rw-p 0 00:00 0",
+            b"8000-7f00 r-xp 0 00:00 0",
+            b"x-y r-xp 0 0 0",
+        ] {
+            assert_eq!(code_in(line), None);
+        }
+        assert_eq!(parent_in(b"12 (a) b (c) S 34 5"), Some(34));
+        assert_eq!(parent_in(b"12"), None);
+    }
+
+    #[test]
     fn a_frame_of_this_program_has_its_name() {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let own = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-        let line = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with(&own)).unwrap();
-        let mut words = line.split_whitespace();
-        let (range, offset) = (words.next().unwrap(), words.nth(1).unwrap());
-        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-        let (start, end) = range.split_once('-').map(|(start, end)| (hex(start), hex(end))).unwrap();
-        let mut processes = Processes::default();
-        let map = Map { start, len: end - start, offset: hex(offset), build_id: None, path: own.as_bytes() };
-        processes.map(7, &map);
+        let (mut processes, pid) = (Processes::default(), std::process::id());
+        assert!(!processes.knows(pid));
+        processes.adopt(pid);
+        assert!(processes.knows(pid) && processes.parent_of(pid) == std::os::unix::process::parent_id());
         let pc = a_frame_of_this_program_has_its_name as fn() as usize as u64;
-        let (frames, _) = processes.unwind(7, Registers { pc, ..Registers::default() }, &[]);
+        let (frames, _) = processes.unwind(pid, Registers { pc, ..Registers::default() }, &[]);
         let name = ferretto_symbols::demangle(frames[0].name().unwrap());
         assert!(name.ends_with("a_frame_of_this_program_has_its_name"), "{name}");
     }

@@ -10,12 +10,12 @@ use ferretto_producer::{
     Connector, ExhaustedPolicy, InstanceConfig, InstanceId, ProducerClient, ProducerError, ProducerEvent,
     ProducerOptions,
 };
+use ferretto_protos::DataSourceDescriptor;
 use ferretto_protos::fields::trace_packet::{self, not_recorded};
-use ferretto_protos::perf_events::{Counter, timebase};
-use ferretto_protos::{DataSourceDescriptor, PerfEventConfig};
 use ferretto_sys::{KernelClock, clock_ns};
 
-use crate::events::Events;
+use crate::config::Wanted;
+use crate::events::{Events, Target};
 use crate::sampler::Sampler;
 use crate::summary::Summary;
 
@@ -25,10 +25,6 @@ pub const DATA_SOURCE: &str = "linux.perf";
 const PRODUCER_NAME: &str = "perfetto.traced_perf";
 /// How often records are looked at: files of a process that has ended may be gone soon.
 const READ_PERIOD: Duration = Duration::from_millis(20);
-/// Sampling more often would be most of what is sampled (the kernel's own limit, `perf_event_max_sample_rate`, is 100,000).
-pub const MAX_FREQUENCY_HZ: u64 = 50_000;
-/// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
-const DEFAULT_FREQUENCY_HZ: u64 = 10;
 /// Sessions that are sampled for at a time, each with rings of its own: a service has 15, and two more that are root's.
 const MAX_SAMPLERS: usize = 17;
 /// How long an ending sampler waits for the service to take the last data.
@@ -39,8 +35,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct ProfileOptions {
     /// Where the tracing service is.
     pub connector: Connector,
-    /// The thread whose children are sampled: those that it starts once the data source runs.
-    pub parent_thread: i32,
+    /// What is sampled: children are those that are started once the data source runs.
+    pub target: Target,
     /// Becomes readable when it shall end.
     pub stop: OwnedFd,
     /// Gets the byte `1` and is closed once the data source is registered.
@@ -52,7 +48,7 @@ pub struct ProfileOptions {
 struct Producer {
     client: ProducerClient,
     samplers: BTreeMap<InstanceId, Sampler>,
-    parent_thread: i32,
+    target: Target,
     summary: Arc<Mutex<Summary>>,
 }
 
@@ -75,8 +71,7 @@ pub fn run(options: ProfileOptions) -> Result<(), ProducerError> {
     });
     let mut notify = Some(options.notify);
     let samplers = BTreeMap::new();
-    let mut producer =
-        Producer { client, samplers, parent_thread: options.parent_thread, summary: options.summary };
+    let mut producer = Producer { client, samplers, target: options.target, summary: options.summary };
     let mut next_read = Instant::now();
     loop {
         let timeout =
@@ -167,37 +162,18 @@ impl Producer {
             return Err(format!("{MAX_SAMPLERS} sessions are sampled for already"));
         }
         let decoded = config.decode().map_err(|error| error.to_string())?;
-        let frequency_hz = frequency_hz(&decoded.perf_event_config.unwrap_or_default())?;
-        let events = Events::open(self.parent_thread, frequency_hz).map_err(|error| error.to_string())?;
+        let wanted = Wanted::of(&decoded.perf_event_config.unwrap_or_default())?;
+        let events = Events::open(&self.target, &wanted).map_err(|error| error.to_string())?;
         // Without a sample here and there the picture is the same; a profiler that waits is one that samples itself.
         let writer =
             self.client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
-        Sampler::new(events, frequency_hz, writer, self.summary.clone()).map_err(|error| error.to_string())
+        let adopts = !matches!(self.target, Target::ChildrenOf(_));
+        Sampler::new(events, (wanted, adopts), writer, self.summary.clone())
+            .map_err(|error| error.to_string())
     }
 }
 
 /// The service's numbers of buffers have 16 bits.
 fn target_buffer(config: &InstanceConfig) -> u16 {
     u16::try_from(config.target_buffer()).unwrap_or(0)
-}
-
-/// What a config asks for, as far as it is done here.
-fn frequency_hz(config: &PerfEventConfig) -> Result<u64, String> {
-    if !config.followers.is_empty() {
-        return Err("followers are not read yet".to_owned());
-    }
-    let timebase = config.timebase.clone().unwrap_or_default();
-    match timebase.event {
-        None => {}
-        Some(timebase::Event::Counter(counter)) if counter == Counter::SwCpuClock as i32 => {}
-        Some(_) => return Err("only the event SW_CPU_CLOCK is sampled yet".to_owned()),
-    }
-    match timebase.interval {
-        None => Ok(config.sampling_frequency.map_or(DEFAULT_FREQUENCY_HZ, u64::from)),
-        Some(timebase::Interval::Frequency(hz)) if (1..=MAX_FREQUENCY_HZ).contains(&hz) => Ok(hz),
-        Some(timebase::Interval::Frequency(hz)) => {
-            Err(format!("a frequency of {hz} is none that can be: 1 to {MAX_FREQUENCY_HZ} times a second"))
-        }
-        Some(_) => Err("only a frequency can be asked for yet, and no period".to_owned()),
-    }
 }

@@ -65,6 +65,12 @@ pub(crate) enum Record<'a> {
     Fork {
         pid: u32,
         parent_pid: u32,
+        parent_tid: u32,
+    },
+    /// A process has another thread.
+    Thread {
+        tid: u32,
+        parent_tid: u32,
     },
     /// A process has ended: its main thread has.
     Exit {
@@ -155,9 +161,10 @@ pub(crate) fn read(record: &[u8]) -> Option<(Stamp, Record<'_>)> {
             Record::Name { name: body.text(), is_exec: misc & MISC_COMM_EXEC != 0 }
         }
         FORK | EXIT => {
-            let (pid, parent_pid, tid) = (body.u32()?, body.u32()?, body.u32()?);
+            let (pid, parent_pid, tid, parent_tid) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
             match kind {
-                FORK if pid != parent_pid => Record::Fork { pid, parent_pid },
+                FORK if pid != parent_pid => Record::Fork { pid, parent_pid, parent_tid },
+                FORK => Record::Thread { tid, parent_tid },
                 EXIT if pid == tid => Record::Exit { pid },
                 _ => Record::Other,
             }
@@ -278,8 +285,8 @@ pub(crate) mod tests {
         let pair = |low: u64, high: u64| low | high << 32;
         let name = u64::from_ne_bytes(*b"make\0\0\0\0");
         for (kind, misc, body, expected) in [
-            (7, 0, vec![pair(9, 7), pair(9, 7), 900], Record::Fork { pid: 9, parent_pid: 7 }),
-            (7, 0, vec![pair(7, 7), pair(9, 7), 900], Record::Other),
+            (7, 0, vec![pair(9, 7), pair(9, 8), 900], Record::Fork { pid: 9, parent_pid: 7, parent_tid: 8 }),
+            (7, 0, vec![pair(7, 7), pair(9, 8), 900], Record::Thread { tid: 9, parent_tid: 8 }),
             (4, 0, vec![pair(7, 1), pair(7, 1), 900], Record::Exit { pid: 7 }),
             (4, 0, vec![pair(7, 1), pair(8, 1), 900], Record::Other),
             (3, 0, vec![pair(7, 8), name], Record::Name { name: b"make", is_exec: false }),

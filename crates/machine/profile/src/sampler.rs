@@ -13,14 +13,16 @@ use std::time::Duration;
 
 use ferretto_producer::TraceWriter;
 use ferretto_symbols::{KernelSymbols, demangle};
-use ferretto_sys::{KernelClock, clock_ns};
+use ferretto_sys::clock_ns;
 use ferretto_unwind::End;
 
+use crate::config::Wanted;
 use crate::events::Events;
 use crate::packets::{Interner, Stack};
 use crate::processes::Processes;
 use crate::records::{Record, Sample, Stamp, read, split, stamp_of};
 use crate::summary::Summary;
+use crate::threads::Threads;
 
 /// Bytes of records that may wait beside the rings: some seconds of a few busy processors. More are left to the rings, which count what they lose.
 const MAX_WAITING_BYTES: usize = 128 << 20;
@@ -52,7 +54,7 @@ impl Rings {
         if self.waiting.len() >= MAX_WAITING_BYTES {
             return false;
         }
-        let began_ns = clock_ns(KernelClock::Boot);
+        let began_ns = clock_ns(self.events.clock);
         let is_more = self.events.read(&mut self.waiting);
         // What is left in a ring may be older than this.
         if !is_more {
@@ -93,10 +95,13 @@ impl Drop for Emptier {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     emptier: Emptier,
-    frequency_hz: u64,
+    wanted: Wanted,
+    /// There were processes before: they are looked at in `/proc` when they are met.
+    adopts: bool,
     /// What was taken out of the rings and is too new.
     later: Vec<u8>,
     processes: Processes,
+    threads: Threads,
     kernel: KernelSymbols,
     interner: Interner,
     writer: TraceWriter,
@@ -109,24 +114,32 @@ impl Sampler {
     /// If there is no thread to be had.
     pub(crate) fn new(
         events: Events,
-        frequency_hz: u64,
-        writer: TraceWriter,
+        (wanted, adopts): (Wanted, bool),
+        mut writer: TraceWriter,
         summary: Arc<Mutex<Summary>>,
     ) -> io::Result<Self> {
-        let kallsyms = if events.with_kernel { std::fs::read_to_string("/proc/kallsyms").ok() } else { None };
+        let kallsyms = if events.with_kernel && wanted.kernel_frames {
+            std::fs::read_to_string("/proc/kallsyms").ok()
+        } else {
+            None
+        };
         {
             let mut summary = lock(&summary);
-            summary.frequency_hz = frequency_hz;
+            summary.sampled = wanted.in_words();
             summary.with_kernel = events.with_kernel;
             summary.stack_bytes = events.stack_bytes;
         }
+        let mut interner = Interner::default();
+        interner.begin(&mut writer.new_packet(), &wanted);
         Ok(Self {
             emptier: Emptier::start(events)?,
-            frequency_hz,
+            wanted,
+            adopts,
             later: Vec::new(),
             processes: Processes::default(),
+            threads: Threads::default(),
             kernel: KernelSymbols::read(&kallsyms.unwrap_or_default()),
-            interner: Interner::default(),
+            interner,
             writer,
             summary,
         })
@@ -157,7 +170,7 @@ impl Sampler {
 
     /// Readers may have lost what was said.
     pub(crate) fn clear(&mut self) {
-        self.interner.clear();
+        self.interner.begin(&mut self.writer.new_packet(), &self.wanted);
     }
 
     fn write_until(&mut self, time_ns: u64) {
@@ -178,24 +191,60 @@ impl Sampler {
     fn take(&mut self, stamp: Stamp, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => self.sample(stamp, sample),
-            Record::Map(map) => self.processes.map(stamp.pid, map),
+            Record::Map(map) => {
+                self.meet(stamp.pid);
+                self.processes.map(stamp.pid, map);
+            }
             Record::Name { name, is_exec } => {
                 if *is_exec {
                     self.processes.exec(stamp.pid);
                 }
-                self.summary().name_thread(stamp.tid, name);
-                let parent_pid = self.processes.parent_of(stamp.pid);
-                Interner::name_thread(&mut self.writer.new_packet(), stamp, parent_pid, name);
+                self.threads.name(stamp.tid, name);
+                self.name(stamp, name);
             }
-            Record::Fork { pid, parent_pid } => self.processes.fork(*pid, *parent_pid),
+            Record::Fork { pid, parent_pid, parent_tid } => {
+                self.meet(*parent_pid);
+                self.processes.fork(*pid, *parent_pid);
+                self.inherit_name(Stamp { pid: *pid, tid: *pid, ..stamp }, *parent_tid);
+            }
+            Record::Thread { tid, parent_tid } => {
+                self.inherit_name(Stamp { tid: *tid, ..stamp }, *parent_tid)
+            }
             Record::Exit { pid } => self.processes.exit(*pid),
             Record::Lost(records) => Interner::lost(&mut self.writer.new_packet(), stamp, *records),
             Record::Other => {}
         }
     }
 
+    /// A process, which may have run before anything was recorded.
+    fn meet(&mut self, pid: u32) {
+        if self.adopts && !self.processes.knows(pid) {
+            self.processes.adopt(pid);
+        }
+    }
+
+    fn inherit_name(&mut self, of: Stamp, parent_tid: u32) {
+        if let Some(name) = self.threads.inherit(of.tid, parent_tid) {
+            let name = name.to_owned();
+            self.name(of, &name);
+        }
+    }
+
+    /// Says what a thread is called.
+    fn name(&mut self, of: Stamp, name: &[u8]) {
+        self.summary().name_thread(of.tid, name);
+        let parent_pid = self.processes.parent_of(of.pid);
+        Interner::name_thread(&mut self.writer.new_packet(), of, parent_pid, name);
+    }
+
     fn sample(&mut self, stamp: Stamp, sample: &Sample<'_>) {
-        let (mut user, end) = match sample.registers {
+        self.meet(stamp.pid);
+        if self.adopts
+            && let Some(name) = self.threads.adopt(stamp.pid, stamp.tid).map(<[u8]>::to_owned)
+        {
+            self.name(stamp, &name);
+        }
+        let (mut user, end) = match sample.registers.filter(|_| self.wanted.user_frames) {
             Some(registers) => {
                 let (frames, end) = self.processes.unwind(stamp.pid, registers, sample.stack);
                 (frames, Some(end))
@@ -210,10 +259,7 @@ impl Sampler {
         let stack = Stack { user, kernel: kernel.collect() };
         self.count(stamp, &stack, end);
         if self.interner.is_full() {
-            self.interner.clear();
-        }
-        if !self.interner.is_begun() {
-            self.interner.begin(&mut self.writer.new_packet(), self.frequency_hz);
+            self.clear();
         }
         self.interner.sample(&mut self.writer.new_packet(), (stamp, sample.cpu_mode), &stack, end);
     }

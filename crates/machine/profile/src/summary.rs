@@ -10,8 +10,8 @@ const OTHERS: &str = "(others)";
 /// What was sampled, by names.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Samples a second of a processor's time that were asked for.
-    pub frequency_hz: u64,
+    /// How they came about, in words: behind "so many samples".
+    pub sampled: String,
     /// Samples.
     pub samples: u64,
     /// Of them such whose stack is not there to its root.

@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use common::{Place, assert_status, packets, stderr};
@@ -62,9 +63,43 @@ fn uses_a_second_of_a_processor() {
     }
 }
 
+#[inline(never)]
+fn sleeps_half_a_second() {
+    (0..50).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+    black_box(());
+}
+
+#[inline(never)]
+fn waits_for_a_lock(lock: &Mutex<()>) {
+    drop(lock.lock().unwrap());
+    black_box(());
+}
+
+/// Another program: half a second it sleeps, and a quarter it waits for somebody else.
+#[test]
+#[ignore = "a program of the other tests, not one itself"]
+fn waits() {
+    let (lock, barrier) = (Mutex::new(()), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let held = lock.lock().unwrap();
+            barrier.wait();
+            std::thread::sleep(Duration::from_millis(250));
+            drop(held);
+        });
+        barrier.wait();
+        waits_for_a_lock(&lock);
+    });
+    sleeps_half_a_second();
+}
+
 fn work() -> [String; 4] {
+    program("uses_a_second_of_a_processor")
+}
+
+fn program(name: &str) -> [String; 4] {
     let program = std::env::current_exe().unwrap().display().to_string();
-    [&program, "--ignored", "--exact", "uses_a_second_of_a_processor"].map(str::to_owned)
+    [&program, "--ignored", "--exact", name].map(str::to_owned)
 }
 
 /// Whether it was refused, which is said aloud.
@@ -195,6 +230,34 @@ fn faults_are_where_memory_is_used_for_the_first_time() {
 }
 
 #[test]
+fn waits_have_a_sample_for_each_moment_of_them() {
+    let place = Place::new();
+    let output = place
+        .ferretto(&["profile", "--own", "--off-cpu", "-n", "99", "-o", "t", "--"])
+        .args(program("waits"))
+        .output()
+        .unwrap();
+    if is_refused(&stderr(&output)) {
+        return;
+    }
+    assert_status(&output, 0);
+    let samples = stacks(&packets(&place.path("t")));
+    for (name, expected) in [("sleeps_half_a_second", 500), ("waits_for_a_lock", 250)] {
+        let within = |stack: &Vec<String>| stack.iter().any(|function| function.contains(name));
+        let found = samples.iter().filter(|(_, stack, _)| within(stack)).count();
+        // A millisecond each. Sleeps are longer than they should be on a busy machine, and a lock is taken later.
+        assert!(
+            (expected * 9 / 10..expected * 3 / 2).contains(&found),
+            "{name}: {found}\n{}",
+            stderr(&output)
+        );
+    }
+    for part in ["999 a second of a thread's waiting", "profile::sleeps_half_a_second"] {
+        assert!(stderr(&output).contains(part), "{part:?} in\n{}", stderr(&output));
+    }
+}
+
+#[test]
 fn what_cannot_be_profiled_is_said_before_anything_is_written() {
     let place = Place::new();
     for (args, part) in [
@@ -203,6 +266,7 @@ fn what_cannot_be_profiled_is_said_before_anything_is_written() {
         (&["profile"], "COMMAND"),
         (&["profile", "-p", "2147483646"], "there is no process 2147483646"),
         (&["profile", "-p", "1", "--", "true"], "cannot be used with"),
+        (&["profile", "--off-cpu", "--faults", "--", "true"], "cannot be used with"),
         (&["profile", "-e", "fault", "--", "true"], "there are cpu-clock, task-clock, page-faults"),
         (&["profile", "-e", "no_such_group:event", "--", "true"], "no tracepoint no_such_group:event"),
         (&["profile", "-e", "faults", "--filter", "x == 1", "--", "true"], "--filter is of tracepoints"),

@@ -1,7 +1,7 @@
 //! Stacks of `ferretto profile`, as the real Trace Processor reads them.
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferretto_interop::{ferretto, need, trace_query};
 use rustix::time::{ClockId, clock_gettime};
@@ -30,15 +30,33 @@ fn spins() {
     black_box(());
 }
 
+#[inline(never)]
+fn sleeps_inside() {
+    (0..50).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+    black_box(());
+}
+
+/// Another program.
+#[test]
+#[ignore = "a program of the other tests, not one itself"]
+fn sleeps() {
+    let start = Instant::now();
+    sleeps_inside();
+    println!("slept for {} ms", start.elapsed().as_millis());
+}
+
+/// Samples in whose stack is a function `…s_inside`.
+const SAMPLES_INSIDE: &str = "with recursive up(sample, site) as (
+         select id, callsite_id from perf_sample
+         union all select sample, parent_id from up join stack_profile_callsite c on c.id = site where parent_id is not null)
+     select count(distinct sample) from up join stack_profile_callsite c on c.id = site
+     join stack_profile_frame f on f.id = c.frame_id where f.name glob '*s_inside*'";
+
 /// Samples, those whose stack is whole, those in which each function is, and names that are the kernel's.
 const QUESTIONS: [&str; 4] = [
     "select count(*) from perf_sample",
     "select count(*) from perf_sample where unwind_error is null",
-    "with recursive up(sample, site) as (
-         select id, callsite_id from perf_sample
-         union all select sample, parent_id from up join stack_profile_callsite c on c.id = site where parent_id is not null)
-     select count(distinct sample) from up join stack_profile_callsite c on c.id = site
-     join stack_profile_frame f on f.id = c.frame_id where f.name glob '*spins_inside*'",
+    SAMPLES_INSIDE,
     "select count(*) from perf_sample join thread using (utid) join process using (upid) where thread.name = 'spins'",
 ];
 
@@ -68,5 +86,35 @@ fn trace_processor_has_every_sample_with_its_stack() {
     assert!(said.replace(',', "").contains(&format!("Profile: {all} samples")), "{all}\n{said}");
     assert!(*all > 200 && whole * 100 >= all * 95, "{whole} of {all} are whole\n{said}");
     assert!(inside * 100 >= all * 90 && named * 100 >= all * 90, "{inside}, {named} of {all}\n{said}");
+    assert_eq!(sql.losses(&trace), Vec::<String>::new());
+}
+
+#[test]
+fn trace_processor_has_as_many_samples_of_a_wait_as_it_has_milliseconds() {
+    let sql = need!(trace_query());
+    let peers = need!(ferretto());
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t");
+    let itself = std::env::current_exe().unwrap();
+    let output = peers
+        .ferretto()
+        .args(["profile", "--own", "--off-cpu", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(itself)
+        .args(["--ignored", "--exact", "--nocapture", "sleeps"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("cannot profile: the kernel gives no samples") {
+        return eprintln!("skipped: {said}");
+    }
+    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let slept = printed.split_once("slept for ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    let slept: i64 = slept.unwrap_or_else(|| panic!("{printed}"));
+    let answers = sql.numbers(&trace, &[SAMPLES_INSIDE]);
+    let found = answers[0];
+    assert!((found - slept).abs() * 20 <= slept, "{found} of {slept} ms\n{said}");
     assert_eq!(sql.losses(&trace), Vec::<String>::new());
 }

@@ -1,5 +1,6 @@
 //! What `--event` names: the kernel's and the processor's counters, and tracepoints.
 
+use ferretto_profile::OFF_CPU;
 use ferretto_protos::perf_events::{Counter, Timebase, Tracepoint, timebase};
 
 /// What samples are made at unless something else is said: a moment of a processor's time.
@@ -57,6 +58,16 @@ pub(crate) fn parse(name: &str) -> Result<Event, String> {
         format!("there are {}; and tracepoints, such as sched:sched_switch", names.join(", "))
     })?;
     Ok(Event(timebase::Event::Counter(*counter as i32)))
+}
+
+/// Where threads wait.
+pub(crate) fn off_cpu() -> Timebase {
+    Timebase {
+        interval: Some(timebase::Interval::Period(1)),
+        event: Some(timebase::Event::Counter(Counter::SwContextSwitches as i32)),
+        name: Some(OFF_CPU.to_owned()),
+        ..Timebase::default()
+    }
 }
 
 impl Event {

@@ -51,6 +51,10 @@ pub(crate) struct ProfileArgs {
     #[arg(long, conflicts_with = "event")]
     faults: bool,
 
+    /// Where threads wait, instead of where they run: for locks, files, answers, time. For root, mostly.
+    #[arg(long, conflicts_with_all = ["event", "faults", "every"])]
+    off_cpu: bool,
+
     /// A sample at each so many events [default: 1 of events that do not go on by themselves].
     #[arg(long, value_name = "COUNT", conflicts_with = "frequency_hz", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
@@ -91,6 +95,7 @@ Examples:
   ferretto profile -p $(pidof my-server) -t 10s
   sudo ferretto profile -a -t 5s
   ferretto profile --faults -- ./my-program
+  sudo ferretto profile --off-cpu -p $(pidof my-server) -t 10s
   ferretto query build.pftrace 'select name, count(*) from perf_sample join stack_profile_callsite c on c.id = callsite_id join stack_profile_frame f on f.id = frame_id group by 1 order by 2 desc limit 10'";
 
 /// Runs the command.
@@ -102,8 +107,13 @@ pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
     }
     let event =
         if args.faults { event::parse("page-faults").map_err(UserError::new)? } else { args.event.clone() };
+    let timebase = match args.off_cpu {
+        true => event::off_cpu(),
+        false => event.timebase(args.every, args.frequency_hz, args.filter.clone()),
+    };
     let sampling = Sampling {
-        timebase: event.timebase(args.every, args.frequency_hz, args.filter.clone()),
+        timebase,
+        waits_hz: args.off_cpu.then_some(args.frequency_hz),
         until: args.pid.iter().map(|pid| Running::find(*pid)).collect::<Result<_>>()?,
         target,
         with_machine: args.with.is_some(),

@@ -24,6 +24,8 @@ pub(crate) struct Sampling {
     pub(crate) target: Target,
     /// At what.
     pub(crate) timebase: Timebase,
+    /// If that is waits: samples for each second of one.
+    pub(crate) waits_hz: Option<u64>,
     /// When all of these have ended there is nothing left to sample, if there are any.
     pub(crate) until: Vec<Running>,
     /// All that `record` records is recorded, too.
@@ -52,6 +54,7 @@ impl Sampling {
         PerfEventConfig {
             timebase: Some(self.timebase.clone()),
             callstack_sampling: Some(stacks),
+            sampling_frequency: self.waits_hz.and_then(|hz| u32::try_from(hz).ok()),
             ..PerfEventConfig::default()
         }
     }

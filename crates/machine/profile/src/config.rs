@@ -18,6 +18,10 @@ const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
 
+/// The name of a timebase that is waits: at each switch to another thread the stack of the one that waits from then on, and for each moment of the wait a
+/// sample, `sampling_frequency` a second. Upstream's profiler, which does not know it, has one sample for each switch.
+pub const OFF_CPU: &str = "off-cpu";
+
 /// Where tracefs is mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
@@ -45,6 +49,8 @@ pub(crate) struct Wanted {
     pub(crate) excludes: u64,
     pub(crate) kernel_frames: bool,
     pub(crate) user_frames: bool,
+    /// Samples are of waits, so many for each second.
+    pub(crate) waits_hz: Option<u64>,
 }
 
 impl Wanted {
@@ -63,7 +69,8 @@ impl Wanted {
         });
         let (kernel_frames, user_frames) = frames(config)?;
         let excludes = excludes(timebase.modifiers())?;
-        Ok(Self { timebase, kind, configs, filter, interval, excludes, kernel_frames, user_frames })
+        let waits_hz = waits_hz(&timebase, config.sampling_frequency)?;
+        Ok(Self { timebase, kind, configs, filter, interval, excludes, kernel_frames, user_frames, waits_hz })
     }
 
     /// Of the kernel's clocks the one that its times are by. Events that come at any moment, within the kernel's own work too, have no other than this
@@ -87,6 +94,9 @@ impl Wanted {
 
     /// How samples come about, in words: behind "so many samples".
     pub(crate) fn in_words(&self) -> String {
+        if let Some(hz) = self.waits_hz {
+            return format!("{hz} a second of a thread's waiting");
+        }
         let name = match &self.timebase.event {
             Some(timebase::Event::Counter(counter)) => match Counter::try_from(*counter) {
                 Ok(Counter::SwCpuClock | Counter::SwTaskClock) => None,
@@ -212,6 +222,23 @@ fn interval(timebase: &Timebase, legacy_frequency_hz: Option<u32>) -> Result<Int
     })
 }
 
+fn waits_hz(timebase: &Timebase, frequency_hz: Option<u32>) -> Result<Option<u64>, String> {
+    if timebase.name() != OFF_CPU {
+        return Ok(None);
+    }
+    let event = Some(timebase::Event::Counter(Counter::SwContextSwitches as i32));
+    if (&timebase.event, timebase.interval) != (&event, Some(timebase::Interval::Period(1))) {
+        return Err(format!("a timebase called {OFF_CPU} is one of each of SW_CONTEXT_SWITCHES"));
+    }
+    let hz = frequency_hz.map_or(DEFAULT_FREQUENCY_HZ, u64::from);
+    if !(1..=MAX_FREQUENCY_HZ).contains(&hz) {
+        return Err(format!(
+            "a frequency of {hz} is none that can be: 1 to {MAX_FREQUENCY_HZ} times a second"
+        ));
+    }
+    Ok(Some(hz))
+}
+
 /// Whether the kernel's frames are wanted, and the program's. However they are asked for to be unwound: here it is one way, which uses frame pointers
 /// where there is nothing better.
 fn frames(config: &PerfEventConfig) -> Result<(bool, bool), String> {
@@ -309,6 +336,34 @@ mod tests {
         ] {
             let error = Wanted::of(&config).unwrap_err();
             assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+
+    #[test]
+    fn waits_are_told_by_their_name() {
+        let named = |event, period| {
+            let interval = Some(timebase::Interval::Period(period));
+            let timebase = Timebase {
+                name: Some(OFF_CPU.to_owned()),
+                event: Some(event),
+                interval,
+                ..Timebase::default()
+            };
+            PerfEventConfig {
+                timebase: Some(timebase),
+                sampling_frequency: Some(99),
+                ..PerfEventConfig::default()
+            }
+        };
+        let wanted = Wanted::of(&named(counter(Counter::SwContextSwitches), 1)).unwrap();
+        assert_eq!(
+            (wanted.waits_hz, wanted.in_words().as_str()),
+            (Some(99), "99 a second of a thread's waiting")
+        );
+        for config in
+            [named(counter(Counter::SwContextSwitches), 2), named(counter(Counter::SwPageFaults), 1)]
+        {
+            assert!(Wanted::of(&config).unwrap_err().contains("off-cpu"));
         }
     }
 

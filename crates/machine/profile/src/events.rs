@@ -261,6 +261,7 @@ fn attr(wanted: &Wanted, target: &Target, with_kernel: bool, stack_bytes: usize)
         Target::Processes(_) => flags::INHERIT,
         Target::Machine => flags::EXCLUDE_IDLE,
     };
+    let switches = if wanted.waits_hz.is_some() { flags::CONTEXT_SWITCH } else { 0 };
     let [config, config1, config2] = wanted.configs;
     PerfAttr {
         kind: wanted.kind,
@@ -273,6 +274,7 @@ fn attr(wanted: &Wanted, target: &Target, with_kernel: bool, stack_bytes: usize)
             | kernel_frames
             | frequency
             | target
+            | switches
             | wanted.excludes
             | flags::COMM
             | flags::TASK

@@ -14,6 +14,7 @@
 //! | `processes` | which code each process has mapped, from the kernel's records |
 //! | `modules` | files of code, each read once |
 //! | `threads` | what threads are called |
+//! | `waits` | where threads wait |
 //! | `packets` | samples as packets, every name said once |
 //! | [`summary`] | where the time went, for the terminal |
 //!
@@ -31,8 +32,9 @@ mod records;
 mod sampler;
 pub mod summary;
 mod threads;
+mod waits;
 
-pub use config::MAX_FREQUENCY_HZ;
+pub use config::{MAX_FREQUENCY_HZ, OFF_CPU};
 pub use events::{Refused, Target, can_sample};
 pub use producer::{DATA_SOURCE, ProfileOptions, run};
 pub use summary::Summary;

@@ -31,6 +31,8 @@ const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const LOST_SAMPLES: u32 = 13;
+const SWITCH: u32 = 14;
+const SWITCH_CPU_WIDE: u32 = 15;
 
 const HEADER_BYTES: usize = 8;
 /// Addresses from here on are marks in a callchain: whose the ones behind it are.
@@ -39,6 +41,8 @@ const CONTEXT_KERNEL: u64 = (-128i64).cast_unsigned();
 const MISC_CPU_MODE: u16 = 7;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// PROT_EXEC.
 const EXECUTABLE: u32 = 4;
 const MAX_BUILD_ID_BYTES: usize = 20;
@@ -72,9 +76,17 @@ pub(crate) enum Record<'a> {
         tid: u32,
         parent_tid: u32,
     },
-    /// A process has ended: its main thread has.
+    /// A thread has ended, and with its main one a process.
     Exit {
         pid: u32,
+        tid: u32,
+    },
+    /// A thread runs again.
+    SwitchedIn,
+    /// A thread does not run any more.
+    SwitchedOut {
+        /// It does not wait: others had to have their turn.
+        would_go_on: bool,
     },
     /// So many had no room.
     Lost(u64),
@@ -165,8 +177,7 @@ pub(crate) fn read(record: &[u8]) -> Option<(Stamp, Record<'_>)> {
             match kind {
                 FORK if pid != parent_pid => Record::Fork { pid, parent_pid, parent_tid },
                 FORK => Record::Thread { tid, parent_tid },
-                EXIT if pid == tid => Record::Exit { pid },
-                _ => Record::Other,
+                _ => Record::Exit { pid, tid },
             }
         }
         LOST => {
@@ -175,6 +186,8 @@ pub(crate) fn read(record: &[u8]) -> Option<(Stamp, Record<'_>)> {
         }
         LOST_SAMPLES => Record::Lost(body.u64()?),
         MMAP2 => map(misc, body)?,
+        SWITCH | SWITCH_CPU_WIDE if misc & MISC_SWITCH_OUT == 0 => Record::SwitchedIn,
+        SWITCH | SWITCH_CPU_WIDE => Record::SwitchedOut { would_go_on: misc & MISC_SWITCH_OUT_PREEMPT != 0 },
         _ => Record::Other,
     };
     Some((stamp, record))
@@ -287,8 +300,16 @@ pub(crate) mod tests {
         for (kind, misc, body, expected) in [
             (7, 0, vec![pair(9, 7), pair(9, 8), 900], Record::Fork { pid: 9, parent_pid: 7, parent_tid: 8 }),
             (7, 0, vec![pair(7, 7), pair(9, 8), 900], Record::Thread { tid: 9, parent_tid: 8 }),
-            (4, 0, vec![pair(7, 1), pair(7, 1), 900], Record::Exit { pid: 7 }),
-            (4, 0, vec![pair(7, 1), pair(8, 1), 900], Record::Other),
+            (4, 0, vec![pair(7, 1), pair(7, 1), 900], Record::Exit { pid: 7, tid: 7 }),
+            (4, 0, vec![pair(7, 1), pair(8, 1), 900], Record::Exit { pid: 7, tid: 8 }),
+            (14, 0, vec![], Record::SwitchedIn),
+            (14, MISC_SWITCH_OUT, vec![], Record::SwitchedOut { would_go_on: false }),
+            (
+                15,
+                MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT,
+                vec![pair(0, 0)],
+                Record::SwitchedOut { would_go_on: true },
+            ),
             (3, 0, vec![pair(7, 8), name], Record::Name { name: b"make", is_exec: false }),
             (3, MISC_COMM_EXEC, vec![pair(7, 8), name], Record::Name { name: b"make", is_exec: true }),
             (2, 0, vec![1, 33], Record::Lost(33)),

@@ -23,6 +23,7 @@ use crate::processes::Processes;
 use crate::records::{Record, Sample, Stamp, read, split, stamp_of};
 use crate::summary::Summary;
 use crate::threads::Threads;
+use crate::waits::{Wait, Waits};
 
 /// Bytes of records that may wait beside the rings: some seconds of a few busy processors. More are left to the rings, which count what they lose.
 const MAX_WAITING_BYTES: usize = 128 << 20;
@@ -102,6 +103,7 @@ pub(crate) struct Sampler {
     later: Vec<u8>,
     processes: Processes,
     threads: Threads,
+    waits: Option<Waits>,
     kernel: KernelSymbols,
     interner: Interner,
     writer: TraceWriter,
@@ -133,6 +135,7 @@ impl Sampler {
         interner.begin(&mut writer.new_packet(), &wanted);
         Ok(Self {
             emptier: Emptier::start(events)?,
+            waits: wanted.waits_hz.map(Waits::new),
             wanted,
             adopts,
             later: Vec::new(),
@@ -152,19 +155,21 @@ impl Sampler {
         self.later.append(&mut rings.waiting);
         drop(rings);
         self.write_until(until_ns);
+        self.write_waits(until_ns);
     }
 
     /// All that there is.
     pub(crate) fn flush(&mut self) {
-        loop {
+        let now_ns = loop {
             let mut rings = lock(&self.emptier.rings);
             let is_more = rings.empty();
             self.later.append(&mut rings.waiting);
             if !is_more {
-                break;
+                break rings.read_until_ns;
             }
-        }
+        };
         self.write_until(u64::MAX);
+        self.write_waits(now_ns);
         self.writer.flush();
     }
 
@@ -210,7 +215,25 @@ impl Sampler {
             Record::Thread { tid, parent_tid } => {
                 self.inherit_name(Stamp { tid: *tid, ..stamp }, *parent_tid)
             }
-            Record::Exit { pid } => self.processes.exit(*pid),
+            Record::Exit { pid, tid } => {
+                if let Some(waits) = &mut self.waits {
+                    waits.ended(*tid);
+                }
+                if pid == tid {
+                    self.processes.exit(*pid);
+                }
+            }
+            Record::SwitchedOut { would_go_on } => {
+                if let Some(waits) = &mut self.waits {
+                    waits.switched_out(stamp.tid, *would_go_on);
+                }
+            }
+            Record::SwitchedIn => {
+                let ended = self.waits.as_mut().and_then(|waits| waits.switched_in(stamp.tid, stamp.time_ns));
+                if let Some((wait, moments)) = ended {
+                    moments.times_ns().for_each(|time_ns| self.write(&wait, time_ns));
+                }
+            }
             Record::Lost(records) => Interner::lost(&mut self.writer.new_packet(), stamp, *records),
             Record::Other => {}
         }
@@ -257,11 +280,29 @@ impl Sampler {
             None => format!("{address:#x}"),
         });
         let stack = Stack { user, kernel: kernel.collect() };
-        self.count(stamp, &stack, end);
+        let found = Wait { stamp, cpu_mode: sample.cpu_mode, stack, end };
+        match &mut self.waits {
+            Some(waits) => waits.go(found),
+            None => self.write(&found, stamp.time_ns),
+        }
+    }
+
+    /// What those wait for who go on to wait.
+    fn write_waits(&mut self, until_ns: u64) {
+        let all = self.waits.as_mut().map(|waits| waits.all_until(until_ns)).unwrap_or_default();
+        for (wait, moments) in all {
+            moments.times_ns().for_each(|time_ns| self.write(&wait, time_ns));
+        }
+    }
+
+    /// A sample.
+    fn write(&mut self, found: &Wait, time_ns: u64) {
+        let stamp = Stamp { time_ns, ..found.stamp };
+        self.count(stamp, &found.stack, found.end);
         if self.interner.is_full() {
             self.clear();
         }
-        self.interner.sample(&mut self.writer.new_packet(), (stamp, sample.cpu_mode), &stack, end);
+        self.interner.sample(&mut self.writer.new_packet(), (stamp, found.cpu_mode), &found.stack, found.end);
     }
 
     fn count(&self, stamp: Stamp, stack: &Stack, end: Option<End>) {
@@ -272,7 +313,11 @@ impl Sampler {
             }
             (None, None) => "[no file]".to_owned(),
         });
-        let names: Vec<String> = user.chain(stack.kernel.iter().cloned()).collect();
+        let mut names: Vec<String> = user.collect();
+        // All that waits does so in the kernel's scheduler: what it has called to wait says more.
+        if self.waits.is_none() || names.is_empty() {
+            names.extend(stack.kernel.iter().cloned());
+        }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         self.summary().count((stamp.pid, stamp.tid), &names, end.is_none_or(|end| end == End::Root));
     }

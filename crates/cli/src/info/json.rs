@@ -137,6 +137,7 @@ pub(super) fn of(told: &Told, rows: Option<usize>) -> Json {
         ),
         ("busiest_processes", list(report.processes.iter().map(ran).collect())),
         ("busiest_threads", list(report.threads.iter().map(ran).collect())),
+        ("missing_switches", some(report.missing_switches)),
         ("longest_slices", list(report.longest.iter().map(slice).collect())),
         ("slices_without_end", some(report.incomplete.open)),
         ("ends_without_slice", some(report.incomplete.stray_ends)),

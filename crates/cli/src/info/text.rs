@@ -334,6 +334,15 @@ fn ends(out: &mut String, told: &Told) {
         .map(|(count, what)| format!("{} {what}", counted(count, "slice", "slices")))
         .collect();
     fact(out, "Slices", &said.join(", "));
+    if report.missing_switches > 0 {
+        let missing =
+            counted(report.missing_switches, "switch between threads is", "switches between threads are");
+        fact(
+            out,
+            "Switches",
+            &format!("{missing} not there, as those around them say: who ran meanwhile is not known"),
+        );
+    }
     if let Some(trouble) = &told.trouble {
         fact(out, "Cut off", &format!("it cannot be unpacked beyond {}: {trouble}", bytes(report.end.bytes)));
     }

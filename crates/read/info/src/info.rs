@@ -52,7 +52,7 @@ pub struct Info {
     pub(crate) is_clone: bool,
     /// Packets that a service has signed: with a sequence, or a time.
     pub(crate) is_signed: bool,
-    cpus: HashMap<(u32, u32), Cpu, RandomState>,
+    pub(crate) cpus: HashMap<(u32, u32), Cpu, RandomState>,
     started_ns: Option<i64>,
 }
 

@@ -9,6 +9,7 @@ use crate::info::Info;
 use crate::machine::Machine;
 use crate::names::{ByNumber, Name, Weight};
 use crate::people::{OTHERS, People, Process, Thread};
+use crate::sched::Cpu;
 use crate::tally::Tally;
 
 /// Rows of a table. All others are one more row: nobody reads further, and it bounds the report.
@@ -55,6 +56,8 @@ pub struct Report {
     pub processes: Vec<Ran>,
     /// Threads by how long they ran.
     pub threads: Vec<Ran>,
+    /// Switches between threads that are not there, as those around them say: lost, or not told by the kernel. Who ran meanwhile is not known.
+    pub missing_switches: u64,
     /// The longest slices.
     pub longest: Vec<Slice>,
     /// Slices without an end, ends without a beginning, and slices for which there was no room.
@@ -166,7 +169,7 @@ pub struct Incomplete {
 impl Report {
     pub(crate) fn of(mut info: Info, end: End) -> Self {
         let processes = busy_processes(&mut info.people);
-        let Info { tally, kinds, interned, kernel, events, people, machines, config, span, .. } = info;
+        let Info { tally, kinds, interned, kernel, events, people, machines, config, span, cpus, .. } = info;
         let has_span = span.begin_ns <= span.end_ns;
         Self {
             end,
@@ -191,6 +194,7 @@ impl Report {
             kernel: by_number(&kernel),
             processes,
             threads: busy_threads(&people),
+            missing_switches: cpus.values().map(Cpu::missing_switches).sum(),
             longest: longest(&events, &people),
             incomplete: Incomplete {
                 open: events.slices.open(),

@@ -29,6 +29,8 @@ pub struct Cpu {
     running: Option<Running>,
     /// Something of it is known.
     has_switched: bool,
+    /// Switches that are not there: the one after them is from another thread than the one before them was to.
+    missing: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +109,10 @@ impl Cpu {
                 _ => {}
             }
         }
-        if self.running.is_some_and(|running| running.tid == prev) {
-            self.end(people, time_ns);
+        match self.running {
+            Some(running) if running.tid == prev => self.end(people, time_ns),
+            Some(_) => self.missing += 1,
+            None => {}
         }
         self.begin(people, machine, time_ns, next);
         if let Some(running) = self.running {
@@ -132,7 +136,7 @@ impl Cpu {
         let mut pids = Packed::new(switches.next_pids);
         let mut names = Packed::new(switches.next_comms);
         let mut timestamp = 0u64;
-        let Self { mut running, mut has_switched } = *self;
+        let Self { mut running, mut has_switched, mut missing } = *self;
         for difference in Packed::new(switches.timestamps) {
             timestamp = timestamp.wrapping_add(difference);
             let (Some(next), comm) = (pids.next(), names.next()) else { break };
@@ -147,13 +151,22 @@ impl Cpu {
             }
             let tid = next as i32;
             let thread = people.thread(machine, tid);
+            // Columns do not say from whom it is, but the kernel switches from nobody to himself. What is older was said twice.
+            missing +=
+                u64::from(running.is_some_and(|before| before.tid == tid && before.since_ns < time_ns));
             running = Some(Running { tid, thread, since_ns: time_ns });
             let comm = comm.and_then(|index| usize::try_from(index).ok()).and_then(|index| comms.get(index));
             if let Some(comm) = comm {
                 people.comm(thread, *comm);
             }
         }
-        *self = Self { running, has_switched };
+        *self = Self { running, has_switched, missing };
+    }
+
+    /// Switches that the trace does not have, at least, as those around them say.
+    #[must_use]
+    pub fn missing_switches(&self) -> u64 {
+        self.missing
     }
 
     #[inline]
@@ -197,6 +210,22 @@ mod tests {
             cpu.switch(&mut people, 0, time_ns, &switch(prev, next));
         }
         assert_eq!(ran(&people), [(2, 50), (3, 0), (1, 0)]);
+        assert_eq!(cpu.missing_switches(), 1);
+    }
+
+    #[test]
+    fn a_switch_in_columns_to_who_runs_already_says_that_one_is_missing() {
+        let (mut people, mut cpu) = (People::default(), Cpu::default());
+        let switches = Switches {
+            timestamps: &[10, 20, 40, 5, 1],
+            count: 5,
+            next_pids: &[0, 2, 0, 0, 2],
+            next_comms: &[0; 5],
+            message: b"\x2a\x03two",
+            bytes: 0,
+        };
+        cpu.columns(&mut people, 0, Times::default(), &switches, &mut Span::default());
+        assert_eq!(cpu.missing_switches(), 1);
     }
 
     #[test]

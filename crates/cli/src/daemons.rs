@@ -1,22 +1,28 @@
-//! `ferretto traced`, `ferretto probes` and `ferretto relay`: the daemons, with upstream's flags.
+//! `ferretto traced`, `ferretto probes`, `ferretto perf` and `ferretto relay`: the daemons, with upstream's flags.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ferretto_ipc::address::{Address, default_consumer, default_producer, environment};
 use ferretto_ipc::descriptors;
 use ferretto_probes::ProbesOptions;
+use ferretto_producer::Connector;
+use ferretto_profile::ProfileOptions;
 use ferretto_relay::RelayOptions;
 use ferretto_sandbox::Capability;
 use ferretto_traced::daemon::{self, DaemonOptions, RelayEndpoints, SocketPermissions, Stage};
 
 use crate::shut_in::{self, ShutInArgs};
+use crate::wake::Signals;
 use crate::{background, report};
 
+/// Names the descriptor that gets a `1` when the sampler is registered (upstream: traced_perf's main).
+const PERF_NOTIFY_ENV: &str = "TRACED_PERF_NOTIFY_FD";
 /// Names the descriptor that gets a `1` when the probes are registered (upstream: traced_probes's main).
 const PROBES_NOTIFY_ENV: &str = "TRACED_PROBES_NOTIFY_FD";
 
@@ -71,6 +77,18 @@ pub(crate) struct ProbesArgs {
     /// Only clean up what a crashed run left in ftrace.
     #[arg(long)]
     cleanup_after_crash: bool,
+
+    #[command(flatten)]
+    shut_in: ShutInArgs,
+}
+
+/// Offers samples of what runs on this machine to a tracing service, as upstream's `traced_perf`: the data source linux.perf.
+#[derive(clap::Parser, Debug)]
+#[command(name = "traced_perf", version)]
+pub(crate) struct PerfArgs {
+    /// Go on in the background.
+    #[arg(long)]
+    background: bool,
 
     #[command(flatten)]
     shut_in: ShutInArgs,
@@ -160,6 +178,18 @@ pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
     finish(run_probes(args))
 }
 
+/// Samples until SIGTERM or SIGINT.
+pub(crate) fn perf(args: &PerfArgs) -> ExitCode {
+    crate::log::to_stderr("info");
+    if args.background && !background::is_child() {
+        return background::launch(None, None).unwrap_or_else(|error| {
+            report::print(&error);
+            ExitCode::FAILURE
+        });
+    }
+    finish(run_perf(args))
+}
+
 /// Relays until SIGTERM or SIGINT.
 pub(crate) fn relay(args: &RelayArgs) -> ExitCode {
     crate::log::to_stderr("info");
@@ -218,6 +248,26 @@ fn run_probes(args: &ProbesArgs) -> Result<()> {
         );
     }
     Ok(ferretto_probes::run(options)?)
+}
+
+fn run_perf(args: &PerfArgs) -> Result<()> {
+    let notify = notify_descriptor(PERF_NOTIFY_ENV)?;
+    if args.background {
+        background::enter()?;
+    }
+    descriptors::raise_limit();
+    let signals = Signals::install()?;
+    let options = ProfileOptions {
+        connector: Connector::Default,
+        target: None,
+        stop: signals.stop().try_clone_to_owned()?,
+        notify,
+        summary: Arc::default(),
+    };
+    let rights = shut_in::perf(&default_producer()?);
+    args.shut_in.become_user(&rights)?;
+    args.shut_in.shut_in(&rights);
+    Ok(ferretto_profile::run(options)?)
 }
 
 /// Whether the kernel shows what is inside of a process of root's.

@@ -142,6 +142,21 @@ pub(crate) fn probes(services: &[Address]) -> Rights {
     }
 }
 
+/// The sampler reads whatever programs have mapped, and changes nothing.
+pub(crate) fn perf(services: &[Address]) -> Rights {
+    Rights {
+        samples: true,
+        capabilities: vec![
+            Capability::Perfmon,
+            Capability::SysPtrace,
+            Capability::DacReadSearch,
+            Capability::Syslog,
+            Capability::SysNice,
+        ],
+        ..connecting_to(services)
+    }
+}
+
 /// The relay has a socket, and makes connections.
 pub(crate) fn relay(sockets: &[Address], service: &Address) -> Rights {
     Rights { removes: folders(sockets), ..connecting_to(std::slice::from_ref(service)) }
@@ -314,13 +329,15 @@ mod tests {
         let local = Address::Path("/run/nowhere/socket".into());
         let sockets = |folder: &Path| vec![Address::Path(folder.join("socket"))];
         type Profile<'a> = (&'a str, &'a dyn Fn(&Path) -> Rights, &'a str);
-        let profiles: [Profile<'_>; 12] = [
+        let profiles: [Profile<'_>; 13] = [
             ("traced", &|_| traced(std::slice::from_ref(&local), vec!["/nowhere".into()]), "2 "),
             ("traced's sockets", &|folder| traced(&sockets(folder), Vec::new()), "2 d"),
             ("traced's files", &|folder| traced(&[], vec![folder.to_owned()]), "2 wm"),
             ("probes", &|_| probes(std::slice::from_ref(&local)), "5 ru"),
             ("probes by TCP", &|_| probes(std::slice::from_ref(&service)), "5 rt"),
             ("probes by vsock", &|_| probes(&[Address::Vsock { cid: 2, port: 1 }]), "5 r"),
+            // It may open a device, too.
+            ("perf", &|_| perf(std::slice::from_ref(&local)), "5 rvu"),
             ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 t"),
             ("relay to a named service", &|_| relay(std::slice::from_ref(&local), &named), "0 ut"),
             ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 d"),

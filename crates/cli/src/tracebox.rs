@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::bridge::BridgeArgs;
-use crate::daemons::{ProbesArgs, RelayArgs, TracedArgs};
+use crate::daemons::{PerfArgs, ProbesArgs, RelayArgs, TracedArgs};
 use crate::private::Folder;
 use crate::{background, bridge, daemons, perfetto, report, triggers};
 
@@ -31,6 +31,7 @@ pub(crate) enum Applet {
     Perfetto,
     Traced,
     Probes,
+    Perf,
     Trigger,
     Relay,
     Bridge,
@@ -49,7 +50,8 @@ impl Applet {
             "trigger_perfetto" => Self::Trigger,
             "tracebox" => Self::Tracebox,
             "traced_relay" => Self::Relay,
-            "traced_perf" => Self::Missing("traced_perf"),
+            "traced_perf" => Self::Perf,
+            "heapprofd" => Self::Missing("heapprofd"),
             "websocket_bridge" => Self::Bridge,
             _ => return None,
         })
@@ -64,6 +66,7 @@ impl Applet {
             }
             Self::Traced => daemons::traced(&TracedArgs::parse_from(with_name("traced", args))),
             Self::Probes => daemons::probes(&ProbesArgs::parse_from(with_name("traced_probes", args))),
+            Self::Perf => daemons::perf(&PerfArgs::parse_from(with_name("traced_perf", args))),
             Self::Relay => daemons::relay(&RelayArgs::parse_from(with_name("traced_relay", args))),
             Self::Trigger => trigger(&texts(args)),
             Self::Bridge => done(bridge::main(&BridgeArgs::parse_from(with_name("websocket_bridge", args)))),
@@ -226,7 +229,8 @@ mod tests {
             ("trigger_perfetto", Some(Applet::Trigger)),
             ("websocket_bridge", Some(Applet::Bridge)),
             ("traced_relay", Some(Applet::Relay)),
-            ("traced_perf", Some(Applet::Missing("traced_perf"))),
+            ("traced_perf", Some(Applet::Perf)),
+            ("heapprofd", Some(Applet::Missing("heapprofd"))),
             ("ferretto", None),
             ("perfetto2", None),
         ];

@@ -73,9 +73,9 @@ impl Sampling {
     pub(crate) fn options(&self, at: super::service::Place) -> ProfileOptions {
         ProfileOptions {
             connector: at.connector,
-            target: self.target.clone(),
+            target: Some(self.target.clone()),
             stop: at.stopped,
-            notify: at.notify,
+            notify: Some(at.notify),
             summary: self.summary.clone(),
         }
     }

@@ -13,6 +13,10 @@ pub const MAX_FREQUENCY_HZ: u64 = 50_000;
 /// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
 const DEFAULT_FREQUENCY_HZ: u64 = 10;
 
+/// A session's rings may take 64 MiB for each processor.
+const MAX_RING_PAGES: u32 = 16 << 10;
+const RING_PAGE_BYTES: usize = 4096;
+
 /// PERF_TYPE_*.
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
@@ -51,6 +55,12 @@ pub(crate) struct Wanted {
     pub(crate) user_frames: bool,
     /// Samples are of waits, so many for each second.
     pub(crate) waits_hz: Option<u64>,
+    /// Only on these processors, if there are any.
+    pub(crate) cpus: Vec<u32>,
+    /// Who has not got it on one of them has it on the others.
+    pub(crate) ignores_open_failure: bool,
+    /// Of a processor's ring.
+    pub(crate) ring_bytes: Option<usize>,
 }
 
 impl Wanted {
@@ -58,6 +68,15 @@ impl Wanted {
     pub(crate) fn of(config: &PerfEventConfig) -> Result<Self, String> {
         if !config.followers.is_empty() {
             return Err("followers are not read yet".to_owned());
+        }
+        if !config.cpuid.is_empty() || !config.target_installed_by.is_empty() {
+            return Err(
+                "processors by their cpuid and programs by who has installed them are not told apart here"
+                    .to_owned(),
+            );
+        }
+        if config.max_enqueued_footprint_kb() > 0 || config.max_daemon_memory_kb() > 0 {
+            return Err("it keeps to no bounds on memory but its own".to_owned());
         }
         let mut timebase = config.timebase.clone().unwrap_or_default();
         let event = timebase.event.get_or_insert(timebase::Event::Counter(Counter::SwCpuClock as i32));
@@ -70,7 +89,20 @@ impl Wanted {
         let (kernel_frames, user_frames) = frames(config)?;
         let excludes = excludes(timebase.modifiers())?;
         let waits_hz = waits_hz(&timebase, config.sampling_frequency)?;
-        Ok(Self { timebase, kind, configs, filter, interval, excludes, kernel_frames, user_frames, waits_hz })
+        Ok(Self {
+            timebase,
+            kind,
+            configs,
+            filter,
+            interval,
+            excludes,
+            kernel_frames,
+            user_frames,
+            waits_hz,
+            cpus: config.target_cpu.clone(),
+            ignores_open_failure: config.ignore_open_failure(),
+            ring_bytes: config.ring_buffer_pages.map(ring_bytes).transpose()?,
+        })
     }
 
     /// Of the kernel's clocks the one that its times are by. Events that come at any moment, within the kernel's own work too, have no other than this
@@ -116,6 +148,19 @@ impl Wanted {
             (Interval::Period(events), Some(name)) => format!("one for each {events} of {name}"),
             (Interval::Period(ns), None) => format!("one for each {ns} ns of a processor's time"),
         }
+    }
+}
+
+/// As the kernel wants it.
+fn ring_bytes(pages: u32) -> Result<usize, String> {
+    match pages {
+        0 | MAX_RING_PAGES.. => {
+            Err(format!("a ring of {pages} pages is none that can be: 1 to {MAX_RING_PAGES}"))
+        }
+        pages if !pages.is_power_of_two() => {
+            Err(format!("a ring has a power of two of pages, and not {pages}"))
+        }
+        pages => Ok(pages as usize * RING_PAGE_BYTES),
     }
 }
 
@@ -333,6 +378,13 @@ mod tests {
             (with(tracepoint("../a:b"), None), "GROUP:NAME"),
             (with(tracepoint("no_such_group:event"), None), "no tracepoint no_such_group:event: "),
             (with(timebase::Event::RawEvent(pmu), None), "no unit"),
+            (PerfEventConfig { ring_buffer_pages: Some(3), ..PerfEventConfig::default() }, "power of two"),
+            (PerfEventConfig { ring_buffer_pages: Some(0), ..PerfEventConfig::default() }, "0 pages"),
+            (
+                PerfEventConfig { max_daemon_memory_kb: Some(1), ..PerfEventConfig::default() },
+                "bounds on memory",
+            ),
+            (PerfEventConfig { cpuid: vec!["0x1".to_owned()], ..PerfEventConfig::default() }, "cpuid"),
         ] {
             let error = Wanted::of(&config).unwrap_err();
             assert!(error.contains(part), "{part}: {error}");

@@ -72,6 +72,11 @@ fn of(target: &Target) -> String {
 }
 
 impl Refused {
+    /// Others may have it.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Kernel { error, .. } if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// What would help.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
@@ -124,17 +129,22 @@ pub(crate) struct Events {
 impl Events {
     /// Of a program that is to come from its `exec` on; of all others at once.
     pub(crate) fn open(target: &Target, wanted: &Wanted) -> Result<Self, Refused> {
-        let cpus = online_cpus();
+        let mut cpus = online_cpus();
+        cpus.retain(|cpu| wanted.cpus.is_empty() || wanted.cpus.contains(cpu));
+        if cpus.is_empty() {
+            return Err(Refused::Config("none of the processors that are asked for runs".to_owned()));
+        }
+        let largest = wanted.ring_bytes.unwrap_or(RING_BYTES);
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for (with_kernel, mut ring_bytes) in [(true, RING_BYTES), (false, RING_BYTES)] {
+        for (with_kernel, mut ring_bytes) in [(true, largest), (false, largest)] {
             if !with_kernel && wanted.is_of_the_kernel() {
                 return Err(Refused::OfTheKernel);
             }
-            while ring_bytes >= MIN_RING_BYTES {
+            while ring_bytes >= MIN_RING_BYTES.min(largest) {
                 let stack_bytes =
                     if wanted.user_frames { stack_bytes(wanted.interval, ring_bytes) } else { 0 };
                 let attr = attr(wanted, target, with_kernel, stack_bytes);
-                match open_all(target, &attr, &cpus, ring_bytes) {
+                match open_all(target, &attr, (&cpus, wanted.ignores_open_failure), ring_bytes) {
                     Ok(all) => {
                         let filtered = wanted
                             .filter
@@ -187,11 +197,16 @@ impl From<io::Error> for Attempt {
 fn open_all(
     target: &Target,
     attr: &PerfAttr,
-    cpus: &[u32],
+    (cpus, some_are_enough): (&[u32], bool),
     ring_bytes: usize,
 ) -> Result<Vec<PerfEvent>, Attempt> {
     let of_thread = |thread| -> io::Result<Vec<PerfEvent>> {
-        cpus.iter().map(|cpu| PerfEvent::open(attr, thread, *cpu, ring_bytes)).collect()
+        let mut opened: Vec<_> =
+            cpus.iter().map(|cpu| PerfEvent::open(attr, thread, *cpu, ring_bytes)).collect();
+        if some_are_enough && opened.iter().any(Result::is_ok) {
+            opened.retain(Result::is_ok);
+        }
+        opened.into_iter().collect()
     };
     match target {
         Target::ChildrenOf(thread) => Ok(of_thread(*thread)?),

@@ -16,6 +16,7 @@
 //! | `threads` | what threads are called |
 //! | `waits` | where threads wait |
 //! | `packets` | samples as packets, every name said once |
+//! | `scope` | whose stacks are wanted |
 //! | [`summary`] | where the time went, for the terminal |
 //!
 //! A stack is a copy of the thread's own, unwound here: nothing runs in the program, which is stopped no longer than the kernel takes for the copy.
@@ -30,6 +31,7 @@ mod processes;
 mod producer;
 mod records;
 mod sampler;
+mod scope;
 pub mod summary;
 mod threads;
 mod waits;

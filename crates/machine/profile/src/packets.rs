@@ -18,12 +18,15 @@ use crate::config::Wanted;
 use crate::modules::Module;
 use crate::processes::Frame;
 use crate::records::Stamp;
+use crate::scope::Shard;
 
 /// Of `sequence_flags`: what was said before is forgotten; and: this packet relies on what was said.
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 /// The number of the empty text.
 const EMPTY: u64 = 0;
+/// PROFILER_SKIP_NOT_IN_SCOPE of `PerfSample.SampleSkipReason`.
+const NOT_IN_SCOPE: u64 = 4;
 /// Stacks that are remembered: beyond, all is said anew. A program has some thousand to some ten thousand.
 const MAX_STACKS: usize = 200_000;
 /// The kernel, as readers of traces know it: a path of this one part, and nothing else (trace_processor: a mapping is the kernel's by this).
@@ -79,13 +82,21 @@ type Said = Vec<u8>;
 
 impl Interner {
     /// The packet that begins a sequence, or has its readers begin anew: all else is said again.
-    pub(crate) fn begin(&mut self, packet: &mut Message<'_, impl Sink>, wanted: &Wanted) {
+    pub(crate) fn begin(
+        &mut self,
+        packet: &mut Message<'_, impl Sink>,
+        (wanted, shard): (&Wanted, Option<Shard>),
+    ) {
         *self = Self::default();
         packet.varint(trace_packet::SEQUENCE_FLAGS, STATE_CLEARED);
         let mut defaults = packet.nested(trace_packet::TRACE_PACKET_DEFAULTS);
         defaults.varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, wanted.clock().1 as u64);
         let mut samples = defaults.nested(trace_packet_defaults::PERF_SAMPLE_DEFAULTS);
         samples.bytes(perf_sample_defaults::TIMEBASE, &wanted.timebase.encode_to_vec());
+        if let Some(Shard { count, chosen }) = shard {
+            samples.varint(perf_sample_defaults::PROCESS_SHARD_COUNT, count.into());
+            samples.varint(perf_sample_defaults::CHOSEN_PROCESS_SHARD, chosen.into());
+        }
     }
 
     /// There is so much that it is better to begin anew.
@@ -121,6 +132,18 @@ impl Interner {
             Some(End::TooMany) => StackUnwindError::UnwindErrorMaxFramesExceeded,
         };
         sample.varint(perf_sample::UNWIND_ERROR, error as u64);
+    }
+
+    /// A sample whose stack is not wanted.
+    pub(crate) fn out_of_scope(packet: &mut Message<'_, impl Sink>, (stamp, cpu_mode): (Stamp, u16)) {
+        packet.varint(trace_packet::TIMESTAMP, stamp.time_ns);
+        packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        let mut sample = packet.nested(trace_packet::PERF_SAMPLE);
+        sample.varint(perf_sample::CPU, stamp.cpu.into());
+        sample.varint(perf_sample::PID, stamp.pid.into());
+        sample.varint(perf_sample::TID, stamp.tid.into());
+        sample.varint(perf_sample::CPU_MODE, cpu_mode.into());
+        sample.varint(perf_sample::SAMPLE_SKIPPED_REASON, NOT_IN_SCOPE);
     }
 
     /// So many records had no room in the ring of a processor.

@@ -15,8 +15,9 @@ use ferretto_protos::fields::trace_packet::{self, not_recorded};
 use ferretto_sys::{KernelClock, clock_ns};
 
 use crate::config::Wanted;
-use crate::events::{Events, Target};
+use crate::events::{Events, Refused, Target};
 use crate::sampler::Sampler;
+use crate::scope::Scope;
 use crate::summary::Summary;
 
 /// The data source.
@@ -35,12 +36,12 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct ProfileOptions {
     /// Where the tracing service is.
     pub connector: Connector,
-    /// What is sampled: children are those that are started once the data source runs.
-    pub target: Target,
+    /// What is sampled: children are those that are started once the data source runs. Without it what the session's scope says, of the whole machine.
+    pub target: Option<Target>,
     /// Becomes readable when it shall end.
     pub stop: OwnedFd,
     /// Gets the byte `1` and is closed once the data source is registered.
-    pub notify: OwnedFd,
+    pub notify: Option<OwnedFd>,
     /// Where the time went, by now.
     pub summary: Arc<Mutex<Summary>>,
 }
@@ -48,7 +49,7 @@ pub struct ProfileOptions {
 struct Producer {
     client: ProducerClient,
     samplers: BTreeMap<InstanceId, Sampler>,
-    target: Target,
+    target: Option<Target>,
     summary: Arc<Mutex<Summary>>,
 }
 
@@ -69,7 +70,7 @@ pub fn run(options: ProfileOptions) -> Result<(), ProducerError> {
         handles_incremental_state_clear: Some(true),
         ..DataSourceDescriptor::default()
     });
-    let mut notify = Some(options.notify);
+    let mut notify = options.notify;
     let samplers = BTreeMap::new();
     let mut producer = Producer { client, samplers, target: options.target, summary: options.summary };
     let mut next_read = Instant::now();
@@ -136,9 +137,10 @@ impl Producer {
                     sampler.clear();
                 }
             }
+            // Their sessions are gone with the service.
+            ProducerEvent::Disconnected { .. } => self.samplers.clear(),
             ProducerEvent::Setup { .. }
             | ProducerEvent::Connected
-            | ProducerEvent::Disconnected { .. }
             | ProducerEvent::StartupEnded { .. }
             | ProducerEvent::Synced => {}
         }
@@ -162,14 +164,32 @@ impl Producer {
             return Err(format!("{MAX_SAMPLERS} sessions are sampled for already"));
         }
         let decoded = config.decode().map_err(|error| error.to_string())?;
-        let wanted = Wanted::of(&decoded.perf_event_config.unwrap_or_default())?;
-        let events = Events::open(&self.target, &wanted).map_err(|error| error.to_string())?;
+        let config_of = decoded.perf_event_config.unwrap_or_default();
+        let wanted = Wanted::of(&config_of)?;
+        let scope = Scope::of(&config_of, clock_ns(KernelClock::Boot))?;
+        let (events, target) = self.open(&wanted, &scope).map_err(|error| error.to_string())?;
         // Without a sample here and there the picture is the same; a profiler that waits is one that samples itself.
         let writer =
             self.client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
-        let adopts = !matches!(self.target, Target::ChildrenOf(_));
-        Sampler::new(events, (wanted, adopts), writer, self.summary.clone())
+        let adopts = !matches!(target, Target::ChildrenOf(_));
+        Sampler::new(events, (wanted, scope, adopts), writer, self.summary.clone())
             .map_err(|error| error.to_string())
+    }
+
+    /// Events of what is sampled. Who may not have those of the machine may have those of processes that a session names.
+    fn open(&self, wanted: &Wanted, scope: &Scope) -> Result<(Events, Target), Refused> {
+        let target = self.target.clone().unwrap_or(Target::Machine);
+        let refused = match Events::open(&target, wanted) {
+            Ok(events) => return Ok((events, target)),
+            Err(refused) => refused,
+        };
+        match scope.only_pids().filter(|_| self.target.is_none() && refused.is_denied()) {
+            Some(pids) => {
+                let target = Target::Processes(pids);
+                Ok((Events::open(&target, wanted)?, target))
+            }
+            None => Err(refused),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::events::Events;
 use crate::packets::{Interner, Stack};
 use crate::processes::Processes;
 use crate::records::{Record, Sample, Stamp, read, split, stamp_of};
+use crate::scope::Scope;
 use crate::summary::Summary;
 use crate::threads::Threads;
 use crate::waits::{Wait, Waits};
@@ -99,6 +100,7 @@ pub(crate) struct Sampler {
     wanted: Wanted,
     /// There were processes before: they are looked at in `/proc` when they are met.
     adopts: bool,
+    scope: Scope,
     /// What was taken out of the rings and is too new.
     later: Vec<u8>,
     processes: Processes,
@@ -116,7 +118,7 @@ impl Sampler {
     /// If there is no thread to be had.
     pub(crate) fn new(
         events: Events,
-        (wanted, adopts): (Wanted, bool),
+        (wanted, scope, adopts): (Wanted, Scope, bool),
         mut writer: TraceWriter,
         summary: Arc<Mutex<Summary>>,
     ) -> io::Result<Self> {
@@ -132,12 +134,13 @@ impl Sampler {
             summary.stack_bytes = events.stack_bytes;
         }
         let mut interner = Interner::default();
-        interner.begin(&mut writer.new_packet(), &wanted);
+        interner.begin(&mut writer.new_packet(), (&wanted, scope.shard));
         Ok(Self {
             emptier: Emptier::start(events)?,
             waits: wanted.waits_hz.map(Waits::new),
             wanted,
             adopts,
+            scope,
             later: Vec::new(),
             processes: Processes::default(),
             threads: Threads::default(),
@@ -175,7 +178,7 @@ impl Sampler {
 
     /// Readers may have lost what was said.
     pub(crate) fn clear(&mut self) {
-        self.interner.begin(&mut self.writer.new_packet(), &self.wanted);
+        self.interner.begin(&mut self.writer.new_packet(), (&self.wanted, self.scope.shard));
     }
 
     fn write_until(&mut self, time_ns: u64) {
@@ -261,6 +264,12 @@ impl Sampler {
     }
 
     fn sample(&mut self, stamp: Stamp, sample: &Sample<'_>) {
+        if !self.scope.wants(stamp.pid) {
+            if self.waits.is_none() {
+                Interner::out_of_scope(&mut self.writer.new_packet(), (stamp, sample.cpu_mode));
+            }
+            return;
+        }
         self.meet(stamp.pid);
         if self.adopts
             && let Some(name) = self.threads.adopt(stamp.pid, stamp.tid).map(<[u8]>::to_owned)

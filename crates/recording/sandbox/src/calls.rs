@@ -192,6 +192,11 @@ mod lists {
     const IOCTLS: [libc::Ioctl; 5] =
         [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ, libc::TIOCOUTQ];
 
+    /// PERF_EVENT_IOC_ENABLE, _DISABLE, _SET_OUTPUT and _SET_FILTER (linux/perf_event.h).
+    const OF_EVENTS: [u32; 4] = [0x2400, 0x2401, 0x2405, 0x4008_2406];
+    /// What opens files with flags that no filter can see, or removes them.
+    const NOT_TO_READ: [i64; 2] = [libc::SYS_openat2, libc::SYS_unlinkat];
+
     /// Of linux/resource.h: C libraries differ in its type.
     const PRIO_PROCESS: u32 = 0;
 
@@ -235,6 +240,12 @@ mod lists {
         // For the second filter to refuse, and, once that is there, to go on installing nothing.
         calls.insert(libc::SYS_clone3, Vec::new());
         calls.insert(libc::SYS_seccomp, Vec::new());
+        if rights.samples {
+            calls.insert(libc::SYS_perf_event_open, Vec::new());
+            calls.retain(|call, _| !NOT_TO_READ.contains(call));
+            #[cfg(target_arch = "x86_64")]
+            calls.remove(&libc::SYS_unlink);
+        }
         for (call, ways) in decided_by_arguments(rights) {
             let rules = ways.into_iter().map(rule).collect::<Result<_, _>>()?;
             calls.insert(call, rules);
@@ -248,14 +259,35 @@ mod lists {
             // To itself, which is how a program aborts.
             (libc::SYS_tgkill, vec![vec![is(0, std::process::id())]]),
             (libc::SYS_fcntl, FCNTLS.map(|command| vec![is(1, command as u32)]).to_vec()),
-            (libc::SYS_ioctl, IOCTLS.map(|request| vec![is(1, request as u32)]).to_vec()),
+            (libc::SYS_ioctl, ioctls(rights)),
         ];
+        if rights.samples {
+            calls.push((libc::SYS_openat, vec![vec![reads_only(2)]]));
+            #[cfg(target_arch = "x86_64")]
+            calls.push((libc::SYS_open, vec![vec![reads_only(1)]]));
+        }
         calls.extend(sending(rights));
         calls.extend(sockets(rights));
         if rights.capabilities.contains(&Capability::SysNice) {
             calls.extend(scheduling());
         }
         calls
+    }
+
+    fn ioctls(rights: &Rights) -> Vec<Vec<Argument>> {
+        let of_events = OF_EVENTS.iter().filter(|_| rights.samples).copied();
+        IOCTLS
+            .iter()
+            .map(|request| *request as u32)
+            .chain(of_events)
+            .map(|request| vec![is(1, request)])
+            .collect()
+    }
+
+    /// Flags by which a file is neither written nor made nor emptied.
+    fn reads_only(place: u8) -> Argument {
+        let writes = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+        (place, SeccompCmpOp::MaskedEq(u64::from(writes as u32)), libc::O_RDONLY as u32)
     }
 
     /// Not to where nothing is connected: the first bytes of a TCP connection (`MSG_FASTOPEN`) would make one, and Landlock does not see it.

@@ -12,6 +12,7 @@ impl Capability {
             Self::SysPtrace => CapabilitySet::SYS_PTRACE,
             Self::Syslog => CapabilitySet::SYSLOG,
             Self::SysNice => CapabilitySet::SYS_NICE,
+            Self::Perfmon => CapabilitySet::PERFMON,
             Self::SysAdmin => CapabilitySet::SYS_ADMIN,
         }
     }

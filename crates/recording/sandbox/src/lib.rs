@@ -60,6 +60,9 @@ pub struct Rights {
     pub connects_to_abstract_names: bool,
     /// It makes connections, by sockets of these kinds. None of them listens.
     pub connects: Vec<Connection>,
+    /// It samples programs of the machine (perf_event_open(2)), and reads what they have mapped. Landlock lets nobody look into processes who is shut in
+    /// by it, so it is left out, and of files seccomp lets it open those only that it reads, whichever they are.
+    pub samples: bool,
     /// What it keeps of root's rights, if it has them.
     pub capabilities: Vec<Capability>,
 }
@@ -90,6 +93,8 @@ pub enum Capability {
     Syslog,
     /// To run before others.
     SysNice,
+    /// Samples of what others do, and of the kernel.
+    Perfmon,
     /// Whatever has no right of its own: system calls as events, among others.
     SysAdmin,
 }
@@ -143,11 +148,13 @@ pub fn shut_in(rights: &Rights) -> ShutIn {
     let mut shut_in = ShutIn::default();
     shut_in.note("no new privileges", capabilities::gain_none());
     shut_in.note("capabilities", capabilities::keep(&rights.capabilities));
-    let gaps = files::restrict(rights);
-    if let Ok(Some(gaps)) = &gaps {
-        shut_in.missing.push(format!("of Landlock, which is older here: {gaps}"));
+    if !rights.samples {
+        let gaps = files::restrict(rights);
+        if let Ok(Some(gaps)) = &gaps {
+            shut_in.missing.push(format!("of Landlock, which is older here: {gaps}"));
+        }
+        shut_in.note("Landlock", gaps.map(drop));
     }
-    shut_in.note("Landlock", gaps.map(drop));
     // Last: it takes the calls that the others are made with.
     shut_in.note("seccomp", calls::restrict(rights));
     shut_in

@@ -1,9 +1,12 @@
 //! Stacks of `ferretto profile`, as the real Trace Processor reads them.
 
 use std::hint::black_box;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ferretto_interop::{ferretto, need, trace_query};
+use ferretto_interop::{
+    Maker, Peers, World, config, end_into_file, ferretto, need, through_each_service, trace_query,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Of a processor's time, by this thread.
@@ -117,4 +120,57 @@ fn trace_processor_has_as_many_samples_of_a_wait_as_it_has_milliseconds() {
     let found = answers[0];
     assert!((found - slept).abs() * 20 <= slept, "{found} of {slept} ms\n{said}");
     assert_eq!(sql.losses(&trace), Vec::<String>::new());
+}
+
+/// `ferretto perf`, as the data source of a service.
+mod daemon {
+    use super::*;
+
+    through_each_service!(check);
+
+    fn check(peers: &Peers, maker: Maker) {
+        let sql = need!(trace_query());
+        let ours = need!(ferretto());
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: samples of the machine are for root");
+        }
+        let mut world = World::with_traced(peers, maker);
+        let mut perf = ours.ferretto();
+        perf.arg("perf");
+        world.start(perf, "perf");
+        world.wait_for_data_source("linux.perf");
+        let itself = std::env::current_exe().unwrap();
+        let text = format!(
+            r#"buffers {{ size_kb: 65536 }}
+            data_sources {{ config {{ name: "linux.perf" perf_event_config {{
+                timebase {{ frequency: 499 counter: SW_CPU_CLOCK }}
+                callstack_sampling {{ kernel_frames: true scope {{ target_cmdline: "{}" }} }}
+            }} }} }}"#,
+            itself.file_name().unwrap().to_str().unwrap()
+        );
+        let mut consumer = world.consumer();
+        // It runs before the session does, and another program beside it.
+        let args = ["--ignored", "--exact", "spins"];
+        let mut running = Command::new(&itself).args(args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        consumer.enable_tracing(config(&text), None).expect("a session");
+        let another =
+            Command::new("sh").args(["-c", "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done"]).status();
+        assert!(another.unwrap().success() && running.wait().unwrap().success());
+        let trace = world.path("trace");
+        end_into_file(&mut consumer, &trace);
+        let answers = sql.numbers(
+            &trace,
+            &[
+                "select count(*) from perf_sample where callsite_id is not null",
+                SAMPLES_INSIDE,
+                "select count(*) from perf_sample join thread using (utid) where callsite_id is not null and thread.name = 'spins'",
+                "select count(*) from perf_sample join thread using (utid) where callsite_id is null and thread.name = 'sh'",
+            ],
+        );
+        let [stacks, inside, named, others] = answers.as_slice() else { panic!("{answers:?}") };
+        assert!(*stacks > 50 && inside * 100 >= stacks * 90 && named * 100 >= stacks * 90, "{answers:?}");
+        assert!(*others > 5, "those of others are counted, without a stack: {answers:?}");
+        assert_eq!(sql.losses(&trace), Vec::<String>::new());
+    }
 }

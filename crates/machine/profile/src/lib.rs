@@ -12,6 +12,7 @@
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
 //! | `records` | what the kernel's bytes say |
 //! | `processes` | which code each process has mapped, from the kernel's records |
+//! | `looks` | looks into processes and files of strangers |
 //! | `modules` | files of code, each read once |
 //! | `threads` | what threads are called |
 //! | `waits` | where threads wait |
@@ -25,6 +26,7 @@
 
 mod config;
 mod events;
+mod looks;
 mod modules;
 mod packets;
 mod processes;

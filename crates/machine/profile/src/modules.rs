@@ -11,6 +11,8 @@ use hashbrown::HashMap;
 use object::ReadCache;
 use rustix::fs::OFlags;
 
+use crate::looks::Looks;
+
 /// Files that are kept. A machine has some thousand libraries.
 const MAX_MODULES: usize = 16 << 10;
 
@@ -37,13 +39,26 @@ pub(crate) struct Modules {
 
 impl Modules {
     /// The file at a path as a process sees it, with the build id that the kernel has found in it, if it has.
-    pub(crate) fn find(&mut self, pid: u32, path: &[u8], build_id: Option<&[u8]>) -> Arc<Module> {
+    pub(crate) fn find(
+        &mut self,
+        pid: u32,
+        path: &[u8],
+        build_id: Option<&[u8]>,
+        looks: &mut Looks,
+    ) -> Arc<Module> {
         let path = String::from_utf8_lossy(path).into_owned();
         let key: Key = (path, build_id.map(Into::into));
         if let Some(known) = self.by_file.get(&key) {
             return known.clone();
         }
-        let elf = read(pid, &key.0).filter(|elf| build_id.is_none_or(|id| elf.build_id() == Some(id)));
+        let path = key.0.clone();
+        // What is no path, such as `[vdso]`, is no file either.
+        let elf = if path.starts_with('/') {
+            looks.file(pid, move || open_as_seen(pid, &path), |file| Elf::read(&ReadCache::new(file)).ok())
+        } else {
+            None
+        };
+        let elf = elf.filter(|elf| build_id.is_none_or(|id| elf.build_id() == Some(id)));
         let build_id = key.1.clone().or_else(|| elf.as_ref()?.build_id().map(Into::into));
         let number = u32::try_from(self.by_file.len()).unwrap_or(u32::MAX);
         let module = Arc::new(Module { number, path: key.0.clone(), build_id, elf });
@@ -54,13 +69,12 @@ impl Modules {
     }
 }
 
-/// Reads an ELF file, where the process sees it, or, if that has ended, where this one does.
-fn read(pid: u32, path: &str) -> Option<Elf> {
+/// Opens a file, where the process sees it, or, if that has ended, where this one does.
+fn open_as_seen(pid: u32, path: &str) -> Option<File> {
     let path = Path::new(path);
     let as_it_sees =
         path.strip_prefix("/").ok().map(|path| PathBuf::from(format!("/proc/{pid}/root")).join(path))?;
-    let file = open(&as_it_sees).or_else(|| open(path))?;
-    Elf::read(&ReadCache::new(file)).ok()
+    open(&as_it_sees).or_else(|| open(path))
 }
 
 /// Only files: a program may have anything mapped, and what it names afterwards may be something that never answers.
@@ -77,21 +91,19 @@ mod tests {
     #[test]
     fn a_file_is_read_once_and_only_if_it_is_the_one_that_was_mapped() {
         let own = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-        let mut modules = Modules::default();
+        let (mut modules, mut looks) = (Modules::default(), Looks::default());
+        let mut find = |pid, path, build_id: Option<&[u8]>| modules.find(pid, path, build_id, &mut looks);
         let pid = std::process::id();
-        let this = modules.find(pid, own.as_bytes(), None);
+        let this = find(pid, own.as_bytes(), None);
         assert!(this.elf.is_some());
-        assert!(Arc::ptr_eq(&this, &modules.find(pid, own.as_bytes(), None)));
+        assert!(Arc::ptr_eq(&this, &find(pid, own.as_bytes(), None)));
         // Of a process that is gone it is found all the same.
-        assert!(modules.find(u32::MAX, own.as_bytes(), None).elf.is_some());
-        assert!(
-            modules.find(pid, own.as_bytes(), Some(&[1; 20])).elf.is_none(),
-            "another one had been there"
-        );
+        assert!(find(u32::MAX, own.as_bytes(), None).elf.is_some());
+        assert!(find(pid, own.as_bytes(), Some(&[1; 20])).elf.is_none(), "another one had been there");
         for path in
             ["[vdso]", "", "//anon", "/dev/zero (deleted)", "/dev/tty", "/proc/self/exe/x", "relative"]
         {
-            let module = modules.find(pid, path.as_bytes(), None);
+            let module = find(pid, path.as_bytes(), None);
             assert!(module.elf.is_none() && module.path == path);
         }
     }

@@ -6,11 +6,15 @@ use ferretto_unwind::{Cache, End, Mapping, Registers, Space};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::looks::{Looks, Process};
 use crate::modules::{Module, Modules};
 use crate::records::Map;
 
 /// Processes at a time: as many as a kernel has numbers by itself (`pid_max` of 64-bit machines is 4 million; no program starts so many at once).
 const MAX_PROCESSES: usize = 64 << 10;
+
+/// Processes of which it is kept what was said when they were met, some ten kilobytes each.
+const MAX_MET: usize = 4096;
 
 /// All that live.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub(crate) struct Processes {
     spaces: HashMap<u32, Space<Arc<Module>>, RandomState>,
     parents: HashMap<u32, u32, RandomState>,
     modules: Modules,
+    looks: Looks,
+    met: HashMap<u32, Process, RandomState>,
     cache: Cache,
 }
 
@@ -35,7 +41,7 @@ impl Processes {
         if !self.spaces.contains_key(&pid) && self.spaces.len() >= MAX_PROCESSES {
             return;
         }
-        let file = self.modules.find(pid, map.path, map.build_id);
+        let file = self.modules.find(pid, map.path, map.build_id, &mut self.looks);
         let end = map.start.saturating_add(map.len);
         let mapping = Mapping { start: map.start, end, offset: map.offset, file: file.clone() };
         self.spaces.entry(pid).or_default().map(mapping, file.elf.as_ref());
@@ -46,18 +52,34 @@ impl Processes {
         self.spaces.contains_key(&pid)
     }
 
-    /// One that ran before anything was recorded: what `/proc` says of it.
+    /// What `/proc` said of a process when it was met: it may be gone soon.
+    pub(crate) fn met(&mut self, pid: u32, said: Process) {
+        if self.met.len() >= MAX_MET {
+            self.met.clear();
+        }
+        self.met.insert(pid, said);
+    }
+
+    /// One that ran before anything was recorded.
     pub(crate) fn adopt(&mut self, pid: u32) {
         if self.spaces.len() < MAX_PROCESSES {
             // Of one that has nothing mapped, which is the kernel's, that is known now.
             self.spaces.insert(pid, Space::default());
         }
-        let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        file("maps").split(|byte| *byte == b'\n').filter_map(code_in).for_each(|map| self.map(pid, &map));
-        if let Some(parent) = parent_in(&file("stat"))
+        let said = self.met.remove(&pid).unwrap_or_else(|| self.looks.process(pid));
+        said.maps.split(|byte| *byte == b'\n').filter_map(code_in).for_each(|map| self.map(pid, &map));
+        if let Some(parent) = parent_in(&said.stat)
             && self.parents.len() < MAX_PROCESSES
         {
             self.parents.insert(pid, parent);
+        }
+    }
+
+    /// What it was called with, up to what is its own to change.
+    pub(crate) fn cmdline(&mut self, pid: u32) -> Vec<u8> {
+        match self.met.get(&pid) {
+            Some(said) => said.cmdline.clone(),
+            None => self.looks.process(pid).cmdline,
         }
     }
 
@@ -80,6 +102,7 @@ impl Processes {
     pub(crate) fn exit(&mut self, pid: u32) {
         self.spaces.remove(&pid);
         self.parents.remove(&pid);
+        self.met.remove(&pid);
     }
 
     /// Who has started a process: of the first one nobody has said it, for that was this program.

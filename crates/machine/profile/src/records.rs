@@ -193,11 +193,14 @@ pub(crate) fn read(record: &[u8]) -> Option<(Stamp, Record<'_>)> {
     Some((stamp, record))
 }
 
+pub(crate) fn is_sample(record: &[u8]) -> bool {
+    Taken(record).u32() == Some(SAMPLE)
+}
+
 /// Whose a record is, and of when: without reading the rest of it.
 pub(crate) fn stamp_of(record: &[u8]) -> Option<Stamp> {
     let body = record.get(HEADER_BYTES..)?;
-    let is_sample = Taken(record).u32()? == SAMPLE;
-    let at = if is_sample { 0 } else { body.len().checked_sub(TRAILER_BYTES)? };
+    let at = if is_sample(record) { 0 } else { body.len().checked_sub(TRAILER_BYTES)? };
     stamp(&mut Taken(body.get(at..)?))
 }
 

@@ -15,12 +15,15 @@ use ferretto_producer::TraceWriter;
 use ferretto_symbols::{KernelSymbols, demangle};
 use ferretto_sys::clock_ns;
 use ferretto_unwind::End;
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
 
 use crate::config::Wanted;
 use crate::events::Events;
+use crate::looks::{Looks, Process};
 use crate::packets::{Interner, Stack};
 use crate::processes::Processes;
-use crate::records::{Record, Sample, Stamp, read, split, stamp_of};
+use crate::records::{Record, Sample, Stamp, is_sample, read, split, stamp_of};
 use crate::scope::Scope;
 use crate::summary::Summary;
 use crate::threads::Threads;
@@ -38,8 +41,35 @@ const SETTLED_NS: u64 = 2_000_000;
 struct Rings {
     events: Events,
     waiting: Vec<u8>,
+    /// Who is asked for in `/proc` when he is met, if there were processes before.
+    meets: Option<Meets>,
     /// All up to this time is in there, or was.
     read_until_ns: u64,
+}
+
+/// Processes that are met: what is said of them is asked for at once, as they may have ended before their samples' turn comes.
+#[derive(Debug, Default)]
+struct Meets {
+    looks: Looks,
+    known: HashSet<u32, RandomState>,
+    new: Vec<(u32, Process)>,
+}
+
+/// Processes that are known. With more all are forgotten, and those that are still sampled are asked for again.
+const MAX_KNOWN: usize = 64 << 10;
+
+impl Meets {
+    fn meet(&mut self, records: &[u8]) {
+        for record in split(records).filter(|record| is_sample(record)) {
+            let Some(Stamp { pid, .. }) = stamp_of(record) else { continue };
+            if self.known.len() >= MAX_KNOWN {
+                self.known.clear();
+            }
+            if self.known.insert(pid) {
+                self.new.push((pid, self.looks.process(pid)));
+            }
+        }
+    }
 }
 
 /// Empties rings until it is dropped.
@@ -57,7 +87,11 @@ impl Rings {
             return false;
         }
         let began_ns = clock_ns(self.events.clock);
+        let before = self.waiting.len();
         let is_more = self.events.read(&mut self.waiting);
+        if let Some(meets) = &mut self.meets {
+            meets.meet(self.waiting.get(before..).unwrap_or_default());
+        }
         // What is left in a ring may be older than this.
         if !is_more {
             self.read_until_ns = began_ns;
@@ -67,8 +101,9 @@ impl Rings {
 }
 
 impl Emptier {
-    fn start(events: Events) -> io::Result<Self> {
-        let rings = Arc::new(Mutex::new(Rings { events, waiting: Vec::new(), read_until_ns: 0 }));
+    fn start(events: Events, adopts: bool) -> io::Result<Self> {
+        let meets = adopts.then(Meets::default);
+        let rings = Arc::new(Mutex::new(Rings { events, waiting: Vec::new(), meets, read_until_ns: 0 }));
         let stop = Arc::new(AtomicBool::new(false));
         let (of_thread, is_over) = (rings.clone(), stop.clone());
         let empty = move || {
@@ -122,21 +157,21 @@ impl Sampler {
         mut writer: TraceWriter,
         summary: Arc<Mutex<Summary>>,
     ) -> io::Result<Self> {
-        let kallsyms = if events.with_kernel && wanted.kernel_frames {
-            std::fs::read_to_string("/proc/kallsyms").ok()
-        } else {
-            None
-        };
+        let with_kernel = events.with_kernel;
         {
             let mut summary = lock(&summary);
             summary.sampled = wanted.in_words();
-            summary.with_kernel = events.with_kernel;
+            summary.with_kernel = with_kernel;
             summary.stack_bytes = events.stack_bytes;
         }
+        // First: what runs already is sampled already, and to read the kernel's symbols takes longer than a ring has room for.
+        let emptier = Emptier::start(events, adopts)?;
+        let wants_names = with_kernel && wanted.kernel_frames;
+        let kallsyms = if wants_names { std::fs::read_to_string("/proc/kallsyms").ok() } else { None };
         let mut interner = Interner::default();
         interner.begin(&mut writer.new_packet(), (&wanted, scope.shard));
         Ok(Self {
-            emptier: Emptier::start(events)?,
+            emptier,
             waits: wanted.waits_hz.map(Waits::new),
             wanted,
             adopts,
@@ -156,7 +191,9 @@ impl Sampler {
         let mut rings = lock(&self.emptier.rings);
         let until_ns = rings.read_until_ns.saturating_sub(SETTLED_NS);
         self.later.append(&mut rings.waiting);
+        let met = rings.meets.as_mut().map(|meets| std::mem::take(&mut meets.new)).unwrap_or_default();
         drop(rings);
+        met.into_iter().for_each(|(pid, said)| self.processes.met(pid, said));
         self.write_until(until_ns);
         self.write_waits(until_ns);
     }
@@ -167,6 +204,9 @@ impl Sampler {
             let mut rings = lock(&self.emptier.rings);
             let is_more = rings.empty();
             self.later.append(&mut rings.waiting);
+            if let Some(meets) = &mut rings.meets {
+                meets.new.drain(..).for_each(|(pid, said)| self.processes.met(pid, said));
+            }
             if !is_more {
                 break rings.read_until_ns;
             }
@@ -199,7 +239,8 @@ impl Sampler {
     fn take(&mut self, stamp: Stamp, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => self.sample(stamp, sample),
-            Record::Map(map) => {
+            // What somebody has mapped whose stacks nobody wants is not read.
+            Record::Map(map) if self.wants(stamp.pid) => {
                 self.meet(stamp.pid);
                 self.processes.map(stamp.pid, map);
             }
@@ -211,7 +252,9 @@ impl Sampler {
                 self.name(stamp, name);
             }
             Record::Fork { pid, parent_pid, parent_tid } => {
-                self.meet(*parent_pid);
+                if self.wants(*parent_pid) {
+                    self.meet(*parent_pid);
+                }
                 self.processes.fork(*pid, *parent_pid);
                 self.inherit_name(Stamp { pid: *pid, tid: *pid, ..stamp }, *parent_tid);
             }
@@ -238,8 +281,13 @@ impl Sampler {
                 }
             }
             Record::Lost(records) => Interner::lost(&mut self.writer.new_packet(), stamp, *records),
-            Record::Other => {}
+            Record::Map(_) | Record::Other => {}
         }
+    }
+
+    fn wants(&mut self, pid: u32) -> bool {
+        let Self { scope, processes, .. } = self;
+        scope.wants(pid, || processes.cmdline(pid))
     }
 
     /// A process, which may have run before anything was recorded.
@@ -264,7 +312,7 @@ impl Sampler {
     }
 
     fn sample(&mut self, stamp: Stamp, sample: &Sample<'_>) {
-        if !self.scope.wants(stamp.pid) {
+        if !self.wants(stamp.pid) {
             if self.waits.is_none() {
                 Interner::out_of_scope(&mut self.writer.new_packet(), (stamp, sample.cpu_mode));
             }

@@ -58,15 +58,14 @@ impl Scope {
     }
 
     /// Whether a process is one of those.
-    pub(crate) fn wants(&mut self, pid: u32) -> bool {
+    pub(crate) fn wants(&mut self, pid: u32, cmdline: impl FnOnce() -> Vec<u8>) -> bool {
         if self.is_everybody() {
             return true;
         }
         if let Some(decided) = self.decided.get(&pid) {
             return *decided;
         }
-        let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let is_wanted = self.decide(pid, &cmdline);
+        let is_wanted = self.decide(pid, &cmdline());
         if self.decided.len() >= MAX_PROCESSES {
             self.decided.clear();
         }
@@ -212,12 +211,12 @@ mod tests {
     #[test]
     fn what_was_decided_stays_so() {
         let mut scope = scope(Config { target_pid: vec![1_000_000_000], ..Config::default() });
-        assert!(scope.wants(1_000_000_000) && !scope.wants(std::process::id()));
+        assert!(scope.wants(1_000_000_000, Vec::new) && !scope.wants(1, Vec::new));
         scope.rules.target_pid.clear();
         scope.rules.exclude_pid.push(1_000_000_000);
-        assert!(scope.wants(1_000_000_000));
+        assert!(scope.wants(1_000_000_000, || unreachable!("it is decided")));
         let legacy = PerfEventConfig { target_pid: vec![9], ..PerfEventConfig::default() };
-        assert!(!Scope::of(&legacy, 0).unwrap().wants(8));
+        assert!(!Scope::of(&legacy, 0).unwrap().wants(8, Vec::new));
         let many = PerfEventConfig { target_pid: vec![9; 5000], ..PerfEventConfig::default() };
         assert!(Scope::of(&many, 0).unwrap_err().contains("5000 processes"));
     }

@@ -12,6 +12,7 @@
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
 //! | `records` | what the kernel's bytes say |
 //! | `processes` | which code each process has mapped, from the kernel's records |
+//! | `jit` | names of code that programs make while they run |
 //! | `looks` | looks into processes and files of strangers |
 //! | `modules` | files of code, each read once |
 //! | `threads` | what threads are called |
@@ -26,6 +27,7 @@
 
 mod config;
 mod events;
+mod jit;
 mod looks;
 mod modules;
 mod packets;

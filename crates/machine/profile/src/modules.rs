@@ -78,7 +78,7 @@ fn open_as_seen(pid: u32, path: &str) -> Option<File> {
 }
 
 /// Only files: a program may have anything mapped, and what it names afterwards may be something that never answers.
-fn open(path: &Path) -> Option<File> {
+pub(crate) fn open(path: &Path) -> Option<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)

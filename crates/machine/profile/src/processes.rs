@@ -6,6 +6,7 @@ use ferretto_unwind::{Cache, End, Mapping, Registers, Space};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::jit::Jits;
 use crate::looks::{Looks, Process};
 use crate::modules::{Module, Modules};
 use crate::records::Map;
@@ -23,6 +24,7 @@ pub(crate) struct Processes {
     parents: HashMap<u32, u32, RandomState>,
     modules: Modules,
     looks: Looks,
+    jits: Jits,
     met: HashMap<u32, Process, RandomState>,
     cache: Cache,
 }
@@ -34,6 +36,8 @@ pub(crate) struct Frame {
     pub(crate) mapping: Option<Mapping<Arc<Module>>>,
     /// The address: in the file's own terms if it could be read, in terms of its bytes if not, and that of the process if there is no file.
     pub(crate) address: u64,
+    /// Of code that the program has made while it ran.
+    made: Option<Arc<str>>,
 }
 
 impl Processes {
@@ -103,6 +107,7 @@ impl Processes {
         self.spaces.remove(&pid);
         self.parents.remove(&pid);
         self.met.remove(&pid);
+        self.jits.exit(pid);
     }
 
     /// Who has started a process: of the first one nobody has said it, for that was this program.
@@ -115,7 +120,14 @@ impl Processes {
         let none = Space::default();
         let space = self.spaces.get(&pid).unwrap_or(&none);
         let (addresses, end) = space.unwind(registers, stack, &mut self.cache);
-        let mut frames: Vec<Frame> = addresses.into_iter().map(|address| Frame::of(space, address)).collect();
+        let mut frames = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let mut frame = Frame::of(space, address);
+            if frame.is_in_no_file() {
+                frame.made = self.jits.name_of(pid, address, &mut self.looks);
+            }
+            frames.push(frame);
+        }
         match frames.iter().position(Frame::is_first) {
             Some(first) => {
                 // What frame pointers lead to from there is none.
@@ -154,10 +166,10 @@ fn parent_in(stat: &[u8]) -> Option<u32> {
 
 impl Frame {
     fn of(space: &Space<Arc<Module>>, address: u64) -> Self {
-        let Some(mapping) = space.find(address) else { return Self { mapping: None, address } };
+        let Some(mapping) = space.find(address) else { return Self { mapping: None, address, made: None } };
         let in_file = (address - mapping.start).wrapping_add(mapping.offset);
         let linked_at = mapping.file.elf.as_ref().and_then(|elf| elf.address_of(in_file));
-        Self { mapping: Some(mapping.clone()), address: linked_at.unwrap_or(in_file) }
+        Self { mapping: Some(mapping.clone()), address: linked_at.unwrap_or(in_file), made: None }
     }
 
     /// Nothing has called it but the kernel.
@@ -168,7 +180,16 @@ impl Frame {
 
     /// The function, as the linker calls it.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.mapping.as_ref()?.file.elf.as_ref()?.name_of(self.address)
+        match &self.made {
+            Some(name) => Some(name),
+            None => self.mapping.as_ref()?.file.elf.as_ref()?.name_of(self.address),
+        }
+    }
+
+    /// Memory that is mapped as it is (`//anon`), is no mapping that is known, or is a file without a name.
+    fn is_in_no_file(&self) -> bool {
+        let path = self.mapping.as_ref().map_or("", |mapping| &mapping.file.path);
+        path.is_empty() || ["//anon", "[anon", "[heap]", "/memfd:"].iter().any(|kind| path.starts_with(kind))
     }
 }
 

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 const PROC_TIMEOUT: Duration = Duration::from_millis(100);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Of the largest programs symbols take some seconds. A file system of some user's own may not answer at all.
-const FILE_TIMEOUT: Duration = Duration::from_mins(1);
+const FILE_TIMEOUT: Duration = Duration::from_secs(60);
 const FUSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// FUSE_SUPER_MAGIC (statfs(2)).
 const FUSE: u64 = 0x6573_5546;

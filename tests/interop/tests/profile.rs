@@ -165,7 +165,7 @@ mod daemon {
                 "select count(*) from perf_sample where callsite_id is not null",
                 SAMPLES_INSIDE,
                 "select count(*) from perf_sample join thread using (utid) where callsite_id is not null and thread.name = 'spins'",
-                "select count(*) from perf_sample join thread using (utid) where callsite_id is null and thread.name = 'sh'",
+                "select count(*) from perf_sample where callsite_id is null",
             ],
         );
         let [stacks, inside, named, others] = answers.as_slice() else { panic!("{answers:?}") };

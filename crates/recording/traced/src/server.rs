@@ -234,11 +234,10 @@ impl Server {
             }
         }
         self.look_at_sockets();
-        self.serve(&now);
-        // Behind those who wait: it may be a step of long work, and where the kernel is slow to give new memory one takes 20 ms.
         if self.service.next_timeout_ns(&now) == Some(0) {
             self.service.handle_timeout(&now);
         }
+        self.serve(&now);
         self.look_again(&now);
         self.settle(&now);
         self.resume_accepting(&now);

@@ -162,6 +162,16 @@ fn run_traced(args: &TracedArgs) -> Result<()> {
     Ok(daemon::run(options, at_stage)?)
 }
 
+/// Whether it goes on in the background, in another process: then this one ends so.
+fn launched(background: bool) -> Option<ExitCode> {
+    (background && !background::is_child()).then(|| {
+        background::launch(None, None).unwrap_or_else(|error| {
+            report::print(&error);
+            ExitCode::FAILURE
+        })
+    })
+}
+
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
     crate::log::to_stderr("info");
@@ -169,11 +179,8 @@ pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
         ferretto_probes::cleanup_after_crash();
         return ExitCode::SUCCESS;
     }
-    if args.background && !background::is_child() {
-        return background::launch(None, None).unwrap_or_else(|error| {
-            report::print(&error);
-            ExitCode::FAILURE
-        });
+    if let Some(status) = launched(args.background) {
+        return status;
     }
     finish(run_probes(args))
 }
@@ -181,11 +188,8 @@ pub(crate) fn probes(args: &ProbesArgs) -> ExitCode {
 /// Samples until SIGTERM or SIGINT.
 pub(crate) fn perf(args: &PerfArgs) -> ExitCode {
     crate::log::to_stderr("info");
-    if args.background && !background::is_child() {
-        return background::launch(None, None).unwrap_or_else(|error| {
-            report::print(&error);
-            ExitCode::FAILURE
-        });
+    if let Some(status) = launched(args.background) {
+        return status;
     }
     finish(run_perf(args))
 }
@@ -193,11 +197,8 @@ pub(crate) fn perf(args: &PerfArgs) -> ExitCode {
 /// Relays until SIGTERM or SIGINT.
 pub(crate) fn relay(args: &RelayArgs) -> ExitCode {
     crate::log::to_stderr("info");
-    if args.background && !background::is_child() {
-        return background::launch(None, None).unwrap_or_else(|error| {
-            report::print(&error);
-            ExitCode::FAILURE
-        });
+    if let Some(status) = launched(args.background) {
+        return status;
     }
     finish(run_relay(args))
 }

@@ -253,21 +253,24 @@ fn pmu(name: &str) -> Result<u32, String> {
 
 fn interval(timebase: &Timebase, legacy_frequency_hz: Option<u32>) -> Result<Interval, String> {
     match timebase.interval {
-        None => Ok(Interval::FrequencyHz(legacy_frequency_hz.map_or(DEFAULT_FREQUENCY_HZ, u64::from))),
-        Some(timebase::Interval::Frequency(hz)) => Ok(Interval::FrequencyHz(hz)),
+        None => frequency_hz(legacy_frequency_hz.map_or(DEFAULT_FREQUENCY_HZ, u64::from)),
+        Some(timebase::Interval::Frequency(hz)) => frequency_hz(hz),
         Some(timebase::Interval::Period(events)) if events > 0 => Ok(Interval::Period(events)),
         Some(timebase::Interval::Period(_)) => Err("a period of 0 is none that can be".to_owned()),
         Some(_) => Err("counters are not polled yet: ask for a frequency or a period".to_owned()),
     }
-    .and_then(|interval| match interval {
-        Interval::FrequencyHz(hz) if !(1..=MAX_FREQUENCY_HZ).contains(&hz) => {
-            Err(format!("a frequency of {hz} is none that can be: 1 to {MAX_FREQUENCY_HZ} times a second"))
-        }
-        interval => Ok(interval),
-    })
 }
 
-fn waits_hz(timebase: &Timebase, frequency_hz: Option<u32>) -> Result<Option<u64>, String> {
+fn frequency_hz(hz: u64) -> Result<Interval, String> {
+    if !(1..=MAX_FREQUENCY_HZ).contains(&hz) {
+        return Err(format!(
+            "a frequency of {hz} is none that can be: 1 to {MAX_FREQUENCY_HZ} times a second"
+        ));
+    }
+    Ok(Interval::FrequencyHz(hz))
+}
+
+fn waits_hz(timebase: &Timebase, legacy_frequency_hz: Option<u32>) -> Result<Option<u64>, String> {
     if timebase.name() != OFF_CPU {
         return Ok(None);
     }
@@ -275,13 +278,8 @@ fn waits_hz(timebase: &Timebase, frequency_hz: Option<u32>) -> Result<Option<u64
     if (&timebase.event, timebase.interval) != (&event, Some(timebase::Interval::Period(1))) {
         return Err(format!("a timebase called {OFF_CPU} is one of each of SW_CONTEXT_SWITCHES"));
     }
-    let hz = frequency_hz.map_or(DEFAULT_FREQUENCY_HZ, u64::from);
-    if !(1..=MAX_FREQUENCY_HZ).contains(&hz) {
-        return Err(format!(
-            "a frequency of {hz} is none that can be: 1 to {MAX_FREQUENCY_HZ} times a second"
-        ));
-    }
-    Ok(Some(hz))
+    let hz = legacy_frequency_hz.map_or(DEFAULT_FREQUENCY_HZ, u64::from);
+    frequency_hz(hz).map(|_| Some(hz))
 }
 
 /// Whether the kernel's frames are wanted, and the program's. However they are asked for to be unwound: here it is one way, which uses frame pointers

@@ -120,10 +120,7 @@ impl Interner {
             packet.bytes(trace_packet::INTERNED_DATA, &said);
         }
         let mut sample = packet.nested(trace_packet::PERF_SAMPLE);
-        sample.varint(perf_sample::CPU, stamp.cpu.into());
-        sample.varint(perf_sample::PID, stamp.pid.into());
-        sample.varint(perf_sample::TID, stamp.tid.into());
-        sample.varint(perf_sample::CPU_MODE, cpu_mode.into());
+        whose(&mut sample, stamp, cpu_mode);
         sample.varint(perf_sample::CALLSTACK_IID, number);
         let error = match end {
             None | Some(End::Root) => return,
@@ -139,10 +136,7 @@ impl Interner {
         packet.varint(trace_packet::TIMESTAMP, stamp.time_ns);
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
         let mut sample = packet.nested(trace_packet::PERF_SAMPLE);
-        sample.varint(perf_sample::CPU, stamp.cpu.into());
-        sample.varint(perf_sample::PID, stamp.pid.into());
-        sample.varint(perf_sample::TID, stamp.tid.into());
-        sample.varint(perf_sample::CPU_MODE, cpu_mode.into());
+        whose(&mut sample, stamp, cpu_mode);
         sample.varint(perf_sample::SAMPLE_SKIPPED_REASON, NOT_IN_SCOPE);
     }
 
@@ -271,6 +265,14 @@ impl Interner {
         }
         number
     }
+}
+
+/// Where and in what a sample was taken.
+fn whose(sample: &mut Message<'_, impl Sink>, stamp: Stamp, cpu_mode: u16) {
+    sample.varint(perf_sample::CPU, stamp.cpu.into());
+    sample.varint(perf_sample::PID, stamp.pid.into());
+    sample.varint(perf_sample::TID, stamp.tid.into());
+    sample.varint(perf_sample::CPU_MODE, cpu_mode.into());
 }
 
 fn say(said: &mut Said, field: u32, number: u64, text: &[u8]) {

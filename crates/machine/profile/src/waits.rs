@@ -89,13 +89,12 @@ impl Waits {
     /// The samples of all that wait, up to now.
     pub(crate) fn all_until(&mut self, time_ns: u64) -> Vec<(Wait, Moments)> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let due = |(wait, moments): &(Wait, Moments)| moments.count > 0 && wait.stamp.tid != 0;
         let all = waiting.values_mut().map(|wait| {
             let moments = self.until(wait, time_ns);
             (wait, moments)
         });
-        let all = all.filter(|(_, moments)| moments.count > 0).map(|(wait, moments)| (wait.clone(), moments));
-        let all: Vec<_> = all.filter(due).collect();
+        let due = all.filter(|(_, moments)| moments.count > 0);
+        let all = due.map(|(wait, moments)| (wait.clone(), moments)).collect();
         self.waiting = waiting;
         all
     }

@@ -48,18 +48,21 @@ fn sleeps() {
     println!("slept for {} ms", start.elapsed().as_millis());
 }
 
-/// Samples in whose stack is a function `…s_inside`.
+/// Samples in whose stack is a function that is called like NAME.
 const SAMPLES_INSIDE: &str = "with recursive up(sample, site) as (
          select id, callsite_id from perf_sample
          union all select sample, parent_id from up join stack_profile_callsite c on c.id = site where parent_id is not null)
      select count(distinct sample) from up join stack_profile_callsite c on c.id = site
-     join stack_profile_frame f on f.id = c.frame_id where f.name glob '*s_inside*'";
+     join stack_profile_frame f on f.id = c.frame_id where f.name glob '*NAME*'";
 
-/// Samples, those whose stack is whole, those in which each function is, and names that are the kernel's.
-const QUESTIONS: [&str; 4] = [
+fn samples_inside(name: &str) -> String {
+    SAMPLES_INSIDE.replace("NAME", name)
+}
+
+/// Samples, those whose stack is whole, and those of the thread.
+const QUESTIONS: [&str; 3] = [
     "select count(*) from perf_sample",
     "select count(*) from perf_sample where unwind_error is null",
-    SAMPLES_INSIDE,
     "select count(*) from perf_sample join thread using (utid) join process using (upid) where thread.name = 'spins'",
 ];
 
@@ -84,7 +87,8 @@ fn trace_processor_has_every_sample_with_its_stack() {
         return eprintln!("skipped: {said}");
     }
     assert!(output.status.success(), "{said}");
-    let answers = sql.numbers(&trace, &QUESTIONS);
+    let [all, whole, named] = QUESTIONS;
+    let answers = sql.numbers(&trace, &[all, whole, &samples_inside("spins_inside"), named]);
     let [all, whole, inside, named] = answers.as_slice() else { panic!("{answers:?}") };
     assert!(said.replace(',', "").contains(&format!("Profile: {all} samples")), "{all}\n{said}");
     assert!(*all > 200 && whole * 100 >= all * 95, "{whole} of {all} are whole\n{said}");
@@ -116,7 +120,7 @@ fn trace_processor_has_as_many_samples_of_a_wait_as_it_has_milliseconds() {
     let printed = String::from_utf8_lossy(&output.stdout);
     let slept = printed.split_once("slept for ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     let slept: i64 = slept.unwrap_or_else(|| panic!("{printed}"));
-    let answers = sql.numbers(&trace, &[SAMPLES_INSIDE]);
+    let answers = sql.numbers(&trace, &[&samples_inside("sleeps_inside")]);
     let found = answers[0];
     assert!((found - slept).abs() * 20 <= slept, "{found} of {slept} ms\n{said}");
     assert_eq!(sql.losses(&trace), Vec::<String>::new());
@@ -163,7 +167,7 @@ mod daemon {
             &trace,
             &[
                 "select count(*) from perf_sample where callsite_id is not null",
-                SAMPLES_INSIDE,
+                &samples_inside("spins_inside"),
                 "select count(*) from perf_sample join thread using (utid) where callsite_id is not null and thread.name = 'spins'",
                 "select count(*) from perf_sample where callsite_id is null",
             ],

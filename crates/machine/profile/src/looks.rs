@@ -2,6 +2,7 @@
 //! never answers (FUSE). So it is done on a thread of its own, which is left behind if it takes too long.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -15,6 +16,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Of the largest programs symbols take some seconds. A file system of some user's own may not answer at all.
 const FILE_TIMEOUT: Duration = Duration::from_secs(60);
 const FUSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A process may say as much there as it likes. The maps of a large program are some hundred kilobytes.
+const MAX_PROC_BYTES: u64 = 8 << 20;
 /// FUSE_SUPER_MAGIC (statfs(2)).
 const FUSE: u64 = 0x6573_5546;
 /// Threads that are left behind, of one user's things and of all. Beyond, these are not looked at any more.
@@ -42,7 +45,7 @@ pub(crate) struct Process {
 impl Looks {
     /// What is said of a process; nothing if there is none.
     pub(crate) fn process(&mut self, pid: u32) -> Process {
-        let file = move |name| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let file = move |name| read_beginning(&format!("/proc/{pid}/{name}")).unwrap_or_default();
         let read = move || Process { cmdline: file("cmdline"), maps: file("maps"), stat: file("stat") };
         self.ask(pid, PROC_TIMEOUT, read).unwrap_or_default()
     }
@@ -92,6 +95,12 @@ impl Looks {
         }
         found
     }
+}
+
+fn read_beginning(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut read = Vec::new();
+    File::open(path)?.take(MAX_PROC_BYTES).read_to_end(&mut read)?;
+    Ok(read)
 }
 
 /// A thread that works until nobody asks any more.

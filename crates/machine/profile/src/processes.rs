@@ -64,6 +64,11 @@ impl Processes {
         self.met.insert(pid, said);
     }
 
+    /// What was said of it is of no use.
+    pub(crate) fn forget_what_was_said(&mut self, pid: u32) {
+        self.met.remove(&pid);
+    }
+
     /// One that ran before anything was recorded.
     pub(crate) fn adopt(&mut self, pid: u32) {
         if self.spaces.len() < MAX_PROCESSES {

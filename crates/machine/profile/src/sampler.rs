@@ -81,6 +81,11 @@ struct Emptier {
 }
 
 impl Rings {
+    /// Who was met since.
+    fn take_met(&mut self) -> Vec<(u32, Process)> {
+        self.meets.as_mut().map(|meets| std::mem::take(&mut meets.new)).unwrap_or_default()
+    }
+
     /// Takes what the kernel has written; says whether there may be more.
     fn empty(&mut self) -> bool {
         if self.waiting.len() >= MAX_WAITING_BYTES {
@@ -191,7 +196,7 @@ impl Sampler {
         let mut rings = lock(&self.emptier.rings);
         let until_ns = rings.read_until_ns.saturating_sub(SETTLED_NS);
         self.later.append(&mut rings.waiting);
-        let met = rings.meets.as_mut().map(|meets| std::mem::take(&mut meets.new)).unwrap_or_default();
+        let met = rings.take_met();
         drop(rings);
         met.into_iter().for_each(|(pid, said)| self.processes.met(pid, said));
         self.write_until(until_ns);
@@ -204,9 +209,7 @@ impl Sampler {
             let mut rings = lock(&self.emptier.rings);
             let is_more = rings.empty();
             self.later.append(&mut rings.waiting);
-            if let Some(meets) = &mut rings.meets {
-                meets.new.drain(..).for_each(|(pid, said)| self.processes.met(pid, said));
-            }
+            rings.take_met().into_iter().for_each(|(pid, said)| self.processes.met(pid, said));
             if !is_more {
                 break rings.read_until_ns;
             }
@@ -287,7 +290,11 @@ impl Sampler {
 
     fn wants(&mut self, pid: u32) -> bool {
         let Self { scope, processes, .. } = self;
-        scope.wants(pid, || processes.cmdline(pid))
+        let is_wanted = scope.wants(pid, || processes.cmdline(pid));
+        if !is_wanted {
+            processes.forget_what_was_said(pid);
+        }
+        is_wanted
     }
 
     /// A process, which may have run before anything was recorded.

@@ -38,7 +38,7 @@ pub use exit::at_exit;
 pub use file::read_file;
 pub use fork::{ForkHandlers, at_fork, close_inherited};
 #[cfg(feature = "perf")]
-pub use perf::{PerfAttr, PerfEvent, perf_flags};
+pub use perf::{PerfAttr, PerfEvent, PerfScope, perf_flags};
 pub use rights::{has_rights_of_its_own, is_group_of_one, overflow_user};
 #[cfg(feature = "daemon")]
 pub use scheduling::Scheduling;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -15,6 +15,8 @@ const HEADER_BYTES: usize = 8;
 const SIZE_OFFSET: usize = 6;
 /// PERF_FLAG_FD_CLOEXEC.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+/// PERF_FLAG_PID_CGROUP: the number is that of a folder.
+const OF_A_GROUP: libc::c_ulong = 1 << 2;
 /// PERF_EVENT_IOC_ENABLE and _DISABLE: `_IO('$', 0)` and `_IO('$', 1)`.
 const ENABLE: libc::c_ulong = 0x2400;
 const DISABLE: libc::c_ulong = 0x2401;
@@ -78,6 +80,17 @@ pub mod perf_flags {
     pub const BUILD_ID: u64 = 1 << 34;
 }
 
+/// Whom an event of a processor counts.
+#[derive(Clone, Copy, Debug)]
+pub enum PerfScope<'a> {
+    /// A thread; 0 is the caller's.
+    Thread(i32),
+    /// Whoever runs.
+    All,
+    /// Whoever of this control group runs: the folder of one of the hierarchy that has the controller `perf_event`.
+    Group(BorrowedFd<'a>),
+}
+
 /// An event of one processor, with its ring; for several threads, if they are [added](PerfEvent::add).
 #[derive(Debug)]
 pub struct PerfEvent {
@@ -93,14 +106,14 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// Opens an event for a thread (0 is the caller's, -1 all that run there) on a processor. Its ring holds so many bytes of records: a power of two
+    /// Opens an event for somebody on a processor. Its ring holds so many bytes of records: a power of two
     /// of pages.
     ///
     /// # Errors
     ///
     /// If the kernel has no such event, or this user must not have it, or not so much memory for its ring (EPERM; see `perf_event_mlock_kb`).
-    pub fn open(attr: &PerfAttr, thread: i32, cpu: u32, ring_bytes: usize) -> io::Result<Self> {
-        let event = open(attr, thread, cpu)?;
+    pub fn open(attr: &PerfAttr, scope: PerfScope<'_>, cpu: u32, ring_bytes: usize) -> io::Result<Self> {
+        let event = open(attr, scope, cpu)?;
         let page = rustix::param::page_size();
         let ring = MmapOptions::new().len(page + ring_bytes).map_raw(&event)?;
         Ok(Self { event, others: Vec::new(), cpu, ring, ring_bytes, tail: 0 })
@@ -112,7 +125,7 @@ impl PerfEvent {
     ///
     /// If the kernel refuses it (a thread that has ended: ESRCH).
     pub fn add(&mut self, attr: &PerfAttr, thread: i32) -> io::Result<()> {
-        let event = open(attr, thread, self.cpu)?;
+        let event = open(attr, PerfScope::Thread(thread), self.cpu)?;
         // SAFETY: the request takes the number of a descriptor and touches no memory of this process.
         // JUSTIFICATION: neither std nor rustix has it.
         match unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT as _, self.event.as_raw_fd()) } {
@@ -224,14 +237,18 @@ impl PerfEvent {
     }
 }
 
-fn open(attr: &PerfAttr, thread: i32, cpu: u32) -> io::Result<OwnedFd> {
+fn open(attr: &PerfAttr, scope: PerfScope<'_>, cpu: u32) -> io::Result<OwnedFd> {
     let attr = PerfAttr { size: size_of::<PerfAttr>() as u32, ..*attr };
     let (any_group, cpu) = (-1, c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?);
+    let (whose, flags) = match scope {
+        PerfScope::Thread(thread) => (thread, CLOSE_ON_EXEC),
+        PerfScope::All => (-1, CLOSE_ON_EXEC),
+        PerfScope::Group(folder) => (folder.as_raw_fd(), CLOSE_ON_EXEC | OF_A_GROUP),
+    };
     // SAFETY: the kernel reads `size` bytes at the address, which are those of `attr`, and keeps nothing of it.
     // JUSTIFICATION: neither std nor rustix has this call.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attr, thread, cpu, any_group, CLOSE_ON_EXEC)
-    };
+    let fd =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, whose, cpu, any_group, flags) };
     let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the descriptor is new, so it is nobody else's.
     // JUSTIFICATION: there is no other way from a number to what owns it.
@@ -261,8 +278,9 @@ mod tests {
             ..PerfAttr::default()
         };
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let events =
-            (0..cpus).map(|cpu| PerfEvent::open(&attr, 0, cpu, RING_BYTES)).collect::<io::Result<Vec<_>>>();
+        let events = (0..cpus)
+            .map(|cpu| PerfEvent::open(&attr, PerfScope::Thread(0), cpu, RING_BYTES))
+            .collect::<io::Result<Vec<_>>>();
         let mut events = match events {
             Ok(events) => events,
             Err(error) => return eprintln!("skipped: this user cannot have perf events here: {error}"),

@@ -100,7 +100,6 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
-    let target = args.target();
     if args.filter.is_some() && !args.event.is_tracepoint() {
         let error = UserError::new("--filter is of tracepoints, and the event is none");
         return Err(error.help("name one: --event syscalls:sys_enter_write, for instance").into());
@@ -111,14 +110,16 @@ pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
         true => event::off_cpu(),
         false => event.timebase(args.every, args.frequency_hz, args.filter.clone()),
     };
-    let sampling = Sampling {
+    let mut sampling = Sampling {
         timebase,
         waits_hz: args.off_cpu.then_some(args.frequency_hz),
         until: args.pid.iter().map(|pid| Running::find(*pid)).collect::<Result<_>>()?,
-        target,
+        target: args.target(),
+        group: None,
         with_machine: args.with.is_some(),
         summary: Arc::default(),
     };
+    sampling.gather();
     if let Err(refused) = ferretto_profile::can_sample(&sampling.target, &sampling.config()) {
         let error = UserError::new(format!("cannot profile: {refused}"));
         return Err(match refused.advice() {

@@ -235,7 +235,11 @@ impl Recording<'_> {
             let mut env = service.env.clone();
             env.push((RECORDER_ENV, reports.path().display().to_string()));
             state.reports = Some(reports);
-            state.child = Some(program.start(&env)?);
+            let start = || program.start(&env);
+            state.child = Some(match self.sampling {
+                Some(sampling) => sampling.start(start)?,
+                None => start()?,
+            });
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use anyhow::Result;
-use ferretto_profile::{DATA_SOURCE, ProfileOptions, Summary, Target};
+use anyhow::{Context, Result};
+use ferretto_profile::{DATA_SOURCE, Group, ProfileOptions, Summary, Target};
 use ferretto_protos::perf_event_config::{CallstackSampling, UnwindMode};
 use ferretto_protos::perf_events::Timebase;
 use ferretto_protos::trace_config::DataSource;
@@ -22,6 +22,8 @@ const OF_THE_MACHINE: [&str; 2] = ["linux.ftrace", "linux.sys_stats"];
 #[derive(Debug)]
 pub(crate) struct Sampling {
     pub(crate) target: Target,
+    /// In which the command is started.
+    pub(crate) group: Option<Group>,
     /// At what.
     pub(crate) timebase: Timebase,
     /// If that is waits: samples for each second of one.
@@ -35,6 +37,29 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
+    /// Lets all processes of a command have their events together, where this user may have them so. Of waits each thread has its own.
+    pub(crate) fn gather(&mut self) {
+        if !matches!(self.target, Target::ChildrenOf(_)) || self.waits_hz.is_some() {
+            return;
+        }
+        let group = Group::make().ok();
+        self.group = group.filter(|group| {
+            let target = Target::Group(group.path().to_owned());
+            ferretto_profile::can_sample(&target, &self.config()).is_ok()
+        });
+        if let Some(group) = &self.group {
+            self.target = Target::Group(group.path().to_owned());
+        }
+    }
+
+    /// Starts the command.
+    pub(crate) fn start<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
+        match &self.group {
+            Some(group) => group.start(start).context("cannot start the command in a control group")?,
+            None => start(),
+        }
+    }
+
     /// Whether a source of the default config is wanted beside.
     pub(crate) fn wants(&self, source: &str) -> bool {
         self.with_machine || !OF_THE_MACHINE.contains(&source)

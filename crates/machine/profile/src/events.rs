@@ -1,9 +1,12 @@
 //! Asks the kernel for samples of a program, and takes its records out of the rings.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ferretto_sys::{KernelClock, PerfAttr, PerfEvent, perf_flags as flags};
+use ferretto_sys::{KernelClock, PerfAttr, PerfEvent, PerfScope, perf_flags as flags};
 
 use crate::config::{Interval, Wanted};
 use crate::records::{SAMPLE_TYPE, USER_REGISTERS};
@@ -29,6 +32,8 @@ const MAX_LOOKS: usize = 100;
 pub enum Target {
     /// Every program that this thread (0 is the caller's) starts from now on, from its first instruction to its last, with all of its threads and children.
     ChildrenOf(i32),
+    /// All that runs in the control group of this folder from the first `exec` in it on, but this process.
+    Group(PathBuf),
     /// These processes that run already, with all of their threads and what they start from now on.
     Processes(Vec<u32>),
     /// All that runs on the machine. An idle processor is not sampled.
@@ -62,7 +67,7 @@ pub enum Refused {
 
 fn of(target: &Target) -> String {
     match target {
-        Target::ChildrenOf(_) => String::new(),
+        Target::ChildrenOf(_) | Target::Group(_) => String::new(),
         Target::Processes(pids) => match pids.as_slice() {
             [pid] => format!(" of process {pid}"),
             _ => " of these processes".to_owned(),
@@ -88,7 +93,7 @@ impl Refused {
                 (io::ErrorKind::PermissionDenied, Target::Processes(_)) => {
                     Some("those of other users, and programs with rights of their own, are for root")
                 }
-                (io::ErrorKind::PermissionDenied, Target::ChildrenOf(_)) => Some(
+                (io::ErrorKind::PermissionDenied, Target::ChildrenOf(_) | Target::Group(_)) => Some(
                     "/proc/sys/kernel/perf_event_paranoid is to be 2 or less, or run it as root; in a container perf_event_open is to be allowed, too",
                 ),
                 (io::ErrorKind::NotFound | io::ErrorKind::Unsupported, _) => Some(
@@ -200,21 +205,22 @@ fn open_all(
     (cpus, some_are_enough): (&[u32], bool),
     ring_bytes: usize,
 ) -> Result<Vec<PerfEvent>, Attempt> {
-    let of_thread = |thread| -> io::Result<Vec<PerfEvent>> {
+    let of = |scope| -> io::Result<Vec<PerfEvent>> {
         let mut opened: Vec<_> =
-            cpus.iter().map(|cpu| PerfEvent::open(attr, thread, *cpu, ring_bytes)).collect();
+            cpus.iter().map(|cpu| PerfEvent::open(attr, scope, *cpu, ring_bytes)).collect();
         if some_are_enough && opened.iter().any(Result::is_ok) {
             opened.retain(Result::is_ok);
         }
         opened.into_iter().collect()
     };
     match target {
-        Target::ChildrenOf(thread) => Ok(of_thread(*thread)?),
-        Target::Machine => Ok(of_thread(-1)?),
+        Target::ChildrenOf(thread) => Ok(of(PerfScope::Thread(*thread))?),
+        Target::Group(folder) => Ok(of(PerfScope::Group(File::open(folder)?.as_fd()))?),
+        Target::Machine => Ok(of(PerfScope::All)?),
         Target::Processes(pids) => {
             let mut all = Vec::new();
             for pid in pids {
-                attach(*pid, attr, &mut all, &of_thread)?;
+                attach(*pid, attr, &mut all, &|thread| of(PerfScope::Thread(thread)))?;
             }
             Ok(all)
         }
@@ -274,6 +280,7 @@ fn attr(wanted: &Wanted, target: &Target, with_kernel: bool, stack_bytes: usize)
     let target = match target {
         Target::ChildrenOf(_) => flags::INHERIT | flags::DISABLED | flags::ENABLE_ON_EXEC,
         Target::Processes(_) => flags::INHERIT,
+        Target::Group(_) => 0,
         Target::Machine => flags::EXCLUDE_IDLE,
     };
     let switches = if wanted.waits_hz.is_some() { flags::CONTEXT_SWITCH } else { 0 };

@@ -10,6 +10,7 @@
 //! | [`run`] | the producer: connects, starts and stops with sessions |
 //! | `config` | what a session asks for |
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
+//! | [`Group`] | a control group for a command, whose processes have their events together |
 //! | `records` | what the kernel's bytes say |
 //! | `processes` | which code each process has mapped, from the kernel's records |
 //! | `jit` | names of code that programs make while they run |
@@ -27,6 +28,7 @@
 
 mod config;
 mod events;
+mod group;
 mod jit;
 mod looks;
 mod modules;
@@ -42,5 +44,6 @@ mod waits;
 
 pub use config::{MAX_FREQUENCY_HZ, OFF_CPU};
 pub use events::{Refused, Target, can_sample};
+pub use group::Group;
 pub use producer::{DATA_SOURCE, ProfileOptions, run};
 pub use summary::Summary;

@@ -16,7 +16,7 @@ use ferretto_sys::{KernelClock, clock_ns};
 
 use crate::config::Wanted;
 use crate::events::{Events, Refused, Target};
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, Whom};
 use crate::scope::Scope;
 use crate::summary::Summary;
 
@@ -171,8 +171,7 @@ impl Producer {
         // Without a sample here and there the picture is the same; a profiler that waits is one that samples itself.
         let writer =
             self.client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
-        let adopts = !matches!(target, Target::ChildrenOf(_));
-        Sampler::new(events, (wanted, scope, adopts), writer, self.summary.clone())
+        Sampler::new(events, (wanted, scope, Whom::of(&target)), writer, self.summary.clone())
             .map_err(|error| error.to_string())
     }
 

@@ -19,7 +19,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 use crate::config::Wanted;
-use crate::events::Events;
+use crate::events::{Events, Target};
 use crate::looks::{Looks, Process};
 use crate::packets::{Interner, Stack};
 use crate::processes::Processes;
@@ -133,13 +133,44 @@ impl Drop for Emptier {
     }
 }
 
+/// Whose records come out of the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    /// Of some there was a beginning before: they are looked at in `/proc` when they are met.
+    Running,
+    /// All have begun since.
+    Starting,
+    /// A group, in which nobody has run a program yet: whoever is to do so is this process's copy, and this process is in it for a moment, too.
+    Group { has_begun: bool },
+}
+
+impl Whom {
+    pub(crate) fn of(target: &Target) -> Self {
+        match target {
+            Target::ChildrenOf(_) => Self::Starting,
+            Target::Group(_) => Self::Group { has_begun: false },
+            Target::Processes(_) | Target::Machine => Self::Running,
+        }
+    }
+
+    fn adopts(self) -> bool {
+        self == Self::Running
+    }
+
+    /// Whether a record is of somebody who is sampled; to be asked in the order of time.
+    fn takes(&mut self, stamp: Stamp, record: &Record<'_>) -> bool {
+        let Self::Group { has_begun } = self else { return true };
+        *has_begun |= matches!(record, Record::Name { is_exec: true, .. });
+        matches!(record, Record::Lost(_)) || *has_begun && stamp.pid != std::process::id()
+    }
+}
+
 /// One that runs.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     emptier: Emptier,
     wanted: Wanted,
-    /// There were processes before: they are looked at in `/proc` when they are met.
-    adopts: bool,
+    whom: Whom,
     scope: Scope,
     /// What was taken out of the rings and is too new.
     later: Vec<u8>,
@@ -158,7 +189,7 @@ impl Sampler {
     /// If there is no thread to be had.
     pub(crate) fn new(
         events: Events,
-        (wanted, scope, adopts): (Wanted, Scope, bool),
+        (wanted, scope, whom): (Wanted, Scope, Whom),
         mut writer: TraceWriter,
         summary: Arc<Mutex<Summary>>,
     ) -> io::Result<Self> {
@@ -170,7 +201,7 @@ impl Sampler {
             summary.stack_bytes = events.stack_bytes;
         }
         // First: what runs already is sampled already, and to read the kernel's symbols takes longer than a ring has room for.
-        let emptier = Emptier::start(events, adopts)?;
+        let emptier = Emptier::start(events, whom.adopts())?;
         let wants_names = with_kernel && wanted.kernel_frames;
         let kallsyms = if wants_names { std::fs::read_to_string("/proc/kallsyms").ok() } else { None };
         let mut interner = Interner::default();
@@ -179,7 +210,7 @@ impl Sampler {
             emptier,
             waits: wanted.waits_hz.map(Waits::new),
             wanted,
-            adopts,
+            whom,
             scope,
             later: Vec::new(),
             processes: Processes::default(),
@@ -240,6 +271,9 @@ impl Sampler {
     }
 
     fn take(&mut self, stamp: Stamp, record: &Record<'_>) {
+        if !self.whom.takes(stamp, record) {
+            return;
+        }
         match record {
             Record::Sample(sample) => self.sample(stamp, sample),
             // What somebody has mapped whose stacks nobody wants is not read.
@@ -299,7 +333,7 @@ impl Sampler {
 
     /// A process, which may have run before anything was recorded.
     fn meet(&mut self, pid: u32) {
-        if self.adopts && !self.processes.knows(pid) {
+        if self.whom.adopts() && !self.processes.knows(pid) {
             self.processes.adopt(pid);
         }
     }
@@ -326,7 +360,7 @@ impl Sampler {
             return;
         }
         self.meet(stamp.pid);
-        if self.adopts
+        if self.whom.adopts()
             && let Some(name) = self.threads.adopt(stamp.pid, stamp.tid).map(<[u8]>::to_owned)
         {
             self.name(stamp, &name);

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Stdio};
 use std::time::Duration;
 
-use common::{Place, assert_status, send_signal, stderr, wait_until};
+use common::{Place, assert_status, copy_program, send_signal, stderr, wait_until};
 use ferretto_ipc::frame;
 use ferretto_ipc::methods::PRODUCER_PORT;
 use ferretto_ipc::socket::Stream;
@@ -808,7 +808,7 @@ fn two_recorders_at_a_time_both_have_all_of_the_kernels_events() {
     }
     let place = Place::new();
     let program = place.path("a-program-that-ends");
-    std::fs::copy("/bin/true", &program).unwrap();
+    copy_program("/bin/true", &program);
     let run = || {
         for _ in 0..RUNS {
             std::process::Command::new(&program).status().unwrap();
@@ -870,7 +870,7 @@ fn a_program_is_refused() {
     };
     open(place.folder.path());
     let program = place.path("program");
-    std::fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ferretto"), &program);
     open(&program);
     let recording = Recording::start(&place, &quick("lockdown_mode: LOCKDOWN_SET"));
     open(&place.path("producer.sock"));

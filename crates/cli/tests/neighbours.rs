@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::Place;
+use common::{Place, copy_program};
 
 const USER: u32 = 1001;
 const NEIGHBOUR: u32 = 1002;
@@ -33,7 +33,7 @@ fn a_set_user_id_program_does_not_heed_the_environment() {
     let place = Place::new();
     set_mode(place.folder.path(), 0o755);
     let program = place.path("ferretto");
-    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ferretto"), &program);
     let named = place.path("of-the-environment");
     let says = |args: &[&str], variable: &str| {
         let mut command = Command::new(&program);
@@ -76,7 +76,7 @@ fn a_root_of_a_user_name_space_records_its_own_programs_only() {
     assert_eq!(of_root, "666\n");
     let _ = fs::remove_file(place.path("t"));
     let program = place.path("ferretto");
-    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ferretto"), &program);
     let (mode, words) = record(Command::new("unshare").arg("-Ur").arg(program).uid(USER).gid(USER));
     if words.contains("unshare:") {
         return println!("skipped: {words}");
@@ -110,7 +110,7 @@ fn a_user_name_space_does_not_make_a_neighbours_folder_ones_own() {
         "buffers { size_kb: 64 } data_sources { config { name: 'linux.system_info' } } duration_ms: 10",
     );
     let program = place.path("ferretto");
-    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ferretto"), &program);
     let record = |output: &str| {
         // By a pipe of the user's own.
         let words = "unshare -Ur ./ferretto record --own -q -c config -o \"$0\" | cat";
@@ -147,7 +147,7 @@ fn a_snapshot_of_the_systems_service_is_of_the_user_before_sudo_only() {
     }
     place.write("config", "buffers { size_kb: 64 name: '\\033[31m' } data_sources { config { name: 'x' } }");
     let program = place.path("ferretto");
-    fs::copy(env!("CARGO_BIN_EXE_ferretto"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ferretto"), &program);
     let log = place.path("log");
     let mut recorder =
         place.command(&program, &["record", "--system", "--flight", "--any-source", "-c", "config"]);

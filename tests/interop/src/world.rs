@@ -1,6 +1,7 @@
 //! Daemons on sockets of their own.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,15 @@ impl World {
     /// A file in the world.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Copies a program into it, to be run as this. Another process does it: what somebody starts meanwhile would have the copy open for writing until it
+    /// runs, and what is open so cannot be run (ETXTBSY).
+    pub fn copy_program(&self, from: impl AsRef<OsStr>, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let copied = Command::new("cp").arg(from.as_ref()).arg(&path).status().expect("cp");
+        assert!(copied.success(), "cannot copy a program to {}", path.display());
+        path
     }
 
     /// Where the service listens for producers.

@@ -29,8 +29,7 @@ fn world(peers: &Peers, apart: &[&str]) -> Result<World, String> {
     let mut world = World::new();
     let anybody = Permissions::from_mode(0o777);
     set_permissions(world.path("."), anybody).unwrap();
-    let program = peers.ferretto().get_program().to_owned();
-    std::fs::copy(program, world.path("ferretto")).unwrap();
+    world.copy_program(peers.ferretto().get_program(), "ferretto");
     std::fs::write(world.path("config"), CONFIG).unwrap();
     let mut service = Command::new("unshare");
     service.args(apart).args(["--fork", "--kill-child"]).arg(world.path("ferretto"));
@@ -113,8 +112,7 @@ fn a_neighbours_service_in_a_common_folder_is_not_trusted() {
     let peers = need!(ferretto());
     let mut world = World::new();
     set_permissions(world.path("."), Permissions::from_mode(0o1777)).unwrap();
-    let program = peers.ferretto().get_program().to_owned();
-    std::fs::copy(program, world.path("ferretto")).unwrap();
+    world.copy_program(peers.ferretto().get_program(), "ferretto");
     let mut service = Command::new("setpriv");
     service.args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()]);
     service.arg(world.path("ferretto")).args(["traced", "--set-socket-permissions"]);

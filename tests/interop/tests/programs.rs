@@ -19,10 +19,7 @@ const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear
 fn program(world: &World) -> PathBuf {
     set_permissions(world.path("."), Permissions::from_mode(0o755)).unwrap();
     let path = world.path("sdk-brief");
-    if !path.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_sdk-brief"), &path).unwrap();
-    }
-    path
+    if path.exists() { path } else { world.copy_program(env!("CARGO_BIN_EXE_sdk-brief"), "sdk-brief") }
 }
 
 /// Records the command to its end, and counts its events.

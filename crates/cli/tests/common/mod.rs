@@ -8,6 +8,13 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use tempfile::TempDir;
 
+/// Copies a program that is run afterwards. Another process does it: what a test of another thread starts meanwhile would have the copy open for
+/// writing until it runs, and what is open so cannot be run (ETXTBSY).
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status().unwrap();
+    assert!(copied.success(), "{}", to.as_ref().display());
+}
+
 /// How long anything here may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 

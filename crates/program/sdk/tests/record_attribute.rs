@@ -11,7 +11,10 @@ const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
 
 fn in_traces(name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap();
+    // Cargo makes the first mark with the folder, and the second in one that it finds.
+    let is_target =
+        |folder: &&Path| ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| folder.join(mark).exists());
+    let target = program.ancestors().find(is_target).unwrap();
     target.join("traces").join(name)
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Where cargo builds, if that is said from outside.
 const TARGET_DIR_ENV: &str = "CARGO_TARGET_DIR";
-/// Cargo writes it into each target folder.
-const TARGET_MARK: &str = "CACHEDIR.TAG";
+/// Cargo writes the first into each target folder that it makes itself, and the second into all that it has found (a mounted one).
+const TARGET_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 
 /// No folder for traces.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,8 @@ pub(super) fn file_name(module: &str, function: &str, package: Option<&str>) -> 
 pub(super) fn traces_folder() -> Result<PathBuf, TargetError> {
     let named = env::var_os(TARGET_DIR_ENV).map(PathBuf::from);
     let program = env::current_exe().map_err(TargetError::NoProgram)?;
-    Ok(target_folder(named, &program, |folder| folder.join(TARGET_MARK).exists())?.join("traces"))
+    let is_target = |folder: &Path| TARGET_MARKS.iter().any(|mark| folder.join(mark).exists());
+    Ok(target_folder(named, &program, is_target)?.join("traces"))
 }
 
 /// A relative name would be relative to where cargo was called, which is not known here.

@@ -10,8 +10,10 @@ mod config_bytes;
 mod config_file;
 mod cut;
 mod daemons;
+mod doctor;
 mod flight;
 mod info;
+mod json;
 mod log;
 mod losses;
 mod merge;
@@ -66,6 +68,7 @@ enum Command {
     Profile(profile::ProfileArgs),
     Snapshot(flight::SnapshotArgs),
     Info(info::InfoArgs),
+    Doctor(doctor::DoctorArgs),
     Cut(cut::CutArgs),
     Merge(merge::MergeArgs),
     Traced(TracedArgs),
@@ -153,6 +156,7 @@ fn run(command: Command) -> ExitCode {
             flight::main(&args)
         }
         Command::Info(args) => info::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Cut(args) => cut::main(&args),
         Command::Merge(args) => merge::main(&args),
         Command::Traced(args) => return daemons::traced(&args),

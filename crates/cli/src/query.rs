@@ -24,6 +24,14 @@ const HOW_TO_BUILD: &str = "cargo build --release -p ferretto-query";
 
 /// Runs a command of `ferretto-query` in the place of this process. Comes back only if it cannot.
 pub(crate) fn run(command: &str, args: &[OsString]) -> Result<()> {
+    let program = program(command)?;
+    // Its pages call it by the name of the program that the user ran.
+    let error = Command::new(&program).arg0("ferretto").arg(command).args(args).exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
+}
+
+/// The one that this command is of.
+pub(crate) fn program(command: &str) -> Result<PathBuf> {
     let program = find(places())?.ok_or_else(|| {
         UserError::new(format!(
             "{command} needs the program {PROGRAM}, which is neither beside this one nor in the PATH"
@@ -35,9 +43,7 @@ pub(crate) fn run(command: &str, args: &[OsString]) -> Result<()> {
         let message = format!("{} is of version {version}, and this is {VERSION}", program.display());
         return Err(UserError::new(message).help(format!("build it anew with `{HOW_TO_BUILD}`")).into());
     }
-    // Its pages call it by the name of the program that the user ran.
-    let error = Command::new(&program).arg0("ferretto").arg(command).args(args).exec();
-    Err(error).with_context(|| format!("cannot run {}", program.display()))
+    Ok(program)
 }
 
 /// Folders that it may be in, best first.

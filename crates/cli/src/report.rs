@@ -31,6 +31,11 @@ impl UserError {
         self.help.push(advice.into());
         self
     }
+
+    /// What helps, if anything does.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.help.first().map(String::as_str)
+    }
 }
 
 impl fmt::Display for UserError {

@@ -21,6 +21,7 @@ use ferretto_trace_read::Reader;
 use ferretto_trace_read::container::{Container, FileBytes, unpacked};
 use prost::Message;
 
+use crate::json::Json;
 use crate::losses::{self, Evidence, Verdict};
 use crate::no_trace::refusal;
 use crate::record::default_config;
@@ -72,7 +73,7 @@ pub(crate) fn main(args: &InfoArgs) -> Result<ExitCode> {
                 let gap = if told.is_empty() { "" } else { "\n" };
                 let rendered = text::render(&one, args.rows.unwrap_or(ROWS));
                 print(&format!("{gap}{rendered}"))?;
-                told.push(json::Json::Null);
+                told.push(Json::Null);
             }
             Err(error) => {
                 report::print(&error);
@@ -84,7 +85,7 @@ pub(crate) fn main(args: &InfoArgs) -> Result<ExitCode> {
         (true, [_], Some(one)) => print(&format!("{one}\n"))?,
         (true, [_, _, ..], last) => {
             told.extend(last);
-            print(&format!("{}\n", json::Json::List(told)))?;
+            print(&format!("{}\n", Json::List(told)))?;
         }
         _ => {}
     }

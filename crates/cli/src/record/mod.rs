@@ -10,7 +10,7 @@ mod progress;
 mod reports;
 mod run;
 pub(crate) mod sampling;
-mod service;
+pub(crate) mod service;
 mod sources;
 pub(crate) mod summary;
 

@@ -164,7 +164,7 @@ impl fmt::Display for Other {
 }
 
 /// Who answers where programs look for a service.
-fn look_around() -> Result<Option<Other>> {
+pub(crate) fn look_around() -> Result<Option<Other>> {
     for address in default_producer()? {
         match Stream::connect(&address) {
             Ok(stream) => {

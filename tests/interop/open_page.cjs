@@ -2,6 +2,8 @@
 //
 //   node open_page.cjs UI_DIR TRACE OUT_DIR BROWSER...
 //
+// TRACE may also be the address of somebody who serves the UI with a trace.
+//
 // Waits until the UI shows the trace, and prints `NAME<tab>NUMBER`: slices, what their durations add up to, counters, threads and flows by the
 // UI's own Trace Processor, what that counts as an error, and what the page threw or shows in a dialog. Writes what is seen to OUT_DIR/ui.png.
 'use strict';
@@ -20,10 +22,11 @@ const QUESTIONS = {
 
 async function main([ui, trace, out, ...browser]) {
   if (!browser.length) throw new Error('usage: open_page.cjs UI_DIR TRACE OUT_DIR BROWSER...');
-  const address = await serve(ui, 0, trace);
+  const isServed = trace.startsWith('http://');
+  const address = isServed ? trace.replace(/#.*/, '') : await serve(ui, 0, trace);
   const page = await Page.open(browser, path.join(out, 'profile'), address);
   try {
-    await page.show(`#!/?url=${encodeURIComponent(`${address}trace`)}`);
+    await page.show(isServed ? trace.replace(/[^#]*/, '') : `#!/?url=${encodeURIComponent(`${address}trace`)}`);
     await page.until('the UI has opened the trace', `window.app.trace?.engine && location.hash.startsWith('#!/viewer')`);
     for (const [name, question] of Object.entries(QUESTIONS)) {
       const answer = `window.app.trace.engine.query(${JSON.stringify(question)})`;

@@ -18,6 +18,7 @@ mod log;
 mod losses;
 mod merge;
 mod no_trace;
+mod open;
 mod perfetto;
 mod private;
 mod profile;
@@ -68,6 +69,7 @@ enum Command {
     Profile(profile::ProfileArgs),
     Snapshot(flight::SnapshotArgs),
     Info(info::InfoArgs),
+    Open(open::OpenArgs),
     Doctor(doctor::DoctorArgs),
     Cut(cut::CutArgs),
     Merge(merge::MergeArgs),
@@ -156,6 +158,7 @@ fn run(command: Command) -> ExitCode {
             flight::main(&args)
         }
         Command::Info(args) => info::main(&args),
+        Command::Open(args) => open::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Cut(args) => cut::main(&args),
         Command::Merge(args) => merge::main(&args),

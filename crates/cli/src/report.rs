@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::{self, Write as _};
 
 use ferretto_printable::printable;
 
@@ -51,6 +52,14 @@ impl fmt::Display for UserError {
 }
 
 impl Error for UserError {}
+
+/// Prints what was asked for. Whoever reads may have seen enough.
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
 
 /// Prints an error with its causes and advice to stderr.
 pub(crate) fn print(error: &anyhow::Error) {

@@ -160,7 +160,12 @@ impl Browser {
         self.run("record_page.cjs", &[out])
     }
 
-    /// A command that opens a trace in the UI, as open_page.cjs tells.
+    /// The folder of the UI.
+    pub fn ui(&self) -> &Path {
+        &self.ui
+    }
+
+    /// A command that opens a trace in the UI, or an address that does, as open_page.cjs tells.
     pub fn open_page(&self, trace: &Path, out: &Path) -> Command {
         self.run("open_page.cjs", &[trace, out])
     }

@@ -10,7 +10,7 @@ mod door;
 mod passage;
 mod places;
 mod request;
-mod users;
+pub(crate) mod users;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

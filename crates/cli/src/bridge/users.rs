@@ -28,13 +28,13 @@ const INODE_AT: usize = HEADER_LEN + 68;
 
 /// Asks the kernel.
 #[derive(Debug)]
-pub(super) struct Users {
+pub(crate) struct Users {
     /// Nothing where the kernel is not to be asked.
     kernel: Option<Mutex<OwnedFd>>,
 }
 
 impl Users {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let kernel = || {
             let kind = (SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG));
             let socket = socket_with(AddressFamily::NETLINK, kind.0, kind.1, kind.2)?;
@@ -46,7 +46,7 @@ impl Users {
     }
 
     /// The user of the other end. Nothing if that is gone, or on another machine, or not to be known.
-    pub(super) fn of(&self, stream: &TcpStream) -> Option<u32> {
+    pub(crate) fn of(&self, stream: &TcpStream) -> Option<u32> {
         let question = question(stream.peer_addr().ok()?, stream.local_addr().ok()?)?;
         let socket = self.kernel.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         send(&*socket, &question, SendFlags::DONTWAIT).ok()?;

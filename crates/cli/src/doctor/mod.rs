@@ -13,6 +13,7 @@ use anyhow::Result;
 use ferretto_printable::printable;
 
 use crate::json::Json;
+use crate::report;
 
 /// Says what can be recorded on this machine by this user, what cannot, and which command would change that.
 ///
@@ -74,10 +75,7 @@ impl fmt::Display for State {
 /// Looks, and says what was found.
 pub(crate) fn main(args: &DoctorArgs) -> Result<ExitCode> {
     let checks = checks::all();
-    match args.json {
-        true => println!("{}", json(&checks)),
-        false => print!("{}", text(&checks)),
-    }
+    report::say(&if args.json { format!("{}\n", json(&checks)) } else { text(&checks) })?;
     let records = checks.iter().any(|check| check.about == checks::SOURCES && check.state != State::Missing);
     Ok(if records { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

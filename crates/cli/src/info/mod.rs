@@ -9,7 +9,7 @@ mod text;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -72,7 +72,7 @@ pub(crate) fn main(args: &InfoArgs) -> Result<ExitCode> {
             Ok(one) => {
                 let gap = if told.is_empty() { "" } else { "\n" };
                 let rendered = text::render(&one, args.rows.unwrap_or(ROWS));
-                print(&format!("{gap}{rendered}"))?;
+                report::say(&format!("{gap}{rendered}"))?;
                 told.push(Json::Null);
             }
             Err(error) => {
@@ -82,22 +82,14 @@ pub(crate) fn main(args: &InfoArgs) -> Result<ExitCode> {
         }
     }
     match (args.json, args.traces.as_slice(), told.pop()) {
-        (true, [_], Some(one)) => print(&format!("{one}\n"))?,
+        (true, [_], Some(one)) => report::say(&format!("{one}\n"))?,
         (true, [_, _, ..], last) => {
             told.extend(last);
-            print(&format!("{}\n", Json::List(told)))?;
+            report::say(&format!("{}\n", Json::List(told)))?;
         }
         _ => {}
     }
     Ok(code)
-}
-
-/// Whoever reads may have seen enough.
-fn print(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
 }
 
 fn tell(path: &Path) -> Result<Told> {

@@ -1,4 +1,4 @@
-use std::io::Cursor;
+use std::io::{Cursor, Write as _};
 
 use ferretto_protos::text::parse_trace_config;
 use ferretto_protozero::Message as Writer;

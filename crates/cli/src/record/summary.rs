@@ -218,7 +218,7 @@ fn how_to_open(path: Option<&Path>) -> String {
     let Some(path) = path else { return String::new() };
     let path = shown(path);
     format!(
-        "Open it: drag {path} into https://ui.perfetto.dev (it stays in your browser),\n\
+        "Open it: `ferretto open {path}`, or drag {path} into https://ui.perfetto.dev (it stays in your browser),\n\
          or query it: trace_processor {path}\n"
     )
 }
@@ -295,7 +295,7 @@ Lost: nothing.
 Left out:
   - battery: you may not read it
       to grant it: sudo chmod a+r /battery
-Open it: drag t.pftrace into https://ui.perfetto.dev (it stays in your browser),
+Open it: `ferretto open t.pftrace`, or drag t.pftrace into https://ui.perfetto.dev (it stays in your browser),
 or query it: trace_processor t.pftrace
 "
         );

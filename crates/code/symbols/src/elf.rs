@@ -6,6 +6,7 @@ use object::read::{Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
 use object::{SectionFlags, SegmentFlags, SymbolKind, elf};
 
 use crate::names::Names;
+use crate::unwinding::{self, Unwinding};
 
 /// Bytes of a section that is kept. Ours: that of the largest browsers has some 30 MB.
 const MAX_SECTION_BYTES: u64 = 256 << 20;
@@ -26,10 +27,8 @@ pub struct Elf {
     names: Names,
     /// Where a process begins that is made of it; 0 of a library.
     entry: u64,
-    /// `.eh_frame`: how to unwind.
-    pub eh_frame: Option<Section>,
-    /// `.eh_frame_hdr`: where in it which function is, if all that it says lies in there.
-    pub eh_frame_hdr: Option<Section>,
+    /// How to unwind, if the file says it in a way that ends.
+    pub unwinding: Option<Unwinding>,
     /// The addresses of `.text`.
     pub text: Option<std::ops::Range<u64>>,
 }
@@ -70,18 +69,17 @@ impl Elf {
         }
         let build_id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES);
         let text = file.section_by_name(".text").filter(|section| is_code(section.flags()));
-        let eh_frame = section(&file, ".eh_frame");
-        let eh_frame_hdr = section(&file, ".eh_frame_hdr");
-        let eh_frame_hdr =
-            eh_frame_hdr.filter(|index| eh_frame.as_ref().is_some_and(|of| is_index(index, of)));
+        let text = text.map(|text| text.address()..text.address().saturating_add(text.size()));
+        let text_address = text.as_ref().map_or(0, |text| text.start);
+        let unwinding = section(&file, ".eh_frame")
+            .and_then(|rules| unwinding::read(rules, section(&file, ".eh_frame_hdr"), text_address));
         Ok(Self {
             build_id: build_id.map(Into::into),
             segments: file.segments().take(MAX_SEGMENTS).map(|segment| Segment::of(&segment)).collect(),
             names: names(&file),
             entry: file.entry(),
-            eh_frame,
-            eh_frame_hdr,
-            text: text.map(|text| text.address()..text.address().saturating_add(text.size())),
+            unwinding,
+            text,
         })
     }
 
@@ -158,61 +156,15 @@ fn section<'a>(file: &object::File<'a, impl ReadRef<'a>>, name: &str) -> Option<
     Some(Section { address: section.address(), bytes: section.data().ok()?.into() })
 }
 
-/// Whether `.eh_frame_hdr` is as all linkers write it, and points into `.eh_frame` only. Parsers take its word for that: gimli 0.33 subtracts without
-/// looking.
-///
-/// ```text
-/// version 1 │ three encodings │ .eh_frame, from here (i32) │ how many (u32) │ a function and its entry, from the section's start (i32, i32) │ …
-/// ```
-fn is_index(index: &Section, of: &Section) -> bool {
-    /// DW_EH_PE_pcrel, DW_EH_PE_udata4, DW_EH_PE_datarel, of sdata4.
-    const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-    let Some((USUAL, rest)) = index.bytes.split_first_chunk().map(|(head, rest)| (*head, rest)) else {
-        return false;
-    };
-    let (words, _) = rest.as_chunks::<4>();
-    let [first, count, table @ ..] = words else { return false };
-    let at = |from: u64, word: &[u8; 4]| from.wrapping_add_signed(i64::from(i32::from_le_bytes(*word)));
-    let (entries, _) = table.as_chunks::<2>();
-    let Some(entries) = entries.get(..u32::from_le_bytes(*count) as usize) else { return false };
-    let is_in =
-        |address: u64| address.checked_sub(of.address).is_some_and(|place| place < of.bytes.len() as u64);
-    at(index.address.wrapping_add(USUAL.len() as u64), first) == of.address
-        && entries.iter().all(|[_, entry]| is_in(at(index.address, entry)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_points_elsewhere_is_none() {
-        let of = Section { address: 0x2000, bytes: [0; 64].into() };
-        let index = |words: &[i32]| {
-            let words = words.iter().flat_map(|word| word.to_le_bytes());
-            let bytes: Vec<u8> = [1, 0x1b, 0x03, 0x3b].into_iter().chain(words).collect();
-            Section { address: 0x1000, bytes: bytes.into() }
-        };
-        assert!(is_index(&index(&[0x1000 - 4, 2, 5, 0x1000, 9, 0x1000 + 63]), &of));
-        for words in [
-            &[][..],
-            &[0x1000 - 4, 1, 5],
-            &[0x1000 - 4, 2, 5, 0x1000],
-            &[0x1000 - 4, -1, 5, 0x1000],
-            &[0x1000 - 4, 1, 5, 0x1000 + 64],
-            &[0x1000 - 4, 1, 5, 0xfff],
-            &[0x1000 - 4, 1, 5, i32::MIN],
-            &[0x1000, 1, 5, 0x1000],
-        ] {
-            assert!(!is_index(&index(words), &of), "{words:?}");
-        }
-    }
-
-    #[test]
     fn this_program_knows_its_functions() {
         let own = std::fs::read("/proc/self/exe").unwrap();
         let elf = Elf::read(own.as_slice()).unwrap();
-        assert!(elf.functions() > 1000 && elf.eh_frame.is_some() && elf.eh_frame_hdr.is_some());
+        assert!(elf.functions() > 1000 && elf.unwinding.is_some());
         let text = elf.text.clone().unwrap();
         let segment = elf.segments.iter().find(|it| it.is_code && it.address <= text.start).unwrap();
         let place = text.start - segment.address + segment.offset;

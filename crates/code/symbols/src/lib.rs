@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`elf`] | a file's segments, symbols, build id and sections for unwinding |
+//! | `unwinding` | whether what these sections say ends |
 //! | [`kernel`] | `/proc/kallsyms` |
 //! | [`mod@demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
 //!
@@ -14,7 +15,9 @@ pub mod demangle;
 pub mod elf;
 pub mod kernel;
 mod names;
+mod unwinding;
 
 pub use demangle::demangle;
 pub use elf::{Elf, Section};
 pub use kernel::KernelSymbols;
+pub use unwinding::Unwinding;

@@ -189,10 +189,10 @@ fn module<F>(mapping: &Mapping<F>, elf: &Elf) -> Option<Module<Arc<[u8]>>> {
     let info = ExplicitModuleSectionInfo {
         base_svma: 0,
         text_svma: elf.text.clone(),
-        eh_frame_svma: elf.eh_frame.as_ref().map(range),
-        eh_frame: elf.eh_frame.as_ref().map(|section| section.bytes.clone()),
-        eh_frame_hdr_svma: elf.eh_frame_hdr.as_ref().map(range),
-        eh_frame_hdr: elf.eh_frame_hdr.as_ref().map(|section| section.bytes.clone()),
+        eh_frame_svma: elf.unwinding.as_ref().map(|it| range(&it.rules)),
+        eh_frame: elf.unwinding.as_ref().map(|it| it.rules.bytes.clone()),
+        eh_frame_hdr_svma: elf.unwinding.as_ref().map(|it| range(&it.index)),
+        eh_frame_hdr: elf.unwinding.as_ref().map(|it| it.index.bytes.clone()),
         ..ExplicitModuleSectionInfo::default()
     };
     Some(Module::new(String::new(), mapping.start..mapping.end, bias, info))

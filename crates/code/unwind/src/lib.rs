@@ -117,8 +117,20 @@ impl<F> Space<F> {
         self.mappings.insert(mapping.start, mapping);
     }
 
+    /// How many mappings there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mappings.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
     /// Forgets what overlaps these addresses.
-    fn unmap(&mut self, start: u64, end: u64) {
+    pub fn unmap(&mut self, start: u64, end: u64) {
         let before = self.mappings.range(..start).next_back().filter(|(_, it)| it.end > start);
         let within = self.mappings.range(start..end);
         let gone: Vec<u64> = before.into_iter().chain(within).map(|(start, _)| *start).collect();

@@ -14,6 +14,7 @@
 //! | `processes` | which code each process has mapped, from the kernel's records |
 //! | `jit` | names of code that programs make while they run |
 //! | `looks` | looks into processes and files of strangers |
+//! | `strangers` | what may be spent on these |
 //! | `modules` | files of code, each read once |
 //! | `threads` | what threads are called |
 //! | `waits` | where threads wait |
@@ -36,6 +37,7 @@ mod producer;
 mod records;
 mod sampler;
 mod scope;
+mod strangers;
 pub mod summary;
 mod threads;
 mod waits;

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`run`] | the producer: connects, starts and stops with sessions |
 //! | `config` | what a session asks for |
+//! | `counters` | what is sampled by, and what that is called |
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
 //! | `records` | what the kernel's bytes say |
 //! | `processes` | which code each process has mapped, from the kernel's records |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod counters;
 mod events;
 mod jit;
 mod looks;
@@ -43,6 +45,7 @@ mod threads;
 mod waits;
 
 pub use config::{MAX_FREQUENCY_HZ, OFF_CPU};
+pub use counters::{COUNTERS, KnownCounter};
 pub use events::{Refused, Target, can_sample};
 pub use producer::{DATA_SOURCE, ProfileOptions, run};
 pub use summary::Summary;

@@ -214,11 +214,11 @@ impl Processes {
         }
     }
 
-    /// What it was called with, up to what is its own to change.
-    pub(crate) fn cmdline(&mut self, pid: u32) -> Vec<u8> {
+    /// What it was called with, up to what is its own to change; nothing if it may not be asked now.
+    pub(crate) fn cmdline(&mut self, pid: u32) -> Option<Vec<u8>> {
         match self.met.get(&pid) {
-            Some(said) => said.cmdline.clone(),
-            None => self.looks.process(pid).map(|said| said.cmdline).unwrap_or_default(),
+            Some(said) => Some(said.cmdline.clone()),
+            None => self.looks.process(pid).map(|said| said.cmdline).ok(),
         }
     }
 

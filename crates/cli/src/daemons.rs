@@ -263,7 +263,7 @@ fn run_perf(args: &PerfArgs) -> Result<()> {
         target: None,
         stop: signals.stop().try_clone_to_owned()?,
         notify,
-        summary: Arc::default(),
+        summary: None,
     };
     let rights = shut_in::perf(&default_producer()?);
     args.shut_in.become_user(&rights)?;

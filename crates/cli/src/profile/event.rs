@@ -1,46 +1,10 @@
 //! What `--event` names: the kernel's and the processor's counters, and tracepoints.
 
-use ferretto_profile::OFF_CPU;
+use ferretto_profile::{COUNTERS, KnownCounter, OFF_CPU};
 use ferretto_protos::perf_events::{Counter, Timebase, Tracepoint, timebase};
 
 /// What samples are made at unless something else is said: a moment of a processor's time.
 pub(crate) const DEFAULT: &str = "cpu-clock";
-
-/// Counters by the names that `perf list` has for them.
-const COUNTERS: [(&str, Counter); 23] = [
-    (DEFAULT, Counter::SwCpuClock),
-    ("task-clock", Counter::SwTaskClock),
-    ("page-faults", Counter::SwPageFaults),
-    ("faults", Counter::SwPageFaults),
-    ("minor-faults", Counter::SwPageFaultsMin),
-    ("major-faults", Counter::SwPageFaultsMaj),
-    ("context-switches", Counter::SwContextSwitches),
-    ("cpu-migrations", Counter::SwCpuMigrations),
-    ("alignment-faults", Counter::SwAlignmentFaults),
-    ("emulation-faults", Counter::SwEmulationFaults),
-    ("cpu-cycles", Counter::HwCpuCycles),
-    ("cycles", Counter::HwCpuCycles),
-    ("instructions", Counter::HwInstructions),
-    ("cache-references", Counter::HwCacheReferences),
-    ("cache-misses", Counter::HwCacheMisses),
-    ("branch-instructions", Counter::HwBranchInstructions),
-    ("branches", Counter::HwBranchInstructions),
-    ("branch-misses", Counter::HwBranchMisses),
-    ("bus-cycles", Counter::HwBusCycles),
-    ("stalled-cycles-frontend", Counter::HwStalledCyclesFrontend),
-    ("stalled-cycles-backend", Counter::HwStalledCyclesBackend),
-    ("ref-cycles", Counter::HwRefCpuCycles),
-    ("dummy", Counter::SwDummy),
-];
-/// Of them those that go on by themselves while a program runs, so that "so many times a second" means something.
-const CLOCKS: [Counter; 6] = [
-    Counter::SwCpuClock,
-    Counter::SwTaskClock,
-    Counter::HwCpuCycles,
-    Counter::HwInstructions,
-    Counter::HwBusCycles,
-    Counter::HwRefCpuCycles,
-];
 
 /// An event, by its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,12 +16,11 @@ pub(crate) fn parse(name: &str) -> Result<Event, String> {
         let tracepoint = Tracepoint { name: Some(name.to_owned()), ..Tracepoint::default() };
         return Ok(Event(timebase::Event::Tracepoint(tracepoint)));
     }
-    let found = COUNTERS.iter().find(|(known, _)| *known == name);
-    let (_, counter) = found.ok_or_else(|| {
-        let names: Vec<&str> = COUNTERS.iter().map(|(name, _)| *name).collect();
+    let known = KnownCounter::named(name).ok_or_else(|| {
+        let names: Vec<&str> = COUNTERS.iter().flat_map(KnownCounter::names).collect();
         format!("there are {}; and tracepoints, such as sched:sched_switch", names.join(", "))
     })?;
-    Ok(Event(timebase::Event::Counter(*counter as i32)))
+    Ok(Event(timebase::Event::Counter(known.counter as i32)))
 }
 
 /// Where threads wait.
@@ -92,7 +55,8 @@ impl Event {
     }
 
     fn is_clock(&self) -> bool {
-        matches!(self.0, timebase::Event::Counter(counter) if CLOCKS.iter().any(|clock| *clock as i32 == counter))
+        let timebase::Event::Counter(counter) = self.0 else { return false };
+        Counter::try_from(counter).ok().and_then(KnownCounter::of).is_some_and(|known| known.is_clock)
     }
 }
 

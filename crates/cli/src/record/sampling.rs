@@ -101,7 +101,7 @@ impl Sampling {
             target: Some(self.target.clone()),
             stop: at.stopped,
             notify: Some(at.notify),
-            summary: self.summary.clone(),
+            summary: Some(self.summary.clone()),
         }
     }
 }

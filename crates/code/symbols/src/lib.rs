@@ -3,6 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`elf`] | a file's segments, symbols, build id and sections for unwinding |
+//! | `within` | a file of which so much is read and no more |
+//! | `unwinding` | whether what these sections say ends |
 //! | [`kernel`] | `/proc/kallsyms` |
 //! | [`mod@demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
 //!
@@ -14,7 +16,10 @@ pub mod demangle;
 pub mod elf;
 pub mod kernel;
 mod names;
+mod unwinding;
+mod within;
 
 pub use demangle::demangle;
-pub use elf::{Elf, Section};
+pub use elf::{Elf, Read, Section};
 pub use kernel::KernelSymbols;
+pub use unwinding::Unwinding;

@@ -6,10 +6,18 @@ pub(crate) const MAX_FUNCTIONS: usize = 4 << 20;
 pub(crate) const MAX_NAME_BYTES: usize = 512 << 20;
 
 /// Functions, by address.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Names {
     functions: Vec<Function>,
     text: String,
+    /// So many bytes of text there may be.
+    max_bytes: usize,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { functions: Vec::new(), text: String::new(), max_bytes: MAX_NAME_BYTES }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +31,15 @@ struct Function {
 }
 
 impl Names {
+    /// Those of a file of so many bytes: several functions may have one and the same text there, and have one each here.
+    pub(crate) fn within(file_bytes: u64) -> Self {
+        let max_bytes = usize::try_from(file_bytes).map_or(MAX_NAME_BYTES, |bytes| bytes.min(MAX_NAME_BYTES));
+        Self { max_bytes, ..Self::default() }
+    }
+
     /// Adds one, as long as there is room.
     pub(crate) fn push(&mut self, address: u64, size: u64, name: &str) {
-        let is_room = self.functions.len() < MAX_FUNCTIONS && self.text.len() + name.len() <= MAX_NAME_BYTES;
+        let is_room = self.functions.len() < MAX_FUNCTIONS && self.text.len() + name.len() <= self.max_bytes;
         let Some(name_len) = u32::try_from(name.len()).ok().filter(|len| *len > 0 && is_room) else { return };
         self.functions.push(Function { address, size, name: self.text.len(), name_len });
         self.text.push_str(name);
@@ -48,6 +62,11 @@ impl Names {
             return None;
         }
         self.text.get(function.name..function.name + function.name_len as usize)
+    }
+
+    /// Bytes of memory that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.functions.as_slice()) + self.text.len()
     }
 
     pub(crate) fn len(&self) -> usize {

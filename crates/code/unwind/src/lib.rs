@@ -117,8 +117,20 @@ impl<F> Space<F> {
         self.mappings.insert(mapping.start, mapping);
     }
 
+    /// How many mappings there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mappings.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
     /// Forgets what overlaps these addresses.
-    fn unmap(&mut self, start: u64, end: u64) {
+    pub fn unmap(&mut self, start: u64, end: u64) {
         let before = self.mappings.range(..start).next_back().filter(|(_, it)| it.end > start);
         let within = self.mappings.range(start..end);
         let gone: Vec<u64> = before.into_iter().chain(within).map(|(start, _)| *start).collect();
@@ -189,10 +201,10 @@ fn module<F>(mapping: &Mapping<F>, elf: &Elf) -> Option<Module<Arc<[u8]>>> {
     let info = ExplicitModuleSectionInfo {
         base_svma: 0,
         text_svma: elf.text.clone(),
-        eh_frame_svma: elf.eh_frame.as_ref().map(range),
-        eh_frame: elf.eh_frame.as_ref().map(|section| section.bytes.clone()),
-        eh_frame_hdr_svma: elf.eh_frame_hdr.as_ref().map(range),
-        eh_frame_hdr: elf.eh_frame_hdr.as_ref().map(|section| section.bytes.clone()),
+        eh_frame_svma: elf.unwinding.as_ref().map(|it| range(&it.rules)),
+        eh_frame: elf.unwinding.as_ref().map(|it| it.rules.bytes.clone()),
+        eh_frame_hdr_svma: elf.unwinding.as_ref().map(|it| range(&it.index)),
+        eh_frame_hdr: elf.unwinding.as_ref().map(|it| it.index.bytes.clone()),
         ..ExplicitModuleSectionInfo::default()
     };
     Some(Module::new(String::new(), mapping.start..mapping.end, bias, info))

@@ -8,6 +8,8 @@ use ferretto_protos::perf_events::{Counter, EventModifier, Timebase, Tracepoint,
 use ferretto_protos::{BuiltinClock, PerfEventConfig};
 use ferretto_sys::{KernelClock, perf_flags};
 
+use crate::counters::{HARDWARE, KnownCounter, SOFTWARE};
+
 /// Sampling more often would be most of what is sampled (the kernel's own limit, `perf_event_max_sample_rate`, is 100,000).
 pub const MAX_FREQUENCY_HZ: u64 = 50_000;
 /// Upstream's (event_config.cc, kDefaultSamplingFrequencyHz).
@@ -17,9 +19,7 @@ const DEFAULT_FREQUENCY_HZ: u64 = 10;
 const MAX_RING_PAGES: u32 = 16 << 10;
 const RING_PAGE_BYTES: usize = 4096;
 
-/// PERF_TYPE_*.
-const HARDWARE: u32 = 0;
-const SOFTWARE: u32 = 1;
+/// PERF_TYPE_TRACEPOINT.
 const TRACEPOINT: u32 = 2;
 
 /// The name of a timebase that is waits: at each switch to another thread the stack of the one that waits from then on, and for each moment of the wait a
@@ -130,13 +130,10 @@ impl Wanted {
             return format!("{hz} a second of a thread's waiting");
         }
         let name = match &self.timebase.event {
-            Some(timebase::Event::Counter(counter)) => match Counter::try_from(*counter) {
-                Ok(Counter::SwCpuClock | Counter::SwTaskClock) => None,
-                Ok(counter) => {
-                    let name = counter.as_str_name().trim_start_matches("SW_").trim_start_matches("HW_");
-                    Some(name.to_lowercase().replace('_', "-"))
-                }
-                Err(_) => Some(counter.to_string()),
+            Some(timebase::Event::Counter(counter)) => match known(*counter) {
+                Some(known) if [Counter::SwCpuClock, Counter::SwTaskClock].contains(&known.counter) => None,
+                Some(known) => Some(known.name.to_owned()),
+                None => Some(counter.to_string()),
             },
             Some(timebase::Event::Tracepoint(tracepoint)) => Some(tracepoint.name().replace('/', ":")),
             Some(timebase::Event::RawEvent(_)) | None => Some("a raw event".to_owned()),
@@ -164,13 +161,16 @@ fn ring_bytes(pages: u32) -> Result<usize, String> {
     }
 }
 
+fn known(counter: i32) -> Option<&'static KnownCounter> {
+    KnownCounter::of(Counter::try_from(counter).ok()?)
+}
+
 /// The event's fields of perf_event_open(2), and the filter of a tracepoint.
 fn event_of(event: &timebase::Event) -> Result<(u32, [u64; 3], Option<CString>), String> {
     match event {
         timebase::Event::Counter(counter) => {
-            let (kind, config) = counter_of(Counter::try_from(*counter).unwrap_or(Counter::UnknownCounter))
-                .ok_or_else(|| format!("there is no counter {counter}"))?;
-            Ok((kind, [config, 0, 0], None))
+            let known = known(*counter).ok_or_else(|| format!("there is no counter {counter}"))?;
+            Ok((known.kind, [known.config, 0, 0], None))
         }
         timebase::Event::Tracepoint(tracepoint) => {
             let filter = tracepoint.filter.clone().filter(|filter| !filter.is_empty());
@@ -186,33 +186,6 @@ fn event_of(event: &timebase::Event) -> Result<(u32, [u64; 3], Option<CString>),
             Ok((kind, [raw.config(), raw.config1(), raw.config2()], None))
         }
     }
-}
-
-/// PERF_COUNT_SW_* and PERF_COUNT_HW_*.
-fn counter_of(counter: Counter) -> Option<(u32, u64)> {
-    Some(match counter {
-        Counter::UnknownCounter => return None,
-        Counter::SwCpuClock => (SOFTWARE, 0),
-        Counter::SwTaskClock => (SOFTWARE, 1),
-        Counter::SwPageFaults => (SOFTWARE, 2),
-        Counter::SwContextSwitches => (SOFTWARE, 3),
-        Counter::SwCpuMigrations => (SOFTWARE, 4),
-        Counter::SwPageFaultsMin => (SOFTWARE, 5),
-        Counter::SwPageFaultsMaj => (SOFTWARE, 6),
-        Counter::SwAlignmentFaults => (SOFTWARE, 7),
-        Counter::SwEmulationFaults => (SOFTWARE, 8),
-        Counter::SwDummy => (SOFTWARE, 9),
-        Counter::HwCpuCycles => (HARDWARE, 0),
-        Counter::HwInstructions => (HARDWARE, 1),
-        Counter::HwCacheReferences => (HARDWARE, 2),
-        Counter::HwCacheMisses => (HARDWARE, 3),
-        Counter::HwBranchInstructions => (HARDWARE, 4),
-        Counter::HwBranchMisses => (HARDWARE, 5),
-        Counter::HwBusCycles => (HARDWARE, 6),
-        Counter::HwStalledCyclesFrontend => (HARDWARE, 7),
-        Counter::HwStalledCyclesBackend => (HARDWARE, 8),
-        Counter::HwRefCpuCycles => (HARDWARE, 9),
-    })
 }
 
 /// The kernel's number of `group/name` or `group:name`.

@@ -116,7 +116,8 @@ impl Refused {
 /// Why not.
 pub fn can_sample(target: &Target, config: &ferretto_protos::PerfEventConfig) -> Result<(), Refused> {
     let wanted = Wanted::of(config).map_err(Refused::Config)?;
-    Events::open(target, &wanted).map(drop)
+    // What is to be had of one thread is to be had of all: to attach to thousands twice would take twice as long.
+    Events::open_of(target, &wanted, main_thread_of).map(drop)
 }
 
 /// Events, a ring for each processor.
@@ -134,6 +135,10 @@ pub(crate) struct Events {
 impl Events {
     /// Of a program that is to come from its `exec` on; of all others at once.
     pub(crate) fn open(target: &Target, wanted: &Wanted) -> Result<Self, Refused> {
+        Self::open_of(target, wanted, threads_of)
+    }
+
+    fn open_of(target: &Target, wanted: &Wanted, threads: ThreadsOf) -> Result<Self, Refused> {
         let mut cpus = online_cpus();
         cpus.retain(|cpu| wanted.cpus.is_empty() || wanted.cpus.contains(cpu));
         if cpus.is_empty() {
@@ -149,7 +154,7 @@ impl Events {
                 let stack_bytes =
                     if wanted.user_frames { stack_bytes(wanted.interval, ring_bytes) } else { 0 };
                 let attr = attr(wanted, target, with_kernel, stack_bytes);
-                match open_all(target, &attr, (&cpus, wanted.ignores_open_failure), ring_bytes) {
+                match open_all((target, threads), &attr, (&cpus, wanted.ignores_open_failure), ring_bytes) {
                     Ok(all) => {
                         let filtered = wanted
                             .filter
@@ -200,7 +205,7 @@ impl From<io::Error> for Attempt {
 }
 
 fn open_all(
-    target: &Target,
+    (target, threads): (&Target, ThreadsOf),
     attr: &PerfAttr,
     (cpus, some_are_enough): (&[u32], bool),
     ring_bytes: usize,
@@ -220,7 +225,7 @@ fn open_all(
         Target::Processes(pids) => {
             let mut all = Vec::new();
             for pid in pids {
-                attach(*pid, attr, &mut all, &|thread| of(PerfScope::Thread(thread)))?;
+                attach((*pid, threads), attr, &mut all, &|thread| of(PerfScope::Thread(thread)))?;
             }
             Ok(all)
         }
@@ -229,15 +234,15 @@ fn open_all(
 
 /// Each thread has events of its own: what is inherited is so by threads that are started afterwards (perf_event_open(2)).
 fn attach(
-    pid: u32,
+    (pid, threads): (u32, ThreadsOf),
     attr: &PerfAttr,
     all: &mut Vec<PerfEvent>,
     open: &impl Fn(i32) -> io::Result<Vec<PerfEvent>>,
 ) -> Result<(), Attempt> {
     let mut attached = std::collections::BTreeSet::new();
     for _ in 0..MAX_LOOKS {
-        let threads = threads_of(pid).map_err(|_| Attempt::NoProcess(pid))?;
-        let new: Vec<i32> = threads.into_iter().filter(|thread| attached.insert(*thread)).collect();
+        let new = threads(pid).map_err(|_| Attempt::NoProcess(pid))?;
+        let new: Vec<i32> = new.into_iter().filter(|thread| attached.insert(*thread)).collect();
         if new.is_empty() {
             break;
         }
@@ -255,6 +260,14 @@ fn attach(
         std::thread::sleep(Duration::from_millis(1));
     }
     if all.is_empty() { Err(Attempt::NoProcess(pid)) } else { Ok(()) }
+}
+
+/// Of a process those that are to be attached to.
+type ThreadsOf = fn(u32) -> io::Result<Vec<i32>>;
+
+fn main_thread_of(pid: u32) -> io::Result<Vec<i32>> {
+    std::fs::metadata(format!("/proc/{pid}/task/{pid}"))?;
+    Ok(i32::try_from(pid).into_iter().collect())
 }
 
 fn threads_of(pid: u32) -> io::Result<Vec<i32>> {
@@ -366,6 +379,18 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn of_a_process_all_threads_are_attached_to_and_for_a_trial_one() {
+        let (pid, main) = (std::process::id(), std::process::id() as i32);
+        // The harness's own and this one.
+        assert!(threads_of(pid).unwrap().len() > 1 && threads_of(pid).unwrap().contains(&main));
+        assert_eq!(main_thread_of(pid).unwrap(), [main]);
+        assert!(main_thread_of(u32::MAX).is_err());
+        let config = ferretto_protos::PerfEventConfig::default();
+        let refused = can_sample(&Target::Processes(vec![u32::MAX >> 1]), &config).unwrap_err();
+        assert!(matches!(refused, Refused::NoProcess { .. }));
     }
 
     #[test]

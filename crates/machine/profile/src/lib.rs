@@ -9,12 +9,14 @@
 //! |---|---|
 //! | [`run`] | the producer: connects, starts and stops with sessions |
 //! | `config` | what a session asks for |
+//! | `counters` | what is sampled by, and what that is called |
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
 //! | [`Group`] | a control group for a command, whose processes have their events together |
 //! | `records` | what the kernel's bytes say |
 //! | `processes` | which code each process has mapped, from the kernel's records |
 //! | `jit` | names of code that programs make while they run |
 //! | `looks` | looks into processes and files of strangers |
+//! | `strangers` | what may be spent on these |
 //! | `modules` | files of code, each read once |
 //! | `threads` | what threads are called |
 //! | `waits` | where threads wait |
@@ -27,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod counters;
 mod events;
 mod group;
 mod jit;
@@ -38,11 +41,13 @@ mod producer;
 mod records;
 mod sampler;
 mod scope;
+mod strangers;
 pub mod summary;
 mod threads;
 mod waits;
 
 pub use config::{MAX_FREQUENCY_HZ, OFF_CPU};
+pub use counters::{COUNTERS, KnownCounter};
 pub use events::{Refused, Target, can_sample};
 pub use group::Group;
 pub use producer::{DATA_SOURCE, ProfileOptions, run};

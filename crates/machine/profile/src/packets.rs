@@ -29,6 +29,8 @@ const EMPTY: u64 = 0;
 const NOT_IN_SCOPE: u64 = 4;
 /// Stacks that are remembered: beyond, all is said anew. A program has some thousand to some ten thousand.
 const MAX_STACKS: usize = 200_000;
+/// Bytes of all that was said: a stack may have a thousand frames that no other has, each with a name of its own.
+const MAX_SAID_BYTES: usize = 64 << 20;
 /// The kernel, as readers of traces know it: a path of this one part, and nothing else (trace_processor: a mapping is the kernel's by this).
 const KERNEL_PATH: &str = "kernel";
 /// Code that is in no file: what a compiler has made while the program runs.
@@ -51,6 +53,7 @@ pub(crate) struct Interner {
     mappings: Numbers<MappingKey>,
     frames: Numbers<FrameKey>,
     stacks: Numbers<Box<[u64]>>,
+    said_bytes: usize,
 }
 
 /// Files, places in them, and where that is mapped. Nothing is the kernel.
@@ -101,7 +104,7 @@ impl Interner {
 
     /// There is so much that it is better to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        self.stacks.0.len() >= MAX_STACKS
+        self.stacks.0.len() >= MAX_STACKS || self.said_bytes >= MAX_SAID_BYTES
     }
 
     /// A sample.
@@ -114,6 +117,7 @@ impl Interner {
     ) {
         let mut said = Said::new();
         let number = self.stack(stack, &mut said);
+        self.said_bytes += said.len();
         packet.varint(trace_packet::TIMESTAMP, stamp.time_ns);
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
         if !said.is_empty() {
@@ -280,4 +284,26 @@ fn say(said: &mut Said, field: u32, number: u64, text: &[u8]) {
     let mut message = data.nested(field);
     message.varint(interned_string::IID, number);
     message.bytes(interned_string::STR, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_an_end_have_all_begin_anew() {
+        let mut interner = Interner::default();
+        let mut samples = 0;
+        while !interner.is_full() {
+            let name = format!("{samples}{}", "x".repeat(1 << 20));
+            let stack = Stack { user: Vec::new(), kernel: vec![name] };
+            let mut packet = Vec::new();
+            interner.sample(&mut Message::new(&mut packet), (Stamp::default(), 1), &stack, None);
+            samples += 1;
+        }
+        assert_eq!(samples, MAX_SAID_BYTES >> 20);
+        let wanted = Wanted::of(&ferretto_protos::PerfEventConfig::default()).unwrap();
+        interner.begin(&mut Message::new(&mut Vec::new()), (&wanted, None));
+        assert!(!interner.is_full());
+    }
 }

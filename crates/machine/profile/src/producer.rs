@@ -18,6 +18,7 @@ use crate::config::Wanted;
 use crate::events::{Events, Refused, Target};
 use crate::sampler::{Sampler, Whom};
 use crate::scope::Scope;
+use crate::strangers::FileBooks;
 use crate::summary::Summary;
 
 /// The data source.
@@ -42,15 +43,17 @@ pub struct ProfileOptions {
     pub stop: OwnedFd,
     /// Gets the byte `1` and is closed once the data source is registered.
     pub notify: Option<OwnedFd>,
-    /// Where the time went, by now.
-    pub summary: Arc<Mutex<Summary>>,
+    /// Where the time went, by now, if somebody reads it.
+    pub summary: Option<Arc<Mutex<Summary>>>,
 }
 
 struct Producer {
     client: ProducerClient,
     samplers: BTreeMap<InstanceId, Sampler>,
     target: Option<Target>,
-    summary: Arc<Mutex<Summary>>,
+    summary: Option<Arc<Mutex<Summary>>>,
+    /// Of all sessions.
+    books: FileBooks,
 }
 
 /// Samples for a service's sessions, on this thread, until told to stop.
@@ -72,7 +75,12 @@ pub fn run(options: ProfileOptions) -> Result<(), ProducerError> {
     });
     let mut notify = options.notify;
     let samplers = BTreeMap::new();
-    let mut producer = Producer { client, samplers, target: options.target, summary: options.summary };
+    let books = match &options.target {
+        Some(Target::ChildrenOf(_) | Target::Group(_) | Target::Processes(_)) => FileBooks::that_trust_all(),
+        Some(Target::Machine) | None => FileBooks::default(),
+    };
+    let (target, summary) = (options.target, options.summary);
+    let mut producer = Producer { client, samplers, target, summary, books };
     let mut next_read = Instant::now();
     loop {
         let timeout =
@@ -171,7 +179,8 @@ impl Producer {
         // Without a sample here and there the picture is the same; a profiler that waits is one that samples itself.
         let writer =
             self.client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
-        Sampler::new(events, (wanted, scope, Whom::of(&target)), writer, self.summary.clone())
+        let whose = (wanted, scope, Whom::of(&target));
+        Sampler::new(events, whose, writer, (self.summary.clone(), &self.books))
             .map_err(|error| error.to_string())
     }
 

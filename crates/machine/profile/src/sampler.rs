@@ -25,6 +25,7 @@ use crate::packets::{Interner, Stack};
 use crate::processes::Processes;
 use crate::records::{Record, Sample, Stamp, is_sample, read, split, stamp_of};
 use crate::scope::Scope;
+use crate::strangers::FileBooks;
 use crate::summary::Summary;
 use crate::threads::Threads;
 use crate::waits::{Wait, Waits};
@@ -48,7 +49,7 @@ struct Rings {
 }
 
 /// Processes that are met: what is said of them is asked for at once, as they may have ended before their samples' turn comes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Meets {
     looks: Looks,
     known: HashSet<u32, RandomState>,
@@ -59,6 +60,10 @@ struct Meets {
 const MAX_KNOWN: usize = 64 << 10;
 
 impl Meets {
+    fn with(books: &FileBooks) -> Self {
+        Self { looks: Looks::with(books), known: HashSet::default(), new: Vec::new() }
+    }
+
     fn meet(&mut self, records: &[u8]) {
         for record in split(records).filter(|record| is_sample(record)) {
             let Some(Stamp { pid, .. }) = stamp_of(record) else { continue };
@@ -66,7 +71,8 @@ impl Meets {
                 self.known.clear();
             }
             if self.known.insert(pid) {
-                self.new.push((pid, self.looks.process(pid)));
+                // Whoever may not be asked now is asked when his samples' turn comes.
+                self.new.extend(self.looks.process(pid).ok().map(|said| (pid, said)));
             }
         }
     }
@@ -106,8 +112,7 @@ impl Rings {
 }
 
 impl Emptier {
-    fn start(events: Events, adopts: bool) -> io::Result<Self> {
-        let meets = adopts.then(Meets::default);
+    fn start(events: Events, meets: Option<Meets>) -> io::Result<Self> {
         let rings = Arc::new(Mutex::new(Rings { events, waiting: Vec::new(), meets, read_until_ns: 0 }));
         let stop = Arc::new(AtomicBool::new(false));
         let (of_thread, is_over) = (rings.clone(), stop.clone());
@@ -180,7 +185,8 @@ pub(crate) struct Sampler {
     kernel: KernelSymbols,
     interner: Interner,
     writer: TraceWriter,
-    summary: Arc<Mutex<Summary>>,
+    /// If somebody reads it.
+    summary: Option<Arc<Mutex<Summary>>>,
 }
 
 impl Sampler {
@@ -191,17 +197,17 @@ impl Sampler {
         events: Events,
         (wanted, scope, whom): (Wanted, Scope, Whom),
         mut writer: TraceWriter,
-        summary: Arc<Mutex<Summary>>,
+        (summary, books): (Option<Arc<Mutex<Summary>>>, &FileBooks),
     ) -> io::Result<Self> {
         let with_kernel = events.with_kernel;
-        {
-            let mut summary = lock(&summary);
+        if let Some(summary) = &summary {
+            let mut summary = lock(summary);
             summary.sampled = wanted.in_words();
             summary.with_kernel = with_kernel;
             summary.stack_bytes = events.stack_bytes;
         }
         // First: what runs already is sampled already, and to read the kernel's symbols takes longer than a ring has room for.
-        let emptier = Emptier::start(events, whom.adopts())?;
+        let emptier = Emptier::start(events, whom.adopts().then(|| Meets::with(books)))?;
         let wants_names = with_kernel && wanted.kernel_frames;
         let kallsyms = if wants_names { std::fs::read_to_string("/proc/kallsyms").ok() } else { None };
         let mut interner = Interner::default();
@@ -213,7 +219,7 @@ impl Sampler {
             whom,
             scope,
             later: Vec::new(),
-            processes: Processes::default(),
+            processes: Processes::with(books),
             threads: Threads::default(),
             kernel: KernelSymbols::read(&kallsyms.unwrap_or_default()),
             interner,
@@ -347,7 +353,9 @@ impl Sampler {
 
     /// Says what a thread is called.
     fn name(&mut self, of: Stamp, name: &[u8]) {
-        self.summary().name_thread(of.tid, name);
+        if let Some(summary) = &self.summary {
+            lock(summary).name_thread(of.tid, name);
+        }
         let parent_pid = self.processes.parent_of(of.pid);
         Interner::name_thread(&mut self.writer.new_packet(), of, parent_pid, name);
     }
@@ -404,6 +412,7 @@ impl Sampler {
     }
 
     fn count(&self, stamp: Stamp, stack: &Stack, end: Option<End>) {
+        let Some(summary) = &self.summary else { return };
         let user = stack.user.iter().map(|frame| match (frame.name(), &frame.mapping) {
             (Some(name), _) => demangle(name),
             (None, Some(mapping)) => {
@@ -417,11 +426,7 @@ impl Sampler {
             names.extend(stack.kernel.iter().cloned());
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.summary().count((stamp.pid, stamp.tid), &names, end.is_none_or(|end| end == End::Root));
-    }
-
-    fn summary(&self) -> MutexGuard<'_, Summary> {
-        lock(&self.summary)
+        lock(summary).count((stamp.pid, stamp.tid), &names, end.is_none_or(|end| end == End::Root));
     }
 }
 

@@ -57,15 +57,16 @@ impl Scope {
         Ok(Self { rules, shard, ..Self::default() })
     }
 
-    /// Whether a process is one of those.
-    pub(crate) fn wants(&mut self, pid: u32, cmdline: impl FnOnce() -> Vec<u8>) -> bool {
+    /// Whether a process is one of those. Whose command line is not to be had now is none of them now, and may be later.
+    pub(crate) fn wants(&mut self, pid: u32, cmdline: impl FnOnce() -> Option<Vec<u8>>) -> bool {
         if self.is_everybody() {
             return true;
         }
         if let Some(decided) = self.decided.get(&pid) {
             return *decided;
         }
-        let is_wanted = self.decide(pid, &cmdline());
+        let Some(cmdline) = cmdline() else { return false };
+        let is_wanted = self.decide(pid, &cmdline);
         if self.decided.len() >= MAX_PROCESSES {
             self.decided.clear();
         }
@@ -209,14 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn of_whom_nothing_is_known_now_it_is_decided_later() {
+        let mut scope = scope(Config { target_cmdline: vec!["a".to_owned()], ..Config::default() });
+        assert!(!scope.wants(1, || None));
+        assert!(scope.wants(1, || Some(b"/bin/a\0-x".to_vec())));
+    }
+
+    #[test]
     fn what_was_decided_stays_so() {
         let mut scope = scope(Config { target_pid: vec![1_000_000_000], ..Config::default() });
-        assert!(scope.wants(1_000_000_000, Vec::new) && !scope.wants(1, Vec::new));
+        assert!(scope.wants(1_000_000_000, || Some(Vec::new())) && !scope.wants(1, || Some(Vec::new())));
         scope.rules.target_pid.clear();
         scope.rules.exclude_pid.push(1_000_000_000);
         assert!(scope.wants(1_000_000_000, || unreachable!("it is decided")));
         let legacy = PerfEventConfig { target_pid: vec![9], ..PerfEventConfig::default() };
-        assert!(!Scope::of(&legacy, 0).unwrap().wants(8, Vec::new));
+        assert!(!Scope::of(&legacy, 0).unwrap().wants(8, || Some(Vec::new())));
         let many = PerfEventConfig { target_pid: vec![9; 5000], ..PerfEventConfig::default() };
         assert!(Scope::of(&many, 0).unwrap_err().contains("5000 processes"));
     }

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ferretto_ipc::address::{Address, default_consumer, default_producer, environment};

@@ -17,12 +17,12 @@ use hashbrown::HashMap;
 use rustix::io::Errno;
 
 use crate::looks::{Identity, Looks, open_as_seen};
-use crate::strangers::{Held, Kept, Whose};
+use crate::strangers::{Held, Kept, Whose, Work, own_time};
 
 /// Of a process: a program of a million functions has some 60 MB of them.
 const MAX_BYTES: u64 = 64 << 20;
-/// At once: a program that has just begun to be sampled has some megabytes.
-const MAX_BYTES_AT_ONCE: u64 = 16 << 20;
+/// Of a stranger's at once: what is read is taken apart between two samples.
+const MAX_BYTES_AT_ONCE: u64 = 1 << 20;
 const MAX_FUNCTIONS: usize = 1 << 20;
 const MAX_NAME_BYTES: usize = 1024;
 /// Bytes of a line that nobody waits for the end of.
@@ -72,13 +72,17 @@ impl Jits {
         if !is_its_own(of, opened.owner) {
             return None;
         }
+        let at_once = if of.whose == Whose::Trusted { MAX_BYTES } else { MAX_BYTES_AT_ONCE };
         let more = looks.read(opened, move |file, left| {
-            let most = left.bytes.min(MAX_BYTES_AT_ONCE).min(MAX_BYTES.saturating_sub(from));
+            let most = left.bytes.min(at_once).min(MAX_BYTES.saturating_sub(from));
             let read = read_from(file, from, most);
             let bytes = read.as_ref().map_or(0, Vec::len) as u64;
             (read, bytes)
         });
-        functions.add(&more.ok()??);
+        let (more, began) = (more.ok()??, own_time());
+        functions.add(&more);
+        // To take it apart takes longer than to read it.
+        looks.books.spend(Work::Files, of.whose, own_time().saturating_sub(began), 0);
         functions.find(address)
     }
 
@@ -113,14 +117,13 @@ impl Functions {
     /// Lines, of which the last one may be written just now.
     fn add(&mut self, lines: &[u8]) {
         let whole = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        for line in lines.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n') {
-            if let Some((start, end, name)) = function(line)
-                && self.by_start.len() < MAX_FUNCTIONS
-                && self.held.set(self.held.amount() + FUNCTION_BYTES + name.len())
-            {
-                // What is said later is there now: memory is used again.
-                self.by_start.insert(start, (end, name));
-            }
+        let lines_of = || lines.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
+        let found: Vec<_> =
+            lines_of().filter_map(function).take(MAX_FUNCTIONS - self.by_start.len()).collect();
+        let bytes: usize = found.iter().map(|(_, _, name)| FUNCTION_BYTES + name.len()).sum();
+        if self.held.set(self.held.amount() + bytes) {
+            // What is said later is there now: memory is used again.
+            self.by_start.extend(found.into_iter().map(|(start, end, name)| (start, (end, name))));
         }
         // A line without an end is none, and is not read again.
         self.read_bytes += if lines.len() - whole >= MAX_LINE_BYTES { lines.len() } else { whole } as u64;

@@ -266,6 +266,11 @@ impl Sampler {
         let mut records = places(&bytes);
         records.sort_by_key(|(at_ns, _)| *at_ns);
         let now = records.partition_point(|(at_ns, _)| *at_ns < time_ns);
+        // As long as rings are not empty nothing more is in the order of time, however much comes.
+        if now == 0 {
+            self.later = bytes;
+            return;
+        }
         let later = records.split_off(now);
         for (_, place) in records {
             if let Some((stamp, record)) = bytes.get(place).and_then(read) {
@@ -273,7 +278,9 @@ impl Sampler {
             }
         }
         // In the order of time, in which they will be sorted anyway.
-        self.later = later.into_iter().filter_map(|(_, place)| bytes.get(place)).flatten().copied().collect();
+        for record in later.into_iter().filter_map(|(_, place)| bytes.get(place)) {
+            self.later.extend_from_slice(record);
+        }
     }
 
     fn take(&mut self, stamp: Stamp, record: &Record<'_>) {

@@ -24,6 +24,7 @@ mod query;
 mod record;
 mod report;
 mod shut_in;
+mod symbolize;
 mod tracebox;
 mod triggers;
 mod units;
@@ -68,6 +69,7 @@ enum Command {
     Info(info::InfoArgs),
     Cut(cut::CutArgs),
     Merge(merge::MergeArgs),
+    Symbolize(symbolize::SymbolizeArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Perf(daemons::PerfArgs),
@@ -155,6 +157,7 @@ fn run(command: Command) -> ExitCode {
         Command::Info(args) => info::main(&args),
         Command::Cut(args) => cut::main(&args),
         Command::Merge(args) => merge::main(&args),
+        Command::Symbolize(args) => symbolize::main(&args),
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Perf(args) => return daemons::perf(&args),

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`elf`] | a file's segments, symbols, build id and sections for unwinding |
+//! | [`lines`] | functions, those that were inlined too, and lines of addresses |
 //! | [`kernel`] | `/proc/kallsyms` |
 //! | [`mod@demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
 //!
@@ -10,9 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+mod debug;
 pub mod demangle;
 pub mod elf;
 pub mod kernel;
+pub mod lines;
+mod metered;
 mod names;
 
 pub use demangle::demangle;

@@ -32,6 +32,15 @@ const SECTIONS: [SectionId; 12] = [
     SectionId::DebugTuIndex,
 ];
 
+/// What packages of units have beside it: without these the places of the rest in them cannot be told.
+const SECTIONS_OF_PACKAGES: [SectionId; 5] = [
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugTypes,
+];
+
 /// Bytes that live as long as what is read out of them: unpacked sections, and files that were asked for on the way.
 #[derive(Debug)]
 pub struct Kept {
@@ -105,7 +114,7 @@ impl About {
         let build_id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES);
         // Split units are no use without what means them, which has a section of this name, too.
         let whole = [SectionId::DebugInfo, SectionId::DebugLine].map(SectionId::name);
-        let sections = whole.iter().filter_map(|name| file.section_by_name(name));
+        let sections = whole.iter().filter_map(|name| find(&file, name));
         Ok(Self {
             build_id: build_id.map(Into::into),
             is_there: sections
@@ -125,6 +134,15 @@ fn parsed<'a, R: ReadRef<'a>>(file: R) -> Result<object::File<'a, R>, Error> {
     }
 }
 
+/// A section, also as older compilers have packed it: `.zdebug_info` is `.debug_info`.
+fn find<'a, 'f, R: ReadRef<'a>>(
+    file: &'f object::File<'a, R>,
+    name: &str,
+) -> Option<object::Section<'a, 'f, R>> {
+    let packed = || file.section_by_name(&format!(".z{}", name.strip_prefix('.')?));
+    file.section_by_name(name).or_else(packed)
+}
+
 impl<'a> Debug<'a> {
     /// Reads the sections that lines are found by, those of a split unit if it is one.
     ///
@@ -135,11 +153,13 @@ impl<'a> Debug<'a> {
         let file = parsed(file)?;
         let mut debug = Self { is_big_endian: !file.is_little_endian(), ..Self::default() };
         let mut left = MAX_SECTION_BYTES;
-        for id in SECTIONS {
-            let split = id.dwo_name().and_then(|name| Some((name, file.section_by_name(name)?)));
-            let whole = || Some((id.name(), file.section_by_name(id.name())?));
+        let is_package = find(&file, SectionId::DebugCuIndex.name()).is_some();
+        let of_packages = SECTIONS_OF_PACKAGES.iter().filter(|_| is_package);
+        for id in SECTIONS.iter().chain(of_packages) {
+            let split = id.dwo_name().and_then(|name| Some((name, find(&file, name)?)));
+            let whole = || Some((id.name(), find(&file, id.name())?));
             let Some((name, section)) = split.or_else(whole) else { continue };
-            debug.sections.push((id, bytes_of(name, &section, &mut left, kept)?));
+            debug.sections.push((*id, bytes_of(name, &section, &mut left, kept)?));
         }
         Ok(debug)
     }
@@ -193,5 +213,37 @@ pub fn crc32(mut file: impl Read) -> std::io::Result<u32> {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_section_is_what_it_says_that_it_becomes_or_nothing() {
+        let bytes = b"unit".repeat(1000);
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(&bytes).unwrap();
+        let zlib = zlib.finish().unwrap();
+        let zstd =
+            ruzstd::encoding::compress_to_vec(bytes.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
+        let zlib = |len| unpack(ZlibDecoder::new(zlib.as_slice()), len);
+        let zstd = |len| unpack(StreamingDecoder::new(zstd.as_slice()).unwrap(), len);
+        for unpacked in [zlib(4000), zstd(4000)] {
+            assert_eq!(unpacked.as_deref(), Some(bytes.as_slice()));
+        }
+        assert_eq!((zlib(4001), zstd(4001)), (None, None));
+        // It says less than it becomes, and more is not unpacked.
+        assert_eq!((zlib(4).map(|it| it.len()), zstd(4).map(|it| it.len())), (Some(4), Some(4)));
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let kept = Kept::default();
+        assert!((0..MAX_KEPT).all(|at| kept.keep(vec![at as u8]) == Some(&[at as u8])));
+        assert_eq!(kept.keep(vec![1]), None);
     }
 }

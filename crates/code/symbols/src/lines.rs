@@ -170,6 +170,7 @@ fn bounded(name: &str) -> String {
 }
 
 /// The debug information of a unit that is in a file of its own.
+#[expect(clippy::arc_with_non_send_sync, reason = "addr2line wants it so; it stays on this thread")]
 fn unit<'m>(
     load: &SplitDwarfLoad<Read<'m>>,
     package: Option<&DwarfPackage<Read<'m>>>,
@@ -232,7 +233,10 @@ mod tests {
 
     use super::*;
 
-    fn find(files: &DebugFiles<'_>, addresses: &[u64]) -> (Vec<(u64, Vec<Place>)>, Result<(), Error>) {
+    /// What was found of addresses, and how it ended.
+    type Found = (Vec<(u64, Vec<Place>)>, Result<(), Error>);
+
+    fn find(files: &DebugFiles<'_>, addresses: &[u64]) -> Found {
         let (kept, mut found) = (Kept::default(), Vec::new());
         let files = DebugFiles { main: files.main.clone(), ..DebugFiles::default() };
         let end = files.find(addresses, &kept, &mut |_| None, &mut |address, places| {
@@ -302,7 +306,9 @@ mod tests {
         for at in 0..info.len() {
             for (len, flip) in [(at, 0), (info.len(), 0xff), (info.len(), 0x01)] {
                 let mut other = info[..len].to_vec();
-                other.get_mut(at).map(|byte| *byte ^= flip);
+                if let Some(byte) = other.get_mut(at) {
+                    *byte ^= flip;
+                }
                 let sections = vec![
                     (SectionId::DebugInfo, other.as_slice()),
                     (SectionId::DebugAbbrev, abbreviations.as_slice()),

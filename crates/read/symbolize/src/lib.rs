@@ -31,7 +31,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 
 pub use addresses::{Addresses, Known, Module};
-pub use search::Search;
+pub use search::{Search, Servers};
 
 use packets::Packets;
 use search::{Opened, read};
@@ -66,7 +66,7 @@ pub enum Why {
     /// It has no build id, and the trace names no function that could be looked for in it.
     CannotTell,
     /// It cannot be opened.
-    CannotOpen(io::ErrorKind),
+    CannotOpen(String),
     /// It was stripped, or made without them, and there is no file that has them.
     NoLines,
     /// Its debug information says nothing of the others: they are of parts that were made without it.
@@ -86,7 +86,7 @@ impl fmt::Display for Why {
             Self::CannotTell => {
                 f.write_str("no build id, and no function by which one could tell that it is the same file")
             }
-            Self::CannotOpen(kind) => write!(f, "the file cannot be opened: {kind}"),
+            Self::CannotOpen(why) => write!(f, "the file cannot be opened: {why}"),
             Self::NoLines => f.write_str("no debug information: built without -g, or stripped"),
             Self::NotAll => f.write_str("parts of it were built without -g"),
             Self::UnitsMissing => f.write_str("files with its debug information (.dwo) are not there"),
@@ -130,7 +130,7 @@ pub fn symbolize(module: &Module, search: &Search, to: impl Write) -> io::Result
     packets.finish()?;
     found.from = Some(main.path.clone());
     let is_all = found.with_lines == wanted.len();
-    found.why = why.or(Some(Why::NotAll)).filter(|_| !is_all);
+    found.why = why.or(Some(Why::NotAll).filter(|_| !is_all));
     Ok(found)
 }
 
@@ -185,7 +185,9 @@ fn program(module: &Module, path: &Path, search: &Search) -> Result<Opened, Why>
                 continue;
             }
             Err(error) => {
-                why = Why::CannotOpen(error.kind());
+                let is_of_the_system = error.raw_os_error().is_some();
+                let words = if is_of_the_system { error.kind().to_string() } else { error.to_string() };
+                why = Why::CannotOpen(words);
                 continue;
             }
         };
@@ -234,7 +236,7 @@ fn separate(module: &Module, path: &Path, program: Option<&Opened>, search: &Sea
         return Some(found);
     }
     let build_id = build_id?;
-    Opened::of_build_id(&[search.ask_servers(build_id)?], build_id)
+    Opened::of_build_id(&[search.servers.as_ref()?.ask(build_id)?], build_id)
 }
 
 /// Finds lines in a program or in what was stripped of it, and in the files that it means.

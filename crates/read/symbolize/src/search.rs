@@ -37,8 +37,14 @@ pub struct Search {
     pub roots: Vec<PathBuf>,
     /// Folders of debuginfod's client: what it has fetched.
     pub caches: Vec<PathBuf>,
-    /// `debuginfod-find`, if servers are to be asked.
-    pub debuginfod: Option<PathBuf>,
+    /// Who is asked for what is nowhere else.
+    pub servers: Option<Servers>,
+}
+
+/// The servers of debuginfod that the environment names, as its tool asks them.
+#[derive(Debug)]
+pub struct Servers {
+    tool: PathBuf,
     /// It did not answer.
     gave_up: AtomicBool,
 }
@@ -58,18 +64,12 @@ impl Search {
         let caches = said("DEBUGINFOD_CACHE_PATH").map(PathBuf::from);
         let caches = caches.or_else(|| cache.map(|cache| cache.join("debuginfod_client")));
         let programs = said("PATH").filter(|_| said("DEBUGINFOD_URLS").is_some());
-        let debuginfod = programs.and_then(|paths| {
+        let tool = programs.and_then(|paths| {
             let tools = std::env::split_paths(&paths).map(|folder| folder.join("debuginfod-find"));
             tools.into_iter().find(|tool| tool.is_absolute() && tool.is_file())
         });
         let roots = vec![PathBuf::from(SYSTEM)];
-        Self {
-            folders,
-            roots,
-            caches: caches.into_iter().collect(),
-            debuginfod,
-            gave_up: AtomicBool::new(false),
-        }
+        Self { folders, roots, caches: caches.into_iter().collect(), servers: tool.map(Servers::new) }
     }
 
     /// Where the program itself may be.
@@ -150,12 +150,21 @@ impl Search {
         }
         paths
     }
+}
 
-    /// Asks the servers that the environment names.
-    pub(crate) fn ask_servers(&self, build_id: &[u8]) -> Option<PathBuf> {
-        let tool =
-            self.debuginfod.as_ref().filter(|_| !self.gave_up.load(Relaxed) && !build_id.is_empty())?;
-        let mut command = Command::new(tool);
+impl Servers {
+    /// `tool` is `debuginfod-find`.
+    #[must_use]
+    pub fn new(tool: PathBuf) -> Self {
+        Self { tool, gave_up: AtomicBool::new(false) }
+    }
+
+    /// Where they have put the debug information of this build id.
+    pub(crate) fn ask(&self, build_id: &[u8]) -> Option<PathBuf> {
+        if self.gave_up.load(Relaxed) || build_id.is_empty() {
+            return None;
+        }
+        let mut command = Command::new(&self.tool);
         command.args(["debuginfo", &hex(build_id)]).stdin(Stdio::null()).stderr(Stdio::null());
         let mut asked = command.stdout(Stdio::piped()).spawn().ok()?;
         let mut stdout = asked.stdout.take()?.take(MAX_ANSWER_BYTES);

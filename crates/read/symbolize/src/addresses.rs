@@ -10,11 +10,11 @@ use ferretto_protos::fields::{
 };
 use ferretto_trace_read::{Head, wire};
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 /// Things that sequences have said, all together: texts, files, frames. A profile of an hour on a large machine has some million.
 const MAX_INTERNED: usize = 16 << 20;
-/// Bytes of their texts.
+/// Bytes of all different texts. They are kept to the end: sequences say them again and again.
 const MAX_TEXT_BYTES: usize = 256 << 20;
 /// Sequences with any of it. A machine has one for each processor.
 const MAX_SEQUENCES: usize = 64 << 10;
@@ -55,6 +55,7 @@ pub struct Addresses {
     /// By machine and sequence.
     sequences: HashMap<(u32, u32), Sequence, RandomState>,
     interned: usize,
+    texts: HashSet<Arc<[u8]>, RandomState>,
     text_bytes: usize,
     addresses: usize,
     beyond: u64,
@@ -107,11 +108,8 @@ impl Addresses {
     }
 
     fn forget(&mut self, sequence: &Sequence) {
-        let texts = || [&sequence.build_ids, &sequence.paths, &sequence.functions];
-        self.interned -= sequence.mappings.len() + texts().iter().map(|texts| texts.len()).sum::<usize>();
-        // What addresses hold of them stays; it is bounded by their number.
-        let bytes = texts().iter().flat_map(|texts| texts.values()).map(|text| text.len()).sum::<usize>();
-        self.text_bytes -= bytes;
+        let Sequence { build_ids, paths, functions, mappings } = sequence;
+        self.interned -= build_ids.len() + paths.len() + functions.len() + mappings.len();
     }
 
     /// Texts first, then what means them, whatever their order is.
@@ -125,17 +123,28 @@ impl Addresses {
             };
             let Some(message) = field.value.as_bytes() else { continue };
             let text = wire::bytes(message, interned_string::STR).unwrap_or_default();
-            let is_room = self.interned < MAX_INTERNED && self.text_bytes + text.len() <= MAX_TEXT_BYTES;
             let number = wire::number(message, interned_string::IID).unwrap_or(0);
-            if !is_room {
-                self.beyond += 1;
-            } else if let hashbrown::hash_map::Entry::Vacant(new) = texts.entry(number) {
-                new.insert(text.into());
-                (self.interned, self.text_bytes) = (self.interned + 1, self.text_bytes + text.len());
+            match self.text(text).filter(|_| self.interned < MAX_INTERNED) {
+                None => self.beyond += 1,
+                Some(text) => self.interned += usize::from(texts.insert(number, text).is_none()),
             }
         }
         wire::all_bytes(said, interned_data::MAPPINGS).for_each(|message| self.mapping(sequence, message));
         wire::all_bytes(said, interned_data::FRAMES).for_each(|message| self.frame(sequence, message));
+    }
+
+    /// A text, which is kept once.
+    fn text(&mut self, text: &[u8]) -> Option<Arc<[u8]>> {
+        if let Some(known) = self.texts.get(text) {
+            return Some(known.clone());
+        }
+        if self.text_bytes + text.len() > MAX_TEXT_BYTES || self.texts.len() >= MAX_INTERNED {
+            return None;
+        }
+        let text: Arc<[u8]> = text.into();
+        self.text_bytes += text.len();
+        self.texts.insert(text.clone());
+        Some(text)
     }
 
     fn mapping(&mut self, sequence: &mut Sequence, message: &[u8]) {
@@ -328,5 +337,21 @@ mod tests {
         let modules = addresses(&[symbols(16, true), frames, symbols(32, false), symbols(99, true)]);
         let known: Vec<_> = modules[0].addresses.iter().map(|(at, known)| (*at, known.has_symbols)).collect();
         assert_eq!(known, [(16, true), (32, false)]);
+    }
+
+    #[test]
+    fn texts_are_kept_once_and_have_a_bound() {
+        let named = |number, text| packet(1, 1, &[(interned_data::FUNCTION_NAMES, number, text)], &[]);
+        // Room for two more.
+        let mut addresses = Addresses { text_bytes: MAX_TEXT_BYTES - 8, ..Addresses::default() };
+        for number in 0..8 {
+            // Forgotten each time, and said again.
+            addresses.push(&named(number, "main"));
+        }
+        assert_eq!((addresses.beyond, addresses.text_bytes, addresses.interned), (0, MAX_TEXT_BYTES - 4, 1));
+        for text in ["more", "much", "main"] {
+            addresses.push(&named(1, text));
+        }
+        assert_eq!((addresses.beyond, addresses.text_bytes, addresses.texts.len()), (1, MAX_TEXT_BYTES, 2));
     }
 }

@@ -27,6 +27,7 @@ mod query;
 mod record;
 mod report;
 mod shut_in;
+mod symbolize;
 mod tracebox;
 mod triggers;
 mod units;
@@ -73,6 +74,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Cut(cut::CutArgs),
     Merge(merge::MergeArgs),
+    Symbolize(symbolize::SymbolizeArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Perf(daemons::PerfArgs),
@@ -162,6 +164,7 @@ fn run(command: Command) -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Cut(args) => cut::main(&args),
         Command::Merge(args) => merge::main(&args),
+        Command::Symbolize(args) => symbolize::main(&args),
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Perf(args) => return daemons::perf(&args),

@@ -12,7 +12,7 @@ const WINGS: [(&str, &[&str]); 8] = [
     // `recording` where a program records itself.
     ("program", &["abi", "client", "recording"]),
     ("machine", &["abi", "client", "code"]),
-    ("read", &["abi"]),
+    ("read", &["abi", "code"]),
     ("query", &["abi", "read"]),
 ];
 

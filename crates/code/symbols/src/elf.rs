@@ -114,6 +114,13 @@ impl Elf {
         })
     }
 
+    /// What the linker has called a file, if that can be read: nothing else of it is.
+    pub fn build_id_of<'a>(file: impl ReadRef<'a>) -> Option<Box<[u8]>> {
+        let file = object::File::parse(file).ok()?;
+        let id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES)?;
+        Some(id.into())
+    }
+
     /// What the linker has called the file (`.note.gnu.build-id`).
     #[must_use]
     pub fn build_id(&self) -> Option<&[u8]> {

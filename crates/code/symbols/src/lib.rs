@@ -5,6 +5,7 @@
 //! | [`elf`] | a file's segments, symbols, build id and sections for unwinding |
 //! | `within` | a file of which so much is read and no more |
 //! | `unwinding` | whether what these sections say ends |
+//! | [`lines`] | functions, those that were inlined too, and lines of addresses |
 //! | [`kernel`] | `/proc/kallsyms` |
 //! | [`mod@demangle`] | `_ZN4core3fmt…` as `core::fmt::…` |
 //!
@@ -12,9 +13,12 @@
 
 #![forbid(unsafe_code)]
 
+mod debug;
 pub mod demangle;
 pub mod elf;
 pub mod kernel;
+pub mod lines;
+mod metered;
 mod names;
 mod unwinding;
 mod within;

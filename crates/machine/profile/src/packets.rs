@@ -9,6 +9,7 @@ use ferretto_protos::fields::{
 };
 use ferretto_protos::profiling::StackUnwindError;
 use ferretto_protozero::{Message, Sink};
+use ferretto_symbols::Elf;
 use ferretto_unwind::{End, Mapping};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -237,10 +238,13 @@ impl Interner {
         message.varint(mapping::IID, number);
         message.varint(mapping::BUILD_ID, build_id);
         if let Some(its) = its {
+            // Where the ELF file begins in the file that is mapped (`start_offset`) is not said: it is 0 but in archives, which are not looked into.
             message.varint(mapping::EXACT_OFFSET, its.offset);
-            message.varint(mapping::START_OFFSET, its.offset);
             message.varint(mapping::START, its.start);
             message.varint(mapping::END, its.end);
+            if let Some(bias) = its.file.elf().and_then(|elf| load_bias(elf, its.offset)) {
+                message.varint(mapping::LOAD_BIAS, bias);
+            }
         }
         parts.iter().for_each(|part| message.varint(mapping::PATH_STRING_IDS, *part));
         number
@@ -271,6 +275,12 @@ impl Interner {
     }
 }
 
+/// What is added to places in the file to make addresses of them. Addresses of frames have it already; symbolizers that do not find it add it again
+/// (upstream: local_symbolizer.cc, `ComputeUserSpaceAddressCorrection`), and end if it is negative.
+fn load_bias(elf: &Elf, offset: u64) -> Option<u64> {
+    elf.address_of(offset)?.checked_sub(offset).filter(|bias| *bias > 0)
+}
+
 /// Where and in what a sample was taken.
 fn whose(sample: &mut Message<'_, impl Sink>, stamp: Stamp, cpu_mode: u16) {
     sample.varint(perf_sample::CPU, stamp.cpu.into());
@@ -289,6 +299,8 @@ fn say(said: &mut Said, field: u32, number: u64, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::looks::Looks;
+    use crate::modules::Modules;
 
     #[test]
     fn names_without_an_end_have_all_begin_anew() {
@@ -305,5 +317,25 @@ mod tests {
         let wanted = Wanted::of(&ferretto_protos::PerfEventConfig::default()).unwrap();
         interner.begin(&mut Message::new(&mut Vec::new()), (&wanted, None));
         assert!(!interner.is_full());
+    }
+
+    #[test]
+    fn a_mapping_says_what_addresses_of_its_file_have_that_places_in_it_have_not() {
+        let path = std::env::current_exe().unwrap();
+        let path = path.to_str().unwrap().as_bytes();
+        let mut looks = Looks::default();
+        let own = looks.identify(std::process::id()).unwrap().unwrap();
+        let file = Modules::default().find(own, path, None, &mut looks);
+        let elf = file.elf().unwrap();
+        let text = elf.text.clone().unwrap().start;
+        // The place of the code in the file: the last that is linked for an address below it.
+        let place = (0..=text).rev().find(|place| elf.address_of(*place) == Some(text)).unwrap();
+        let (offset, bias) = (place - place % 4096, text - place);
+        let mapping = Mapping { start: 0x5000_0000, end: 0x5000_1000, offset, file };
+        let mut said = Said::new();
+        Interner::default().mapping(Some(&mapping), &mut said);
+        let data = ferretto_protos::InternedData::decode(said.as_slice()).unwrap();
+        let [said] = data.mappings.as_slice() else { panic!("{data:?}") };
+        assert_eq!((said.load_bias(), said.exact_offset(), said.start_offset()), (bias, offset, 0));
     }
 }

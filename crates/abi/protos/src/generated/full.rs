@@ -7887,10 +7887,12 @@ pub struct AddressSymbols {
 /// Symbols of one binary, added to a trace afterwards.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ModuleSymbols {
-    #[prost(string, optional, tag = "1")]
-    pub path: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(string, optional, tag = "2")]
-    pub build_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// As readers have it: with a slash before each part. Not always UTF-8.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub path: ::core::option::Option<::prost::bytes::Bytes>,
+    /// As it is in the file, not in hexadecimal: no UTF-8, though upstream declares it a string.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub build_id: ::core::option::Option<::prost::bytes::Bytes>,
     #[prost(message, repeated, tag = "3")]
     pub address_symbols: ::prost::alloc::vec::Vec<AddressSymbols>,
 }

@@ -314,6 +314,13 @@ impl Finder<'_> {
             );
             self.lost(Kind::UnseenEnd, what, "");
         }
+        if own.large_packets() > 0 {
+            let packets = counted(own.large_packets(), "large packet", "large packets");
+            let what = format!(
+                "{packets}: others were on their way to sessions of the same user and nobody took them"
+            );
+            self.lost(Kind::LargePackets, what, "read what that user's other sessions write");
+        }
         if own.producers_refused() > 0 {
             self.refused(own);
         }

@@ -168,6 +168,10 @@ impl<S: PacketSink> PacketSink for Compressing<'_, S> {
         self.end_batch();
         self.sink.make_room(largest(len))
     }
+
+    fn largest_packet(&self) -> usize {
+        self.sink.largest_packet()
+    }
 }
 
 #[cfg(test)]

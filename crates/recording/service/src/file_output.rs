@@ -169,6 +169,7 @@ impl WriteMemory {
 struct FileSink {
     bytes: BytesMut,
     room: u64,
+    largest_packet: usize,
 }
 
 /// `Trace.packet`: field 1, length-delimited.
@@ -204,6 +205,10 @@ impl PacketSink for FileSink {
     fn make_room(&mut self, len: usize) -> bool {
         (self.bytes.len() + PREAMBLE_BYTES).saturating_add(len) as u64 <= self.room
     }
+
+    fn largest_packet(&self) -> usize {
+        self.largest_packet
+    }
 }
 
 impl Service {
@@ -211,14 +216,24 @@ impl Service {
     /// [`MAX_FILE_WRITES_IN_FLIGHT`](limits::MAX_FILE_WRITES_IN_FLIGHT) under way: they are done, and their results told, in this order.
     pub fn poll_file_write(&mut self, now: &Now) -> Option<FileWrite> {
         let due = |file: &FileOutput| file.takes_a_write() && !self.waits_for_source(file);
-        let has_room = |user| self.bytes_on_their_way(user) < limits::MAX_BYTES_ON_THEIR_WAY_PER_UID;
-        let sessions = self.sessions.values();
-        let sessions =
-            sessions.filter(|session| session.file.as_ref().is_some_and(due) && has_room(session.owner_uid));
+        let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
+        let (ready, waiting): (Vec<_>, Vec<_>) = sessions.partition(|session| self.has_room(session));
+        let mut ready: Vec<_> = ready.into_iter().map(|session| (session.id, usize::MAX)).collect();
+        let now_ns = now.clocks.monotonic;
+        self.patience.note(&waiting.iter().map(|session| session.owner_uid).collect(), now_ns);
+        let goes_on = |session: &&&Session| self.patience.is_over(session.owner_uid, now_ns);
+        let beside_stuck = waiting.iter().filter(goes_on);
+        ready.extend(beside_stuck.map(|session| (session.id, limits::MAX_PACKET_BYTES_BESIDE_STUCK)));
         // A long file does not keep the others waiting.
-        let ready = sessions.map(|session| session.id).min_by_key(|id| (*id <= self.last_written, *id))?;
-        self.last_written = ready;
-        self.next_file_write(ready, now)
+        let (next, largest) = ready.into_iter().min_by_key(|(id, _)| (*id <= self.last_written, *id))?;
+        self.last_written = next;
+        self.next_file_write(next, largest, now)
+    }
+
+    /// Whether more of a session's packets may be on their way. One that is being filtered is so already.
+    fn has_room(&self, session: &Session) -> bool {
+        session.filtering.as_ref().is_some_and(Filtering::is_within_packet)
+            || self.bytes_on_their_way(session.owner_uid) < limits::MAX_BYTES_ON_THEIR_WAY_PER_UID
     }
 
     /// What was read from a user's sessions and is not written, or not taken by who reads.
@@ -233,12 +248,18 @@ impl Service {
         self.sessions.values().filter(|session| session.owner_uid == user).map(of_session).sum()
     }
 
-    fn next_file_write(&mut self, session_id: SessionId, now: &Now) -> Option<FileWrite> {
+    /// What a session's file gets next, without packets that are larger than this.
+    fn next_file_write(
+        &mut self,
+        session_id: SessionId,
+        largest_packet: usize,
+        now: &Now,
+    ) -> Option<FileWrite> {
         let file = self.sessions.get_mut(&session_id)?.file.as_mut()?;
         if let Some(write) = file.next_copy() {
             return Some(write);
         }
-        let mut sink = FileSink { bytes: self.write_memory.take(), room: file.room() };
+        let mut sink = FileSink { bytes: self.write_memory.take(), room: file.room(), largest_packet };
         let progress = match file.is_full {
             true => Progress::NoRoom,
             false => self.read_batch(session_id, &mut sink, limits::FILE_WRITE_BYTES, now),

@@ -73,6 +73,11 @@ impl Filtering {
         self.whole.len() + self.kept.len()
     }
 
+    /// Whether there is a packet that it goes on with.
+    pub(crate) fn is_within_packet(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
     pub(crate) fn stats(&self) -> FilterStats {
         self.stats.clone()
     }
@@ -186,7 +191,7 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
 
     /// Goes on with a packet that takes longer than a batch, if there is one.
     pub(crate) fn put_unfinished(&mut self) -> Put {
-        match self.filtering.as_ref().is_some_and(|filtering| filtering.unfinished.is_some()) {
+        match self.filtering.as_deref().is_some_and(Filtering::is_within_packet) {
             true => self.filter(|_| ()),
             false => Put::Done,
         }

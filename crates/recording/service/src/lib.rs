@@ -56,6 +56,7 @@ mod now;
 mod observe;
 mod output;
 mod pace;
+mod patience;
 mod prefix;
 mod producer_set;
 mod producers;

@@ -91,6 +91,12 @@ pub const MAX_FILE_BYTES_IN_FLIGHT: usize = MAX_FILE_WRITES_IN_FLIGHT * FILE_WRI
 /// When so many bytes of a user's sessions are on their way, to files and to consumers that read, none of them begins another write.
 /// Ours, likewise: as much as one packet may have.
 pub const MAX_BYTES_ON_THEIR_WAY_PER_UID: usize = MAX_PACKET_BYTES;
+/// Time for which a user's files wait for these, and then they go on beside them: nobody may ever take them. Ours: as long as a disk takes for
+/// one packet.
+pub const STUCK: Duration = Duration::from_millis(500);
+/// A larger packet is left out of a file that goes on beside what nobody takes, and counted. Ours, for the memory of the service: each of a
+/// user's [`MAX_SESSIONS_PER_UID`] has so much on its way and [`MAX_FILE_BYTES_IN_FLIGHT`], 25 MiB in sum.
+pub const MAX_PACKET_BYTES_BESIDE_STUCK: usize = 4 * 1024 * 1024;
 /// A ring is written to the file before its time when this part of it, a quarter, is new. Ours: upstream overwrites what nobody has read.
 pub const UNREAD_PARTS: u64 = 4;
 /// Producers flush before a ring that is written to the file has turned: when this part of it, a half, is new. Ours.

@@ -45,6 +45,10 @@ pub(crate) trait PacketSink {
     fn len(&self) -> usize;
     /// Is there room for a packet of this size, or can it be made? Where a file has a limit.
     fn make_room(&mut self, len: usize) -> bool;
+    /// Larger packets are left out, and those behind them go on.
+    fn largest_packet(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Where the next batch of what is read goes on.
@@ -245,6 +249,7 @@ impl Service {
     /// Reads on from where the session's reading is.
     fn read_some(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        let largest = sink.largest_packet();
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
         let mut trusted = TrustedFields::default();
         let place = &mut session.read_place;
@@ -271,6 +276,7 @@ impl Service {
             while let Some(packet) = buffer.read_next() {
                 // Most packets lie in one piece, and all that is done for each of them is worth doing fast.
                 let piece = packet.in_one_piece();
+                let is_too_large = piece.is_none() && packet.len() > largest;
                 let is_valid = match piece {
                     Some(bytes) => validator::is_valid_untrusted_piece(bytes).is_ok(),
                     None => {
@@ -278,8 +284,12 @@ impl Service {
                             && validator::is_valid_untrusted_packet(packet.slices()).is_ok()
                     }
                 };
-                if !is_valid {
-                    session.counters.invalid_packets = session.counters.invalid_packets.saturating_add(1);
+                if !is_valid || is_too_large {
+                    let count = match is_valid {
+                        true => &mut session.losses.large_packets,
+                        false => &mut session.counters.invalid_packets,
+                    };
+                    *count = count.saturating_add(1);
                     refused_bytes += packet.len() + REFUSED_PACKET_COST;
                     if outlet.len() + refused_bytes >= limit {
                         return Progress::More;

@@ -19,6 +19,7 @@ use crate::memory::SharedMemoryByUser;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::pace::Pace;
+use crate::patience::Patience;
 use crate::registry::{Consumer, Peer, Producer, ProducerLink, SourceSerial};
 use crate::scheduling::Boost;
 use crate::session::{Session, State};
@@ -92,6 +93,8 @@ pub struct Service {
     pub(crate) write_memory: WriteMemory,
     /// Whose file was written last: files take turns.
     pub(crate) last_written: SessionId,
+    /// For how long users' files wait for others of theirs.
+    pub(crate) patience: Patience,
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
     pub(crate) close_when_copied: Vec<FileHandle>,
     pub(crate) source_bytes: SourceBytes,
@@ -160,6 +163,7 @@ impl Service {
             reply: BytesMut::new(),
             write_memory: WriteMemory::default(),
             last_written: SessionId(0),
+            patience: Patience::default(),
             close_when_copied: Vec::new(),
             source_bytes: SourceBytes::default(),
             announced_writers: UserBook::new(limits::MAX_ANNOUNCED_WRITERS_PER_UID),
@@ -373,7 +377,8 @@ impl Service {
             return Some(0);
         }
         let deadlines = self.sessions.values().flat_map(session_deadlines);
-        deadlines.map(|deadline| now.ns_until(deadline)).min()
+        let deadlines = deadlines.map(|deadline| now.ns_until(deadline));
+        deadlines.chain(self.patience.ends_in_ns(now.clocks.monotonic)).min()
     }
 
     /// The next time on the boot clock at which [`handle_timeout`](Self::handle_timeout) has something to do, even if the machine sleeps

@@ -309,6 +309,7 @@ impl Service {
             tracing::error!(%session_id, "the trace file cannot be written: {error}");
             output.fail();
             output.error = Some(error);
+            session.filtering.as_mut().into_iter().for_each(Filtering::give_up);
         }
         if output.error.is_some() && !output.in_flight.is_empty() {
             return;

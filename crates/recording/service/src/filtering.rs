@@ -73,6 +73,12 @@ impl Filtering {
         self.whole.len() + self.kept.len()
     }
 
+    /// Nobody wants the packet any more that it is not done with.
+    pub(crate) fn give_up(&mut self) {
+        self.unfinished = None;
+        self.release();
+    }
+
     /// Whether there is a packet that it goes on with.
     pub(crate) fn is_within_packet(&self) -> bool {
         self.unfinished.is_some()

@@ -101,6 +101,23 @@ fn a_large_packet_is_filtered_to_its_end() {
     assert!(world.files[&file].bytes.len() > PACKET_BYTES);
 }
 
+#[test]
+fn of_a_file_that_fails_within_a_packet_nothing_is_on_its_way_any_more() {
+    let (mut world, producer) = world();
+    let (failing, broken) = filtered_session(&mut world, producer, 1000);
+    let (consumer, file) = session(&mut world, producer, 1000, 1);
+    world.disable(failing);
+    let first = world.service.poll_file_write(&world.now).unwrap();
+    assert_eq!(first.file, broken);
+    world.service.handle_file_written(broken, Err("Broken pipe".to_owned()), &world.now);
+    world.files_wait = false;
+    world.run();
+    assert!(world.ended(failing).unwrap().contains("Broken pipe"));
+    world.disable(consumer);
+    assert_eq!(world.ended(consumer).as_deref(), Some(""));
+    assert_eq!(sizes(&world.file_packets(file)), [PACKET_BYTES]);
+}
+
 /// Writes what a file gets, and nothing of what others get. Says what came.
 fn written(world: &mut World, file: FileHandle) -> Vec<TracePacket> {
     let mut trace = Vec::new();

@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_copy::FileCopy;
+use crate::file_turns::Ready;
 use crate::filtering::Filtering;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{FileHandle, SessionId};
@@ -218,16 +219,23 @@ impl Service {
         let due = |file: &FileOutput| file.takes_a_write() && !self.waits_for_source(file);
         let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
         let (ready, waiting): (Vec<_>, Vec<_>) = sessions.partition(|session| self.has_room(session));
-        let mut ready: Vec<_> = ready.into_iter().map(|session| (session.id, usize::MAX)).collect();
-        let now_ns = now.clocks.monotonic;
-        self.patience.note(&waiting.iter().map(|session| session.owner_uid).collect(), now_ns);
-        let goes_on = |session: &&&Session| self.patience.is_over(session.owner_uid, now_ns);
-        let beside_stuck = waiting.iter().filter(goes_on);
-        ready.extend(beside_stuck.map(|session| (session.id, limits::MAX_PACKET_BYTES_BESIDE_STUCK)));
-        // A long file does not keep the others waiting.
-        let (next, largest) = ready.into_iter().min_by_key(|(id, _)| (*id <= self.last_written, *id))?;
-        self.last_written = next;
-        self.next_file_write(next, largest, now)
+        let (user, now_ns) = (|session: &&Session| session.owner_uid, now.clocks.monotonic);
+        self.patience.note(&waiting.iter().map(user).collect(), now_ns);
+        let of = |session: &Session, largest_packet| Ready {
+            session: session.id,
+            user: session.owner_uid,
+            largest_packet,
+        };
+        let mut ready: Vec<Ready> = ready.into_iter().map(|session| of(session, usize::MAX)).collect();
+        let beside_stuck = waiting.iter().filter(|session| self.patience.is_over(session.owner_uid, now_ns));
+        ready.extend(beside_stuck.map(|session| of(session, limits::MAX_PACKET_BYTES_BESIDE_STUCK)));
+        self.file_turns.keep(|user| self.sessions.values().any(|session| session.owner_uid == user));
+        let next = self.file_turns.next(&ready)?;
+        let start = self.environment.stopwatch_ns();
+        let write = self.next_file_write(next.session, next.largest_packet, now);
+        let taken = self.environment.stopwatch_ns().saturating_sub(start);
+        self.file_turns.charge(next.user, taken);
+        write
     }
 
     /// Whether more of a session's packets may be on their way. One that is being filtered is so already.

@@ -11,6 +11,7 @@ use crate::clone_steps::Asked;
 use crate::enable::GuardedStart;
 use crate::environment::{Environment, ServiceOptions};
 use crate::file_output::WriteMemory;
+use crate::file_turns::FileTurns;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
 use crate::limits;
 use crate::losses::RefusedProducers;
@@ -91,8 +92,7 @@ pub struct Service {
     pub(crate) reply: BytesMut,
     /// Memory for the next write to a file.
     pub(crate) write_memory: WriteMemory,
-    /// Whose file was written last: files take turns.
-    pub(crate) last_written: SessionId,
+    pub(crate) file_turns: FileTurns,
     /// For how long users' files wait for others of theirs.
     pub(crate) patience: Patience,
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
@@ -162,7 +162,7 @@ impl Service {
             chunk: Vec::new(),
             reply: BytesMut::new(),
             write_memory: WriteMemory::default(),
-            last_written: SessionId(0),
+            file_turns: FileTurns::default(),
             patience: Patience::default(),
             close_when_copied: Vec::new(),
             source_bytes: SourceBytes::default(),

@@ -105,8 +105,11 @@ impl Buffer {
         }
     }
 
-    /// All that it held was read into the file.
+    /// All that it held was read into the file. If it is crowded, somebody writes faster than that is read.
     pub(crate) fn note_read(&mut self) {
+        if self.is_crowded() {
+            return;
+        }
         self.marks.written_when_read = self.trace.stats().bytes_written;
     }
 

@@ -124,6 +124,9 @@ pub const READ_REPLY_BYTES: usize = 127 * 1024;
 /// Chunks that are looked at for one such response, or for one write to a file. Ours: a millisecond or two, should there be nothing to read
 /// in any of them; and a response is full after some hundred that are worth reading.
 pub const READ_CHUNKS: usize = 16 * 1024;
+/// So many times a buffer may be written anew while it is read; then that is over, and the next buffer's turn. Ours: what was there at the
+/// beginning is gone then, and somebody may write without end.
+pub const READ_BUFFERS_TIMES: u64 = 2;
 /// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
 pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
 /// Bytes of a `GetTraceStatsResponse`, for the same reason: writers beyond it are left out. Ours.

@@ -9,7 +9,7 @@ use ferretto_protos::{
     trace_provenance, trace_stats, tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
-use ferretto_trace_buffer::{ClientIdentity, CompactionBudget, Packet, validator};
+use ferretto_trace_buffer::{ClientIdentity, CompactionBudget, Packet, TraceBuffer, validator};
 use prost::Message;
 
 use crate::buffers::Buffer;
@@ -62,6 +62,8 @@ pub(crate) struct ReadPlace {
     goes_on: bool,
     /// The buffers are gone through again, for what came meanwhile to those that were read first.
     again: bool,
+    /// Of each buffer that was come to, how far writing may get until it is left: others may write without end.
+    ends: Vec<u64>,
     /// All of the buffers was read; what is left are the service's own packets behind them.
     is_behind_buffers: bool,
 }
@@ -75,6 +77,17 @@ impl ReadPlace {
             (self.buffer, self.again) = (0, true);
         }
         self.buffer < buffers
+    }
+
+    /// Whether what was in the buffer when it was first come to is gone for sure, read or overwritten.
+    fn is_left(&mut self, buffer: &TraceBuffer) -> bool {
+        let stats = buffer.stats();
+        let written = stats.bytes_written.saturating_add(stats.padding_bytes_written);
+        if self.ends.len() <= self.buffer {
+            let at_most = (buffer.size() as u64).saturating_mul(limits::READ_BUFFERS_TIMES);
+            self.ends.resize(self.buffer + 1, written.saturating_add(at_most));
+        }
+        self.ends.get(self.buffer).is_some_and(|end| written >= *end)
     }
 }
 
@@ -268,6 +281,10 @@ impl Service {
                 goes_on = place.next_buffer(session.buffers.len());
                 continue;
             };
+            if place.is_left(buffer) {
+                goes_on = place.next_buffer(session.buffers.len());
+                continue;
+            }
             match std::mem::replace(&mut place.is_within, true) {
                 true => buffer.resume_read(),
                 false => buffer.begin_read(),

@@ -251,8 +251,9 @@ mod tests {
     #[test]
     fn rings_of_a_session_are_folded_at_once_as_far_as_they_are_small_together() {
         let mut at_once = AtOnce::default();
+        // A third of it each, but for one that is larger.
         let folded: Vec<bool> = [5, 5, 7, 5]
-            .map(|mib| folding_ring(mib << 20))
+            .map(|parts| folding_ring(limits::FOLD_AT_ONCE_BYTES / 16 * parts))
             .iter_mut()
             .map(|buffer| {
                 let replacement = buffer.replacement(&mut at_once).unwrap();

@@ -270,9 +270,9 @@ pub const PROTOVM_CHECKED_BYTES_PER_STEP: u64 = 64;
 pub const PROTOVM_STEPS_AT_ONCE: u64 = 3 << 18;
 /// What is in use of all such buffers of a session, at most, for ProtoVMs to take it, or rings that fold to fold it. Ours: to copy it takes
 /// some milliseconds.
-pub const FOLD_AT_ONCE_BYTES: usize = 16 * 1024 * 1024;
+pub const FOLD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 /// Packets in them, and chunks. Ours: each takes some 100 to 200 nanoseconds.
-pub const FOLD_AT_ONCE_PACKETS: usize = 100_000;
+pub const FOLD_AT_ONCE_PACKETS: usize = 50_000;
 /// A larger packet ProtoVMs do not get, and have missed. Ours: it is copied at once, and gone through, for what a program takes of it.
 pub const MAX_PROTOVM_PACKET_BYTES: usize = 2_000_000;
 /// Because of what is stored so many times as much is put together for them of packets in pieces, and once in a while

@@ -235,6 +235,7 @@ impl Service {
         let write = self.next_file_write(next.session, next.largest_packet, now);
         let taken = self.environment.stopwatch_ns().saturating_sub(start);
         self.file_turns.charge(next.user, taken);
+        self.clone_behind_packet(next.session, now);
         write
     }
 
@@ -320,12 +321,13 @@ impl Service {
             session.filtering.as_mut().into_iter().for_each(Filtering::give_up);
         }
         if output.error.is_some() && !output.in_flight.is_empty() {
-            return;
+            return self.resume_waiting(session_id, now);
         }
         if output.copy.as_ref().is_some_and(FileCopy::is_done) {
             output.copy = None;
         }
         self.go_on_with_file(session_id, now);
+        self.resume_waiting(session_id, now);
         self.close_copied_files();
         self.flush_observed_events();
     }

@@ -84,6 +84,17 @@ impl Filtering {
         self.unfinished.is_some()
     }
 
+    /// The same of one that clones do not take along.
+    pub(crate) fn is_within_large_packet(&self) -> bool {
+        self.is_within_packet() && self.whole.len() > limits::MAX_CARRIED_PACKET_BYTES
+    }
+
+    /// That which clones take along, as it came, with the buffer that it comes from.
+    pub(crate) fn small_packet(&self) -> Option<(Option<usize>, Vec<u8>)> {
+        let (buffer, _) = self.unfinished.as_ref()?;
+        (!self.is_within_large_packet()).then(|| (*buffer, self.whole.clone()))
+    }
+
     pub(crate) fn stats(&self) -> FilterStats {
         self.stats.clone()
     }

@@ -170,6 +170,12 @@ pub const FILTER_TIME: Duration = Duration::from_millis(4);
 /// [`MAX_INSTANCES_PER_SESSION`] with names of usual length. One that is further behind has its ObserveEvents call rejected.
 pub const MAX_OBSERVED_BYTES: usize = 16 << 20;
 
+/// A packet that is being filtered for a session's file is copied to a clone of that up to this size: it is neither in the buffers nor in the
+/// file. Ours: as much as a write, which takes a millisecond.
+pub const MAX_CARRIED_PACKET_BYTES: usize = FILE_WRITE_BYTES;
+/// For a larger one a clone waits so long at the most, from when it is asked for, and then goes on without it. Ours: as long as for a flush.
+pub const CLONE_WAITS_MS: u64 = DEFAULT_FLUSH_TIMEOUT_MS as u64;
+
 /// Memory that takes longer to give back than to hand to another thread. Ours.
 pub const LARGE_BYTES: usize = 4 << 20;
 /// The same for the instances of a session, and for the data sources that it remembers; and sessions with more instances take turns when

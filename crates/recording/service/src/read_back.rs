@@ -169,7 +169,15 @@ impl Service {
             Progress::Drained => {}
             unfinished => return unfinished,
         }
-        let Some(session) = self.sessions.get(&session_id) else { return Progress::Drained };
+        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        if let Some((buffer, packet)) = session.carried.take() {
+            let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
+            match outlet.put(buffer, std::iter::once(packet.as_slice()), packet.len()) {
+                Put::Done => {}
+                Put::Unfinished => return Progress::More,
+                Put::NoRoom => return Progress::NoRoom,
+            }
+        }
         if !session.read_place.is_behind_buffers {
             match self.read_buffers(session_id, sink, limit) {
                 Progress::Drained => self.leave_buffers(session_id, now),

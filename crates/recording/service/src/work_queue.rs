@@ -92,6 +92,16 @@ impl WorkQueue {
         Some(next)
     }
 
+    pub(crate) fn has_waiting(&self, source: SessionId) -> bool {
+        self.waiting.contains_key(&source)
+    }
+
+    /// That one is to wait longer, before all others.
+    pub(crate) fn put_back(&mut self, source: SessionId, cloning: Cloning) {
+        self.hold([cloning.consumer().map(Holds::Consumer), None]);
+        self.waiting.entry(source).or_default().push_front(cloning);
+    }
+
     /// Takes out all that this consumer waits for.
     pub(crate) fn remove_clones_for(&mut self, consumer: ConsumerConn) -> Vec<Cloning> {
         let mut removed = Vec::new();

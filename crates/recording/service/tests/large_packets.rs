@@ -4,11 +4,14 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use ferretto_protos::clone_session_request::Selector;
 use ferretto_protos::trace_config::TraceFilter;
 use ferretto_protos::trace_config::trace_filter::{StringFilterChain, StringFilterPolicy, StringFilterRule};
 use ferretto_protos::trace_packet::Data;
-use ferretto_protos::{self as protos, TestEvent, TraceConfig, TracePacket, fields};
-use ferretto_service::{ConsumerConn, FileContent, FileHandle, ProducerConn, limits};
+use ferretto_protos::{
+    self as protos, CloneSessionRequest, CloneSessionResponse, TestEvent, TraceConfig, TracePacket, fields,
+};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileContent, FileHandle, ProducerConn, limits};
 use ferretto_trace_filter::BytecodeBuilder;
 use prost::Message;
 use world::{World, config, config_bytes, only_setup};
@@ -62,7 +65,12 @@ fn slow_to_filter() -> Vec<u8> {
 }
 
 /// A session with a filter that takes many batches for such a packet.
-fn filtered_session(world: &mut World, producer: ProducerConn, user: u32) -> (ConsumerConn, FileHandle) {
+fn filtered_session(
+    world: &mut World,
+    producer: ProducerConn,
+    user: u32,
+    packets: &[Vec<u8>],
+) -> (ConsumerConn, FileHandle) {
     let (mut builder, event_text) = (BytecodeBuilder::new(), 1);
     let (trace, packet, event) = (builder.message(), builder.message(), builder.message());
     builder.nested(trace, fields::trace::PACKET, packet).keep(packet, KEPT);
@@ -86,7 +94,9 @@ fn filtered_session(world: &mut World, producer: ProducerConn, user: u32) -> (Co
     world.enable_raw(consumer, config.into(), Some(file));
     assert_eq!(world.ended(consumer), None);
     let buffer = only_setup(&world.commands(producer)).1.target_buffer() as u16;
-    world.emit_in_pieces(producer, 1, buffer, &slow_to_filter());
+    for (writer, packet) in (1..).zip(packets) {
+        world.emit_in_pieces(producer, writer, buffer, packet);
+    }
     (consumer, file)
 }
 
@@ -94,7 +104,7 @@ fn filtered_session(world: &mut World, producer: ProducerConn, user: u32) -> (Co
 #[test]
 fn a_large_packet_is_filtered_to_its_end() {
     let (mut world, producer) = world();
-    let (consumer, file) = filtered_session(&mut world, producer, 1000);
+    let (consumer, file) = filtered_session(&mut world, producer, 1000, &[slow_to_filter()]);
     world.files_wait = false;
     world.disable(consumer);
     assert_eq!(world.ended(consumer).as_deref(), Some(""));
@@ -104,7 +114,7 @@ fn a_large_packet_is_filtered_to_its_end() {
 #[test]
 fn of_a_file_that_fails_within_a_packet_nothing_is_on_its_way_any_more() {
     let (mut world, producer) = world();
-    let (failing, broken) = filtered_session(&mut world, producer, 1000);
+    let (failing, broken) = filtered_session(&mut world, producer, 1000, &[slow_to_filter()]);
     let (consumer, file) = session(&mut world, producer, 1000, 1);
     world.disable(failing);
     let first = world.service.poll_file_write(&world.now).unwrap();
@@ -116,6 +126,105 @@ fn of_a_file_that_fails_within_a_packet_nothing_is_on_its_way_any_more() {
     world.disable(consumer);
     assert_eq!(world.ended(consumer).as_deref(), Some(""));
     assert_eq!(sizes(&world.file_packets(file)), [PACKET_BYTES]);
+}
+
+const CLONE: FileHandle = FileHandle(77);
+
+/// A clone of this session into a file of its own is asked for and flushed for.
+fn clone(world: &mut World, producer: ProducerConn, of: ConsumerConn) -> ConsumerConn {
+    let id = world.query(of).tracing_sessions.iter().map(|session| session.id()).max();
+    let selector = Some(Selector::SessionId(id.unwrap()));
+    let cloner = world.consumer(1000);
+    world.files.insert(CLONE, Default::default());
+    let request = CloneSessionRequest { selector, ..Default::default() };
+    world.ask_with(cloner, ConsumerCall::CloneSession(request), Some(CLONE));
+    world.acknowledge_flushes(producer);
+    cloner
+}
+
+/// A session whose filter is within the first of these packets, and its buffer. All that it had to write is written.
+fn within(world: &mut World, producer: ProducerConn, packets: &[Vec<u8>]) -> (ConsumerConn, FileHandle) {
+    let (consumer, file) = filtered_session(world, producer, 1000, packets);
+    world.advance_ms(100);
+    let write = world.service.poll_file_write(&world.now).unwrap();
+    let FileContent::Bytes(bytes) = write.content else { panic!("nothing is copied") };
+    world.files.get_mut(&file).unwrap().bytes.extend_from_slice(&bytes);
+    world.service.handle_file_written(file, Ok(()), &world.now);
+    (consumer, file)
+}
+
+/// It would be neither in the copy of the file nor in those of the buffers.
+#[test]
+fn a_clone_takes_a_small_packet_along_that_is_being_filtered() {
+    let (mut world, producer) = world();
+    let (consumer, file) = within(&mut world, producer, &[of_bytes(0, 3000), of_bytes(1, 30)]);
+    let cloner = clone(&mut world, producer, consumer);
+    world.advance_ms(0);
+    world.files_wait = false;
+    world.run();
+    assert!(world.answer::<CloneSessionResponse>(cloner, "CloneSession").success());
+    assert_eq!(sizes(&world.file_packets(CLONE)), [3000, 30]);
+    world.disable(consumer);
+    assert_eq!(sizes(&world.file_packets(file)), [3000, 30]);
+}
+
+#[test]
+fn a_clone_waits_for_a_large_packet_that_is_being_filtered_and_does_nothing_meanwhile() {
+    let (mut world, producer) = world();
+    let (consumer, file) = within(&mut world, producer, &[slow_to_filter(), of_bytes(1, 30)]);
+    let cloner = clone(&mut world, producer, consumer);
+    assert!(world.service.is_busy(cloner) && !world.service.has_work());
+    assert!(world.service.next_timeout_ns(&world.now).unwrap() > 0);
+    world.advance_ms(1000);
+    assert!(world.reply(cloner, "CloneSession").is_none());
+    world.files_wait = false;
+    world.run();
+    world.advance_ms(0);
+    assert!(world.answer::<CloneSessionResponse>(cloner, "CloneSession").success());
+    assert_eq!(sizes(&world.file_packets(CLONE)), [3000, 30]);
+    world.disable(consumer);
+    assert_eq!(sizes(&world.file_packets(file)), [3000, 30]);
+}
+
+#[test]
+fn a_clone_goes_on_without_a_large_packet_that_is_not_done_in_time() {
+    let (mut world, producer) = world();
+    let (consumer, _) = within(&mut world, producer, &[slow_to_filter(), of_bytes(1, 30)]);
+    let cloner = clone(&mut world, producer, consumer);
+    world.advance_ms(limits::CLONE_WAITS_MS - 200);
+    assert!(world.reply(cloner, "CloneSession").is_none() && world.service.is_busy(cloner));
+    world.advance_ms(200);
+    world.advance_ms(0);
+    world.files_wait = false;
+    world.run();
+    assert!(world.answer::<CloneSessionResponse>(cloner, "CloneSession").success());
+    let packets = world.file_packets(CLONE);
+    assert_eq!(sizes(&packets), [30]);
+    let Some(Data::TraceStats(stats)) = &packets.last().unwrap().data else { panic!("no stats") };
+    assert_eq!(stats.losses.as_ref().unwrap().large_packets(), 1);
+}
+
+#[test]
+fn a_clone_that_waits_for_a_packet_is_told_when_its_source_has_no_file_any_more() {
+    for is_freed in [false, true] {
+        let (mut world, producer) = world();
+        let (consumer, file) = within(&mut world, producer, &[slow_to_filter(), of_bytes(1, 30)]);
+        let cloner = clone(&mut world, producer, consumer);
+        assert!(world.reply(cloner, "CloneSession").is_none());
+        let write = world.service.poll_file_write(&world.now).unwrap();
+        assert_eq!(write.file, file);
+        let result = if is_freed { Ok(()) } else { Err("Broken pipe".to_owned()) };
+        world.service.handle_file_written(file, result, &world.now);
+        if is_freed {
+            world.free(consumer);
+            world.files.get_mut(&file).unwrap().breaks = true;
+            world.files_wait = false;
+        }
+        world.run();
+        world.advance_ms(0);
+        assert!(!world.answer::<CloneSessionResponse>(cloner, "CloneSession").success());
+        assert!(world.files[&CLONE].closed && !world.service.has_work());
+    }
 }
 
 /// Writes what a file gets, and nothing of what others get. Says what came.

@@ -317,7 +317,7 @@ impl Finder<'_> {
         if own.large_packets() > 0 {
             let packets = counted(own.large_packets(), "large packet", "large packets");
             let what = format!(
-                "{packets}: others were on their way to sessions of the same user and nobody took them"
+                "{packets} left out: nobody took what was on its way to other sessions of the same user, or the session was cloned while they were being filtered"
             );
             self.lost(Kind::LargePackets, what, "read what that user's other sessions write");
         }

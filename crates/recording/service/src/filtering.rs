@@ -218,7 +218,13 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
     fn filter(&mut self, begin: impl FnOnce(&mut Filtering)) -> Put {
         let Some(filtering) = &mut self.filtering else { return Put::Done };
         let start = self.environment.stopwatch_ns();
+        let was_within = filtering.is_within_packet();
         begin(filtering);
+        if !was_within && filtering.whole.len() > limits::MAX_FILTERED_AT_ONCE_BYTES {
+            // It was copied just now, and what is kept of it is the next copy.
+            filtering.may_spend = 0;
+            return Put::Unfinished;
+        }
         let before = filtering.taken_ns;
         let time = u64::try_from(limits::FILTER_TIME.as_nanos()).unwrap_or(u64::MAX);
         let mut taken = || self.environment.stopwatch_ns().saturating_sub(start);
@@ -355,6 +361,22 @@ mod tests {
         let filtering = filtering.unwrap();
         assert!(filtering.whole.capacity() <= limits::KEEP_PACKET_BYTES, "{}", filtering.whole.capacity());
         assert!(filtering.kept.capacity() <= limits::KEEP_PACKET_BYTES, "{}", filtering.kept.capacity());
+    }
+
+    /// To copy it twice takes as long as others should wait.
+    #[test]
+    fn a_large_packet_is_filtered_in_the_batch_after_the_one_that_takes_it() {
+        let (mut filtering, mut sink) = (Some(filtering(0)), Sizes::default());
+        let mut environment = SlowClock { step_ns: 0, now_ns: 0 };
+        let packet = message(1, limits::MAX_FILTERED_AT_ONCE_BYTES);
+        filtering.as_mut().unwrap().begin_batch();
+        let mut outlet = Outlet::new(&mut sink, &mut filtering, &mut environment);
+        let put = outlet.put(None, std::iter::once(packet.as_slice()), packet.len());
+        assert_eq!((put, outlet.is_spent()), (Put::Unfinished, true));
+        assert_eq!(filtering.as_ref().unwrap().held_bytes(), packet.len(), "nothing is kept yet");
+        filtering.as_mut().unwrap().begin_batch();
+        let put = Outlet::new(&mut sink, &mut filtering, &mut environment).put_unfinished();
+        assert_eq!((put, sink.0), (Put::Done, vec![packet.len()]));
     }
 
     #[test]

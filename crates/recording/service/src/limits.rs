@@ -166,6 +166,10 @@ pub const FILTER_COST_BETWEEN_LOOKS: u64 = FILTER_COST / 16;
 /// Time after which filtering makes way, whatever it has cost. Ours: others wait for no longer, and for one search in one string.
 pub const FILTER_TIME: Duration = Duration::from_millis(4);
 
+/// A larger packet is taken out of the buffer in one batch, and filtered in the next ones. Ours: it takes some milliseconds to copy so much
+/// into memory that is new.
+pub const MAX_FILTERED_AT_ONCE_BYTES: usize = 12 * 1024 * 1024;
+
 /// Bytes of what a consumer is still to be told of its data sources' starts and ends. Ours: two for each of
 /// [`MAX_INSTANCES_PER_SESSION`] with names of usual length. One that is further behind has its ObserveEvents call rejected.
 pub const MAX_OBSERVED_BYTES: usize = 16 << 20;

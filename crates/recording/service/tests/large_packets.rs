@@ -109,6 +109,7 @@ fn a_large_packet_is_filtered_to_its_end() {
     world.disable(consumer);
     assert_eq!(world.ended(consumer).as_deref(), Some(""));
     assert!(world.files[&file].bytes.len() > PACKET_BYTES);
+    assert_eq!(sizes(&world.file_packets(file)), [3000], "and the file is whole");
 }
 
 #[test]

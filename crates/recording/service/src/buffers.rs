@@ -21,6 +21,8 @@ pub(crate) struct Buffer {
 struct Marks {
     /// Bytes written, when last all that it held had been read into the file.
     written_when_read: u64,
+    /// It was left before that.
+    was_left: bool,
     /// Bytes written, when producers were last asked to flush because of that.
     written_when_flushed: u64,
     /// Bytes overwritten, when producers were last asked to repeat their names because of that.
@@ -105,12 +107,16 @@ impl Buffer {
         }
     }
 
-    /// All that it held was read into the file. If it is crowded, somebody writes faster than that is read.
+    /// It was left before all that it held was read: somebody writes as fast as that is.
+    pub(crate) fn note_left(&mut self) {
+        self.marks.was_left = true;
+    }
+
+    /// All that it held was read into the file, unless it was left before.
     pub(crate) fn note_read(&mut self) {
-        if self.is_crowded() {
-            return;
+        if !std::mem::take(&mut self.marks.was_left) {
+            self.marks.written_when_read = self.trace.stats().bytes_written;
         }
-        self.marks.written_when_read = self.trace.stats().bytes_written;
     }
 
     /// Producers are asked to flush.
@@ -282,6 +288,19 @@ mod tests {
             })
             .collect();
         assert_eq!(lost, [false, true, true], "what was looked at in vain counts, too");
+    }
+
+    #[test]
+    fn a_buffer_that_was_left_before_all_was_read_is_still_filling() {
+        let mut buffer = Buffer::new(TraceBuffer::new(1 << 20, FillPolicy::Ring).unwrap());
+        (0..10).for_each(|id| store(&mut buffer, id));
+        assert!(buffer.is_filling());
+        buffer.note_left();
+        buffer.note_read();
+        assert!(buffer.is_filling());
+        // Then it was read, though there may be something in it that cannot be.
+        buffer.note_read();
+        assert!(!buffer.is_filling());
     }
 
     /// Of a large one it would take long: its producers repeat what they said.

@@ -285,14 +285,16 @@ impl Service {
                 return Progress::More;
             }
             let buffer = session.buffers.get(index).and_then(|id| self.buffers.get_mut(id));
-            let Some(Buffer { trace: buffer, .. }) = buffer else {
+            let Some(buffer) = buffer else {
                 goes_on = place.next_buffer(session.buffers.len());
                 continue;
             };
-            if place.is_left(buffer) {
+            if place.is_left(&buffer.trace) {
+                buffer.note_left();
                 goes_on = place.next_buffer(session.buffers.len());
                 continue;
             }
+            let buffer = &mut buffer.trace;
             match std::mem::replace(&mut place.is_within, true) {
                 true => buffer.resume_read(),
                 false => buffer.begin_read(),

@@ -314,6 +314,13 @@ impl Finder<'_> {
             );
             self.lost(Kind::UnseenEnd, what, "");
         }
+        if own.large_packets() > 0 {
+            let packets = counted(own.large_packets(), "large packet", "large packets");
+            let what = format!(
+                "{packets} left out: nobody took what was on its way to other sessions of the same user, or the session was cloned while they were being filtered"
+            );
+            self.lost(Kind::LargePackets, what, "read what that user's other sessions write");
+        }
         if own.producers_refused() > 0 {
             self.refused(own);
         }

@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     ForeignBuffer,
     /// Packets that a program may not write.
     InvalidPackets,
+    /// Large packets beside others that nobody took.
+    LargePackets,
     /// The file's largest size.
     FileFull,
     /// The trace filter.
@@ -107,6 +109,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::Unfinished, "unfinished"),
     (Kind::ForeignBuffer, "foreign-buffer"),
     (Kind::InvalidPackets, "invalid-packets"),
+    (Kind::LargePackets, "large-packets"),
     (Kind::FileFull, "file-full"),
     (Kind::Filter, "filter"),
     (Kind::Clocks, "clocks"),

@@ -21,6 +21,8 @@ pub(crate) struct Buffer {
 struct Marks {
     /// Bytes written, when last all that it held had been read into the file.
     written_when_read: u64,
+    /// It was left before that.
+    was_left: bool,
     /// Bytes written, when producers were last asked to flush because of that.
     written_when_flushed: u64,
     /// Bytes overwritten, when producers were last asked to repeat their names because of that.
@@ -105,9 +107,16 @@ impl Buffer {
         }
     }
 
-    /// All that it held was read into the file.
+    /// It was left before all that it held was read: somebody writes as fast as that is.
+    pub(crate) fn note_left(&mut self) {
+        self.marks.was_left = true;
+    }
+
+    /// All that it held was read into the file, unless it was left before.
     pub(crate) fn note_read(&mut self) {
-        self.marks.written_when_read = self.trace.stats().bytes_written;
+        if !std::mem::take(&mut self.marks.was_left) {
+            self.marks.written_when_read = self.trace.stats().bytes_written;
+        }
     }
 
     /// Producers are asked to flush.
@@ -248,8 +257,9 @@ mod tests {
     #[test]
     fn rings_of_a_session_are_folded_at_once_as_far_as_they_are_small_together() {
         let mut at_once = AtOnce::default();
+        // A third of it each, but for one that is larger.
         let folded: Vec<bool> = [5, 5, 7, 5]
-            .map(|mib| folding_ring(mib << 20))
+            .map(|parts| folding_ring(limits::FOLD_AT_ONCE_BYTES / 16 * parts))
             .iter_mut()
             .map(|buffer| {
                 let replacement = buffer.replacement(&mut at_once).unwrap();
@@ -278,6 +288,19 @@ mod tests {
             })
             .collect();
         assert_eq!(lost, [false, true, true], "what was looked at in vain counts, too");
+    }
+
+    #[test]
+    fn a_buffer_that_was_left_before_all_was_read_is_still_filling() {
+        let mut buffer = Buffer::new(TraceBuffer::new(1 << 20, FillPolicy::Ring).unwrap());
+        (0..10).for_each(|id| store(&mut buffer, id));
+        assert!(buffer.is_filling());
+        buffer.note_left();
+        buffer.note_read();
+        assert!(buffer.is_filling());
+        // Then it was read, though there may be something in it that cannot be.
+        buffer.note_read();
+        assert!(!buffer.is_filling());
     }
 
     /// Of a large one it would take long: its producers repeat what they said.

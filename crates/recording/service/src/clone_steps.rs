@@ -10,6 +10,7 @@ use ferretto_trace_buffer::TraceBuffer;
 
 use crate::buffers::Buffer;
 use crate::cloning::CloneRequest;
+use crate::filtering::Filtering;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
 use crate::now::Now;
@@ -67,7 +68,7 @@ const SEQUENCES_PER_COST: usize = 64;
 const STATE_BYTES_PER_COST: usize = 4096;
 /// What is known in a ring that folds, which may be some megabytes, likewise.
 const FOLD_COST: usize = 500;
-/// Bytes that are folded, or that ProtoVMs take, likewise: 16 MiB of the dearest packets take 30 ms.
+/// Bytes that are folded, or that ProtoVMs take, likewise: 8 MiB of the dearest packets take 15 ms.
 const TAKEN_BYTES_PER_COST: usize = 512;
 /// Of [`TraceBuffer::CLONE_PART_BYTES`], in [`Budget`]'s units: memory that is new is as slow as this.
 const PART_COST: usize = TraceBuffer::CLONE_PART_BYTES / 2048;
@@ -180,15 +181,49 @@ impl Service {
         CLONE_COST + session.sequences.len() / SEQUENCES_PER_COST + of_buffers
     }
 
-    /// The next of the clones that waited for one of this session has its turn. Those behind it wait for that one.
-    fn resume_waiting(&mut self, source: SessionId) {
-        if self.is_being_cloned(source) || self.work.holds(Holds::Returned(source)) {
-            return;
-        }
-        if let Some(cloning) = self.work.next_waiting(source) {
-            let job = Job::Clone(cloning);
+    /// The next of the clones that waited for one of this session, or for a packet of it, has its turn. Those behind it wait for that one.
+    pub(crate) fn resume_waiting(&mut self, source: SessionId, now: &Now) {
+        if let Some(job) = self.next_waiting(source, now) {
             self.work.push(self.user_of_job(&job), job);
         }
+    }
+
+    /// The packet of a session is done that was being filtered: a clone that waited for it is of the time before the next one.
+    pub(crate) fn clone_behind_packet(&mut self, source: SessionId, now: &Now) {
+        if self.work.has_waiting(source)
+            && let Some(job) = self.next_waiting(source, now)
+        {
+            self.begin(job, now);
+            // Its consumer may wait no longer.
+            self.work.note_end();
+        }
+    }
+
+    fn next_waiting(&mut self, source: SessionId, now: &Now) -> Option<Job> {
+        if self.is_being_cloned(source) || self.work.holds(Holds::Returned(source)) {
+            return None;
+        }
+        let next = self.work.next_waiting(source)?;
+        // Nobody looks at it again before there is a reason to.
+        if let Cloning::Flushed { clone, .. } = &next
+            && self.waits_for_packet(source, clone, now)
+        {
+            self.work.put_back(source, next);
+            return None;
+        }
+        Some(Job::Clone(next))
+    }
+
+    /// Whether a clone that goes into a file waits: what is being filtered for the source's file is in its buffers no more and not in the file.
+    pub(crate) fn waits_for_packet(&mut self, source: SessionId, clone: &CloneRequest, now: &Now) -> bool {
+        let Some(session) = self.sessions.get_mut(&source) else { return false };
+        let is_within = session.filtering.as_ref().is_some_and(Filtering::is_within_large_packet);
+        if clone.file.is_none() || !is_within || now.is_over(clone.waits_until) {
+            return false;
+        }
+        // The first of them is the next to go on.
+        session.timers.clone.get_or_insert(clone.waits_until);
+        true
     }
 
     /// Goes on; what is left is given back.
@@ -203,13 +238,13 @@ impl Service {
             Cloning::Asked { source, asked } => {
                 budget.spend(CLONE_COST);
                 self.clone_session(asked, now);
-                self.resume_waiting(source);
+                self.resume_waiting(source, now);
                 None
             }
             Cloning::Flushed { source, clone, success } => {
                 budget.spend(self.cost_of_clone(source));
                 self.finish_cloning(source, clone, success, now);
-                self.resume_waiting(source);
+                self.resume_waiting(source, now);
                 None
             }
             Cloning::Copying(copying) => self.copy_some(copying, budget, now).map(Cloning::Copying),
@@ -257,7 +292,7 @@ impl Service {
             Some(clone) => self.hand_over_clone(copying.id, clone, false, now),
             None => self.start_final_write(copying.id),
         }
-        self.resume_waiting(copying.source);
+        self.resume_waiting(copying.source, now);
         self.flush_observed_events();
     }
 
@@ -280,7 +315,7 @@ impl Service {
                 }
                 cloning => self.close_files(cloning.into_file()),
             }
-            self.resume_waiting(source);
+            self.resume_waiting(source, now);
         }
     }
 }

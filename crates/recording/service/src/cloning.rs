@@ -10,7 +10,7 @@ use crate::file_output::FileOutput;
 use crate::flush::{AfterFlush, FLUSH_FOR_BUGREPORT, FlushReason};
 use crate::ids::{BufferId, ConsumerConn, FileHandle, SessionId, Token};
 use crate::limits;
-use crate::now::Now;
+use crate::now::{Deadline, Now};
 use crate::producers::truncated;
 use crate::query::may_see;
 use crate::registry::next_free_id;
@@ -40,6 +40,8 @@ pub(crate) struct CloneRequest {
     /// What may still be done with buffers in the turn in which it was asked for: the flush may be over at once.
     at_once: AtOnce,
     asked_at_ns: u64,
+    /// So long for a packet that its source is filtering.
+    pub(crate) waits_until: Deadline,
 }
 
 impl CloneRequest {
@@ -61,7 +63,9 @@ impl Service {
         let skip_trace_filter = request.skip_trace_filter() || is_bugreport;
         let trigger = trigger_of(request);
         let (at_once, asked_at_ns) = (AtOnce::default(), now.clocks.monotonic);
-        let mut clone = CloneRequest { from, token, trigger, skip_trace_filter, file, at_once, asked_at_ns };
+        let waits_until = now.after_ms(limits::CLONE_WAITS_MS);
+        let mut clone =
+            CloneRequest { from, token, trigger, skip_trace_filter, file, at_once, asked_at_ns, waits_until };
         let session_id = match self.find_to_clone(from, request) {
             Ok(session_id) => session_id,
             Err(error) => return self.refuse_clone(clone, error),
@@ -225,6 +229,9 @@ impl Service {
         if self.is_being_cloned(source) {
             return self.work.wait(source, Cloning::Flushed { source, clone, success });
         }
+        if self.waits_for_packet(source, &clone, now) {
+            return self.work.wait(source, Cloning::Flushed { source, clone, success });
+        }
         self.note_clone(source, now);
         let mut at_once = std::mem::take(&mut clone.at_once);
         if now.clocks.monotonic != clone.asked_at_ns {
@@ -279,6 +286,10 @@ impl Service {
         session.machines = original.machines.unwritten();
         session.concurrent = original.concurrent.clone();
         session.sequences = original.sequences.clone();
+        if let Some(filtering) = original.filtering.as_ref().filter(|_| clone.file.is_some()) {
+            session.carried = filtering.small_packet();
+            session.losses.large_packets += u64::from(filtering.is_within_large_packet());
+        }
         if clone.skip_trace_filter {
             session.filtering = None;
         }

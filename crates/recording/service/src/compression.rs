@@ -154,6 +154,15 @@ impl<S: PacketSink> PacketSink for Compressing<'_, S> {
         }
     }
 
+    /// What is large stands as it is.
+    fn owned_packet(&mut self, packet: &mut Vec<u8>) {
+        if packet.len() <= limits::MAX_COMPRESSED_PACKET_BYTES {
+            return self.packet(std::iter::once(packet.as_slice()), packet.len());
+        }
+        self.end_batch();
+        self.sink.owned_packet(packet);
+    }
+
     /// As if nothing became smaller.
     fn len(&self) -> usize {
         self.sink.len() + self.taken
@@ -167,6 +176,10 @@ impl<S: PacketSink> PacketSink for Compressing<'_, S> {
         }
         self.end_batch();
         self.sink.make_room(largest(len))
+    }
+
+    fn largest_packet(&self) -> usize {
+        self.sink.largest_packet()
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_output::FileOutput;
+use crate::filtering::Filtering;
 use crate::ids::{ConsumerConn, FileHandle, SessionId};
 use crate::limits;
 use crate::now::Now;
@@ -112,6 +113,7 @@ impl Service {
             let Some(output) = &mut session.file else { continue };
             if output.clone.take_if(|clone| clone.is_from(consumer)).is_some() {
                 output.abandon();
+                session.filtering.as_mut().into_iter().for_each(Filtering::give_up);
                 abandoned.push(session.id);
             }
         }

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::cloning::CloneRequest;
 use crate::config::FileSpec;
 use crate::file_copy::FileCopy;
+use crate::file_turns::Ready;
 use crate::filtering::Filtering;
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{FileHandle, SessionId};
@@ -30,6 +31,8 @@ pub(crate) struct FileOutput {
     pass: Option<Pass>,
     /// How large the writes are that were handed out and whose results are not yet told, the oldest first.
     in_flight: VecDeque<usize>,
+    /// A large packet that is to be written behind those.
+    large: Option<Bytes>,
     /// Of the first write that failed. No more is written.
     error: Option<String>,
     /// Nothing fits any more.
@@ -61,6 +64,7 @@ impl FileOutput {
             bytes_written: 0,
             pass: None,
             in_flight: VecDeque::new(),
+            large: None,
             error: None,
             is_full: false,
             has_failed: false,
@@ -84,9 +88,10 @@ impl FileOutput {
         self.bytes_written.saturating_sub(self.bytes_in_flight() as u64)
     }
 
-    /// What was handed out and is not written yet.
+    /// What was handed out and is not written yet, and what is to be next.
     fn bytes_in_flight(&self) -> usize {
-        self.in_flight.iter().sum()
+        let handed_out: usize = self.in_flight.iter().sum();
+        handed_out + self.large.as_ref().map_or(0, Bytes::len)
     }
 
     /// Is another write due, and may it begin before those that are under way end?
@@ -95,9 +100,9 @@ impl FileOutput {
             true => 1,
             false => limits::MAX_FILE_WRITES_IN_FLIGHT,
         };
-        !matches!(self.pass, None | Some(Pass::FinalWritten))
-            && self.in_flight.len() < at_once
-            && self.bytes_in_flight() < limits::MAX_FILE_BYTES_IN_FLIGHT
+        let is_due = !matches!(self.pass, None | Some(Pass::FinalWritten))
+            && self.bytes_in_flight() < limits::MAX_FILE_BYTES_IN_FLIGHT;
+        (is_due || self.large.is_some()) && self.in_flight.len() < at_once
     }
 
     /// No more is to be written.
@@ -117,6 +122,14 @@ impl FileOutput {
 
     fn fail(&mut self) {
         (self.is_full, self.has_failed) = (true, true);
+        self.large = None;
+    }
+
+    /// The large packet whose beginning was handed out before.
+    fn next_large(&mut self) -> Option<FileWrite> {
+        let bytes = self.large.take()?;
+        self.in_flight.push_back(bytes.len());
+        Some(FileWrite { file: self.handle, content: FileContent::Bytes(bytes), sync: false })
     }
 
     /// For the trace, so that a full one can still end with what is not in it.
@@ -168,7 +181,10 @@ impl WriteMemory {
 /// The form of a trace file: packets as fields of a `Trace` message.
 struct FileSink {
     bytes: BytesMut,
+    /// A large packet behind these, which ends the batch; what stands before it is in them.
+    large: Option<Bytes>,
     room: u64,
+    largest_packet: usize,
 }
 
 /// `Trace.packet`: field 1, length-delimited.
@@ -193,16 +209,33 @@ impl PacketSink for FileSink {
             // At once, and not in ever larger pieces that are copied.
             self.bytes.reserve(PREAMBLE_BYTES + len);
         }
+        if let Some(large) = self.large.take() {
+            // Not where batches end at their limit.
+            self.bytes.extend_from_slice(&large);
+        }
         preamble(len).append_to(&mut self.bytes);
         slices.for_each(|slice| self.bytes.extend_from_slice(slice));
     }
 
+    /// What is large is not copied once more.
+    fn owned_packet(&mut self, packet: &mut Vec<u8>) {
+        if packet.len() <= FILE_WRITE_CAPACITY || self.large.is_some() {
+            return self.packet(std::iter::once(packet.as_slice()), packet.len());
+        }
+        preamble(packet.len()).append_to(&mut self.bytes);
+        self.large = Some(std::mem::take(packet).into());
+    }
+
     fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.large.as_ref().map_or(0, Bytes::len)
     }
 
     fn make_room(&mut self, len: usize) -> bool {
-        (self.bytes.len() + PREAMBLE_BYTES).saturating_add(len) as u64 <= self.room
+        (self.len() + PREAMBLE_BYTES).saturating_add(len) as u64 <= self.room
+    }
+
+    fn largest_packet(&self) -> usize {
+        self.largest_packet
     }
 }
 
@@ -211,14 +244,33 @@ impl Service {
     /// [`MAX_FILE_WRITES_IN_FLIGHT`](limits::MAX_FILE_WRITES_IN_FLIGHT) under way: they are done, and their results told, in this order.
     pub fn poll_file_write(&mut self, now: &Now) -> Option<FileWrite> {
         let due = |file: &FileOutput| file.takes_a_write() && !self.waits_for_source(file);
-        let has_room = |user| self.bytes_on_their_way(user) < limits::MAX_BYTES_ON_THEIR_WAY_PER_UID;
-        let sessions = self.sessions.values();
-        let sessions =
-            sessions.filter(|session| session.file.as_ref().is_some_and(due) && has_room(session.owner_uid));
-        // A long file does not keep the others waiting.
-        let ready = sessions.map(|session| session.id).min_by_key(|id| (*id <= self.last_written, *id))?;
-        self.last_written = ready;
-        self.next_file_write(ready, now)
+        let sessions = self.sessions.values().filter(|session| session.file.as_ref().is_some_and(due));
+        let (ready, waiting): (Vec<_>, Vec<_>) = sessions.partition(|session| self.has_room(session));
+        let (user, now_ns) = (|session: &&Session| session.owner_uid, now.clocks.monotonic);
+        self.patience.note(&waiting.iter().map(user).collect(), now_ns);
+        let of = |session: &Session, largest_packet| Ready {
+            session: session.id,
+            user: session.owner_uid,
+            largest_packet,
+        };
+        let mut ready: Vec<Ready> = ready.into_iter().map(|session| of(session, usize::MAX)).collect();
+        let beside_stuck = waiting.iter().filter(|session| self.patience.is_over(session.owner_uid, now_ns));
+        ready.extend(beside_stuck.map(|session| of(session, limits::MAX_PACKET_BYTES_BESIDE_STUCK)));
+        self.file_turns.keep(|user| self.sessions.values().any(|session| session.owner_uid == user));
+        let next = self.file_turns.next(&ready)?;
+        let start = self.environment.stopwatch_ns();
+        let write = self.next_file_write(next.session, next.largest_packet, now);
+        let taken = self.environment.stopwatch_ns().saturating_sub(start);
+        self.file_turns.charge(next.user, taken);
+        self.clone_behind_packet(next.session, now);
+        write
+    }
+
+    /// Whether more of a session's packets may be on their way. One that is being filtered is so already, and one that was.
+    fn has_room(&self, session: &Session) -> bool {
+        session.filtering.as_ref().is_some_and(Filtering::is_within_packet)
+            || session.file.as_ref().is_some_and(|file| file.large.is_some())
+            || self.bytes_on_their_way(session.owner_uid) < limits::MAX_BYTES_ON_THEIR_WAY_PER_UID
     }
 
     /// What was read from a user's sessions and is not written, or not taken by who reads.
@@ -233,12 +285,19 @@ impl Service {
         self.sessions.values().filter(|session| session.owner_uid == user).map(of_session).sum()
     }
 
-    fn next_file_write(&mut self, session_id: SessionId, now: &Now) -> Option<FileWrite> {
+    /// What a session's file gets next, without packets that are larger than this.
+    fn next_file_write(
+        &mut self,
+        session_id: SessionId,
+        largest_packet: usize,
+        now: &Now,
+    ) -> Option<FileWrite> {
         let file = self.sessions.get_mut(&session_id)?.file.as_mut()?;
-        if let Some(write) = file.next_copy() {
+        if let Some(write) = file.next_copy().or_else(|| file.next_large()) {
             return Some(write);
         }
-        let mut sink = FileSink { bytes: self.write_memory.take(), room: file.room() };
+        let bytes = self.write_memory.take();
+        let mut sink = FileSink { bytes, large: None, room: file.room(), largest_packet };
         let progress = match file.is_full {
             true => Progress::NoRoom,
             false => self.read_batch(session_id, &mut sink, limits::FILE_WRITE_BYTES, now),
@@ -265,7 +324,9 @@ impl Service {
             Progress::Drained | Progress::NoRoom => self.write_memory.release(),
         }
         file.in_flight.push_back(bytes.len());
-        file.bytes_written += bytes.len() as u64;
+        // A copy of the file ends with a packet.
+        file.bytes_written += sink.large.as_ref().map_or(0, Bytes::len) as u64 + bytes.len() as u64;
+        file.large = sink.large;
         let sync = file.spec.sync && progress != Progress::More;
         let write = FileWrite { file: file.handle, content: FileContent::Bytes(bytes), sync };
         if goes_on {
@@ -288,14 +349,16 @@ impl Service {
             tracing::error!(%session_id, "the trace file cannot be written: {error}");
             output.fail();
             output.error = Some(error);
+            session.filtering.as_mut().into_iter().for_each(Filtering::give_up);
         }
         if output.error.is_some() && !output.in_flight.is_empty() {
-            return;
+            return self.resume_waiting(session_id, now);
         }
         if output.copy.as_ref().is_some_and(FileCopy::is_done) {
             output.copy = None;
         }
         self.go_on_with_file(session_id, now);
+        self.resume_waiting(session_id, now);
         self.close_copied_files();
         self.flush_observed_events();
     }
@@ -314,7 +377,9 @@ impl Service {
             }
         }
         match output.pass {
-            Some(Pass::FinalWritten) if output.in_flight.is_empty() => self.finish_file(session_id, now),
+            Some(Pass::FinalWritten) if output.bytes_in_flight() == 0 && output.in_flight.is_empty() => {
+                self.finish_file(session_id, now);
+            }
             Some(Pass::FinalWritten) => {}
             Some(Pass::Periodic | Pass::Final) | None if output.is_full => {
                 self.disable_tracing(session_id, false, now);
@@ -377,6 +442,27 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_packet_that_the_sink_may_keep_is_not_copied() {
+        let large = || vec![7; FILE_WRITE_CAPACITY + 1];
+        let mut packet = large();
+        let at = packet.as_ptr();
+        let mut sink =
+            FileSink { bytes: BytesMut::new(), large: None, room: u64::MAX, largest_packet: usize::MAX };
+        sink.packet(std::iter::once(&[1, 2][..]), 2);
+        sink.owned_packet(&mut packet);
+        let len = sink.len();
+        assert_eq!(sink.large.as_ref().map(|bytes| bytes.as_ptr()), Some(at));
+        // What comes behind it all the same stands behind it.
+        sink.owned_packet(&mut vec![3]);
+        let mut expected = BytesMut::from(&[PACKET_TAG, 2, 1, 2][..]);
+        preamble(large().len()).append_to(&mut expected);
+        expected.extend_from_slice(&large());
+        assert_eq!(len, expected.len());
+        expected.extend_from_slice(&[PACKET_TAG, 1, 3]);
+        assert!(sink.large.is_none() && sink.bytes == expected);
+    }
 
     #[test]
     fn memory_of_usual_writes_is_kept_and_that_of_large_packets_is_not() {

@@ -73,6 +73,28 @@ impl Filtering {
         self.whole.len() + self.kept.len()
     }
 
+    /// Nobody wants the packet any more that it is not done with.
+    pub(crate) fn give_up(&mut self) {
+        self.unfinished = None;
+        self.release();
+    }
+
+    /// Whether there is a packet that it goes on with.
+    pub(crate) fn is_within_packet(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    /// The same of one that clones do not take along.
+    pub(crate) fn is_within_large_packet(&self) -> bool {
+        self.is_within_packet() && self.whole.len() > limits::MAX_CARRIED_PACKET_BYTES
+    }
+
+    /// That which clones take along, as it came, with the buffer that it comes from.
+    pub(crate) fn small_packet(&self) -> Option<(Option<usize>, Vec<u8>)> {
+        let (buffer, _) = self.unfinished.as_ref()?;
+        (!self.is_within_large_packet()).then(|| (*buffer, self.whole.clone()))
+    }
+
     pub(crate) fn stats(&self) -> FilterStats {
         self.stats.clone()
     }
@@ -186,7 +208,7 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
 
     /// Goes on with a packet that takes longer than a batch, if there is one.
     pub(crate) fn put_unfinished(&mut self) -> Put {
-        match self.filtering.as_ref().is_some_and(|filtering| filtering.unfinished.is_some()) {
+        match self.filtering.as_deref().is_some_and(Filtering::is_within_packet) {
             true => self.filter(|_| ()),
             false => Put::Done,
         }
@@ -196,7 +218,13 @@ impl<'a, S: PacketSink> Outlet<'a, S> {
     fn filter(&mut self, begin: impl FnOnce(&mut Filtering)) -> Put {
         let Some(filtering) = &mut self.filtering else { return Put::Done };
         let start = self.environment.stopwatch_ns();
+        let was_within = filtering.is_within_packet();
         begin(filtering);
+        if !was_within && filtering.whole.len() > limits::MAX_FILTERED_AT_ONCE_BYTES {
+            // It was copied just now, and what is kept of it is the next copy.
+            filtering.may_spend = 0;
+            return Put::Unfinished;
+        }
         let before = filtering.taken_ns;
         let time = u64::try_from(limits::FILTER_TIME.as_nanos()).unwrap_or(u64::MAX);
         let mut taken = || self.environment.stopwatch_ns().saturating_sub(start);
@@ -333,6 +361,22 @@ mod tests {
         let filtering = filtering.unwrap();
         assert!(filtering.whole.capacity() <= limits::KEEP_PACKET_BYTES, "{}", filtering.whole.capacity());
         assert!(filtering.kept.capacity() <= limits::KEEP_PACKET_BYTES, "{}", filtering.kept.capacity());
+    }
+
+    /// To copy it twice takes as long as others should wait.
+    #[test]
+    fn a_large_packet_is_filtered_in_the_batch_after_the_one_that_takes_it() {
+        let (mut filtering, mut sink) = (Some(filtering(0)), Sizes::default());
+        let mut environment = SlowClock { step_ns: 0, now_ns: 0 };
+        let packet = message(1, limits::MAX_FILTERED_AT_ONCE_BYTES);
+        filtering.as_mut().unwrap().begin_batch();
+        let mut outlet = Outlet::new(&mut sink, &mut filtering, &mut environment);
+        let put = outlet.put(None, std::iter::once(packet.as_slice()), packet.len());
+        assert_eq!((put, outlet.is_spent()), (Put::Unfinished, true));
+        assert_eq!(filtering.as_ref().unwrap().held_bytes(), packet.len(), "nothing is kept yet");
+        filtering.as_mut().unwrap().begin_batch();
+        let put = Outlet::new(&mut sink, &mut filtering, &mut environment).put_unfinished();
+        assert_eq!((put, sink.0), (Put::Done, vec![packet.len()]));
     }
 
     #[test]

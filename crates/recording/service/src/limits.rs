@@ -91,6 +91,12 @@ pub const MAX_FILE_BYTES_IN_FLIGHT: usize = MAX_FILE_WRITES_IN_FLIGHT * FILE_WRI
 /// When so many bytes of a user's sessions are on their way, to files and to consumers that read, none of them begins another write.
 /// Ours, likewise: as much as one packet may have.
 pub const MAX_BYTES_ON_THEIR_WAY_PER_UID: usize = MAX_PACKET_BYTES;
+/// Time for which a user's files wait for these, and then they go on beside them: nobody may ever take them. Ours: as long as a disk takes for
+/// one packet.
+pub const STUCK: Duration = Duration::from_millis(500);
+/// A larger packet is left out of a file that goes on beside what nobody takes, and counted. Ours, for the memory of the service: each of a
+/// user's [`MAX_SESSIONS_PER_UID`] has so much on its way and [`MAX_FILE_BYTES_IN_FLIGHT`], 25 MiB in sum.
+pub const MAX_PACKET_BYTES_BESIDE_STUCK: usize = 4 * 1024 * 1024;
 /// A ring is written to the file before its time when this part of it, a quarter, is new. Ours: upstream overwrites what nobody has read.
 pub const UNREAD_PARTS: u64 = 4;
 /// Producers flush before a ring that is written to the file has turned: when this part of it, a half, is new. Ours.
@@ -118,6 +124,9 @@ pub const READ_REPLY_BYTES: usize = 127 * 1024;
 /// Chunks that are looked at for one such response, or for one write to a file. Ours: a millisecond or two, should there be nothing to read
 /// in any of them; and a response is full after some hundred that are worth reading.
 pub const READ_CHUNKS: usize = 16 * 1024;
+/// So many times a buffer may be written anew while it is read; then that is over, and the next buffer's turn. Ours: what was there at the
+/// beginning is gone then, and somebody may write without end.
+pub const READ_BUFFERS_TIMES: u64 = 2;
 /// Bytes of data sources in one `QueryServiceStateResponse`, for the same reason.
 pub const QUERY_REPLY_BYTES: usize = 120 * 1024;
 /// Bytes of a `GetTraceStatsResponse`, for the same reason: writers beyond it are left out. Ours.
@@ -157,9 +166,19 @@ pub const FILTER_COST_BETWEEN_LOOKS: u64 = FILTER_COST / 16;
 /// Time after which filtering makes way, whatever it has cost. Ours: others wait for no longer, and for one search in one string.
 pub const FILTER_TIME: Duration = Duration::from_millis(4);
 
+/// A larger packet is taken out of the buffer in one batch, and filtered in the next ones. Ours: it takes some milliseconds to copy so much
+/// into memory that is new.
+pub const MAX_FILTERED_AT_ONCE_BYTES: usize = 12 * 1024 * 1024;
+
 /// Bytes of what a consumer is still to be told of its data sources' starts and ends. Ours: two for each of
 /// [`MAX_INSTANCES_PER_SESSION`] with names of usual length. One that is further behind has its ObserveEvents call rejected.
 pub const MAX_OBSERVED_BYTES: usize = 16 << 20;
+
+/// A packet that is being filtered for a session's file is copied to a clone of that up to this size: it is neither in the buffers nor in the
+/// file. Ours: as much as a write, which takes a millisecond.
+pub const MAX_CARRIED_PACKET_BYTES: usize = FILE_WRITE_BYTES;
+/// For a larger one a clone waits so long at the most, from when it is asked for, and then goes on without it. Ours: as long as for a flush.
+pub const CLONE_WAITS_MS: u64 = DEFAULT_FLUSH_TIMEOUT_MS as u64;
 
 /// Memory that takes longer to give back than to hand to another thread. Ours.
 pub const LARGE_BYTES: usize = 4 << 20;
@@ -261,9 +280,9 @@ pub const PROTOVM_CHECKED_BYTES_PER_STEP: u64 = 64;
 pub const PROTOVM_STEPS_AT_ONCE: u64 = 3 << 18;
 /// What is in use of all such buffers of a session, at most, for ProtoVMs to take it, or rings that fold to fold it. Ours: to copy it takes
 /// some milliseconds.
-pub const FOLD_AT_ONCE_BYTES: usize = 16 * 1024 * 1024;
+pub const FOLD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 /// Packets in them, and chunks. Ours: each takes some 100 to 200 nanoseconds.
-pub const FOLD_AT_ONCE_PACKETS: usize = 100_000;
+pub const FOLD_AT_ONCE_PACKETS: usize = 50_000;
 /// A larger packet ProtoVMs do not get, and have missed. Ours: it is copied at once, and gone through, for what a program takes of it.
 pub const MAX_PROTOVM_PACKET_BYTES: usize = 2_000_000;
 /// Because of what is stored so many times as much is put together for them of packets in pieces, and once in a while

@@ -27,6 +27,8 @@ pub(crate) struct SessionLosses {
     pub(crate) sources_left_out: u64,
     pub(crate) producers_without_memory: u64,
     pub(crate) unseen_ends: u64,
+    /// Packets that were left out, for others of the user's were on their way and nobody took them.
+    pub(crate) large_packets: u64,
     /// Which producers had which data source. Clones share it, for there may be hundreds of thousands, and go on to see what was there first.
     sources: Arc<Mutex<SeenSources>>,
     /// How many of these are this session's.
@@ -191,6 +193,7 @@ pub(crate) fn of_session(
         chunks_discarded: since(totals.chunks_discarded, at_start.chunks_discarded),
         patches_discarded: since(totals.patches_discarded, at_start.patches_discarded),
         unseen_ends: counted(own.unseen_ends),
+        large_packets: counted(own.large_packets),
     }
 }
 

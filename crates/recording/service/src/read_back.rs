@@ -9,7 +9,7 @@ use ferretto_protos::{
     trace_provenance, trace_stats, tracing_service_event::EventType,
 };
 use ferretto_protozero::Message as Writer;
-use ferretto_trace_buffer::{ClientIdentity, CompactionBudget, Packet, validator};
+use ferretto_trace_buffer::{ClientIdentity, CompactionBudget, Packet, TraceBuffer, validator};
 use prost::Message;
 
 use crate::buffers::Buffer;
@@ -45,6 +45,10 @@ pub(crate) trait PacketSink {
     fn len(&self) -> usize;
     /// Is there room for a packet of this size, or can it be made? Where a file has a limit.
     fn make_room(&mut self, len: usize) -> bool;
+    /// Larger packets are left out, and those behind them go on.
+    fn largest_packet(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Where the next batch of what is read goes on.
@@ -58,6 +62,8 @@ pub(crate) struct ReadPlace {
     goes_on: bool,
     /// The buffers are gone through again, for what came meanwhile to those that were read first.
     again: bool,
+    /// Of each buffer that was come to, how far writing may get until it is left: others may write without end.
+    ends: Vec<u64>,
     /// All of the buffers was read; what is left are the service's own packets behind them.
     is_behind_buffers: bool,
 }
@@ -71,6 +77,17 @@ impl ReadPlace {
             (self.buffer, self.again) = (0, true);
         }
         self.buffer < buffers
+    }
+
+    /// Whether what was in the buffer when it was first come to is gone for sure, read or overwritten.
+    fn is_left(&mut self, buffer: &TraceBuffer) -> bool {
+        let stats = buffer.stats();
+        let written = stats.bytes_written.saturating_add(stats.padding_bytes_written);
+        if self.ends.len() <= self.buffer {
+            let at_most = (buffer.size() as u64).saturating_mul(limits::READ_BUFFERS_TIMES);
+            self.ends.resize(self.buffer + 1, written.saturating_add(at_most));
+        }
+        self.ends.get(self.buffer).is_some_and(|end| written >= *end)
     }
 }
 
@@ -152,7 +169,15 @@ impl Service {
             Progress::Drained => {}
             unfinished => return unfinished,
         }
-        let Some(session) = self.sessions.get(&session_id) else { return Progress::Drained };
+        let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        if let Some((buffer, packet)) = session.carried.take() {
+            let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
+            match outlet.put(buffer, std::iter::once(packet.as_slice()), packet.len()) {
+                Put::Done => {}
+                Put::Unfinished => return Progress::More,
+                Put::NoRoom => return Progress::NoRoom,
+            }
+        }
         if !session.read_place.is_behind_buffers {
             match self.read_buffers(session_id, sink, limit) {
                 Progress::Drained => self.leave_buffers(session_id, now),
@@ -245,6 +270,7 @@ impl Service {
     /// Reads on from where the session's reading is.
     fn read_some(&mut self, session_id: SessionId, sink: &mut impl PacketSink, limit: usize) -> Progress {
         let Some(session) = self.sessions.get_mut(&session_id) else { return Progress::Drained };
+        let largest = sink.largest_packet();
         let mut outlet = Outlet::new(sink, &mut session.filtering, &mut *self.environment);
         let mut trusted = TrustedFields::default();
         let place = &mut session.read_place;
@@ -259,10 +285,16 @@ impl Service {
                 return Progress::More;
             }
             let buffer = session.buffers.get(index).and_then(|id| self.buffers.get_mut(id));
-            let Some(Buffer { trace: buffer, .. }) = buffer else {
+            let Some(buffer) = buffer else {
                 goes_on = place.next_buffer(session.buffers.len());
                 continue;
             };
+            if place.is_left(&buffer.trace) {
+                buffer.note_left();
+                goes_on = place.next_buffer(session.buffers.len());
+                continue;
+            }
+            let buffer = &mut buffer.trace;
             match std::mem::replace(&mut place.is_within, true) {
                 true => buffer.resume_read(),
                 false => buffer.begin_read(),
@@ -271,6 +303,7 @@ impl Service {
             while let Some(packet) = buffer.read_next() {
                 // Most packets lie in one piece, and all that is done for each of them is worth doing fast.
                 let piece = packet.in_one_piece();
+                let is_too_large = piece.is_none() && packet.len() > largest;
                 let is_valid = match piece {
                     Some(bytes) => validator::is_valid_untrusted_piece(bytes).is_ok(),
                     None => {
@@ -278,8 +311,12 @@ impl Service {
                             && validator::is_valid_untrusted_packet(packet.slices()).is_ok()
                     }
                 };
-                if !is_valid {
-                    session.counters.invalid_packets = session.counters.invalid_packets.saturating_add(1);
+                if !is_valid || is_too_large {
+                    let count = match is_valid {
+                        true => &mut session.losses.large_packets,
+                        false => &mut session.counters.invalid_packets,
+                    };
+                    *count = count.saturating_add(1);
                     refused_bytes += packet.len() + REFUSED_PACKET_COST;
                     if outlet.len() + refused_bytes >= limit {
                         return Progress::More;

@@ -4,7 +4,6 @@
 //! [`Scrapes`] until all of it was looked at.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use ferretto_shm::Scrape;
 use ferretto_trace_buffer::Chunk;
@@ -13,6 +12,7 @@ use crate::commit::storing_cost;
 use crate::flush::{AfterFlush, EndedFlush};
 use crate::ids::{BufferId, ConsumerConn, ProducerId, SessionId};
 use crate::now::Now;
+use crate::producer_set::ProducerSet;
 use crate::registry::Producer;
 use crate::service::Service;
 use crate::work::{Budget, Job};
@@ -34,6 +34,9 @@ pub(crate) struct ProducerScrape {
 #[derive(Debug)]
 pub(crate) struct SessionScrape {
     pub(crate) session: SessionId,
+    /// Those that there were at its beginning: others may come without end, and ids go round. Who has the id of one that is gone may be
+    /// looked at in its place.
+    producers: ProducerSet,
     last: Option<ProducerId>,
     current: Option<ProducerScrape>,
 }
@@ -116,7 +119,17 @@ impl Service {
             return scrapes.next.get_or_insert_default().add(round);
         }
         scrapes.current = Some(round);
-        self.begin(Job::Scrape(SessionScrape { session: session_id, last: None, current: None }), now);
+        let scrape = self.scrape_of(session_id);
+        self.begin(Job::Scrape(scrape), now);
+    }
+
+    /// Of those who take part now.
+    fn scrape_of(&self, session_id: SessionId) -> SessionScrape {
+        let session = self.sessions.get(&session_id);
+        let producers = session.into_iter().flat_map(|session| session.instances.producers());
+        let holding = |id: &ProducerId| self.producers.get(id).is_some_and(|it| self.is_scrapable(it));
+        let producers = producers.filter(holding).collect();
+        SessionScrape { session: session_id, producers, last: None, current: None }
     }
 
     /// Goes on; what is left is given back.
@@ -137,7 +150,7 @@ impl Service {
                 return None;
             }
             session.scrapes.current = Some(session.scrapes.next.take()?);
-            scrape = SessionScrape { session: scrape.session, last: None, current: None };
+            scrape = self.scrape_of(scrape.session);
         }
     }
 
@@ -151,15 +164,9 @@ impl Service {
                 }
                 scrape.current = None;
             }
-            let after = scrape.last.map_or(Bound::Unbounded, Bound::Excluded);
-            let mut others = self.producers.range((after, Bound::Unbounded));
-            let Some((id, _)) = others.find(|(id, producer)| {
-                scrape.last = Some(**id);
-                self.is_scrapable(producer) && self.takes_part(**id, session)
-            }) else {
-                return true;
-            };
-            scrape.current = Some(ProducerScrape::of(*id, session));
+            let Some(id) = scrape.producers.next_after(scrape.last) else { return true };
+            scrape.last = Some(id);
+            scrape.current = Some(ProducerScrape::of(id, session));
         }
         false
     }
@@ -175,11 +182,6 @@ impl Service {
 
     fn is_scrapable(&self, producer: &Producer) -> bool {
         producer.scraping && !producer.writers.is_empty() && producer.memory.is_some()
-    }
-
-    fn takes_part(&self, id: ProducerId, session: Option<SessionId>) -> bool {
-        let session = session.and_then(|session| self.sessions.get(&session));
-        session.is_some_and(|session| session.instances.has_producer(id))
     }
 
     /// Where what a producer holds may go, of one session or of all that it takes part in.

@@ -11,6 +11,7 @@ use crate::clone_steps::Asked;
 use crate::enable::GuardedStart;
 use crate::environment::{Environment, ServiceOptions};
 use crate::file_output::WriteMemory;
+use crate::file_turns::FileTurns;
 use crate::ids::{BufferId, ConsumerConn, FileHandle, ProducerConn, ProducerId, SessionId, Token};
 use crate::limits;
 use crate::losses::RefusedProducers;
@@ -19,6 +20,7 @@ use crate::memory::SharedMemoryByUser;
 use crate::now::{Deadline, Now};
 use crate::output::{Output, Reply};
 use crate::pace::Pace;
+use crate::patience::Patience;
 use crate::registry::{Consumer, Peer, Producer, ProducerLink, SourceSerial};
 use crate::scheduling::Boost;
 use crate::session::{Session, State};
@@ -90,8 +92,9 @@ pub struct Service {
     pub(crate) reply: BytesMut,
     /// Memory for the next write to a file.
     pub(crate) write_memory: WriteMemory,
-    /// Whose file was written last: files take turns.
-    pub(crate) last_written: SessionId,
+    pub(crate) file_turns: FileTurns,
+    /// For how long users' files wait for others of theirs.
+    pub(crate) patience: Patience,
     /// Nobody needs these files but clones that copy them: at most one for each session that there can be.
     pub(crate) close_when_copied: Vec<FileHandle>,
     pub(crate) source_bytes: SourceBytes,
@@ -159,7 +162,8 @@ impl Service {
             chunk: Vec::new(),
             reply: BytesMut::new(),
             write_memory: WriteMemory::default(),
-            last_written: SessionId(0),
+            file_turns: FileTurns::default(),
+            patience: Patience::default(),
             close_when_copied: Vec::new(),
             source_bytes: SourceBytes::default(),
             announced_writers: UserBook::new(limits::MAX_ANNOUNCED_WRITERS_PER_UID),
@@ -373,7 +377,8 @@ impl Service {
             return Some(0);
         }
         let deadlines = self.sessions.values().flat_map(session_deadlines);
-        deadlines.map(|deadline| now.ns_until(deadline)).min()
+        let deadlines = deadlines.map(|deadline| now.ns_until(deadline));
+        deadlines.chain(self.patience.ends_in_ns(now.clocks.monotonic)).min()
     }
 
     /// The next time on the boot clock at which [`handle_timeout`](Self::handle_timeout) has something to do, even if the machine sleeps

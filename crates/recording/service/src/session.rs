@@ -63,13 +63,15 @@ pub(crate) struct Timers {
     pub(crate) clear: Option<Deadline>,
     /// Until it starts by a trigger or not at all; or until it stops by one.
     pub(crate) trigger: Option<Deadline>,
+    /// Clones do not wait any longer for a packet that is being filtered.
+    pub(crate) clone: Option<Deadline>,
 }
 
 impl Timers {
     pub(crate) fn all(&self) -> impl Iterator<Item = Deadline> {
-        [self.duration, self.all_started, self.snapshot, self.flush, self.clear, self.trigger]
-            .into_iter()
-            .flatten()
+        let of_session =
+            [self.duration, self.all_started, self.snapshot, self.flush, self.clear, self.trigger];
+        of_session.into_iter().chain([self.clone]).flatten()
     }
 }
 
@@ -234,6 +236,8 @@ pub(crate) struct Session {
     pub(crate) read_place: ReadPlace,
     /// What its reader gets next.
     pub(crate) own_packets: OwnPackets,
+    /// A packet that its source was filtering when it was cloned, and the buffer of it by its index.
+    pub(crate) carried: Option<(Option<usize>, Vec<u8>)>,
     /// None of the trace is written without it, if there is one.
     pub(crate) filtering: Option<Filtering>,
     pub(crate) file: Option<FileOutput>,
@@ -291,6 +295,7 @@ impl Session {
             sequences: SequenceIds::default(),
             read_place: ReadPlace::default(),
             own_packets: OwnPackets::default(),
+            carried: None,
             filtering,
             file: None,
             wrote_into_file: false,

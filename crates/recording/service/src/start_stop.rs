@@ -13,7 +13,7 @@ use crate::output::Reply;
 use crate::registry::Peer;
 use crate::service::Service;
 use crate::service_events::slow_sources;
-use crate::session::State;
+use crate::session::{State, Timers};
 use crate::work::Job;
 
 impl Service {
@@ -187,7 +187,7 @@ impl Service {
     /// All that producers hold has been taken.
     pub(crate) fn end_session(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        session.timers = Default::default();
+        session.timers = Timers { clone: session.timers.clone, ..Timers::default() };
         session.instances.set_all_states(InstanceState::Stopped);
         session.record_event(EventType::TracingDisabled(true), now);
         // The stats of the whole recording belong at its end, even if somebody has just been told what they were so far. Without a file
@@ -269,6 +269,7 @@ impl Service {
             self.environment.dispose(Box::new((session, gone)));
         }
         self.lower_scheduling();
+        self.resume_waiting(session_id, now);
         tracing::debug!(%session_id, "session freed");
     }
 
@@ -280,6 +281,10 @@ impl Service {
 
     /// Does what a session's own timers ask for.
     pub(crate) fn expire_timers(&mut self, session_id: SessionId, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        if take_if_over(&mut session.timers.clone, now) {
+            self.resume_waiting(session_id, now);
+        }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if take_if_over(&mut session.timers.snapshot, now) {
             session.snapshot_tick(now);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::clone_steps::Cloning;
 use crate::ids::{ConsumerConn, SessionId};
+use crate::shares::Shares;
 use crate::work::Job;
 
 /// What is waited for as long as there is a job of it.
@@ -25,43 +26,33 @@ pub(crate) enum Holds {
 /// Jobs of all users.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
-    users: BTreeMap<u32, OfUser>,
-    /// What the user had whose work was last: who comes anew begins there, and has saved nothing up.
-    floor: u64,
+    /// Of each user that has some.
+    jobs: BTreeMap<u32, VecDeque<Job>>,
+    shares: Shares,
     waiting: BTreeMap<SessionId, VecDeque<Cloning>>,
     /// How many jobs there are of each.
     held: BTreeMap<Holds, usize>,
     ended: u64,
 }
 
-#[derive(Debug)]
-struct OfUser {
-    /// What its work has cost, from where it began.
-    used: u64,
-    jobs: VecDeque<Job>,
-}
-
 impl WorkQueue {
     /// Something to be done for a user.
     pub(crate) fn push(&mut self, user: u32, job: Job) {
         self.hold(job.holds());
-        let of_user = self.users.entry(user).or_insert(OfUser { used: self.floor, jobs: VecDeque::new() });
-        of_user.jobs.push_back(job);
+        self.shares.wait(user);
+        self.jobs.entry(user).or_default().push_back(job);
     }
 
     /// Whose turn it is, and with what. What that costs is to be [charged](Self::charge), when the rest has been put back.
     pub(crate) fn next(&mut self) -> Option<(u32, Job)> {
-        let (user, of_user) = self.users.iter_mut().min_by_key(|(_, of_user)| of_user.used)?;
-        let job = of_user.jobs.pop_front()?;
-        self.floor = self.floor.max(of_user.used);
-        let user = *user;
+        let user = self.shares.next()?;
+        let job = self.jobs.get_mut(&user)?.pop_front()?;
         self.let_go(job.holds());
         Some((user, job))
     }
 
     pub(crate) fn charge(&mut self, user: u32, cost: usize) {
-        let Some(of_user) = self.users.get_mut(&user) else { return };
-        of_user.used = of_user.used.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
+        self.shares.charge(user, u64::try_from(cost).unwrap_or(u64::MAX));
         self.forget_idle();
     }
 
@@ -76,7 +67,7 @@ impl WorkQueue {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.users.is_empty()
+        self.jobs.is_empty()
     }
 
     pub(crate) fn holds(&self, what: Holds) -> bool {
@@ -101,6 +92,16 @@ impl WorkQueue {
         Some(next)
     }
 
+    pub(crate) fn has_waiting(&self, source: SessionId) -> bool {
+        self.waiting.contains_key(&source)
+    }
+
+    /// That one is to wait longer, before all others.
+    pub(crate) fn put_back(&mut self, source: SessionId, cloning: Cloning) {
+        self.hold([cloning.consumer().map(Holds::Consumer), None]);
+        self.waiting.entry(source).or_default().push_front(cloning);
+    }
+
     /// Takes out all that this consumer waits for.
     pub(crate) fn remove_clones_for(&mut self, consumer: ConsumerConn) -> Vec<Cloning> {
         let mut removed = Vec::new();
@@ -108,15 +109,15 @@ impl WorkQueue {
             return removed;
         }
         // One look at each, for there may be thousands.
-        for of_user in self.users.values_mut() {
-            for job in std::mem::take(&mut of_user.jobs) {
+        for jobs in self.jobs.values_mut() {
+            for job in std::mem::take(jobs) {
                 match job {
                     Job::Clone(cloning) if cloning.is_for(consumer) => {
                         let holds = [Holds::Consumer(consumer), cloning.holds()];
                         holds.into_iter().for_each(|held| let_go(&mut self.held, held));
                         removed.push(cloning);
                     }
-                    job => of_user.jobs.push_back(job),
+                    job => jobs.push_back(job),
                 }
             }
         }
@@ -138,7 +139,8 @@ impl WorkQueue {
     }
 
     fn forget_idle(&mut self) {
-        self.users.retain(|_, of_user| !of_user.jobs.is_empty());
+        self.jobs.retain(|_, jobs| !jobs.is_empty());
+        self.shares.keep(|user| self.jobs.contains_key(&user));
     }
 
     fn hold(&mut self, what: [Option<Holds>; 2]) {

@@ -110,6 +110,48 @@ fn a_flush_that_ends_during_a_scrape_has_one_of_its_own() {
     assert!(payloads.contains(&name_of(WRITERS + 1)), "{payloads:?}");
 }
 
+/// Who comes during a scrape has nothing for it, however many do, and whatever ids they have.
+#[test]
+fn a_scrape_ends_beside_producers_that_come_and_go_without_end() {
+    for gone_before in [0, u16::MAX - 3] {
+        let (mut world, producer, consumer) = tracing("");
+        // Ids go round while it lasts.
+        for _ in 0..gone_before {
+            let passing = world.connect(&named("passing"));
+            let request = protos::InitializeConnectionRequest::default();
+            world.call(passing, ProducerCall::InitializeConnection(request));
+            world.disconnect(passing);
+            world.producers.remove(&passing);
+        }
+        let _chunks = hold(&mut world, producer);
+        let mut others: Vec<_> = (0..3).map(|_| newcomer(&mut world)).collect();
+        world.flush(consumer, 0);
+        world.acknowledge_flushes(producer);
+        others.iter().for_each(|(other, _)| {
+            world.acknowledge_flushes(*other);
+        });
+        let mut rounds = 0;
+        while world.reply(consumer, "Flush").is_none() {
+            assert!(rounds < 100, "{gone_before} came before");
+            let other = newcomer(&mut world);
+            let (gone, _) = std::mem::replace(&mut others[rounds % 3], other);
+            world.disconnect(gone);
+            // Those who come and go are work, too.
+            (0..24).for_each(|_| step(&mut world));
+            rounds += 1;
+        }
+        let payloads = world.read_payloads(consumer);
+        assert!(payloads.starts_with(&expected()), "{payloads:?}");
+    }
+}
+
+/// One more producer, which holds chunks.
+fn newcomer(world: &mut World) -> (ProducerConn, Vec<ChunkWriter>) {
+    let other = world.introduce(&Introduction { scraping: true, uid: 2000, ..named("other") });
+    world.register(other, "data");
+    (other, hold(world, other))
+}
+
 fn flush_id(command: &protos::get_async_command_response::Cmd) -> Option<u64> {
     match command {
         protos::get_async_command_response::Cmd::Flush(flush) => Some(flush.request_id()),

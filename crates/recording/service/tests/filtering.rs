@@ -10,7 +10,7 @@ use ferretto_protos::trace_stats::FilterStats;
 use ferretto_protos::{
     self as protos, CloneSessionRequest, TestEvent, TraceConfig, TracePacket, fields::trace_packet as field,
 };
-use ferretto_service::{ConsumerCall, ConsumerConn, FileHandle, ProducerCall, ProducerConn};
+use ferretto_service::{ConsumerCall, ConsumerConn, FileContent, FileHandle, ProducerCall, ProducerConn};
 use ferretto_trace_filter::{BytecodeBuilder, assemble};
 use prost::Message;
 use world::{World, config, config_bytes, packet, payloads};
@@ -231,6 +231,43 @@ fn a_packet_that_takes_long_to_filter_is_filtered_in_parts() {
         let stats = stats_in(&packets);
         assert_eq!((stats.errors(), stats.input_packets() > 3), (0, true), "{stats:?}");
     }
+}
+
+/// However many sessions another has whose filters take long.
+#[test]
+fn files_of_users_have_equal_time_whatever_their_filters_take() {
+    const SLOW: u64 = 4;
+    let (mut world, mode) = (World::default(), "write_into_file: true file_write_period_ms: 100");
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    world.files_wait = true;
+    for number in 1..=SLOW + 1 {
+        let (is_slow, file) = (number <= SLOW, FileHandle(number));
+        let consumer = world.consumer(if is_slow { 2000 } else { 1000 });
+        world.files.insert(file, Default::default());
+        let text = config(mode).replace("128", "8192");
+        let config = if is_slow { filtered(&text, many_rules()) } else { config_bytes(&text) };
+        world.enable_raw(consumer, config, Some(file));
+        assert_eq!(world.ended(consumer), None);
+        let buffer = number as u16;
+        let (text, count) =
+            if is_slow { (format!("secret {}", "x".repeat(2900)), 8) } else { ("x".repeat(3900), 600) };
+        (0..count).for_each(|id| world.emit(producer, 1, id, buffer, &[&packet(&text)]));
+    }
+    world.advance_ms(100);
+    world.slow_stopwatch(100_000);
+    let (mut of_slow, mut bytes) = (0, 0);
+    while bytes < 600 * 3900 {
+        let write = world.service.poll_file_write(&world.now).expect("it is not at its end");
+        let FileContent::Bytes(content) = &write.content else { panic!("nothing is copied") };
+        match write.file == FileHandle(SLOW + 1) {
+            true => bytes += content.len(),
+            false => of_slow += 1,
+        }
+        world.service.handle_file_written(write.file, Ok(()), &world.now);
+    }
+    // By session they would have some forty.
+    assert!(of_slow < 8, "{of_slow}");
 }
 
 #[test]

@@ -521,6 +521,8 @@ pub mod trace_stats {
         pub const PATCHES_DISCARDED: u32 = 13;
         /// `Losses.unseen_ends`.
         pub const UNSEEN_ENDS: u32 = 14;
+        /// `Losses.large_packets`.
+        pub const LARGE_PACKETS: u32 = 15;
         /// Field numbers of `Buffer`.
         pub mod buffer {
             /// `Buffer.unread_chunks`.

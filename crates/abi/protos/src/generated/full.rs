@@ -2277,6 +2277,10 @@ pub mod trace_stats {
         /// not want it. What they had not handed over is lost.
         #[prost(uint64, optional, tag = "14")]
         pub unseen_ends: ::core::option::Option<u64>,
+        /// Large packets that were left out, because others of the same user were on their way and nobody took them; or, of a clone, because
+        /// they were being filtered for its source's file.
+        #[prost(uint64, optional, tag = "15")]
+        pub large_packets: ::core::option::Option<u64>,
     }
     /// Nested message and enum types in `Losses`.
     pub mod losses {

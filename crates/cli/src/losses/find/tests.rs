@@ -150,6 +150,11 @@ fn each_count_has_its_kind_and_words() {
         (|_, _, s| own(s).producers_without_memory = Some(1), Kind::NoSharedMemory, "all of 1 program"),
         (|_, _, s| own(s).producers_out_of_writers = Some(1), Kind::WriterIds, "32,767 writers"),
         (|_, _, s| own(s).unseen_ends = Some(2), Kind::UnseenEnd, "2 programs that went away"),
+        (
+            |_, _, s| own(s).large_packets = Some(1),
+            Kind::LargePackets,
+            "1 large packet left out: nobody took",
+        ),
         (|_, _, s| own(s).sources_left_out = Some(2), Kind::SourcesLeftOut, "2 data sources"),
         (
             |_, _, s| {

@@ -66,6 +66,9 @@ struct FakeMachine {
     refuses_memory: bool,
     refuses_files: bool,
     created_files: usize,
+    /// Each look at the stopwatch takes so long.
+    look_ns: u64,
+    stopwatch_ns: u64,
 }
 
 /// Files that the service creates have numbers from here.
@@ -96,6 +99,12 @@ impl Environment for FakeEnvironment {
             true => Err("it is a socket".to_owned()),
             false => Ok(()),
         }
+    }
+
+    fn stopwatch_ns(&mut self) -> u64 {
+        let mut machine = self.machine.lock().unwrap();
+        machine.stopwatch_ns += machine.look_ns;
+        machine.stopwatch_ns
     }
 
     fn set_scheduling(&mut self, boost: Option<Boost>) -> Result<(), String> {
@@ -218,6 +227,11 @@ impl World {
 
     pub fn refuse_files(&mut self) {
         self.machine.lock().unwrap().refuses_files = true;
+    }
+
+    /// Each look at the stopwatch takes so long from now on.
+    pub fn slow_stopwatch(&mut self, look_ns: u64) {
+        self.machine.lock().unwrap().look_ns = look_ns;
     }
 
     /// How many files the service has made.

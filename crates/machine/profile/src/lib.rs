@@ -1,4 +1,6 @@
-//! The CPU sampler: the data source `linux.perf`, of which each sample says where a thread was, as a stack.
+//! The profilers: the CPU sampler, and in [`heap`] that of what programs allocate.
+//!
+//! The CPU sampler is the data source `linux.perf`, of which each sample says where a thread was, as a stack.
 //!
 //! ```text
 //! kernel's rings, one a processor ─▶ records, in the order of time ─▶ processes: what is mapped where ─▶ stacks ─▶ packets
@@ -7,7 +9,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`run`] | the producer: connects, starts and stops with sessions |
+//! | `producer` | connects, starts and stops with sessions |
+//! | `cpu` | the data source, which [`run`] offers |
 //! | `config` | what a session asks for |
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
 //! | `records` | what the kernel's bytes say |
@@ -26,7 +29,9 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod cpu;
 mod events;
+pub mod heap;
 mod jit;
 mod looks;
 mod modules;
@@ -41,6 +46,6 @@ mod threads;
 mod waits;
 
 pub use config::{MAX_FREQUENCY_HZ, OFF_CPU};
+pub use cpu::{DATA_SOURCE, ProfileOptions, run};
 pub use events::{Refused, Target, can_sample};
-pub use producer::{DATA_SOURCE, ProfileOptions, run};
 pub use summary::Summary;

@@ -76,12 +76,28 @@ impl Processes {
             self.spaces.insert(pid, Space::default());
         }
         let said = self.met.remove(&pid).unwrap_or_else(|| self.looks.process(pid));
-        said.maps.split(|byte| *byte == b'\n').filter_map(code_in).for_each(|map| self.map(pid, &map));
+        self.learn(pid, &said.maps);
         if let Some(parent) = parent_in(&said.stat)
             && self.parents.len() < MAX_PROCESSES
         {
             self.parents.insert(pid, parent);
         }
+    }
+
+    /// What `/proc` says that a process has mapped by now; says whether anything is new. What is there as it was before stays.
+    pub(crate) fn learn(&mut self, pid: u32, maps: &[u8]) -> bool {
+        let mut is_new = false;
+        for map in maps.split(|byte| *byte == b'\n').filter_map(code_in) {
+            let is_known = self.spaces.get(&pid).and_then(|space| space.find(map.start)).is_some_and(|it| {
+                (it.start, it.end, it.offset) == (map.start, map.start.saturating_add(map.len), map.offset)
+                    && it.file.path.as_bytes() == map.path
+            });
+            if !is_known {
+                self.map(pid, &map);
+                is_new = true;
+            }
+        }
+        is_new
     }
 
     /// What it was called with, up to what is its own to change.
@@ -122,14 +138,27 @@ impl Processes {
 
     /// The frames of a thread's stack, innermost first.
     pub(crate) fn unwind(&mut self, pid: u32, registers: Registers, stack: &[u8]) -> (Vec<Frame>, End) {
+        let (addresses, end) = self.walk(pid, registers, stack);
+        self.frames(pid, &addresses, end)
+    }
+
+    /// The addresses of a thread's stack, innermost first.
+    pub(crate) fn walk(&mut self, pid: u32, registers: Registers, stack: &[u8]) -> (Vec<u64>, End) {
+        match self.spaces.get(&pid) {
+            Some(space) => space.unwind(registers, stack, &mut self.cache),
+            None => Space::<Arc<Module>>::default().unwind(registers, stack, &mut self.cache),
+        }
+    }
+
+    /// What is at these addresses.
+    pub(crate) fn frames(&mut self, pid: u32, addresses: &[u64], end: End) -> (Vec<Frame>, End) {
         let none = Space::default();
         let space = self.spaces.get(&pid).unwrap_or(&none);
-        let (addresses, end) = space.unwind(registers, stack, &mut self.cache);
         let mut frames = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let mut frame = Frame::of(space, address);
+            let mut frame = Frame::of(space, *address);
             if frame.is_in_no_file() {
-                frame.made = self.jits.name_of(pid, address, &mut self.looks);
+                frame.made = self.jits.name_of(pid, *address, &mut self.looks);
             }
             frames.push(frame);
         }
@@ -189,6 +218,11 @@ impl Frame {
             Some(name) => Some(name),
             None => self.mapping.as_ref()?.file.elf.as_ref()?.name_of(self.address),
         }
+    }
+
+    /// The name of code that the program has made while it ran.
+    pub(crate) fn made(&self) -> Option<&Arc<str>> {
+        self.made.as_ref()
     }
 
     /// Memory that is mapped as it is (`//anon`), is no mapping that is known, or is a file without a name.

@@ -8,7 +8,6 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use ferretto_shm::heap::{HEAD_BYTES, MAX_RECORD_BYTES, Reply, SOCKET_ENV};
 
-
 /// How long the profiler may take, who answers at once if he is there: a program must not wait for one that hangs.
 const TIMEOUT_SECONDS: libc::time_t = 2;
 /// Of `sockaddr_un`: a zero, which says that the name is abstract, and the name.
@@ -82,11 +81,19 @@ pub(crate) fn attach() -> Option<Attached> {
         return None;
     }
     let len = usize::try_from(status.st_size).ok()?;
-    let ring_bytes = len.checked_sub(HEAD_BYTES).filter(|bytes| (MAX_RECORD_BYTES..=MAX_RING_BYTES).contains(bytes))?;
+    let ring_bytes =
+        len.checked_sub(HEAD_BYTES).filter(|bytes| (MAX_RECORD_BYTES..=MAX_RING_BYTES).contains(bytes))?;
     // SAFETY: no address is asked for, so nothing that is mapped is touched; the file has this length, and is sealed.
     // JUSTIFICATION: shared memory is what a ring is.
     let base = unsafe {
-        libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, memory.0, 0)
+        libc::mmap(
+            core::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            memory.0,
+            0,
+        )
     };
     (base != libc::MAP_FAILED).then_some(Attached { base: base.cast(), ring_bytes, reply })
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use ferretto_shm::heap::{ALIGN_BYTES, Alloc, Counter, FREE_WORDS, MAX_STACK_BYTES, Record, State};
 
 use crate::attach::{attach, read_environment, wipe_on_fork, wiped_memory};
-use crate::ring::{For, Room, RingWriter};
+use crate::ring::{For, RingWriter, Room};
 use crate::sampler::Sampler;
 use crate::stack;
 use crate::table::{self, CELLS, SLOTS, Table};
@@ -183,7 +183,8 @@ fn seed(thread: &Thread) -> u64 {
     // JUSTIFICATION: random numbers of the kernel may not be there yet, early after a machine's start, and would be waited for.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     let place = (&raw const *thread) as u64;
-    (now.tv_nsec.cast_unsigned() ^ now.tv_sec.cast_unsigned() << 30).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place << 16
+    (now.tv_nsec.cast_unsigned() ^ now.tv_sec.cast_unsigned() << 30).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ place << 16
 }
 
 /// Does something that may allocate or make system calls.
@@ -259,7 +260,8 @@ fn ring() -> Option<RingWriter> {
         _ => return None,
     }
     own.progress.compare_exchange(NOT_ATTACHED, ATTACHING, Ordering::Acquire, Ordering::Relaxed).ok()?;
-    let Some(attached) = attach().filter(|attached| (1..NEVER).contains(&attached.reply.interval_bytes)) else {
+    let Some(attached) = attach().filter(|attached| (1..NEVER).contains(&attached.reply.interval_bytes))
+    else {
         own.progress.store(REFUSED, Ordering::Relaxed);
         return None;
     };

@@ -145,7 +145,14 @@ mod tests {
         // SAFETY: maps a file of this length anew; nothing else is touched. It stays mapped.
         // JUSTIFICATION: the program's end is a mapping of its own, as it is in the program.
         let base = unsafe {
-            libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+            libc::mmap(
+                core::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
         };
         assert_ne!(base, libc::MAP_FAILED);
         // SAFETY: so much is mapped there.
@@ -180,8 +187,12 @@ mod tests {
             }
             payload.clear();
             let expected = model.pop_front();
-            assert_eq!(reader.next(&mut payload), if expected.is_some() { Next::Record } else { Next::Nothing });
-            let found: Vec<u64> = payload.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+            assert_eq!(
+                reader.next(&mut payload),
+                if expected.is_some() { Next::Record } else { Next::Nothing }
+            );
+            let found: Vec<u64> =
+                payload.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
             assert_eq!(found, expected.unwrap_or_default());
         }
         assert!(refused > 0, "it was full now and then");
@@ -220,7 +231,8 @@ mod tests {
                 }
             }
             all += 1;
-            let words: Vec<u64> = payload.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+            let words: Vec<u64> =
+                payload.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
             let (thread, number) = ((words[0] >> 32) as usize, words[0] & u64::from(u32::MAX));
             assert_eq!(number, next[thread], "in the order in which a thread has written");
             next[thread] += 1;

@@ -101,7 +101,9 @@ mod tests {
 
     #[test]
     fn the_logarithm_is_that_of_the_library() {
-        for x in [1.0, 0.999_999, 0.75, 0.5, std::f64::consts::FRAC_1_SQRT_2, 0.1, 1e-9, 1.0 / (1u64 << 53) as f64] {
+        for x in
+            [1.0, 0.999_999, 0.75, 0.5, std::f64::consts::FRAC_1_SQRT_2, 0.1, 1e-9, 1.0 / (1u64 << 53) as f64]
+        {
             assert!((ln(x) - x.ln()).abs() <= 1e-13 * x.ln().abs().max(1e-3), "{x}");
         }
     }

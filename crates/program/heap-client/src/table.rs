@@ -39,7 +39,9 @@ pub(crate) fn is_unsampled(cells: &[AtomicU8; CELLS], address: u64) -> bool {
 impl Table<'_> {
     /// A block was sampled. False if its cell is full.
     pub(crate) fn insert(&self, address: u64) -> bool {
-        let (Some(cell), Some(slots)) = (self.cells.get(cell_of(address)), self.slots_of(address)) else { return false };
+        let (Some(cell), Some(slots)) = (self.cells.get(cell_of(address)), self.slots_of(address)) else {
+            return false;
+        };
         let taken = slots.iter().any(|slot| {
             slot.load(Ordering::Relaxed) == 0
                 && slot.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -53,7 +55,9 @@ impl Table<'_> {
 
     /// A block is freed: whether it was sampled.
     pub(crate) fn remove(&self, address: u64) -> bool {
-        let (Some(cell), Some(slots)) = (self.cells.get(cell_of(address)), self.slots_of(address)) else { return false };
+        let (Some(cell), Some(slots)) = (self.cells.get(cell_of(address)), self.slots_of(address)) else {
+            return false;
+        };
         if address == 0 {
             return false;
         }
@@ -114,7 +118,8 @@ mod tests {
     fn a_cell_that_is_full_takes_no_more() {
         with_table(|table| {
             let same = (1u64..).map(|n| n * 16).filter(|address| cell_of(*address) == 5);
-            let found: Vec<bool> = same.take(SLOTS_PER_CELL + 1).map(|address| table.insert(address)).collect();
+            let found: Vec<bool> =
+                same.take(SLOTS_PER_CELL + 1).map(|address| table.insert(address)).collect();
             assert_eq!(found.iter().filter(|is| **is).count(), SLOTS_PER_CELL);
             assert!(!table.remove(0) && is_unsampled(table.cells, 0));
         });

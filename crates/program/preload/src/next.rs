@@ -120,7 +120,13 @@ pub(crate) fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
         if !new.is_null() {
             // SAFETY: the old block and what is behind it is there to the end of all early blocks, the new one has `size` bytes; they do not overlap.
             // JUSTIFICATION: how long the old block was nobody has kept.
-            unsafe { core::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), size.min(early::bytes_behind(block))) };
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    block.cast::<u8>(),
+                    new.cast(),
+                    size.min(early::bytes_behind(block)),
+                )
+            };
         }
         return new;
     }

@@ -1,0 +1,335 @@
+//! Gives rings out and empties them, on a thread of its own: a program waits in its first line for the answer, and a ring is full in a tenth of a second while
+//! somewhere else the symbols of a large program are read.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ferretto_shm::heap::{Counter, MAX_STACK_BYTES, Next, Reply, RingReader};
+use ferretto_sys::{KernelClock, clock_ns};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::config::Wanted;
+use super::listener::{Asking, Listener};
+use crate::looks::{Looks, Process};
+
+/// Programs at a time, each with a ring.
+const MAX_PROGRAMS: usize = 256;
+/// Answered in one turn, before rings are emptied again.
+const MAX_ANSWERS: usize = 32;
+/// Bytes of records that may wait. More are left to the rings, whose programs count what they lose.
+const MAX_WAITING_BYTES: usize = 128 << 20;
+/// How often rings are emptied.
+const PERIOD: Duration = Duration::from_millis(10);
+/// How often it is looked whether to end, while there is nothing else to do.
+const IDLE_PERIOD: Duration = Duration::from_millis(50);
+/// A record that is begun is whole a moment later. One that is not for so long was given up by a thread that has ended in between.
+const UNFINISHED_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often it is asked what a program has mapped: at first, when it loads its libraries, and later.
+const FIRST_MAPS_PERIOD: Duration = Duration::from_millis(10);
+const MAPS_PERIOD: Duration = Duration::from_millis(250);
+/// Bytes before a record: how long it is.
+pub(crate) const LEN_BYTES: usize = size_of::<u32>();
+
+/// What has happened, in its order.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A program has a ring now. Of a process that had one already it has taken the place of the program before it.
+    Began { id: u64, pid: u32, said: Process },
+    /// What it has mapped.
+    Maps { id: u64, maps: Vec<u8> },
+    /// Records, each behind its length.
+    Records { id: u64, read_ns: u64, records: Vec<u8> },
+    /// What it has counted so far.
+    Counts { id: u64, counts: Counts },
+    /// There is no more of it; or there is no sense in it any more.
+    Ended { id: u64, is_broken: bool },
+    /// Somebody has asked for a ring in vain.
+    Refused,
+}
+
+/// What a program has counted, by its own word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) no_room: u64,
+    pub(crate) table_full: u64,
+    pub(crate) frees_lost: u64,
+    pub(crate) foreign_stacks: u64,
+    /// Records that somebody has begun and not finished.
+    pub(crate) unfinished: u64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: Vec<Event>,
+    bytes: usize,
+}
+
+/// Works until it is dropped or finished.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    waiting: Arc<Mutex<Waiting>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Rings {
+    /// # Errors
+    ///
+    /// If there is no thread to be had.
+    pub(crate) fn start(wanted: &Wanted, listener: Arc<Listener>) -> io::Result<Self> {
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let max_stack_bytes = u32::try_from(MAX_STACK_BYTES).unwrap_or(u32::MAX);
+        let reply = Reply { interval_bytes: wanted.interval_bytes, max_stack_bytes };
+        let mut emptier = Emptier {
+            listener,
+            reply,
+            ring_bytes: wanted.ring_bytes,
+            programs: Vec::new(),
+            next_id: 0,
+            looks: Looks::default(),
+            waiting: waiting.clone(),
+        };
+        let is_over = stop.clone();
+        let run = move || {
+            while !is_over.load(Ordering::Relaxed) {
+                emptier.wait();
+                emptier.turn();
+            }
+            emptier.finish();
+        };
+        let thread = std::thread::Builder::new().name("heap rings".to_owned()).spawn(run)?;
+        Ok(Self { waiting, stop, thread: Some(thread) })
+    }
+
+    /// What has happened since.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        let mut waiting = lock(&self.waiting);
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.events)
+    }
+
+    /// Empties all for the last time.
+    pub(crate) fn finish(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Program {
+    id: u64,
+    pid: u32,
+    pidfd: OwnedFd,
+    ring: RingReader,
+    /// As `/proc/PID/maps` has it: by this it is known whether the process still runs the program that it ran.
+    inode: Option<Vec<u8>>,
+    maps: Vec<u8>,
+    maps_due: Instant,
+    maps_period: Duration,
+    unfinished_since: Option<Instant>,
+    unfinished: u64,
+}
+
+struct Emptier {
+    listener: Arc<Listener>,
+    reply: Reply,
+    ring_bytes: usize,
+    programs: Vec<Program>,
+    next_id: u64,
+    looks: Looks,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Emptier {
+    /// Until somebody asks, has ended, or rings are to be emptied.
+    fn wait(&self) {
+        let fds =
+            std::iter::once(self.listener.as_fd()).chain(self.programs.iter().map(|it| it.pidfd.as_fd()));
+        let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let period = if self.programs.is_empty() { IDLE_PERIOD } else { PERIOD };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: period.subsec_nanos().into() };
+        // What has come is looked for anyway.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    fn turn(&mut self) {
+        for _ in 0..MAX_ANSWERS {
+            match self.listener.accept() {
+                None => break,
+                Some(Ok(asking)) => self.answer(asking),
+                Some(Err(_)) => self.push(Event::Refused, 0),
+            }
+        }
+        let mut programs = std::mem::take(&mut self.programs);
+        programs.retain_mut(|program| {
+            // Before its ring is emptied: what has ended writes no more.
+            let has_ended = has_ended(&program.pidfd);
+            let is_broken = !self.empty(program, has_ended);
+            if has_ended || is_broken {
+                self.say_end(program, is_broken);
+            }
+            !(has_ended || is_broken)
+        });
+        programs.append(&mut self.programs);
+        self.programs = programs;
+    }
+
+    fn answer(&mut self, asking: Asking) {
+        let pid = asking.pid;
+        // The program that it was before: its ring is as it has left it.
+        if let Some(at) = self.programs.iter().position(|program| program.pid == pid) {
+            let mut before = self.programs.swap_remove(at);
+            let is_broken = !self.empty(&mut before, true);
+            self.say_end(&before, is_broken);
+        }
+        let ring = RingReader::create(self.ring_bytes).ok().filter(|_| self.programs.len() < MAX_PROGRAMS);
+        let Some(ring) = ring else { return self.push(Event::Refused, 0) };
+        let said = self.looks.process(pid);
+        let Some(pidfd) = asking.answer(self.reply, &ring) else { return self.push(Event::Refused, 0) };
+        let inode =
+            ring.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|of| format!(" {} ", of.st_ino));
+        let id = self.next_id;
+        self.next_id += 1;
+        let maps = said.maps.clone();
+        self.push(Event::Began { id, pid, said }, maps.len());
+        self.programs.push(Program {
+            id,
+            pid,
+            pidfd,
+            ring,
+            inode: inode.map(String::into_bytes),
+            maps,
+            maps_due: Instant::now() + FIRST_MAPS_PERIOD,
+            maps_period: FIRST_MAPS_PERIOD,
+            unfinished_since: None,
+            unfinished: 0,
+        });
+    }
+
+    /// Takes what is in a ring; says whether there was sense in it.
+    fn empty(&mut self, program: &mut Program, is_last: bool) -> bool {
+        let mut records = Vec::new();
+        // More than a ring there cannot be at a time: whoever writes as fast as it is read does not keep others waiting.
+        let room = MAX_WAITING_BYTES.saturating_sub(lock(&self.waiting).bytes).min(self.ring_bytes);
+        let is_sound = loop {
+            if records.len() >= room {
+                break true;
+            }
+            let at = records.len();
+            records.extend([0; LEN_BYTES]);
+            let next = program.ring.next(&mut records);
+            if next == Next::Record {
+                let len = u32::try_from(records.len() - at - LEN_BYTES).unwrap_or(u32::MAX);
+                if let Some(place) = records.get_mut(at..at + LEN_BYTES) {
+                    place.copy_from_slice(&len.to_ne_bytes());
+                }
+                program.unfinished_since = None;
+                continue;
+            }
+            records.truncate(at);
+            match next {
+                Next::Unfinished if program.gives_up(is_last) => program.unfinished += 1,
+                Next::Broken => break false,
+                _ => break true,
+            }
+        };
+        if !records.is_empty() {
+            if !is_last {
+                self.ask_for_maps(program);
+            }
+            let (bytes, read_ns) = (records.len(), clock_ns(KernelClock::MonotonicCoarse));
+            self.push(Event::Records { id: program.id, read_ns, records }, bytes);
+        }
+        is_sound
+    }
+
+    /// What it has mapped by now: before the records are read that were written with it.
+    fn ask_for_maps(&mut self, program: &mut Program) {
+        let now = Instant::now();
+        if now < program.maps_due {
+            return;
+        }
+        program.maps_period = (program.maps_period * 2).min(MAPS_PERIOD);
+        program.maps_due = now + program.maps_period;
+        let maps = self.looks.process(program.pid).maps;
+        // Of another program that has just taken this one's place it is not.
+        let is_same = program.inode.as_ref().is_none_or(|inode| {
+            maps.split(|byte| *byte == b'\n').any(|line| contains(line, inode) && contains(line, b"/memfd:"))
+        });
+        if is_same && maps != program.maps {
+            program.maps.clone_from(&maps);
+            let bytes = maps.len();
+            self.push(Event::Maps { id: program.id, maps }, bytes);
+        }
+    }
+
+    fn say_end(&self, program: &Program, is_broken: bool) {
+        self.push(Event::Counts { id: program.id, counts: program.counts() }, 0);
+        self.push(Event::Ended { id: program.id, is_broken }, 0);
+    }
+
+    fn finish(&mut self) {
+        let mut programs = std::mem::take(&mut self.programs);
+        for program in &mut programs {
+            let has_ended = has_ended(&program.pidfd);
+            // What waits is taken by now, and there is nobody to take it while this goes on: each ring's is one more, at most.
+            lock(&self.waiting).bytes = 0;
+            let is_broken = !self.empty(program, has_ended);
+            self.push(Event::Counts { id: program.id, counts: program.counts() }, 0);
+            if has_ended || is_broken {
+                self.push(Event::Ended { id: program.id, is_broken }, 0);
+            }
+        }
+    }
+
+    fn push(&self, event: Event, bytes: usize) {
+        let mut waiting = lock(&self.waiting);
+        waiting.bytes += bytes;
+        waiting.events.push(event);
+    }
+}
+
+impl Program {
+    /// Passes over a record that is not going to be finished.
+    fn gives_up(&mut self, is_last: bool) -> bool {
+        let since = *self.unfinished_since.get_or_insert_with(Instant::now);
+        let is_over = is_last || since.elapsed() > UNFINISHED_TIMEOUT;
+        is_over && self.ring.skip_unfinished()
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            no_room: self.ring.counter(Counter::NoRoom),
+            table_full: self.ring.counter(Counter::TableFull),
+            frees_lost: self.ring.counter(Counter::FreesLost),
+            foreign_stacks: self.ring.counter(Counter::ForeignStacks),
+            unfinished: self.unfinished,
+        }
+    }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
+}

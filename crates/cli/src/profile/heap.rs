@@ -24,6 +24,10 @@ const PRELOAD_ENV: &str = "LD_PRELOAD";
 /// Where it is looked for, beside the folder of this program.
 const FOLDERS: [&str; 2] = ["", "../lib/ferretto"];
 
+/// What the profiler gives.
+const RING_MIN_KB: u64 = 4 << 10;
+const RING_MAX_KB: u64 = 128 << 10;
+
 /// Bytes between samples: a number, or one with k or m behind it.
 pub(super) fn interval(text: &str) -> Result<u64, String> {
     let bytes = match text.parse() {
@@ -34,6 +38,15 @@ pub(super) fn interval(text: &str) -> Result<u64, String> {
         Some(0) => Err("1 is a sample of every block; there is no less".to_owned()),
         Some(bytes) if bytes <= 1 << 40 => Ok(bytes),
         _ => Err("expected a number of bytes, as in 4096, 32k or 1m".to_owned()),
+    }
+}
+
+/// A ring's size in KiB.
+pub(super) fn ring_kb(text: &str) -> Result<u64, String> {
+    let kb = units::parse_size_kb(text).ok_or("expected a number and mb, as in 16mb")?;
+    match kb {
+        RING_MIN_KB..=RING_MAX_KB if kb.is_power_of_two() => Ok(kb),
+        _ => Err("a ring has 4mb, 8mb, 16mb, 32mb, 64mb or 128mb".to_owned()),
     }
 }
 
@@ -60,6 +73,7 @@ pub(super) fn prepare(args: &ProfileArgs) -> Result<Heap> {
             sampling_interval_bytes: Some(args.interval),
             all: Some(true),
             continuous_dump_config: dumps,
+            shmem_size_bytes: Some(args.ring * 1024),
             dump_at_max: Some(args.at_peak),
             ..HeapprofdConfig::default()
         },
@@ -113,6 +127,14 @@ mod tests {
         }
         for text in ["0", "", "k", "1.5k", "-1", "99999gb"] {
             assert!(interval(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rings_are_powers_of_two() {
+        assert_eq!(ring_kb("8mb"), Ok(8 << 10));
+        for text in ["2mb", "24mb", "256mb", "8", ""] {
+            assert!(ring_kb(text).is_err(), "{text}");
         }
     }
 

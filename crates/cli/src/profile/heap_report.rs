@@ -43,7 +43,7 @@ pub(crate) fn render(summary: &Summary, sites: usize) -> String {
         );
         return text;
     }
-    let _ = writeln!(text, "\n not freed   at most    in all  process");
+    let _ = writeln!(text, "\n not freed   at peak    in all  process");
     for process in summary.processes.iter().take(PROCESSES) {
         let figures = row([process.live_bytes, process.maximum_bytes, process.allocated_bytes]);
         let _ = writeln!(text, "{figures}  {} {}", printable(&process.name), process.pid);
@@ -68,7 +68,7 @@ pub(crate) fn render(summary: &Summary, sites: usize) -> String {
         if all.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "\n not freed   at most    in all  {title}");
+        let _ = writeln!(text, "\n not freed   at peak    in all  {title}");
         for (callers, figures) in all.into_iter().take(sites) {
             let _ = writeln!(text, "{}  {}", row(*figures), shown(callers));
         }
@@ -120,7 +120,7 @@ fn doubts(summary: &Summary) -> String {
     for (number, what) in [
         (
             lost.no_room,
-            "samples were lost: they came faster than they were read. A larger --interval makes them fewer.",
+            "samples were lost: they came faster than they were read. A larger --interval makes them fewer, a larger --ring holds more.",
         ),
         (
             lost.table_full,

@@ -74,6 +74,10 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "BYTES", requires = "heap", default_value = "32k", value_parser = heap::interval)]
     interval: u64,
 
+    /// Memory between each program and the profiler, from 4mb on, for samples that were not read yet.
+    #[arg(long, value_name = "SIZE", requires = "heap", default_value = "8mb", value_parser = heap::ring_kb)]
+    ring: u64,
+
     /// What the heap is each so often, besides at the end.
     #[arg(long, value_name = "TIME", requires = "heap", conflicts_with = "at_peak", value_parser = units::parse_duration)]
     dump_every: Option<Duration>,

@@ -1,4 +1,8 @@
 //! Where a thread is, and how far its stack reaches.
+//!
+//! The C library knows the latter, but must not be asked: `pthread_getattr_np` takes a lock and allocates under it, so that a program that calls it (each thread
+//! of Rust's does) would wait for itself. So this looks: libraries put a thread's own data (its TLS) at the upper end of its stack, and the kernel says of a page
+//! whether it can be read. What was found is remembered, as it stays as long as the thread does.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +15,9 @@ use crate::thread::Thread;
 static MAIN_HIGH: AtomicUsize = AtomicUsize::new(0);
 /// So far below it nothing is but the stack: the kernel keeps that free (mmap_base() of Linux: 128 MiB at least).
 const MAIN_BYTES: usize = 128 << 20;
-/// The smallest page: what lies on the same is mapped, too.
+/// Stacks of other threads are smaller as a rule (8 MiB); of this many bytes to look at each page takes two milliseconds, once.
+const THREAD_BYTES: usize = 64 << 20;
+/// The smallest page.
 const PAGE_BYTES: usize = 4096;
 
 /// Before there are samples.
@@ -32,37 +38,69 @@ pub(crate) fn bytes_above(thread: &Thread, low: usize, max: usize) -> (usize, bo
     if low < high && high - low < MAIN_BYTES {
         return ((high - low).min(max), true);
     }
-    if thread.stack_high.get() == 0 {
-        let (low, high) = ask();
-        thread.stack_low.set(low);
-        thread.stack_high.set(high);
-    }
-    if (thread.stack_low.get()..thread.stack_high.get()).contains(&low) {
-        return ((thread.stack_high.get() - low).min(max), true);
+    let high = thread_pointer();
+    if low < high && high - low < THREAD_BYTES {
+        let known = match thread.stack_low.get() {
+            0 => page_of(high),
+            known => known,
+        };
+        // From here up: a stack that is another one ends soon.
+        if low >= known || (page_of(low)..known).step_by(PAGE_BYTES).all(is_readable) {
+            thread.stack_low.set(known.min(page_of(low)));
+            return ((high - low).min(max), true);
+        }
     }
     // One that the program has made for itself, or that of a handler of signals.
-    ((PAGE_BYTES - low % PAGE_BYTES).min(max), false)
+    let pages = (page_of(low)..page_of(low.saturating_add(max))).step_by(PAGE_BYTES);
+    let end = pages.take_while(|page| is_readable(*page)).last().map_or(low, |page| page + PAGE_BYTES);
+    ((end - low).min(max), false)
 }
 
-/// The stack of this thread, which is not the main one. It allocates: the thread is busy.
-fn ask() -> (usize, usize) {
-    // All zero is no value that a system's call would not overwrite.
-    let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::zeroed();
-    let (mut low, mut bytes) = (core::ptr::null_mut::<c_void>(), 0);
-    // SAFETY: the first call fills what the others read and free; if it fails neither is called.
-    // JUSTIFICATION: nothing else says where a thread's stack ends.
-    unsafe {
-        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
-            return (0, 1);
-        }
-        let error = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut low, &raw mut bytes);
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        if error != 0 {
-            return (0, 1);
-        }
+const fn page_of(address: usize) -> usize {
+    address - address % PAGE_BYTES
+}
+
+/// Whether there is something at an address. The kernel reads a set of signals there before it sees that it is asked for something that there is not
+/// (rt_sigprocmask(2): EFAULT or EINVAL); this is allowed wherever a program has shut itself in.
+fn is_readable(address: usize) -> bool {
+    /// No value of `how`.
+    const NOTHING: libc::c_long = -1;
+    /// Bytes of a set in the kernel.
+    const SET_BYTES: usize = 8;
+    let nowhere = core::ptr::null_mut::<c_void>();
+    if address == 0 {
+        // It would be taken for no set at all.
+        return false;
     }
-    // Never 0, which would ask again.
-    (low as usize, (low as usize).saturating_add(bytes).max(1))
+    // SAFETY: changes nothing, whatever the address is.
+    // JUSTIFICATION: see above: it takes no lock, and touches the memory in the kernel, where a fault is an error.
+    let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NOTHING, address, nowhere, SET_BYTES) };
+    // SAFETY: a word of this thread's.
+    // JUSTIFICATION: `std::io::Error` is more than is needed.
+    done == 0 || unsafe { *libc::__errno_location() } != libc::EFAULT
+}
+
+/// Where the thread's own data is.
+#[inline(always)]
+fn thread_pointer() -> usize {
+    let at: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads the pointer to itself that is there (ELF Handling For Thread-Local Storage, 3.4.6).
+    // JUSTIFICATION: see above.
+    unsafe {
+        core::arch::asm!("mov {at}, qword ptr fs:[0]", at = out(reg) at, options(pure, nomem, nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register.
+    // JUSTIFICATION: see above.
+    unsafe {
+        core::arch::asm!("mrs {at}, tpidr_el0", at = out(reg) at, options(pure, nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        at = 0;
+    }
+    at
 }
 
 /// Where this is.
@@ -114,9 +152,11 @@ mod tests {
                 let outer = (&raw const outer) as usize;
                 assert!(is_own && low < outer && outer < low + bytes, "{low:x} {bytes:x} {outer:x}");
                 assert_eq!(bytes_above(thread, low, 64), (64, true));
-                let elsewhere = Box::new([0u8; 64]);
-                let (bytes, is_own) = bytes_above(thread, (&raw const *elsewhere) as usize, 1 << 30);
-                assert!(!is_own && bytes <= PAGE_BYTES);
+                let elsewhere = vec![0u8; 64 * PAGE_BYTES];
+                let (bytes, is_own) = bytes_above(thread, elsewhere.as_ptr() as usize, 16 * PAGE_BYTES);
+                assert!(!is_own && (15 * PAGE_BYTES..=16 * PAGE_BYTES).contains(&bytes), "{bytes}");
+                // What is not there is not read.
+                assert_eq!(bytes_above(thread, 64, 1 << 16), (0, false));
             });
         })
         .join()

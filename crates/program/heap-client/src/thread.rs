@@ -18,9 +18,8 @@ pub(crate) struct Thread {
     /// The thread is in here already: its own calls, and those of handlers of signals, pass.
     pub(crate) is_busy: Cell<bool>,
     pub(crate) random: Cell<u64>,
-    /// Where the thread's stack begins and ends; both 0 before that was asked.
+    /// From here on up to the thread's own data its stack can be read; 0 before that was asked.
     pub(crate) stack_low: Cell<usize>,
-    pub(crate) stack_high: Cell<usize>,
 }
 
 impl Thread {
@@ -91,7 +90,6 @@ mod place {
                 is_busy: Cell::new(false),
                 random: Cell::new(0),
                 stack_low: Cell::new(0),
-                stack_high: Cell::new(0),
             }
         };
     }

@@ -205,8 +205,7 @@ fn moved(block: *mut c_void, size: usize, real: impl Fn() -> *mut c_void) -> *mu
         return real();
     }
     let old = Reallocation::begin(block);
-    let new = allocated_after(size, &real, old);
-    new
+    allocated_after(size, &real, old)
 }
 
 /// The new block may be sampled only when the old one is gone: it may be in its place.

@@ -1,5 +1,5 @@
-//! Accounts as packets (upstream: bookkeeping_dump.cc, heapprofd_producer.cc). A dump is some packets with names, files, frames and stacks, said once, and
-//! `ProfilePacket`s, all but the last of which say that it goes on.
+//! Accounts as packets (upstream: bookkeeping_dump.cc, heapprofd_producer.cc). A dump is one or more `ProfilePacket`s, all but the last of which say that it goes
+//! on, each with what was not said before of names, files, frames and stacks.
 
 use ferretto_producer::TraceWriter;
 use ferretto_protos::fields::profile_packet::{heap_sample, process_heap_samples, process_stats};
@@ -24,6 +24,22 @@ pub(crate) struct Dumper {
     packets: u64,
 }
 
+/// A part of a dump, for one packet.
+#[derive(Debug, Default)]
+struct Part {
+    /// Names, files, frames and stacks that were not said before.
+    said: Vec<u8>,
+    samples: Vec<Vec<u8>>,
+    sample_bytes: usize,
+}
+
+impl Part {
+    fn push(&mut self, sample: Vec<u8>) {
+        self.sample_bytes += sample.len();
+        self.samples.push(sample);
+    }
+}
+
 /// Of what a dump is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Of {
@@ -34,7 +50,8 @@ pub(crate) struct Of {
     pub(crate) time_ns: u64,
     /// The state at the maximum.
     pub(crate) at_max: bool,
-    pub(crate) has_ended: bool,
+    /// There will be no other one of this process.
+    pub(crate) is_last: bool,
     pub(crate) is_broken: bool,
     pub(crate) samples_lost: bool,
     pub(crate) samples: u64,
@@ -51,34 +68,28 @@ impl Dumper {
 
     /// One process's account.
     pub(crate) fn dump(&mut self, writer: &mut TraceWriter, account: &mut Account, stacks: &Stacks, of: &Of) {
-        let new = account.take_new();
-        let mut samples = Vec::with_capacity(new.len());
-        for (stack, site) in &new {
-            let at_max = of.at_max.then(|| account.at_maximum(site));
-            if at_max.is_none_or(|amount| amount.bytes > 0) {
-                samples.push(sample(self.number(writer, stacks, *stack), site, at_max));
+        let mut part = Part::default();
+        for (stack, site) in account.take_new() {
+            let at_max = of.at_max.then(|| account.at_maximum(&site));
+            if at_max.is_some_and(|amount| amount.bytes == 0) {
+                continue;
             }
-        }
-        let mut rest = samples.as_slice();
-        loop {
-            let mut bytes = 0;
-            let here = rest.iter().take_while(|sample| {
-                bytes += sample.len();
-                bytes < PACKET_BYTES
-            });
-            let (here, behind) = rest.split_at(here.count().max(1).min(rest.len()));
-            self.packet(writer, of, here, !behind.is_empty());
-            rest = behind;
-            if rest.is_empty() {
-                break;
+            if part.said.len() + part.sample_bytes >= PACKET_BYTES {
+                self.packet(writer, of, &std::mem::take(&mut part), true);
             }
+            let number = self.number(stacks, stack, &mut part.said);
+            part.push(sample(number, &site, at_max));
         }
+        self.packet(writer, of, &part, false);
     }
 
-    fn packet(&mut self, writer: &mut TraceWriter, of: &Of, samples: &[Vec<u8>], continued: bool) {
+    fn packet(&mut self, writer: &mut TraceWriter, of: &Of, part: &Part, continued: bool) {
         let mut packet = writer.new_packet();
         packet.varint(trace_packet::TIMESTAMP, clock_ns(KernelClock::Boot));
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
+        if !part.said.is_empty() {
+            packet.bytes(trace_packet::INTERNED_DATA, &part.said);
+        }
         let mut profile = packet.nested(trace_packet::PROFILE_PACKET);
         profile.varint(profile_packet::INDEX, self.packets);
         self.packets += 1;
@@ -93,8 +104,13 @@ impl Dumper {
         dump.varint(process_heap_samples::ORIG_SAMPLING_INTERVAL_BYTES, of.interval_bytes);
         dump.varint(process_heap_samples::START_TIMESTAMP, of.start_ns);
         dump.varint(process_heap_samples::TIMESTAMP, of.time_ns);
+        part.samples.iter().for_each(|sample| dump.bytes(process_heap_samples::SAMPLES, sample));
+        // Readers add these up over dumps: they are in the last part of the last one.
+        if continued || !of.is_last {
+            return;
+        }
         for (field, is_so) in [
-            (process_heap_samples::DISCONNECTED, of.has_ended),
+            (process_heap_samples::DISCONNECTED, true),
             (process_heap_samples::BUFFER_CORRUPTED, of.is_broken),
             (process_heap_samples::BUFFER_OVERRAN, of.samples_lost),
         ] {
@@ -102,31 +118,20 @@ impl Dumper {
                 dump.bool(field, true);
             }
         }
-        samples.iter().for_each(|sample| dump.bytes(process_heap_samples::SAMPLES, sample));
-        // Readers add them up over dumps: they are of the last part of the last one.
-        if !continued && of.has_ended {
-            let mut stats = dump.nested(process_heap_samples::STATS);
-            stats.varint(process_stats::HEAP_SAMPLES, of.samples);
-            stats.varint(process_stats::UNWINDING_ERRORS, of.unwinding_errors);
-            stats.varint(process_stats::TOTAL_UNWINDING_TIME_US, of.unwinding_us);
-        }
+        let mut stats = dump.nested(process_heap_samples::STATS);
+        stats.varint(process_stats::HEAP_SAMPLES, of.samples);
+        stats.varint(process_stats::UNWINDING_ERRORS, of.unwinding_errors);
+        stats.varint(process_stats::TOTAL_UNWINDING_TIME_US, of.unwinding_us);
     }
 
     /// The number of a stack, which is said if it was not.
-    fn number(&mut self, writer: &mut TraceWriter, stacks: &Stacks, stack: u32) -> u64 {
+    fn number(&mut self, stacks: &Stacks, stack: u32, said: &mut Vec<u8>) -> u64 {
         let at = stack as usize;
         if let Some(known) = self.said.get(at).filter(|number| **number != 0) {
             return *known;
         }
         let user = stacks.frames(stack).rev().cloned().collect();
-        let mut said = Vec::new();
-        let number = self.interner.number(&Stack { user, kernel: Vec::new() }, &mut said);
-        if !said.is_empty() {
-            let mut packet = writer.new_packet();
-            packet.varint(trace_packet::TIMESTAMP, clock_ns(KernelClock::Boot));
-            packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
-            packet.bytes(trace_packet::INTERNED_DATA, &said);
-        }
+        let number = self.interner.number(&Stack { user, kernel: Vec::new() }, said);
         if self.said.len() <= at {
             self.said.resize(at + 1, 0);
         }

@@ -220,6 +220,7 @@ impl Profiler {
                 let (frames, end) = self.code.frames(pid, &addresses, end);
                 let Some(number) = self.stacks.number(&frames) else {
                     self.lost.no_place += 1;
+                    process.samples_lost = true;
                     return;
                 };
                 if process.known.len() < MAX_KNOWN_STACKS {
@@ -232,6 +233,7 @@ impl Profiler {
         process.unwinding_us += u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         if !process.account.allocate(alloc.address, number, alloc.weight, now_ns, &mut self.room) {
             self.lost.no_place += 1;
+            process.samples_lost = true;
         }
     }
 
@@ -252,7 +254,6 @@ impl Profiler {
         let now_ns = clock_ns(KernelClock::MonotonicCoarse);
         let Self { processes, dumper, writer, stacks, wanted, .. } = self;
         for (pid, process) in processes.iter_mut().filter(|(_, process)| process.runs || !process.is_dumped) {
-            let has_ended = !process.runs || is_last;
             let account = &mut process.account;
             let end_ns = if process.runs { now_ns } else { account.last_ns.max(process.since_ns) };
             let of = Of {
@@ -261,7 +262,7 @@ impl Profiler {
                 start_ns: process.since_ns,
                 time_ns: if wanted.at_max { account.maximum_ns.max(process.since_ns) } else { end_ns },
                 at_max: wanted.at_max,
-                has_ended,
+                is_last: !process.runs || is_last,
                 is_broken: process.is_broken,
                 samples_lost: process.samples_lost,
                 samples: account.allocated.samples,

@@ -333,3 +333,136 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 fn contains(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSliceMut;
+    use std::mem::MaybeUninit;
+
+    use ferretto_shm::heap::{ALIGN_BYTES, HEAD_BYTES, Head, Record, State, WRITTEN_AT};
+    use rustix::net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
+        SocketType, connect, recvmsg, socket_with,
+    };
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn wanted() -> Wanted {
+        Wanted { interval_bytes: 7, ring_bytes: 4 << 20, dumps: None, at_max: false }
+    }
+
+    /// As a program asks, which is this one; the memory is written as a file.
+    fn ask(listener: &Listener) -> OwnedFd {
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let name = listener.address().trim_start_matches('@').as_bytes();
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name).unwrap()).unwrap();
+        let mut bytes = [0; Reply::BYTES + 1];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let said =
+            recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+                .unwrap();
+        assert_eq!(Reply::unpack(&bytes[..said.bytes]).unwrap().interval_bytes, 7);
+        let mut fds = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        fds.next().unwrap().next().unwrap()
+    }
+
+    fn put(memory: &OwnedFd, at: usize, words: &[u64]) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(rustix::io::pwrite(memory, &bytes, at as u64).unwrap(), bytes.len());
+    }
+
+    fn put_free(memory: &OwnedFd, number: u64, state: State) {
+        let words = Record::pack_free(number);
+        let len = ALIGN_BYTES + words.len() * ALIGN_BYTES;
+        let position = number * len as u64;
+        let head = Head { position, len, state };
+        put(memory, HEAD_BYTES + position as usize, &[head.pack(), words[0], words[1]]);
+        put(memory, WRITTEN_AT, &[position + len as u64]);
+    }
+
+    fn collect(rings: &Rings, until: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+        let (mut events, began) = (Vec::new(), Instant::now());
+        while !until(&events) {
+            assert!(began.elapsed() < TIMEOUT, "{events:?}");
+            std::thread::sleep(Duration::from_millis(5));
+            events.extend(rings.take());
+        }
+        events
+    }
+
+    fn records(events: &[Event]) -> usize {
+        let all = events.iter().filter_map(|event| match event {
+            Event::Records { records, .. } => Some(records.len() / (LEN_BYTES + 2 * ALIGN_BYTES)),
+            _ => None,
+        });
+        all.sum()
+    }
+
+    fn listener(name: &str) -> Arc<Listener> {
+        Arc::new(Listener::bind(&format!("ferretto-test-{name}-{}", std::process::id())).unwrap())
+    }
+
+    #[test]
+    fn records_come_behind_who_has_begun_and_an_end_behind_them() {
+        let listener = listener("rings");
+        let mut rings = Rings::start(&wanted(), listener.clone()).unwrap();
+        let memory = ask(&listener);
+        (0..3).for_each(|number| put_free(&memory, number, State::Whole));
+        let mut events = collect(&rings, |events| records(events) == 3);
+        assert!(
+            matches!(&events[0], Event::Began { pid, said, .. } if *pid == std::process::id() && !said.maps.is_empty())
+        );
+        // Another program in the place of this one.
+        put_free(&memory, 3, State::Whole);
+        let again = ask(&listener);
+        put_free(&again, 0, State::Whole);
+        rings.finish();
+        events.extend(rings.take());
+        assert_eq!(records(&events), 5);
+        let order: Vec<(char, u64)> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Began { id, .. } => Some(('b', *id)),
+                Event::Ended { id, is_broken: false } => Some(('e', *id)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(order, [('b', 0), ('e', 0), ('b', 1)]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_ends_a_program_and_no_other() {
+        let listener = listener("broken");
+        let rings = Rings::start(&wanted(), listener.clone()).unwrap();
+        let memory = ask(&listener);
+        put_free(&memory, 0, State::Whole);
+        put(&memory, HEAD_BYTES + 24, &[u64::MAX]);
+        put(&memory, WRITTEN_AT, &[u64::MAX - 7]);
+        let events =
+            collect(&rings, |events| events.iter().any(|event| matches!(event, Event::Ended { .. })));
+        assert!(
+            events.iter().any(|event| matches!(event, Event::Ended { is_broken: true, .. })),
+            "{events:?}"
+        );
+        let memory = ask(&listener);
+        put_free(&memory, 0, State::Whole);
+        assert!(!collect(&rings, |events| records(events) == 1).is_empty());
+    }
+
+    #[test]
+    fn a_record_that_nobody_finishes_is_passed_over() {
+        let listener = listener("unfinished");
+        let rings = Rings::start(&wanted(), listener.clone()).unwrap();
+        let memory = ask(&listener);
+        put_free(&memory, 0, State::Begun);
+        put_free(&memory, 1, State::Whole);
+        collect(&rings, |events| records(events) == 1);
+    }
+}

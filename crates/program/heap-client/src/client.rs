@@ -52,10 +52,10 @@ const FOR_EVER: i64 = i64::MAX;
 #[must_use]
 pub fn passes(size: usize) -> bool {
     thread::with(|thread| {
-        let left = thread.left.get().wrapping_sub_unsigned(size as u64);
-        // A size of half of all addresses and more would count up.
-        if left > 0 && left <= thread.left.get() {
-            thread.left.set(left);
+        // The countdown is never below 0.
+        let (left, size) = (thread.left.get().cast_unsigned(), size as u64);
+        if left > size {
+            thread.left.set((left - size).cast_signed());
             return true;
         }
         false
@@ -90,9 +90,7 @@ pub fn start() {
 }
 
 /// Allocates by `real` a block that did not pass, and makes a sample of it if it is one.
-#[cold]
-#[inline(never)]
-pub fn allocated(size: usize, real: &dyn Fn() -> *mut c_void) -> *mut c_void {
+pub fn allocated(size: usize, real: impl FnOnce() -> *mut c_void) -> *mut c_void {
     thread::with(|thread| {
         let weight = weigh(thread, size);
         let block = real();
@@ -104,8 +102,6 @@ pub fn allocated(size: usize, real: &dyn Fn() -> *mut c_void) -> *mut c_void {
 }
 
 /// Before a block is freed that may have been sampled.
-#[cold]
-#[inline(never)]
 pub fn freed(block: *const c_void) {
     if !table().is_some_and(|table| table.remove(block as u64)) {
         return;

@@ -6,10 +6,11 @@
 
 mod early;
 mod next;
+mod sampled;
 
 use core::ffi::{c_int, c_void};
 
-use ferretto_heap_client::{Reallocation, allocated, freed, is_unsampled, passes, start};
+use ferretto_heap_client::{is_unsampled, passes, start};
 
 /// Runs before the program's own code, and before that of the libraries that stand behind this one.
 #[used]
@@ -29,7 +30,7 @@ static START: extern "C" fn() = {
 /// As of the C library's, as are all of these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    if passes(size) { next::malloc(size) } else { allocated(size, &|| next::malloc(size)) }
+    if passes(size) { next::malloc(size) } else { sampled::malloc(size) }
 }
 
 /// `count` times `size` bytes, all 0.
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     // What is more than there are addresses the real one refuses.
     let bytes = count.saturating_mul(size);
-    if passes(bytes) { next::calloc(count, size) } else { allocated(bytes, &|| next::calloc(count, size)) }
+    if passes(bytes) { next::calloc(count, size) } else { sampled::calloc(count, size, bytes) }
 }
 
 /// Gives a block back.
@@ -51,10 +52,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// See [`malloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    if !is_unsampled(block) {
-        freed(block);
-    }
-    next::free(block);
+    if is_unsampled(block) { next::free(block) } else { sampled::free(block) }
 }
 
 /// Of C23: the size is a promise of the program's.
@@ -105,7 +103,11 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         // JUSTIFICATION: it is `malloc` (realloc(3)).
         return unsafe { malloc(size) };
     }
-    moved(block, size, || next::realloc(block, size))
+    if is_unsampled(block) && passes(size) {
+        next::realloc(block, size)
+    } else {
+        sampled::realloc(block, size)
+    }
 }
 
 /// The same for `count` times `size` bytes.
@@ -133,14 +135,7 @@ pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, alignment: usiz
     if passes(size) {
         return next::posix_memalign(place, alignment, size);
     }
-    let error = core::cell::Cell::new(0);
-    allocated(size, &|| {
-        error.set(next::posix_memalign(place, alignment, size));
-        // SAFETY: without an error it was set.
-        // JUSTIFICATION: blocks are told by where they are.
-        if error.get() == 0 { unsafe { *place } } else { core::ptr::null_mut() }
-    });
-    error.get()
+    sampled::posix_memalign(place, alignment, size)
 }
 
 /// A block of a multiple of `alignment`.
@@ -153,7 +148,7 @@ pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_
     if passes(size) {
         return next::aligned_alloc(alignment, size);
     }
-    allocated(size, &|| next::aligned_alloc(alignment, size))
+    sampled::aligned_alloc(alignment, size)
 }
 
 /// The same, from before there was a standard for it.
@@ -166,7 +161,7 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void 
     if passes(size) {
         return next::memalign(alignment, size);
     }
-    allocated(size, &|| next::memalign(alignment, size))
+    sampled::memalign(alignment, size)
 }
 
 /// A block at the beginning of a page.
@@ -176,7 +171,7 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void 
 /// See [`malloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    if passes(size) { next::valloc(size) } else { allocated(size, &|| next::valloc(size)) }
+    if passes(size) { next::valloc(size) } else { sampled::valloc(size) }
 }
 
 /// Whole pages.
@@ -186,7 +181,7 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 /// See [`malloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    if passes(size) { next::pvalloc(size) } else { allocated(size, &|| next::pvalloc(size)) }
+    if passes(size) { next::pvalloc(size) } else { sampled::pvalloc(size) }
 }
 
 /// How much of a block may be used.
@@ -197,26 +192,4 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     next::malloc_usable_size(block)
-}
-
-/// Asks for another block in the place of one: the old one is given up unless that fails.
-fn moved(block: *mut c_void, size: usize, real: impl Fn() -> *mut c_void) -> *mut c_void {
-    if is_unsampled(block) && passes(size) {
-        return real();
-    }
-    let old = Reallocation::begin(block);
-    allocated_after(size, &real, old)
-}
-
-/// The new block may be sampled only when the old one is gone: it may be in its place.
-fn allocated_after(size: usize, real: &dyn Fn() -> *mut c_void, old: Reallocation) -> *mut c_void {
-    let old = core::cell::Cell::new(Some(old));
-    allocated(size, &|| {
-        let new = real();
-        if let Some(old) = old.take() {
-            // Of size 0 the old block is gone, though there is no new one (realloc(3) of glibc).
-            old.end(!new.is_null() || size == 0);
-        }
-        new
-    })
 }

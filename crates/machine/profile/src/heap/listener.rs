@@ -9,7 +9,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, listen, sendmsg, socket_with, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Uid, geteuid, pidfd_open};
 
 /// Programs that wait to be answered, each for less than a millisecond.
 const BACKLOG: i32 = 128;
@@ -63,14 +63,17 @@ impl Listener {
             Err(_) => return None,
         };
         let Ok(peer) = sockopt::socket_peercred(&connection) else { return Some(Err(Refused)) };
-        let own = geteuid();
-        if !own.is_root() && peer.uid != own {
+        if !may_have(geteuid(), peer.uid) {
             return Some(Err(Refused));
         }
         // It waits for an answer, so its number is not another's yet.
         let Ok(pidfd) = pidfd_open(peer.pid, PidfdFlags::empty()) else { return Some(Err(Refused)) };
         Some(Ok(Asking { connection, pid: number(peer.pid), pidfd }))
     }
+}
+
+fn may_have(own: Uid, whose: Uid) -> bool {
+    own.is_root() || whose == own
 }
 
 /// He gets no ring.
@@ -92,5 +95,17 @@ impl Asking {
         let flags = SendFlags::NOSIGNAL;
         sendmsg(&self.connection, &[IoSlice::new(&reply.pack())], &mut control, flags).ok()?;
         Some(self.pidfd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_for_ones_own_programs_and_for_all_if_one_is_root() {
+        let [one, other] = [1000, 1001].map(Uid::from_raw);
+        assert!(may_have(one, one) && may_have(Uid::ROOT, one) && may_have(Uid::ROOT, Uid::ROOT));
+        assert!(!may_have(one, other) && !may_have(one, Uid::ROOT));
     }
 }

@@ -77,8 +77,8 @@ fn print(peers: &Peers, runs: usize, title: &str, command: &[&str], cases: &[Wit
     for (case, time) in cases.iter().skip(1).zip(least) {
         println!(
             "{title:12} {case:?} {time:.3}, {:+.3}, {:+.1} %",
-            median - alone,
-            100.0 * (median / alone - 1.0)
+            time - alone,
+            100.0 * (time / alone - 1.0)
         );
     }
     Ok(())

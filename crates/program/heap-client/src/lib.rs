@@ -31,4 +31,3 @@ mod table;
 mod thread;
 
 pub use client::{Reallocation, allocated, freed, is_unsampled, passes, start};
-pub use ring::RingWriter;

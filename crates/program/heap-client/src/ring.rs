@@ -13,7 +13,7 @@ const PART_FOR_FREES: u64 = 8;
 
 /// Memory that this process shares with the profiler.
 #[derive(Clone, Copy, Debug)]
-pub struct RingWriter {
+pub(crate) struct RingWriter {
     base: *mut u8,
     ring_bytes: u64,
 }
@@ -39,7 +39,7 @@ impl RingWriter {
     /// `base` is at a multiple of 4096, and a head and `ring_bytes`, a multiple of 4096 and more than a record, are mapped there for reading and writing as
     /// long as this or a copy of it lives.
     #[must_use]
-    pub const unsafe fn new(base: *mut u8, ring_bytes: usize) -> Self {
+    pub(crate) const unsafe fn new(base: *mut u8, ring_bytes: usize) -> Self {
         Self { base, ring_bytes: ring_bytes as u64 }
     }
 

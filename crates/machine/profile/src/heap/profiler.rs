@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ferretto_producer::TraceWriter;
 use ferretto_shm::heap::{Alloc, Record};
@@ -29,6 +29,9 @@ use crate::records::Stamp;
 const MAX_PROCESSES: usize = 64 << 10;
 /// Stacks of a process that are known by their addresses.
 const MAX_KNOWN_STACKS: usize = 64 << 10;
+
+/// How often it is looked at the end whether all rings are empty.
+const FINISH_PERIOD: Duration = Duration::from_millis(1);
 
 /// A session's.
 #[derive(Debug)]
@@ -126,10 +129,12 @@ impl Profiler {
 
     /// The last of it.
     pub(crate) fn finish(&mut self) {
-        self.rings.finish();
-        for event in self.rings.take() {
-            self.take(event);
+        self.rings.stop();
+        while self.rings.goes_on() {
+            self.rings.take().into_iter().for_each(|event| self.take(event));
+            std::thread::sleep(FINISH_PERIOD);
         }
+        self.rings.take().into_iter().for_each(|event| self.take(event));
         self.dump_all(true);
         self.writer.flush();
         *self.summary.lock().unwrap_or_else(PoisonError::into_inner) = self.summary();

@@ -31,6 +31,9 @@ const UNFINISHED_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often it is asked what a program has mapped: at first, when it loads its libraries, and later.
 const FIRST_MAPS_PERIOD: Duration = Duration::from_millis(10);
 const MAPS_PERIOD: Duration = Duration::from_millis(250);
+/// At the end: how often it is looked whether there is room for more records, and for how long. Each ring's that have none are lost.
+const TAKE_PERIOD: Duration = Duration::from_millis(1);
+const TAKE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes before a record: how long it is.
 pub(crate) const LEN_BYTES: usize = size_of::<u32>();
 
@@ -113,9 +116,19 @@ impl Rings {
         std::mem::take(&mut waiting.events)
     }
 
-    /// Empties all for the last time.
-    pub(crate) fn finish(&mut self) {
+    /// Empties all for the last time. There may be more until it is not going on any more.
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there may be more to take.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Stops, and waits for the end.
+    pub(crate) fn finish(&mut self) {
+        self.stop();
         if let Some(thread) = self.thread.take() {
             // It has nothing to say.
             let _ = thread.join();
@@ -133,6 +146,17 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How far a ring was emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emptied {
+    /// There was nothing left.
+    All,
+    /// There may be more.
+    More,
+    /// There is no sense in it.
+    Broken,
+}
+
 struct Program {
     id: u64,
     pid: u32,
@@ -145,6 +169,8 @@ struct Program {
     maps_period: Duration,
     unfinished_since: Option<Instant>,
     unfinished: u64,
+    /// Its end came, and there was no room for what was still in its ring.
+    unread: u64,
 }
 
 struct Emptier {
@@ -181,11 +207,12 @@ impl Emptier {
         programs.retain_mut(|program| {
             // Before its ring is emptied: what has ended writes no more.
             let has_ended = has_ended(&program.pidfd);
-            let is_broken = !self.empty(program, has_ended);
-            if has_ended || is_broken {
-                self.say_end(program, is_broken);
+            let emptied = self.empty(program, has_ended);
+            let is_over = emptied == Emptied::Broken || (has_ended && emptied == Emptied::All);
+            if is_over {
+                self.say_end(program, emptied == Emptied::Broken);
             }
-            !(has_ended || is_broken)
+            !is_over
         });
         programs.append(&mut self.programs);
         self.programs = programs;
@@ -196,8 +223,9 @@ impl Emptier {
         // The program that it was before: its ring is as it has left it.
         if let Some(at) = self.programs.iter().position(|program| program.pid == pid) {
             let mut before = self.programs.swap_remove(at);
-            let is_broken = !self.empty(&mut before, true);
-            self.say_end(&before, is_broken);
+            let emptied = self.empty(&mut before, true);
+            before.unread += u64::from(emptied == Emptied::More);
+            self.say_end(&before, emptied == Emptied::Broken);
         }
         let ring = RingReader::create(self.ring_bytes).ok().filter(|_| self.programs.len() < MAX_PROGRAMS);
         let Some(ring) = ring else { return self.push(Event::Refused, 0) };
@@ -220,17 +248,18 @@ impl Emptier {
             maps_period: FIRST_MAPS_PERIOD,
             unfinished_since: None,
             unfinished: 0,
+            unread: 0,
         });
     }
 
-    /// Takes what is in a ring; says whether there was sense in it.
-    fn empty(&mut self, program: &mut Program, is_last: bool) -> bool {
+    /// Takes what is in a ring, as far as there is room for it.
+    fn empty(&mut self, program: &mut Program, is_last: bool) -> Emptied {
         let mut records = Vec::new();
         // More than a ring there cannot be at a time: whoever writes as fast as it is read does not keep others waiting.
         let room = MAX_WAITING_BYTES.saturating_sub(lock(&self.waiting).bytes).min(self.ring_bytes);
-        let is_sound = loop {
+        let emptied = loop {
             if records.len() >= room {
-                break true;
+                break Emptied::More;
             }
             let at = records.len();
             records.extend([0; LEN_BYTES]);
@@ -246,8 +275,8 @@ impl Emptier {
             records.truncate(at);
             match next {
                 Next::Unfinished if program.gives_up(is_last) => program.unfinished += 1,
-                Next::Broken => break false,
-                _ => break true,
+                Next::Broken => break Emptied::Broken,
+                _ => break Emptied::All,
             }
         };
         if !records.is_empty() {
@@ -257,7 +286,7 @@ impl Emptier {
             let (bytes, read_ns) = (records.len(), clock_ns(KernelClock::MonotonicCoarse));
             self.push(Event::Records { id: program.id, read_ns, records }, bytes);
         }
-        is_sound
+        emptied
     }
 
     /// What it has mapped by now: before the records are read that were written with it.
@@ -289,9 +318,16 @@ impl Emptier {
         let mut programs = std::mem::take(&mut self.programs);
         for program in &mut programs {
             let has_ended = has_ended(&program.pidfd);
-            // What waits is taken by now, and there is nobody to take it while this goes on: each ring's is one more, at most.
-            lock(&self.waiting).bytes = 0;
-            let is_broken = !self.empty(program, has_ended);
+            // Somebody takes what waits, or there is nobody any more.
+            let began = Instant::now();
+            while lock(&self.waiting).bytes + self.ring_bytes > MAX_WAITING_BYTES
+                && began.elapsed() < TAKE_TIMEOUT
+            {
+                std::thread::sleep(TAKE_PERIOD);
+            }
+            let emptied = self.empty(program, has_ended);
+            program.unread += u64::from(emptied == Emptied::More);
+            let is_broken = emptied == Emptied::Broken;
             self.push(Event::Counts { id: program.id, counts: program.counts() }, 0);
             if has_ended || is_broken {
                 self.push(Event::Ended { id: program.id, is_broken }, 0);
@@ -316,7 +352,7 @@ impl Program {
 
     fn counts(&self) -> Counts {
         Counts {
-            no_room: self.ring.counter(Counter::NoRoom),
+            no_room: self.ring.counter(Counter::NoRoom).saturating_add(self.unread),
             table_full: self.ring.counter(Counter::TableFull),
             frees_lost: self.ring.counter(Counter::FreesLost),
             foreign_stacks: self.ring.counter(Counter::ForeignStacks),

@@ -117,33 +117,47 @@ fn shown(name: &str) -> String {
 fn doubts(summary: &Summary) -> String {
     let mut text = String::new();
     let lost = &summary.lost;
-    for (number, what) in [
+    const SAMPLE: (&str, &str) = ("sample was lost", "samples were lost");
+    for (number, (one, many), what) in [
         (
             lost.no_room,
-            "samples were lost: they came faster than they were read. A larger --interval makes them fewer, a larger --ring holds more.",
+            SAMPLE,
+            ": they came faster than they were read. A larger --interval makes them fewer, a larger --ring holds more.",
         ),
         (
             lost.table_full,
-            "samples were lost: a program has a million sampled blocks. A larger --interval makes them fewer.",
+            SAMPLE,
+            ": a program has a million sampled blocks. A larger --interval makes them fewer.",
         ),
         (
             lost.no_place,
-            "samples were lost: there are too many blocks or stacks to tell apart. A larger --interval makes them fewer.",
+            SAMPLE,
+            ": there are too many blocks or stacks to tell apart. A larger --interval makes them fewer.",
         ),
-        (lost.unfinished, "samples were lost: their threads have ended within."),
-        (lost.frees, "blocks were freed without notice, and look as if they were not."),
+        (lost.unfinished, SAMPLE, ": their threads have ended within."),
+        (
+            lost.frees,
+            ("block was freed", "blocks were freed"),
+            " without notice, as if they lived on: a larger --ring holds more.",
+        ),
         (
             lost.foreign_stacks,
-            "samples are on stacks that programs have made for themselves: their outer frames may be missing.",
+            ("sample is", "samples are"),
+            " on stacks that programs have made for themselves: their outer frames may be missing.",
         ),
-        (lost.refused, "programs were not profiled: too many at a time, or another user's."),
+        (
+            lost.refused,
+            ("program was not", "programs were not"),
+            " profiled: gone before it was answered, too many at a time, or another user's.",
+        ),
         (
             lost.broken,
-            "programs have written nonsense to their profiler: of these nothing is known from then on.",
+            ("program has", "programs have"),
+            " written what makes no sense: of these nothing is known from then on.",
         ),
     ] {
         if number > 0 {
-            let _ = writeln!(text, "{} {what}", count(number));
+            let _ = writeln!(text, "{}{what}", counted(number, one, many));
         }
     }
     if summary.incomplete > 0 {

@@ -16,6 +16,8 @@
 //! * [`ServiceView`] copies chunks out. It takes everything it reads for hostile: bad values are errors, and
 //!   no reference into shared memory ever leaves this crate.
 //!
+//! [`heap`] is another kind of shared memory, between a program and the profiler of its heap: a ring of records.
+//!
 //! All `unsafe` code for shared memory is in one private module here. Upstream's definition is
 //! `shared_memory_abi.h`.
 //!
@@ -42,6 +44,8 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("the tracing ABI is little-endian, and so is this crate");
 
+#[cfg(not(loom))]
+pub mod heap;
 mod layout;
 #[cfg(not(loom))]
 mod memory;

@@ -248,6 +248,18 @@ impl SharedMemory {
         Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) })
     }
 
+    /// The long word at `offset`: `None` if it is not within the memory or not aligned.
+    #[inline]
+    pub(crate) fn long(&self, offset: usize) -> Option<&AtomicU64> {
+        if !offset.is_multiple_of(8) || offset.checked_add(8)? > self.len {
+            return None;
+        }
+        // SAFETY: the eight bytes are within the mapping, which lives as long as `self`, and aligned, as mappings start at a page. All
+        // access to them in this process is atomic.
+        // JUSTIFICATION: an atomic at an address that another process shares cannot be had otherwise.
+        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) })
+    }
+
     /// Appends `len` bytes from `offset` to `out`; nothing if they are not all within the memory. Both are
     /// multiples of four.
     ///

@@ -9,6 +9,8 @@ pub enum KernelClock {
     ThreadCpu = 3,
     /// Time since the machine was started, sleep left out, as its counter counts it: nobody sets or slews it (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw = 4,
+    /// Time since the machine was started, sleep left out, as of the kernel's last tick (`CLOCK_MONOTONIC_COARSE`).
+    MonotonicCoarse = 6,
     /// Time since the machine was started, sleep included (`CLOCK_BOOTTIME`).
     Boot = 7,
 }

@@ -101,6 +101,16 @@ impl Finder<'_> {
             );
             self.lost(Kind::Samples, what, "sample less often with --freq");
         }
+        if self.evidence.tally.heap_overruns > 0 {
+            let heaps = counted(self.evidence.tally.heap_overruns, "program", "programs");
+            let what =
+                format!("samples of what {heaps} allocated: there was no room for them, or no sense in them");
+            self.lost(
+                Kind::HeapSamples,
+                what,
+                "a larger --interval makes them fewer, a larger --ring holds more",
+            );
+        }
         if self.evidence.is_over && self.evidence.counted && self.has_ftrace() && !ftrace.has_end {
             self.unknown("the kernel's counts at the end");
         }

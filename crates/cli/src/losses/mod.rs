@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     KernelEvents,
     /// The kernel's ring of a CPU was full, in which samples are.
     Samples,
+    /// There was no room for samples of a program's heap.
+    HeapSamples,
     /// Shared memory between a program and the service was full.
     SharedMemory,
     /// There was none.
@@ -98,6 +100,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::KernelPages, "kernel-pages"),
     (Kind::KernelEvents, "kernel-events"),
     (Kind::Samples, "samples"),
+    (Kind::HeapSamples, "heap-samples"),
     (Kind::SharedMemory, "shared-memory"),
     (Kind::NoSharedMemory, "no-shared-memory"),
     (Kind::WriterIds, "writer-ids"),

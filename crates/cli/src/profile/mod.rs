@@ -1,19 +1,21 @@
-//! `ferretto profile`: where the time of a command, of processes or of the machine goes, as a trace and as a few lines.
+//! `ferretto profile`: where the time of a command, of processes or of the machine goes, or who allocates in a command, as a trace and as a few lines.
 
 mod event;
+mod heap;
+mod heap_report;
 mod report;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 use ferretto_profile::{MAX_FREQUENCY_HZ, Target};
 
 use self::event::Event;
-use crate::record::sampling::{Running, Sampling};
+use crate::record::sampling::{Running, Sampling, Time, What};
 use crate::record::{self, RecordArgs};
 use crate::report::UserError;
 use crate::units;
@@ -63,6 +65,27 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "CONDITION", requires = "event")]
     filter: Option<String>,
 
+    /// Who allocates memory, instead of where the time goes: what is not freed, what there is at the most, by stack; of all threads, of children and of what they
+    /// run. Needs the library libferretto_preload.so, which stands before the program's allocator.
+    #[arg(long, conflicts_with_all = ["event", "faults", "off_cpu", "every", "frequency_hz", "pid", "all"], requires = "command")]
+    heap: bool,
+
+    /// Of the heap a sample at each so many bytes on average; 1 is every block.
+    #[arg(long, value_name = "BYTES", requires = "heap", default_value = "32k", value_parser = heap::interval)]
+    interval: u64,
+
+    /// Memory between each program and the profiler, from 4mb on, for samples that were not read yet.
+    #[arg(long, value_name = "SIZE", requires = "heap", default_value = "8mb", value_parser = heap::ring_kb)]
+    ring: u64,
+
+    /// What the heap is each so often, besides at the end.
+    #[arg(long, value_name = "TIME", requires = "heap", conflicts_with = "at_peak", value_parser = units::parse_duration)]
+    dump_every: Option<Duration>,
+
+    /// What the heap was when there was most of it, instead of at the end.
+    #[arg(long, requires = "heap")]
+    at_peak: bool,
+
     /// What else to record on the same time line: `sched` is all that `ferretto record` records.
     #[arg(long, value_name = "WHAT", value_parser = ["sched"])]
     with: Option<String>,
@@ -96,37 +119,16 @@ Examples:
   sudo ferretto profile -a -t 5s
   ferretto profile --faults -- ./my-program
   sudo ferretto profile --off-cpu -p $(pidof my-server) -t 10s
+  ferretto profile --heap -- ./my-program
   ferretto query build.pftrace 'select name, count(*) from perf_sample join stack_profile_callsite c on c.id = callsite_id join stack_profile_frame f on f.id = frame_id group by 1 order by 2 desc limit 10'";
 
 /// Runs the command.
 pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
-    if args.filter.is_some() && !args.event.is_tracepoint() {
-        let error = UserError::new("--filter is of tracepoints, and the event is none");
-        return Err(error.help("name one: --event syscalls:sys_enter_write, for instance").into());
-    }
-    let event =
-        if args.faults { event::parse("page-faults").map_err(UserError::new)? } else { args.event.clone() };
-    let timebase = match args.off_cpu {
-        true => event::off_cpu(),
-        false => event.timebase(args.every, args.frequency_hz, args.filter.clone()),
-    };
-    let mut sampling = Sampling {
-        timebase,
-        waits_hz: args.off_cpu.then_some(args.frequency_hz),
+    let sampling = Sampling {
+        what: if args.heap { What::Heap(heap::prepare(args)?) } else { What::Time(time(args)?) },
         until: args.pid.iter().map(|pid| Running::find(*pid)).collect::<Result<_>>()?,
-        target: args.target(),
-        group: None,
         with_machine: args.with.is_some(),
-        summary: Arc::default(),
     };
-    sampling.gather();
-    if let Err(refused) = ferretto_profile::can_sample(&sampling.target, &sampling.config()) {
-        let error = UserError::new(format!("cannot profile: {refused}"));
-        return Err(match refused.advice() {
-            Some(advice) => error.help(advice).into(),
-            None => error.into(),
-        });
-    }
     let record = RecordArgs {
         output: args.output.clone(),
         time: args.time,
@@ -137,10 +139,50 @@ pub(crate) fn main(args: &ProfileArgs) -> Result<ExitCode> {
     };
     let status = record::record(&record, Some(&sampling))?;
     if !args.quiet {
-        let summary = sampling.summary.lock().unwrap_or_else(PoisonError::into_inner);
-        eprint!("{}", report::render(&summary, args.functions));
+        let text = match &sampling.what {
+            What::Time(time) => report::render(&lock(&time.summary), args.functions),
+            What::Heap(heap) => heap_report::render(&lock(&heap.summary), args.functions),
+        };
+        eprint!("{text}");
     }
     Ok(status)
+}
+
+/// What panics elsewhere leaves what was counted whole.
+fn lock<T>(summary: &Mutex<T>) -> MutexGuard<'_, T> {
+    summary.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is to be sampled of the time, if the kernel lets this user.
+fn time(args: &ProfileArgs) -> Result<Time> {
+    if args.filter.is_some() && !args.event.is_tracepoint() {
+        let error = UserError::new("--filter is of tracepoints, and the event is none");
+        return Err(error.help("name one: --event syscalls:sys_enter_write, for instance").into());
+    }
+    let event =
+        if args.faults { event::parse("page-faults").map_err(UserError::new)? } else { args.event.clone() };
+    let timebase = match args.off_cpu {
+        true => event::off_cpu(),
+        false => event.timebase(args.every, args.frequency_hz, args.filter.clone()),
+    };
+    let mut time = Time {
+        timebase,
+        waits_hz: args.off_cpu.then_some(args.frequency_hz),
+        target: args.target(),
+        group: None,
+        summary: Arc::default(),
+    };
+    time.gather();
+    match ferretto_profile::can_sample(&time.target, &time.config()) {
+        Ok(()) => Ok(time),
+        Err(refused) => {
+            let error = UserError::new(format!("cannot profile: {refused}"));
+            Err(match refused.advice() {
+                Some(advice) => error.help(advice).into(),
+                None => error.into(),
+            })
+        }
+    }
 }
 
 impl ProfileArgs {

@@ -34,6 +34,11 @@ impl Program {
         Ok(Some(Self { path, words: words.to_vec() }))
     }
 
+    /// Its file.
+    pub(crate) fn into_path(self) -> PathBuf {
+        self.path
+    }
+
     /// Starts it with these additional environment variables.
     pub(crate) fn start(&self, env: &[(&str, String)]) -> Result<RunningProgram> {
         use std::os::unix::process::CommandExt;

@@ -14,6 +14,7 @@ pub(crate) mod service;
 mod sources;
 pub(crate) mod summary;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -42,7 +43,7 @@ pub(crate) fn main(args: &RecordArgs) -> Result<ExitCode> {
     record(args, None)
 }
 
-/// Records with the CPU sampler, if it is asked for. Whatever cannot work is said before it starts.
+/// Records with a profiler, if it is asked for. Whatever cannot work is said before it starts.
 pub(crate) fn record(args: &RecordArgs, sampling: Option<&Sampling>) -> Result<ExitCode> {
     let program = Program::find(&args.command)?;
     let choice = Choice::make(args.system, args.own)?;
@@ -78,6 +79,11 @@ pub(crate) fn record(args: &RecordArgs, sampling: Option<&Sampling>) -> Result<E
     Recording { args, config, plan, output, program, sampling, signals, left_out, flight }.run(&mut service)
 }
 
+/// The file of a command's program.
+pub(crate) fn find_program(command: &[OsString]) -> Result<Option<PathBuf>> {
+    Ok(Program::find(command)?.map(Program::into_path))
+}
+
 fn flight(args: &RecordArgs, is_system: bool) -> Result<Option<Flight>> {
     if !args.flight {
         return Ok(None);
@@ -109,7 +115,9 @@ fn load_config(
         let is_wanted = |name: &str| sampling.is_none_or(|sampling| sampling.wants(name));
         let mut config =
             default_config::build(settings, |name| sources::works(report, name) && is_wanted(name));
-        config.data_sources.extend(sampling.map(Sampling::data_source));
+        if let Some(sampling) = sampling {
+            sampling.extend(&mut config);
+        }
         return Ok(ConfigBytes::from_message(&config));
     };
     let name = if path == Path::new("-") { Path::new("<stdin>") } else { path };

@@ -234,6 +234,7 @@ impl Recording<'_> {
             let reports = Reports::create()?;
             let mut env = service.env.clone();
             env.push((RECORDER_ENV, reports.path().display().to_string()));
+            env.extend(self.sampling.iter().flat_map(|sampling| sampling.env().iter().cloned()));
             state.reports = Some(reports);
             let start = || program.start(&env);
             state.child = Some(match self.sampling {

@@ -1,26 +1,50 @@
-//! The CPU sampler beside a recording: its data source in the config, its producer on a thread of this process.
+//! A profiler beside a recording: its data source in the config, its producer on a thread of this process.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use ferretto_producer::ProducerError;
+use ferretto_profile::heap::{self, HeapOptions, Listener};
 use ferretto_profile::{DATA_SOURCE, Group, ProfileOptions, Summary, Target};
 use ferretto_protos::perf_event_config::{CallstackSampling, UnwindMode};
 use ferretto_protos::perf_events::Timebase;
 use ferretto_protos::trace_config::DataSource;
-use ferretto_protos::{DataSourceConfig, PerfEventConfig};
+use ferretto_protos::{DataSourceConfig, HeapprofdConfig, PerfEventConfig, TraceConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::default_config::EVENTS_BUFFER;
+use super::service::Place;
 use crate::report::UserError;
 
+/// A heap's last dump is all of it: the symbols of large programs are read then, if they were not before.
+const HEAP_STOP_TIMEOUT_MS: u32 = 12_000;
 /// Of the default config what is about the machine, and not about the command: for those who ask for it.
 const OF_THE_MACHINE: [&str; 2] = ["linux.ftrace", "linux.sys_stats"];
 
 /// What is to be sampled.
 #[derive(Debug)]
 pub(crate) struct Sampling {
+    pub(crate) what: What,
+    /// When all of these have ended there is nothing left to sample, if there are any.
+    pub(crate) until: Vec<Running>,
+    /// All that `record` records is recorded, too.
+    pub(crate) with_machine: bool,
+}
+
+/// Of what.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// Of the time.
+    Time(Time),
+    /// Of what is allocated.
+    Heap(Heap),
+}
+
+/// Where the time goes.
+#[derive(Debug)]
+pub(crate) struct Time {
     pub(crate) target: Target,
     /// In which the command is started.
     pub(crate) group: Option<Group>,
@@ -28,15 +52,95 @@ pub(crate) struct Sampling {
     pub(crate) timebase: Timebase,
     /// If that is waits: samples for each second of one.
     pub(crate) waits_hz: Option<u64>,
-    /// When all of these have ended there is nothing left to sample, if there are any.
-    pub(crate) until: Vec<Running>,
-    /// All that `record` records is recorded, too.
-    pub(crate) with_machine: bool,
-    /// Where the time went.
+    /// Where it went.
     pub(crate) summary: Arc<Mutex<Summary>>,
 }
 
+/// Who allocates.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    /// Taken by the producer.
+    pub(crate) listener: Mutex<Option<Listener>>,
+    /// What the command's environment has besides: the library, and where it asks.
+    pub(crate) env: Vec<(&'static str, String)>,
+    pub(crate) config: HeapprofdConfig,
+    /// Who has allocated, at the end.
+    pub(crate) summary: Arc<Mutex<heap::Summary>>,
+}
+
 impl Sampling {
+    /// Starts the command.
+    pub(crate) fn start<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
+        match &self.what {
+            What::Time(Time { group: Some(group), .. }) => {
+                group.start(start).context("cannot start the command in a control group")?
+            }
+            What::Time(_) | What::Heap(_) => start(),
+        }
+    }
+
+    /// Whether a source of the default config is wanted beside.
+    pub(crate) fn wants(&self, source: &str) -> bool {
+        self.with_machine || !OF_THE_MACHINE.contains(&source)
+    }
+
+    /// Whether what was sampled is over.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.until.is_empty() && self.until.iter().all(Running::has_ended)
+    }
+
+    /// Adds the data source to a config.
+    pub(crate) fn extend(&self, config: &mut TraceConfig) {
+        let source = DataSourceConfig { target_buffer: Some(EVENTS_BUFFER), ..DataSourceConfig::default() };
+        let source = match &self.what {
+            What::Time(time) => DataSourceConfig {
+                name: Some(DATA_SOURCE.to_owned()),
+                perf_event_config: Some(time.config()),
+                ..source
+            },
+            What::Heap(heap) => {
+                config.data_source_stop_timeout_ms = Some(HEAP_STOP_TIMEOUT_MS);
+                DataSourceConfig {
+                    name: Some(heap::DATA_SOURCE.to_owned()),
+                    heapprofd_config: Some(heap.config.clone()),
+                    ..source
+                }
+            }
+        };
+        config.data_sources.push(DataSource { config: Some(source), ..DataSource::default() });
+    }
+
+    /// What the command's environment has besides.
+    pub(crate) fn env(&self) -> &[(&'static str, String)] {
+        match &self.what {
+            What::Time(_) => &[],
+            What::Heap(heap) => &heap.env,
+        }
+    }
+
+    /// What its producer does, with the threads that it starts.
+    pub(crate) fn producer(&self, at: Place) -> Box<dyn FnOnce() -> Result<(), ProducerError> + Send> {
+        let Place { connector, stopped: stop, notify } = at;
+        let notify = Some(notify);
+        match &self.what {
+            What::Time(time) => {
+                let (target, summary) = (Some(time.target.clone()), Some(time.summary.clone()));
+                let options = ProfileOptions { connector, target, stop, notify, summary };
+                Box::new(|| ferretto_profile::run(options))
+            }
+            What::Heap(heap) => {
+                let listener = heap.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let summary = heap.summary.clone();
+                Box::new(move || match listener {
+                    Some(listener) => heap::run(HeapOptions { connector, listener, stop, notify, summary }),
+                    None => Ok(()),
+                })
+            }
+        }
+    }
+}
+
+impl Time {
     /// Lets all processes of a command have their events together, where this user may have them so. Of waits each thread has its own.
     pub(crate) fn gather(&mut self) {
         if !matches!(self.target, Target::ChildrenOf(_)) || self.waits_hz.is_some() {
@@ -52,24 +156,6 @@ impl Sampling {
         }
     }
 
-    /// Starts the command.
-    pub(crate) fn start<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
-        match &self.group {
-            Some(group) => group.start(start).context("cannot start the command in a control group")?,
-            None => start(),
-        }
-    }
-
-    /// Whether a source of the default config is wanted beside.
-    pub(crate) fn wants(&self, source: &str) -> bool {
-        self.with_machine || !OF_THE_MACHINE.contains(&source)
-    }
-
-    /// Whether what was sampled is over.
-    pub(crate) fn is_over(&self) -> bool {
-        !self.until.is_empty() && self.until.iter().all(Running::has_ended)
-    }
-
     pub(crate) fn config(&self) -> PerfEventConfig {
         let stacks = CallstackSampling {
             kernel_frames: Some(true),
@@ -81,27 +167,6 @@ impl Sampling {
             callstack_sampling: Some(stacks),
             sampling_frequency: self.waits_hz.and_then(|hz| u32::try_from(hz).ok()),
             ..PerfEventConfig::default()
-        }
-    }
-
-    pub(crate) fn data_source(&self) -> DataSource {
-        let config = DataSourceConfig {
-            name: Some(DATA_SOURCE.to_owned()),
-            target_buffer: Some(EVENTS_BUFFER),
-            perf_event_config: Some(self.config()),
-            ..DataSourceConfig::default()
-        };
-        DataSource { config: Some(config), ..DataSource::default() }
-    }
-
-    /// How its producer runs.
-    pub(crate) fn options(&self, at: super::service::Place) -> ProfileOptions {
-        ProfileOptions {
-            connector: at.connector,
-            target: Some(self.target.clone()),
-            stop: at.stopped,
-            notify: Some(at.notify),
-            summary: Some(self.summary.clone()),
         }
     }
 }

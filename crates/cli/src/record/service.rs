@@ -293,12 +293,12 @@ fn start_probes(connector: Connector) -> Result<Producer> {
 
 /// On the thread that starts the command.
 fn start_sampler(sampling: &Sampling, connector: Connector) -> Result<Producer> {
-    Producer::start("the sampler", connector, |place| {
-        let options = sampling.options(place);
+    Producer::start("the profiler", connector, |place| {
+        let run = sampling.producer(place);
         move || {
             // As above, without which it runs as it is.
             let _ = rustix::process::nice(NICENESS);
-            ferretto_profile::run(options).map_err(|error| error.to_string())
+            run().map_err(|error| error.to_string())
         }
     })
 }

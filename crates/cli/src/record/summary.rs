@@ -117,6 +117,9 @@ fn content_of(source: &str, summary: &Summary<'_>) -> String {
         }
         "linux.system_info" => vec![(tally.cpu_infos > 0).then(|| "this machine's CPUs".to_owned())],
         "linux.perf" => vec![some(tally.samples, "sample", "samples")],
+        "android.heapprofd" => {
+            vec![some(tally.heap_dumps, "heap, by who has allocated it", "heaps, by who has allocated them")]
+        }
         "track_event" => return track_event_contents(summary),
         _ if tally.others > 0 => return "see the other packets below".to_owned(),
         _ => Vec::new(),

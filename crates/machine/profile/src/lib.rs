@@ -1,4 +1,6 @@
-//! The CPU sampler: the data source `linux.perf`, of which each sample says where a thread was, as a stack.
+//! The profilers: the CPU sampler, and in [`heap`] that of what programs allocate.
+//!
+//! The CPU sampler is the data source `linux.perf`, of which each sample says where a thread was, as a stack.
 //!
 //! ```text
 //! kernel's rings, one a processor ─▶ records, in the order of time ─▶ processes: what is mapped where ─▶ stacks ─▶ packets
@@ -7,7 +9,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`run`] | the producer: connects, starts and stops with sessions |
+//! | `producer` | connects, starts and stops with sessions |
+//! | `cpu` | the data source, which [`run`] offers |
 //! | `config` | what a session asks for |
 //! | `counters` | what is sampled by, and what that is called |
 //! | `events` | asks the kernel for samples, and takes them out of its rings |
@@ -30,8 +33,10 @@
 
 mod config;
 mod counters;
+mod cpu;
 mod events;
 mod group;
+pub mod heap;
 mod jit;
 mod looks;
 mod modules;
@@ -48,7 +53,7 @@ mod waits;
 
 pub use config::{MAX_FREQUENCY_HZ, OFF_CPU};
 pub use counters::{COUNTERS, KnownCounter};
+pub use cpu::{DATA_SOURCE, ProfileOptions, run};
 pub use events::{Refused, Target, can_sample};
 pub use group::Group;
-pub use producer::{DATA_SOURCE, ProfileOptions, run};
 pub use summary::Summary;

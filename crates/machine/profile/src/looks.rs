@@ -29,6 +29,8 @@ const MAX_LINE_BYTES: u64 = 4400;
 /// Of a command line nobody looks at more (`scope.rs`).
 const MAX_CMDLINE_BYTES: u64 = 512;
 const MAX_STAT_BYTES: u64 = 4096;
+/// What the path of such memory begins with.
+const MEMORY_FILE: &[u8] = b" /memfd:";
 /// FUSE_SUPER_MAGIC (statfs(2)).
 const FUSE: u64 = 0x6573_5546;
 /// What took less did not wait for a processor for long.
@@ -60,7 +62,9 @@ pub(crate) struct Process {
     pub(crate) identity: Identity,
     /// The beginning of its file `cmdline`.
     pub(crate) cmdline: Vec<u8>,
-    /// Of its file `maps` those lines that are code.
+    /// What its main thread is called.
+    pub(crate) name: Vec<u8>,
+    /// Of its file `maps` those lines that are code, or memory of a file that has no place (memfd_create(2)).
     pub(crate) code: Vec<u8>,
     pub(crate) parent: Option<u32>,
     /// On whose account it is kept.
@@ -286,10 +290,11 @@ fn read_process(identity: Identity, most: u64) -> Result<(Process, u64), Errno> 
     let cmdline = read_file(&folder, "cmdline", MAX_CMDLINE_BYTES).unwrap_or_default();
     let (code, bytes) = read_code(BufReader::new(open_file(&folder, "maps")?.take(most)));
     let bytes = bytes + (stat.len() + cmdline.len()) as u64;
-    Ok((Process { cmdline, code, parent: parent_in(&stat), ..Process::default() }, bytes))
+    let (name, parent) = (name_in(&stat).to_vec(), parent_in(&stat));
+    Ok((Process { cmdline, name, code, parent, ..Process::default() }, bytes))
 }
 
-/// The lines of maps that are code, and how many bytes were read.
+/// The lines of maps that are wanted, and how many bytes were read.
 fn read_code(mut maps: impl std::io::BufRead) -> (Vec<u8>, u64) {
     let (mut code, mut line, mut bytes) = (Vec::new(), Vec::new(), 0);
     loop {
@@ -300,7 +305,9 @@ fn read_code(mut maps: impl std::io::BufRead) -> (Vec<u8>, u64) {
         }
         bytes += read as u64;
         let rights = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-        if rights.contains(&b'x') && line.ends_with(b"\n") {
+        let is_wanted =
+            rights.contains(&b'x') || line.windows(MEMORY_FILE.len()).any(|part| part == MEMORY_FILE);
+        if is_wanted && line.ends_with(b"\n") {
             code.extend_from_slice(&line);
         }
     }
@@ -310,6 +317,13 @@ fn read_code(mut maps: impl std::io::BufRead) -> (Vec<u8>, u64) {
 fn fields(stat: &[u8]) -> impl Iterator<Item = &str> {
     let end = stat.iter().rposition(|byte| *byte == b')').map_or(stat.len(), |at| at + 1);
     std::str::from_utf8(stat.get(end..).unwrap_or_default()).unwrap_or_default().split_ascii_whitespace()
+}
+
+/// The second of them: a name that may have anything in it, in parentheses.
+fn name_in(stat: &[u8]) -> &[u8] {
+    let start = stat.iter().position(|byte| *byte == b'(').map(|at| at + 1);
+    let end = stat.iter().rposition(|byte| *byte == b')');
+    start.zip(end).and_then(|(start, end)| stat.get(start..end)).unwrap_or_default()
 }
 
 /// The fourth field.

@@ -23,7 +23,7 @@ use crate::scope::Shard;
 
 /// Of `sequence_flags`: what was said before is forgotten; and: this packet relies on what was said.
 const STATE_CLEARED: u64 = 1;
-const NEEDS_STATE: u64 = 2;
+pub(crate) const NEEDS_STATE: u64 = 2;
 /// The number of the empty text.
 const EMPTY: u64 = 0;
 /// PROFILER_SKIP_NOT_IN_SCOPE of `PerfSample.SampleSkipReason`.
@@ -101,6 +101,17 @@ impl Interner {
             samples.varint(perf_sample_defaults::PROCESS_SHARD_COUNT, count.into());
             samples.varint(perf_sample_defaults::CHOSEN_PROCESS_SHARD, chosen.into());
         }
+    }
+
+    /// The same for dumps of heaps, which have nothing but names, files, frames and stacks.
+    pub(crate) fn begin_heap(&mut self, packet: &mut Message<'_, impl Sink>) {
+        *self = Self::default();
+        packet.varint(trace_packet::SEQUENCE_FLAGS, STATE_CLEARED);
+    }
+
+    /// The number of a stack; what has to be said of it first is added to `said`.
+    pub(crate) fn number(&mut self, stack: &Stack, said: &mut Vec<u8>) -> u64 {
+        self.stack(stack, said)
     }
 
     /// There is so much that it is better to begin anew.

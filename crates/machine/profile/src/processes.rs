@@ -206,12 +206,30 @@ impl Processes {
             Ok(said) => said,
             Err(refused) => return self.put_off(pid, refused),
         };
-        said.code.split(|byte| *byte == b'\n').filter_map(code_in).for_each(|map| self.map(pid, &map));
+        self.learn(pid, &said.code);
         if let Some(parent) = said.parent
             && self.parents.len() < MAX_PROCESSES
         {
             self.parents.insert(pid, parent);
         }
+    }
+
+    /// What `/proc` says that a process has mapped by now; says whether anything is new. What is there as it was before stays.
+    pub(crate) fn learn(&mut self, pid: u32, maps: &[u8]) -> bool {
+        let mut is_new = false;
+        for map in maps.split(|byte| *byte == b'\n').filter_map(code_in) {
+            let is_known =
+                self.spaces.get(&pid).and_then(|mapped| mapped.space.find(map.start)).is_some_and(|it| {
+                    (it.start, it.end, it.offset)
+                        == (map.start, map.start.saturating_add(map.len), map.offset)
+                        && it.file.path.as_bytes() == map.path
+                });
+            if !is_known {
+                self.map(pid, &map);
+                is_new = true;
+            }
+        }
+        is_new
     }
 
     /// What it was called with, up to what is its own to change; nothing if it may not be asked now.
@@ -273,7 +291,7 @@ impl Processes {
             return self.unwind_of(of, registers, stack);
         }
         if self.looks.books.left(Work::Stacks, of.whose).is_err() {
-            return (self.frames(of, vec![registers.pc]), End::Lost);
+            return self.frames_of(of, &[registers.pc], End::Lost);
         }
         let began = own_time();
         let unwound = self.unwind_of(of, registers, stack);
@@ -285,10 +303,35 @@ impl Processes {
     }
 
     fn unwind_of(&mut self, of: Identity, registers: Registers, stack: &[u8]) -> (Vec<Frame>, End) {
+        let (addresses, end) = self.walk(of.pid, registers, stack);
+        self.frames_of(of, &addresses, end)
+    }
+
+    /// The addresses of a thread's stack, innermost first. At nobody's cost.
+    pub(crate) fn walk(&mut self, pid: u32, registers: Registers, stack: &[u8]) -> (Vec<u64>, End) {
+        let none = Space::default();
+        let space = self.spaces.get(&pid).map_or(&none, |mapped| &mapped.space);
+        space.unwind(registers, stack, &mut self.cache)
+    }
+
+    /// What is at these addresses.
+    pub(crate) fn frames(&mut self, pid: u32, addresses: &[u64], end: End) -> (Vec<Frame>, End) {
+        let of = self.identity(pid);
+        self.frames_of(of, addresses, end)
+    }
+
+    fn frames_of(&mut self, of: Identity, addresses: &[u64], end: End) -> (Vec<Frame>, End) {
         let none = Space::default();
         let space = self.spaces.get(&of.pid).map_or(&none, |mapped| &mapped.space);
-        let (addresses, end) = space.unwind(registers, stack, &mut self.cache);
-        let mut frames = self.frames(of, addresses);
+        let (jits, looks) = (&mut self.jits, &mut self.looks);
+        let frame = |address: &u64| {
+            let mut frame = Frame::of(space, *address);
+            if frame.is_in_no_file() {
+                frame.made = jits.name_of(of, *address, looks);
+            }
+            frame
+        };
+        let mut frames: Vec<Frame> = addresses.iter().map(frame).collect();
         match frames.iter().position(Frame::is_first) {
             Some(first) => {
                 // What frame pointers lead to from there is none.
@@ -297,20 +340,6 @@ impl Processes {
             }
             None => (frames, end),
         }
-    }
-
-    fn frames(&mut self, of: Identity, addresses: Vec<u64>) -> Vec<Frame> {
-        let none = Space::default();
-        let space = self.spaces.get(&of.pid).map_or(&none, |mapped| &mapped.space);
-        let (jits, looks) = (&mut self.jits, &mut self.looks);
-        let frame = |address| {
-            let mut frame = Frame::of(space, address);
-            if frame.is_in_no_file() {
-                frame.made = jits.name_of(of, address, looks);
-            }
-            frame
-        };
-        addresses.into_iter().map(frame).collect()
     }
 }
 
@@ -372,6 +401,11 @@ impl Frame {
             Some(name) => Some(name),
             None => self.mapping.as_ref()?.file.elf()?.name_of(self.address),
         }
+    }
+
+    /// The name of code that the program has made while it ran.
+    pub(crate) fn made(&self) -> Option<&Arc<str>> {
+        self.made.as_ref()
     }
 
     /// Memory that is mapped as it is (`//anon`), is no mapping that is known, or is a file without a name.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
+use ferretto_protos::fields::profile_packet::{self, process_heap_samples};
 use ferretto_protos::fields::{ftrace_cpu_stats, ftrace_stats, perf_sample, process_tree, trace_packet};
 use ferretto_protos::ftrace::INTERFERENCE;
 use ferretto_protos::trace_packet::NotRecorded;
@@ -59,6 +60,10 @@ pub struct Tally {
     pub samples: u64,
     /// What the rings of the kernel had no room for: samples, and what says where code is.
     pub samples_lost: u64,
+    /// Dumps of heaps.
+    pub heap_dumps: u64,
+    /// Of these such of processes of which samples were lost: there was no room for them, or no sense in them.
+    pub heap_overruns: u64,
     /// Events of programs.
     pub track_events: u64,
     /// Batches of compressed packets that could not be unpacked, or not to their end.
@@ -288,6 +293,7 @@ impl Tally {
                 None => self.samples += 1,
                 Some(lost) => self.samples_lost = self.samples_lost.saturating_add(lost),
             },
+            trace_packet::PROFILE_PACKET => self.heap_dump(body),
             // Nobody compresses twice.
             trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS => self.sealed += 1,
             trace_packet::TRACE_STATS => self.trace_stats(body),
@@ -295,6 +301,17 @@ impl Tally {
             trace_packet::NOT_RECORDED => self.not_recorded(body, head),
             number if is_bookkeeping(number) => {}
             _ => self.others += 1,
+        }
+    }
+
+    fn heap_dump(&mut self, body: &[u8]) {
+        let is_set = |message, number| varint_field(message, number).is_some_and(|value| value != 0);
+        self.heap_dumps += u64::from(!is_set(body, profile_packet::CONTINUED));
+        let processes = Fields::new(body).map_while(Result::ok);
+        let processes = processes.filter(|field| field.number == profile_packet::PROCESS_DUMPS);
+        for process in processes.filter_map(|field| field.value.as_bytes()) {
+            let is_lossy = [process_heap_samples::BUFFER_OVERRAN, process_heap_samples::BUFFER_CORRUPTED];
+            self.heap_overruns += u64::from(is_lossy.iter().any(|number| is_set(process, *number)));
         }
     }
 

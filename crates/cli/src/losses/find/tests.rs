@@ -199,6 +199,11 @@ fn each_count_has_its_kind_and_words() {
             "kernel events, from some moment on: another program interfered: it switched a/b off; record again",
         ),
         (|_, t, _| t.ftrace.parse_errors = 1, Kind::KernelPages, "1 page"),
+        (
+            |_, t, _| t.heap_overruns = 1,
+            Kind::HeapSamples,
+            "samples of what 1 program allocated: there was no room",
+        ),
         (|_, t, _| t.samples_lost = 7, Kind::Samples, "7 records of samples and of what was mapped"),
         (
             |_, t, _| t.ftrace.unknown_events.extend(["a/b".to_owned()]),

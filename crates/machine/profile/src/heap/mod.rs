@@ -1,0 +1,116 @@
+//! The profiler of what programs allocate: the data source `android.heapprofd`, for programs that have `libferretto_preload.so` before their allocator.
+//!
+//! ```text
+//! program: library ─▶ ring ─▶ records ─▶ stacks ─▶ account: which blocks live, and who has asked for them ─▶ dumps
+//!   └─ asks at a socket for its ring; so does each child, and each program that takes the place of one
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `config` | what a session asks for |
+//! | [`Listener`] | where programs ask for rings |
+//! | `rings` | gives them out and empties them, on a thread of its own |
+//! | `stacks` | stacks, each kept once |
+//! | `account` | what lives, was allocated, and was there at the most |
+//! | `dump` | accounts as packets |
+//! | [`Summary`] | the same for the terminal |
+//!
+//! What comes out of a ring is a stranger's: a record that is none ends that program's account, and whatever it says, memory and time are bounded.
+
+mod account;
+mod config;
+mod dump;
+mod library;
+mod listener;
+mod profiler;
+mod rings;
+mod stacks;
+mod summary;
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use ferretto_producer::{Connector, ExhaustedPolicy, InstanceConfig, ProducerClient, ProducerError};
+
+use self::config::Wanted;
+pub use self::library::{LIBRARY, is_static};
+pub use self::listener::Listener;
+use self::profiler::Profiler;
+pub use self::summary::{Lost, ProcessLine, Site, Summary};
+use crate::producer::{Instance, Offer, Source, offer, target_buffer};
+
+/// The data source, as upstream calls it.
+pub const DATA_SOURCE: &str = "android.heapprofd";
+
+/// How to run.
+#[derive(Debug)]
+pub struct HeapOptions {
+    /// Where the tracing service is.
+    pub connector: Connector,
+    /// Where programs ask for rings.
+    pub listener: Listener,
+    /// Becomes readable when it shall end.
+    pub stop: OwnedFd,
+    /// Gets the byte `1` and is closed once the data source is registered.
+    pub notify: Option<OwnedFd>,
+    /// What was allocated: at a session's end.
+    pub summary: Arc<Mutex<Summary>>,
+}
+
+struct Heap {
+    listener: Arc<Listener>,
+    summary: Arc<Mutex<Summary>>,
+}
+
+/// Profiles for a service's sessions, on this thread, until told to stop.
+///
+/// # Errors
+///
+/// If the connection cannot be prepared.
+pub fn run(options: HeapOptions) -> Result<(), ProducerError> {
+    let HeapOptions { connector, listener, stop, notify, summary } = options;
+    offer(Heap { listener: Arc::new(listener), summary }, Offer { connector, stop, notify })
+}
+
+impl Source for Heap {
+    type Instance = Profiler;
+    const NAME: &'static str = DATA_SOURCE;
+    /// As upstream's (heapprofd_producer.cc).
+    const PRODUCER_NAME: &'static str = "android.heapprofd";
+
+    fn start(
+        &self,
+        client: &ProducerClient,
+        config: &InstanceConfig,
+        running: usize,
+    ) -> Result<Profiler, String> {
+        if running > 0 {
+            return Err("another session profiles already: a program has one ring".to_owned());
+        }
+        let decoded = config.decode().map_err(|error| error.to_string())?;
+        let wanted = Wanted::of(&decoded.heapprofd_config.unwrap_or_default())?;
+        let writer =
+            client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
+        Profiler::start(wanted, self.listener.clone(), writer, self.summary.clone())
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl Instance for Profiler {
+    fn turn(&mut self) {
+        Self::turn(self);
+    }
+
+    fn flush(&mut self) {
+        // As upstream's, it dumps at its end and when it is time, not at a flush.
+        Self::flush(self);
+    }
+
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+
+    fn finish(&mut self) {
+        Self::finish(self);
+    }
+}

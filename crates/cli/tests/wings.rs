@@ -13,7 +13,7 @@ const WINGS: [(&str, &[&str]); 8] = [
     ("program", &["abi", "client", "recording"]),
     ("machine", &["abi", "client", "code"]),
     ("read", &["abi", "code"]),
-    ("query", &["abi", "read"]),
+    ("query", &["abi", "code", "read"]),
 ];
 
 fn crates() -> PathBuf {

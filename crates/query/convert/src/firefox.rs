@@ -13,7 +13,7 @@ use fxprof_processed_profile::{
 
 use crate::owners::{self, Owner, process_name, thread_name};
 use crate::samples::samples;
-use crate::stacks::frame_name;
+use crate::stacks::functions;
 use crate::wall_clock::WallClock;
 use crate::{Error, Form, Format, Options, Out, Source, args};
 
@@ -173,14 +173,16 @@ impl<'a> Builder<'a> {
             at = self.tables.callsite.parent_id.get(callsite.index());
         }
         for callsite in missing.into_iter().rev() {
-            let name = self.profile.intern_string(&frame_name(self.tables, callsite));
-            let info = FrameInfo {
-                frame: Frame::Label(name),
-                category_pair: CategoryHandle::OTHER.into(),
-                flags: FrameFlags::empty(),
-            };
-            let frame = self.profile.intern_frame(thread, info);
-            stack = Some(self.profile.intern_stack(thread, stack, frame));
+            for function in functions(self.tables, callsite) {
+                let name = self.profile.intern_string(&function.name);
+                let info = FrameInfo {
+                    frame: Frame::Label(name),
+                    category_pair: CategoryHandle::OTHER.into(),
+                    flags: FrameFlags::empty(),
+                };
+                let frame = self.profile.intern_frame(thread, info);
+                stack = Some(self.profile.intern_stack(thread, stack, frame));
+            }
             self.stacks.insert((thread, callsite), stack);
         }
         stack

@@ -63,7 +63,8 @@ impl FlameGraph {
                 None => roots.push(index),
             }
         }
-        let name = |node: usize| stacks.nodes.get(node).and_then(|node| stacks.names.get(node.name));
+        let name =
+            |node: usize| stacks.nodes.get(node).and_then(|node| Some(&stacks.places.get(node.place)?.name));
         let total: i64 = roots.iter().map(|root| value_of(*root)).sum();
         let mut graph = Self { of: stacks.of, total, depth: 0, bars: Vec::new() };
         // Siblings to be placed, with what they stand on, their level, and where it begins.

@@ -31,7 +31,7 @@ mod profile {
 }
 
 fn write(source: &Source<'_>, options: &Options, out: &mut Out<'_>) -> Result<(), Error> {
-    let stacks = Stacks::new(source.tables, options.stacks_of)?;
+    let stacks = Stacks::with_lines(source.tables, options.stacks_of)?;
     let mut gzip = GzEncoder::new(out, Compression::default());
     std::io::Write::write_all(&mut gzip, &encode(&stacks))?;
     gzip.finish()?;
@@ -52,11 +52,17 @@ fn encode(stacks: &Stacks) -> Vec<u8> {
     for (index, node) in stacks.nodes.iter().enumerate().filter(|(_, node)| node.value > 0) {
         profile.bytes(profile::SAMPLE, &sample(stacks, index, node.value));
     }
-    // A location and a function for each name, of the same number.
-    for (index, name) in stacks.names.iter().enumerate() {
-        let id = index as u64 + 1;
-        profile.bytes(profile::LOCATION, &location(id));
-        profile.bytes(profile::FUNCTION, &function(id, strings.number(name)));
+    // A location for each place, of the same number, and a function for each name and file.
+    let mut functions = HashMap::new();
+    for (index, place) in stacks.places.iter().enumerate() {
+        let next = functions.len() as u64 + 1;
+        let function_id = *functions.entry((&place.name, &place.file)).or_insert(next);
+        profile.bytes(profile::LOCATION, &location(index as u64 + 1, function_id, place.line));
+        if function_id == next {
+            let name = strings.number(&place.name);
+            let file = place.file.as_deref().map_or(0, |file| strings.number(file));
+            profile.bytes(profile::FUNCTION, &function(function_id, name, file));
+        }
     }
     for text in &strings.texts {
         profile.bytes(profile::STRING_TABLE, text.as_bytes());
@@ -72,7 +78,7 @@ fn sample(stacks: &Stacks, node: usize, value: i64) -> Vec<u8> {
     let mut message = Message::new(&mut bytes);
     let mut at = Some(node);
     while let Some(node) = at.and_then(|at| stacks.nodes.get(at)) {
-        message.varint(1, node.name as u64 + 1);
+        message.varint(1, node.place as u64 + 1);
         at = node.parent;
     }
     message.varint(2, value.cast_unsigned());
@@ -81,9 +87,14 @@ fn sample(stacks: &Stacks, node: usize, value: i64) -> Vec<u8> {
 }
 
 /// `Location`, with one `Line`.
-fn location(id: u64) -> Vec<u8> {
+fn location(id: u64, function_id: u64, line_number: Option<u32>) -> Vec<u8> {
     let mut line = Vec::new();
-    Message::new(&mut line).varint(1, id);
+    let mut message = Message::new(&mut line);
+    message.varint(1, function_id);
+    if let Some(number) = line_number {
+        message.varint(2, number.into());
+    }
+    drop(message);
     let mut bytes = Vec::new();
     let mut message = Message::new(&mut bytes);
     message.varint(1, id);
@@ -93,12 +104,13 @@ fn location(id: u64) -> Vec<u8> {
 }
 
 /// `Function`.
-fn function(id: u64, name: u64) -> Vec<u8> {
+fn function(id: u64, name: u64, file: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut message = Message::new(&mut bytes);
     message.varint(1, id);
     message.varint(2, name);
     message.varint(3, name);
+    message.varint(4, file);
     drop(message);
     bytes
 }
@@ -134,7 +146,7 @@ mod tests {
     use ferretto_protozero::read::Fields;
 
     use super::*;
-    use crate::testing::{small, written};
+    use crate::testing::{small, symbolized, written};
 
     #[test]
     fn samples_are_there_with_their_stacks() {
@@ -171,5 +183,23 @@ mod tests {
         let expected: Vec<_> = expected.into_iter().map(|(frames, value)| (frames.to_vec(), value)).collect();
         assert_eq!(stacks, expected);
         assert_eq!(all(profile::LOCATION).count(), all(profile::FUNCTION).count());
+    }
+
+    #[test]
+    fn lines_of_a_function_are_locations_of_it() {
+        let stacks = Stacks::with_lines(&symbolized(), None).unwrap();
+        let bytes = encode(&stacks);
+        let of =
+            |number: u32| Fields::new(&bytes).map(Result::unwrap).filter(move |field| field.number == number);
+        assert_eq!((of(profile::LOCATION).count(), of(profile::FUNCTION).count()), (6, 4));
+        let lines = of(profile::LOCATION).map(|location| {
+            let location = Fields::new(location.value.as_bytes().unwrap()).map(Result::unwrap);
+            let line =
+                location.filter(|field| field.number == 4).find_map(|field| field.value.as_bytes()).unwrap();
+            let line: Vec<u64> =
+                Fields::new(line).filter_map(|field| field.unwrap().value.as_u64()).collect();
+            line
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), [&[1][..], &[2], &[3, 13], &[4, 4], &[3, 14], &[4, 5]]);
     }
 }

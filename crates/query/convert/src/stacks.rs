@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use ferretto_symbols::demangle;
 use ferretto_trace_tables::tables::Tables;
-use ferretto_trace_tables::{CallsiteId, Upid, Utid};
+use ferretto_trace_tables::{CallsiteId, FrameId, Str, Upid, Utid};
 
 use crate::Error;
 use crate::owners::{Owner, process_name, thread_name};
@@ -50,16 +51,34 @@ pub(crate) struct Stacks {
     pub(crate) of: Of,
     /// Each comes after its parent.
     pub(crate) nodes: Vec<Node>,
-    pub(crate) names: Vec<String>,
-    by_name: HashMap<String, usize>,
+    pub(crate) places: Vec<Place>,
+    by_name: HashMap<Place, usize>,
+    /// Lines of one function are places of their own.
+    with_lines: bool,
     by_place: HashMap<(Option<usize>, usize), usize>,
+}
+
+/// A function, or whatever else a stack is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// For people.
+    pub(crate) name: String,
+    /// Of the source, if that is known.
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+}
+
+impl Place {
+    fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) parent: Option<usize>,
-    /// Its number among the names.
-    pub(crate) name: usize,
+    /// Its number among the places.
+    pub(crate) place: usize,
     /// Of this stack, without those that go on from it.
     pub(crate) value: i64,
 }
@@ -67,6 +86,15 @@ pub(crate) struct Node {
 impl Stacks {
     /// Those of `of`, or of the first of all that the trace has.
     pub(crate) fn new(tables: &Tables, of: Option<Of>) -> Result<Self, Error> {
+        Self::with(tables, of, false)
+    }
+
+    /// The same with the lines of the source, each a place of its own.
+    pub(crate) fn with_lines(tables: &Tables, of: Option<Of>) -> Result<Self, Error> {
+        Self::with(tables, of, true)
+    }
+
+    fn with(tables: &Tables, of: Option<Of>, with_lines: bool) -> Result<Self, Error> {
         let of = of.unwrap_or(match () {
             () if samples(tables).any(|sample| sample.callsite.is_some()) => Of::Samples,
             () if !tables.heap_profile_allocation.is_empty() => Of::Heap,
@@ -76,8 +104,9 @@ impl Stacks {
         let mut stacks = Self {
             of,
             nodes: Vec::new(),
-            names: Vec::new(),
+            places: Vec::new(),
             by_name: HashMap::new(),
+            with_lines,
             by_place: HashMap::new(),
         };
         match of {
@@ -103,7 +132,7 @@ impl Stacks {
         let mut path = Vec::new();
         let mut at = Some(node);
         while let Some(node) = at.and_then(|at| self.nodes.get(at)) {
-            path.push(self.names.get(node.name).map_or("", String::as_str));
+            path.push(self.places.get(node.place).map_or("", |place| place.name.as_str()));
             at = node.parent;
         }
         path.reverse();
@@ -111,18 +140,22 @@ impl Stacks {
     }
 
     fn node(&mut self, parent: Option<usize>, name: &str) -> usize {
-        let name = match self.by_name.get(name) {
+        self.node_of(parent, Place::named(name))
+    }
+
+    fn node_of(&mut self, parent: Option<usize>, place: Place) -> usize {
+        let place = match self.by_name.get(&place) {
             Some(known) => *known,
             None => {
-                self.names.push(name.to_owned());
-                self.by_name.insert(name.to_owned(), self.names.len() - 1);
-                self.names.len() - 1
+                self.places.push(place.clone());
+                self.by_name.insert(place, self.places.len() - 1);
+                self.places.len() - 1
             }
         };
         let next = self.nodes.len();
-        let node = *self.by_place.entry((parent, name)).or_insert(next);
+        let node = *self.by_place.entry((parent, place)).or_insert(next);
         if node == next {
-            self.nodes.push(Node { parent, name, value: 0 });
+            self.nodes.push(Node { parent, place, value: 0 });
         }
         node
     }
@@ -195,10 +228,13 @@ impl Stacks {
             at = tables.callsite.parent_id.get(callsite.index());
         }
         for callsite in missing.into_iter().rev() {
-            let name = frame_name(tables, callsite);
-            let next = self.node(node, &name);
-            known.insert((root, callsite), next);
-            node = Some(next);
+            for place in functions(tables, callsite) {
+                let place = if self.with_lines { place } else { Place::named(&place.name) };
+                node = Some(self.node_of(node, place));
+            }
+            if let Some(node) = node {
+                known.insert((root, callsite), node);
+            }
         }
         node
     }
@@ -244,6 +280,32 @@ impl Stacks {
     }
 }
 
+/// The functions that a frame stands for, the outermost first: the one that it is in, and those that were inlined there. At least one.
+pub(crate) fn functions(tables: &Tables, callsite: CallsiteId) -> Vec<Place> {
+    let frame = tables.callsite.frame_id.get(callsite.index());
+    let mut functions: Vec<Place> = frame.map(|frame| symbols(tables, *frame).collect()).unwrap_or_default();
+    functions.reverse();
+    if functions.is_empty() {
+        functions.push(Place::named(&demangle(&frame_name(tables, callsite))));
+    }
+    functions
+}
+
+/// What a symbolizer has said of it, the innermost first.
+fn symbols(tables: &Tables, frame: FrameId) -> impl Iterator<Item = Place> {
+    let (table, set) = (&tables.symbol, tables.frame.symbol_set_id.get(frame.index()));
+    let of_set = move |row: &usize| table.symbol_set_id.get(*row).copied() == set;
+    let rows = set.into_iter().flat_map(|set| set.0 as usize..table.len()).take_while(of_set);
+    rows.filter_map(move |row| {
+        let text = |texts: &[Option<Str>]| Some(tables.strings.get(texts.get(row).copied().flatten()?));
+        let name = text(&table.name).filter(|name| !name.is_empty())?;
+        let file = text(&table.source_file).filter(|file| !file.is_empty()).map(str::to_owned);
+        let line = table.line_number.get(row).filter(|line| *line > 0);
+        Some(Place { name: demangle(name), file, line })
+    })
+}
+
+/// As the trace has it.
 pub(crate) fn frame_name(tables: &Tables, callsite: CallsiteId) -> String {
     let Some(frame) = tables.callsite.frame_id.get(callsite.index()) else { return "(unknown)".to_owned() };
     let row = frame.index();
@@ -265,5 +327,36 @@ pub(crate) fn frame_name(tables: &Tables, callsite: CallsiteId) -> String {
             let file = file.rsplit('/').next().unwrap_or(file);
             format!("{file}+{:#x}", tables.frame.rel_pc.get(row).copied().unwrap_or(0))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::symbolized;
+
+    fn names(stacks: &Stacks) -> Vec<(Vec<&str>, i64)> {
+        let nodes = stacks.nodes.iter().enumerate().filter(|(_, node)| node.value > 0);
+        nodes.map(|(index, node)| (stacks.path(index), node.value)).collect()
+    }
+
+    #[test]
+    fn functions_that_were_inlined_stand_above_the_one_that_they_are_in_and_names_are_for_people() {
+        let stacks = Stacks::new(&symbolized(), None).unwrap();
+        let expected = (vec!["app", "std::io::stdio::_print", "outer", "inner"], 150);
+        assert_eq!(names(&stacks), [expected], "of both lines");
+    }
+
+    #[test]
+    fn lines_are_places_of_their_own_where_they_are_wanted() {
+        let stacks = Stacks::with_lines(&symbolized(), None).unwrap();
+        assert_eq!(names(&stacks).len(), 2);
+        let lines: Vec<_> = stacks.places.iter().map(|place| (place.name.as_str(), place.line)).collect();
+        let expected = [("std::io::stdio::_print", None), ("outer", Some(13)), ("inner", Some(4))];
+        assert_eq!(
+            lines,
+            [&[("app", None)][..], &expected, &[("outer", Some(14)), ("inner", Some(5))]].concat()
+        );
+        assert!(stacks.places[2..].iter().all(|place| place.file.as_deref() == Some("/src/a.c")));
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use ferretto_import::Imported;
 use ferretto_trace_tables::tables::{
-    ArgRow, ClockSnapshotRow, CounterRow, FlowRow, ProcessRow, SliceRow, Tables, ThreadRow, TrackRow,
+    ArgRow, CallsiteRow, ClockSnapshotRow, CounterRow, FlowRow, FrameRow, HeapProfileAllocationRow,
+    ProcessRow, SliceRow, SymbolRow, Tables, ThreadRow, TrackRow,
 };
-use ferretto_trace_tables::{ArgSetId, SliceId, TrackId, Upid, Utid};
+use ferretto_trace_tables::{ArgSetId, CallsiteId, FrameId, SliceId, SymbolSetId, TrackId, Upid, Utid};
 
 use crate::{Error, Folder, Form, Format, Options, Out, Source};
 
@@ -47,6 +48,32 @@ pub(crate) fn small() -> Tables {
     let reading =
         ClockSnapshotRow { ts: 1_000, clock_id: 1, clock_value: 1_000_000, ..ClockSnapshotRow::default() };
     tables.clock_snapshot.push(reading);
+    tables
+}
+
+/// Two allocations of one function, at two of its lines, in a third one that has no symbols but a name.
+pub(crate) fn symbolized() -> Tables {
+    let mut tables = Tables::default();
+    let strings = &mut tables.strings;
+    let mut text = |text: &str| Some(strings.intern(text));
+    tables.process.push(ProcessRow { pid: 10, name: text("app"), ..ProcessRow::default() });
+    let caller = text("_ZN3std2io5stdio6_print17h0123456789abcdefE");
+    tables.frame.push(FrameRow { name: caller, ..FrameRow::default() });
+    tables.callsite.push(CallsiteRow { frame_id: FrameId(0), ..CallsiteRow::default() });
+    for n in 0..2 {
+        let set = SymbolSetId(n * 2);
+        let symbol = SymbolRow { symbol_set_id: set, source_file: text("/src/a.c"), ..SymbolRow::default() };
+        let inner =
+            SymbolRow { name: text("inner"), line_number: Some(4 + n), inlined: Some(true), ..symbol };
+        tables.symbol.push(inner);
+        tables.symbol.push(SymbolRow { name: text("outer"), line_number: Some(13 + n), ..symbol });
+        tables.frame.push(FrameRow { name: text("outer"), symbol_set_id: Some(set), ..FrameRow::default() });
+        let (parent_id, frame_id) = (Some(CallsiteId(0)), FrameId(n + 1));
+        tables.callsite.push(CallsiteRow { depth: 1, parent_id, frame_id });
+        let (callsite_id, size) = (CallsiteId(n + 1), 100 - 50 * i64::from(n));
+        let allocated = HeapProfileAllocationRow { upid: Upid(0), callsite_id, ..Default::default() };
+        tables.heap_profile_allocation.push(HeapProfileAllocationRow { count: 1, size, ..allocated });
+    }
     tables
 }
 

@@ -9,9 +9,11 @@ mod browser;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -36,6 +38,8 @@ const UI: &str = "https://ui.perfetto.dev";
 const MAX_CONNECTIONS: usize = 32;
 /// How long a browser may take to ask, and to take the next bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long nobody is accepted when the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const COPIED_BYTES: usize = 256 << 10;
 
 /// Shows a trace in the Perfetto UI, in this machine's browser.
@@ -72,7 +76,7 @@ pub(crate) fn main(args: &OpenArgs) -> Result<ExitCode> {
     let site =
         Site::new(&format!("/{secret}/{}", name_of(&args.trace)), port, offline.is_none().then_some(UI));
     let url = site.url(UI);
-    let mut signals = Signals::install()?;
+    let signals = Signals::install()?;
     report::say(&format!("{url}\n"))?;
     let hint = match args.no_browser || !browser::start(&url) {
         true => "Open this address in a browser of this machine",
@@ -83,7 +87,7 @@ pub(crate) fn main(args: &OpenArgs) -> Result<ExitCode> {
         None => eprintln!("{hint}; this ends when the page has the trace, or by Ctrl-C."),
     }
     let served = Served { site, trace, offline, users: Users::new(), connections: AtomicUsize::new(0) };
-    serve(&listener, &served, &mut signals)?;
+    serve(&listener, served, &signals)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -142,44 +146,48 @@ fn name_of(path: &Path) -> String {
     name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect()
 }
 
-/// Until the public UI has the trace, or a signal comes.
-fn serve(listener: &TcpListener, served: &Served, signals: &mut Signals) -> Result<()> {
+/// Until the public UI has the trace, or a signal comes. Who is in the midst of asking then is not waited for: browsers connect beforehand.
+fn serve(listener: &TcpListener, served: Served, signals: &Signals) -> Result<()> {
     let (has_it, tell) = pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe")?;
-    let tell = std::sync::Mutex::new(Some(tell));
-    std::thread::scope(|scope| {
-        loop {
-            let mut fds = [
-                PollFd::new(listener, PollFlags::IN),
-                PollFd::from_borrowed_fd(signals.stop(), PollFlags::IN),
-                PollFd::new(&has_it, PollFlags::IN),
-            ];
-            // A signal that interrupts it is in its pipe the next time.
-            let _ = poll(&mut fds, None);
-            let [asked, stopped, done] = fds.map(|fd| !fd.revents().is_empty());
-            if stopped || done {
-                // Whoever is in the midst of something has time for that, or another signal.
-                signals.make_deadly();
-                return Ok(());
-            }
-            if !asked {
-                continue;
-            }
-            let Ok((stream, _)) = listener.accept() else { continue };
-            if served.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                served.connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let tell = &tell;
-            scope.spawn(move || {
-                let is_handed_over = served.serve(stream).unwrap_or(false);
-                served.connections.fetch_sub(1, Ordering::Relaxed);
-                if is_handed_over && served.offline.is_none() {
-                    // Closing it is the message.
-                    drop(tell.lock().map(|mut tell| tell.take()));
-                }
-            });
+    let served = Arc::new((served, Mutex::new(Some(tell))));
+    loop {
+        let mut fds = [
+            PollFd::new(listener, PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.stop(), PollFlags::IN),
+            PollFd::new(&has_it, PollFlags::IN),
+        ];
+        // A signal that interrupts it is in its pipe the next time.
+        let _ = poll(&mut fds, None);
+        let [asked, stopped, done] = fds.map(|fd| !fd.revents().is_empty());
+        if stopped || done {
+            return Ok(());
         }
-    })
+        if asked {
+            accept(listener, &served);
+        }
+    }
+}
+
+/// On a thread of its own, if there are not too many.
+fn accept(listener: &TcpListener, served: &Arc<(Served, Mutex<Option<OwnedFd>>)>) {
+    let Ok((stream, _)) = listener.accept() else { return std::thread::sleep(ACCEPT_PAUSE) };
+    let all = Arc::clone(served);
+    if served.0.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+        served.0.connections.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let answer = move || {
+        let (served, tell) = &*all;
+        let is_handed_over = served.serve(stream).unwrap_or(false);
+        served.connections.fetch_sub(1, Ordering::Relaxed);
+        if is_handed_over && served.offline.is_none() {
+            // Closing it is the message.
+            drop(tell.lock().map(|mut tell| tell.take()));
+        }
+    };
+    if std::thread::Builder::new().spawn(answer).is_err() {
+        served.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Served {

@@ -105,8 +105,7 @@ impl Sched {
             }
             at = rows.number_from(at, waking.raw_ts);
             let wake = self.waking(key, rows, waking, at);
-            let Some(thread) = self.threads.by_number(number) else { continue };
-            thread.wake(wake, self.range);
+            self.threads.wake(number, wake, self.range);
         }
         if let (Some(cpu), Some(last)) = (self.cpus.get_mut(&key), count.checked_sub(1)) {
             cpu.last_before = Some([rows.ended(last), rows.run(count)]);
@@ -181,9 +180,7 @@ impl Sched {
                 continue;
             }
             let wake = self.waking(key, rows, waking, rows.number_at(waking.raw_ts));
-            if let Some(thread) = self.threads.by_number(number) {
-                thread.wake(wake, range);
-            }
+            self.threads.wake(number, wake, range);
         }
     }
 

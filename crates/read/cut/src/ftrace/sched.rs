@@ -360,8 +360,8 @@ impl Sched {
         if let Some(doubts) = &mut self.doubts {
             return doubts.wake(machine, wake);
         }
-        match self.threads.entry(machine, wake.tid, self.range) {
-            Some(thread) => thread.wake(wake, self.range),
+        match self.threads.number(machine, wake.tid, self.range) {
+            Some(number) => self.threads.wake(number, wake, self.range),
             None => self.beyond += 1,
         }
     }

@@ -10,6 +10,9 @@ use crate::range::Range;
 /// Wakings that are kept until it is known which came first after the thread's last run. Ours: of those that bundles out of step tell of, the
 /// last ones matter.
 const MAX_WAKES: usize = 16;
+/// The same of a thread that is woken again and again while it waits for a busy processor, whose bundle comes after the wakers' one: some hundred in
+/// the quarter of a second that lies between two bundles. Ours; so many have the [first threads](super::threads) that are.
+const MAX_WAKES_OF_A_CROWD: usize = 512;
 /// Runs without a begin about which later packets may tell more. Ours: CPUs' events come some time after those of others.
 const RECENT: usize = 16;
 /// `TASK_RUNNING`: not blocked, so that wakings do not count.
@@ -53,6 +56,8 @@ pub(crate) struct Upto {
     pub(crate) at: i64,
     pub(crate) run: Option<Run>,
     wakes: Vec<Wake>,
+    /// They may be so many.
+    most_wakes: u16,
 }
 
 impl Thread {
@@ -146,6 +151,17 @@ impl Thread {
         self.each_upto(|upto| upto.wake(wake));
     }
 
+    /// As many wakings wait as may: of those before one cannot be told yet which may be forgotten.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.before.wakes.len() >= MAX_WAKES && usize::from(self.before.most_wakes) == MAX_WAKES
+    }
+
+    /// More may wait.
+    pub(crate) fn make_room(&mut self) {
+        self.before.most_wakes = MAX_WAKES_OF_A_CROWD as u16;
+    }
+
     #[inline]
     fn wake_after(&mut self, wake: Wake) {
         let first = &mut self.after.get_or_insert_default().wake;
@@ -219,7 +235,7 @@ fn last_moment(run: &Run) -> Option<When> {
 
 impl Upto {
     pub(crate) fn new(at: i64) -> Self {
-        Self { at, run: None, wakes: Vec::new() }
+        Self { at, run: None, wakes: Vec::new(), most_wakes: MAX_WAKES as u16 }
     }
 
     #[inline]
@@ -250,7 +266,7 @@ impl Upto {
     fn until(&self, when: When) -> Self {
         let run = self.run.filter(|run| last_moment(run) < Some(when));
         let wakes = self.wakes.iter().filter(|wake| wake.when < when);
-        Self { at: when.ts, run, wakes: wakes.copied().collect() }
+        Self { at: when.ts, run, wakes: wakes.copied().collect(), most_wakes: MAX_WAKES as u16 }
     }
 
     pub(crate) fn wake(&mut self, wake: Wake) {
@@ -258,11 +274,13 @@ impl Upto {
         if wake.when.ts >= self.at || begun.is_some_and(|start| wake.when < start) {
             return;
         }
-        if self.wakes.len() >= MAX_WAKES {
+        if self.wakes.len() >= usize::from(self.most_wakes) {
             self.forget_wakes();
         }
         // Mostly there is one, for each of many threads.
-        self.wakes.reserve_exact(1);
+        if self.wakes.len() < MAX_WAKES {
+            self.wakes.reserve_exact(1);
+        }
         self.wakes.push(wake);
     }
 
@@ -272,10 +290,10 @@ impl Upto {
     fn forget_wakes(&mut self) {
         self.wakes.sort_by_key(|wake| wake.when);
         let opening = self.first_wake().map(|wake| wake.when);
-        let mut at = 0;
+        let (mut at, half) = (0, self.wakes.len() / 2);
         self.wakes.retain(|wake| {
             at += 1;
-            at > MAX_WAKES / 2 || Some(wake.when) == opening
+            at > half || Some(wake.when) == opening
         });
     }
 

@@ -3,12 +3,16 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::ftrace::run::Wake;
 use crate::ftrace::thread::Thread;
 use crate::range::Range;
 
 /// Threads whose states are followed. Ours: a machine's tables of processes are smaller; those of further threads may be missing at the ends
 /// of the range, which is counted.
 const MAX_THREADS: usize = 1 << 18;
+/// Threads of which some hundred wakings may wait. Ours: 27 MB for them; there are hardly more that wait for a processor at a time and are woken
+/// nevertheless.
+const MAX_CROWDS: usize = 512;
 /// Threads of the first machine that are found without a search. Ours: Linux numbers threads up to four million, but rarely so far.
 const MAX_DIRECT: usize = 1 << 20;
 
@@ -21,6 +25,8 @@ pub(crate) struct Threads {
     numbers: HashMap<(u32, i32), u32, RandomState>,
     /// The same of the first machine: one more than the number, or 0.
     direct: Vec<u32>,
+    /// Threads of which more wakings may wait than of others.
+    crowds: usize,
 }
 
 /// Where a thread was last met in a bundle.
@@ -65,6 +71,17 @@ impl Threads {
     #[inline]
     pub(crate) fn by_number(&mut self, number: usize) -> Option<&mut Thread> {
         self.all.get_mut(number)
+    }
+
+    /// It is woken.
+    #[inline]
+    pub(crate) fn wake(&mut self, number: usize, wake: Wake, range: Range) {
+        let Some(thread) = self.all.get_mut(number) else { return };
+        if thread.is_crowded() && self.crowds < MAX_CROWDS {
+            self.crowds += 1;
+            thread.make_room();
+        }
+        thread.wake(wake, range);
     }
 
     /// Notes that a thread is met at this place of a bundle; says where it was met there last.

@@ -274,6 +274,29 @@ fn the_waking_that_opens_a_state_is_not_forgotten_for_many_after_it() {
     assert!(cut.iter().any(|line| line == "2000 cpu0 0 wakes 20"), "{cut:#?}");
 }
 
+/// It waits for a busy processor, and is woken by another one nevertheless. That it has slept is told later in the file.
+#[test]
+fn the_waking_that_opens_a_state_is_known_among_many_whose_run_before_comes_later_in_the_file() {
+    let (thread, waker) = ((20, "sleeper"), (21, "waker"));
+    let mut trace = Vec::new();
+    bundle_of(&mut trace, 1, |bundle| {
+        switch(bundle, 1000, IDLE, 0, thread);
+        switch(bundle, 1010, thread, SLEEPS, IDLE);
+    });
+    bundle_of(&mut trace, 0, |bundle| {
+        switch(bundle, 1020, IDLE, 0, waker);
+        waking(bundle, 1500, waker, thread);
+        (2100..42_100).step_by(200).for_each(|now| waking(bundle, now, waker, thread));
+    });
+    bundle_of(&mut trace, 1, |bundle| {
+        switch(bundle, 1600, IDLE, 0, thread);
+        switch(bundle, 2000, thread, SLEEPS, IDLE);
+        switch(bundle, 90_000, IDLE, 0, thread);
+    });
+    let cut = cut_of(&trace, 60_000, 70_000);
+    assert!(cut.iter().any(|line| line == "2100 cpu0 21 wakes 20"), "{cut:#?}");
+}
+
 /// After events were lost, a thread may be left that was not seen to run; what closes its state is what comes first.
 #[test]
 fn what_comes_first_after_the_range_closes_a_state() {

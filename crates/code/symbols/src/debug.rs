@@ -199,7 +199,7 @@ fn unpack(packed: impl Read, bytes: u64) -> Option<Vec<u8>> {
     (unpacked.len() as u64 == bytes).then_some(unpacked)
 }
 
-/// The sum that [`Debug::link`] has of the file that it means.
+/// The sum that `.gnu_debuglink` has of the file that it names.
 ///
 /// # Errors
 ///

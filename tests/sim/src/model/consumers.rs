@@ -11,7 +11,6 @@ impl Model {
             reading: None,
             packet: Vec::new(),
             key: String::new(),
-            clones_by: "clone",
             may_wait_for_ever: false,
         };
         self.consumers.insert(conn, consumer);
@@ -78,7 +77,7 @@ impl Model {
                 self.wait(conn, token, session, until);
             }
             ConsumerCall::CloneSession(request) => {
-                consumer.clones_by = match &request.selector {
+                let clones_by = match &request.selector {
                     Some(Selector::SessionId(u64::MAX)) => "clone by bugreport",
                     Some(Selector::UniqueSessionName(_)) => "clone by name",
                     _ => "clone",
@@ -86,7 +85,7 @@ impl Model {
                 self.expect_cleared_buffers();
                 self.wait(conn, token, None, u64::MAX);
                 if let Some(waiting) = self.waiting.last_mut() {
-                    waiting.is_clone = true;
+                    (waiting.is_clone, waiting.clones_by) = (true, clones_by);
                 }
             }
             ConsumerCall::ChangeTraceConfig(request) => {
@@ -169,6 +168,7 @@ impl Model {
             request_id: None,
             producers,
             is_clone: false,
+            clones_by: "",
             is_put_off: false,
             ledger: None,
         });
@@ -457,11 +457,11 @@ impl Model {
             consumer.uid,
             source.uid
         );
-        fate.saw(consumer.clones_by);
+        fate.saw(waiting.clones_by);
         fate.tell(format_args!("consumer {} has a clone of the session {}", conn.0, source.serial));
         let mut copy = Session::copy_of(source, consumer.uid, conn);
         // Bugreports are not filtered (upstream: tracing_service_impl.cc, `CloneSession`), but for what was in a file before.
-        if consumer.clones_by == "clone by bugreport" && copy.checker.is_filtered == Some(true) {
+        if waiting.clones_by == "clone by bugreport" && copy.checker.is_filtered == Some(true) {
             copy.checker.is_filtered = if response.was_write_into_file() { None } else { Some(false) };
         }
         if response.was_write_into_file() {

@@ -33,8 +33,6 @@ struct Consumer {
     packet: Vec<u8>,
     /// What its last Detach or Attach named.
     key: String,
-    /// How its last CloneSession chose.
-    clones_by: &'static str,
     /// It detached while a call waited: whoever attaches is told instead.
     may_wait_for_ever: bool,
 }
@@ -73,6 +71,8 @@ struct Waiting {
     request_id: Option<u64>,
     producers: BTreeSet<ProducerConn>,
     is_clone: bool,
+    /// How it chose what to clone: a consumer may wait for several.
+    clones_by: &'static str,
     /// A clone that may be flushed for later, when others of its session are whole.
     is_put_off: bool,
     /// What the service had taken when it began to copy in steps, at the earliest.

@@ -1,6 +1,9 @@
 //! Honest clients, who pay for what the service lets others do: a consumer that asks for the state of its session all the time, and
-//! that session, with a producer which writes numbered packets.
+//! that session, with a producer which writes numbered packets. Beside them two threads answer each other, so that what the machine makes
+//! anybody wait, whose processors and whose kernel's locks an attacker has too, is told from what the service does.
 
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +35,9 @@ const CONFIG: &str = "buffers { size_kb: 16384 } data_sources { config { name: '
 pub struct Fates {
     /// The longest time that the consumer waited for an answer.
     pub longest_wait: Duration,
-    /// The middle of its waits.
+    /// The longest time that one thread waited for another one's answer, without the service.
+    pub machine_wait: Duration,
+    /// The middle of the consumer's waits.
     pub median_wait: Duration,
     /// Packets that the producer wrote, and those of them that the trace had.
     pub written: u64,
@@ -45,6 +50,7 @@ pub struct Fates {
 pub struct Bystanders {
     is_over: Arc<AtomicBool>,
     asking: JoinHandle<Result<Vec<Duration>, String>>,
+    echoing: JoinHandle<Result<Vec<Duration>, String>>,
     writing: JoinHandle<Result<(), String>>,
     written: Arc<AtomicU64>,
     session: Consumer,
@@ -69,7 +75,11 @@ impl Bystanders {
             let (mut consumer, is_over) = (connect(consumers)?, Arc::clone(&is_over));
             thread::spawn(move || ask(&mut consumer, &is_over))
         };
-        Ok(Self { is_over, asking, writing, written, session })
+        let echoing = {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || echo(&is_over).map_err(|error| error.to_string()))
+        };
+        Ok(Self { is_over, asking, echoing, writing, written, session })
     }
 
     /// Ends the session, reads it, and says how they fared.
@@ -77,6 +87,7 @@ impl Bystanders {
         self.is_over.store(true, Ordering::Relaxed);
         let mut waits = join(self.asking, "the consumer that asks")?;
         waits.sort();
+        let machine_wait = join(self.echoing, "the echo")?.into_iter().max().unwrap_or_default();
         self.session.flush(Duration::from_secs(20), 0).map_err(|error| error.to_string())?;
         let written = self.written.load(Ordering::Relaxed);
         self.session.disable().map_err(|error| error.to_string())?;
@@ -95,7 +106,7 @@ impl Bystanders {
         join(self.writing, "the producer")?;
         let longest_wait = waits.last().copied().unwrap_or_default();
         let median_wait = waits.get(waits.len() / 2).copied().unwrap_or_default();
-        Ok(Fates { longest_wait, median_wait, written, recorded })
+        Ok(Fates { longest_wait, machine_wait, median_wait, written, recorded })
     }
 }
 
@@ -116,6 +127,26 @@ fn ask(consumer: &mut Consumer, is_over: &AtomicBool) -> Result<Vec<Duration>, S
         waits.push(start.elapsed());
         thread::sleep(PERIOD);
     }
+    Ok(waits)
+}
+
+/// Asks a thread that does nothing but answer, as often as the consumer asks the service.
+fn echo(is_over: &AtomicBool) -> io::Result<Vec<Duration>> {
+    let (mut asker, mut answerer) = UnixStream::pair()?;
+    let answering = thread::spawn(move || {
+        let mut byte = [0];
+        while answerer.read_exact(&mut byte).is_ok() && answerer.write_all(&byte).is_ok() {}
+    });
+    let mut waits = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        asker.write_all(&[0])?;
+        asker.read_exact(&mut [0])?;
+        waits.push(start.elapsed());
+        thread::sleep(PERIOD);
+    }
+    drop(asker);
+    let _ = answering.join();
     Ok(waits)
 }
 

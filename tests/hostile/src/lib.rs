@@ -2,7 +2,9 @@
 //!
 //! Each of the [`cases`] is an attack: clients that know the protocol and its limits and stay just below them. Beside it stand honest
 //! clients ([`bystanders`]): a consumer that asks for the state of the sessions every 50 ms, and a session with a producer that
-//! writes numbered packets. Their longest wait, their losses and the memory that the attack cost are the [`Verdict`].
+//! writes numbered packets. Their longest wait, their losses and the memory that the attack cost are the [`Verdict`]. What the machine
+//! itself makes them wait under the attack, a pair of them measures that has nothing to do with the service. The attacker is a process of
+//! its own ([`attack()`]): who shares one with the honest holds up them and not the service, by the locks of its memory.
 //!
 //! Where this program may switch users (as root), the attacker is another user than the honest ([`ATTACKER_UID`]): the service serves
 //! users in turn, and it is between users that its promise is the strongest. An attack that the service refuses at the door shows
@@ -12,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attack;
 pub mod bystanders;
 pub mod cases;
 mod chunks;
@@ -21,26 +24,25 @@ mod refused;
 mod serve;
 mod user;
 
+pub use attack::{ATTACK, attack};
 pub use refused::Refused;
 pub use serve::{SERVE, command, serve};
 pub use user::{ATTACKER_UID, attacker_uid};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ferretto_interop::World;
 
+use crate::attack::Attack;
 use crate::bystanders::{Bystanders, Fates};
 use crate::client::Client;
 
 /// What an attack may cost in memory, in KiB: one by a single connection, and one by many.
 pub const GROWN_KIB: [u64; 2] = [64 * 1024, 300 * 1024];
 
-/// An attack takes this long, and what the service has to do because of it this much longer at most.
-const ATTACK: Duration = Duration::from_secs(3);
-const AFTERMATH: Duration = Duration::from_secs(60);
 /// Bystanders work alone for so long before and after.
 const CALM: Duration = Duration::from_millis(300);
 
@@ -106,7 +108,7 @@ pub struct Verdict {
 /// What the honest may expect.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Of one answer.
+    /// Of one answer, beyond what two threads that have nothing to do with the service wait for each other.
     pub longest_wait: Duration,
     /// Of memory for an attack by one connection, and by many.
     pub grown_kib: [u64; 2],
@@ -122,7 +124,7 @@ impl Verdict {
         if let Some(why) = &self.untried {
             return Some(format!("the attack did not take place: {why}"));
         }
-        if fates.longest_wait > bounds.longest_wait {
+        if fates.longest_wait > bounds.longest_wait + fates.machine_wait {
             return Some(format!("an honest consumer waited for {:?}", fates.longest_wait));
         }
         if fates.recorded != fates.written {
@@ -133,60 +135,43 @@ impl Verdict {
     }
 }
 
-/// Runs a case against a service of its own, made by `command`.
+/// Runs a case against a service of its own, made by `command`, with the program `hostile` as the attacker.
 ///
 /// # Panics
 ///
-/// If the service cannot be started.
-pub fn judge(case: &Case, command: Command) -> Verdict {
+/// If the service or the attacker cannot be started.
+pub fn judge(case: &Case, command: Command, hostile: &Path) -> Verdict {
     let mut world = World::new();
     world.start(command, "traced");
     world.wait_for_sockets();
     let pid = world.daemons()[0].pid();
     let (producers, consumers) = (world.producer_socket(), world.consumer_socket());
-    let verdict = |fates, grown_kib, (attacker, untried)| Verdict {
-        name: case.name,
-        fates,
-        grown_kib,
-        attacker,
-        untried,
-    };
+    let mut verdict =
+        Verdict { name: case.name, fates: Ok(Fates::default()), grown_kib: 0, attacker: None, untried: None };
     user::let_in(&[&producers, &consumers]);
     let bystanders = match Bystanders::start(&producers, &consumers) {
         Ok(bystanders) => bystanders,
-        Err(error) => return verdict(Err(error), 0, (None, None)),
+        Err(error) => return Verdict { fates: Err(error), ..verdict },
     };
     thread::sleep(CALM);
     let before_kib = memory::resident_kib(pid);
     memory::forget_peak(pid);
-    let target = Target { producers, consumers, until: Instant::now() + ATTACK };
-    let run = case.run;
-    let attack = thread::spawn(move || {
-        user::switch()?;
-        run(&target)
-    });
-    let start = Instant::now();
-    while !attack.is_finished() && start.elapsed() < ATTACK + AFTERMATH {
-        thread::sleep(Duration::from_millis(10));
-    }
-    let is_done = attack.is_finished();
+    let end = Attack::start(hostile, case, &producers, &consumers).wait();
     thread::sleep(CALM);
-    let grown_kib = memory::peak_kib(pid).saturating_sub(before_kib);
-    let fates = match is_done {
-        true => bystanders.finish(),
-        false => Err(format!("after {AFTERMATH:?} the attacker still waits for its answers")),
+    verdict.grown_kib = memory::peak_kib(pid).saturating_sub(before_kib);
+    verdict.fates = match end {
+        attack::End::Waits => {
+            Err(format!("after {:?} the attacker still waits for its answers", attack::AFTERMATH))
+        }
+        _ => bystanders.finish(),
     };
-    let end = match is_done {
-        true => attack.join().unwrap_or_else(|_| Err(Refused::because("the case panicked"))).err(),
-        false => None,
-    };
-    let end = match end {
-        Some(error) if Refused::is(&error) => (None, Some(error.to_string())),
-        end => (end.map(|error| error.to_string()), None),
-    };
-    let fates = match world.daemons()[0].is_running() {
-        true => fates,
-        false => Err("the service is gone".to_owned()),
-    };
-    verdict(fates, grown_kib, end)
+    match end {
+        attack::End::Done | attack::End::Waits => {}
+        attack::End::Refused(why) => verdict.untried = Some(why),
+        attack::End::Error(why) => verdict.attacker = Some(why),
+    }
+    if !world.daemons()[0].is_running() {
+        verdict.fates = Err("the service is gone".to_owned());
+    }
+    verdict
 }

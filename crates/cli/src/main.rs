@@ -6,6 +6,7 @@
 
 mod background;
 mod bridge;
+mod bundle;
 mod config_bytes;
 mod config_file;
 mod cut;
@@ -75,6 +76,7 @@ enum Command {
     Cut(cut::CutArgs),
     Merge(merge::MergeArgs),
     Symbolize(symbolize::SymbolizeArgs),
+    Bundle(bundle::BundleArgs),
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Perf(daemons::PerfArgs),
@@ -165,6 +167,7 @@ fn run(command: Command) -> ExitCode {
         Command::Cut(args) => cut::main(&args),
         Command::Merge(args) => merge::main(&args),
         Command::Symbolize(args) => symbolize::main(&args),
+        Command::Bundle(args) => bundle::main(&args),
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Perf(args) => return daemons::perf(&args),

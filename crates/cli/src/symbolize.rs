@@ -63,49 +63,93 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn main(args: &SymbolizeArgs) -> Result<ExitCode> {
-    for folder in &args.symbols {
-        if !folder.is_dir() {
-            return Err(
-                UserError::new(format!("--symbols {}: there is no such folder", folder.display())).into()
-            );
-        }
-    }
-    let name = args.trace.display();
     let (file, source) = match &args.output {
         Some(_) => (None, open(&args.trace)?),
         None => in_place(&args.trace).map(|(file, source)| (Some(file), source))?,
     };
-    let mut addresses = Addresses::default();
-    let end = read(&source, &mut addresses);
-    let end = end.map_err(|error| UserError::new(format!("cannot read {name}: {}", plain(&error))))?;
-    if end.packets == 0 && (end.broken_at.is_some() || end.bytes == 0) {
-        let other = || UserError::new(format!("{name} is no trace of Perfetto's"));
-        return Err(refusal_of_file(&args.trace, "symbolize").unwrap_or_else(other).into());
-    }
+    let stacks = Stacks::read(&args.trace, &source, "symbolize")?;
     if file.is_some() {
-        is_whole(&args.trace, &end)?;
+        is_whole(&args.trace, &stacks.end)?;
     }
-    let (modules, beyond) = addresses.finish();
-    let search = Search::from_environment(args.symbols.clone(), |name| std::env::var_os(name));
-    let mut symbols = Symbols(Vec::new());
-    let mut rows = Vec::new();
-    for module in &modules {
-        let found = symbolize(module, &search, &mut symbols);
-        rows.push((
-            module,
-            found.map_err(|error| UserError::new(format!("cannot go on: {}", plain(&error))))?,
-        ));
-    }
+    let looked = Looked::look(&stacks, &args.symbols)?;
     match (&args.output, file) {
-        (Some(output), _) => write(&source, &end, &symbols.0, output, &args.trace)?,
-        (None, Some(file)) => append(file, &end, &symbols.0, &args.trace)?,
+        (Some(output), _) => write(&source, &stacks.end, &looked.symbols, output, &args.trace)?,
+        (None, Some(file)) => append(file, &stacks.end, &looked.symbols, &args.trace)?,
         (None, None) => {}
     }
     if !args.quiet {
-        eprint!("{}", render(&rows, symbols.0.len() as u64, args.output.as_ref().unwrap_or(&args.trace)));
-        warn(args, &end, beyond);
+        let bytes = looked.symbols.len() as u64;
+        let what =
+            if bytes > 0 { format!("{} added", units::bytes(bytes)) } else { "nothing to add".to_owned() };
+        eprint!("{}", looked.render(&stacks, args.output.as_ref().unwrap_or(&args.trace), &what));
+        stacks.warn(&args.trace);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the stacks of a trace are made of.
+pub(crate) struct Stacks {
+    /// How far the trace could be read.
+    pub(crate) end: End,
+    modules: Vec<Module>,
+    /// What was more than is kept.
+    beyond: u64,
+}
+
+impl Stacks {
+    /// Reads a trace through, for a command of this name.
+    pub(crate) fn read(trace: &Path, source: &UnpackedFile, command: &str) -> Result<Self> {
+        let name = trace.display();
+        let mut addresses = Addresses::default();
+        let end = read(source, &mut addresses);
+        let end = end.map_err(|error| UserError::new(format!("cannot read {name}: {}", plain(&error))))?;
+        if end.packets == 0 && (end.broken_at.is_some() || end.bytes == 0) {
+            let other = || UserError::new(format!("{name} is no trace of Perfetto's"));
+            return Err(refusal_of_file(trace, command).unwrap_or_else(other).into());
+        }
+        let (modules, beyond) = addresses.finish();
+        Ok(Self { end, modules, beyond })
+    }
+
+    /// How many bytes of the trace are whole packets.
+    pub(crate) fn whole_bytes(&self) -> u64 {
+        whole_bytes(&self.end)
+    }
+}
+
+fn whole_bytes(end: &End) -> u64 {
+    end.torn_at.or(end.broken_at).unwrap_or(end.bytes)
+}
+
+/// What was found of them.
+pub(crate) struct Looked {
+    /// As packets.
+    pub(crate) symbols: Vec<u8>,
+    /// Of each file.
+    pub(crate) found: Vec<Found>,
+}
+
+impl Looked {
+    /// Looks in these folders, too.
+    pub(crate) fn look(stacks: &Stacks, folders: &[PathBuf]) -> Result<Self> {
+        if let Some(folder) = folders.iter().find(|folder| !folder.is_dir()) {
+            let error = format!("--symbols {}: there is no such folder", folder.display());
+            return Err(UserError::new(error).into());
+        }
+        let search = Search::from_environment(folders.to_vec(), |name| std::env::var_os(name));
+        let mut symbols = Symbols(Vec::new());
+        let found = stacks.modules.iter().map(|module| {
+            let found = symbolize(module, &search, &mut symbols);
+            found.map_err(|error| UserError::new(format!("cannot go on: {}", plain(&error))))
+        });
+        let found = found.collect::<Result<_, _>>()?;
+        Ok(Self { symbols: symbols.0, found })
+    }
+
+    /// For people: `what` is what was made of them, in `output`.
+    pub(crate) fn render(&self, stacks: &Stacks, output: &Path, what: &str) -> String {
+        render(&stacks.modules.iter().zip(&self.found).collect::<Vec<_>>(), output, what)
+    }
 }
 
 /// A trace to which something can be added.
@@ -158,7 +202,7 @@ fn is_whole(trace: &Path, end: &End) -> Result<()> {
 /// The trace, as far as it is whole, and symbols, as a file of its own.
 fn write(source: &UnpackedFile, end: &End, symbols: &[u8], path: &Path, trace: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
-    let whole = end.torn_at.or(end.broken_at).unwrap_or(end.bytes);
+    let whole = whole_bytes(end);
     let copied = source.open().and_then(|from| io::copy(&mut from.take(whole), &mut output.file()));
     let written = copied.and_then(|bytes| match bytes == whole {
         true => output.file().write_all(symbols),
@@ -207,14 +251,16 @@ impl Write for Symbols {
 }
 
 /// What was found, those with most addresses first.
-fn render(rows: &[(&Module, Found)], bytes: u64, output: &Path) -> String {
+fn render(rows: &[(&Module, &Found)], output: &Path, what: &str) -> String {
     // Nobody can do anything about those that are no files.
-    let rows: Vec<_> = rows.iter().filter(|(_, found)| found.why != Some(Why::NoFile)).collect();
-    let sum = |of: fn(&(&Module, Found)) -> usize| rows.iter().map(|row| of(row) as u64).sum::<u64>();
+    let rows: Vec<_> = rows.iter().copied().filter(|(_, found)| found.why != Some(Why::NoFile)).collect();
+    let sum = |of: fn(&(&Module, &Found)) -> usize| rows.iter().map(|row| of(row) as u64).sum::<u64>();
     let (all, known) = (sum(|(module, _)| module.addresses.len()), sum(|(_, found)| found.known));
     let (lines, names) = (sum(|(_, found)| found.with_lines), sum(|(_, found)| found.with_names));
+    let shown = output.display().to_string();
+    let shown = printable(&shown);
     if all == 0 {
-        return format!("{}: it has no stacks, or none of code in files\n", output.display());
+        return format!("The stacks: none, or none of code in files\n{shown}: {what}\n");
     }
     let files = units::counted(rows.len() as u64, "file", "files");
     let mut text = format!("Symbols: {} in {files}", units::counted(all, "address", "addresses"));
@@ -238,28 +284,31 @@ fn render(rows: &[(&Module, Found)], bytes: u64, output: &Path) -> String {
     if rows.len() > ROWS {
         let _ = writeln!(text, "           and {} more", units::count((rows.len() - ROWS) as u64));
     }
-    let what = if bytes > 0 { format!("{} added", units::bytes(bytes)) } else { "nothing to add".to_owned() };
-    let _ = writeln!(text, "\n{}: {what}", printable(&output.display().to_string()));
+    let _ = writeln!(text, "\n{shown}: {what}");
     text
 }
 
-fn warn(args: &SymbolizeArgs, end: &End, beyond: u64) {
-    let trace = args.trace.display().to_string();
-    let name = printable(&trace);
-    if let Some(at) = end.broken_at {
-        eprintln!("warning: {name} is no trace from offset {at} on; what follows was left out");
-    }
-    if let Some(at) = end.torn_at {
-        eprintln!("warning: the last packet of {name}, at offset {at}, is cut off; it was left out");
-    }
-    if end.broken_batches > 0 {
-        let count = units::counted(end.broken_batches, "batch", "batches");
-        eprintln!("warning: {count} of compressed packets in {name} cannot be read");
-    }
-    if beyond > 0 {
-        let count = units::counted(beyond, "thing", "things");
-        eprintln!(
-            "warning: more than can be kept: {count} that stacks of {name} are made of were not looked at"
-        );
+impl Stacks {
+    /// Says what of the trace was not read.
+    pub(crate) fn warn(&self, trace: &Path) {
+        let (end, beyond) = (&self.end, self.beyond);
+        let trace = trace.display().to_string();
+        let name = printable(&trace);
+        if let Some(at) = end.broken_at {
+            eprintln!("warning: {name} is no trace from offset {at} on; what follows was left out");
+        }
+        if let Some(at) = end.torn_at {
+            eprintln!("warning: the last packet of {name}, at offset {at}, is cut off; it was left out");
+        }
+        if end.broken_batches > 0 {
+            let count = units::counted(end.broken_batches, "batch", "batches");
+            eprintln!("warning: {count} of compressed packets in {name} cannot be read");
+        }
+        if beyond > 0 {
+            let count = units::counted(beyond, "thing", "things");
+            eprintln!(
+                "warning: more than can be kept: {count} that stacks of {name} are made of were not looked at"
+            );
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -233,7 +233,7 @@ fn a_trace_without_stacks_is_none_to_symbolize() {
     let before = fs::read(&path).unwrap();
     let output = place.ferretto(&["symbolize", "t"]).output().unwrap();
     assert_status(&output, 0);
-    assert!(stderr(&output).contains("it has no stacks"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("The stacks: none"), "{}", stderr(&output));
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
@@ -256,4 +256,83 @@ fn a_profile_has_lines_of_what_was_sampled() {
         line.function_name().ends_with("::meant") && line.source_file_name().ends_with("program.rs")
     };
     assert!(lines.into_iter().any(|line| is_it(&line) && line.line_number() > 0), "{}", stderr(&output));
+}
+
+/// The members of an archive.
+fn members(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut archive = tar::Archive::new(fs::File::open(path).unwrap());
+    let members = archive.entries().unwrap().map(|member| {
+        let mut member = member.unwrap();
+        let mut bytes = Vec::new();
+        member.read_to_end(&mut bytes).unwrap();
+        (member.path().unwrap().to_str().unwrap().to_owned(), bytes)
+    });
+    members.collect()
+}
+
+#[test]
+fn a_bundle_has_a_trace_and_its_symbols_and_leaves_it_as_it_was() {
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let trace = trace(&program);
+    let path = place.write("t", &trace);
+    let output = place.ferretto(&["bundle", "t", "-o", "t.tar"]).output().unwrap();
+    assert_status(&output, 0);
+    let said = stderr(&output);
+    assert!(said.contains("1 with lines now") && said.contains("t.tar: the trace, "), "{said}");
+    assert_eq!(fs::read(&path).unwrap(), trace);
+    let bundled = members(&place.path("t.tar"));
+    assert_status(&place.ferretto(&["symbolize", "-q", "t"]).output().unwrap(), 0);
+    let symbolized = fs::read(&path).unwrap();
+    let expected = [("trace.perfetto", &trace[..]), ("symbols.pb", &symbolized[trace.len()..])];
+    assert_eq!(bundled, expected.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));
+    // What has its symbols needs no others.
+    assert_status(&place.ferretto(&["bundle", "t", "-o", "t.tar"]).output().unwrap(), 0);
+    assert_eq!(members(&place.path("t.tar")), [("trace.perfetto".to_owned(), symbolized)]);
+}
+
+#[test]
+fn with_its_programs_a_bundle_can_be_symbolized_elsewhere() {
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&trace(&program)).unwrap();
+    place.write("t.gz", gzip.finish().unwrap());
+    assert_status(&place.ferretto(&["bundle", "--programs", "t.gz", "-o", "t.tar"]).output().unwrap(), 0);
+    // Another machine: the program is not there.
+    fs::rename(&program, place.path("moved")).unwrap();
+    let elsewhere = place.path("elsewhere");
+    tar::Archive::new(fs::File::open(place.path("t.tar")).unwrap()).unpack(&elsewhere).unwrap();
+    let packed = elsewhere.join("files").join(program.strip_prefix("/").unwrap());
+    assert_eq!(fs::read(packed).unwrap(), fs::read(place.path("moved")).unwrap());
+    let args = ["symbolize", "--symbols", "elsewhere/files", "elsewhere/trace.perfetto"];
+    let output = place.ferretto(&args).output().unwrap();
+    assert_status(&output, 0);
+    assert_eq!(symbols(&elsewhere.join("trace.perfetto")).len(), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_bundled_is_said_and_nothing_is_written() {
+    let place = Place::new();
+    place.write("script", b"#!/bin/sh\n");
+    let plain =
+        Trace { packet: vec![TracePacket { timestamp: Some(5), ..Default::default() }] }.encode_to_vec();
+    place.write("plain", &plain);
+    let before = place.files();
+    for (args, part) in [
+        (&["script", "-o", "t.tar"][..], "script"),
+        (&["no-such-trace", "-o", "t.tar"], "cannot read no-such-trace"),
+        (&["plain", "-o", "no-such-folder/t.tar"], "no-such-folder"),
+        (&["--symbols", "no-such-folder", "plain", "-o", "t.tar"], "no-such-folder"),
+    ] {
+        let output = place.ferretto(&[&["bundle"], args].concat()).output().unwrap();
+        assert_status(&output, 1);
+        let said = stderr(&output);
+        assert!(said.starts_with("error: ") && said.contains(part), "{args:?}: {said}");
+    }
+    assert_eq!(place.files(), before);
+    let output = place.ferretto(&["bundle", "plain", "-o", "-"]).output().unwrap();
+    assert_status(&output, 0);
+    assert!(stderr(&output).contains("The stacks: none"), "{}", stderr(&output));
+    assert!(output.stdout.starts_with(b"trace.perfetto\0"));
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ferretto_producer::TraceWriter;
@@ -119,10 +119,10 @@ impl Emptier {
         let empty = move || {
             while !is_over.load(Ordering::Relaxed) {
                 lock(&of_thread).empty();
-                std::thread::park_timeout(EMPTY_PERIOD);
+                thread::park_timeout(EMPTY_PERIOD);
             }
         };
-        let thread = std::thread::Builder::new().name("rings".to_owned()).spawn(empty)?;
+        let thread = thread::Builder::new().name("rings".to_owned()).spawn(empty)?;
         Ok(Self { rings, stop, thread: Some(thread) })
     }
 }
@@ -182,7 +182,7 @@ pub(crate) struct Sampler {
     processes: Processes,
     threads: Threads,
     waits: Option<Waits>,
-    kernel: KernelSymbols,
+    kernel: LateSymbols,
     interner: Interner,
     writer: TraceWriter,
     /// If somebody reads it.
@@ -206,10 +206,10 @@ impl Sampler {
             summary.with_kernel = with_kernel;
             summary.stack_bytes = events.stack_bytes;
         }
-        // First: what runs already is sampled already, and to read the kernel's symbols takes longer than a ring has room for.
+        // First: what runs already is sampled already.
         let emptier = Emptier::start(events, whom.adopts().then(|| Meets::with(books)))?;
-        let wants_names = with_kernel && wanted.kernel_frames;
-        let kallsyms = if wants_names { std::fs::read_to_string("/proc/kallsyms").ok() } else { None };
+        let kernel =
+            if with_kernel && wanted.kernel_frames { LateSymbols::read() } else { LateSymbols::default() };
         let mut interner = Interner::default();
         interner.begin(&mut writer.new_packet(), (&wanted, scope.shard));
         Ok(Self {
@@ -221,7 +221,7 @@ impl Sampler {
             later: Vec::new(),
             processes: Processes::with(books),
             threads: Threads::default(),
-            kernel: KernelSymbols::read(&kallsyms.unwrap_or_default()),
+            kernel,
             interner,
             writer,
             summary,
@@ -388,7 +388,9 @@ impl Sampler {
             None => (Vec::new(), None),
         };
         user.reverse();
-        let kernel = sample.kernel.iter().rev().map(|address| match self.kernel.name_of(*address) {
+        let symbols = if sample.kernel.is_empty() { None } else { Some(self.kernel.get()) };
+        let name_of = |address| symbols.and_then(|symbols| symbols.name_of(address));
+        let kernel = sample.kernel.iter().rev().map(|address| match name_of(*address) {
             Some(name) => name.to_owned(),
             None => format!("{address:#x}"),
         });
@@ -434,6 +436,33 @@ impl Sampler {
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         lock(summary).count((stamp.pid, stamp.tid), &names, end.is_none_or(|end| end == End::Root));
+    }
+}
+
+/// The kernel's symbols, which take it some 0.1 s to say: nobody waits for them before there is a stack with a kernel's part.
+#[derive(Debug, Default)]
+struct LateSymbols {
+    reading: Option<JoinHandle<KernelSymbols>>,
+    read: KernelSymbols,
+}
+
+impl LateSymbols {
+    fn read() -> Self {
+        let read = || {
+            let text = std::fs::read_to_string("/proc/kallsyms");
+            text.map(|text| KernelSymbols::read(&text)).unwrap_or_default()
+        };
+        match thread::Builder::new().name("kallsyms".to_owned()).spawn(read) {
+            Ok(reading) => Self { reading: Some(reading), read: KernelSymbols::default() },
+            Err(_) => Self { reading: None, read: read() },
+        }
+    }
+
+    fn get(&mut self) -> &KernelSymbols {
+        if let Some(reading) = self.reading.take() {
+            self.read = reading.join().unwrap_or_default();
+        }
+        &self.read
     }
 }
 

@@ -48,10 +48,19 @@ pub struct Found {
     pub with_lines: usize,
     /// Addresses that have a function's name now, and had none before, but no line.
     pub with_names: usize,
-    /// Where it came from.
-    pub from: Option<PathBuf>,
+    /// The program, if it is there, and what has its debug information.
+    pub files: Vec<FoundFile>,
     /// Why others have no lines.
     pub why: Option<Why>,
+}
+
+/// A file by which addresses get their lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Where it would be found below one of [`Search::folders`]: only names, no `..`.
+    pub below: PathBuf,
 }
 
 /// Why addresses of a file have no lines.
@@ -114,6 +123,12 @@ pub fn symbolize(module: &Module, search: &Search, to: impl Write) -> io::Result
     }
     let program = program(module, path, search);
     let separate = separate(module, path, program.as_ref().ok(), search);
+    if let Ok(program) = &program {
+        found.files.push(FoundFile { path: program.path.clone(), below: search::below(path) });
+    }
+    if let Some(separate) = &separate {
+        found.files.push(FoundFile { path: separate.path.clone(), below: search::separate_below(separate) });
+    }
     let Some(main) = separate.as_ref().or(program.as_ref().ok()) else {
         found.why = program.err();
         return Ok(found);
@@ -128,7 +143,6 @@ pub fn symbolize(module: &Module, search: &Search, to: impl Write) -> io::Result
     let Taken { packets, written, mut found, .. } = taken;
     written?;
     packets.finish()?;
-    found.from = Some(main.path.clone());
     let is_all = found.with_lines == wanted.len();
     found.why = why.or(Some(Why::NotAll).filter(|_| !is_all));
     Ok(found)
@@ -258,6 +272,10 @@ fn lines<W: Write>(
     let files: Vec<&Path> =
         [Some(main), program].into_iter().flatten().map(|file| file.path.as_path()).collect();
     let package = search.packages(&files).iter().find_map(|path| Opened::open(path).ok());
+    for file in [&alternate, &package].into_iter().flatten() {
+        let below = file.path.file_name().map(PathBuf::from).unwrap_or_default();
+        taken.found.files.push(FoundFile { path: file.path.clone(), below });
+    }
     let kept = Kept::default();
     let files = DebugFiles {
         main: Debug::read(&main.cache, &kept).map_err(damaged)?,

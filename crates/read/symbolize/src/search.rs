@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -75,30 +75,24 @@ impl Search {
     /// Where the program itself may be.
     pub(crate) fn programs(&self, path: &Path) -> Vec<PathBuf> {
         let path = existing(path);
-        let below = path.strip_prefix("/").unwrap_or(&path);
         let mut paths = vec![path.clone()];
         for folder in &self.folders {
-            paths.push(folder.join(below));
+            paths.push(folder.join(below(&path)));
             paths.extend(path.file_name().map(|name| folder.join(name)));
         }
         paths
     }
 
-    /// Where a file of this build id may be that has debug information.
+    /// Where a file of this build id may be that has debug information: as [`separate_below`] says, and in other places.
     pub(crate) fn by_build_id(&self, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
-        let hex = hex(build_id);
-        let Some((first, rest)) = hex.split_at_checked(2).filter(|(_, rest)| !rest.is_empty()) else {
-            return Vec::new();
-        };
-        let mut paths = Vec::new();
-        for root in self.folders.iter().chain(&self.roots) {
-            paths.push(root.join(".build-id").join(first).join(format!("{rest}.debug")));
-        }
+        let Some(below) = of_build_id(build_id) else { return Vec::new() };
+        let mut paths: Vec<_> =
+            self.folders.iter().chain(&self.roots).map(|root| root.join(&below)).collect();
         for folder in &self.folders {
             let name = existing(path).file_name().map(OsStr::to_owned);
             paths.extend(name.map(|name| folder.join(with(&name, ".debug"))));
         }
-        paths.extend(self.caches.iter().map(|cache| cache.join(&hex).join("debuginfo")));
+        paths.extend(self.caches.iter().map(|cache| cache.join(hex(build_id)).join("debuginfo")));
         paths
     }
 
@@ -234,6 +228,26 @@ pub(crate) fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
 fn existing(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)).into()
+}
+
+/// Where a program is looked for below a folder.
+pub(crate) fn below(program: &Path) -> PathBuf {
+    let path = existing(program);
+    let below = path.strip_prefix("/").unwrap_or(&path);
+    let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
+    if is_plain { below.to_owned() } else { path.file_name().map(PathBuf::from).unwrap_or_default() }
+}
+
+/// Where what was stripped of a program is looked for below a folder.
+pub(crate) fn separate_below(separate: &Opened) -> PathBuf {
+    let named = || separate.path.file_name().map(PathBuf::from).unwrap_or_default();
+    Elf::build_id_of(&separate.cache).as_deref().and_then(of_build_id).unwrap_or_else(named)
+}
+
+fn of_build_id(build_id: &[u8]) -> Option<PathBuf> {
+    let hex = hex(build_id);
+    let (first, rest) = hex.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
+    Some(Path::new(".build-id").join(first).join(format!("{rest}.debug")))
 }
 
 /// A path as seen from where a file is.

@@ -168,7 +168,7 @@ fn inlined_functions_and_lines_are_found_however_a_program_is_built() {
             let module = place.module();
             let found = look(&module, &search(&[]));
             is_found(&found, C_LINES, &flags.join(" "));
-            assert_eq!(found.0.from, Some(place.path("a")), "{flags:?}");
+            assert_eq!(found.0.files[0].path, place.path("a"), "{flags:?}");
             if place.run("objcopy", &["--compress-debug-sections=zstd", "a"]) {
                 is_found(&look(&module, &search(&[])), C_LINES, &format!("{} and zstd", flags.join(" ")));
             }

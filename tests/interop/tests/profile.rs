@@ -126,6 +126,44 @@ fn trace_processor_has_as_many_samples_of_a_wait_as_it_has_milliseconds() {
     assert_eq!(sql.losses(&trace), Vec::<String>::new());
 }
 
+/// A program with lines of source in it.
+const SPINS_IN_LINES: &str = "\
+#[inline(never)]
+fn spins_in_lines(n: u64) -> u64 {
+    (0..400_000_000).fold(n, |sum, it| std::hint::black_box(sum.wrapping_mul(31) + it))
+}
+fn main() {
+    std::hint::black_box(spins_in_lines(7));
+}
+";
+
+#[test]
+fn trace_processor_opens_a_bundle_with_the_lines_of_its_program() {
+    let sql = need!(trace_query());
+    let peers = need!(ferretto());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    std::fs::write(path("spins.rs"), SPINS_IN_LINES).unwrap();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["-O", "-Cdebuginfo=1", "-Cstrip=none", "spins.rs"]).current_dir(folder.path());
+    assert!(rustc.status().unwrap().success());
+    let profile = ["profile", "--own", "-q", "-o", "t", "--", "./spins"];
+    for (args, name) in [(&profile[..], "t"), (&["bundle", "-q", "t", "-o", "t.tar"], "t.tar")] {
+        let output = peers.ferretto().args(args).current_dir(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("cannot profile: the kernel gives no samples") {
+            return eprintln!("skipped: {said}");
+        }
+        assert!(output.status.success() && path(name).exists(), "{said}");
+    }
+    let all = "select count(*) from perf_sample";
+    let lines = "select count(distinct line_number) from stack_profile_symbol
+                 where source_file glob '*spins.rs' and name glob '*spins_in_lines*' and line_number > 0";
+    let [in_trace, in_bundle] = ["t", "t.tar"].map(|name| sql.numbers(&path(name), &[all, lines]));
+    assert!(in_trace[0] > 50 && in_trace[1] == 0, "{in_trace:?}");
+    assert!(in_bundle[0] == in_trace[0] && in_bundle[1] > 0, "{in_trace:?} {in_bundle:?}");
+}
+
 /// `ferretto perf`, as the data source of a service.
 mod daemon {
     use super::*;

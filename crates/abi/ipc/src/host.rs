@@ -154,6 +154,14 @@ impl HostConnection {
         }
     }
 
+    /// The same for a peer whose answers that say that more will follow are messages of their own, as commands to a producer are: no room is
+    /// kept between them.
+    #[must_use]
+    pub fn without_streams(mut self) -> Self {
+        self.outgoing.never_streams = true;
+        self
+    }
+
     /// Takes a received descriptor, and gives back one that was not taken before, to be closed: the newest counts (upstream:
     /// `TakeReceivedFD`).
     pub fn handle_fd(&mut self, fd: OwnedFd) -> Option<OwnedFd> {

@@ -79,6 +79,8 @@ pub(crate) struct Outgoing {
     start: usize,
     /// The last frame is part of a long answer that goes on.
     streams: bool,
+    /// Long frames say that more will follow without being part of one answer: commands to a producer.
+    pub(crate) never_streams: bool,
     /// Bytes sent since the start of the connection; positions of descriptors count on.
     sent: u64,
     /// Descriptors and the positions of the bytes they go with, in order.
@@ -101,7 +103,7 @@ impl Outgoing {
         if let Some(fd) = fd {
             self.fds.push((self.sent.saturating_add(self.len() as u64), fd));
         }
-        self.streams = size >= STREAMED_BYTES && has_more;
+        self.streams = size >= STREAMED_BYTES && has_more && !self.never_streams;
         self.make_room(size);
         frame.parts().into_iter().for_each(|part| self.buffer.extend_from_slice(part));
         Ok(())
@@ -195,6 +197,17 @@ mod tests {
     use super::*;
 
     /// What a peer leaves unread is what it holds, whatever it has read before.
+    #[test]
+    fn room_is_kept_within_a_long_answer_and_not_between_commands() {
+        let frame = IpcFrame { data_for_testing: vec![vec![7; 100_000].into()], ..Default::default() };
+        for never_streams in [false, true] {
+            let mut outgoing = Outgoing { never_streams, ..Outgoing::default() };
+            outgoing.push(&EncodedFrame::new(&frame).unwrap(), true, None).unwrap();
+            outgoing.transmitted(outgoing.len());
+            assert_eq!(outgoing.held_bytes() > 100_000, !never_streams, "{}", outgoing.held_bytes());
+        }
+    }
+
     #[test]
     fn who_reads_most_of_much_holds_little() {
         let mut outgoing = Outgoing::default();

@@ -1,19 +1,16 @@
 //! Prints what the heap profiler costs a program: nanoseconds of a block that is allocated and given back, by itself, with the library that has nobody to tell,
-//! and with one that profiles; on one thread and on two. And what Python takes for a program that allocates much.
+//! and with one that profiles; on one thread and on two. The same for a program in Rust that has the SDK's allocator (`heap_cost_rust`) and no library.
+//! And what Python takes for a program that allocates much.
 //!
 //! `heap_cost [RUNS]`, with `libferretto_preload.so` beside the release build of `ferretto`: cargo build --release -p ferretto-cli -p ferretto-preload.
 
-use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 
+use ferretto_benches::pairs;
 use ferretto_interop::{Peers, ferretto};
-use rustix::time::{ClockId, clock_gettime};
 
 const RUNS: usize = 7;
-/// Blocks that live at a time: an allocator that is asked for one and has it back at once has it at hand.
-const BATCH: usize = 64;
-const BATCHES: usize = 200_000;
 /// So that a block that is sampled is as rare as none.
 const SELDOM: &str = "1gb";
 const PYTHON: &str = "
@@ -32,6 +29,8 @@ enum With {
     Nothing,
     Library,
     Profiler(&'static str),
+    /// The program that has the SDK's allocator, and a profiler.
+    Sdk(Option<&'static str>),
 }
 
 fn main() -> Result<(), String> {
@@ -55,6 +54,17 @@ fn main() -> Result<(), String> {
             With::Profiler("32k"),
         ];
         print(&peers, runs, &format!("threads {threads}"), &command, &cases)?;
+    }
+    let with_sdk = format!("{itself}_rust");
+    for threads in ["1", "2"] {
+        let cases = [
+            With::Nothing,
+            With::Sdk(None),
+            With::Sdk(Some(SELDOM)),
+            With::Sdk(Some("512k")),
+            With::Sdk(Some("32k")),
+        ];
+        print(&peers, runs, &format!("SDK, {threads}"), &[&itself, "pairs", threads, &with_sdk], &cases)?;
     }
     println!("seconds of a processor that Python takes to allocate");
     let cases =
@@ -88,13 +98,23 @@ fn measure(peers: &Peers, with: With, command: &[&str]) -> Result<f64, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = PathBuf::from(peers.ferretto().get_program());
     let library = program.parent().map(|folder| folder.join("libferretto_preload.so")).unwrap_or_default();
+    let profile = |mut by: Command, interval: &str, what: &str| {
+        by.args(["profile", "--heap", "--own", "-q", "--interval", interval, "-o"]);
+        by.arg(folder.path().join("t")).arg("--").arg(what);
+        by
+    };
+    // Behind the program and its arguments there may be another one with the same.
+    let (command, with_sdk) = command.split_at(command.len().min(3));
+    let with_sdk = with_sdk.first().copied().unwrap_or_default();
     let mut run = match with {
         With::Nothing | With::Library => Command::new(command[0]),
-        With::Profiler(interval) => {
-            let mut profile = peers.ferretto();
-            profile.args(["profile", "--heap", "--own", "-q", "--interval", interval, "-o"]);
-            profile.arg(folder.path().join("t")).arg("--").arg(command[0]);
-            profile
+        With::Profiler(interval) => profile(peers.ferretto(), interval, command[0]),
+        With::Sdk(None) => Command::new(with_sdk),
+        With::Sdk(Some(interval)) => {
+            // It has no library beside it.
+            let alone = folder.path().join("ferretto");
+            std::fs::copy(&program, &alone).map_err(|error| error.to_string())?;
+            profile(Command::new(alone), interval, with_sdk)
         }
     };
     if matches!(with, With::Library) {
@@ -103,36 +123,4 @@ fn measure(peers: &Peers, with: With, command: &[&str]) -> Result<f64, String> {
     let output = run.args(&command[1..]).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout);
     said.trim().parse().map_err(|_| format!("{run:?}: {said}{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-/// The program: nanoseconds of a pair, of the fastest of some rounds.
-fn pairs(threads: usize) -> Result<(), String> {
-    let threads: Vec<_> = (0..threads)
-        .map(|_| std::thread::spawn(|| (0..5).map(|_| round()).fold(f64::MAX, f64::min)))
-        .collect();
-    let mut sum = 0.0;
-    let count = threads.len() as f64;
-    for thread in threads {
-        sum += thread.join().map_err(|_| "a thread has failed".to_owned())?;
-    }
-    println!("{}", sum / count);
-    Ok(())
-}
-
-fn round() -> f64 {
-    let mut blocks: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
-    let began_ns = used_ns();
-    for batch in 0..BATCHES / 5 {
-        for (number, block) in blocks.iter_mut().enumerate() {
-            *block = black_box(Vec::with_capacity(48 + (batch + number) % 64));
-        }
-        blocks.iter_mut().for_each(|block| drop(std::mem::take(black_box(block))));
-    }
-    (used_ns() - began_ns) as f64 / (BATCHES / 5 * BATCH) as f64
-}
-
-/// Of a processor's time, by this thread.
-fn used_ns() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

@@ -26,8 +26,14 @@ pub(crate) struct Attached {
     pub(crate) reply: Reply,
 }
 
-/// Whether a profiler is named in the environment, which is remembered.
+/// Whether a profiler is named in the environment, which is remembered. Not in that of a program which has got other rights as it started: that is its
+/// caller's (getauxval(3), AT_SECURE), and so would be what it allocates.
 pub(crate) fn read_environment() -> bool {
+    // SAFETY: looks into what the kernel has told the program.
+    // JUSTIFICATION: there is no other way to ask.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return false;
+    }
     let mut name = [0; SOCKET_ENV.len() + 1];
     for (to, from) in name.iter_mut().zip(SOCKET_ENV.bytes()) {
         *to = from;
@@ -152,7 +158,25 @@ fn connect() -> Option<Fd> {
     // SAFETY: the address is of the length that is said, or longer.
     // JUSTIFICATION: as above.
     let error = unsafe { libc::connect(socket.0, (&raw const address).cast(), len as libc::socklen_t) };
-    (error == 0).then_some(socket)
+    (error == 0 && is_trusted(&socket)).then_some(socket)
+}
+
+/// Whether who listens may see what is on this program's stacks: root, and its own user.
+fn is_trusted(socket: &Fd) -> bool {
+    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let place = (&raw mut who).cast::<c_void>();
+    // SAFETY: the place is of the length that is said.
+    // JUSTIFICATION: as above.
+    let error =
+        unsafe { libc::getsockopt(socket.0, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &raw mut len) };
+    // SAFETY: asks for a number.
+    // JUSTIFICATION: as above.
+    error == 0 && trusts(unsafe { libc::geteuid() }, who.uid)
+}
+
+fn trusts(own: libc::uid_t, whose: libc::uid_t) -> bool {
+    whose == 0 || whose == own
 }
 
 fn receive(socket: &Fd) -> Option<(Fd, Reply)> {
@@ -183,4 +207,27 @@ fn receive(socket: &Fd) -> Option<(Fd, Reply)> {
     };
     let reply = Reply::unpack(bytes.get(..len)?)?;
     Some((fd?, reply))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn only_root_and_ones_own_user_are_trusted() {
+        assert!(trusts(1000, 0) && trusts(1000, 1000) && trusts(0, 0));
+        assert!(!trusts(0, 1000) && !trusts(1000, 1001) && !trusts(1000, libc::uid_t::MAX));
+        let name = format!("ferretto-test-trust-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        let stream = UnixStream::connect_addr(&address).unwrap();
+        let own = Fd(stream.as_raw_fd());
+        assert!(is_trusted(&own), "this process itself");
+        std::mem::forget(own);
+        assert!(!is_trusted(&Fd(-1)));
+    }
 }

@@ -3,7 +3,10 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
-use super::{Counter, HEAD_BYTES, Head, READ_AT, RECORD_HEAD_BYTES, State, WRITTEN_AT};
+use super::{
+    Counter, HEAD_BYTES, Head, HeapName, MAX_HEAPS, NAME_WORDS, READ_AT, RECORD_HEAD_BYTES, SESSION_AT,
+    State, WRITTEN_AT, Wishes, name_at,
+};
 use crate::memory::{MemoryError, SharedMemory};
 
 /// Takes records out, in their order.
@@ -49,6 +52,44 @@ impl RingReader {
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
         self.memory.long(counter.offset()).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// From now on the program writes what a session wants, whose number is not 0, nor that of the session before it.
+    pub fn begin(&self, session: u64, wishes: &Wishes) {
+        for (at, word) in wishes.words() {
+            if let Some(place) = self.memory.long(at) {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+        self.say_session(session);
+    }
+
+    /// From now on, or a moment later, the program writes nothing.
+    pub fn end(&self) {
+        self.say_session(0);
+    }
+
+    fn say_session(&self, session: u64) {
+        if let Some(word) = self.memory.long(SESSION_AT) {
+            word.store(session, Ordering::Release);
+        }
+    }
+
+    /// The name of a heap of the program, if it has said one.
+    #[must_use]
+    pub fn heap_name(&self, heap: usize) -> Option<HeapName> {
+        let at = name_at(heap);
+        let word = |number: usize| self.memory.long(at + number * size_of::<u64>());
+        // The first word is written last.
+        let first = word(0)?.load(Ordering::Acquire);
+        if first == 0 || heap >= MAX_HEAPS {
+            return None;
+        }
+        let mut name = [first; NAME_WORDS];
+        for (number, place) in name.iter_mut().enumerate().skip(1) {
+            *place = word(number)?.load(Ordering::Relaxed);
+        }
+        Some(HeapName(name))
     }
 
     /// Takes the next record. That there is none, or how it goes on, is said of this moment.

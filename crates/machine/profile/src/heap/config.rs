@@ -3,21 +3,27 @@
 use std::time::Duration;
 
 use ferretto_protos::HeapprofdConfig;
+use ferretto_shm::heap::{HeapName, MAX_HEAPS, Wishes};
 
-/// The heap that there is: that of `malloc`.
-pub(crate) const HEAP: &str = "libc.malloc";
 /// Upstream's (heapprofd_producer.cc, kDefaultShmemSize).
 const DEFAULT_RING_BYTES: u64 = 8 << 20;
 /// A ring holds some records of 64 KiB each; and is not larger than memory may be that is shared here.
 const MIN_RING_BYTES: u64 = 4 << 20;
 const MAX_RING_BYTES: u64 = 128 << 20;
+/// A countdown has a sign.
+const MAX_INTERVAL: u64 = i64::MAX as u64 / 2;
 /// More often, dumps would be most of the work.
 const MIN_DUMP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is to be profiled, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wanted {
+    /// Of heaps that are not named.
     pub(crate) interval_bytes: u64,
+    /// Those that are, by their names; 0 is none.
+    pub(crate) heaps: Vec<(String, u64)>,
+    /// Whether others are wanted besides: all of them, or the allocator's own.
+    pub(crate) others: Others,
     pub(crate) ring_bytes: usize,
     /// Before the first dump, and between two; without it there is one at the end.
     pub(crate) dumps: Option<(Duration, Duration)>,
@@ -25,15 +31,46 @@ pub(crate) struct Wanted {
     pub(crate) at_max: bool,
 }
 
+/// Heaps that are not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    None,
+    /// That of the program's allocator, whatever it is called: `libc.malloc`, or `rust.global`.
+    Main,
+    All,
+}
+
 impl Wanted {
+    /// What programs are told.
+    pub(crate) fn wishes(&self) -> Wishes {
+        let interval_if = |is_so: bool| if is_so { self.interval_bytes } else { 0 };
+        let named = |(name, interval): &(String, u64)| Some((HeapName::new(name.as_bytes())?, *interval));
+        Wishes {
+            main_interval: interval_if(self.others != Others::None),
+            all_interval: interval_if(self.others == Others::All),
+            named: self.heaps.iter().filter_map(named).collect(),
+        }
+    }
+
+    /// Bytes between samples of a heap.
+    pub(crate) fn interval_of(&self, heap: &str) -> u64 {
+        let named = self.heaps.iter().find(|(name, _)| name == heap);
+        named.map_or(self.interval_bytes, |(_, interval)| *interval)
+    }
+
     /// What a config asks for, or why that is not to be had.
     pub(crate) fn of(config: &HeapprofdConfig) -> Result<Self, String> {
         refuse(config)?;
-        let interval_bytes = match config.heap_sampling_intervals.first() {
-            Some(interval) => *interval,
-            None => config.sampling_interval_bytes(),
+        let others = match (config.all_heaps(), config.heaps.is_empty()) {
+            (true, _) => Others::All,
+            (false, true) => Others::Main,
+            (false, false) => Others::None,
         };
-        if interval_bytes == 0 || interval_bytes > i64::MAX as u64 / 2 {
+        let interval_bytes = config.sampling_interval_bytes();
+        let heaps = heaps(config)?;
+        let others_have = (others != Others::None).then_some(interval_bytes);
+        let included = heaps.iter().take(config.heaps.len()).map(|(_, interval)| *interval);
+        if included.chain(others_have).any(|bytes| bytes == 0 || bytes > MAX_INTERVAL) {
             return Err(
                 "sampling_interval_bytes must be between 1 and half of what there are addresses".to_owned()
             );
@@ -48,6 +85,8 @@ impl Wanted {
         };
         Ok(Self {
             interval_bytes,
+            heaps,
+            others,
             ring_bytes: usize::try_from(ring_bytes).unwrap_or(usize::MAX),
             dumps,
             at_max: config.dump_at_max(),
@@ -55,17 +94,32 @@ impl Wanted {
     }
 }
 
+/// Heaps that are named, those first that are wanted.
+fn heaps(config: &HeapprofdConfig) -> Result<Vec<(String, u64)>, String> {
+    let default = std::iter::repeat_n(config.sampling_interval_bytes(), config.heaps.len());
+    let intervals: Vec<u64> = match config.heap_sampling_intervals.is_empty() {
+        true => default.collect(),
+        false => config.heap_sampling_intervals.clone(),
+    };
+    let wanted = config.heaps.iter().cloned().zip(intervals);
+    let excluded = config.exclude_heaps.iter().map(|heap| (heap.clone(), 0));
+    let heaps: Vec<_> = wanted.chain(excluded).collect();
+    match heaps.iter().find(|(name, _)| HeapName::new(name.as_bytes()).is_none()) {
+        Some((name, _)) => {
+            Err(format!("heaps, exclude_heaps: no heap is called {name:?}: names have 1 to 63 bytes"))
+        }
+        None if heaps.len() > MAX_HEAPS => Err(format!("heaps, exclude_heaps: more than {MAX_HEAPS} names")),
+        None => Ok(heaps),
+    }
+}
+
 fn refuse(config: &HeapprofdConfig) -> Result<(), String> {
-    let is_malloc = |heaps: &[String]| heaps.iter().all(|heap| heap == HEAP);
     for (is_asked_for, what) in [
         (config.stream_allocations(), "stream_allocations: allocations are not written one by one"),
         (
             config.block_client(),
             "block_client: a program never waits for its profiler; a larger shmem_size_bytes helps",
         ),
-        (!is_malloc(&config.heaps), "heaps other than libc.malloc are not known here"),
-        (!config.exclude_heaps.is_empty(), "exclude_heaps: there is one heap, libc.malloc"),
-        (config.heap_sampling_intervals.len() > 1, "heap_sampling_intervals: there is one heap, libc.malloc"),
         (
             config.heap_sampling_intervals.len() != config.heaps.len()
                 && !config.heap_sampling_intervals.is_empty(),
@@ -122,21 +176,44 @@ mod tests {
             continuous_dump_config: Some(dumps),
             shmem_size_bytes: Some(5 << 20),
             dump_at_max: Some(true),
-            heaps: vec![HEAP.to_owned()],
+            heaps: vec!["libc.malloc".to_owned()],
             heap_sampling_intervals: vec![7],
+            sampling_interval_bytes: None,
             ..config()
         })
         .unwrap();
-        assert_eq!((wanted.interval_bytes, wanted.ring_bytes, wanted.at_max), (7, 8 << 20, true));
+        assert_eq!((wanted.interval_of("libc.malloc"), wanted.ring_bytes, wanted.at_max), (7, 8 << 20, true));
         assert_eq!(wanted.dumps, Some((Duration::from_millis(5), MIN_DUMP_INTERVAL)));
         for (other, part) in [
             (HeapprofdConfig { sampling_interval_bytes: None, ..config() }, "between 1"),
             (HeapprofdConfig { block_client: Some(true), ..config() }, "never waits"),
-            (HeapprofdConfig { heaps: vec!["art".to_owned()], ..config() }, "other than libc.malloc"),
+            (HeapprofdConfig { heaps: vec![String::new()], ..config() }, "1 to 63 bytes"),
+            (HeapprofdConfig { heaps: vec!["a".to_owned(); 65], ..config() }, "more than 64"),
+            (HeapprofdConfig { heap_sampling_intervals: vec![1], ..config() }, "one for each"),
+            (
+                HeapprofdConfig { heaps: vec!["a".to_owned()], heap_sampling_intervals: vec![0], ..config() },
+                "between 1",
+            ),
             (HeapprofdConfig { pid: vec![1], ..config() }, "all: true"),
             (HeapprofdConfig { stream_allocations: Some(true), ..config() }, "one by one"),
         ] {
             assert!(Wanted::of(&other).unwrap_err().contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn heaps_are_those_that_are_named_or_all_but_some() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let wishes = |config: HeapprofdConfig| {
+            let wishes = Wanted::of(&config).unwrap().wishes();
+            let named: Vec<_> =
+                wishes.named.iter().map(|(name, interval)| (name.to_text(), *interval)).collect();
+            (wishes.main_interval, wishes.all_interval, named)
+        };
+        assert_eq!(wishes(config()), (4096, 0, vec![]));
+        let all = HeapprofdConfig { all_heaps: Some(true), exclude_heaps: names(&["a"]), ..config() };
+        assert_eq!(wishes(all), (4096, 4096, vec![("a".to_owned(), 0)]));
+        let some = HeapprofdConfig { heaps: names(&["a", "b"]), ..config() };
+        assert_eq!(wishes(some), (0, 0, vec![("a".to_owned(), 4096), ("b".to_owned(), 4096)]));
     }
 }

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use ferretto_producer::{Connector, ExhaustedPolicy, InstanceConfig, ProducerClient, ProducerError};
 
 use self::config::Wanted;
-pub use self::library::{LIBRARY, is_static};
+pub use self::library::{LIBRARY, has_client, is_static};
 pub use self::listener::Listener;
 use self::profiler::Profiler;
 pub use self::summary::{Lost, ProcessLine, Site, Summary};

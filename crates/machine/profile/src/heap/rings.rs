@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ferretto_shm::heap::{Counter, MAX_STACK_BYTES, Next, Reply, RingReader};
+use ferretto_shm::heap::{Counter, MAX_HEAPS, MAX_STACK_BYTES, Next, Reply, RingReader, Wishes};
 use ferretto_sys::{KernelClock, clock_ns};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -35,6 +35,8 @@ const MAPS_PERIOD: Duration = Duration::from_millis(250);
 /// At the end: how often it is looked whether there is room for more records, and for how long. Each ring's that have none are lost.
 const TAKE_PERIOD: Duration = Duration::from_millis(1);
 const TAKE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The number of the session that there is.
+const SESSION: u64 = 1;
 /// Bytes before a record: how long it is.
 pub(crate) const LEN_BYTES: usize = size_of::<u32>();
 
@@ -43,6 +45,8 @@ pub(crate) const LEN_BYTES: usize = size_of::<u32>();
 pub(crate) enum Event {
     /// A program has a ring now. Of a process that had one already it has taken the place of the program before it.
     Began { id: u64, pid: u32, said: Process },
+    /// What its next heap is called, from number 0 on.
+    Heap { id: u64, name: String },
     /// What it has mapped.
     Maps { id: u64, maps: Vec<u8> },
     /// Records, each behind its length.
@@ -88,10 +92,11 @@ impl Rings {
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let max_stack_bytes = u32::try_from(MAX_STACK_BYTES).unwrap_or(u32::MAX);
-        let reply = Reply { interval_bytes: wanted.interval_bytes, max_stack_bytes };
+        let reply = Reply { max_stack_bytes, may_begin_later: false };
         let mut emptier = Emptier {
             listener,
             reply,
+            wishes: wanted.wishes(),
             ring_bytes: wanted.ring_bytes,
             programs: Vec::new(),
             next_id: 0,
@@ -163,6 +168,8 @@ struct Program {
     pid: u32,
     pidfd: OwnedFd,
     ring: RingReader,
+    /// Heaps whose names are known.
+    heaps: usize,
     /// As `/proc/PID/maps` has it: by this it is known whether the process still runs the program that it ran.
     inode: Option<Vec<u8>>,
     maps: Vec<u8>,
@@ -177,6 +184,7 @@ struct Program {
 struct Emptier {
     listener: Arc<Listener>,
     reply: Reply,
+    wishes: Wishes,
     ring_bytes: usize,
     programs: Vec<Program>,
     next_id: u64,
@@ -231,6 +239,7 @@ impl Emptier {
         let ring = RingReader::create(self.ring_bytes).ok().filter(|_| self.programs.len() < MAX_PROGRAMS);
         let Some(ring) = ring else { return self.push(Event::Refused, 0) };
         let said = self.looks.process(pid).unwrap_or_default();
+        ring.begin(SESSION, &self.wishes);
         let Some(pidfd) = asking.answer(self.reply, &ring) else { return self.push(Event::Refused, 0) };
         let inode =
             ring.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|of| format!(" {} ", of.st_ino));
@@ -243,6 +252,7 @@ impl Emptier {
             pid,
             pidfd,
             ring,
+            heaps: 0,
             inode: inode.map(String::into_bytes),
             maps,
             maps_due: Instant::now() + FIRST_MAPS_PERIOD,
@@ -280,6 +290,13 @@ impl Emptier {
                 _ => break Emptied::All,
             }
         };
+        // Named before they have records, and so by now.
+        while program.heaps < MAX_HEAPS
+            && let Some(name) = program.ring.heap_name(program.heaps)
+        {
+            program.heaps += 1;
+            self.push(Event::Heap { id: program.id, name: name.to_text() }, 0);
+        }
         if !records.is_empty() {
             if !is_last {
                 self.ask_for_maps(program);
@@ -387,7 +404,12 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn wanted() -> Wanted {
-        Wanted { interval_bytes: 7, ring_bytes: 4 << 20, dumps: None, at_max: false }
+        let config = ferretto_protos::HeapprofdConfig {
+            sampling_interval_bytes: Some(7),
+            shmem_size_bytes: Some(4 << 20),
+            ..Default::default()
+        };
+        Wanted::of(&config).unwrap()
     }
 
     /// As a program asks, which is this one; the memory is written as a file.
@@ -402,7 +424,7 @@ mod tests {
         let said =
             recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
                 .unwrap();
-        assert_eq!(Reply::unpack(&bytes[..said.bytes]).unwrap().interval_bytes, 7);
+        assert!(Reply::unpack(&bytes[..said.bytes]).is_some());
         let mut fds = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
@@ -416,7 +438,7 @@ mod tests {
     }
 
     fn put_free(memory: &OwnedFd, number: u64, state: State) {
-        let words = Record::pack_free(number);
+        let words = Record::pack_free(0, number);
         let len = ALIGN_BYTES + words.len() * ALIGN_BYTES;
         let position = number * len as u64;
         let head = Head { position, len, state };

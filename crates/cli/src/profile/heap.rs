@@ -42,12 +42,36 @@ pub(super) fn interval(text: &str) -> Result<u64, String> {
 }
 
 /// A ring's size in KiB.
-pub(super) fn ring_kb(text: &str) -> Result<u64, String> {
+pub(crate) fn ring_kb(text: &str) -> Result<u64, String> {
     let kb = units::parse_size_kb(text).ok_or("expected a number and mb, as in 16mb")?;
     match kb {
         RING_MIN_KB..=RING_MAX_KB if kb.is_power_of_two() => Ok(kb),
         _ => Err("a ring has 4mb, 8mb, 16mb, 32mb, 64mb or 128mb".to_owned()),
     }
+}
+
+/// Where programs find a daemon of this user's, or where the environment says.
+pub(crate) fn listen() -> Result<Listener> {
+    let name = environment(SOCKET_ENV).map(|name| name.to_string_lossy().into_owned());
+    let listener = match &name {
+        None => Listener::bind_daemon(),
+        Some(name) => match name.strip_prefix('@').filter(|name| !name.is_empty()) {
+            Some(name) => Listener::bind(name),
+            None => {
+                let error = UserError::new(format!("{SOCKET_ENV} is {name:?}, which is no name of a socket"));
+                return Err(error.help("it is an @ and what follows it, as in @my-heaps").into());
+            }
+        },
+    };
+    listener.map_err(|source| {
+        let error = UserError::new(format!("cannot listen for programs: {source}"));
+        match source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                error.help("another one runs, or somebody has its name; see /proc/net/unix").into()
+            }
+            _ => error.into(),
+        }
+    })
 }
 
 /// What the profiler needs; what cannot work is said.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 
 use ferretto_shm::heap::{ALIGN_BYTES, Alloc, Counter, FREE_WORDS, HeapName, MAX_STACK_BYTES, Record, State};
 
-use crate::attach::{attach, read_environment, wipe_on_fork, wiped_memory};
+use crate::attach::{Attached, attach, attach_first, wipe_on_fork, wiped_memory};
 use crate::heaps::{self, MAIN};
 use crate::ring::{For, RingWriter, Room};
 use crate::sampler::Sampler;
@@ -20,8 +20,10 @@ struct OfThisProcess {
     base: AtomicPtr<u8>,
     ring_bytes: AtomicUsize,
     progress: AtomicU32,
-    /// The session that it writes for; 0 is none.
+    /// The session that it writes for, or does not; 0 is none.
     session: AtomicU64,
+    /// The one for which a child has asked for a ring.
+    asked: AtomicU64,
 }
 
 static OF_THIS_PROCESS: OfThisProcess = OfThisProcess {
@@ -30,6 +32,7 @@ static OF_THIS_PROCESS: OfThisProcess = OfThisProcess {
     ring_bytes: AtomicUsize::new(0),
     progress: AtomicU32::new(NOT_ATTACHED),
     session: AtomicU64::new(0),
+    asked: AtomicU64::new(0),
 };
 
 /// How far this process is. What a child begins with is 0.
@@ -41,6 +44,8 @@ const REFUSED: u32 = 3;
 
 /// Slots of the table, wiped at a fork as well; null before there are samples.
 static SLOTS_AT: AtomicPtr<[AtomicU64; SLOTS]> = AtomicPtr::new(core::ptr::null_mut());
+/// Which session there is, of a profiler who has some later on; else null. Children have it, too.
+static SESSION_PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// Bytes between samples, the least of all heaps; what a child has, too, until it is told another. Or one of those below.
 static INTERVAL: AtomicU64 = AtomicU64::new(NOT_STARTED);
 static MAX_STACK: AtomicUsize = AtomicUsize::new(0);
@@ -49,8 +54,12 @@ static MAX_STACK: AtomicUsize = AtomicUsize::new(0);
 const NOT_STARTED: u64 = 0;
 /// Nobody profiles this program.
 const NEVER: u64 = u64::MAX;
+/// Nobody does now; somebody may later on.
+const NOBODY_NOW: u64 = u64::MAX - 1;
 /// Somebody starts it.
-const STARTING: u64 = u64::MAX - 1;
+const STARTING: u64 = u64::MAX - 2;
+/// Then each thread looks once in so many bytes whether a session has begun: a look takes some nanoseconds.
+const LOOK_BYTES: i64 = 4096;
 /// From here on it is no interval.
 const NO_INTERVAL: u64 = i64::MAX as u64;
 /// A countdown that no program comes to the end of.
@@ -91,18 +100,20 @@ pub fn start(name: &HeapName) {
     }
     stack::start();
     heaps::name_main(name);
-    let bytes = size_of::<OfThisProcess>();
-    let is_wiped = || wipe_on_fork((&raw const OF_THIS_PROCESS).cast_mut().cast(), bytes);
-    if !read_environment() || !is_wiped() {
-        return INTERVAL.store(NEVER, Ordering::Relaxed);
-    }
-    let Some(slots) = wiped_memory(size_of::<[AtomicU64; SLOTS]>()) else {
-        return INTERVAL.store(NEVER, Ordering::Relaxed);
-    };
-    SLOTS_AT.store(slots.cast(), Ordering::Release);
-    if attached().is_none() {
+    if begin().is_none() {
         INTERVAL.store(NEVER, Ordering::Relaxed);
     }
+}
+
+/// Asks for a ring; what a child must not have is wiped from here on.
+fn begin() -> Option<()> {
+    let found = attach_first()?;
+    let bytes = size_of::<OfThisProcess>();
+    let slots = wiped_memory(size_of::<[AtomicU64; SLOTS]>())?;
+    wipe_on_fork((&raw const OF_THIS_PROCESS).cast_mut().cast(), bytes).then_some(())?;
+    SLOTS_AT.store(slots.cast(), Ordering::Release);
+    OF_THIS_PROCESS.progress.store(BUSY, Ordering::Relaxed);
+    take(&found).map(|_| ())
 }
 
 /// Whether [`start`] was called.
@@ -233,14 +244,28 @@ fn weigh(thread: &Thread, heap: u8, size: u64) -> u64 {
 /// Bytes between the points of this moment, if there is a session.
 fn interval(thread: &Thread) -> Option<u64> {
     let own = &OF_THIS_PROCESS;
-    if own.progress.load(Ordering::Acquire) == ATTACHED
-        && let Some(ring) = mapped()
-        && ring.session() != own.session.load(Ordering::Relaxed)
-    {
-        busy(thread, || follow(&ring));
+    match own.progress.load(Ordering::Acquire) {
+        ATTACHED => {
+            if let Some(ring) = mapped().filter(|ring| ring.session() != own.session.load(Ordering::Relaxed))
+            {
+                busy(thread, || follow(&ring));
+            }
+        }
+        // A child that has waited, and a session that it may be wanted by.
+        NOT_ATTACHED if INTERVAL.load(Ordering::Relaxed) == NOBODY_NOW => {
+            let session = session_of_all();
+            if session != 0 && own.asked.swap(session, Ordering::Relaxed) != session {
+                busy(thread, || _ = attached());
+            }
+        }
+        _ => {}
     }
     match INTERVAL.load(Ordering::Relaxed) {
         NOT_STARTED | STARTING => None,
+        NOBODY_NOW => {
+            thread.left.set(LOOK_BYTES);
+            None
+        }
         NEVER => {
             thread.left.set(FOR_EVER);
             None
@@ -331,7 +356,7 @@ fn ring() -> Option<RingWriter> {
         NOT_ATTACHED => attached(),
         _ => None,
     };
-    ring.filter(|_| OF_THIS_PROCESS.session.load(Ordering::Relaxed) != 0)
+    ring.filter(|_| (1..NO_INTERVAL).contains(&INTERVAL.load(Ordering::Relaxed)))
 }
 
 /// What is mapped, of a process that is attached.
@@ -348,14 +373,23 @@ pub(crate) fn mapped() -> Option<RingWriter> {
 fn attached() -> Option<RingWriter> {
     let own = &OF_THIS_PROCESS;
     own.progress.compare_exchange(NOT_ATTACHED, BUSY, Ordering::Acquire, Ordering::Relaxed).ok()?;
-    let Some(attached) = attach() else {
+    let Some(found) = attach() else {
         own.progress.store(REFUSED, Ordering::Relaxed);
         return None;
     };
-    let max_stack = (attached.reply.max_stack_bytes as usize).min(MAX_STACK_BYTES);
+    take(&found)
+}
+
+/// Has what there is to write to from now on; no other thread does this meanwhile.
+fn take(found: &Attached) -> Option<RingWriter> {
+    let own = &OF_THIS_PROCESS;
+    let max_stack = (found.reply.max_stack_bytes as usize).min(MAX_STACK_BYTES);
     MAX_STACK.store(max_stack - max_stack % ALIGN_BYTES, Ordering::Relaxed);
-    own.ring_bytes.store(attached.ring_bytes, Ordering::Relaxed);
-    own.base.store(attached.base, Ordering::Release);
+    if let Some(page) = found.page {
+        SESSION_PAGE.store(page.cast_mut(), Ordering::Release);
+    }
+    own.ring_bytes.store(found.ring_bytes, Ordering::Relaxed);
+    own.base.store(found.base, Ordering::Release);
     let ring = mapped()?;
     heaps::say_all(&ring);
     turn(&ring);
@@ -364,6 +398,14 @@ fn attached() -> Option<RingWriter> {
     heaps::say_all(&ring);
     ring.count(Counter::Attached);
     Some(ring)
+}
+
+/// The session that there is, whomever it wants; 0 is none.
+fn session_of_all() -> u64 {
+    let page = SESSION_PAGE.load(Ordering::Acquire);
+    // SAFETY: null, or at the beginning of a page that stays mapped.
+    // JUSTIFICATION: it is the profiler's, too: it is not Rust's, and is looked at through an atomic.
+    unsafe { page.as_ref() }.map_or(0, |word| word.load(Ordering::Acquire))
 }
 
 /// From one session to another, or to none: one thread does it.
@@ -388,9 +430,15 @@ fn turn(ring: &RingWriter) {
             interval = 0;
         }
     }
+    if let Some(table) = table() {
+        // Blocks of another session are none of this one.
+        table.clear();
+    }
+    let may_begin_later = !SESSION_PAGE.load(Ordering::Relaxed).is_null();
     if interval == 0 {
         heaps::want_none();
+        interval = if may_begin_later { NOBODY_NOW } else { NEVER };
     }
-    OF_THIS_PROCESS.session.store(if interval == 0 { 0 } else { session }, Ordering::Relaxed);
-    INTERVAL.store(if interval == 0 { NEVER } else { interval }, Ordering::Relaxed);
+    OF_THIS_PROCESS.session.store(session, Ordering::Relaxed);
+    INTERVAL.store(interval, Ordering::Relaxed);
 }

@@ -19,7 +19,7 @@ mod reader;
 mod record;
 mod wishes;
 
-pub use reader::{Next, RingReader};
+pub use reader::{Next, RingReader, SessionPage};
 pub use record::{Alloc, FREE_WORDS, MAX_STACK_BYTES, Record, Registers};
 pub use wishes::{HeapName, MAX_HEAPS, NAME_WORDS, Wishes, least_interval, name_at, wanted_interval};
 
@@ -27,6 +27,10 @@ pub use wishes::{HeapName, MAX_HEAPS, NAME_WORDS, Wishes, least_interval, name_a
 pub const VERSION: u32 = 2;
 /// The environment variable that names the profiler's socket: `@` and the abstract name.
 pub const SOCKET_ENV: &str = "FERRETTO_HEAP";
+/// What a daemon is called that programs look for which have no such variable, behind it the number of its user: an abstract name.
+pub const DAEMON_NAME: &str = "ferretto-heap-";
+/// The memory of a [`SessionPage`].
+pub const PAGE_BYTES: usize = 4096;
 /// What is in the file of a program that has the client linked, and so can be profiled without a library that is loaded before it.
 pub const PROGRAM_MARK: [u8; 48] = *b"ferretto: a heap profiler is linked with this. \0";
 /// Bytes before the ring.

@@ -5,11 +5,15 @@ use std::time::Duration;
 use ferretto_protos::HeapprofdConfig;
 use ferretto_shm::heap::{HeapName, MAX_HEAPS, Wishes};
 
+use crate::scope::matches;
+
 /// Upstream's (heapprofd_producer.cc, kDefaultShmemSize).
 const DEFAULT_RING_BYTES: u64 = 8 << 20;
 /// A ring holds some records of 64 KiB each; and is not larger than memory may be that is shared here.
 const MIN_RING_BYTES: u64 = 4 << 20;
 const MAX_RING_BYTES: u64 = 128 << 20;
+/// Programs that are named. Each name is tried on each program.
+const MAX_TARGETS: usize = 4096;
 /// A countdown has a sign.
 const MAX_INTERVAL: u64 = i64::MAX as u64 / 2;
 /// More often, dumps would be most of the work.
@@ -24,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) heaps: Vec<(String, u64)>,
     /// Whether others are wanted besides: all of them, or the allocator's own.
     pub(crate) others: Others,
+    /// Which programs.
+    pub(crate) targets: Targets,
     pub(crate) ring_bytes: usize,
     /// Before the first dump, and between two; without it there is one at the end.
     pub(crate) dumps: Option<(Duration, Duration)>,
@@ -38,6 +44,60 @@ pub(crate) enum Others {
     /// That of the program's allocator, whatever it is called: `libc.malloc`, or `rust.global`.
     Main,
     All,
+}
+
+/// Which programs a session wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Targets {
+    all: bool,
+    pids: Vec<u64>,
+    cmdlines: Vec<String>,
+    /// Not those that are there when it begins.
+    pub(crate) no_running: bool,
+    /// Not those that come later.
+    pub(crate) no_startup: bool,
+}
+
+impl Targets {
+    fn of(config: &HeapprofdConfig) -> Result<Self, String> {
+        let targets = Self {
+            all: config.all(),
+            pids: config.pid.clone(),
+            cmdlines: config.process_cmdline.clone(),
+            no_running: config.no_running(),
+            no_startup: config.no_startup(),
+        };
+        if !targets.all && targets.pids.is_empty() && targets.cmdlines.is_empty() {
+            return Err("no program is named: pid, process_cmdline, or `all: true`".to_owned());
+        }
+        let count = targets.pids.len() + targets.cmdlines.len();
+        match count > MAX_TARGETS {
+            true => Err(format!(
+                "{count} programs are named by pid and process_cmdline, and {MAX_TARGETS} may be"
+            )),
+            false => Ok(targets),
+        }
+    }
+
+    /// Everybody who asks.
+    fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    /// Whether it may be wanted, before it is known what it is called.
+    pub(crate) fn may_want(&self, pid: u32) -> bool {
+        self.want_number(pid) || !self.cmdlines.is_empty()
+    }
+
+    /// Whether a process with this command line is wanted.
+    pub(crate) fn want(&self, pid: u32, cmdline: &[u8]) -> bool {
+        let program = cmdline.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.want_number(pid) || self.cmdlines.iter().any(|name| matches(name.as_bytes(), program))
+    }
+
+    fn want_number(&self, pid: u32) -> bool {
+        self.all || self.pids.contains(&pid.into())
+    }
 }
 
 impl Wanted {
@@ -58,9 +118,25 @@ impl Wanted {
         named.map_or(self.interval_bytes, |(_, interval)| *interval)
     }
 
-    /// What a config asks for, or why that is not to be had.
-    pub(crate) fn of(config: &HeapprofdConfig) -> Result<Self, String> {
+    /// What a config asks for, or why that is not to be had. Of programs that wait for sessions the rings are there already, of this size; others were all
+    /// started to be profiled.
+    pub(crate) fn of(config: &HeapprofdConfig, fixed_ring_bytes: Option<usize>) -> Result<Self, String> {
         refuse(config)?;
+        let targets = match fixed_ring_bytes {
+            Some(_) => Targets::of(config)?,
+            None if !config.pid.is_empty() || !config.process_cmdline.is_empty() => {
+                return Err(
+                    "pid, process_cmdline: whoever is started with the library is profiled; say `all: true`"
+                        .to_owned(),
+                );
+            }
+            None => Targets::all(),
+        };
+        if let Some(bytes) = fixed_ring_bytes.filter(|bytes| config.shmem_size_bytes() > *bytes as u64) {
+            return Err(format!(
+                "shmem_size_bytes: programs have rings of {bytes} bytes from their start; `ferretto heap --ring` gives them larger ones"
+            ));
+        }
         let others = match (config.all_heaps(), config.heaps.is_empty()) {
             (true, _) => Others::All,
             (false, true) => Others::Main,
@@ -87,6 +163,7 @@ impl Wanted {
             interval_bytes,
             heaps,
             others,
+            targets,
             ring_bytes: usize::try_from(ring_bytes).unwrap_or(usize::MAX),
             dumps,
             at_max: config.dump_at_max(),
@@ -142,10 +219,6 @@ fn refuse(config: &HeapprofdConfig) -> Result<(), String> {
             "min_anonymous_memory_kb: programs are not told apart by their memory",
         ),
         (!config.skip_symbol_prefix.is_empty(), "skip_symbol_prefix: all names are said"),
-        (
-            !config.pid.is_empty() || !config.process_cmdline.is_empty(),
-            "pid, process_cmdline: whoever is started with the library is profiled; say `all: true`",
-        ),
     ] {
         if is_asked_for {
             return Err(what.to_owned());
@@ -166,13 +239,13 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_done_or_refused_in_words() {
-        let wanted = Wanted::of(&config()).unwrap();
+        let wanted = Wanted::of(&config(), None).unwrap();
         assert_eq!(
             (wanted.interval_bytes, wanted.ring_bytes, wanted.dumps, wanted.at_max),
             (4096, 8 << 20, None, false)
         );
         let dumps = ContinuousDumpConfig { dump_phase_ms: Some(5), dump_interval_ms: Some(1) };
-        let wanted = Wanted::of(&HeapprofdConfig {
+        let wanted = HeapprofdConfig {
             continuous_dump_config: Some(dumps),
             shmem_size_bytes: Some(5 << 20),
             dump_at_max: Some(true),
@@ -180,8 +253,8 @@ mod tests {
             heap_sampling_intervals: vec![7],
             sampling_interval_bytes: None,
             ..config()
-        })
-        .unwrap();
+        };
+        let wanted = Wanted::of(&wanted, None).unwrap();
         assert_eq!((wanted.interval_of("libc.malloc"), wanted.ring_bytes, wanted.at_max), (7, 8 << 20, true));
         assert_eq!(wanted.dumps, Some((Duration::from_millis(5), MIN_DUMP_INTERVAL)));
         for (other, part) in [
@@ -197,7 +270,7 @@ mod tests {
             (HeapprofdConfig { pid: vec![1], ..config() }, "all: true"),
             (HeapprofdConfig { stream_allocations: Some(true), ..config() }, "one by one"),
         ] {
-            assert!(Wanted::of(&other).unwrap_err().contains(part), "{part}");
+            assert!(Wanted::of(&other, None).unwrap_err().contains(part), "{part}");
         }
     }
 
@@ -205,7 +278,7 @@ mod tests {
     fn heaps_are_those_that_are_named_or_all_but_some() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let wishes = |config: HeapprofdConfig| {
-            let wishes = Wanted::of(&config).unwrap().wishes();
+            let wishes = Wanted::of(&config, None).unwrap().wishes();
             let named: Vec<_> =
                 wishes.named.iter().map(|(name, interval)| (name.to_text(), *interval)).collect();
             (wishes.main_interval, wishes.all_interval, named)
@@ -215,5 +288,33 @@ mod tests {
         assert_eq!(wishes(all), (4096, 4096, vec![("a".to_owned(), 0)]));
         let some = HeapprofdConfig { heaps: names(&["a", "b"]), ..config() };
         assert_eq!(wishes(some), (0, 0, vec![("a".to_owned(), 4096), ("b".to_owned(), 4096)]));
+    }
+
+    #[test]
+    fn programs_that_wait_are_named_by_number_by_name_or_all() {
+        const RING: usize = 8 << 20;
+        let of = |config: &HeapprofdConfig| Wanted::of(config, Some(RING)).map(|wanted| wanted.targets);
+        let nobody = HeapprofdConfig { all: None, ..config() };
+        assert!(of(&nobody).unwrap_err().contains("no program is named"));
+        let large = HeapprofdConfig { shmem_size_bytes: Some(RING as u64 + 1), ..config() };
+        assert!(of(&large).unwrap_err().contains("--ring"));
+        let many = HeapprofdConfig { pid: vec![1; MAX_TARGETS + 1], ..config() };
+        assert!(of(&many).unwrap_err().contains("4097 programs"));
+        assert!(of(&config()).unwrap().want(7, b""));
+        let by_number = of(&HeapprofdConfig { pid: vec![7], ..nobody.clone() }).unwrap();
+        assert!(by_number.may_want(7) && by_number.want(7, b"") && !by_number.may_want(8));
+        let names = ["server", "/usr/*/work*"].map(str::to_owned).to_vec();
+        let by_name = of(&HeapprofdConfig { process_cmdline: names, ..nobody }).unwrap();
+        for (cmdline, is_wanted) in [
+            (&b"/opt/bin/server\0--flag"[..], true),
+            (b"server", true),
+            (b"servers", false),
+            (b"/usr/lib/worker", true),
+            (b"/opt/lib/worker", false),
+            (b"", false),
+        ] {
+            assert!(by_name.may_want(1));
+            assert_eq!(by_name.want(1, cmdline), is_wanted, "{}", String::from_utf8_lossy(cmdline));
+        }
     }
 }

@@ -44,6 +44,7 @@ impl Part {
 pub(crate) struct Of<'a> {
     pub(crate) pid: u32,
     pub(crate) heap: &'a str,
+    pub(crate) from_startup: bool,
     pub(crate) interval_bytes: u64,
     /// When it begins and when it is, by the coarse clock.
     pub(crate) start_ns: u64,
@@ -104,7 +105,7 @@ impl Dumper {
         }
         let mut dump = profile.nested(profile_packet::PROCESS_DUMPS);
         dump.varint(process_heap_samples::PID, of.pid.into());
-        dump.bool(process_heap_samples::FROM_STARTUP, true);
+        dump.bool(process_heap_samples::FROM_STARTUP, of.from_startup);
         dump.string(process_heap_samples::HEAP_NAME, of.heap);
         dump.varint(process_heap_samples::SAMPLING_INTERVAL_BYTES, of.interval_bytes);
         dump.varint(process_heap_samples::ORIG_SAMPLING_INTERVAL_BYTES, of.interval_bytes);

@@ -1,7 +1,6 @@
 //! One that runs: events of rings in, dumps out.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,6 @@ use hashbrown::HashMap;
 use super::account::{Account, Amount, Room};
 use super::config::Wanted;
 use super::dump::{Dumper, Of};
-use super::listener::Listener;
 use super::rings::{Counts, Event, LEN_BYTES, Rings};
 use super::stacks::Stacks;
 use super::summary::{Lost, ProcessLine, Site, Summary};
@@ -24,7 +22,6 @@ use crate::looks::Process;
 use crate::packets::Interner;
 use crate::processes::{Frame, Processes};
 use crate::records::Stamp;
-use crate::strangers::FileBooks;
 
 /// Processes of which there are accounts. Those of which nothing was ever sampled are not kept when they have ended.
 const MAX_PROCESSES: usize = 64 << 10;
@@ -40,7 +37,8 @@ const FINISH_PERIOD: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Profiler {
     wanted: Wanted,
-    rings: Rings,
+    rings: Arc<Rings>,
+    session: u64,
     /// Programs that write, by their numbers, and the processes that they are.
     programs: HashMap<u64, u32, RandomState>,
     processes: BTreeMap<u32, Profiled>,
@@ -66,6 +64,8 @@ struct Profiled {
     /// The program that it runs.
     program: u64,
     runs: bool,
+    /// From its first line on.
+    from_startup: bool,
     is_broken: bool,
     samples_lost: bool,
     /// Of programs that it has run before, and of this one.
@@ -78,35 +78,32 @@ struct Profiled {
 }
 
 impl Profiler {
-    /// # Errors
-    ///
-    /// If there is no thread to be had.
     pub(crate) fn start(
         wanted: Wanted,
-        listener: Arc<Listener>,
+        rings: Arc<Rings>,
         mut writer: TraceWriter,
         summary: Arc<Mutex<Summary>>,
-    ) -> io::Result<Self> {
-        let rings = Rings::start(&wanted, listener)?;
+    ) -> Self {
+        let session = rings.begin(&wanted);
         let mut dumper = Dumper::default();
         dumper.begin(&mut writer);
         let next_dump =
             wanted.dumps.map(|(phase, every)| Instant::now() + if phase.is_zero() { every } else { phase });
-        Ok(Self {
+        Self {
             wanted,
-            rings,
+            session,
             programs: HashMap::default(),
             processes: BTreeMap::new(),
             room: Room::default(),
-            // Whoever asks for a ring was started by who profiles it.
-            code: Processes::with(&FileBooks::that_trust_all()),
+            code: Processes::with(&rings.books),
+            rings,
             stacks: Stacks::default(),
             dumper,
             writer,
             next_dump,
             lost: Lost::default(),
             summary,
-        })
+        }
     }
 
     /// Takes what has come, and dumps if it is time.
@@ -136,8 +133,8 @@ impl Profiler {
 
     /// The last of it.
     pub(crate) fn finish(&mut self) {
-        self.rings.stop();
-        while self.rings.goes_on() {
+        self.rings.end();
+        while !self.rings.has_ended(self.session) {
             self.rings.take().into_iter().for_each(|event| self.take(event));
             std::thread::sleep(FINISH_PERIOD);
         }
@@ -149,7 +146,7 @@ impl Profiler {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Began { id, pid, said } => self.begin(id, pid, said),
+            Event::Began { id, pid, said, from_startup } => self.begin(id, pid, said, from_startup),
             Event::Heap { id, name } => self.name_heap(id, name),
             Event::Maps { id, maps } => {
                 if let Some(pid) = self.programs.get(&id)
@@ -172,7 +169,7 @@ impl Profiler {
     }
 
     /// A program, which may be another one of a process that is known.
-    fn begin(&mut self, id: u64, pid: u32, said: Process) {
+    fn begin(&mut self, id: u64, pid: u32, said: Process, from_startup: bool) {
         if !self.processes.contains_key(&pid) && self.processes.len() >= MAX_PROCESSES {
             self.lost.refused += 1;
             return;
@@ -193,6 +190,7 @@ impl Profiler {
         process.known.clear();
         process.name = String::from_utf8_lossy(&name).into_owned();
         process.program = id;
+        process.from_startup = from_startup;
         process.runs = true;
         process.is_dumped = false;
         let stamp = Stamp { pid, tid: pid, time_ns: clock_ns(KernelClock::Boot), cpu: 0 };
@@ -297,6 +295,7 @@ impl Profiler {
                 let of = Of {
                     pid: *pid,
                     heap,
+                    from_startup: process.from_startup,
                     interval_bytes: wanted.interval_of(heap),
                     start_ns,
                     time_ns: if wanted.at_max { account.maximum_ns.max(start_ns) } else { end_ns },
@@ -356,6 +355,12 @@ impl Profiler {
         });
         summary.sites = sites.collect();
         summary
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        self.rings.abandon(self.session);
     }
 }
 
